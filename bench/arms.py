@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that live side by side and take turns, told by pipe: an arm is one way to run the same
+program (alone, under a library, by hand). While one works, the others sleep.
+
+A case is what is asked of each arm in a round; its figures of one round stand together, so that
+ratios are taken within rounds. rounds() shuffles cases and arms, and gives cases that are not
+decided more rounds while time is left.
+"""
+
+import atexit
+import json
+import os
+import pathlib
+import random
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import ratio
+
+SOURCE = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
+DRY = os.environ.get("GF_DRY") == "1"
+PATIENCE = 60  # seconds for one answer
+ROUNDS = 3 if DRY else ratio.MIN_ROUNDS
+
+
+def find(name, *folders):
+    """A built file: in the bundle, else in the build folder; None when it is nowhere."""
+    places = [pathlib.Path(os.environ["GF_BUNDLE"])] if "GF_BUNDLE" in os.environ else []
+    places += [BUILD / "bundle", *(BUILD / folder for folder in folders or ("src", "bench", "tests"))]
+    for place in places:
+        found = sorted(path for path in place.rglob(name) if path.is_file())
+        if found:
+            return found[0]
+    return None
+
+
+def environment(**extra):
+    """Ours without what this project or another preload left in it; None takes a name out."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GPUFEED") and k != "LD_PRELOAD"}
+    if DRY:
+        env["LD_LIBRARY_PATH"] = str(find("libcuda.so.1", "tests").parent)
+    env.update({k: str(v) for k, v in extra.items() if v is not None})
+    return env
+
+
+def ours(**extra):
+    door = find("libgpufeed.so")
+    if door is None:
+        sys.exit("no libgpufeed.so: build first")
+    return {"LD_PRELOAD": str(door), **extra}
+
+
+class Arm:
+    """A process that answers each line on its standard input by one on its standard output."""
+
+    def __init__(self, command, cpus=None, ready="ready", **env):
+        bound = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([str(c) for c in command], env=environment(**env), cwd=SOURCE,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                                        stderr=self.errors, preexec_fn=bound, start_new_session=True)
+        atexit.register(self.kill)
+        self.command, self.waits_for, self.unread = command, ready, b""
+
+    def begin(self):
+        """Until it is there; apart from __init__ so that several can start at the same time."""
+        if self.waits_for:
+            self._expect(self.waits_for)
+            self.waits_for = None
+        return self
+
+    def stderr(self):
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    def _line(self):
+        while b"\n" not in self.unread:
+            if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+                raise RuntimeError(f"{self.command} has not answered in {PATIENCE} s: "
+                                   f"{self.stderr()[-2000:]}")
+            more = os.read(self.process.stdout.fileno(), 65536)
+            if not more:
+                raise RuntimeError(f"{self.command} ended with {self.process.wait()}: "
+                                   f"{self.stderr()[-2000:]}")
+            self.unread += more
+        line, _, self.unread = self.unread.partition(b"\n")
+        return line.decode().strip()
+
+    def _expect(self, wanted):
+        line = self._line()
+        if line != wanted:
+            raise RuntimeError(f"{self.command} said {line!r} instead of {wanted!r}")
+
+    def ask(self, line):
+        self.send(line)
+        return self.answer()
+
+    def send(self, line):
+        self.begin()
+        self.process.stdin.write(line.encode() + b"\n")
+
+    def answer(self):
+        return self._line()
+
+    def figures(self, line):
+        return [float(part) for part in self.ask(line).split()]
+
+    def end(self):
+        """Exit code; a process that does not end within 30 s is killed."""
+        if self.process.poll() is None:
+            try:
+                self.process.stdin.write(b"quit\n")
+                self.process.stdin.close()
+                self.process.wait(30)
+            except (BrokenPipeError, subprocess.TimeoutExpired):
+                os.killpg(self.process.pid, 9)
+        return self.process.wait()
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, 9)
+        self.process.wait()
+
+
+class Case:
+    """name: what it is; arms: {arm name: function that returns a dict of figures for one turn}.
+
+    claims: (over arm, under arm, figure, least, text): ratio over/under of that figure at least so
+    much, where more is better. `same` instead of a number: the interval contains 1 or lies above it,
+    and is narrower than 4 %.
+    """
+
+    def __init__(self, name, arms, claims=(), most=3 * ratio.MIN_ROUNDS, **about):
+        self.name, self.arms, self.claims, self.most, self.about = name, arms, claims, most, about
+        self.rounds = []
+
+    def turn(self, chance, keep=True):
+        names = list(self.arms)
+        chance.shuffle(names)
+        figures = {name: self.arms[name]() for name in names}
+        if keep:
+            self.rounds.append(figures)
+
+    def ratio(self, over, under, figure):
+        """(median, low, high) of over/under of a figure where more is better."""
+        return ratio.bootstrap(self.rounds, lambda rounds: statistics.median(
+            r[over][figure] / r[under][figure] for r in rounds), draws=1000)
+
+    def judged(self):
+        """[(claim, good, value, low, high)]"""
+        result = []
+        for claim in self.claims:
+            over, under, figure, least, _ = claim
+            value, low, high = self.ratio(over, under, figure)
+            good = (high >= 1 and (high - low < 0.04 or low >= 1)) if least == "same" else low >= least
+            result.append((claim, good, value, low, high))
+        return result
+
+    def record(self):
+        first = self.rounds[0] if self.rounds else {}
+        medians = {arm: {figure: statistics.median(r[arm][figure] for r in self.rounds)
+                         for figure in figures} for arm, figures in first.items()}
+        return {"case": self.name, **self.about, "medians": medians, "samples": self.rounds,
+                "claims": [{"over": c[0], "under": c[1], "figure": c[2], "least": c[3], "text": c[4],
+                            "good": good, "ratio": value, "low": low, "high": high}
+                           for c, good, value, low, high in (self.judged() if self.rounds else ())]}
+
+
+def rounds(cases, until, least=None, seed=None):
+    """Turns of all cases, then more of those whose claims do not hold yet, until time.monotonic()."""
+    chance = random.Random(seed)
+    least = ROUNDS if least is None else least
+    for case in cases:
+        case.turn(chance, keep=False)  # warm
+    for done in range(least):
+        if time.monotonic() > until:
+            print(f"# out of time after {done} rounds", flush=True)
+            return
+        order = list(cases)
+        chance.shuffle(order)
+        for case in order:
+            case.turn(chance)
+    while not DRY and time.monotonic() < until:
+        open_ones = [c for c in cases if len(c.rounds) < c.most and not all(j[1] for j in c.judged())]
+        if not open_ones:
+            return
+        for case in open_ones:
+            for _ in range(3):
+                if time.monotonic() < until:
+                    case.turn(chance)
+
+
+def keep(path, bench, cases, **about):
+    """One JSON line per bench run: the machine, and each case with every sample."""
+    if not path:
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"bench": bench, "machine": ratio.machine(), "dry": DRY, **about,
+                               "cases": [case.record() for case in cases]}) + "\n")
+
+
+def size_name(count):
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count // scale} {unit}"
+    return f"{count} B"
+
+
+def show(case):
+    """One line a case for the log."""
+    parts = [f"{arm} {m[figure]:.3g} {figure}" for arm, m in case.record()["medians"].items()
+             for figure in list(m)[:2]]
+    print(f"{case.name}: " + ", ".join(parts), flush=True)
+    for (over, under, _, least, text), good, value, low, high in case.judged():
+        print(f"    {over}/{under} {value:.3f} ({low:.3f} to {high:.3f}) "
+              f"{'holds' if good else 'MISSES'} {least} {text}", flush=True)

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# All that needs a real GPU, in stages; each call ends within 8 minutes.
+#
+#   bench/device.sh STAGE...     without a name: host train split cost
+#
+# host train split cost    placement: the machine, programs unchanged, a recorded machine, the start
+# copy tools               copies and pinned memory are what they are without the library; so is what
+#                          compute-sanitizer, CUPTI and profilers see
+# h2d pinned feed          what copies, pinned memory and whole programs cost, with every claim a check
+# suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)
+# ranks nccl               two GPUs; suites with GF_GPUS=2
+#
+# Wants the relocatable bundle in build/bundle/gpufeed (or GF_BUNDLE) and the programs beside it
+# (`meson compile -C build bundle bench-bundle`), else the build folder, and a `python3` with PyTorch
+# (CUDA) and torchvision. GF_DRY=1 runs what can be run small on the simulated driver. GF_SECONDS is
+# the time for all stages. Details go to $OUT (default gpu-out): STAGE.log, table.txt, measured.jsonl
+# (for bench/results.py) and gpu-logs.tar.gz with each run's output, reports and threads. A table
+# comes last.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+stages=("$@")
+[ ${#stages[@]} -gt 0 ] || stages=(host train split cost)
+out=${OUT:-$PWD/gpu-out}
+export OUT
+OUT=$(mktemp -d)
+budget=${GF_SECONDS:-460}
+trap 'rm -rf "$OUT"' EXIT
+mkdir -p "$out"
+rm -f "$out/table.txt"
+export PYTHONDONTWRITEBYTECODE=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
+
+{
+    uname -a
+    ldd --version | head -1
+    nproc
+    command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=pci.bus_id,name,driver_version --format=csv
+} > "$out/machine.txt" 2>&1
+
+for stage in "${stages[@]}"; do
+    left=$((budget - SECONDS))
+    echo "== $stage ($left s left)"
+    if [ ! -f "tests/gpu/stage_$stage.py" ]; then
+        echo "CHECK FAIL $stage: no such stage" | tee -a "$out/table.txt"
+        continue
+    fi
+    GF_STAGE_SECONDS=$left timeout -k 5 $((left > 10 ? left : 10)) \
+        python3 "tests/gpu/stage_$stage.py" > "$out/$stage.log" 2>&1
+    code=$?
+    grep '^CHECK' "$out/$stage.log" >> "$out/table.txt"
+    if ! grep -q '^END$' "$out/$stage.log"; then
+        tail -n 25 "$out/$stage.log"
+        echo "CHECK FAIL $stage: ended with $code before its last check" >> "$out/table.txt"
+    fi
+    grep -vE '^(CHECK|END)' "$out/$stage.log" | tail -n "${GF_TAIL:-25}"
+done
+
+[ ! -f "$OUT/measured.jsonl" ] || cp "$OUT/measured.jsonl" "$out/"
+tar -czf "$out/gpu-logs.tar.gz" -C "$OUT" .
+echo
+sed 's/^CHECK //' "$out/table.txt"
+echo "$(grep -c '^CHECK PASS' "$out/table.txt") passed, $(grep -c '^CHECK FAIL' "$out/table.txt") failed," \
+     "$(grep -c '^CHECK SKIP' "$out/table.txt") skipped in $SECONDS s"
+! grep -q '^CHECK FAIL' "$out/table.txt"

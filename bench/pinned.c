@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One arm of bench/pinned.py: pinned memory as told on standard input, one line each, answered by
+ * one line. Between lines it sleeps.
+ *
+ *   pairs bytes=N count=N threads=N   each thread gets a block and frees it, again and again
+ *   hold bytes=N count=N threads=N    each thread gets so many blocks, then frees them all
+ *       -> seconds for one cuMemHostAlloc, for one cuMemFreeHost, CPU seconds for both
+ *   fork bytes=N blocks=N times=N     with so much pinned memory
+ *       -> seconds of the median fork(), until its child has exited, CPU seconds of one
+ *   quit
+ */
+#include "driver.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_THREADS 64
+#define MAX_COUNT 4096
+
+struct lane {
+    pthread_t thread;
+    double alloc, free;
+    void *blocks[MAX_COUNT];
+};
+
+static struct lane lanes[MAX_THREADS];
+static pthread_barrier_t barrier;
+static size_t bytes, count, threads;
+static bool hold;
+
+static void *get(double *took)
+{
+    void *block = NULL;
+    const double start = seconds_now(CLOCK_MONOTONIC);
+    MUST(cu.cuMemHostAlloc(&block, bytes, 0));
+    *took += seconds_now(CLOCK_MONOTONIC) - start;
+    return block;
+}
+
+static void put(void *block, double *took)
+{
+    const double start = seconds_now(CLOCK_MONOTONIC);
+    MUST(cu.cuMemFreeHost(block));
+    *took += seconds_now(CLOCK_MONOTONIC) - start;
+}
+
+static void *work(void *closure)
+{
+    struct lane *lane = closure;
+    lane->alloc = lane->free = 0;
+    MUST(cu.cuCtxSetCurrent(bench_context));
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < count; i++) {
+        lane->blocks[i] = get(&lane->alloc);
+        if (!hold)
+            put(lane->blocks[i], &lane->free);
+    }
+    for (size_t i = 0; hold && i < count; i++)
+        put(lane->blocks[i], &lane->free);
+    return NULL;
+}
+
+static void run(void)
+{
+    if (count > MAX_COUNT || threads > MAX_THREADS || !count || !threads)
+        exit(2);
+    pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+    const double cpu = cpu_seconds();
+    double alloc = 0, freed = 0;
+    for (size_t i = 0; i < threads; i++)
+        if (pthread_create(&lanes[i].thread, NULL, work, &lanes[i]))
+            exit(1);
+    for (size_t i = 0; i < threads; i++) {
+        pthread_join(lanes[i].thread, NULL);
+        alloc += lanes[i].alloc;
+        freed += lanes[i].free;
+    }
+    pthread_barrier_destroy(&barrier);
+    const double calls = (double)(count * threads);
+    printf("%.9f %.9f %.9f\n", alloc / calls, freed / calls, (cpu_seconds() - cpu) / calls);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void forks(size_t times)
+{
+    double took[64], all[64], waste = 0;
+    if (times > 64 || count > MAX_COUNT)
+        exit(2);
+    for (size_t i = 0; i < count; i++)
+        lanes[0].blocks[i] = get(&waste);
+    const double cpu = cpu_seconds();
+    for (size_t i = 0; i < times; i++) {
+        const double start = seconds_now(CLOCK_MONOTONIC);
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        took[i] = seconds_now(CLOCK_MONOTONIC) - start;
+        if (child < 0 || waitpid(child, NULL, 0) != child)
+            exit(1);
+        all[i] = seconds_now(CLOCK_MONOTONIC) - start;
+    }
+    const double used = (cpu_seconds() - cpu) / (double)times;
+    for (size_t i = 0; i < count; i++)
+        put(lanes[0].blocks[i], &waste);
+    qsort(took, times, sizeof took[0], by_value);
+    qsort(all, times, sizeof all[0], by_value);
+    printf("%.9f %.9f %.9f\n", took[times / 2], all[times / 2], used);
+}
+
+int main(void)
+{
+    char line[512];
+    open_driver();
+    open_device();
+    printf("ready\n");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4) != 0) {
+        bytes = number(line, "bytes", 4096);
+        count = number(line, "count", number(line, "blocks", 1));
+        threads = number(line, "threads", 1);
+        hold = strncmp(line, "hold ", 5) == 0;
+        if (strncmp(line, "fork ", 5) == 0)
+            forks(number(line, "times", 9));
+        else if (hold || strncmp(line, "pairs ", 6) == 0)
+            run();
+        else
+            return 2;
+        fflush(stdout);
+    }
+    return 0;
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What cuMemHostAlloc and cuMemFreeHost cost, by the driver and by us.
+
+    bench/pinned.py [--json FILE] [--seconds N] [--only WORD,...]
+
+Parts: warm (a block got and freed again and again), cold (blocks held, so that none is reused), large
+(1 GiB and more), threads, fork (with 8 GiB pinned), huge (large, while the kernel may back shared
+memory by huge pages: needs root, and puts the setting back). GF_DRY=1: small, simulated driver.
+"""
+
+import argparse
+import contextlib
+import pathlib
+import sys
+import time
+
+import arms
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+LARGE_FASTER, HUGE_FASTER, WARM_FASTER, FORK_AT_MOST = 2, 5, 50, 1.1
+PARTS = ("warm", "large", "fork", "huge", "cold", "threads")
+SHMEM = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+SMALL = [4 * KIB, 64 * KIB, MIB]
+LARGE = [32 * MIB] if arms.DRY else [GIB, 4 * GIB]
+FORKED = 64 * MIB if arms.DRY else 8 * GIB
+
+
+def turn(arm, line):
+    def ask():
+        alloc, free, cpu = arm.figures(line)
+        return {"allocs/s": 1 / max(alloc, 1e-9), "pairs/s": 1 / max(alloc + free, 1e-9),
+                "alloc us": alloc * 1e6, "free us": free * 1e6, "CPU us": cpu * 1e6}
+    return ask
+
+
+def fork_turn(arm, line):
+    def ask():
+        call, whole, cpu = arm.figures(line)
+        return {"1/s": 1 / call, "us": call * 1e6, "whole us": whole * 1e6, "CPU us": cpu * 1e6}
+    return ask
+
+
+def case(part, plain, ours, verb, size, count, threads=1, least=None, figure="allocs/s"):
+    line = f"{verb} bytes={size} count={count} threads={threads}"
+    claims = [("ours", "driver", figure, least, "times as fast")] if least else []
+    name = f"{part}: {arms.size_name(size)}, {threads} thread{'s' * (threads > 1)}"
+    return arms.Case(name, {"driver": turn(plain, line), "ours": turn(ours, line)}, claims,
+                     most=arms.ROUNDS, part=part, bytes=size, threads=threads)
+
+
+def part_cases(part, plain, ours):
+    if part == "warm":
+        return [case(part, plain, ours, "pairs", size, 4 if arms.DRY else 16, 1, WARM_FASTER, "pairs/s")
+                for size in SMALL]
+    if part == "cold":
+        return [case(part, plain, ours, "hold", size, count) for size, count in
+                ((4 * KIB, 16), (MIB, 8), (16 * MIB, 2), *(() if arms.DRY else ((64 * MIB, 1), (256 * MIB, 1))))]
+    if part == "threads":
+        return [case(part, plain, ours, "hold" if size > MIB else "pairs", size, count, threads)
+                for threads in (4, 16) for size, count in ((4 * KIB, 8), (MIB, 8), (16 * MIB, 1))]
+    if part in ("large", "huge"):
+        return [case(part, plain, ours, "hold", size, 1, 1,
+                     LARGE_FASTER if part == "large" else HUGE_FASTER) for size in LARGE]
+    if part == "fork":
+        line = f"fork bytes={FORKED} blocks=1 times=9"
+        many = f"fork bytes={FORKED // 64} blocks=64 times=9"
+        claim = [("ours", "driver", "1/s", 1 / FORK_AT_MOST, "times as fast")]
+        return [arms.Case(f"fork: {text}", {"driver": fork_turn(plain, words), "ours": fork_turn(ours, words)},
+                          claim, most=arms.ROUNDS, part="fork", bytes=FORKED, threads=1)
+                for text, words in ((arms.size_name(FORKED), line),
+                                    (f"64 x {arms.size_name(FORKED // 64)}", many))]
+    raise ValueError(part)
+
+
+@contextlib.contextmanager
+def shared_huge_pages():
+    """Whether shared memory may be backed by huge pages inside; the setting is put back."""
+    before = SHMEM.read_text().split("[")[1].split("]")[0] if SHMEM.exists() else ""
+    try:
+        if before == "never":
+            SHMEM.write_text("advise")
+    except OSError:
+        yield False
+        return
+    try:
+        yield before != ""
+    finally:
+        if before == "never":
+            SHMEM.write_text(before)
+
+
+def program():
+    found = arms.find("pinned", "bench")
+    if found is None:
+        sys.exit("no pinned: build first")
+    return found
+
+
+def run_part(part, plain, ours, until):
+    if part == "huge":
+        with shared_huge_pages() as there:
+            if not there:
+                print("# huge: shared memory cannot have huge pages here", flush=True)
+                return []
+            # A process of its own: the library looks at the setting once.
+            fresh = arms.Arm([program()], **arms.ours())
+            try:
+                found = part_cases(part, plain, fresh)
+                arms.rounds(found, until)
+                return found
+            finally:
+                fresh.end()
+    found = part_cases(part, plain, ours)
+    arms.rounds(found, until, least=5 if part == "fork" and not arms.DRY else None)
+    return found
+
+
+def measure(parts=PARTS, seconds=150):
+    share = {"warm": 0.08, "large": 0.35, "fork": 0.2, "huge": 0.25, "cold": 0.06, "threads": 0.06}
+    whole = sum(share[part] for part in parts)
+    plain, ours = arms.Arm([program()]), arms.Arm([program()], **arms.ours())
+    cases, bad = [], []
+    try:
+        for part in parts:
+            found = run_part(part, plain, ours, time.monotonic() + seconds * share[part] / whole)
+            for one in found:
+                arms.show(one)
+            cases += found
+    finally:
+        bad += [f"an arm ended with {code}" for code in (plain.end(), ours.end()) if code]
+    return cases, bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--only", default=",".join(PARTS))
+    args = parser.parse_args()
+    cases, bad = measure(args.only.split(","), args.seconds)
+    arms.keep(args.json, "pinned", cases, wrong=bad)
+    if bad:
+        sys.exit(str(bad))
+
+
+if __name__ == "__main__":
+    main()

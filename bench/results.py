@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what was measured into RESULTS.md, and draws it.
+
+    bench/results.py RAW.jsonl... [--results bench/RESULTS.md] [--charts bench] [--note TEXT] [--dry]
+
+RAW: what bench/h2d.py, pinned.py and train.py wrote with --json, or a stage's measured.jsonl. The
+part of RESULTS.md between the two marks is replaced. Figures of the simulated driver are refused.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+import arms
+import chart
+
+HERE = pathlib.Path(__file__).resolve().parent
+BEGIN = "<!-- transfers: written by bench/results.py -->"
+END = "<!-- end of transfers -->"
+
+
+def load(paths, dry):
+    """{bench: [case record]}, and the lines that say where; a later record of a case wins."""
+    found, where = {}, {}
+    for path in paths:
+        for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
+            run = json.loads(line)
+            if run["dry"] and not dry:
+                sys.exit(f"{path}: figures of the simulated driver")
+            if run.get("wrong"):
+                print(f"note: {path}: {run['bench']}: {run['wrong']}", file=sys.stderr)
+            for case in run["cases"]:
+                if case["samples"]:
+                    found.setdefault(run["bench"], {})[case["case"]] = case
+            m = run["machine"]
+            where[run["bench"]] = (f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['libc']}, "
+                                   f"{m['date']}")
+    return {bench: list(cases.values()) for bench, cases in found.items()}, where
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
+                      *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def figure(case, arm, name, digits=3):
+    value = case["medians"].get(arm, {}).get(name)
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def claim_of(case, under):
+    return next((claim for claim in case["claims"] if claim["under"] == under and claim["over"] == "ours"), None)
+
+
+def interval(claim):
+    return f"{claim['ratio']:.3f} ({claim['low']:.3f} to {claim['high']:.3f})" if claim else ""
+
+
+def wanted(claim):
+    if not claim:
+        return ""
+    least = claim["least"] if isinstance(claim["least"], str) else f"{claim['least']:.3g}"
+    return least + ("" if claim["good"] else ", **missed**")
+
+
+def sizes(cases):
+    parts = []
+    for way, title in (("h2d", "Host to device"), ("d2h", "Device to host")):
+        rows = [[arms.size_name(c["bytes"]), figure(c, "pinned", "GB/s"), figure(c, "driver", "GB/s"),
+                 figure(c, "ours", "GB/s"), interval(claim_of(c, "pinned")), wanted(claim_of(c, "pinned")),
+                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")),
+                 figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
+                for c in sorted(cases, key=lambda c: c["bytes"]) if c["part"] == "sizes" and c["way"] == way]
+        if rows:
+            parts.append(f"{title}, synchronous, one caller, GB/s:\n\n" + table(
+                ["size", "pinned", "driver", "ours", "ours / pinned", "accept", "ours / driver", "accept",
+                 "driver CPU s/GB", "ours CPU s/GB"], rows))
+    return parts
+
+
+def others(cases, titles):
+    parts = []
+    for part, title in titles.items():
+        rows = [[c["case"].partition(": ")[2], figure(c, "driver", "GB/s"), figure(c, "ours", "GB/s"),
+                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")),
+                 figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
+                for c in cases if c["part"] == part]
+        if rows:
+            parts.append(f"{title}, GB/s:\n\n" + table(
+                ["what", "driver", "ours", "ours / driver", "accept", "driver CPU s/GB", "ours CPU s/GB"], rows))
+    return parts
+
+
+def first(cases):
+    rows = [[c["case"].partition(": ")[2], figure(c, "driver", "ms"), figure(c, "ours", "ms"),
+             interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"))] for c in cases if c["part"] == "first"]
+    return ["A process's first copy, ms (ratio of speeds):\n\n" + table(
+        ["what", "driver", "ours", "ours / driver", "accept"], rows)] if rows else []
+
+
+def h2d(cases):
+    return sizes(cases) + first(cases) + others(cases, {
+        "async": "Asynchronous, one caller", "threads": "Several callers",
+        "few": "On two CPUs", "load": "While the GPU computes", "ranks": "Eight processes at once"})
+
+
+def pinned(cases):
+    rows = [[c["case"], figure(c, "driver", "alloc us"), figure(c, "ours", "alloc us"),
+             figure(c, "driver", "free us"), figure(c, "ours", "free us"), interval(claim_of(c, "driver")),
+             wanted(claim_of(c, "driver"))] for c in cases if c["part"] != "fork"]
+    forks = [[c["case"], figure(c, "driver", "us"), figure(c, "ours", "us"), figure(c, "driver", "whole us"),
+              figure(c, "ours", "whole us"), interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"))]
+             for c in cases if c["part"] == "fork"]
+    parts = []
+    if rows:
+        parts.append("cuMemHostAlloc and cuMemFreeHost, us each (ratio of speeds; warm: of the pair):\n\n" + table(
+            ["what", "driver: get", "ours: get", "driver: free", "ours: free", "ours / driver", "accept"], rows))
+    if forks:
+        parts.append("fork() with pinned memory, us (ratio of speeds):\n\n" + table(
+            ["what", "driver", "ours", "driver: until the child's exit", "ours", "ours / driver", "accept"], forks))
+    return parts
+
+
+def train(cases):
+    rows = []
+    for case in cases:
+        unit = f"{case['unit']}/s"
+        for arm, medians in case["medians"].items():
+            claims = [f"{interval(c)} of {c['under']}, accept {wanted(c)}" for c in case["claims"] if c["over"] == arm]
+            rows.append([case["case"], arm, f"{medians[unit]:.4g} {unit}", f"{medians['CPU s/GB']:.3g}",
+                         "; ".join(claims), str(len(case["samples"]))])
+    return ["Whole programs (`hand`: pinned by hand):\n\n" + table(
+        ["program", "arm", "speed", "CPU s/GB", "ratio", "rounds"], rows)] if rows else []
+
+
+BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory", "`bench/pinned.py`", pinned),
+           "train": ("Programs", "`bench/train.py`", train)}
+
+
+def section(found, where, note):
+    lines = [BEGIN, "## Copies and pinned memory", "",
+             "Arms take turns in shuffled order within each round; a ratio is the median over the rounds, with "
+             "its bootstrap 95 % interval, whose lower end is what is accepted." + (f" {note}" if note else "")]
+    for bench, (title, command, render) in BENCHES.items():
+        if bench in found:
+            lines += ["", f"### {title}", "", f"{command}: {where[bench]}."]
+            for part in render(found[bench]):
+                lines += ["", part]
+            if bench in chart.CHARTS:
+                lines += ["", f"![{title}]({chart.CHARTS[bench][0]})"]
+    return "\n".join([*lines, "", END]) + "\n"
+
+
+def put(path, text):
+    """Between the marks, or at the end."""
+    old = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
+    if BEGIN in old:
+        new = re.sub(re.escape(BEGIN) + ".*?" + re.escape(END) + "\n?", lambda _: text, old, flags=re.DOTALL)
+    else:
+        new = old.rstrip("\n") + "\n\n" + text
+    path.write_text(new, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("raw", nargs="+")
+    parser.add_argument("--results", type=pathlib.Path, default=HERE / "RESULTS.md")
+    parser.add_argument("--charts", type=pathlib.Path, default=HERE)
+    parser.add_argument("--note", default="")
+    parser.add_argument("--dry", action="store_true", help="take figures of the simulated driver, for a test")
+    args = parser.parse_args()
+    found, where = load(args.raw, args.dry)
+    put(args.results, section(found, where, args.note))
+    for bench, (name, draw) in chart.CHARTS.items():
+        if bench in found:
+            (args.charts / name).write_text(draw(found[bench]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

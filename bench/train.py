@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whole programs on PyTorch: alone, under other libraries, pinned by hand, under ours.
+
+    bench/train.py [--json FILE] [--seconds N] [--only TASK,...]
+
+Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast), weights (4 GiB from a
+mapped safetensors file), tabular (a batch of 256 MiB from memory), serve (one picture a request),
+loaded (16 workers that need every CPU). Each arm is a process that keeps model, data and workers;
+a round runs some steps of each, in shuffled order, while the others sleep.
+GF_DRY=1: small, on the simulated driver.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import time
+
+import arms
+
+PYTHON = os.environ.get("GF_PYTHON", "/usr/bin/python3" if arms.DRY else "python3")
+# PyTorch's performance tuning guide.
+JEMALLOC = ("oversize_threshold:1,background_thread:true,metadata_thp:auto,"
+            "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000")
+TASKS = {  # task: (warm steps, steps, arms, unit, claims)
+    "resnet18": (16, 24, ("plain", "ours", "hand", "ours+hand", "jemalloc", "tcmalloc", "numactl"), "images",
+                 [("ours", "plain", 1.5), ("ours", "hand", 1.0), ("ours+hand", "hand", 0.99)]),
+    "resnet50": (6, 12, ("plain", "ours", "hand", "ours+hand"), "images",
+                 [("ours", "hand", 0.98), ("ours+hand", "hand", 0.99)]),
+    "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
+    "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
+    "serve": (5, 80, ("plain", "ours", "hand"), "requests", [("ours", "plain", "same")]),
+    "loaded": (16, 16, ("plain", "ours"), "images", [("ours", "plain", "same")]),
+}
+SHARE = {"resnet18": 0.4, "resnet50": 0.2, "weights": 0.1, "tabular": 0.08, "serve": 0.06, "loaded": 0.16}
+BYTES = {"images": 3 * 224 * 224 * 4, "rows": 513 * 4, "bytes": 1, "requests": 3 * 224 * 224 * 4}
+
+
+def commands():
+    """{arm: (command, environment)} of those that can run here."""
+    program = [PYTHON, arms.SOURCE / "bench" / "train_arm.py"]
+    known = {"plain": (program, {}), "ours": (program, arms.ours()),
+             "hand": ([*program, "--hand"], {}), "ours+hand": ([*program, "--hand"], arms.ours())}
+    peers = {"jemalloc": (arms.find("libjemalloc.so.2"), {"MALLOC_CONF": JEMALLOC}),
+             "tcmalloc": (arms.find("libtcmalloc_minimal.so.4"), {})}
+    for name, (library, env) in peers.items():
+        if library:
+            known[name] = (program, {"LD_PRELOAD": str(library), **env})
+    numactl = next((p for p in (pathlib.Path("/usr/bin/numactl"), arms.find("numactl")) if p and p.exists()), None)
+    if numactl:
+        known["numactl"] = ([numactl, "--cpunodebind=0", "--membind=0", *program], {})
+    return known
+
+
+def turn(arm, words, unit):
+    def ask():
+        seconds, units, cpu = arm.figures(words)
+        return {f"{unit}/s": units / seconds, "CPU s/GB": cpu / (units * BYTES[unit] / 1e9)}
+    return ask
+
+
+def run_task(name, running, until):
+    warm, steps, wanted, unit, claims = TASKS[name]
+    taking = [arm for arm in wanted if arm in running]
+    if arms.DRY:
+        warm, steps = 1, 2
+    for arm in taking:
+        running[arm].send(f"setup {name}")
+    for arm in taking:
+        if running[arm].answer() != "ok":
+            raise RuntimeError(f"{arm} cannot set {name} up")
+    case = arms.Case(name, {arm: turn(running[arm], f"round {warm} {steps}", unit) for arm in taking},
+                     [(over, under, f"{unit}/s", least, "times as fast") for over, under, least in claims
+                      if over in taking and under in taking], most=2 * arms.ROUNDS, part=name, unit=unit)
+    arms.rounds([case], until)
+    for arm in taking:
+        running[arm].ask("drop")
+    return case
+
+
+def measure(tasks=tuple(TASKS), seconds=400):
+    began = time.monotonic()
+    known = commands()
+    wanted = {arm for task in tasks for arm in TASKS[task][2]}
+    running = {name: arms.Arm(command, **env) for name, (command, env) in known.items() if name in wanted}
+    bad = [f"{arm} cannot run here" for arm in sorted(wanted - set(known)) if not arms.DRY]
+    cases = []
+    try:
+        for arm in running.values():
+            arm.begin()
+        left = seconds - (time.monotonic() - began)
+        whole = sum(SHARE[task] for task in tasks)
+        ends = time.monotonic()
+        for task in tasks:
+            ends += left * SHARE[task] / whole
+            if time.monotonic() > ends:
+                print(f"# no time for {task}", flush=True)
+                continue
+            cases.append(run_task(task, running, ends))
+            arms.show(cases[-1])
+    finally:
+        for name, arm in running.items():
+            code = arm.end()
+            if code:
+                bad.append(f"{name} ended with {code}: {arm.stderr()[-300:]}")
+    return cases, bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--seconds", type=float, default=400)
+    parser.add_argument("--only", default=",".join(TASKS))
+    args = parser.parse_args()
+    cases, bad = measure(args.only.split(","), args.seconds)
+    arms.keep(args.json, "train", cases, wrong=bad)
+    if bad:
+        sys.exit(str(bad))
+
+
+if __name__ == "__main__":
+    main()

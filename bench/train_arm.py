@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One arm of bench/train.py: ordinary PyTorch programs, run a few steps at a time as told by pipe.
+
+    train_arm.py [--hand]    --hand: as somebody would write it who pins by hand
+
+    setup TASK -> ok         builds model, data and workers, and takes the first steps
+    round WARM STEPS         -> seconds, units (images, rows, bytes, requests), CPU seconds of this
+                                process and its workers; answered once all of them are asleep
+    drop -> ok               gives back what the task took
+
+It knows nothing of gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import itertools
+import json
+import mmap
+import os
+import pathlib
+import struct
+import sys
+import time
+
+import torch
+from torch import nn
+
+DRY = os.environ.get("GF_DRY") == "1"
+HAND = "--hand" in sys.argv
+DEVICE = torch.device("cpu" if DRY else "cuda")
+TICK = os.sysconf("SC_CLK_TCK")
+WEIGHTS = pathlib.Path(os.environ.get("GF_WEIGHTS", "/tmp/gpufeed-weights.safetensors"))
+WEIGHT_BYTES = (64 << 20) if DRY else (4 << 30)
+
+
+class Simulated:
+    """Where tensors go when there is no GPU: a copy to the simulated driver, and they stay."""
+
+    def __init__(self):
+        self.cuda, self.memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+        context = ctypes.c_void_p()
+        for error in (self.cuda.cuInit(0), self.cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
+                      self.cuda.cuCtxSetCurrent(context),
+                      self.cuda.cuMemAlloc_v2(ctypes.byref(self.memory), ctypes.c_size_t(256 << 20))):
+            if error:
+                sys.exit(f"CUDA error {error}")
+
+    def send(self, tensor):
+        size = tensor.numel() * tensor.element_size()
+        if self.cuda.cuMemcpyHtoD_v2(self.memory, ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(size)):
+            sys.exit("a copy failed")
+        return tensor
+
+
+SIMULATED = Simulated() if DRY else None
+
+
+def to_device(tensor):
+    if DRY:
+        return SIMULATED.send(tensor)
+    return tensor.to(DEVICE, non_blocking=HAND)
+
+
+def synchronize():
+    if not DRY:
+        torch.cuda.synchronize()
+
+
+def autocast():
+    return contextlib.nullcontext() if DRY else torch.autocast("cuda", dtype=torch.bfloat16)
+
+
+def cpu_seconds():
+    """Of every live process of this session, workers included."""
+    session, total = os.getsid(0), 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    parts = file.read().rpartition(")")[2].split()
+                if int(parts[3]) == session:
+                    total += int(parts[11]) + int(parts[12])
+    return total / TICK
+
+
+def settle(limit=2.0):
+    """Until workers have filled their queues and sleep, so that the next arm is alone."""
+    until, before = time.monotonic() + limit, cpu_seconds()
+    while time.monotonic() < until:
+        time.sleep(0.08)
+        now = cpu_seconds()
+        if now - before < 0.015:
+            return
+        before = now
+
+
+class Images(torch.utils.data.Dataset):
+    """Pictures in memory; `busy`: each costs a worker some work, as decoding and augmenting do."""
+
+    def __init__(self, side, busy):
+        self.pool = torch.rand(64, 3, side, side)
+        self.busy = busy
+
+    def __len__(self):
+        return 1 << 40
+
+    def __getitem__(self, index):
+        image = self.pool[index % 64]
+        for _ in range(self.busy):
+            image = nn.functional.avg_pool2d(image[None], 3, 1, 1)[0]
+        return image, index % 1000
+
+
+class InOrder(torch.utils.data.Sampler):
+    def __init__(self):  # the base class wanted an argument once, and takes none now
+        pass
+
+    def __iter__(self):
+        return itertools.count()
+
+
+def model_of(name):
+    if DRY:
+        return nn.Sequential(nn.Conv2d(3, 4, 3, 4), nn.Flatten(), nn.LazyLinear(1000))
+    import torchvision
+    return getattr(torchvision.models, name)()
+
+
+class Vision:
+    unit = "images"
+
+    def __init__(self, name, workers=8, busy=0, batch=256, ahead=2):
+        side, self.batch = (32, 16) if DRY else (224, batch)
+        self.model = model_of(name).to(DEVICE).train()
+        self.model(torch.rand(2, 3, side, side, device=DEVICE))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.criterion = nn.CrossEntropyLoss()
+        loader = torch.utils.data.DataLoader(
+            Images(side, busy), batch_size=self.batch, sampler=InOrder(), pin_memory=HAND and not DRY,
+            num_workers=2 if DRY else workers, prefetch_factor=ahead, worker_init_fn=lambda _: torch.set_num_threads(1))
+        self.batches = iter(loader)
+
+    def step(self):
+        images, labels = next(self.batches)
+        images, labels = to_device(images), to_device(labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        with autocast():
+            loss = self.criterion(self.model(images), labels)
+        loss.backward()
+        self.optimizer.step()
+        return len(labels)
+
+    def close(self):
+        if hasattr(self.batches, "_shutdown_workers"):
+            self.batches._shutdown_workers()
+
+
+class Tabular:
+    """A table in memory, a wide batch, a small model: copying is most of it."""
+    unit = "rows"
+
+    def __init__(self):
+        columns, self.batch, parts = (64, 4096, 2) if DRY else (512, 131072, 8)
+        self.table = torch.rand(self.batch * parts, columns)
+        self.target = torch.rand(self.batch * parts, 1)
+        self.model = nn.Sequential(nn.Linear(columns, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+                                   nn.Linear(512, 1)).to(DEVICE)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.at = 0
+
+    def step(self):
+        rows = slice(self.at, self.at + self.batch)
+        self.at = (self.at + self.batch) % len(self.table)
+        values, target = self.table[rows], self.target[rows]
+        if HAND and not DRY:
+            values, target = values.pin_memory(), target.pin_memory()
+        values, target = to_device(values), to_device(target)
+        self.optimizer.zero_grad(set_to_none=True)
+        with autocast():
+            loss = nn.functional.mse_loss(self.model(values), target)
+        loss.backward()
+        self.optimizer.step()
+        return self.batch
+
+
+def write_weights():
+    """A safetensors file: the length of a JSON header, the header, the tensors."""
+    with open(f"{WEIGHTS}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one arm writes, the others wait
+        if not WEIGHTS.exists() or WEIGHTS.stat().st_size <= WEIGHT_BYTES:
+            write_tensors()
+
+
+def write_tensors():
+    shapes, at = {}, 0
+    sizes = [16 << 20] * 4 if DRY else [224 << 20, 64 << 20, 16 << 20, 16 << 20, 8192]
+    while at < WEIGHT_BYTES:
+        size = sizes[len(shapes) % len(sizes)]
+        shapes[f"layer.{len(shapes)}"] = {"dtype": "BF16", "shape": [size // 2], "data_offsets": [at, at + size]}
+        at += size
+    header = json.dumps(shapes).encode()
+    header += b" " * (-len(header) % 8)
+    partial = WEIGHTS.with_suffix(f".{os.getpid()}")
+    block = torch.randint(0, 255, (16 << 20,), dtype=torch.uint8).numpy().tobytes()
+    with open(partial, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        left = at
+        while left:
+            left -= file.write(block[:min(left, len(block))])
+    os.rename(partial, WEIGHTS)
+
+
+class Weights:
+    """A step loads all tensors of the mapped file to the GPU."""
+    unit = "bytes"
+
+    def __init__(self):
+        write_weights()
+        with open(WEIGHTS, "rb") as file:
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        length, = struct.unpack_from("<Q", self.map)
+        header = json.loads(self.map[8:8 + length])
+        self.spans = [tuple(8 + length + end for end in one["data_offsets"]) for one in header.values()]
+        sum(self.map[at] for at in range(0, len(self.map), 4096))  # in the page cache
+
+    def step(self):
+        moved = 0
+        for first, last in self.spans:
+            tensor = torch.frombuffer(self.map, dtype=torch.bfloat16, count=(last - first) // 2, offset=first)
+            if HAND and not DRY:
+                tensor = tensor.pin_memory()
+            to_device(tensor)
+            moved += last - first
+        return moved
+
+    def close(self):
+        self.map = None
+
+
+class Serve:
+    """Requests of one picture each: in, through the model, the answer out."""
+    unit = "requests"
+
+    def __init__(self):
+        side = 32 if DRY else 224
+        self.model = model_of("resnet18").to(DEVICE).eval()
+        self.requests = [torch.rand(1, 3, side, side) for _ in range(16)]
+        with torch.no_grad():
+            self.model(self.requests[0].to(DEVICE))
+        self.at = 0
+
+    @torch.no_grad()
+    def step(self):
+        request = self.requests[self.at % len(self.requests)].clone()
+        self.at += 1
+        if HAND and not DRY:
+            request = request.pin_memory()
+        self.model(to_device(request)).cpu()
+        return 1
+
+
+TASKS = {
+    "resnet18": lambda: Vision("resnet18"),
+    "resnet50": lambda: Vision("resnet50"),
+    "loaded": lambda: Vision("resnet18", workers=16, busy=8, batch=128, ahead=1),
+    "tabular": Tabular,
+    "weights": Weights,
+    "serve": Serve,
+}
+
+
+def run(task, warm, steps):
+    for _ in range(warm):
+        task.step()
+    synchronize()
+    cpu, start = cpu_seconds(), time.perf_counter()
+    units = sum(task.step() for _ in range(steps))
+    synchronize()
+    took, used = time.perf_counter() - start, cpu_seconds() - cpu
+    settle()
+    return f"{took:.6f} {units} {used:.3f}"
+
+
+def main():
+    torch.manual_seed(1)
+    if DRY:
+        torch.set_num_threads(1)
+    task = None
+    print("ready", flush=True)
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "setup":
+            task = TASKS[words[1]]()
+            run(task, 1 if words[1] == "weights" else 3, 1)
+            print("ok", flush=True)
+        elif words[0] == "round":
+            print(run(task, int(words[1]), int(words[2])), flush=True)
+        elif words[0] == "drop":
+            if hasattr(task, "close"):
+                task.close()
+            task = None
+            gc.collect()
+            if not DRY:
+                torch.cuda.empty_cache()
+            print("ok", flush=True)
+        else:
+            break
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A training job's feeding loop without a framework: worker processes make batches, the main
+process copies each to the GPU, computes on it, reads it back and checks its sum.
+
+It calls the CUDA driver through ctypes and nothing else, so it runs on any machine with a driver,
+and on the simulated one of the tests:
+
+    LD_LIBRARY_PATH=build/tests/sim LD_PRELOAD=build/src/hook/libgpufeed.so examples/feed.py
+"""
+
+import argparse
+import ctypes
+import multiprocessing
+import time
+
+KERNELS = b"""
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry spin(.param .u64 ns)
+{
+    .reg .u64 %begin, %now, %ns;
+    .reg .pred %more;
+    ld.param.u64 %ns, [ns];
+    mov.u64 %begin, %globaltimer;
+again:
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %begin;
+    setp.lt.u64 %more, %now, %ns;
+    @%more bra again;
+    ret;
+}
+"""
+
+STREAM_NON_BLOCKING = 1
+EVENT_DISABLE_TIMING = 2
+
+
+class Driver:
+    """libcuda with the names that programs use; every call that fails raises."""
+
+    NAMES = {
+        "cuInit": [ctypes.c_uint],
+        "cuDeviceGetName": [ctypes.c_char_p, ctypes.c_int, ctypes.c_int],
+        "cuDevicePrimaryCtxRetain": [ctypes.c_void_p, ctypes.c_int],
+        "cuDevicePrimaryCtxRelease_v2": [ctypes.c_int],
+        "cuCtxSetCurrent": [ctypes.c_void_p],
+        "cuModuleLoadData": [ctypes.c_void_p, ctypes.c_char_p],
+        "cuModuleGetFunction": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p],
+        "cuMemAlloc_v2": [ctypes.c_void_p, ctypes.c_size_t],
+        "cuMemFree_v2": [ctypes.c_uint64],
+        "cuMemHostAlloc": [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint],
+        "cuMemFreeHost": [ctypes.c_void_p],
+        "cuMemcpyHtoDAsync_v2": [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t,
+                                 ctypes.c_void_p],
+        "cuMemcpyDtoH_v2": [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t],
+        "cuStreamCreate": [ctypes.c_void_p, ctypes.c_uint],
+        "cuStreamSynchronize": [ctypes.c_void_p],
+        "cuStreamDestroy_v2": [ctypes.c_void_p],
+        "cuEventCreate": [ctypes.c_void_p, ctypes.c_uint],
+        "cuEventRecord": [ctypes.c_void_p, ctypes.c_void_p],
+        "cuEventSynchronize": [ctypes.c_void_p],
+        "cuEventDestroy_v2": [ctypes.c_void_p],
+        "cuLaunchKernel": [ctypes.c_void_p] + [ctypes.c_uint] * 7 + [ctypes.c_void_p] * 3,
+    }
+
+    def __init__(self):
+        library = ctypes.CDLL("libcuda.so.1")
+        for name, arguments in self.NAMES.items():
+            entry = getattr(library, name)
+            entry.argtypes = arguments
+            entry.errcheck = self._check
+            setattr(self, name, entry)
+
+    @staticmethod
+    def _check(result, entry, _arguments):
+        if result:
+            raise RuntimeError(f"{entry.__name__} answered {result}")
+        return result
+
+    def make(self, name, *arguments, kind=ctypes.c_void_p):
+        """Calls an entry whose first argument is where its answer goes, and returns the answer."""
+        answer = kind()
+        getattr(self, name)(ctypes.byref(answer), *arguments)
+        return answer
+
+
+class Slot:
+    """A place for one batch on the device, and the event that says when it is free again."""
+
+    def __init__(self, cuda, size, pin):
+        self.pinned = cuda.make("cuMemHostAlloc", size, 0) if pin else None
+        self.memory = cuda.make("cuMemAlloc_v2", size, kind=ctypes.c_uint64)
+        self.free = cuda.make("cuEventCreate", EVENT_DISABLE_TIMING)
+        self.expected = None
+
+    def release(self, cuda):
+        cuda.cuEventDestroy_v2(self.free)
+        cuda.cuMemFree_v2(self.memory)
+        if self.pinned:
+            cuda.cuMemFreeHost(self.pinned)
+
+
+def make_batch(number, size):
+    """Bytes that depend on the number alone, so that every run has the same checksum."""
+    pattern = bytes((number * 31 + i * 7) & 0xFF for i in range(4096))
+    return (pattern * (size // len(pattern) + 1))[:size]
+
+
+def worker(numbers, batches, size):
+    """Makes batches until told to stop. Never touches CUDA: a forked child must not."""
+    for number in iter(numbers.get, None):
+        batches.put((number, make_batch(number, size)))
+
+
+def checksum(data):
+    """A sum that notices a byte in the wrong place: 64-bit words, added up."""
+    words = memoryview(data).cast("B")
+    words = words[:len(words) // 8 * 8].cast("Q")
+    return sum(words[::97]) & 0xFFFFFFFFFFFFFFFF
+
+
+class Device:
+    """Device 0, one stream, and two slots that take turns."""
+
+    def __init__(self, size, compute_us, pin):
+        self.cuda = Driver()
+        self.cuda.cuInit(0)
+        name = ctypes.create_string_buffer(128)
+        self.cuda.cuDeviceGetName(name, len(name), 0)
+        self.name = name.value.decode()
+        self.cuda.cuCtxSetCurrent(self.cuda.make("cuDevicePrimaryCtxRetain", 0))
+        self.stream = self.cuda.make("cuStreamCreate", STREAM_NON_BLOCKING)
+        module = self.cuda.make("cuModuleLoadData", KERNELS)
+        self.spin = self.cuda.make("cuModuleGetFunction", module, b"spin")
+        self.nanoseconds = ctypes.c_uint64(compute_us * 1000)
+        self.slots = [Slot(self.cuda, size, pin) for _ in range(2)]
+        self.back = ctypes.create_string_buffer(size)
+        self.sum = 0
+
+    def feed(self, turn, data):
+        """Copies a batch to its slot and starts the computation; checks what was there before."""
+        slot = self.slots[turn % len(self.slots)]
+        self.finish(slot)
+        slot.expected = checksum(data)
+        source = data
+        if slot.pinned:
+            source = slot.pinned
+            ctypes.memmove(source, data, len(data))
+        self.cuda.cuMemcpyHtoDAsync_v2(slot.memory, source, len(data), self.stream)
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(self.nanoseconds))
+        self.cuda.cuLaunchKernel(self.spin, 1, 1, 1, 1, 1, 1, 0, self.stream, arguments, None)
+        self.cuda.cuEventRecord(slot.free, self.stream)
+
+    def finish(self, slot):
+        if slot.expected is None:
+            return
+        self.cuda.cuEventSynchronize(slot.free)
+        self.cuda.cuMemcpyDtoH_v2(self.back, slot.memory, len(self.back))
+        seen = checksum(self.back)
+        if seen != slot.expected:
+            raise RuntimeError(f"the device holds {seen:#x}, sent was {slot.expected:#x}")
+        self.sum = (self.sum + seen) & 0xFFFFFFFFFFFFFFFF
+        slot.expected = None
+
+    def close(self):
+        for slot in self.slots:
+            self.finish(slot)
+            slot.release(self.cuda)
+        self.cuda.cuStreamDestroy_v2(self.stream)
+        self.cuda.cuDevicePrimaryCtxRelease_v2(0)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--batches", type=int, default=50)
+    parser.add_argument("--batch-mib", type=float, default=4)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--compute-us", type=int, default=2000, help="GPU time per batch")
+    parser.add_argument("--pin", action="store_true", help="copy batches from pinned memory")
+    parser.add_argument("--start-method", choices=["fork", "spawn", "forkserver"], default="fork")
+    parser.add_argument("--device-first", action="store_true",
+                        help="make the context before the workers, as many scripts do")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    size = max(4096, int(options.batch_mib * 2**20) // 4096 * 4096)
+    context = multiprocessing.get_context(options.start_method)
+    numbers, batches = context.Queue(), context.Queue(maxsize=2 * options.workers)
+    device = Device(size, options.compute_us, options.pin) if options.device_first else None
+    workers = [context.Process(target=worker, args=(numbers, batches, size), daemon=True)
+               for _ in range(options.workers)]
+    for process in workers:
+        process.start()
+    for number in range(options.batches):
+        numbers.put(number)
+    for _ in workers:
+        numbers.put(None)
+
+    device = device or Device(size, options.compute_us, options.pin)
+    begin = time.monotonic()
+    for turn in range(options.batches):
+        _number, data = batches.get()
+        device.feed(turn, data)
+    device.close()
+    seconds = time.monotonic() - begin
+    for process in workers:
+        process.join()
+
+    print(f"{options.batches} batches of {size / 2**20:g} MiB on {device.name}: "
+          f"{options.batches / seconds:.1f} batches/s")
+    print(f"checksum {device.sum:016x}")
+
+
+if __name__ == "__main__":
+    main()

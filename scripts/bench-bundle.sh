@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Puts what bench/ and tests/gpu need beside the bundle: bench-bundle.sh OUTPUT PROGRAM...
+# The programs that the build made, and the allocators that libgpufeed is compared with, from this
+# system's packages; a machine with a GPU may have neither them nor a way to fetch them.
+set -euo pipefail
+output=$1
+shift
+
+rm -rf "$output"
+mkdir -p "$output/licenses"
+cp -p "$@" "$output/"
+for peer in libjemalloc2:libjemalloc.so.2 libtcmalloc-minimal4:libtcmalloc_minimal.so.4 numactl:numactl; do
+    package=${peer%%:*} file=${peer#*:}
+    path=$(dpkg -L "$package" 2>/dev/null | grep "/$file\$" | head -n 1 || true)
+    if [ -z "$path" ]; then
+        echo "note: $package is not installed, and its arm will be left out" >&2
+        continue
+    fi
+    cp -pL "$path" "$output/$file"
+    cp "/usr/share/doc/$package/copyright" "$output/licenses/$package"
+done

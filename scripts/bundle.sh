@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes the folder that runs where nothing is installed: bundle.sh BUILD OUTPUT GLIBC
+# bin/gpufeed and all libraries of ours in lib/, each finding the others from its own place. Refuses to
+# leave anything that needs a newer glibc than GLIBC, or a library that is neither glibc's nor inside.
+set -euo pipefail
+build=$1 output=$2 floor=$3
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+meson install -C "$build" --no-rebuild --quiet --destdir "$stage"
+
+rm -rf "$output"
+mkdir -p "$output/bin" "$output/lib" "$output/share/licenses"
+find "$stage" -type f -path '*/bin/gpufeed' -exec cp -p {} "$output/bin/" \;
+find "$stage" -type f -name '*.so' -exec cp -p {} "$output/lib/" \;
+find "$stage" -type d \( -name man -o -name bash-completion \) -exec cp -rp {} "$output/share/" \;
+cp "$root/LICENSE" "$output/share/licenses/gpufeed"
+for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libhwloc-dev libnuma-dev; do
+    [ -f "/usr/share/doc/$package/copyright" ] &&
+        cp "/usr/share/doc/$package/copyright" "$output/share/licenses/$package"
+done
+patchelf --set-rpath "\$ORIGIN/../lib" "$output/bin/gpufeed"
+# The loader maps what it has to open by name only from here, whoever needs it.
+for library in "$output"/lib/*.so; do
+    patchelf --set-rpath "\$ORIGIN" "$library"
+done
+
+bad=0
+for file in "$output/bin/gpufeed" "$output"/lib/*.so; do
+    newest=$(objdump -T "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1)
+    newest=${newest#GLIBC_}
+    if [ "$(printf '%s\n%s\n' "${newest:-0}" "$floor" | sort -V | tail -n 1)" != "$floor" ]; then
+        echo "$file needs glibc $newest, and $floor is the floor" >&2
+        objdump -T "$file" | grep "GLIBC_$newest" >&2
+        bad=1
+    fi
+    while read -r needed; do
+        case $needed in
+        libc.so.6 | libm.so.6 | libdl.so.2 | libpthread.so.0 | librt.so.1 | ld-linux-*) ;;
+        *)
+            if [ ! -f "$output/lib/$needed" ]; then
+                echo "$file needs $needed, which the bundle lacks" >&2
+                bad=1
+            fi
+            ;;
+        esac
+    done < <(patchelf --print-needed "$file")
+done
+exit "$bad"

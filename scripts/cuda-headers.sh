@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Prints a folder that holds cuda.h: an installed toolkit's, else the one in NVIDIA's Python wheel
+# of the runtime's headers, fetched once into the user's cache. Nothing else of CUDA is needed to build.
+set -eu
+
+for dir in "${CUDA_HOME:-/nonexistent}/include" /usr/local/cuda/include /opt/cuda/include /usr/include; do
+    if [ -f "$dir/cuda.h" ]; then
+        echo "$dir"
+        exit 0
+    fi
+done
+
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/gpufeed/cuda-headers"
+found=$(find "$cache" -name cuda.h -print -quit 2>/dev/null || true)
+if [ -z "$found" ]; then
+    mkdir -p "$cache"
+    python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$cache" \
+        'nvidia-cuda-runtime>=13,<14' >&2
+    (cd "$cache" && python3 -m zipfile -e ./*.whl .)
+    found=$(find "$cache" -name cuda.h -print -quit)
+fi
+[ -n "$found" ] || { echo "no cuda.h: install a CUDA toolkit or set -Dcudaheaders" >&2; exit 1; }
+dirname "$found"

@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Makes from the distribution's libjemalloc_pic.a an archive that can live inside another library:
+# public symbols renamed to je_*, no operators new and delete (and so no libstdc++), no
+# constructor (jemalloc starts at its first call), and the calls of jemalloc.syms redirected. Code is
+# aligned to cache lines, so that what is linked before it does not decide how fast it is.
+# usage: embed-jemalloc.sh ARCHIVE SYMS OUT; NM, OBJCOPY and AR name the tools of the target
+set -eu
+archive=$1 syms=$2 out=$3
+nm=${NM:-nm} objcopy=${OBJCOPY:-objcopy} ar=${AR:-ar}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+archive=$(realpath "$archive")
+[ -f "$archive" ] || { echo "jemalloc: no $archive (libjemalloc-dev, or -Djemalloc=)" >&2; exit 1; }
+(cd "$work" && "$ar" x "$archive")
+rm -f "$work"/jemalloc_cpp*.o
+
+"$nm" -g --defined-only "$work"/*.o | awk 'NF == 3 { print $3 }' | sort -u >"$work/defined"
+"$nm" -u "$work"/*.o | awk 'NF == 2 { print $2 }' | sort -u >"$work/called"
+
+grep -v '^je_' "$work/defined" | sed 's/.*/& je_&/' >"$work/rename"
+clash=$(awk '{ print $2 }' "$work/rename" | sort | comm -12 - "$work/defined")
+[ -z "$clash" ] || { echo "jemalloc: renaming clashes with its own $clash" >&2; exit 1; }
+
+lacking=
+while read -r kind name to; do
+    case $kind in
+    call)
+        grep -qx "$name" "$work/called" || lacking="$lacking $name"
+        echo "$name $to" >>"$work/rename" ;;
+    may) echo "$name $to" >>"$work/rename" ;;
+    wrap)
+        grep -qx "$name" "$work/defined" && grep -qx "$name" "$work/called" ||
+            lacking="$lacking $name" ;;
+    have)
+        grep -qx "$name" "$work/defined" || lacking="$lacking $name" ;;
+    '' | '#'*) ;;
+    *) echo "$syms: what is \"$kind $name\"?" >&2; exit 1 ;;
+    esac
+done <"$syms"
+[ -z "$lacking" ] || {
+    echo "jemalloc: $archive lacks, or does not call across objects:$lacking" >&2
+    echo "jemalloc: $syms was written for 5.3.0; this archive needs its own list" >&2
+    exit 1
+}
+
+for object in "$work"/*.o; do
+    "$objcopy" --redefine-syms="$work/rename" --remove-section=.init_array \
+        --remove-section=.rela.init_array --set-section-alignment=.text=64 "$object"
+done
+rm -f "$out"
+"$ar" rcsD "$out" "$work"/*.o

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a private copy of a shared library, so that ours and the program's never meet.
+
+RTLD_LOCAL isolates neither SONAMEs (a program that later wants a newer libhwloc.so.15 would get
+ours) nor symbols (a program's own hwloc, already in the global scope, would serve our calls). The
+copy therefore has another SONAME, other NEEDED names, and other names for all that it exports:
+
+- Names shrink or keep their length, so that they are edited where they stand in .dynstr.
+- An exported name gets two neighbouring letters changed by +1 and -33, which leaves its GNU hash as
+  it is (hash = hash * 33 + letter): "hwloc_topology_init" becomes "iVloc_topology_init" and the
+  hash table needs no change. A header with one #define a name is written beside the copy.
+- An undefined name (--import getenv=gfhenv) stands in no hash table at all. It also loses its
+  version: no GLIBC_2.2.5 is expected of the definition.
+
+Fails when a string to edit is shared with one that must stay, and reads the result back with readelf.
+"""
+import argparse
+import os
+import re
+import struct
+import subprocess
+import sys
+
+SHT_STRTAB, SHT_DYNAMIC, SHT_DYNSYM, SHT_GNU_HASH = 3, 6, 11, 0x6FFFFFF6
+SHT_VERDEF, SHT_VERNEED, SHT_VERSYM = 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 14, 15, 29
+SHN_UNDEF, SHN_ABS = 0, 0xFFF1
+VER_NDX_GLOBAL = 1
+GLIBC = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s)|ld-linux.*|ld64|ld)\.so\.\d+$")
+
+
+def fail(text):
+    sys.exit(f"privatize: {text}")
+
+
+def elf_hash(name):
+    """The hash of version names, as System V defines it."""
+    value = 0
+    for letter in name:
+        value = (value << 4) + letter
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+    return value
+
+
+def gnu_hash(name):
+    value = 5381
+    for letter in name:
+        value = (value * 33 + letter) & 0xFFFFFFFF
+    return value
+
+
+class Library:
+    """One ELF64 little-endian shared library as bytes, and every reference into its .dynstr."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.data = bytearray(file.read())
+        if self.data[:6] != b"\x7fELF\x02\x01":
+            fail(f"{path} is no 64-bit little-endian ELF file")
+        self.path = path
+        shoff, = struct.unpack_from("<Q", self.data, 0x28)
+        shentsize, shnum = struct.unpack_from("<HH", self.data, 0x3A)
+        self.sections = [struct.unpack_from("<IIQQQQIIQQ", self.data, shoff + i * shentsize)
+                         for i in range(shnum)]
+        if not self.section(SHT_GNU_HASH):
+            fail(f"{path} has no GNU hash table")
+        dynsym = self.section(SHT_DYNSYM)
+        self.strings = self.sections[dynsym[6]][4]
+        self.symbols = [struct.unpack_from("<IBBHQQ", self.data, dynsym[4] + at)
+                        for at in range(0, dynsym[5], 24)]
+        dynamic = self.section(SHT_DYNAMIC)
+        self.dynamic = [struct.unpack_from("<QQ", self.data, dynamic[4] + at)
+                        for at in range(0, dynamic[5], 16)]
+
+    def section(self, kind):
+        return next((s for s in self.sections if s[1] == kind), None)
+
+    def text(self, offset):
+        start = self.strings + offset
+        return bytes(self.data[start:self.data.index(0, start)])
+
+    def tagged(self, *tags):
+        return [value for tag, value in self.dynamic if tag in tags]
+
+    def soname(self):
+        return self.text(self.tagged(DT_SONAME)[0])
+
+    def version_strings(self):
+        """Offsets of the file and version names in .gnu.version_d and .gnu.version_r."""
+        found = []
+        section = self.section(SHT_VERDEF)
+        at = section[4] if section else 0
+        while at:
+            _, _, _, _, _, aux, following = struct.unpack_from("<HHHHIII", self.data, at)
+            where = at + aux
+            while where:
+                name, next_aux = struct.unpack_from("<II", self.data, where)
+                found.append(name)
+                where = where + next_aux if next_aux else 0
+            at = at + following if following else 0
+        section = self.section(SHT_VERNEED)
+        at = section[4] if section else 0
+        while at:
+            _, _, file, aux, following = struct.unpack_from("<HHIII", self.data, at)
+            found.append(file)
+            where = at + aux
+            while where:
+                _, _, _, name, next_aux = struct.unpack_from("<IHHII", self.data, where)
+                found.append(name)
+                where = where + next_aux if next_aux else 0
+            at = at + following if following else 0
+        return found
+
+    def rehash_versions(self):
+        """Brings the hashes of .gnu.version_d in line with the names, which may have changed."""
+        section = self.section(SHT_VERDEF)
+        at = section[4] if section else 0
+        while at:
+            _, _, _, _, _, aux, following = struct.unpack_from("<HHHHIII", self.data, at)
+            name, = struct.unpack_from("<I", self.data, at + aux)
+            struct.pack_into("<I", self.data, at + 8, elf_hash(self.text(name)))
+            at = at + following if following else 0
+
+    def references(self):
+        """Every offset into .dynstr that anything in the file uses."""
+        return ({s[0] for s in self.symbols} | set(self.version_strings()) |
+                set(self.tagged(DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)))
+
+    def edit(self, offset, text, may_change):
+        """Writes text over the string at offset; every string that this changes must be in may_change."""
+        old = self.text(offset)
+        if len(text) > len(old):
+            fail(f"{text.decode()} is longer than {old.decode()}")
+        new = text.ljust(len(old), b"\0")
+        changed = [offset + i for i in range(len(old)) if old[i] != new[i]]
+        for other in self.references() - may_change:
+            length = len(self.text(other))
+            if any(other <= byte < other + length for byte in changed):
+                return False
+        start = self.strings + offset
+        self.data[start:start + len(new)] = new
+        return True
+
+
+def is_name(text):
+    return re.fullmatch(rb"[A-Za-z_]\w*", text) is not None
+
+
+def rename_exports(library):
+    """Renames all that the library defines; returns {old: new}."""
+    offsets = {s[0] for s in library.symbols if s[3] not in (SHN_UNDEF, SHN_ABS) and s[0]}
+    before = {offset: library.text(offset) for offset in offsets}
+    for offset in offsets:
+        name = library.text(offset)
+        for i in range(len(name) - 1):
+            if name[i + 1] < 33:
+                continue
+            new = name[:i] + bytes([name[i] + 1, name[i + 1] - 33]) + name[i + 2:]
+            # Not where an undefined name or a version is the tail of this one; that another export
+            # is ("mbind" of "numa_set_membind") only gives that one a second change.
+            if is_name(new) and library.edit(offset, new, offsets):
+                break
+        else:
+            fail(f"no other name of the same hash for {name.decode()}")
+    renamed = {before[offset]: library.text(offset) for offset in offsets}
+    for old, new in renamed.items():
+        if gnu_hash(old) != gnu_hash(new) or old == new:
+            fail(f"{old.decode()} became {new.decode()}: another hash, or no other name")
+    return renamed
+
+
+def rename_imports(library, imports):
+    for old, new in imports.items():
+        found = [i for i, s in enumerate(library.symbols)
+                 if s[3] == SHN_UNDEF and library.text(s[0]) == old]
+        offsets = {library.symbols[i][0] for i in found}
+        for offset in offsets:
+            if len(new) != len(old) or not library.edit(offset, new, offsets):
+                fail(f"{old.decode()} cannot become {new.decode()}: it is shared")
+        versions = library.section(SHT_VERSYM)
+        for i in found if versions else []:
+            struct.pack_into("<H", library.data, versions[4] + 2 * i, VER_NDX_GLOBAL)
+
+
+def rename_files(library, soname, needed):
+    """The SONAME and NEEDED names, and the same names in the version tables."""
+    old_soname = library.soname()
+    used = library.references()
+    names = {old_soname: soname}
+    for offset in library.tagged(DT_NEEDED):
+        name = library.text(offset)
+        if GLIBC.match(name.decode()):
+            continue
+        if name not in needed:
+            fail(f"{library.path} needs {name.decode()}, for which no private copy was named")
+        names[name] = needed[name]
+    for old, new in names.items():
+        offsets = {offset for offset in used if library.text(offset) == old}
+        for offset in offsets:
+            if not library.edit(offset, new, offsets):
+                fail(f"{old.decode()} cannot become {new.decode()}: it is shared")
+    library.rehash_versions()
+    return names
+
+
+def verify(path, names, imports, renamed):
+    """Reads the result back with a tool that knows nothing of the above."""
+    shown = subprocess.run(["readelf", "-dVW", "--dyn-syms", path], check=True, text=True,
+                           capture_output=True, env={**os.environ, "LC_ALL": "C"})
+    words = set(re.findall(r"[\w.+-]+", shown.stdout))
+    bare = {word.split("@")[0] for word in re.findall(r"[\w@.]+", shown.stdout)}
+    if shown.stderr:
+        fail(f"readelf complains about {path}: {shown.stderr}")
+    for old, new in names.items():
+        if old.decode() in words or new.decode() not in words:
+            fail(f"{path} still names {old.decode()} or lacks {new.decode()}")
+    for old, new in {**imports, **renamed}.items():
+        if old.decode() in bare:
+            fail(f"{path} still names {old.decode()}")
+        if old in renamed and new.decode() not in bare:
+            fail(f"{path} lacks {new.decode()}")
+
+
+def write_header(path, public, renamed):
+    with open(path, "w", encoding="ascii") as file:
+        file.write("/* Written by privatize.py: names of a private copy. */\n#pragma once\n")
+        for old, new in sorted(renamed.items()):
+            file.write(f"#define {old.decode()} {new.decode()}\n")
+        for header in public:
+            file.write(f"#include_next <{header}>\n")
+
+
+def pairs(values):
+    return {old.encode(): new.encode() for old, new in (value.split("=") for value in values)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("library")
+    parser.add_argument("output")
+    parser.add_argument("header", help="shadows the public header of the same name")
+    parser.add_argument("--include", action="append", default=[], help="public header to pass on")
+    parser.add_argument("--needed", action="append", default=[], metavar="OLD=NEW")
+    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="OLD=NEW")
+    options = parser.parse_args()
+
+    library = Library(os.path.realpath(options.library))
+    imports = pairs(options.imports)
+    renamed = rename_exports(library)
+    rename_imports(library, imports)
+    names = rename_files(library, os.path.basename(options.output).encode(), pairs(options.needed))
+    with open(options.output, "wb") as file:
+        file.write(library.data)
+    os.chmod(options.output, 0o755)
+    verify(options.output, names, imports, renamed)
+    write_header(options.header, options.include or [os.path.basename(options.header)], renamed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base: attributes and small helpers that every layer uses. Nothing in this folder allocates,
+ * takes a lock or touches errno unless its comment says so, so that it may be called before main,
+ * inside malloc, in a signal handler, in a forked child and under the loader's lock.
+ */
+#ifndef GF_BASE_BASE_H
+#define GF_BASE_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GF_EXPORT __attribute__((visibility("default")))
+#define GF_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#define GF_COLD __attribute__((cold, noinline))
+#define GF_UNUSED __attribute__((unused))
+
+#define gf_likely(x) __builtin_expect(!!(x), 1)
+#define gf_unlikely(x) __builtin_expect(!!(x), 0)
+
+#define GF_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define GF_STRINGIFY_(x) #x
+#define GF_STRINGIFY(x) GF_STRINGIFY_(x)
+
+#define gf_min(a, b) ((a) < (b) ? (a) : (b))
+#define gf_max(a, b) ((a) > (b) ? (a) : (b))
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fmt.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/types.h>
+
+struct out {
+    char *buf;
+    size_t size;
+    size_t at;
+};
+
+struct spec {
+    int width;
+    int precision; /* -1: none */
+    bool left;
+    bool zero;
+};
+
+static void put(struct out *out, char c)
+{
+    if (out->at + 1 < out->size)
+        out->buf[out->at] = c;
+    out->at++;
+}
+
+static void put_field(struct out *out, const struct spec *spec, const char *text, size_t length)
+{
+    const size_t width = spec->width > 0 ? (size_t)spec->width : 0;
+    const size_t fill = width > length ? width - length : 0;
+
+    if (!spec->left)
+        for (size_t i = 0; i < fill; i++)
+            put(out, spec->zero ? '0' : ' ');
+    for (size_t i = 0; i < length; i++)
+        put(out, text[i]);
+    if (spec->left)
+        for (size_t i = 0; i < fill; i++)
+            put(out, ' ');
+}
+
+static void put_number(struct out *out, struct spec *spec, uint64_t value, unsigned base, bool negative)
+{
+    char digits[32];
+    size_t at = sizeof(digits);
+
+    do {
+        digits[--at] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value);
+    if (negative && spec->zero && !spec->left) {
+        put(out, '-');
+        spec->width--;
+    } else if (negative) {
+        digits[--at] = '-';
+    }
+    put_field(out, spec, digits + at, sizeof(digits) - at);
+}
+
+static void put_string(struct out *out, const struct spec *spec, const char *text)
+{
+    struct spec plain = *spec;
+    plain.zero = false;
+    if (!text)
+        text = "(null)";
+    put_field(out, &plain, text,
+              spec->precision >= 0 ? strnlen(text, (size_t)spec->precision) : strlen(text));
+}
+
+static const char *read_spec(const char *p, struct spec *spec, va_list *args)
+{
+    for (;; p++) {
+        if (*p == '-')
+            spec->left = true;
+        else if (*p == '0')
+            spec->zero = true;
+        else
+            break;
+    }
+    if (*p == '*') {
+        spec->width = va_arg(*args, int);
+        p++;
+    }
+    for (; *p >= '0' && *p <= '9'; p++)
+        spec->width = spec->width * 10 + (*p - '0');
+    if (*p == '.') {
+        spec->precision = 0;
+        if (*++p == '*') {
+            spec->precision = va_arg(*args, int);
+            p++;
+        }
+        for (; *p >= '0' && *p <= '9'; p++)
+            spec->precision = spec->precision * 10 + (*p - '0');
+    }
+    return p;
+}
+
+enum length { LEN_INT, LEN_LONG, LEN_LONG_LONG, LEN_SIZE };
+
+static const char *read_length(const char *p, enum length *ret)
+{
+    *ret = LEN_INT;
+    if (*p == 'z') {
+        *ret = LEN_SIZE;
+        return p + 1;
+    }
+    if (*p != 'l')
+        return p;
+    *ret = p[1] == 'l' ? LEN_LONG_LONG : LEN_LONG;
+    return p + (p[1] == 'l' ? 2 : 1);
+}
+
+static int64_t take_signed(enum length length, va_list *args)
+{
+    switch (length) {
+    case LEN_LONG:
+        return va_arg(*args, long);
+    case LEN_LONG_LONG:
+        return va_arg(*args, long long);
+    case LEN_SIZE:
+        return va_arg(*args, ssize_t);
+    case LEN_INT:
+        break;
+    }
+    return va_arg(*args, int);
+}
+
+static uint64_t take_unsigned(enum length length, va_list *args)
+{
+    switch (length) {
+    case LEN_LONG:
+        return va_arg(*args, unsigned long);
+    case LEN_LONG_LONG:
+        return va_arg(*args, unsigned long long);
+    case LEN_SIZE:
+        return va_arg(*args, size_t);
+    case LEN_INT:
+        break;
+    }
+    return va_arg(*args, unsigned);
+}
+
+static void put_error(struct out *out, const struct spec *spec, int error)
+{
+    const char *text = strerrordesc_np(error); /* not strerror: that translates, and allocates */
+    if (text) {
+        put_string(out, spec, text);
+    } else {
+        put_string(out, spec, "error ");
+        put_number(out, &(struct spec){.precision = -1}, (uint64_t)error, 10, false);
+    }
+}
+
+static const char *put_conversion(struct out *out, const char *percent, va_list *args, int error)
+{
+    struct spec spec = {.precision = -1};
+    enum length length;
+    const char *p = read_length(read_spec(percent + 1, &spec, args), &length);
+
+    switch (*p) {
+    case 's':
+        put_string(out, &spec, va_arg(*args, const char *));
+        break;
+    case 'c': {
+        const char c = (char)va_arg(*args, int);
+        put_field(out, &spec, &c, 1);
+        break;
+    }
+    case 'd':
+    case 'i': {
+        const int64_t value = take_signed(length, args);
+        put_number(out, &spec, value < 0 ? -(uint64_t)value : (uint64_t)value, 10, value < 0);
+        break;
+    }
+    case 'u':
+        put_number(out, &spec, take_unsigned(length, args), 10, false);
+        break;
+    case 'x':
+        put_number(out, &spec, take_unsigned(length, args), 16, false);
+        break;
+    case 'p':
+        put(out, '0');
+        put(out, 'x');
+        put_number(out, &spec, (uintptr_t)va_arg(*args, void *), 16, false);
+        break;
+    case 'm':
+        put_error(out, &spec, error);
+        break;
+    case '%':
+        put(out, '%');
+        break;
+    default: /* unknown: shown as written; the arguments behind it cannot be known either */
+        put(out, '%');
+        return percent + 1;
+    }
+    return p + 1;
+}
+
+int gf_vfmt(char *buf, size_t size, const char *format, va_list args)
+{
+    const int error = errno;
+    struct out out = {.buf = buf, .size = size};
+    va_list copy;
+
+    va_copy(copy, args);
+    for (const char *p = format; *p;) {
+        if (*p == '%')
+            p = put_conversion(&out, p, &copy, error);
+        else
+            put(&out, *p++);
+    }
+    va_end(copy);
+    if (size)
+        buf[gf_min(out.at, size - 1)] = '\0';
+    errno = error;
+    return (int)out.at;
+}
+
+int gf_fmt(char *buf, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int length = gf_vfmt(buf, size, format, args);
+    va_end(args);
+    return length;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+#include "cli/topo.h"
+#include "config/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct arguments {
+    bool json;
+    const char *machine; /* NULL: as GPUFEED_MACHINE says */
+    const char *record;
+};
+
+static void help(void)
+{
+    puts("Usage: gpufeed topo [--json] [--machine FOLDER]\n"
+         "       gpufeed topo --record FOLDER\n\n"
+         "Shows nodes with their CPUs and memory, GPUs with their node and where that is known\n"
+         "from, and what this process may use.\n\n"
+         "  --json            the same as JSON\n"
+         "  --machine FOLDER  a recorded machine instead of this one\n"
+         "  --record FOLDER   write this machine down, for --machine and GPUFEED_MACHINE");
+}
+
+/* The value of --name=VALUE or --name VALUE at argv[*at]; NULL when it is another word. */
+static const char *take_value(char **argv, int *at, const char *name)
+{
+    const size_t length = strlen(name);
+    const char *word = argv[*at];
+
+    if (strncmp(word, name, length) != 0)
+        return NULL;
+    if (word[length] == '=')
+        return word + length + 1;
+    if (word[length] || !argv[*at + 1])
+        return NULL;
+    return argv[++*at];
+}
+
+static int read_arguments(int argc, char **argv, struct arguments *ret)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value;
+        if (strcmp(argv[i], "--json") == 0) {
+            ret->json = true;
+        } else if ((value = take_value(argv, &i, "--machine"))) {
+            ret->machine = value;
+        } else if ((value = take_value(argv, &i, "--record"))) {
+            ret->record = value;
+        } else {
+            gf_cli_error("topo", "%s is not understood; `gpufeed help topo` says what is", argv[i]);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static int record(const char *folder)
+{
+    int error = gf_machine_record(folder);
+
+    if (!error)
+        error = gf_visible_record(folder);
+    if (!error)
+        return GF_EXIT_OK;
+    gf_cli_error("topo", "cannot record into %s: %s", folder, strerror(-error));
+    return GF_EXIT_FAILED;
+}
+
+static int show(const char *root, bool json)
+{
+    static struct gf_topo topo;
+    struct gf_machine *machine;
+
+    const int error = gf_machine_load(root, &machine);
+    if (error) {
+        gf_cli_error("topo", "cannot read %s: %s", *root ? root : "this machine", strerror(-error));
+        return GF_EXIT_FAILED;
+    }
+    gf_topo_gather(machine, root, environ, &topo);
+    if (!json)
+        gf_topo_print(&topo);
+    const int failed = json ? gf_topo_print_json(&topo) : 0;
+    gf_machine_free(machine);
+    return failed ? GF_EXIT_FAILED : GF_EXIT_OK;
+}
+
+int gf_cmd_topo(int argc, char **argv)
+{
+    static struct gf_options options;
+    struct arguments arguments = {0};
+
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        help();
+        return GF_EXIT_OK;
+    }
+    if (read_arguments(argc, argv, &arguments))
+        return GF_EXIT_USAGE;
+    if (arguments.record)
+        return record(arguments.record);
+    gf_options_load(&options, environ);
+    return show(arguments.machine ? arguments.machine : options.machine, arguments.json);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include "config/suggest.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct gf_command gf_commands[] = {
+    {"run", "run a program with the library preloaded", gf_cmd_run},
+    {"report", "show the events of a log", gf_cmd_report},
+    {"topo", "show nodes, CPUs and GPUs, and what this process may use", gf_cmd_topo},
+    {"help", "show this help, or that of a verb", gf_cmd_help},
+    {"version", "show the version and those of what is built in", gf_cmd_version},
+};
+
+const size_t gf_command_count = GF_ARRAY_LEN(gf_commands);
+
+void gf_cli_error(const char *verb, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    fprintf(stderr, "gpufeed%s%s: %s\n", *verb ? " " : "", verb, text);
+}
+
+static const struct gf_command *command_by_name(const char *name)
+{
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
+        name = "version";
+    for (size_t i = 0; i < gf_command_count; i++)
+        if (strcmp(gf_commands[i].name, name) == 0)
+            return &gf_commands[i];
+    return NULL;
+}
+
+static int unknown_verb(const char *name)
+{
+    for (size_t i = 0; i < gf_command_count; i++)
+        if (gf_edits(name, gf_commands[i].name) <= 2) {
+            gf_cli_error("", "%s is not a verb (did you mean %s?)", name, gf_commands[i].name);
+            return GF_EXIT_USAGE;
+        }
+    gf_cli_error("", "%s is not a verb; `gpufeed help` lists them", name);
+    return GF_EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        gf_cmd_help(0, NULL);
+        return GF_EXIT_USAGE;
+    }
+    const struct gf_command *command = command_by_name(argv[1]);
+    if (!command)
+        return unknown_verb(argv[1]);
+    const int code = command->run(argc - 1, argv + 1);
+    /* A full disk or a closed pipe behind standard output is a failure that scripts must see. */
+    if (fflush(stdout) || ferror(stdout))
+        return code ? code : GF_EXIT_FAILED;
+    return code;
+}

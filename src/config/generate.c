@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program of the build: writes what documents the options from options.def, so that nothing can
+ * say something else than the parser. generate man|md|bash [TEMPLATE]: the list alone, or a template whose
+ * line "@OPTIONS@" gives way to it, @FLAGS@ to the bare flags and @VERSION@ to the version.
+ */
+#include "config/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A sentence a line; roff takes a bare dash for a hyphen. */
+static void roff(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '-' || *text == '\\')
+            putchar('\\');
+        putchar(*text);
+        if (*text == '.' && text[1] == ' ') {
+            putchar('\n');
+            text++;
+        }
+    }
+}
+
+static void man_row(const struct gf_option_row *row)
+{
+    char form[256], flag[GF_OPTION_FLAG_MAX];
+
+    printf(".TP\n.BR \\-\\-");
+    roff(gf_option_flag(row, flag, sizeof(flag)));
+    printf(" = \"");
+    roff(gf_option_form(row, form, sizeof(form)));
+    printf("\" \", \" %s\n", row->name);
+    roff(row->help);
+    if (*row->fallback)
+        printf(" (default: %s).\n", row->fallback);
+    else
+        printf(" (default: none).\n");
+    roff(row->text);
+    putchar('\n');
+}
+
+static void man_section(const char *title)
+{
+    printf(".SS %s\n", title);
+}
+
+static void md_row(const struct gf_option_row *row)
+{
+    char form[256], flag[GF_OPTION_FLAG_MAX];
+
+    printf("| `%s` | `--%s` | ", row->name, gf_option_flag(row, flag, sizeof(flag)));
+    for (const char *c = gf_option_form(row, form, sizeof(form)); *c; c++)
+        fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, stdout);
+    printf(" | %s | %s |\n", *row->fallback ? row->fallback : "none", row->help);
+}
+
+static void md_section(const char *title)
+{
+    printf("| **%s** | | | | |\n", title);
+}
+
+static void bash_row(const struct gf_option_row *row)
+{
+    char flag[GF_OPTION_FLAG_MAX];
+
+    printf("        --%s)\n            ", gf_option_flag(row, flag, sizeof(flag)));
+    switch (row->kind) {
+    case gf_option_choice:
+        fputs("words=\"", stdout);
+        for (size_t i = 0; row->choices[i]; i++)
+            printf("%s%s", i ? " " : "", row->choices[i]);
+        puts("\"");
+        break;
+    case gf_option_number:
+        printf("words=\"$(seq -s ' ' %lu %lu)\"\n", row->low, row->high);
+        break;
+    case gf_option_size:
+        puts("words=auto");
+        break;
+    case gf_option_path:
+        puts("words=");
+        break;
+    }
+    puts("            ;;");
+}
+
+static const struct format {
+    const char *name;
+    void (*row)(const struct gf_option_row *row);
+    void (*section)(const char *title);
+    const char *head;
+} formats[] = {
+    {"man", man_row, man_section, NULL},
+    {"md", md_row, md_section,
+     "| variable | flag of `gpufeed run` | values | default | |\n|---|---|---|---|---|"},
+    {"bash", bash_row, NULL, NULL},
+};
+
+static void list(const struct format *format)
+{
+    size_t section = 0;
+
+    if (format->head)
+        puts(format->head);
+    for (size_t i = 0; i < gf_option_row_count; i++) {
+        for (; section < gf_option_section_count && gf_option_sections[section].first == i; section++)
+            if (format->section)
+                format->section(gf_option_sections[section].title);
+        format->row(&gf_option_rows[i]);
+    }
+}
+
+/* The flags alone, as one line of words. */
+static void flags(void)
+{
+    char flag[GF_OPTION_FLAG_MAX];
+
+    for (size_t i = 0; i < gf_option_row_count; i++)
+        printf("--%s= ", gf_option_flag(&gf_option_rows[i], flag, sizeof(flag)));
+}
+
+/* One line of the template with its @WORDS@ replaced. */
+static void expand(const struct format *format, const char *line)
+{
+    while (*line) {
+        if (strncmp(line, "@OPTIONS@\n", 10) == 0) {
+            list(format);
+            line += 10;
+        } else if (strncmp(line, "@VERSION@", 9) == 0) {
+            fputs(GF_VERSION, stdout);
+            line += 9;
+        } else if (strncmp(line, "@FLAGS@", 7) == 0) {
+            flags();
+            line += 7;
+        } else {
+            putchar(*line++);
+        }
+    }
+}
+
+static int expand_file(const struct format *format, const char *name)
+{
+    char line[1024];
+    FILE *template = fopen(name, "re");
+
+    if (!template) {
+        perror(name);
+        return 1;
+    }
+    while (fgets(line, sizeof(line), template))
+        expand(format, line);
+    fclose(template);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc >= 2 && argc <= 3 && i < GF_ARRAY_LEN(formats); i++) {
+        if (strcmp(argv[1], formats[i].name) != 0)
+            continue;
+        if (argc == 2)
+            list(&formats[i]);
+        else if (expand_file(&formats[i], argv[2]))
+            return 1;
+        return fflush(stdout) || ferror(stdout);
+    }
+    fputs("usage: generate man|md|bash [TEMPLATE]\n", stderr);
+    return 2;
+}

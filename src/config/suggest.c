@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/suggest.h"
+
+#include "config/names.h"
+#include "config/options.h"
+
+#include <string.h>
+
+#define LONGEST 48
+
+bool gf_name_is_internal(const char *name)
+{
+    return strcmp(name, GF_NAME_BOUND) == 0;
+}
+
+static const char *without_prefix(const char *name)
+{
+    static const char prefix[] = "GPUFEED";
+    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
+        name += sizeof(prefix) - 1;
+    return *name == '_' ? name + 1 : name;
+}
+
+unsigned gf_edits(const char *a, const char *b)
+{
+    const size_t la = strlen(a), lb = strlen(b);
+    unsigned rows[3][LONGEST + 1];
+
+    if (la > LONGEST || lb > LONGEST)
+        return LONGEST;
+    for (size_t j = 0; j <= lb; j++)
+        rows[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= la; i++) {
+        unsigned *row = rows[i % 3];
+        const unsigned *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= lb; j++) {
+            const unsigned change = above[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = gf_min(gf_min(above[j] + 1, row[j - 1] + 1), change);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = gf_min(row[j], above2[j - 2] + 1);
+        }
+    }
+    return rows[la % 3][lb];
+}
+
+const char *gf_suggest(const char *name)
+{
+    const char *wanted = without_prefix(name);
+    const size_t length = strlen(wanted);
+    unsigned best = (unsigned)gf_min(3, 1 + length / 4) + 1;
+    const char *found = NULL;
+
+    for (size_t i = 0; i < gf_option_row_count; i++) {
+        const char *candidate = without_prefix(gf_option_rows[i].name);
+        if (!*candidate)
+            continue; /* GPUFEED itself: a few edits away from every short name */
+        const unsigned edits = gf_edits(wanted, candidate);
+        if (edits < best) {
+            best = edits;
+            found = gf_option_rows[i].name;
+        }
+    }
+    return found;
+}

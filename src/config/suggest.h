@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CONFIG_SUGGEST_H
+#define GF_CONFIG_SUGGEST_H
+
+/*
+ * The option's variable that an unknown GPUFEED_ name most likely means: at most
+ * min(3, 1 + length/4) edits away, compared without the prefix. NULL when none is near.
+ */
+const char *gf_suggest(const char *name);
+
+/*
+ * Edits (insert, delete, change, swap of neighbours) that turn a into b; a large number when either
+ * has more than 48 characters.
+ */
+unsigned gf_edits(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Linked with --wrap (jemalloc.syms). jemalloc calls these four without holding any lock of its
+ * core (its own assertions say so), so what follows the original may purge, as jemalloc itself does
+ * there.
+ */
+#include "heap/extents.h"
+
+#include "heap/jemalloc.h"
+#include "heap/keep.h"
+#include "heap/touch.h"
+
+/* 5.3.0's; proven by each allocation, whose size is known beforehand. */
+struct extent {
+    uint64_t bits;
+    void *start;
+    size_t size_and_serial;
+};
+
+struct extent *__real_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
+                                  bool slab, unsigned class, bool zero, bool guarded,
+                                  bool *deferred);
+struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
+                                  bool slab, unsigned class, bool zero, bool guarded,
+                                  bool *deferred);
+void __real_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool *deferred);
+void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool *deferred);
+bool __real_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
+                         size_t after, unsigned class, bool zero, bool *deferred);
+bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
+                         size_t after, unsigned class, bool zero, bool *deferred);
+bool __real_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
+                         size_t after, unsigned class, bool *deferred);
+bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
+                         size_t after, unsigned class, bool *deferred);
+
+static uint64_t active;
+static bool unreadable; /* another jemalloc: nothing is counted any more */
+
+uint64_t gf_extents_active(void)
+{
+    return unreadable ? 0 : __atomic_load_n(&active, __ATOMIC_RELAXED);
+}
+
+static size_t size_of(const struct extent *extent)
+{
+    return extent->size_and_serial & ~((size_t)GF_JEMALLOC_PAGE - 1);
+}
+
+static void freed(size_t size)
+{
+    if (gf_unlikely(unreadable))
+        return;
+    __atomic_fetch_sub(&active, size, __ATOMIC_RELAXED);
+    gf_keep_freed(size);
+}
+
+struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
+                                  bool slab, unsigned class, bool zero, bool guarded,
+                                  bool *deferred)
+{
+    struct extent *extent =
+        __real_je_pa_alloc(thread, shard, size, alignment, slab, class, zero, guarded, deferred);
+
+    if (gf_unlikely(!extent))
+        return extent;
+    if (gf_unlikely(size_of(extent) != size))
+        __atomic_store_n(&unreadable, true, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&active, size, __ATOMIC_RELAXED);
+    if (gf_unlikely(size >= GF_TOUCH_LEAST) && !slab && !guarded && !unreadable)
+        gf_touch_block(extent->start, size);
+    return extent;
+}
+
+void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool *deferred)
+{
+    const size_t size = size_of(extent);
+
+    __real_je_pa_dalloc(thread, shard, extent, deferred);
+    freed(size);
+}
+
+/* In place; true: it could not be done. */
+bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
+                         size_t after, unsigned class, bool zero, bool *deferred)
+{
+    if (__real_je_pa_expand(thread, shard, extent, before, after, class, zero, deferred))
+        return true;
+    __atomic_fetch_add(&active, after - before, __ATOMIC_RELAXED);
+    return false;
+}
+
+bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
+                         size_t after, unsigned class, bool *deferred)
+{
+    if (__real_je_pa_shrink(thread, shard, extent, before, after, class, deferred))
+        return true;
+    freed(before - after);
+    return false;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hook/watch.h"
+
+#include "config/birth.h"
+#include "heap/heap.h"
+#include "hook/on_thread.h"
+#include "observe/journal.h"
+#include "observe/stall.h"
+
+#include <sys/prctl.h>
+
+static void watch(const struct gf_options *options)
+{
+    gf_journal_open(options->log, gf_birth()->envp, GF_VERSION);
+    if (gf_heap_ops()->mode == gf_heap_mode_replace)
+        gf_stall_watch((uint64_t)options->stall_us * 1000);
+}
+
+void gf_heap_ready(void)
+{
+    const struct gf_options *options = gf_birth_options();
+
+    if (gf_unlikely(*options->log))
+        watch(options);
+}
+
+void gf_watch_cuda(void)
+{
+    const struct gf_options *options = gf_birth_options();
+
+    watch(options);
+    gf_stall_watch_driver((uint64_t)options->stall_us * 1000);
+    gf_journal_share();
+}
+
+static void *serve(void *unused)
+{
+    prctl(PR_SET_NAME, "gpufeed-log");
+    gf_journal_serve();
+    return unused;
+}
+
+void gf_watch_serve(void)
+{
+    if (gf_journal_wanted())
+        gf_on_thread_start_ours(serve, NULL);
+}

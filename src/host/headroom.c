@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/headroom.h"
+
+#include "host/cgroup.h"
+#include "host/sysfile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
+#define UNKNOWN GF_HEADROOM_UNKNOWN
+
+/* v1 says so for "unlimited", in pages less than this. */
+#define UNLIMITED (UINT64_C(1) << 62)
+
+struct names {
+    const char *mount;
+    const char *limits[2];
+    const char *usage;
+    const char *inactive, *active; /* keys of memory.stat, of the group with all below it */
+};
+
+static const struct names names_v2[] = {
+    {GF_CGROUP_MOUNT,
+     {"memory.max", "memory.high"},
+     "memory.current",
+     "inactive_file ",
+     "active_file "},
+    {GF_CGROUP_MOUNT_UNIFIED,
+     {"memory.max", "memory.high"},
+     "memory.current",
+     "inactive_file ",
+     "active_file "},
+};
+static const struct names names_v1 = {MOUNT_V1,
+                                      {"memory.limit_in_bytes", NULL},
+                                      "memory.usage_in_bytes",
+                                      "total_inactive_file ",
+                                      "total_active_file "};
+
+/* The number that a file holds; UNKNOWN for "max", and where there is none. */
+static uint64_t read_number(const char *root, const char *mount, const char *group,
+                            const char *file)
+{
+    char text[32], *end;
+
+    if (gf_sysfile_read(text, sizeof(text), root, "%s%s/%s", mount, group, file) <= 0)
+        return UNKNOWN;
+    const uint64_t value = strtoull(text, &end, 10);
+    return end == text || value >= UNLIMITED ? UNKNOWN : value;
+}
+
+/* The number behind a key at the start of a line, 0 without one. key includes what follows it. */
+static uint64_t value_of(const char *text, const char *key)
+{
+    const size_t length = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0)
+            return strtoull(line + length, NULL, 10);
+    }
+    return 0;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Not all of the active ones: those are the program's own input. */
+static uint64_t takeable(uint64_t inactive, uint64_t active)
+{
+    return inactive + active / 2;
+}
+
+static void read_group(const struct names *names, struct gf_headroom_scratch *scratch,
+                       const char *root, struct gf_headroom *ret)
+{
+    const char *file = NULL;
+    uint64_t limit = UNKNOWN;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(names->limits) && names->limits[i]; i++) {
+        const uint64_t value = read_number(root, names->mount, scratch->group, names->limits[i]);
+        if (value < limit) {
+            limit = value;
+            file = names->limits[i];
+        }
+    }
+    const uint64_t used =
+        file ? read_number(root, names->mount, scratch->group, names->usage) : UNKNOWN;
+    if (used == UNKNOWN)
+        return;
+    uint64_t reclaimable = 0;
+    if (gf_sysfile_read(scratch->text, sizeof(scratch->text), root, "%s%s/memory.stat",
+                        names->mount, scratch->group) > 0)
+        reclaimable = takeable(value_of(scratch->text, names->inactive),
+                               value_of(scratch->text, names->active));
+    const uint64_t room = less(limit, less(used, reclaimable));
+    if (room < ret->cgroup) {
+        ret->cgroup = room;
+        ret->limit = limit;
+        ret->cgroup_file = file;
+    }
+}
+
+static void read_groups(const struct names *names, const char *controller,
+                        struct gf_headroom_scratch *scratch, const char *root,
+                        struct gf_headroom *ret)
+{
+    if (!gf_cgroup_find(root, controller, scratch->text, sizeof(scratch->text), scratch->group,
+                        sizeof(scratch->group)))
+        return;
+    do
+        read_group(names, scratch, root, ret);
+    while (gf_cgroup_to_parent(scratch->group));
+}
+
+/* "Node 0 MemFree:   123 kB"; the host's own file without the first two words. */
+static uint64_t meminfo(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    return at ? strtoull(at + strlen(key), NULL, 10) << 10 : UNKNOWN;
+}
+
+static void read_host(struct gf_headroom_scratch *scratch, const char *root, int node,
+                      struct gf_headroom *ret)
+{
+    char *const text = scratch->text;
+
+    if (gf_sysfile_read(text, sizeof(scratch->text), root, "proc/meminfo") > 0)
+        ret->host = meminfo(text, "MemAvailable:");
+    if (node < 0 || gf_sysfile_read(text, sizeof(scratch->text), root,
+                                    "sys/devices/system/node/node%d/meminfo", node) <= 0)
+        return;
+    const uint64_t unused = meminfo(text, "MemFree:"), active = meminfo(text, " Active(file):"),
+                   inactive = meminfo(text, " Inactive(file):");
+    if (unused != UNKNOWN && active != UNKNOWN && inactive != UNKNOWN)
+        ret->node = unused + takeable(inactive, active);
+}
+
+void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
+                         struct gf_headroom *ret)
+{
+    *ret =
+        (struct gf_headroom){.cgroup = UNKNOWN, .host = UNKNOWN, .node = UNKNOWN, .limit = UNKNOWN};
+    for (size_t i = 0; i < GF_ARRAY_LEN(names_v2); i++)
+        read_groups(&names_v2[i], "", scratch, root, ret);
+    read_groups(&names_v1, "memory", scratch, root, ret);
+    read_host(scratch, root, node, ret);
+    ret->bytes = gf_min(ret->cgroup, gf_min(ret->host, ret->node));
+}
+
+void gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
+{
+    struct gf_headroom_scratch scratch;
+    gf_headroom_read_in(&scratch, root, node, ret);
+}
+
+const char *gf_headroom_source(const struct gf_headroom *headroom)
+{
+    if (headroom->bytes == UNKNOWN)
+        return "nothing";
+    if (headroom->bytes == headroom->cgroup)
+        return headroom->cgroup_file;
+    return headroom->bytes == headroom->host ? "MemAvailable" : "node";
+}

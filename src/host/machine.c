@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/machine.h"
+
+#include "base/parse.h"
+#include "host/pci.h"
+#include "host/sysfile.h"
+#include "host/topology.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NODES "sys/devices/system/node"
+
+static uint64_t node_memory(const char *root, unsigned id)
+{
+    char text[256];
+    uint64_t kib = 0;
+
+    gf_sysfile_read(text, sizeof(text), root, NODES "/node%u/meminfo", id);
+    char *total = strstr(text, "MemTotal:");
+    if (!total)
+        return 0;
+    total += strlen("MemTotal:");
+    total += strspn(total, " ");
+    total[strspn(total, "0123456789")] = '\0';
+    return gf_parse_u64(total, &kib) ? 0 : kib * 1024;
+}
+
+static void read_node(const char *root, unsigned id, const struct gf_cpus *online,
+                      struct gf_node *ret)
+{
+    char text[4096];
+
+    ret->id = id;
+    if (gf_sysfile_read(text, sizeof(text), root, NODES "/node%u/cpulist", id) >= 0)
+        gf_set_parse(text, &ret->cpus);
+    gf_set_and(&ret->cpus, &ret->cpus, online);
+    ret->memory_bytes = node_memory(root, id);
+    ret->has_memory = ret->memory_bytes > 0;
+}
+
+/* 0, or -ENOENT where /sys has no nodes (a kernel without NUMA, or a folder with hwloc's file alone). */
+static int read_nodes(const char *root, struct gf_machine *machine)
+{
+    struct gf_nodes online = {0};
+    const int error = gf_sysfile_nodes(&online, root, NODES "/online");
+
+    if (error)
+        return -ENOENT;
+    machine->nodes = calloc(gf_set_count(&online), sizeof(*machine->nodes));
+    if (!machine->nodes)
+        return gf_set_empty(&online) ? -ENOENT : -ENOMEM;
+    for (int id = gf_set_next(&online, 0); id >= 0; id = gf_set_next(&online, (unsigned)id + 1))
+        read_node(root, (unsigned)id, &machine->online, &machine->nodes[machine->node_count++]);
+    return 0;
+}
+
+static bool read_distances_of(const char *root, const struct gf_machine *machine, unsigned *ret,
+                              unsigned id)
+{
+    char text[8192];
+    char *at = text;
+
+    if (gf_sysfile_read(text, sizeof(text), root, NODES "/node%u/distance", id) < 0)
+        return false;
+    for (size_t i = 0; i < machine->node_count; i++) {
+        char *end = NULL;
+        ret[i] = (unsigned)strtoul(at, &end, 10);
+        if (end == at)
+            return false;
+        at = end;
+    }
+    return true;
+}
+
+/* The rows of the SLIT; left out as a whole when a row is missing. */
+static int read_distances(const char *root, struct gf_machine *machine)
+{
+    const size_t n = machine->node_count;
+    unsigned *distances = calloc(n * n, sizeof(*distances));
+
+    if (!distances)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        if (!read_distances_of(root, machine, distances + i * n, machine->nodes[i].id)) {
+            free(distances);
+            return 0;
+        }
+    }
+    machine->distances = distances;
+    return 0;
+}
+
+static void describe_nodes(struct gf_machine *machine)
+{
+    for (size_t i = 0; i < machine->node_count; i++) {
+        struct gf_node *node = &machine->nodes[i];
+        node->package = -1;
+        for (size_t c = 0; c < machine->core_count && node->package < 0; c++)
+            if (gf_set_meet(&machine->cores[c].cpus, &node->cpus))
+                node->package = machine->cores[c].package;
+        node->is_device = node->has_memory && gf_set_empty(&node->cpus);
+    }
+}
+
+static int fill(const char *recorded, struct hwloc_topology *topology, struct gf_machine *machine)
+{
+    const char *root = recorded ? recorded : "";
+    int error;
+
+    machine->recorded = *root != '\0';
+    if (gf_sysfile_cpus(&machine->online, root, "sys/devices/system/cpu/online"))
+        gf_topology_online(topology, &machine->online);
+    if ((error = gf_topology_cores(topology, machine)))
+        return error;
+    error = read_nodes(root, machine);
+    if (error == -ENOENT)
+        error = gf_topology_nodes(topology, machine);
+    if (error || (error = read_distances(root, machine)))
+        return error;
+    describe_nodes(machine);
+    return gf_pci_gpus(root, machine);
+}
+
+int gf_machine_load(const char *recorded, struct gf_machine **ret)
+{
+    struct hwloc_topology *topology;
+    struct gf_machine *machine = calloc(1, sizeof(*machine));
+
+    if (!machine)
+        return -ENOMEM;
+    int error = gf_topology_open(recorded, &topology);
+    if (!error) {
+        error = fill(recorded, topology, machine);
+        gf_topology_close(topology);
+    }
+    if (error) {
+        gf_machine_free(machine);
+        return error;
+    }
+    *ret = machine;
+    return 0;
+}
+
+void gf_machine_free(struct gf_machine *machine)
+{
+    if (!machine)
+        return;
+    free(machine->nodes);
+    free(machine->distances);
+    free(machine->cores);
+    free(machine->gpus);
+    free(machine);
+}
+
+const struct gf_node *gf_machine_node(const struct gf_machine *machine, unsigned id)
+{
+    for (size_t i = 0; i < machine->node_count; i++)
+        if (machine->nodes[i].id == id)
+            return &machine->nodes[i];
+    return NULL;
+}
+
+unsigned gf_machine_distance(const struct gf_machine *machine, unsigned from, unsigned to)
+{
+    const struct gf_node *a = gf_machine_node(machine, from), *b = gf_machine_node(machine, to);
+    if (!a || !b || !machine->distances)
+        return 0;
+    return machine->distances[(size_t)(a - machine->nodes) * machine->node_count +
+                              (size_t)(b - machine->nodes)];
+}
+
+void gf_machine_package_cpus(const struct gf_machine *machine, int package, struct gf_cpus *ret)
+{
+    *ret = (struct gf_cpus){0};
+    for (size_t i = 0; i < machine->node_count; i++)
+        if (package >= 0 && machine->nodes[i].package == package)
+            gf_set_or(ret, ret, &machine->nodes[i].cpus);
+}

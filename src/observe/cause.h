@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a call took so long, from what was measured about it: a pure function. */
+#ifndef GF_OBSERVE_CAUSE_H
+#define GF_OBSERVE_CAUSE_H
+
+#include "heap/slow.h"
+
+#define GF_CAUSES(X)                                                                               \
+    X(unknown) X(lock) X(purge) X(map) X(faults) X(copy) X(compaction) X(reclaim) X(swap) X(fork)  \
+    X(setup) X(preempted) X(paused) X(gpu)
+
+enum gf_cause {
+#define GF_CAUSE(name) gf_cause_##name,
+    GF_CAUSES(GF_CAUSE)
+#undef GF_CAUSE
+    GF_CAUSE_COUNT,
+};
+
+/* Totals of the machine and of the memory group, read before and after a call that moves much. */
+struct gf_strain {
+    bool known;
+    uint64_t compactions; /* direct ones: vmstat compact_stall */
+    uint64_t reclaims;    /* direct ones: vmstat allocstall_* */
+    uint64_t huge;        /* faults that were given a huge page: vmstat thp_fault_alloc */
+    uint64_t high, max;   /* memory.events of the group; 0 where it is hidden */
+};
+
+struct gf_evidence {
+    const struct gf_slow *slow;
+    struct gf_slow_usage used; /* by the thread since slow->before */
+    struct gf_strain risen;
+    bool alone;  /* the process has one thread: nobody else can hold its locks */
+    bool gpu;    /* a call of the driver's */
+};
+
+struct gf_finding {
+    enum gf_cause cause;
+    bool stopped; /* if the process was stopped meanwhile, that is the cause */
+    enum gf_cause otherwise; /* and this is, if it is known not to have been */
+    char text[160];
+};
+
+void gf_cause_find(const struct gf_evidence *evidence, struct gf_finding *ret);
+const char *gf_cause_name(enum gf_cause cause);
+
+#endif

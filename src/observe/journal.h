@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPUFEED_LOG: the process's one log of events, JSON lines as docs/log.md says. The door writes it;
+ * the engine hands its events over. A line is made in a slot, by whoever has something to say, and
+ * written by one O_APPEND write: by a thread of ours where there is one (the slots are then shared
+ * with all children, so that what a worker said just before its end is not lost), else at once.
+ * Nothing here allocates, waits, is a cancellation point or changes errno.
+ */
+#ifndef GF_OBSERVE_JOURNAL_H
+#define GF_OBSERVE_JOURNAL_H
+
+#include "observe/cause.h"
+#include "observe/json.h"
+#include "observe/python.h"
+#include "observe/unwind.h"
+
+#include <sys/types.h>
+
+#define GF_JOURNAL_SCHEMA 1
+#define GF_JOURNAL_LINE 8000
+
+/* What a thread says of itself, not on its own stack, which may be small. */
+struct gf_capture {
+    struct gf_stack stack;
+    struct gf_python_frame python[GF_PYTHON_FRAMES];
+    _Alignas(16) unsigned char scratch[GF_UNWIND_SCRATCH];
+};
+
+struct gf_line {
+    unsigned state;
+    pid_t pid;
+    uint64_t number;  /* in which order lines are written */
+    uint64_t made_ns;
+    uint64_t start_ns, end_ns; /* of what the finding is about */
+    bool found;                /* the line ends with a finding */
+    struct gf_finding finding;
+    struct gf_json json;
+    struct gf_capture capture; /* for whoever makes the line */
+    char text[GF_JOURNAL_LINE];
+};
+
+/* Once. envp: of the process at birth. An empty pattern leaves it shut. */
+void gf_journal_open(const char *pattern, char *const *envp, const char *version);
+bool gf_journal_wanted(void);
+/* Path of the program, as its header says it. */
+const char *gf_journal_program(void);
+
+/*
+ * An event: begin fills in the times, who and what; the caller adds fields to line->json; end hands
+ * it on. NULL when the journal is shut, or when this event is one too many: it is counted, and the
+ * next line tells. Any thread, inside malloc, in a forked child.
+ */
+struct gf_line *gf_journal_begin(const char *event);
+void gf_journal_end(struct gf_line *line);
+
+/* An event of the engine's: fields is a JSON object. */
+void gf_journal_event(const char *event, const char *fields);
+
+/* Shares the slots with all children that are forked from now on. Once, in a process with an engine. */
+void gf_journal_share(void);
+
+/* For a thread of ours, all signals blocked: writes what comes until the process ends. */
+void gf_journal_serve(void);
+
+/* Writes what is ready. Any thread. */
+void gf_journal_drain(void);
+
+#endif

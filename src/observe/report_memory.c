@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "observe/json.h"
+#include "observe/report.h"
+
+/* Unknown is null. */
+static void put_known(struct gf_json *json, const char *key, uint64_t value)
+{
+    if (value == UINT64_MAX)
+        gf_json_null(json, key);
+    else
+        gf_json_size(json, key, value);
+}
+
+static void put_settings(struct gf_json *json, const struct gf_heap_ops *heap)
+{
+    struct gf_heap_setting setting;
+
+    gf_json_begin(json, "settings", '[');
+    for (size_t i = 0; heap->setting(i, &setting); i++) {
+        gf_json_begin(json, NULL, '{');
+        gf_json_text(json, "name", setting.name);
+        gf_json_text(json, "value", setting.value);
+        gf_json_text(json, "from", setting.ours ? "gpufeed" : "MALLOC_CONF");
+        gf_json_text(json, "reason", setting.reason);
+        gf_json_end(json, '}');
+    }
+    gf_json_end(json, ']');
+}
+
+static void put_kept(struct gf_json *json, const struct gf_heap_ops *heap)
+{
+    struct gf_heap_kept kept = {0};
+
+    heap->kept(&kept);
+    gf_json_begin(json, "kept", '{');
+    gf_json_bool(json, "ours", kept.ours);
+    gf_json_size(json, "most", kept.most);
+    gf_json_size(json, "dirty_most", gf_min(kept.freed, kept.most));
+    gf_json_size(json, "dirty_bound", kept.bound);
+    gf_json_size(json, "looks", kept.looks);
+    gf_json_size(json, "lends", kept.lends);
+    gf_json_size(json, "give_backs", kept.give_backs);
+    gf_json_size(json, "lent_bytes", kept.lent_bytes);
+    gf_json_size(json, "given_back_bytes", kept.given_back_bytes);
+    gf_json_end(json, '}');
+}
+
+static void put_faults(struct gf_json *json, const struct gf_heap_ops *heap)
+{
+    struct gf_heap_huge huge = {0};
+    struct gf_heap_touch touch = {0};
+
+    heap->huge(&huge);
+    heap->touch(&touch);
+    gf_json_begin(json, "huge_pages", '{');
+    gf_json_bool(json, "on", huge.on);
+    gf_json_text(json, "reason", huge.reason);
+    gf_json_size(json, "asked_bytes", huge.asked_bytes);
+    gf_json_size(json, "advised_bytes", huge.advised_bytes);
+    gf_json_end(json, '}');
+    gf_json_begin(json, "first_touch", '{');
+    gf_json_size(json, "looks", touch.looks);
+    gf_json_size(json, "timed", touch.timed);
+    gf_json_size(json, "missing_bytes", touch.missing_bytes);
+    gf_json_size(json, "again_bytes", touch.again_bytes);
+    gf_json_size(json, "usec", touch.us);
+    gf_json_size(json, "ns_per_mib", touch.ns_per_mib);
+    gf_json_end(json, '}');
+}
+
+static void put_watch(struct gf_json *json, const struct gf_report_memory *memory)
+{
+    if (!memory->watched) {
+        gf_json_null(json, "watch");
+        return;
+    }
+    gf_json_begin(json, "watch", '{');
+    gf_json_size(json, "looks", memory->looks);
+    gf_json_size(json, "lends", memory->lends);
+    gf_json_size(json, "give_backs", memory->give_backs);
+    put_known(json, "room", memory->room.bytes);
+    put_known(json, "least_room", memory->least_room);
+    gf_json_text(json, "room_source", gf_headroom_source(&memory->room));
+    put_known(json, "room_cgroup", memory->room.cgroup);
+    gf_json_text(json, "room_cgroup_source", memory->room.cgroup_file);
+    put_known(json, "room_host", memory->room.host);
+    put_known(json, "room_node", memory->room.node);
+    put_known(json, "stalled_us", memory->pressure.stalled_us);
+    gf_json_text(json, "stalled_source", memory->pressure.stalled_file);
+    put_known(json, "limited", memory->pressure.limited);
+    put_known(json, "killed", memory->pressure.killed);
+    gf_json_text(json, "limited_source", memory->pressure.limited_file);
+    gf_json_end(json, '}');
+}
+
+static void put_embedded(struct gf_json *json, const struct gf_embedded *embedded)
+{
+    gf_json_begin(json, "embedded", '[');
+    for (size_t i = 0; i < embedded->count; i++) {
+        const struct gf_embedded_one *one = &embedded->one[i];
+        gf_json_begin(json, NULL, '{');
+        gf_json_text(json, "object", one->object);
+        gf_json_text(json, "allocator", one->allocator);
+        gf_json_text(json, "symbol", one->by);
+        gf_json_end(json, '}');
+    }
+    gf_json_end(json, ']');
+}
+
+void gf_report_put_memory(struct gf_json *json, const struct gf_report *report)
+{
+    put_embedded(json, &report->embedded);
+    if (!report->heap->kept)
+        return;
+    put_settings(json, report->heap);
+    put_kept(json, report->heap);
+    put_faults(json, report->heap);
+    put_watch(json, &report->memory);
+}

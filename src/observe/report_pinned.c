@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "observe/report_pinned.h"
+
+#include "base/fmt.h"
+
+static void put_calls(struct gf_json *json, const char *key, uint64_t calls, uint64_t bytes)
+{
+    gf_json_begin(json, key, '{');
+    gf_json_size(json, "calls", calls);
+    gf_json_size(json, "bytes", bytes);
+    gf_json_end(json, '}');
+}
+
+static void put_large(struct gf_json *json, const struct gf_pinned_stats *stats)
+{
+    gf_json_begin(json, "large", '{');
+    gf_json_size(json, "calls", stats->large_calls);
+    gf_json_size(json, "bytes", stats->large_bytes);
+    gf_json_milli(json, "took_s", stats->large_ns / 1000000);
+    gf_json_end(json, '}');
+}
+
+static void put_held(struct gf_json *json, const struct gf_pinned_report *pinned)
+{
+    char name[16];
+
+    gf_json_begin(json, "held_by_node", '{');
+    for (unsigned node = 0; node <= GF_LARGE_NODES; node++) {
+        if (!pinned->held[node])
+            continue;
+        gf_fmt(name, sizeof(name), node == GF_LARGE_NODES ? "unknown" : "%u", node);
+        gf_json_size(json, name, pinned->held[node]);
+    }
+    gf_json_end(json, '}');
+}
+
+void gf_pinned_report_put(struct gf_json *json, const struct gf_pinned_report *pinned)
+{
+    const struct gf_pinned_stats *stats = &pinned->stats;
+
+    gf_json_begin(json, "pinned_memory", '{');
+    put_large(json, stats);
+    put_calls(json, "small", stats->small_calls, stats->small_bytes);
+    gf_json_begin(json, "reasons", '{');
+    for (unsigned reason = 0; reason < GF_PINNED_REASONS; reason++)
+        if (stats->driver_calls[reason])
+            put_calls(json, gf_pinned_reason_name(reason), stats->driver_calls[reason],
+                      stats->driver_bytes[reason]);
+    gf_json_end(json, '}');
+    put_calls(json, "placed", stats->placed_calls, stats->placed_bytes);
+    gf_json_size(json, "kept_bytes", stats->kept_bytes);
+    gf_json_size(json, "trims", stats->trims);
+    put_held(json, pinned);
+    gf_json_end(json, '}');
+}
+
+void gf_pinned_report_say(struct gf_words *words, const struct gf_pinned_report *pinned)
+{
+    const struct gf_pinned_stats *stats = &pinned->stats;
+
+    if (!stats->large_calls)
+        return;
+    gf_say(words, "%s", words->at ? "; " : "");
+    gf_say_bytes(words, stats->large_bytes);
+    gf_say(words, " of pinned memory served in %llu.%03llu s",
+           (unsigned long long)(stats->large_ns / 1000000000),
+           (unsigned long long)(stats->large_ns / 1000000 % 1000));
+}

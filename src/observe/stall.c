@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "observe/stall.h"
+
+#include "base/clock.h"
+#include "observe/journal.h"
+#include "observe/python.h"
+#include "observe/stall_line.h"
+#include "observe/strain.h"
+#include "observe/unwind.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static __thread struct gf_strain strain_before;
+static uint64_t driver_threshold;
+static struct gf_stall_count own[GF_CAUSE_COUNT];
+static struct gf_stall_count *counts = own; /* or in memory that children share */
+
+static enum gf_timed timed_of(enum gf_slow_call call)
+{
+    return gf_timed_malloc + (call - gf_slow_malloc);
+}
+
+/* A folder's links are itself, its parent's entry, and a folder for each thread. */
+static bool is_alone(void)
+{
+    struct stat found;
+    const int error = errno;
+    const bool ret =
+        syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &found, 0) == 0 && found.st_nlink == 3;
+    errno = error;
+    return ret;
+}
+
+static void gather(const struct gf_slow *slow, struct gf_evidence *ret)
+{
+    struct gf_slow_usage now;
+    struct gf_strain strain;
+
+    *ret = (struct gf_evidence){.slow = slow, .alone = is_alone()};
+    if (slow->before.known) {
+        gf_slow_usage(&now);
+        ret->used = (struct gf_slow_usage){
+            .known = now.known,
+            .cpu_us = now.cpu_us - slow->before.cpu_us,
+            .minor = now.minor - slow->before.minor,
+            .major = now.major - slow->before.major,
+            .voluntary = now.voluntary - slow->before.voluntary,
+            .forced = now.forced - slow->before.forced,
+        };
+    }
+    if (slow->work >= GF_SLOW_MUCH_WORK) {
+        gf_strain_read(&strain);
+        gf_strain_rise(&strain_before, &strain, &ret->risen);
+    }
+}
+
+static void count(const struct gf_finding *finding, uint64_t us)
+{
+    struct gf_stall_count *at = &__atomic_load_n(&counts, __ATOMIC_ACQUIRE)[finding->cause];
+    __atomic_fetch_add(&at->calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&at->us, us, __ATOMIC_RELAXED);
+}
+
+static void judge(const char *call, struct gf_evidence *evidence)
+{
+    const struct gf_slow *slow = evidence->slow;
+    struct gf_finding finding;
+
+    gf_cause_find(evidence, &finding);
+    count(&finding, (slow->end_ns - slow->start_ns) / 1000);
+    if (gf_journal_wanted())
+        gf_stall_log(&(struct gf_stall_line){call, evidence, &finding});
+}
+
+static void report(const struct gf_slow *slow)
+{
+    static const char *const calls[GF_SLOW_CALLS] = {"heap", "malloc", "calloc",
+                                                     "realloc", "memalign", "free"};
+    struct gf_evidence evidence;
+
+    gather(slow, &evidence);
+    if (slow->call != gf_slow_other)
+        gf_latency_most(timed_of(slow->call), slow->size, slow->end_ns - slow->start_ns);
+    judge(calls[slow->call], &evidence);
+}
+
+static void before_work(void)
+{
+    gf_strain_read(&strain_before);
+}
+
+static void sampled(enum gf_slow_call call, size_t size, uint64_t ns)
+{
+    gf_latency_add(timed_of(call), size, ns);
+}
+
+void gf_stall_watch(uint64_t threshold)
+{
+    static const struct gf_slow_watcher watcher = {
+        .report = report, .before_work = before_work, .sampled = sampled};
+
+    if (!threshold || gf_slow_threshold())
+        return;
+    gf_strain_open();
+    gf_unwind_open();
+    gf_python_open();
+    gf_slow_watch(threshold, &watcher);
+}
+
+void gf_stall_watch_driver(uint64_t threshold)
+{
+    struct gf_stall_count *shared =
+        (struct gf_stall_count *)syscall(SYS_mmap, NULL, sizeof(own), PROT_READ | PROT_WRITE,
+                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+
+    if ((void *)shared != MAP_FAILED) {
+        memcpy(shared, own, sizeof(own));
+        __atomic_store_n(&counts, shared, __ATOMIC_RELEASE);
+    }
+    gf_unwind_open();
+    gf_python_open(); /* an embedded interpreter was not there at the start */
+    __atomic_store_n(&driver_threshold, threshold, __ATOMIC_RELEASE);
+}
+
+void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT])
+{
+    const struct gf_stall_count *from = __atomic_load_n(&counts, __ATOMIC_ACQUIRE);
+
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
+        ret[i].calls = __atomic_load_n(&from[i].calls, __ATOMIC_RELAXED);
+        ret[i].us = __atomic_load_n(&from[i].us, __ATOMIC_RELAXED);
+    }
+}
+
+void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind)
+{
+    mark->start_ns = 0;
+    mark->before.known = false;
+    if (gf_likely(!__atomic_load_n(&driver_threshold, __ATOMIC_RELAXED)))
+        return;
+    if (kind != gf_timed_driver_wait)
+        gf_slow_usage(&mark->before);
+    mark->start_ns = gf_now_ns();
+}
+
+static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now, const char *name,
+                                  size_t size)
+{
+    const int error = errno;
+    const struct gf_slow slow = {.call = gf_slow_other, .size = size, .start_ns = mark->start_ns,
+                                 .end_ns = now, .before = mark->before,
+                                 .forked = gf_slow_forked(mark->start_ns, now)};
+    struct gf_evidence evidence;
+
+    gather(&slow, &evidence);
+    evidence.gpu = true;
+    judge(name, &evidence);
+    errno = error;
+}
+
+void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
+                  size_t size)
+{
+    if (gf_likely(!mark->start_ns))
+        return;
+    const uint64_t now = gf_now_ns(), took = now - mark->start_ns;
+
+    gf_latency_add(kind, size, took);
+    if (kind != gf_timed_driver_wait &&
+        gf_unlikely(took >= __atomic_load_n(&driver_threshold, __ATOMIC_RELAXED)))
+        report_driver(mark, now, name, size);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A slow call becomes an event: counted for the report, and a line of the log. Nothing here
+ * allocates, takes a lock or changes errno.
+ */
+#ifndef GF_OBSERVE_STALL_H
+#define GF_OBSERVE_STALL_H
+
+#include "observe/cause.h"
+#include "observe/latency.h"
+
+struct gf_stall_count {
+    uint64_t calls, us;
+};
+
+/* Starts watching the heap. Idempotent; once jemalloc serves malloc. */
+void gf_stall_watch(uint64_t threshold_ns);
+
+/*
+ * From now on the driver's calls are watched too, and stalls of children that are forked from now on
+ * are counted with this process's.
+ */
+void gf_stall_watch_driver(uint64_t threshold_ns);
+
+/* Stalls so far, by cause. */
+void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT]);
+
+/* Around a call of the driver's. A wait for the GPU is measured and never a stall. */
+struct gf_stall_mark {
+    uint64_t start_ns; /* 0: nobody watches */
+    struct gf_slow_usage before;
+};
+void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind);
+void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
+                  size_t size);
+
+/* The step that the program says it is in; 0: none. */
+void gf_stall_step(uint64_t step);
+
+#endif

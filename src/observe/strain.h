@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How often the kernel had to work for memory: of the machine, and of this process's memory group. */
+#ifndef GF_OBSERVE_STRAIN_H
+#define GF_OBSERVE_STRAIN_H
+
+#include "observe/cause.h"
+
+/* Finds the group's file. Once, before the first reading. */
+void gf_strain_open(void);
+
+/* By system calls alone: 10 us. known is false where /proc/vmstat cannot be read. Keeps errno. */
+void gf_strain_read(struct gf_strain *ret);
+
+/* What has been added from before to now; known only if both are. */
+void gf_strain_rise(const struct gf_strain *before, const struct gf_strain *now,
+                      struct gf_strain *ret);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/classify.h"
+
+#include "transfer/plant.h"
+#include "transfer/setup.h"
+
+#define MAPPINGS 65536 /* more than that in one copy: 2 MiB each would be 128 GiB */
+
+enum kind { kind_pageable, kind_device, kind_other };
+
+/* Any answer but INVALID_VALUE means that the driver knows the address, or cannot say. */
+static enum kind kind_of(CUdeviceptr at)
+{
+    CUmemorytype type = 0;
+    const CUresult result = gf_setup.cuda->cuPointerGetAttribute(
+        &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        return kind_pageable;
+    return result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE ? kind_device : kind_other;
+}
+
+/* Managed memory says that it is a device's: the other end decides about it later. */
+static bool classify_any(const struct gf_copy_call *call, enum gf_direction *ret_direction,
+                         enum gf_forward *ret_why)
+{
+    const enum kind src = kind_of(call->src);
+    *ret_direction = src == kind_device ? gf_direction_d2h : gf_direction_h2d;
+    *ret_why = src == kind_other ? gf_forward_pinned : gf_forward_ends;
+    if (src == kind_other)
+        return false;
+    return kind_of(call->dst) == (src == kind_device ? kind_pageable : kind_device);
+}
+
+bool gf_classify_host(const struct gf_copy_call *call, enum gf_direction *ret_direction,
+                      enum gf_forward *ret_why)
+{
+    if (call->dst + call->bytes < call->dst || call->src + call->bytes < call->src) {
+        *ret_direction = call->way == gf_copy_d2h ? gf_direction_d2h : gf_direction_h2d;
+        *ret_why = gf_forward_ends;
+        return false;
+    }
+    if (call->way == gf_copy_any)
+        return classify_any(call, ret_direction, ret_why);
+    *ret_direction = call->way == gf_copy_h2d ? gf_direction_h2d : gf_direction_d2h;
+    *ret_why = gf_forward_pinned;
+    return kind_of(call->way == gf_copy_h2d ? call->src : call->dst) == kind_pageable;
+}
+
+struct mapping {
+    CUmemorytype type;
+    unsigned managed, synchronous;
+    unsigned ipc; /* by cuMemAlloc */
+    CUmemoryPool pool;
+    int device;
+    int access;
+    CUdeviceptr start;
+    size_t size;
+};
+
+static bool ask(CUdeviceptr at, struct mapping *ret)
+{
+    CUpointer_attribute what[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE,      CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+    };
+    void *into[] = {&ret->type,  &ret->managed, &ret->synchronous, &ret->device, &ret->access,
+                    &ret->start, &ret->size,    &ret->pool,        &ret->ipc};
+    *ret = (struct mapping){0};
+    return gf_setup.cuda->cuPointerGetAttributes(GF_ARRAY_LEN(what), what, into, at) ==
+           CUDA_SUCCESS;
+}
+
+static bool is_plain(const struct mapping *m, CUdevice device)
+{
+    return !m->managed && !m->synchronous && m->device == device &&
+           m->access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+}
+
+/* Only what the program itself has mapped side by side is one range to the driver. */
+static bool may_be_left(const struct mapping *m)
+{
+    return (!m->ipc && !m->pool) || GF_PLANTED(crosses_allocations);
+}
+
+/* From mapping to mapping until the end is reached. */
+static bool classify_device(CUdeviceptr at, size_t bytes, CUdevice device, enum gf_forward *ret_why)
+{
+    const CUdeviceptr end = at + bytes;
+    struct mapping m;
+
+    for (unsigned i = 0; at < end; i++) {
+        *ret_why = gf_forward_range;
+        if (i == MAPPINGS || !ask(at, &m) || m.type != CU_MEMORYTYPE_DEVICE || at < m.start ||
+            at - m.start >= m.size || ((i || end - m.start > m.size) && !may_be_left(&m)))
+            return false;
+        *ret_why = gf_forward_device_memory;
+        if (!is_plain(&m, device))
+            return false;
+        at = m.start + m.size;
+    }
+    return true;
+}
+
+bool gf_classify_ends(const struct gf_copy_call *call, enum gf_direction direction,
+                      CUdevice device, enum gf_forward *ret_why)
+{
+    const bool h2d = direction == gf_direction_h2d;
+    *ret_why = gf_forward_pinned;
+    return kind_of((h2d ? call->src : call->dst) + call->bytes - 1) == kind_pageable &&
+           classify_device(h2d ? call->dst : call->src, call->bytes, device, ret_why);
+}

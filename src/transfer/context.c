@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/context.h"
+
+#include "transfer/pinned.h"
+#include "transfer/ring.h"
+#include "transfer/setup.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+/* What a running copy of a legal program needs to end, and more: destroying a context in use is not legal. */
+#define PATIENCE_MS 1000
+
+enum {
+    state_free,
+    state_live,
+    state_leaving,
+    state_dead, /* the last one out drops what belonged to it */
+};
+
+struct gf_transfer_setup gf_setup;
+
+static struct gf_context contexts[GF_CONTEXTS];
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of entries; no call is made under it */
+
+static unsigned state_of(const struct gf_context *context)
+{
+    return __atomic_load_n(&context->state, __ATOMIC_SEQ_CST);
+}
+
+static bool change(struct gf_context *context, unsigned from, unsigned to)
+{
+    return __atomic_compare_exchange_n(&context->state, &from, to, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
+}
+
+/* What the owners kept is of no use any more: registrations and events went with the context. */
+static void drop(struct gf_context *context, unsigned long long id)
+{
+    gf_pinned_forget(id);
+    gf_ring_drop(context);
+}
+
+static void drop_if_last(struct gf_context *context)
+{
+    if (__atomic_load_n(&context->running, __ATOMIC_SEQ_CST) != 0 || state_of(context) != state_dead)
+        return;
+    const unsigned long long id = __atomic_exchange_n(&context->id, 0, __ATOMIC_SEQ_CST);
+    if (id != 0) {
+        drop(context, id);
+        __atomic_store_n(&context->state, state_free, __ATOMIC_SEQ_CST);
+    }
+}
+
+void gf_context_leave(struct gf_context *context)
+{
+    if (__atomic_sub_fetch(&context->running, 1, __ATOMIC_SEQ_CST) == 0)
+        drop_if_last(context);
+}
+
+static bool enter(struct gf_context *context, unsigned long long id)
+{
+    __atomic_fetch_add(&context->running, 1, __ATOMIC_SEQ_CST);
+    if (state_of(context) == state_live && context->id == id)
+        return true;
+    gf_context_leave(context);
+    return false;
+}
+
+/* Whether it is there; *ret is then NULL if it may not be entered. */
+static bool find(unsigned long long id, struct gf_context **ret)
+{
+    for (unsigned i = 0; i < GF_CONTEXTS; i++)
+        if (__atomic_load_n(&contexts[i].id, __ATOMIC_ACQUIRE) == id) {
+            *ret = enter(&contexts[i], id) ? &contexts[i] : NULL;
+            return true;
+        }
+    return false;
+}
+
+static bool has_attribute(CUdevice device, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return gf_setup.cuda->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
+}
+
+/* The driver does not say it; the primary context is alive, so that a reference more is not seen. */
+static bool is_primary(CUcontext handle, CUdevice device)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext primary = NULL;
+    unsigned flags;
+    int active = 0;
+
+    if (cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        cuda->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return false;
+    if (cuda->cuDevicePrimaryCtxRelease_v2(device) != CUDA_SUCCESS)
+        cuda->cuDevicePrimaryCtxRelease_v2(device);
+    return primary == handle;
+}
+
+static bool describe(CUcontext handle, unsigned long long id, struct gf_context *ret)
+{
+    *ret = (struct gf_context){.id = id, .handle = handle};
+    if (gf_setup.cuda->cuCtxGetDevice(&ret->device) != CUDA_SUCCESS)
+        return false;
+    ret->primary = is_primary(handle, ret->device);
+    ret->shares_pages =
+        has_attribute(ret->device,
+                      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) ||
+        has_attribute(ret->device, CU_DEVICE_ATTRIBUTE_INTEGRATED);
+    ret->node = gf_setup.device_node(ret->device, &ret->cpus);
+    ret->pool = gf_pool_get(ret->node, &ret->cpus, gf_setup.options->stage_threads,
+                            gf_setup.cpu_quota);
+    return ret->pool != NULL;
+}
+
+static struct gf_context *free_entry(void)
+{
+    for (unsigned i = 0; i < GF_CONTEXTS; i++)
+        if (state_of(&contexts[i]) == state_free &&
+            __atomic_load_n(&contexts[i].running, __ATOMIC_SEQ_CST) == 0)
+            return &contexts[i];
+    return NULL;
+}
+
+static struct gf_context *make(CUcontext handle, unsigned long long id)
+{
+    struct gf_context made, *at = NULL;
+
+    if (!describe(handle, id, &made))
+        return NULL;
+    pthread_mutex_lock(&making);
+    if (!find(id, &at) && (at = free_entry())) {
+        at->handle = made.handle;
+        at->device = made.device;
+        at->primary = made.primary;
+        at->shares_pages = made.shares_pages;
+        at->node = made.node;
+        at->cpus = made.cpus;
+        at->pool = made.pool;
+        at->ring = NULL;
+        at->pinned = NULL;
+        /* Somebody who read an old id may be passing through: running is counted, never set. */
+        __atomic_fetch_add(&at->running, 1, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&at->state, state_live, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&at->id, id, __ATOMIC_SEQ_CST);
+    }
+    pthread_mutex_unlock(&making);
+    return at;
+}
+
+static bool can_ask(const struct gf_cuda *cuda)
+{
+    return cuda->cuCtxGetCurrent && cuda->cuCtxGetId && cuda->cuCtxGetDevice &&
+           cuda->cuDeviceGetAttribute && cuda->cuDevicePrimaryCtxGetState &&
+           cuda->cuDevicePrimaryCtxRetain && cuda->cuDevicePrimaryCtxRelease_v2;
+}
+
+struct gf_context *gf_context_enter(void)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    struct gf_context *context;
+    CUcontext handle = NULL;
+    unsigned long long id = 0;
+
+    if (!can_ask(cuda) || cuda->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle ||
+        cuda->cuCtxGetId(handle, &id) != CUDA_SUCCESS || id == 0)
+        return NULL;
+    return find(id, &context) ? context : make(handle, id);
+}
+
+/* Ends. */
+
+static bool concerns(const struct gf_context *context, CUcontext handle, CUdevice device)
+{
+    if (__atomic_load_n(&context->id, __ATOMIC_ACQUIRE) == 0)
+        return false;
+    return handle ? context->handle == handle : context->primary && context->device == device;
+}
+
+static void await_running(const struct gf_context *context)
+{
+    static const struct timespec ms = {.tv_nsec = 1000000};
+    for (unsigned i = 0; i < PATIENCE_MS; i++) {
+        if (__atomic_load_n(&context->running, __ATOMIC_SEQ_CST) == 0)
+            return;
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
+    }
+}
+
+/*
+ * A release of a primary context is legal while others copy, and waits for nobody unless it is the
+ * last: neither do we, then.
+ */
+void gf_context_leaving(CUcontext handle, CUdevice device)
+{
+    for (unsigned i = 0; i < GF_CONTEXTS; i++)
+        if (concerns(&contexts[i], handle, device) &&
+            change(&contexts[i], state_live, state_leaving) && handle)
+            await_running(&contexts[i]);
+}
+
+/* A primary context that was released may live on. */
+static bool is_gone(CUcontext handle, CUdevice device, CUresult result)
+{
+    unsigned flags;
+    int active = 0;
+
+    if (result != CUDA_SUCCESS)
+        return false;
+    return handle ||
+           gf_setup.cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
+           !active;
+}
+
+void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
+{
+    bool asked = false, gone = false;
+
+    for (unsigned i = 0; i < GF_CONTEXTS; i++) {
+        struct gf_context *context = &contexts[i];
+        if (!concerns(context, handle, device))
+            continue;
+        if (!asked)
+            gone = is_gone(handle, device, result);
+        asked = true;
+        /* Live: another thread's release came back first, and found it alive. */
+        if (!gone)
+            change(context, state_leaving, state_live);
+        else if (change(context, state_leaving, state_dead) ||
+                 change(context, state_live, state_dead))
+            drop_if_last(context);
+    }
+}
+
+void gf_context_each(void (*see)(void *closure, struct gf_context *context), void *closure)
+{
+    for (unsigned i = 0; i < GF_CONTEXTS; i++) {
+        const unsigned long long id = __atomic_load_n(&contexts[i].id, __ATOMIC_ACQUIRE);
+        if (id && enter(&contexts[i], id)) {
+            see(closure, &contexts[i]);
+            gf_context_leave(&contexts[i]);
+        }
+    }
+}

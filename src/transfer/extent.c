@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/extent.h"
+
+#include "host/headroom.h"
+#include "host/policy.h"
+#include "host/sysfile.h"
+#include "transfer/plant.h"
+#include "transfer/pool.h"
+#include "transfer/tuning.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HUGE GF_MIB(2)
+#define SAMPLE 32
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static size_t page_size(void)
+{
+    static size_t size;
+    if (!size)
+        size = (size_t)sysconf(_SC_PAGESIZE);
+    return size;
+}
+
+static size_t round_up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+bool gf_extent_fits(size_t bytes, int node)
+{
+    struct gf_headroom headroom;
+    if (GF_PLANTED(ignores_limits))
+        return true;
+    gf_headroom_read("", node, &headroom);
+    if (headroom.bytes == GF_HEADROOM_UNKNOWN)
+        return true;
+    const uint64_t kept = GF_TUNE_PIN_RESERVE + headroom.bytes / 8;
+    return headroom.bytes > kept && bytes <= headroom.bytes - kept;
+}
+
+/* Of a line like "always [advise] never", the chosen word. */
+static bool chosen(const char *line, const char *word)
+{
+    const char *at = strchr(line, '[');
+    const size_t length = strlen(word);
+    return at && strncmp(at + 1, word, length) == 0 && at[1 + length] == ']';
+}
+
+bool gf_extent_reads_huge(const char *root)
+{
+    static const char *const files[] = {
+        "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled",
+        "sys/kernel/mm/transparent_hugepage/shmem_enabled", /* alone before 6.10; where that inherits */
+    };
+    static const char *const words[] = {"always", "within_size", "advise", "force"};
+    char line[128];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(files); i++) {
+        if (gf_sysfile_read(line, sizeof(line), root, "%s", files[i]) <= 0 ||
+            chosen(line, "inherit"))
+            continue;
+        for (size_t w = 0; w < GF_ARRAY_LEN(words); w++)
+            if (chosen(line, words[w]))
+                return true;
+    }
+    return false;
+}
+
+bool gf_extent_is_huge(void)
+{
+    static int known; /* 1: no, 2: yes */
+    if (!__atomic_load_n(&known, __ATOMIC_RELAXED))
+        __atomic_store_n(&known, gf_extent_reads_huge("") ? 2 : 1, __ATOMIC_RELAXED);
+    return __atomic_load_n(&known, __ATOMIC_RELAXED) == 2;
+}
+
+/* Touching. */
+
+struct touching {
+    struct gf_job job;
+    char *at;
+    size_t bytes, piece;
+    bool own;  /* fresh memory of ours: may be touched by a store too */
+    int error; /* atomic: the first */
+};
+
+static int touch(char *at, size_t bytes, bool own)
+{
+    while (madvise(at, bytes, MADV_POPULATE_WRITE) != 0) {
+        if (errno == EAGAIN || errno == EINTR)
+            continue;
+        if (errno != EINVAL || !own)
+            return -errno;
+        for (size_t i = 0; i < bytes; i += page_size()) /* a kernel before 5.14 */
+            *(volatile char *)(at + i) = 0;
+        break;
+    }
+    return 0;
+}
+
+/* Others take memory meanwhile: looks again before each step. */
+static bool touch_piece(struct gf_job *job, uint64_t piece)
+{
+    struct touching *t = (struct touching *)job;
+    const size_t start = (size_t)piece * t->piece, end = gf_min(start + t->piece, t->bytes);
+
+    for (size_t at = start; at < end; at += GF_TUNE_TOUCH_STEP) {
+        const size_t step = gf_min(GF_TUNE_TOUCH_STEP, end - at);
+        int error = __atomic_load_n(&t->error, __ATOMIC_RELAXED);
+        if (!error && at != start && !gf_extent_fits(step, -1))
+            error = -ENOMEM;
+        if (!error)
+            error = touch(t->at + at, step, t->own);
+        if (error) {
+            __atomic_store_n(&t->error, error, __ATOMIC_RELAXED);
+            return false;
+        }
+    }
+    return true;
+}
+
+static int touch_all(struct gf_pool *pool, char *at, size_t bytes, size_t piece, bool own)
+{
+    struct touching t = {
+        .job.work = touch_piece, .at = at, .bytes = bytes, .piece = piece, .own = own};
+    const uint64_t pieces = (bytes + piece - 1) / piece;
+
+    if (pool)
+        gf_pool_run(pool, &t.job, pieces);
+    else
+        for (uint64_t i = 0; i < pieces && touch_piece(&t.job, i); i++)
+            ;
+    return t.error;
+}
+
+int gf_extent_populate(struct gf_pool *pool, void *at, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)at & ~(page_size() - 1);
+    const uintptr_t end = round_up((uintptr_t)at + bytes, page_size());
+    return touch_all(pool, (char *)start, end - start, HUGE * 4, false);
+}
+
+/* Mapping. */
+
+static unsigned mapped; /* atomic: mappings of ours that live; the kernel bounds a process's */
+
+/* One inode each: threads that fill one inode wait for each other. */
+static size_t mapping_size(const struct gf_pool *pool, size_t bytes)
+{
+    const unsigned threads = pool ? gf_pool_threads(pool) : 1;
+    if (__atomic_load_n(&mapped, __ATOMIC_RELAXED) > GF_TUNE_PIN_MAPPINGS)
+        return bytes;
+    return round_up((bytes + 2 * threads - 1) / (2 * threads), HUGE);
+}
+
+/* Address space for the range, beginning on a huge page. */
+static char *reserve(size_t bytes)
+{
+    const size_t wanted = bytes + HUGE - page_size();
+    char *all = mmap(NULL, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    char *at = (char *)round_up((uintptr_t)all, HUGE);
+    if (at > all)
+        munmap(all, (size_t)(at - all));
+    if (at + bytes < all + wanted)
+        munmap(at + bytes, (size_t)(all + wanted - at) - bytes);
+    return at;
+}
+
+static bool fill(const struct gf_extent *extent, size_t piece)
+{
+    char *at = extent->at;
+    for (size_t i = 0; i < extent->bytes; i += piece)
+        if (mmap(at + i, gf_min(piece, extent->bytes - i), PROT_READ | PROT_WRITE,
+                 (GF_PLANTED(maps_private) ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS | MAP_FIXED, -1,
+                 0) == MAP_FAILED)
+            return false;
+    return true;
+}
+
+static void prefer(const struct gf_extent *extent, int node)
+{
+    struct gf_nodes nodes = {0};
+    if (node < 0 || node >= GF_NODES_MAX)
+        return;
+    gf_set_add(&nodes, (unsigned)node);
+    gf_policy_set_range(extent->at, extent->bytes, GF_MPOL_PREFERRED, &nodes);
+}
+
+/* The node of all pages of a sample; -1 where they are on several, or the kernel does not say. */
+static int node_of(const struct gf_extent *extent)
+{
+    void *page[SAMPLE];
+    int status[SAMPLE];
+    for (size_t i = 0; i < SAMPLE; i++)
+        page[i] = (char *)extent->at + extent->bytes / SAMPLE * i / page_size() * page_size();
+    if (syscall(SYS_move_pages, 0, (unsigned long)SAMPLE, page, NULL, status, 0) != 0)
+        return -1;
+    for (size_t i = 1; i < SAMPLE; i++)
+        if (status[i] != status[0])
+            return -1;
+    return gf_max(status[0], -1);
+}
+
+int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_extent *ret)
+{
+    const size_t span = round_up(bytes, page_size());
+    const size_t piece = mapping_size(pool, span);
+    struct gf_extent extent = {.at = reserve(span), .bytes = span, .piece = piece, .pool = pool};
+
+    if (!extent.at)
+        return -ENOMEM;
+    extent.mappings = (unsigned)((span + piece - 1) / piece);
+    __atomic_add_fetch(&mapped, extent.mappings, __ATOMIC_RELAXED);
+    int error = fill(&extent, piece) ? 0 : -ENOMEM;
+    if (!error) {
+        madvise(extent.at, span, MADV_HUGEPAGE);
+        prefer(&extent, node);
+        error = touch_all(pool, extent.at, span, piece, true);
+    }
+    if (error) {
+        gf_extent_drop(&extent);
+        return error;
+    }
+    extent.node = node_of(&extent);
+    *ret = extent;
+    return 0;
+}
+
+struct dropping {
+    struct gf_job job;
+    const struct gf_extent *extent;
+};
+
+/*
+ * Its pages leave this process's tables first, which several threads can do at once; what is left
+ * of unmapping has the address space to itself for a moment only, and the pages themselves are
+ * freed behind that. A child that has them mapped keeps them.
+ */
+static bool drop_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct gf_extent *extent = ((struct dropping *)job)->extent;
+    const size_t start = (size_t)piece * extent->piece;
+    const size_t bytes = gf_min(extent->piece, extent->bytes - start);
+    char *const at = (char *)extent->at + start;
+    madvise(at, bytes, MADV_DONTNEED);
+    munmap(at, bytes);
+    return true;
+}
+
+void gf_extent_drop(const struct gf_extent *extent)
+{
+    struct dropping d = {.job.work = drop_piece, .extent = extent};
+    if (extent->pool && extent->mappings > 1)
+        gf_pool_run(extent->pool, &d.job, extent->mappings);
+    else
+        munmap(extent->at, extent->bytes);
+    __atomic_sub_fetch(&mapped, extent->mappings, __ATOMIC_RELAXED);
+}

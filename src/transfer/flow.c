@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/flow.h"
+
+#include "base/clock.h"
+#include "transfer/futex.h"
+#include "transfer/plant.h"
+#include "transfer/streamed.h"
+
+#include <string.h>
+
+static bool copy_piece(struct gf_job *job, uint64_t piece)
+{
+    struct gf_flow *flow = (struct gf_flow *)job;
+    const size_t offset = piece * flow->piece;
+    const size_t bytes = gf_min(flow->piece, flow->bytes - offset);
+    const uint64_t chunk = offset / flow->chunk;
+    const unsigned slot = gf_flow_slot(flow, chunk);
+    char *host = flow->host + offset;
+    char *ring = flow->slot[slot]->at + (offset - chunk * flow->chunk);
+
+    if (!gf_reach_knows(&flow->reach) && !gf_reach_pages(host, bytes, flow->to_host))
+        return false;
+    if (flow->to_host)
+        memcpy(host, ring, bytes);
+    else
+        gf_stream_copy(ring, host, bytes);
+    if (__atomic_sub_fetch(&flow->left[slot], 1, __ATOMIC_ACQ_REL) == 0)
+        gf_pool_ring(job);
+    return true;
+}
+
+/* The power of two that is not above, within bounds that are powers of two. */
+static size_t power_within(size_t wish, size_t least, size_t most)
+{
+    size_t ret = least;
+    while (ret * 2 <= wish && ret < most)
+        ret *= 2;
+    return ret;
+}
+
+static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to_host)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->job.work = copy_piece;
+    ret->ring = stage->ring;
+    ret->pool = stage->context->pool;
+    ret->to_host = to_host;
+    ret->host = (char *)(uintptr_t)(to_host ? stage->call->dst : stage->call->src);
+    ret->bytes = stage->call->bytes;
+    ret->job.most = ret->bytes < GF_TUNE_SMALL ? GF_TUNE_HELPERS_SMALL : 0;
+    ret->barred = UINT64_MAX;
+    ret->reach.maps = -1;
+}
+
+/* With all else that can refuse behind it. */
+static void begin(struct gf_flow *flow)
+{
+    gf_reach_begin(&flow->reach, flow->host, flow->to_host);
+}
+
+static uint64_t pieces_of(const struct gf_flow *flow, size_t bytes)
+{
+    return (bytes + flow->piece - 1) / flow->piece;
+}
+
+bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_host)
+{
+    prepare(ret, stage, to_host);
+    ret->chunk = power_within(ret->bytes / GF_TUNE_CHUNKS, GF_TUNE_CHUNK_LEAST, GF_TUNE_CHUNK_MOST);
+    ret->piece = power_within(ret->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, ret->chunk);
+    ret->chunks = (ret->bytes + ret->chunk - 1) / ret->chunk;
+    const unsigned wished = (unsigned)gf_min(ret->chunks, (uint64_t)GF_TUNE_SLOTS);
+    while (ret->slots < wished &&
+           (ret->slot[ret->slots] = gf_ring_take(ret->ring, gf_min(ret->chunk, ret->bytes))))
+        ret->slots++;
+    if (ret->slots < wished && gf_ring_bytes(ret->ring) < GF_TUNE_RING_WINDOW)
+        gf_ring_want(ret->ring, gf_ring_bytes(ret->ring) / 2);
+    if (ret->slots >= gf_min(wished, 2u)) {
+        begin(ret);
+        return true;
+    }
+    gf_flow_release(ret, true);
+    return false;
+}
+
+bool gf_flow_whole(struct gf_flow *ret, const struct gf_staging *stage)
+{
+    prepare(ret, stage, false);
+    ret->slot[0] = gf_ring_take(ret->ring, ret->bytes);
+    if (!ret->slot[0])
+        return false;
+    ret->slots = 1;
+    ret->chunk = ret->bytes;
+    ret->chunks = 1;
+    ret->piece = power_within(ret->bytes / GF_TUNE_CHUNKS / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST,
+                              GF_TUNE_CHUNK_MOST / GF_TUNE_PIECES);
+    begin(ret);
+    return true;
+}
+
+size_t gf_flow_length(const struct gf_flow *flow, uint64_t chunk)
+{
+    return gf_min(flow->chunk, flow->bytes - chunk * flow->chunk);
+}
+
+bool gf_flow_reach(struct gf_flow *flow, uint64_t chunk)
+{
+    const size_t offset = chunk * flow->chunk;
+    if (!gf_reach_knows(&flow->reach) ||
+        gf_reach_to(&flow->reach, flow->host + offset + gf_flow_length(flow, chunk)))
+        return true;
+    flow->barred = chunk;
+    return false;
+}
+
+bool gf_flow_read_whole(struct gf_flow *flow)
+{
+    const uint64_t pieces = gf_flow_limit(flow, 1);
+    uint64_t reached = gf_reach_knows(&flow->reach) ? 0 : pieces;
+
+    gf_flow_ready(flow, 0);
+    flow->job.total = pieces;
+    gf_pool_open(flow->pool, &flow->job, reached);
+    while (reached < pieces && flow->barred != 0) {
+        reached += reached && !flow->reach.file ? pieces : GF_TUNE_REACH / flow->piece;
+        reached = gf_min(reached, pieces);
+        if (gf_reach_to(&flow->reach, flow->host + gf_min(reached * flow->piece, flow->bytes)))
+            gf_pool_raise(flow->pool, &flow->job, reached);
+        else
+            flow->barred = 0;
+    }
+    while (flow->barred != 0 && gf_pool_help(&flow->job))
+        ;
+    return gf_pool_close(flow->pool, &flow->job) == GF_PIECE_NONE && flow->barred != 0;
+}
+
+void gf_flow_ready(struct gf_flow *flow, uint64_t chunk)
+{
+    __atomic_store_n(&flow->left[gf_flow_slot(flow, chunk)],
+                     (uint32_t)pieces_of(flow, gf_flow_length(flow, chunk)), __ATOMIC_RELEASE);
+}
+
+uint64_t gf_flow_limit(const struct gf_flow *flow, uint64_t chunks)
+{
+    return chunks >= flow->chunks ? pieces_of(flow, flow->bytes)
+                                  : chunks * (flow->chunk / flow->piece);
+}
+
+uint64_t gf_flow_open(struct gf_flow *flow, uint64_t chunks)
+{
+    uint64_t open = 0;
+
+    flow->job.total = gf_flow_limit(flow, flow->chunks);
+    gf_pool_open(flow->pool, &flow->job, 0);
+    while (open < chunks && gf_flow_reach(flow, open)) {
+        gf_flow_ready(flow, open++);
+        if (flow->reach.file) /* its pages take their time: helpers begin with what is there */
+            gf_pool_raise(flow->pool, &flow->job, gf_flow_limit(flow, open));
+    }
+    gf_pool_raise(flow->pool, &flow->job, gf_flow_limit(flow, open));
+    return open;
+}
+
+bool gf_flow_is_copied(const struct gf_flow *flow, uint64_t chunk)
+{
+    return __atomic_load_n(&flow->left[gf_flow_slot(flow, chunk)], __ATOMIC_ACQUIRE) == 0;
+}
+
+uint64_t gf_flow_end(const struct gf_flow *flow)
+{
+    const uint64_t failed = __atomic_load_n(&flow->job.failed, __ATOMIC_ACQUIRE);
+    const uint64_t end =
+        failed == GF_PIECE_NONE ? flow->chunks : failed * flow->piece / flow->chunk;
+    return gf_min(end, flow->barred);
+}
+
+bool gf_flow_mark(struct gf_flow *flow, uint64_t chunk, CUstream stream)
+{
+    const unsigned slot = gf_flow_slot(flow, chunk);
+    const CUresult result = gf_ring_mark(flow->slot[slot], stream);
+    flow->marked[slot] = result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        return true;
+    gf_ring_turn_off(flow->ring, "cuEventRecord", result);
+    gf_ring_lose(flow->slot[slot]);
+    flow->slot[slot] = NULL;
+    return false;
+}
+
+CUresult gf_flow_query(const struct gf_flow *flow, uint64_t chunk)
+{
+    return gf_ring_query(flow->slot[gf_flow_slot(flow, chunk)]);
+}
+
+CUresult gf_flow_wait(const struct gf_flow *flow, uint64_t chunk)
+{
+    return gf_ring_wait(flow->slot[gf_flow_slot(flow, chunk)]);
+}
+
+void gf_flow_release(struct gf_flow *flow, bool idle)
+{
+    gf_reach_end(&flow->reach);
+    for (unsigned i = 0; i < flow->slots; i++) {
+        if (!flow->slot[i])
+            continue;
+        if (idle || !flow->marked[i])
+            gf_ring_give(flow->ring, flow->slot[i]);
+        else
+            gf_ring_let_go(flow->slot[i]);
+    }
+}
+
+/* An event of a stream that has nothing to do takes a moment, too. */
+static CUresult look(const struct gf_block *block, bool *ret_idle)
+{
+    const uint64_t until = gf_now_ns() + GF_TUNE_IDLE_NS;
+    CUresult result;
+    do {
+        result = gf_ring_query(block);
+        *ret_idle = result == CUDA_SUCCESS;
+        gf_relax();
+    } while (result == CUDA_ERROR_NOT_READY && gf_now_ns() < until);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
+CUresult gf_flow_await(const struct gf_staging *stage, bool *ret_idle)
+{
+    struct gf_block *block = gf_ring_take(stage->ring, 0);
+    if (!block)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const char *call = "cuEventRecord";
+    CUresult result = gf_ring_mark(block, stage->call->stream);
+    if (result == CUDA_SUCCESS) {
+        call = ret_idle ? "cuEventQuery" : "cuEventSynchronize";
+        result = ret_idle ? look(block, ret_idle) : gf_ring_wait(block);
+    }
+    if (result != CUDA_SUCCESS)
+        gf_ring_turn_off(stage->ring, call, result);
+    gf_ring_give(stage->ring, block); /* its event guards no memory */
+    return result;
+}

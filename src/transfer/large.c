@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/large.h"
+
+#include "transfer/extent.h"
+#include "transfer/plant.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define BUCKETS 256
+
+struct buffer {
+    struct buffer *next;
+    struct gf_extent extent;
+    size_t bytes; /* that the program asked for */
+    unsigned flags; /* likewise */
+    uint64_t context;
+    bool leaving;  /* somebody is freeing it: others find nothing */
+    bool orphaned; /* meanwhile its context ended */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct buffer *bucket[BUCKETS];
+} map = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct buffer **bucket_of(const void *at)
+{
+    return &map.bucket[((uintptr_t)at >> 21) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+}
+
+static void put(struct buffer *buffer)
+{
+    struct buffer **head = bucket_of(buffer->extent.at);
+    pthread_mutex_lock(&map.lock);
+    buffer->next = *head;
+    *head = buffer;
+    pthread_mutex_unlock(&map.lock);
+}
+
+/* The caller alone may free it from now on. */
+static struct buffer *claim(const void *at)
+{
+    pthread_mutex_lock(&map.lock);
+    struct buffer *buffer = *bucket_of(at);
+    while (buffer && (buffer->extent.at != at || buffer->leaving))
+        buffer = buffer->next;
+    if (buffer)
+        buffer->leaving = true;
+    pthread_mutex_unlock(&map.lock);
+    return buffer;
+}
+
+/* Puts a claimed one back; false: its context has ended, and it must go. */
+static bool unclaim(struct buffer *buffer)
+{
+    pthread_mutex_lock(&map.lock);
+    const bool alive = !buffer->orphaned;
+    buffer->leaving = !alive;
+    pthread_mutex_unlock(&map.lock);
+    return alive;
+}
+
+static void drop(struct buffer *buffer)
+{
+    pthread_mutex_lock(&map.lock);
+    struct buffer **at = bucket_of(buffer->extent.at);
+    while (*at != buffer)
+        at = &(*at)->next;
+    *at = buffer->next;
+    pthread_mutex_unlock(&map.lock);
+    gf_extent_drop(&buffer->extent);
+    free(buffer);
+}
+
+/* The context's own trouble or a capture's: no reason not to try again. */
+static bool expected(CUresult result)
+{
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ||
+        result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
+        return false;
+    return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result < CUDA_ERROR_NOT_PERMITTED) ||
+           (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_TIMEOUT) ||
+           result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_NOT_INITIALIZED ||
+           result == CUDA_ERROR_DEINITIALIZED;
+}
+
+bool gf_large_alloc(const struct gf_large_wish *wish, void **pp, size_t bytes, unsigned flags,
+                    CUresult *ret_result, bool *ret_broken)
+{
+    struct buffer *buffer = calloc(1, sizeof(*buffer));
+
+    *ret_broken = false;
+    if (!buffer || gf_extent_make(wish->pool, bytes, wish->node, &buffer->extent) != 0) {
+        free(buffer);
+        return false;
+    }
+    buffer->bytes = bytes;
+    buffer->context = wish->context;
+    buffer->flags = wish->flags;
+    /* The two calls' flags have the same values, and are reported alike. */
+    const CUresult result = wish->cuda->cuMemHostRegister_v2(
+        buffer->extent.at, GF_PLANTED(registers_half) ? bytes / 2 : bytes, flags);
+    if (result == CUDA_SUCCESS) {
+        put(buffer);
+        *pp = buffer->extent.at;
+        *ret_result = result;
+        return true;
+    }
+    gf_extent_drop(&buffer->extent);
+    free(buffer);
+    *ret_broken = !expected(result);
+    *ret_result = result;
+    /* Refused beside a capture, which that has ended: as the driver's own call would have done. */
+    return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+bool gf_large_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
+{
+    struct buffer *buffer = claim(p);
+    if (!buffer)
+        return false;
+    CUresult result = cuda->cuMemHostUnregister(p); /* waits as cuMemFreeHost does */
+    if (result != CUDA_SUCCESS && !expected(result))
+        result = cuda->cuMemHostUnregister(p);
+    /* Its context ended by a way that is not seen: the driver's own would be gone too. */
+    if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE || !unclaim(buffer))
+        drop(buffer);
+    *ret_result = result;
+    return true;
+}
+
+bool gf_large_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
+{
+    pthread_mutex_lock(&map.lock);
+    const struct buffer *buffer = *bucket_of(p);
+    while (buffer && buffer->extent.at != p)
+        buffer = buffer->next;
+    const size_t bytes = buffer ? buffer->bytes : 0;
+    pthread_mutex_unlock(&map.lock);
+    if (!bytes || GF_PLANTED(lets_unregister))
+        return false;
+    /* Of its inside: refused as the driver refuses its own memory, after all other checks. */
+    *ret_result = cuda->cuMemHostUnregister((char *)p + bytes / 2);
+    return true;
+}
+
+bool gf_large_meets(const void *p, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)p;
+    bool meets = false;
+    pthread_mutex_lock(&map.lock);
+    for (size_t i = 0; i < BUCKETS && !meets; i++)
+        for (const struct buffer *b = map.bucket[i]; b && !meets; b = b->next)
+            meets = start < (uintptr_t)b->extent.at + b->extent.bytes &&
+                    (uintptr_t)b->extent.at < start + bytes;
+    pthread_mutex_unlock(&map.lock);
+    return meets;
+}
+
+bool gf_large_flags(const void *p, unsigned *flags)
+{
+    bool found = false;
+    pthread_mutex_lock(&map.lock);
+    for (size_t i = 0; i < BUCKETS && !found; i++)
+        for (const struct buffer *b = map.bucket[i]; b && !found; b = b->next) {
+            found = (uintptr_t)p - (uintptr_t)b->extent.at < b->bytes;
+            if (found && !(b->flags & CU_MEMHOSTALLOC_PORTABLE))
+                *flags &= ~(unsigned)CU_MEMHOSTALLOC_PORTABLE;
+        }
+    pthread_mutex_unlock(&map.lock);
+    return found;
+}
+
+void gf_large_forget(uint64_t context)
+{
+    struct buffer *gone = NULL;
+    pthread_mutex_lock(&map.lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct buffer **at = &map.bucket[i], *b; (b = *at);) {
+            const bool ends = b->context == context;
+            b->orphaned |= ends;
+            if (!ends || b->leaving) {
+                at = &b->next;
+                continue;
+            }
+            *at = b->next;
+            b->next = gone;
+            gone = b;
+        }
+    pthread_mutex_unlock(&map.lock);
+    while (gone) {
+        struct buffer *next = gone->next;
+        gf_extent_drop(&gone->extent);
+        free(gone);
+        gone = next;
+    }
+}
+
+void gf_large_held(uint64_t ret[GF_LARGE_NODES + 1])
+{
+    for (size_t i = 0; i <= GF_LARGE_NODES; i++)
+        ret[i] = 0;
+    pthread_mutex_lock(&map.lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct buffer *b = map.bucket[i]; b; b = b->next) {
+            const bool known = b->extent.node >= 0 && b->extent.node < GF_LARGE_NODES;
+            ret[known ? b->extent.node : GF_LARGE_NODES] += b->bytes;
+        }
+    pthread_mutex_unlock(&map.lock);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/reach.h"
+
+#include "transfer/plant.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* As in <linux/fs.h> since Linux 6.11, which is newer than the headers that we build with. */
+struct procmap_query {
+    uint64_t size, query_flags, query_addr;
+    uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+    uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+    uint64_t vma_name_addr, build_id_addr;
+};
+
+#define MAP_QUERY _IOWR('f', 17, struct procmap_query)
+#define MAP_READABLE 1
+#define MAP_WRITABLE 2
+
+static uintptr_t page_mask(void)
+{
+    static uintptr_t mask; /* the same from every thread */
+    uintptr_t known = __atomic_load_n(&mask, __ATOMIC_RELAXED);
+    if (!known) {
+        known = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+        __atomic_store_n(&mask, known, __ATOMIC_RELAXED);
+    }
+    return known;
+}
+
+bool gf_reach_pages(const void *at, size_t bytes, bool write)
+{
+    const uintptr_t mask = page_mask();
+    const uintptr_t start = (uintptr_t)at & ~mask;
+    const uintptr_t end = ((uintptr_t)at + bytes + mask) & ~mask;
+    const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+    return GF_PLANTED(touches_blindly) || madvise((void *)start, end - start, advice) == 0;
+}
+
+bool gf_reach_is_possible(void)
+{
+    static unsigned known; /* 1 no, 2 yes */
+    unsigned answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!answer) {
+        char *page = mmap(NULL, page_mask() + 1, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED)
+            return false;
+        answer = gf_reach_pages(page, 1, false) && gf_reach_pages(page, 1, true) ? 2 : 1;
+        munmap(page, page_mask() + 1);
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer == 2;
+}
+
+/* Whether the kernel answers the question at all; asked once. */
+static bool can_ask(int maps, const void *at)
+{
+    static unsigned known; /* 1 no, 2 yes; the same from every thread */
+    struct procmap_query query = {.size = sizeof(query), .query_addr = (uintptr_t)at};
+    unsigned answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!answer) {
+        answer = ioctl(maps, MAP_QUERY, &query) == 0 || errno == ENOENT ? 2 : 1;
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer == 2;
+}
+
+/* By their numbers: copies are no cancellation points, and nobody's hooks see them. */
+void gf_reach_begin(struct gf_reach *ret, const void *at, bool write)
+{
+    *ret = (struct gf_reach){.write = write, .next = (uintptr_t)at};
+    ret->maps = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+    if (ret->maps >= 0 && !can_ask(ret->maps, at))
+        gf_reach_end(ret);
+}
+
+void gf_reach_end(struct gf_reach *reach)
+{
+    if (reach->maps >= 0)
+        syscall(SYS_close, reach->maps);
+    reach->maps = -1;
+}
+
+/* The mapping at next. */
+static bool look(struct gf_reach *reach)
+{
+    struct procmap_query query = {.size = sizeof(query), .query_addr = reach->next};
+    const uint64_t needed = reach->write ? MAP_WRITABLE : MAP_READABLE;
+
+    if (GF_PLANTED(touches_blindly)) {
+        reach->known = UINTPTR_MAX;
+        return true;
+    }
+    if (ioctl(reach->maps, MAP_QUERY, &query) != 0 || !(query.vma_flags & needed) ||
+        !gf_reach_pages((const void *)reach->next, 1, reach->write))
+        return false;
+    reach->known = query.vma_end;
+    reach->file = query.inode != 0 || query.dev_major != 0 || query.dev_minor != 0;
+    return true;
+}
+
+bool gf_reach_to(struct gf_reach *reach, const void *until)
+{
+    const uintptr_t end = (uintptr_t)until;
+
+    while (reach->next < end) {
+        if (reach->next >= reach->known && !look(reach))
+            return false;
+        const uintptr_t stop = reach->file ? gf_min(end, reach->known) : reach->known;
+        if (reach->file &&
+            !gf_reach_pages((const void *)reach->next, stop - reach->next, reach->write))
+            return false;
+        reach->next = stop;
+    }
+    return true;
+}

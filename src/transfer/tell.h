@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines about what this layer decided by itself: on standard error, and to the engine's log. */
+#ifndef GF_TRANSFER_TELL_H
+#define GF_TRANSFER_TELL_H
+
+#include "base/log.h"
+#include "transfer/setup.h"
+
+/* Any thread; no lock of this layer is held. */
+void gf_transfer_tell(enum gf_transfer_event event, enum gf_log_level level, const char *format,
+                      ...) GF_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/transfer.h"
+
+#include "base/clock.h"
+#include "transfer/classify.h"
+#include "transfer/flow.h"
+#include "transfer/pinned.h"
+#include "transfer/plant.h"
+#include "transfer/tell.h"
+
+#include <string.h>
+
+/* One call, from the hook to its end. */
+struct visit {
+    const struct gf_copy_call *call;
+    enum gf_direction direction;
+    bool looks; /* nothing shall be done yet */
+    struct gf_context *context;
+    struct gf_staged end;
+};
+
+static size_t least[gf_direction_count];
+static const char *off; /* why nothing is staged; NULL */
+
+static bool forward(struct visit *v, enum gf_forward why)
+{
+    v->end = (struct gf_staged){.forward = true, .why = why};
+    return false;
+}
+
+/* Whether the stream is one that a copy can be staged on, from this thread, now. */
+static bool check_capture(struct visit *v)
+{
+    CUstreamCaptureStatus status;
+    if (GF_PLANTED(ignores_captures))
+        return true;
+    return gf_setup.cuda->cuStreamIsCapturing(v->call->stream, &status) == CUDA_SUCCESS &&
+                   status == CU_STREAM_CAPTURE_STATUS_NONE
+               ? true
+               : forward(v, gf_forward_capture);
+}
+
+static bool check_stream(struct visit *v)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext context = NULL;
+    CUgreenCtx green = NULL;
+    const CUresult result = cuda->cuStreamGetCtx_v2
+                                ? cuda->cuStreamGetCtx_v2(v->call->stream, &context, &green)
+                                : cuda->cuStreamGetCtx(v->call->stream, &context);
+    if (result != CUDA_SUCCESS || green || context != v->context->handle)
+        return forward(v, gf_forward_stream);
+    return true;
+}
+
+/* The program asked that copies be synchronous whatever they are called. */
+static bool is_synchronous(void)
+{
+    unsigned flags = 0;
+    return gf_setup.cuda->cuCtxGetFlags(&flags) != CUDA_SUCCESS || (flags & CU_CTX_SYNC_MEMOPS);
+}
+
+static bool check_context(struct visit *v)
+{
+    if (!v->context)
+        return forward(v, gf_forward_context);
+    if (v->context->shares_pages)
+        return forward(v, gf_forward_shares_pages);
+    return is_synchronous() ? forward(v, gf_forward_device_memory) : true;
+}
+
+static size_t least_for(const struct visit *v)
+{
+    if (gf_setup.options->stage_min != GF_SIZE_AUTO ||
+        gf_pool_threads(v->context->pool) >= GF_TUNE_FEW_THREADS)
+        return least[v->direction];
+    return v->direction == gf_direction_h2d ? GF_TUNE_MIN_FEW_H2D : GF_TUNE_MIN_FEW_D2H;
+}
+
+static bool check_size(struct visit *v)
+{
+    const struct gf_context *context = v->context;
+    const unsigned running = __atomic_load_n(&context->running, __ATOMIC_RELAXED);
+    if (v->call->bytes < least_for(v))
+        return forward(v, gf_forward_small);
+    /* A single thread is no faster than the driver; who asks for it gets it. */
+    if (gf_pool_threads(context->pool) == 1 && gf_setup.options->stage_threads != 1)
+        return forward(v, gf_forward_off);
+    return running <= GF_TUNE_CALLS_PER_THREAD * gf_pool_threads(context->pool)
+               ? true
+               : forward(v, gf_forward_crowded);
+}
+
+static void start_helpers(struct gf_pool *pool)
+{
+    const int error = gf_pool_start(pool);
+    if (error)
+        gf_transfer_tell(gf_transfer_off, GF_LOG_WARN,
+                         "copies are left to the driver: cannot start a thread: %s",
+                         strerrordesc_np(error));
+}
+
+/* With the thread's capture mode relaxed. */
+static void stage(struct visit *v)
+{
+    enum gf_forward why;
+    struct gf_staging s = {.call = v->call};
+
+    v->context = gf_context_enter();
+    if (!check_context(v) || !check_stream(v) || !check_size(v))
+        return;
+    if (!GF_PLANTED(checks_no_range) &&
+        !gf_classify_ends(v->call, v->direction, v->context->device, &why)) {
+        forward(v, why);
+        return;
+    }
+    s.context = v->context;
+    s.ring = off ? NULL : gf_ring_of(v->context);
+    if (!s.ring || !gf_ring_is_on(s.ring)) {
+        forward(v, gf_forward_off);
+        return;
+    }
+    start_helpers(v->context->pool);
+    if (!gf_ring_ready(s.ring, v->call->bytes))
+        forward(v, gf_forward_warming);
+    else if (v->looks)
+        ;
+    else if (v->direction == gf_direction_h2d)
+        gf_stage_h2d(&s, &v->end);
+    else
+        gf_stage_d2h(&s, &v->end);
+}
+
+/*
+ * Nothing of ours is held here: a fault in the program's memory happens in the driver, on the
+ * thread that asked for the copy, as it would have.
+ */
+static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction direction, size_t done)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    const bool own = call->stream == CU_STREAM_PER_THREAD;
+    const CUdeviceptr dst = call->dst + done, src = call->src + done;
+    const size_t bytes = call->bytes - done;
+
+    gf_stats_rest(direction, bytes);
+    if (direction == gf_direction_h2d) {
+        const void *from = (const void *)(uintptr_t)src;
+        return call->async ? cuda->cuMemcpyHtoDAsync_v2(dst, from, bytes, call->stream)
+               : own       ? cuda->cuMemcpyHtoD_v2_ptds(dst, from, bytes)
+                           : cuda->cuMemcpyHtoD_v2(dst, from, bytes);
+    }
+    void *to = (void *)(uintptr_t)dst;
+    return call->async ? cuda->cuMemcpyDtoHAsync_v2(to, src, bytes, call->stream)
+           : own       ? cuda->cuMemcpyDtoH_v2_ptds(to, src, bytes)
+                       : cuda->cuMemcpyDtoH_v2(to, src, bytes);
+}
+
+/* Asking and waiting for events is legal beside a capture of other threads in this mode only. */
+static void stage_relaxed(struct visit *v)
+{
+    CUstreamCaptureMode mode =
+        GF_PLANTED(stays_strict) ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
+        forward(v, gf_forward_failed);
+        return;
+    }
+    stage(v);
+    if (v->context)
+        gf_context_leave(v->context);
+    gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+static struct gf_copy_kind kind_of(const struct visit *v)
+{
+    return (struct gf_copy_kind){v->direction, v->call->async};
+}
+
+/* False, and counted, if it is the driver's. */
+static bool try(struct visit *v)
+{
+    enum gf_forward why;
+
+    if (!gf_classify_host(v->call, &v->direction, &why))
+        forward(v, why);
+    else if (v->call->bytes < least[v->direction])
+        forward(v, gf_forward_small);
+    else if (check_capture(v))
+        stage_relaxed(v);
+    if (v->end.forward)
+        gf_stats_forwarded(kind_of(v), v->end.why, v->call->bytes);
+    return !v->end.forward;
+}
+
+static bool copy_fits(const struct gf_copy_call *call)
+{
+    struct visit v = {.call = call, .looks = true};
+    return try(&v);
+}
+
+static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
+{
+    struct visit v = {.call = call};
+    const uint64_t begun = gf_now_ns();
+
+    if (!try(&v)) {
+        *ret_result = (CUresult)(v.end.why * gf_direction_count + v.direction);
+        return false;
+    }
+    *ret_result = v.end.result;
+    if (v.end.result == CUDA_SUCCESS && v.end.done < call->bytes)
+        *ret_result = copy_rest(call, v.direction, v.end.done);
+    gf_stats_staged(kind_of(&v), call->bytes, gf_now_ns() - begun);
+    return true;
+}
+
+/* The word is what copy has just found out: copies that the driver's call led to do not disturb. */
+static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64_t ns)
+{
+    const struct gf_copy_kind kind = {(unsigned)word % gf_direction_count, call->async};
+    gf_stats_timed(kind, (unsigned)word / gf_direction_count, call->bytes, ns);
+}
+
+/* What all of it needs of the driver. */
+static bool can_copy(const struct gf_cuda *c)
+{
+    return c->cuCtxGetFlags && c->cuStreamIsCapturing && (c->cuStreamGetCtx_v2 || c->cuStreamGetCtx) &&
+           c->cuThreadExchangeStreamCaptureMode && c->cuPointerGetAttribute &&
+           c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
+           c->cuEventSynchronize && c->cuStreamSynchronize && c->cuMemHostRegister_v2 &&
+           c->cuMemHostUnregister && c->cuMemcpyHtoD_v2 && c->cuMemcpyHtoD_v2_ptds &&
+           c->cuMemcpyHtoDAsync_v2 && c->cuMemcpyDtoH_v2 && c->cuMemcpyDtoH_v2_ptds &&
+           c->cuMemcpyDtoHAsync_v2;
+}
+
+static const char *why_off(const struct gf_transfer_setup *setup)
+{
+    if (setup->options->stage == gf_stage_off)
+        return "by option";
+    if (setup->options->mode == gf_mode_observe)
+        return "observing only";
+    if (!can_copy(setup->cuda))
+        return "the driver lacks a function";
+    return gf_reach_is_possible() ? NULL : "the kernel has no MADV_POPULATE_READ (Linux 5.14)";
+}
+
+static void choose_least(const struct gf_options *options)
+{
+    const bool automatic = options->stage_min == GF_SIZE_AUTO;
+    least[gf_direction_h2d] = automatic ? GF_TUNE_MIN_H2D : options->stage_min;
+    least[gf_direction_d2h] = automatic ? GF_TUNE_MIN_D2H : options->stage_min;
+}
+
+/* The driver waits for the context's work here: so may giving up what was long unused. */
+static bool host_free(void *p, CUresult *ret_result)
+{
+    if (gf_ring_is_due()) {
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        struct gf_context *context = gf_context_enter();
+        if (context && gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
+            gf_ring_trim(context);
+            gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+        }
+        if (context)
+            gf_context_leave(context);
+    }
+    return gf_pinned_free(p, ret_result);
+}
+
+const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *setup)
+{
+    static struct gf_transfer_ops ops = {
+        .copy_least = SIZE_MAX,
+        .copy = copy,
+        .copy_declined = copy_declined,
+        .copy_fits = copy_fits,
+        .host_alloc = gf_pinned_alloc,
+        .host_free = host_free,
+        .host_unregister = gf_pinned_unregister,
+        .host_register = gf_pinned_register,
+        .host_flags = gf_pinned_flags,
+        .context_leaving = gf_context_leaving,
+        .context_left = gf_context_left,
+    };
+    const bool observes = setup->options->mode == gf_mode_observe;
+
+    gf_setup = *setup;
+    off = why_off(setup);
+    choose_least(setup->options);
+    if (setup->options->stage == gf_stage_off && (setup->options->pin == gf_pin_off || observes))
+        return NULL;
+    /* Observing counts, too; with the option off, or no way to tell memory apart, nothing does. */
+    if (setup->options->stage == gf_stage_auto && can_copy(setup->cuda))
+        ops.copy_least = gf_min(least[gf_direction_h2d], least[gf_direction_d2h]);
+    return &ops;
+}
+
+static void add_state(void *closure, struct gf_context *context)
+{
+    struct gf_transfer_state *state = closure;
+    const struct gf_ring *ring = __atomic_load_n(&context->ring, __ATOMIC_ACQUIRE);
+    if (!ring)
+        return;
+    state->rings++;
+    state->ring_bytes += gf_ring_bytes(ring);
+    state->ring_limit += gf_ring_limit(ring);
+    state->helpers = gf_max(state->helpers, gf_pool_helpers(context->pool));
+}
+
+void gf_transfer_state(struct gf_transfer_state *ret)
+{
+    *ret = (struct gf_transfer_state){.off = off, .ring_most = gf_stats_ring_most()};
+    gf_context_each(add_state, ret);
+}

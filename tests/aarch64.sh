@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Cross-builds the door for aarch64 and runs the allocator's and dlsym's tests on it under qemu's
+# user emulation. Results: build-aarch64. Exit code 77 where this machine cannot.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
+    command -v "$tool" >/dev/null || { echo "aarch64: no $tool" >&2; exit 77; }
+done
+packages=${GPUFEED_AARCH64_PACKAGES:-build-aarch64-packages}
+if ! scripts/aarch64-packages.sh "$packages"; then
+    echo "aarch64: cannot fetch arm64's libjemalloc-dev and libcmocka-dev" >&2
+    exit 77
+fi
+[ -f build-aarch64/build.ninja ] ||
+    meson setup build-aarch64 --cross-file cross/aarch64.ini --cross-file "$packages/packages.ini" \
+        -Dengine=false >/dev/null || exit 1
+meson compile -C build-aarch64 || exit 1
+rm -rf build-aarch64/junit build-aarch64/meson-logs/testlog.junit.xml
+meson test -C build-aarch64 --no-rebuild --suite aarch64 --print-errorlogs

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that must not notice the library: run with and without, compared by output, exit code,
+threads and files."""
+
+import collections
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import tempfile
+
+import pytest
+
+PRELOAD_TESTS = pathlib.Path(__file__).resolve().parents[1] / "preload"
+_spec = importlib.util.spec_from_file_location("preload_conftest", PRELOAD_TESTS / "conftest.py")
+_preload = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_preload)
+COMMAND, SIM_DIR = _preload.COMMAND, _preload.SIM_DIR
+compile_c = _preload.compile_c
+DOOR = pathlib.Path(os.environ.get("GF_DOOR", _preload.DOOR))
+
+# What differs between two runs of one program, library or not. In order.
+CANONICAL = (
+    (re.compile(r"/tmp/gpufeed-compat-\w+"), "TMP"),
+    (re.compile(r"0x[0-9a-f]{6,16}\b"), "ADDRESS"),
+    (re.compile(r"\b[0-9a-f]{12,16}\b"), "ADDRESS"),
+    (re.compile(r"(?<=/proc/)\d+"), "PID"),
+    (re.compile(r"(?<=/task/)\d+"), "TID"),
+    (re.compile(r"(?<===)\d+(?===)"), "PID"),          # valgrind
+    (re.compile(r"(?<=\bprocess )\d+"), "PID"),        # gdb, strace
+    (re.compile(r"(?<=\bpid )\d+"), "PID"),
+    (re.compile(r"\(LWP \d+\)"), "(LWP TID)"),
+    (re.compile(r"\[pid +\d+\]"), "[pid PID]"),
+    (re.compile(r"hsperfdata_\w+/\d+"), "hsperfdata/PID"),
+    (re.compile(r"(?<=/tmp/)cc\w{6}\b"), "ccXXXXXX"),  # gcc's temporary files
+    (re.compile(r"(?<=sh-thd\.)\w+"), "XXXXXX"),       # bash's here-documents
+)
+
+
+TRACED = ("open", "openat", "openat2", "creat", "readlink", "readlinkat", "clone", "clone3", "fork",
+          "vfork")
+
+
+def canonical(text):
+    for pattern, word in CANONICAL:
+        text = pattern.sub(word, text)
+    return text
+
+
+class Compat(_preload.Runner):
+    """Adds a copy of the door that every user may read, and strace."""
+
+    def __init__(self, door, folder):
+        super().__init__()
+        self.door, self.folder = door, folder
+        for name in [k for k in self.base if k.startswith(("PYENV", "MALLOC", "LD_"))]:
+            del self.base[name]
+        self.base.update(LC_ALL="C.UTF-8", HOME=str(folder), PATH="/usr/sbin:/usr/bin:/sbin:/bin")
+
+    def env(self, preload=True, sim=False, **extra):
+        env = super().env(False, sim, **extra)
+        if preload:
+            env["LD_PRELOAD"] = str(self.door) if preload is True else preload
+        return env
+
+    def alike(self, *command, **kw):
+        """Asserts that exit code, output and errors are as in a run without; returns that run.
+
+        Python's resource tracker outlives its program, and on a busy machine it complains of what the
+        program is just giving back, with the library and without: its lines are left out.
+        """
+        def lines(text):
+            return [x for x in canonical(text).splitlines() if "resource_tracker" not in x]
+
+        bare, ours = self.both(*command, **kw)
+        assert lines(ours.stderr) == lines(bare.stderr)
+        assert lines(ours.stdout) == lines(bare.stdout)
+        assert ours.returncode == bare.returncode
+        return bare
+
+    def traced(self, *command, preload, timeout=120, **kw):
+        """Counter of the canonical opens, readlinks and clones of the command's whole tree."""
+        log = self.folder / "strace"
+        options = ["-f", "-qq", "-o", log, "-e", "signal=none", "-e", "trace=" + ",".join(TRACED)]
+        env = [x for k, v in kw.items() for x in ("-E", f"{k}={v}")]
+        if preload:
+            env += ["-E", f"LD_PRELOAD={self.door}"]
+        done = self("strace", *options, *env, "--", *command, preload=False, timeout=timeout)
+        return done, count_calls(log.read_text(errors="replace"))
+
+
+CALL = re.compile(r"^\d+ +(\w+)\((.*)$")
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+def count_calls(log):
+    """Counter of "open PATH", "readlink PATH", "thread" and "process" in an strace log."""
+    calls = collections.Counter()
+    for line in log.splitlines():
+        match = CALL.match(line)
+        if not match:
+            continue  # resumed halves and exits
+        call, rest = match.groups()
+        if call in ("clone", "clone3", "fork", "vfork"):
+            calls["thread" if "CLONE_THREAD" in rest else "process"] += 1
+            continue
+        path = QUOTED.search(rest)
+        kind = "readlink" if call.startswith("readlink") else "open"
+        calls[f"{kind} {canonical(path.group(1)) if path else rest}"] += 1
+    return calls
+
+
+# jemalloc's own probes at its first malloc.
+PROBES = frozenset((
+    "readlink /etc/malloc.conf",
+    "open /proc/sys/vm/overcommit_memory",
+    "open /sys/kernel/mm/transparent_hugepage/enabled",
+))
+# What glibc's malloc reads once a process has threads or gives memory back, and jemalloc does not.
+GLIBC_PROBES = frozenset((
+    "open /sys/devices/system/cpu/online",
+    "open /proc/sys/vm/overcommit_memory",
+))
+
+
+@pytest.fixture(scope="session")
+def folder():
+    """A scratch folder that an ordinary user may read too."""
+    with tempfile.TemporaryDirectory(prefix="gpufeed-compat-") as path:
+        os.chmod(path, 0o755)
+        yield pathlib.Path(path)
+
+
+@pytest.fixture(scope="session")
+def run(folder):
+    door = folder / DOOR.name
+    shutil.copy(DOOR, door)
+    os.chmod(door, 0o755)
+    return Compat(door, folder)
+
+
+def need(program):
+    path = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin")
+    if path is None:
+        pytest.skip(f"no {program} on this machine")
+    return path

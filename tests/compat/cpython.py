@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""CPython's own tests, with and without the library, compared case by case.
+
+    cpython.py MODULE...       e.g. test_threading test_gc; TAP on standard output
+
+Runs Debian's libpython3.11-testsuite. A case passes when its outcome (passed, skipped, failed,
+error, or missing because the run died) is the same with the library as without. A case that
+differs is run three more times with the library; it counts unless all three agree with what the
+bare run gave.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
+DOOR = os.environ.get("GF_DOOR", str(BUILD / "src" / "hook" / "libgpufeed.so"))
+PYTHON = "/usr/bin/python3.11"
+MODULE_TIMEOUT = 900
+CASE_TIMEOUT = 180
+RERUNS = 3
+MAX_RERUN_CASES = 12  # more differ than this: something is broken, and reruns only cost time
+
+
+def start(module, folder, preload, match=None):
+    """A running regrtest and the file that it will write."""
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(("GPUFEED", "MALLOC", "PYTHON", "PYENV")) and k != "LD_PRELOAD"}
+    if preload:
+        env["LD_PRELOAD"] = DOOR
+    folder.mkdir()
+    report = folder / "report.xml"
+    command = [PYTHON, "-m", "test", "--junit-xml", str(report), "--tempdir", str(folder)]
+    if match:
+        command += ["--match", match]
+    with open(folder / "log", "wb") as log:
+        child = subprocess.Popen([*command, module], env=env, cwd=folder, stdin=subprocess.DEVNULL,
+                                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+    return child, report
+
+
+def outcomes(started, timeout):
+    """{case: outcome} of a run that start() began; what it did not get to is not in it."""
+    child, report = started
+    try:
+        child.wait(timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, 9)
+        child.wait()
+    result = {}
+    if report.exists():
+        for case in xml.parse(report).iter("testcase"):
+            seen = [tag for tag in ("error", "failure", "skipped") if case.find(tag) is not None]
+            result.setdefault(case.get("name"), []).append(seen[0] if seen else "passed")
+    return {name: "+".join(sorted(set(seen))) for name, seen in result.items()}
+
+
+def tail(started):
+    log = (started[1].parent / "log").read_text(errors="replace")
+    return "".join(f"# | {line}\n" for line in log.splitlines()[-25:])
+
+
+class Tap:
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def line(self, good, name, note=""):
+        self.count += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.count} - {name}{' # ' + note if note else ''}",
+              flush=True)
+
+
+def check(module, folder, tap):
+    runs = {preload: start(module, folder / str(preload), preload) for preload in (False, True)}
+    bare, ours = (outcomes(runs[preload], MODULE_TIMEOUT) for preload in (False, True))
+    if not bare:
+        print(f"Bail out! {module} gave no result without the library\n{tail(runs[False])}")
+        sys.exit(1)
+    names = sorted(bare.keys() | ours.keys())
+    differ = [name for name in names if bare.get(name) != ours.get(name)]
+    if len(differ) > MAX_RERUN_CASES:
+        print(tail(runs[True]), end="")
+    for name in names:
+        alone, with_us = bare.get(name, "missing"), ours.get(name, "missing")
+        if alone == with_us:
+            tap.line(True, name, "SKIP alike" if alone == "skipped" else
+                     "" if alone == "passed" else f"{alone}, alike")
+            continue
+        again = []
+        if len(differ) <= MAX_RERUN_CASES:
+            for turn in range(RERUNS):
+                started = start(module, folder / f"again-{tap.count}-{turn}", True, name)
+                again.append(outcomes(started, CASE_TIMEOUT).get(name, "missing"))
+                if again[-1] != alone:
+                    print(tail(started), end="")
+        print(f"# {name}: without {alone}, with {with_us}, again with {again}")
+        tap.line(again == [alone] * RERUNS, name, f"without {alone}, with {with_us}")
+
+
+def main():
+    modules = sys.argv[1:]
+    if not modules:
+        sys.exit(__doc__)
+    for need, why in ((PYTHON, "no CPython 3.11"),
+                      ("/usr/lib/python3.11/test/test_gc.py", "no libpython3.11-testsuite")):
+        if not os.path.exists(need):
+            print(f"1..0 # SKIP {why} ({need})")
+            return
+    if not os.path.exists(DOOR):
+        print(f"Bail out! {DOOR} is not built")
+        sys.exit(1)
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="gpufeed-cpython-", ignore_cleanup_errors=True) as folder:
+        for module in modules:
+            path = pathlib.Path(folder) / module
+            path.mkdir()
+            check(module, path, tap)
+    print(f"1..{tap.count}")
+    sys.exit(tap.failed != 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what ran: count.py BUILD... prints "N passed, N failed, N skipped"; exit code 1 on failures.
+
+Each test case counts, not each program: a TAP test's cases are in meson's own junit file, a pytest
+program's in BUILD/junit/<name>.xml, which then stands in for meson's one row. A program that failed
+although all of its cases passed (it crashed at exit, or ran out of time) is a failure of its own.
+"""
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def outcome(case):
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    return "skipped" if case.find("skipped") is not None else "passed"
+
+
+def cases(path):
+    for case in ElementTree.parse(path).iter("testcase"):
+        reason = case.find("skipped")
+        why = (reason.get("message") or reason.text or "") if reason is not None else ""
+        name = f'{case.get("classname") or ""} {case.get("name")}'.strip()
+        yield name, outcome(case), why.strip()
+
+
+def count(build):
+    """Yields (name, outcome, why) of every case below one build folder."""
+    log = build / "meson-logs" / "testlog.junit.xml"
+    if not log.is_file():
+        yield f"{build}: no test log", "failed", ""
+        return
+    for suite in ElementTree.parse(log).iter("testsuite"):
+        title = suite.get("name") or ""
+        found = list(suite.iter("testcase"))
+        for case in found:
+            name = (case.get("name") or "").rsplit(" / ", 1)[-1]
+            detail = build / "junit" / f"{name}.xml"
+            mine = list(cases(detail)) if detail.is_file() else []
+            if not mine:
+                yield f"{title} {name}", outcome(case), ""
+                continue
+            yield from mine
+            if outcome(case) == "failed" and not any(o == "failed" for _, o, _ in mine):
+                yield f"{name}: the program itself", "failed", ""
+        broken = int(suite.get("errors") or 0) + int(suite.get("failures") or 0)
+        if broken and not any(outcome(case) == "failed" for case in found):
+            yield f"{title}: the program itself", "failed", ""
+
+
+def main():
+    totals = {"passed": 0, "failed": 0, "skipped": 0}
+    for build in sys.argv[1:]:
+        for name, how, why in count(pathlib.Path(build)):
+            totals[how] += 1
+            if how == "failed":
+                print(f"FAILED  {name}")
+            elif how == "skipped":
+                print(f"skipped {name}" + (f": {why}" if why else ""))
+    print(", ".join(f"{totals[how]} {how}" for how in ("passed", "failed", "skipped")))
+    return 1 if totals["failed"] or not totals["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

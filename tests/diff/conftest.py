@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that must give the same with and without the library, on the simulated driver."""
+
+import importlib.util
+import os
+import pathlib
+
+import pytest
+
+PRELOAD_TESTS = pathlib.Path(__file__).resolve().parents[1] / "preload"
+_spec = importlib.util.spec_from_file_location("preload_conftest", PRELOAD_TESTS / "conftest.py")
+_preload = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_preload)
+SOURCE = _preload.SOURCE
+BUILD, SIM_DIR, DOOR, ENGINE_DIR = _preload.BUILD, _preload.SIM_DIR, _preload.DOOR, _preload.ENGINE_DIR
+run, compile_c = _preload.run, _preload.compile_c
+APPS = BUILD / "tests" / "diff"
+
+# Long runs: GF_DIFF_CALLS=100000 GF_DIFF_SEEDS=1-50
+CALLS = int(os.environ.get("GF_DIFF_CALLS", "10000"))
+
+
+def seeds():
+    """What GF_DIFF_SEEDS names; nothing: the few that CI runs."""
+    first, _, last = os.environ.get("GF_DIFF_SEEDS", "").partition("-")
+    return range(int(first), int(last or first) + 1) if first else range(0)
+
+
+def first_difference(one, other):
+    """The first lines that differ, with a few before them."""
+    ours, theirs = one.splitlines(), other.splitlines()
+    for i, (a, b) in enumerate(zip(ours, theirs)):
+        if a != b:
+            return "\n".join([*ours[max(0, i - 12):i], f"- {a}", f"+ {b}"])
+    return f"{len(ours)} and {len(theirs)} lines; the last: {(ours or [''])[-1]} | {(theirs or [''])[-1]}"
+
+
+@pytest.fixture
+def diff(run):
+    """diff(*arguments, preload=..., **environment) -> transcript of the random program."""
+    def go(*arguments, preload=True, calls=CALLS, **environment):
+        done = run(APPS / "diff", "--calls", calls, *arguments, preload=preload, sim=True,
+                   timeout=120 + calls / 50, **environment)
+        assert done.returncode == 0, (done.returncode, done.stdout[-400:], done.stderr[-400:])
+        return done.stdout
+    return go

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that end without the library, so they must end with it: copies that wait for a stream
+ * which only proceeds after somebody else's copy. An alarm of 10 s kills what hangs.
+ */
+#include "kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LARGE (48 * MIB)
+
+static CUcontext context;
+static uint32_t *flag;
+
+struct copy {
+    CUstream stream;
+    CUdeviceptr device;
+    unsigned char *host;
+    size_t size;
+    bool async, to_host;
+    unsigned times;
+    uint32_t *then;
+};
+
+static struct copy copy_of(CUstream stream, size_t size, bool async, bool to_host)
+{
+    return (struct copy){stream, kit_device(size), kit_pageable(size), size, async, to_host, 1,
+                         NULL};
+}
+
+static void copy(void *data)
+{
+    struct copy *c = data;
+    for (unsigned i = 0; i < c->times; i++) {
+        if (c->to_host)
+            MUST(c->async ? cu.cuMemcpyDtoHAsync_v2(c->host, c->device, c->size, c->stream)
+                          : cu.cuMemcpyDtoH_v2(c->host, c->device, c->size));
+        else
+            MUST(c->async ? cu.cuMemcpyHtoDAsync_v2(c->device, c->host, c->size, c->stream)
+                          : cu.cuMemcpyHtoD_v2(c->device, c->host, c->size));
+        if (c->async && i + 1 == c->times)
+            MUST(cu.cuStreamSynchronize(c->stream));
+    }
+    if (c->then)
+        kit_release(c->then);
+}
+
+/* Whether the device has what the host's fill made. */
+static void check(const struct copy *c, unsigned seed)
+{
+    unsigned char *back = kit_pageable(c->size);
+    MUST(cu.cuMemcpyDtoH_v2(back, c->device, c->size));
+    WANT(kit_is(back, c->size, seed));
+}
+
+static void warm_up(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 4; i++) {
+        struct copy c = copy_of(NULL, 16 * MIB, false, i & 1);
+        copy(&c);
+    }
+}
+
+static void warm_up_without_threads(void *unused)
+{
+    MUST(cu.cuMemsetD8_v2(kit_device(64), 1, 64)); /* the driver's own are there */
+    kit_refuse_threads();
+    warm_up(unused);
+}
+
+/*
+ * Ring and helpers are there. HANG_HELPERS says what becomes of the helpers: no-threads, none can
+ * be made; idle, they run when nobody else does; stopped, they stop for good.
+ */
+static void prepare(void)
+{
+    const char *how = getenv("HANG_HELPERS");
+    kit_thread(context, how && strcmp(how, "no-threads") == 0 ? warm_up_without_threads : warm_up,
+               NULL);
+    kit_join();
+    if (!how)
+        return;
+    if ((kit_helpers() == 0) != (strcmp(how, "no-threads") == 0)) {
+        puts("no helpers");
+        exit(78);
+    }
+    if (strcmp(how, "idle") == 0)
+        kit_starve_helpers();
+    if (strcmp(how, "stopped") == 0)
+        kit_stop_helpers();
+}
+
+/* A large copy waits behind a value; the thread that writes it first copies on another stream. */
+static void released_by_another_copy(bool to_host, bool other_to_host)
+{
+    struct copy held = copy_of(kit_stream(), LARGE, true, to_host);
+    struct copy free_one = copy_of(kit_stream(), LARGE, true, other_to_host);
+    kit_fill(held.host, LARGE, 1);
+    kit_fill(free_one.host, LARGE, 2);
+    free_one.times = 3;
+    free_one.then = flag;
+    kit_hold(held.stream, flag);
+    kit_thread(context, copy, &held);
+    kit_sleep_us(30000);
+    kit_thread(context, copy, &free_one);
+    kit_join();
+    if (!to_host)
+        check(&held, 1);
+    if (!other_to_host)
+        check(&free_one, 2);
+}
+
+/* Many streams are held up, each with copies that return at once; the same thread lets them go. */
+static void many_held(void)
+{
+    enum { STREAMS = 6, EACH = 8 }; /* few: streams share the queues of a device */
+    static struct copy held[STREAMS];
+    struct copy free_one = copy_of(kit_stream(), LARGE, true, false);
+    for (int i = 0; i < STREAMS; i++) {
+        held[i] = copy_of(kit_stream(), MIB, true, false);
+        kit_fill(held[i].host, MIB, (unsigned)i);
+        MUST(cu.cuStreamWaitValue32_v2(held[i].stream, (uintptr_t)flag, 1,
+                                       CU_STREAM_WAIT_VALUE_GEQ));
+        for (int n = 0; n < EACH; n++)
+            MUST(cu.cuMemcpyHtoDAsync_v2(held[i].device, held[i].host, MIB, held[i].stream));
+    }
+    kit_fill(free_one.host, LARGE, 99);
+    copy(&free_one);
+    check(&free_one, 99);
+    kit_release(flag);
+    for (int i = 0; i < STREAMS; i++)
+        MUST(cu.cuStreamSynchronize(held[i].stream));
+    for (int i = 0; i < STREAMS; i++)
+        check(&held[i], (unsigned)i);
+}
+
+/* As many threads as make sense, each behind a value of its own, which the next one's copy writes.
+ */
+static void chain(void)
+{
+    enum { LINKS = 6 };
+    static struct copy link[LINKS];
+    uint32_t *flags = kit_pinned(4096);
+    memset(flags, 0, 4096);
+    for (int i = 0; i < LINKS; i++) {
+        link[i] = copy_of(kit_stream(), 12 * MIB, true, i & 1);
+        link[i].then = i ? &flags[i - 1] : NULL;
+        MUST(cu.cuStreamWaitValue32_v2(link[i].stream, (uintptr_t)&flags[i], 1,
+                                       CU_STREAM_WAIT_VALUE_GEQ));
+    }
+    for (int i = 0; i < LINKS; i++)
+        kit_thread(context, copy, &link[i]);
+    kit_sleep_us(50000);
+    kit_release(&flags[LINKS - 1]);
+    kit_join();
+}
+
+/* A copy waits behind a host function that waits for another thread's copy. */
+static uint32_t function_flag;
+
+static void CUDA_CB wait_for_flag(void *data)
+{
+    (void)data;
+    while (!__atomic_load_n(&function_flag, __ATOMIC_SEQ_CST))
+        kit_sleep_us(200);
+}
+
+static void behind_a_host_function(void)
+{
+    struct copy held = copy_of(kit_stream(), LARGE, true, false);
+    struct copy free_one = copy_of(kit_stream(), LARGE, false, true);
+    free_one.times = 3;
+    free_one.then = &function_flag;
+    MUST(cu.cuLaunchHostFunc(held.stream, wait_for_flag, NULL));
+    kit_thread(context, copy, &held);
+    kit_sleep_us(30000);
+    kit_thread(context, copy, &free_one);
+    kit_join();
+}
+
+/*
+ * Ranks as threads on devices of their own, like a collective: each stream tells the other that it
+ * has come so far, and waits to be told.
+ */
+struct rank {
+    unsigned number;
+    uint32_t *mine, *theirs;
+    bool last;
+};
+
+static void collective(void *data)
+{
+    struct rank *rank = data;
+    CUcontext own;
+    unsigned char *host = kit_pageable(LARGE);
+    MUST(cu.cuDevicePrimaryCtxRetain(&own, (int)rank->number));
+    MUST(cu.cuCtxSetCurrent(own));
+    CUdeviceptr device = kit_device(LARGE);
+    CUstream stream = kit_stream();
+    for (unsigned step = 1; step <= 12; step++) {
+        kit_fill(host, LARGE, step + rank->number);
+        if (step % 3 == 1)
+            MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE, stream));
+        MUST(cu.cuStreamWriteValue32_v2(stream, (uintptr_t)rank->mine, step, 0));
+        MUST(cu.cuStreamWaitValue32_v2(stream, (uintptr_t)rank->theirs, step,
+                                       CU_STREAM_WAIT_VALUE_GEQ));
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE, stream));
+        memset(host, 0, LARGE);
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, device, LARGE, stream));
+        WANT(kit_is(host, LARGE, step + rank->number));
+    }
+}
+
+static void two_ranks(void)
+{
+    uint32_t *flags = kit_pinned(4096);
+    static struct rank ranks[2];
+    int devices = 0;
+    MUST(cu.cuDeviceGetCount(&devices));
+    if (devices < 2)
+        exit(77);
+    memset(flags, 0, 4096);
+    for (unsigned i = 0; i < 2; i++) {
+        ranks[i] = (struct rank){i, &flags[i * 64], &flags[(1 - i) * 64], i};
+        kit_thread(context, collective, &ranks[i]);
+    }
+    kit_join();
+}
+
+/* Children are made while threads copy: they do nothing, end by exit, or ask CUDA in vain. */
+static void forks(void)
+{
+    static struct copy busy[4];
+    for (int i = 0; i < 4; i++) {
+        busy[i] = copy_of(kit_stream(), 12 * MIB, i < 2, i & 1);
+        busy[i].times = 30;
+        kit_thread(context, copy, &busy[i]);
+    }
+    for (int i = 0; i < 24; i++) {
+        int status = 0;
+        kit_sleep_us(3000);
+        pid_t child = fork();
+        if (child == 0 && i % 3 == 0)
+            _exit(5);
+        if (child == 0 && i % 3 == 1)
+            exit(5);
+        if (child == 0) {
+            unsigned char *own = kit_pageable(12 * MIB);
+            CUresult got = cu.cuMemcpyHtoD_v2(busy[0].device, own, 12 * MIB);
+            void *pinned = NULL;
+            CUresult alloc = cu.cuMemHostAlloc(&pinned, 12 * MIB, 0);
+            _exit(got == CUDA_ERROR_NOT_INITIALIZED && alloc == got ? 5 : 6);
+        }
+        WANT(child > 0 && waitpid(child, &status, 0) == child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 5)
+            kit_fail("child", status);
+    }
+    kit_join();
+}
+
+static void released_h2d_h2d(void)
+{
+    released_by_another_copy(false, false);
+}
+
+static void released_d2h_h2d(void)
+{
+    released_by_another_copy(true, false);
+}
+
+static void released_h2d_d2h(void)
+{
+    released_by_another_copy(false, true);
+}
+
+static void released_d2h_d2h(void)
+{
+    released_by_another_copy(true, true);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} programs[] = {
+    {"released-h2d-h2d", released_h2d_h2d},
+    {"released-d2h-h2d", released_d2h_h2d},
+    {"released-h2d-d2h", released_h2d_d2h},
+    {"released-d2h-d2h", released_d2h_d2h},
+    {"many-held", many_held},
+    {"chain", chain},
+    {"host-function", behind_a_host_function},
+    {"two-ranks", two_ranks},
+    {"forks", forks},
+};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (argc == 2 && strcmp(argv[1], programs[i].name) == 0) {
+            context = kit_start();
+            flag = kit_pinned(4096);
+            memset(flag, 0, 4096);
+            prepare();
+            programs[i].run();
+            puts("done");
+            return 0;
+        }
+    return 2;
+}

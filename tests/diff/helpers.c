@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What may befall the library's helper threads: never born, never given a CPU, stopped. */
+#include "kit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 64 };
+
+/* Of this thread and those that it makes. */
+void kit_refuse_threads(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* seccomp_data.nr */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof code / sizeof code[0], code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+        exit(77);
+}
+
+static unsigned find(pid_t *ret)
+{
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *entry; tasks && (entry = readdir(tasks)) && count < MOST;) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "re");
+        if (file && fgets(name, sizeof name, file) && strcmp(name, "gpufeed-copy\n") == 0)
+            ret[count++] = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (file)
+            fclose(file);
+    }
+    if (tasks)
+        closedir(tasks);
+    return count;
+}
+
+unsigned kit_helpers(void)
+{
+    pid_t helpers[MOST];
+    return find(helpers);
+}
+
+static void *hog(void *unused)
+{
+    (void)unused;
+    for (;;)
+        __asm__ volatile("");
+    return NULL;
+}
+
+/* They run when nobody else wants to, and somebody always wants to. */
+void kit_starve_helpers(void)
+{
+    pid_t helpers[MOST];
+    static const struct sched_param none;
+    pthread_t thread;
+    for (unsigned i = find(helpers); i-- > 0;)
+        sched_setscheduler(helpers[i], SCHED_IDLE, &none);
+    for (long cpus = sysconf(_SC_NPROCESSORS_ONLN); cpus > 0; cpus--)
+        pthread_create(&thread, NULL, hog, NULL);
+}
+
+/* A child traces them, and never lets them go on. */
+void kit_stop_helpers(void)
+{
+    pid_t helpers[MOST];
+    int ready[2], status;
+    char answer = 'n';
+    unsigned count = find(helpers);
+    kit_sleep_us(20000); /* asleep by now: one that holds a piece would be waited for */
+    if (pipe(ready))
+        exit(77);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    if (fork() == 0) {
+        bool stopped = true;
+        for (unsigned i = 0; i < count; i++)
+            stopped = !ptrace(PTRACE_SEIZE, helpers[i], NULL, NULL) &&
+                      !ptrace(PTRACE_INTERRUPT, helpers[i], NULL, NULL) && stopped;
+        if (write(ready[1], stopped ? "y" : "n", 1) != 1)
+            _exit(1);
+        while (waitpid(-1, &status, __WALL) > 0) /* until they are gone with their process */
+            ;
+        _exit(0);
+    }
+    if (read(ready[0], &answer, 1) != 1 || answer != 'y')
+        exit(77);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kit.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+struct driver cu;
+
+void kit_fail(const char *what, long got)
+{
+    printf("wrong: %s (%ld)\n", what, got);
+    fflush(stdout);
+    _exit(3);
+}
+
+void kit_must(CUresult result, const char *what)
+{
+    if (result)
+        kit_fail(what, (long)result);
+}
+
+void kit_alarm(unsigned seconds)
+{
+    const char *longer = getenv("KIT_ALARM"); /* slow machines, debuggers */
+    alarm(longer ? (unsigned)strtoul(longer, NULL, 10) : seconds);
+}
+
+CUcontext kit_start(void)
+{
+    CUcontext context;
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!handle) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(77);
+    }
+#define USE(name) cu.name = (__typeof__(name) *)dlsym(handle, #name);
+#include "functions.def"
+#undef USE
+    if (cu.cuInit(0))
+        exit(77);
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cu.cuCtxSetCurrent(context));
+    kit_alarm(10);
+    return context;
+}
+
+CUdeviceptr kit_device(size_t size)
+{
+    CUdeviceptr at;
+    MUST(cu.cuMemAlloc_v2(&at, size));
+    return at;
+}
+
+CUstream kit_stream(void)
+{
+    CUstream stream;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+unsigned char *kit_pageable(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        kit_fail("mmap", (long)size);
+    return at;
+}
+
+void *kit_pinned(size_t size)
+{
+    void *at;
+    MUST(cu.cuMemHostAlloc(&at, size, 0));
+    return at;
+}
+
+static uint64_t word(unsigned seed, size_t i)
+{
+    return (i + seed) * 0x9e3779b97f4a7c15u + seed;
+}
+
+void kit_fill(void *at, size_t size, unsigned seed)
+{
+    uint64_t *to = at;
+    for (size_t i = 0; i < size / sizeof *to; i++)
+        to[i] = word(seed, i);
+}
+
+bool kit_is(const void *at, size_t size, unsigned seed)
+{
+    const uint64_t *from = at;
+    for (size_t i = 0; i < size / sizeof *from; i++)
+        if (from[i] != word(seed, i))
+            return false;
+    return true;
+}
+
+struct errand {
+    CUcontext context;
+    void (*run)(void *);
+    void *data;
+};
+
+static pthread_t threads[64];
+static unsigned count;
+
+static void *go(void *closure)
+{
+    struct errand errand = *(struct errand *)closure;
+    free(closure);
+    MUST(cu.cuCtxSetCurrent(errand.context));
+    errand.run(errand.data);
+    return NULL;
+}
+
+void kit_thread(CUcontext context, void (*run)(void *), void *data)
+{
+    struct errand *errand = malloc(sizeof *errand);
+    *errand = (struct errand){context, run, data};
+    if (pthread_create(&threads[count++], NULL, go, errand))
+        kit_fail("pthread_create", 0);
+}
+
+void kit_join(void)
+{
+    while (count)
+        pthread_join(threads[--count], NULL);
+}
+
+void kit_sleep_us(unsigned microseconds)
+{
+    struct timespec wait = {microseconds / 1000000, microseconds % 1000000 * 1000L};
+    nanosleep(&wait, NULL);
+}
+
+void kit_hold(CUstream stream, uint32_t *pinned)
+{
+    __atomic_store_n(pinned, 0, __ATOMIC_SEQ_CST);
+    MUST(cu.cuStreamWaitValue32_v2(stream, (uintptr_t)pinned, 1, CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+void kit_release(uint32_t *pinned)
+{
+    __atomic_store_n(pinned, 1, __ATOMIC_SEQ_CST);
+}
+
+void kit_release_late(void *pinned)
+{
+    kit_sleep_us(50000);
+    kit_release(pinned);
+}

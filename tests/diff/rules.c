@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small programs, each about one promise: rules NAME. What they print is the same natively. */
+#include "kit.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SIZE (48 * MIB)
+
+static CUcontext context;
+
+/* Copies until what there is to warm up is warm. */
+static void warm_up(size_t size)
+{
+    unsigned char *host = kit_pageable(size);
+    CUdeviceptr device = kit_device(size);
+    for (int i = 0; i < 4; i++) {
+        MUST(cu.cuMemcpyHtoD_v2(device, host, size));
+        MUST(cu.cuMemcpyDtoH_v2(host, device, size));
+    }
+}
+
+/*
+ * An asynchronous copy stands on a stream that is held up; another thread launches behind it on the
+ * same stream. It must see all of the copy or nothing.
+ */
+struct one {
+    CUstream stream;
+    CUdeviceptr device;
+    unsigned char *host;
+};
+
+static void copy_one(void *data)
+{
+    struct one *one = data;
+    MUST(cu.cuMemcpyHtoDAsync_v2(one->device, one->host, SIZE, one->stream));
+}
+
+static void one_operation(void)
+{
+    struct one one = {kit_stream(), kit_device(SIZE), kit_pageable(SIZE)};
+    CUdeviceptr seen = kit_device(SIZE);
+    unsigned char *back = kit_pageable(SIZE);
+    uint32_t *flag = kit_pinned(64);
+    for (unsigned delay = 1000; delay < 40000; delay += 9000) {
+        memset(one.host, 1, SIZE);
+        MUST(cu.cuMemsetD8_v2(one.device, 2, SIZE));
+        MUST(cu.cuStreamSynchronize(NULL));
+        kit_hold(one.stream, flag);
+        kit_thread(context, copy_one, &one);
+        kit_sleep_us(delay);
+        MUST(cu.cuMemcpyDtoDAsync_v2(seen, one.device, SIZE, one.stream));
+        kit_release(flag);
+        kit_join();
+        MUST(cu.cuStreamSynchronize(one.stream));
+        MUST(cu.cuMemcpyDtoH_v2(back, seen, SIZE));
+        for (size_t i = 0; i < SIZE; i += 4096)
+            WANT(back[i] == back[0]);
+    }
+}
+
+/* Signals to the process go to the program's threads. */
+static volatile pid_t taker, only;
+static volatile unsigned taken;
+
+static void take(int number)
+{
+    (void)number;
+    taker = (pid_t)syscall(SYS_gettid);
+    taken++;
+}
+
+static void *let_signals_in(void *data)
+{
+    sigset_t usr1;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    (void)data;
+    only = (pid_t)syscall(SYS_gettid);
+    pthread_sigmask(SIG_UNBLOCK, &usr1, NULL);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void signals(void)
+{
+    pthread_t thread;
+    signal(SIGUSR1, take);
+    pthread_create(&thread, NULL, let_signals_in, NULL);
+    while (!only)
+        kit_sleep_us(1000);
+    kit_sleep_us(20000);
+    for (unsigned i = 0; i < 200; i++) {
+        const unsigned before = taken;
+        kill(getpid(), SIGUSR1);
+        while (taken == before)
+            kit_sleep_us(50);
+        WANT(taker == only);
+    }
+}
+
+/* Blocks the signal before any thread of the driver or of the library is made. */
+static void block_usr1(void)
+{
+    sigset_t usr1;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &usr1, NULL);
+}
+
+static unsigned large_private_mappings(void)
+{
+    char line[512];
+    unsigned count = 0;
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    unsigned long from = 0, to = 0;
+    while (maps && fgets(line, sizeof line, maps)) {
+        char access[8], *flags = strstr(line, "VmFlags:");
+        unsigned long a, b;
+        if (sscanf(line, "%lx-%lx %7s", &a, &b, access) == 3)
+            from = a, to = b;
+        if (flags && strstr(flags, " dc") && strstr(flags, " wr") && to - from >= MIB)
+            count++;
+    }
+    if (maps)
+        fclose(maps);
+    return count;
+}
+
+/* What a child does not inherit of large private memory: the library's ring, under the library. */
+static void not_inherited(void)
+{
+    printf("%u mappings are not for children\n", large_private_mappings());
+}
+
+/* Alone in its mapping, a small block is zero again after it was freed. */
+static void zero_again(void)
+{
+    for (size_t size = 100; size < 700000; size = size * 5 + 3) {
+        unsigned char *block = kit_pinned(size);
+        memset(block, 7, size);
+        MUST(cu.cuMemFreeHost(block));
+        block = kit_pinned(size);
+        for (size_t i = 0; i < size; i++)
+            WANT(block[i] == 0);
+        MUST(cu.cuMemFreeHost(block));
+    }
+}
+
+/* A fault on the device while a copy from it is waited for. */
+static void fault_ahead(void)
+{
+    static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                               ".visible .entry trap()\n{\ntrap;\nret;\n}\n";
+    CUmodule module;
+    CUfunction trap;
+    unsigned char *host = kit_pageable(SIZE);
+    CUdeviceptr device = kit_device(SIZE);
+    CUstream stream = kit_stream();
+    uint32_t *flag = kit_pinned(64);
+    MUST(cu.cuModuleLoadData(&module, text));
+    MUST(cu.cuModuleGetFunction(&trap, module, "trap"));
+    kit_hold(stream, flag);
+    MUST(cu.cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+    kit_thread(context, kit_release_late, flag);
+    CUresult result = cu.cuMemcpyDtoHAsync_v2(host, device, SIZE, stream);
+    kit_join();
+    printf("d2h %d, then %d\n", (int)result, (int)cu.cuStreamSynchronize(stream));
+    printf("h2d %d\n", (int)cu.cuMemcpyHtoD_v2(device, host, SIZE));
+}
+
+/* Pinned memory is the child's and the parent's. */
+static void shared_with_children(void)
+{
+    for (size_t size = 4096; size <= 64 * MIB; size *= 128) {
+        int status;
+        unsigned char *block = kit_pinned(size);
+        block[0] = 1;
+        pid_t child = fork();
+        if (child == 0) {
+            block[size - 1] = 9;
+            _exit(block[0]);
+        }
+        WANT(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 1);
+        WANT(block[size - 1] == 9);
+        MUST(cu.cuMemFreeHost(block));
+    }
+}
+
+/* What is wrong with pinned memory stays wrong, and it is one range. */
+static void wrong_ways(void)
+{
+    const size_t size = 40 * MIB;
+    CUdeviceptr device = kit_device(size);
+    for (int round = 0; round < 3; round++) {
+        unsigned char *block = kit_pinned(size), *start = NULL;
+        uint64_t bytes = 0;
+        MUST(cu.cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                      (uintptr_t)block + 9));
+        MUST(cu.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                      (uintptr_t)block + size - 1));
+        printf("%lu bytes from %ld\n", (unsigned long)bytes, (long)(start - block));
+        printf("copy %d\n", (int)cu.cuMemcpyHtoDAsync_v2(device, block, size, CU_STREAM_LEGACY));
+        printf("unregister %d\n", (int)cu.cuMemHostUnregister(block));
+        printf("register %d\n", (int)cu.cuMemHostRegister_v2(block, size, 0));
+        printf("register its inside %d\n", (int)cu.cuMemHostRegister_v2(block + 4096, 4096, 0));
+        printf("free inside %d\n", (int)cu.cuMemFreeHost(block + 4096));
+        printf("free as device's %d\n", (int)cu.cuMemFree_v2((uintptr_t)block));
+        printf("free %d\n", (int)cu.cuMemFreeHost(block));
+        printf("free again %d\n", (int)cu.cuMemFreeHost(block));
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} programs[] = {
+    {"one-operation", one_operation}, {"signals", signals},
+    {"not-inherited", not_inherited}, {"zero-again", zero_again},
+    {"fault-ahead", fault_ahead},     {"shared-with-children", shared_with_children},
+    {"wrong-ways", wrong_ways},
+};
+
+int main(int argc, char **argv)
+{
+    block_usr1();
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (argc == 2 && strcmp(argv[1], programs[i].name) == 0) {
+            context = kit_start();
+            if (strcmp(argv[1], "zero-again") != 0)
+                warm_up(SIZE);
+            programs[i].run();
+            puts("done");
+            fflush(stdout);
+            _exit(0);
+        }
+    return 2;
+}

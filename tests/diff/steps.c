@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plain program of copies, pinned memory and registrations, one line each: steps [REFUSAL]. It
+ * calls few entries itself, so that a fault in any other is one in the library's own calls. A
+ * refusal is a system call that fails from before the first copy on, for all threads.
+ */
+#include "kit.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SIZE (40 * MIB) /* large enough for pinned memory of the library's own */
+
+/* The call fails if the lower half of an argument, masked, is (or, turned, is not) the value. */
+static const struct refusal {
+    const char *name;
+    unsigned call, argument, mask, value;
+    bool turned;
+    int error;
+} refusals[] = {
+    {"populate-read", SYS_madvise, 2, ~0u, MADV_POPULATE_READ, false, EINVAL},
+    {"populate-read-fault", SYS_madvise, 2, ~0u, MADV_POPULATE_READ, false, EFAULT},
+    {"populate-write", SYS_madvise, 2, ~0u, MADV_POPULATE_WRITE, false, EINVAL},
+    {"populate-write-memory", SYS_madvise, 2, ~0u, MADV_POPULATE_WRITE, false, ENOMEM},
+    {"dontfork", SYS_madvise, 2, ~0u, MADV_DONTFORK, false, EINVAL},
+    {"hugepage", SYS_madvise, 2, ~0u, MADV_HUGEPAGE, false, EINVAL},
+    {"madvise", SYS_madvise, 0, 0, 0, false, ENOSYS},
+    {"shared-map", SYS_mmap, 3, MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS, false, ENOMEM},
+    {"reserve-map", SYS_mmap, 2, ~0u, PROT_NONE, false, ENOMEM},
+    {"large-map", SYS_mmap, 1, 0x7fc00000, 0, true, ENOMEM}, /* of 4 MiB and more */
+    {"large-unmap", SYS_munmap, 1, 0x7fc00000, 0, true, ENOMEM},
+    {"mbind", SYS_mbind, 0, 0, 0, false, EPERM},
+    {"move-pages", SYS_move_pages, 0, 0, 0, false, EPERM},
+    {"affinity", SYS_sched_setaffinity, 0, 0, 0, false, EPERM},
+    {"policy", SYS_set_mempolicy, 0, 0, 0, false, ENOSYS},
+    {"name", SYS_prctl, 0, ~0u, PR_SET_NAME, false, EPERM},
+    {"threads", SYS_clone3, 0, 0, 0, false, EAGAIN},
+};
+
+static void refuse(const char *name)
+{
+    const struct refusal *r = NULL;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        if (strcmp(refusals[i].name, name) == 0)
+            r = &refusals[i];
+    if (!r)
+        exit(2);
+    const unsigned at = 16 + 8 * r->argument; /* seccomp_data.args; the lower half comes first */
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, r->call, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, r->mask),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, r->value, r->turned, !r->turned),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)r->error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof code / sizeof code[0], code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter))
+        exit(77);
+}
+
+static uint64_t sum(const unsigned char *at, size_t size)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i + 8 <= size; i += 8) {
+        uint64_t word;
+        memcpy(&word, at + i, sizeof word);
+        sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    }
+    return sum;
+}
+
+static void say(const char *what, CUresult code, const unsigned char *bytes, size_t size)
+{
+    printf("%s -> %d %016lx\n", what, (int)code, bytes ? (unsigned long)sum(bytes, size) : 0);
+    fflush(stdout);
+}
+
+static void copies(CUdeviceptr device, unsigned char *host, unsigned char *back, unsigned round)
+{
+    const size_t size = SIZE - 3 * 4096 * round - round;
+    kit_fill(host, SIZE, round);
+    CUresult result = cu.cuMemcpyHtoD_v2(device, host, size);
+    memset(host, (int)round, SIZE);
+    say("h2d", result, NULL, 0);
+    memset(back, 0, SIZE);
+    result = cu.cuMemcpyDtoH_v2(back, device, size);
+    say("d2h", result, back, SIZE);
+}
+
+static void pinned(CUdeviceptr device, size_t size)
+{
+    void *block = NULL;
+    CUresult result = cu.cuMemHostAlloc(&block, size, 0);
+    say("host alloc", result, block, 0);
+    if (result)
+        return;
+    kit_fill(block, size, (unsigned)size);
+    say("h2d pinned", cu.cuMemcpyHtoD_v2(device, block, size), NULL, 0);
+    memset(block, 0, size);
+    result = cu.cuMemcpyDtoH_v2(block, device, size);
+    say("d2h pinned", result, block, size);
+    say("host free", cu.cuMemFreeHost(block), NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    kit_start();
+    CUdeviceptr device = kit_device(SIZE);
+    unsigned char *host = kit_pageable(SIZE), *back = kit_pageable(SIZE);
+    kit_fill(back, SIZE, 1);
+    MUST(cu.cuMemcpyHtoD_v2(device, back, 64)); /* the driver's threads are there */
+    if (argc > 1)
+        refuse(argv[1]);
+    for (unsigned round = 0; round < 6; round++) {
+        copies(device, host, back, round);
+        pinned(device, round & 1 ? SIZE : 4096 * (1 + round) + 5);
+    }
+    puts("done");
+    return 0;
+}

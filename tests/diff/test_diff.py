@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One random program, with and without the library: every result and every byte is the same."""
+
+import functools
+
+import pytest
+from conftest import CALLS, first_difference, seeds
+
+LARGEST = 5 << 20
+LATE = {"SIM_DMA": "late"}
+# Nearly everything is staged; four threads are enough for large pinned memory of our own.
+EARLY = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_THREADS": 4}
+TIGHT = {**EARLY, "GPUFEED_STAGE_RING": 2 << 20, "GPUFEED_PIN_CACHE": "2M"}
+WAYS = {
+    "as it comes": {},
+    "late": LATE,
+    "all staged": {**EARLY, **LATE},
+    "tight": {**TIGHT, **LATE},
+    "tight and prompt": TIGHT,
+    "one thread copies": {**EARLY, **LATE, "GPUFEED_STAGE_THREADS": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def native():
+    """The transcript without the library, made once."""
+    made = {}
+
+    def get(diff, *arguments):
+        if arguments not in made:
+            made[arguments] = diff(*arguments, preload=False)
+        return made[arguments]
+    return get
+
+
+def arguments_of(seed, threads):
+    arguments = ["--seed", seed, "--threads", threads, "--largest", LARGEST]
+    return (*arguments, "--fault") if seed % 3 == 0 else tuple(arguments)
+
+
+def compare(diff, native, seed, threads, way):
+    arguments = arguments_of(seed, threads)
+    calls = CALLS // threads
+    expected = native(functools.partial(diff, calls=calls), *arguments)
+    got = diff(*arguments, calls=calls, **WAYS[way])
+    assert got == expected, first_difference(expected, got)
+
+
+# Every way with every seed takes long: that is for GF_DIFF_SEEDS.
+PAIRS = [(1, "as it comes"), (1, "all staged"), (1, "tight"), (2, "late"), (2, "tight and prompt"),
+         (2, "one thread copies"), (3, "all staged"), (3, "tight")]
+GROUPS = [(101, 2, "tight"), (101, 8, "all staged"), (102, 8, "tight"), (102, 2, "late")]
+if seeds():
+    PAIRS = [(seed, way) for seed in seeds() for way in WAYS]
+    GROUPS = [(seed, n, way) for seed in seeds() for n in (2, 8) for way in WAYS]
+
+
+@pytest.mark.parametrize("seed, way", PAIRS)
+def test_one_thread(diff, native, seed, way):
+    compare(diff, native, seed, 1, way)
+
+
+@pytest.mark.parametrize("seed, threads, way", GROUPS)
+def test_threads(diff, native, seed, threads, way):
+    compare(diff, native, seed, threads, way)
+
+
+@pytest.mark.parametrize("environment", [{}, LATE], ids=["prompt", "late"])
+@pytest.mark.parametrize("threads", [1, 8])
+def test_the_program_repeats_natively(diff, environment, threads):
+    """Else a difference would mean nothing. docs/proof.md lists what it does not look at."""
+    arguments = arguments_of(3, threads)
+    calls = CALLS // threads // 4
+    assert diff(*arguments, calls=calls, preload=False, **environment) == \
+        diff(*arguments, calls=calls, preload=False)

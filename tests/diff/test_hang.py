@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ends without the library ends with it: streams that wait for other copies, forks in the
+midst, helpers that are never born, never run, or are stopped."""
+
+import pytest
+from conftest import APPS
+
+TIGHT = {"GPUFEED_STAGE_RING": 2 << 20, "GPUFEED_STAGE_MIN": 4096}
+WAYS = {"as it comes": {}, "small ring": TIGHT,
+        "late": {"SIM_DMA": "late", "SIM_LATE_MS": 200, **TIGHT}}
+PROGRAMS = ["released-h2d-h2d", "released-d2h-h2d", "released-h2d-d2h", "released-d2h-d2h",
+            "many-held", "chain", "host-function", "two-ranks", "forks"]
+
+
+def goes_on(run, program, **environment):
+    done = run(APPS / "hang", program, sim=True, SIM_DEVICES="0000:41:00.0,0000:81:00.0",
+               **environment)
+    if done.returncode in (77, 78):
+        pytest.skip(f"not possible here: {done.stdout}")
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.returncode, done.stdout,
+                                                            done.stderr)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_hangs(run, program, way):
+    goes_on(run, program, **WAYS[way])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_hangs_natively(run, program):
+    goes_on(run, program, preload=False)
+
+
+@pytest.mark.parametrize("how", ["no-threads", "idle", "stopped"])
+@pytest.mark.parametrize("program", ["released-h2d-h2d", "released-d2h-d2h", "chain", "two-ranks"])
+def test_nothing_depends_on_helpers(run, program, how):
+    """Helpers that cannot be made, that get no CPU, that somebody stops while they sleep."""
+    goes_on(run, program, HANG_HELPERS=how, GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=4)

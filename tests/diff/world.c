@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts with their streams and device memory; the primary one, and one made by the program. */
+#include "diff.h"
+
+#include <string.h>
+
+#define KERNELS                                                                                    \
+    ".version 7.0\n.target sm_80\n.address_size 64\n"                                              \
+    ".visible .entry spin(.param .u64 ns)\n{\n"                                                    \
+    ".reg .u64 %a, %b, %n;\n.reg .pred %p;\n"                                                      \
+    "ld.param.u64 %n, [ns];\nmov.u64 %a, %globaltimer;\n"                                          \
+    "again:\nmov.u64 %b, %globaltimer;\nsub.u64 %b, %b, %a;\n"                                     \
+    "setp.lt.u64 %p, %b, %n;\n@%p bra again;\nret;\n}\n"                                           \
+    ".visible .entry trap()\n{\ntrap;\nret;\n}\n"
+
+static void stream_make(struct thread *t, struct world *w, int i)
+{
+    static const unsigned flags[STREAMS] = {0, 0, 0, 1, 1, 0};
+    struct stream *s = &w->stream[i];
+    s->blocking = i == OWN || (i > OWN && !flags[i]);
+    if (i < 2)
+        return;
+    must(t,
+         i < 4 ? CALL(t, cuStreamCreate, &s->handle, flags[i])
+               : CALL(t, cuStreamCreateWithPriority, &s->handle, flags[i], -(int)any(t, 6)),
+         "cuStreamCreate");
+}
+
+void device_make(struct thread *t, struct device *d, size_t size)
+{
+    CUdeviceptr at;
+    if (chance(t, 50)) /* the next one begins where it ends */
+        size = (size + 511) & ~(size_t)511;
+    MUST(t, cuMemAlloc_v2, &at, size);
+    *d = (struct device){at, size, stream_bit(t->now, LEGACY)};
+    MUST(t, cuMemsetD8_v2, at, (unsigned char)size, size);
+}
+
+void device_drop(struct thread *t, struct device *d)
+{
+    CUresult result = CALL(t, cuMemFree_v2, d->at); /* waits for what uses it */
+    say(t, "free device %zu -> %d", d->size, (int)result);
+    must(t, result, "cuMemFree");
+    memset(d, 0, sizeof *d);
+}
+
+struct device *any_device(struct thread *t)
+{
+    return &t->now->device[any(t, DEVICES)];
+}
+
+void world_make(struct thread *t, struct world *w, bool primary)
+{
+    CUmodule module;
+    if (primary)
+        MUST(t, cuDevicePrimaryCtxRetain, &w->context, 0);
+    else
+        MUST(t, cuCtxCreate_v2, &w->context, 0, 0);
+    MUST(t, cuCtxSetCurrent, w->context);
+    t->now = w;
+    for (int i = 0; i < STREAMS; i++)
+        stream_make(t, w, i);
+    MUST(t, cuEventCreate, &w->event, CU_EVENT_DISABLE_TIMING);
+    MUST(t, cuModuleLoadData, &module, KERNELS);
+    MUST(t, cuModuleGetFunction, &w->spin, module, "spin");
+    MUST(t, cuModuleGetFunction, &w->trap, module, "trap");
+    for (int i = 0; i < DEVICES; i++)
+        device_make(t, &w->device[i], i ? any_room(t, options.largest) : options.largest);
+    say(t, "world %u is there", w->number);
+}
+
+/* All that the context has dies with it, used or not. */
+void world_end(struct thread *t, struct world *w)
+{
+    if (chance(t, 50))
+        settle(t, stream_bit(w, LOST));
+    CUresult result = CALL(t, cuCtxDestroy_v2, w->context);
+    say(t, "world %u ends -> %d", w->number, (int)result);
+    host_forget(t, w);
+    unsigned number = w->number;
+    memset(w, 0, sizeof *w);
+    w->number = number;
+    t->now = &t->world[0];
+    MUST(t, cuCtxSetCurrent, t->now->context);
+}
+
+/* Making a context takes long on a device. */
+void world_switch(struct thread *t)
+{
+    struct world *other = &t->world[t->now == &t->world[0]];
+    CUcontext popped = NULL;
+    if (!other->context && chance(t, 30))
+        world_make(t, other, false);
+    else if (t->now->number && chance(t, 15))
+        world_end(t, t->now);
+    else if (!other->context)
+        return;
+    else if (chance(t, 50))
+        MUST(t, cuCtxSetCurrent, other->context);
+    else {
+        MUST(t, cuCtxPopCurrent_v2, &popped);
+        MUST(t, cuCtxPushCurrent_v2, other->context);
+    }
+    if (other->context && t->world[1].context)
+        t->now = other;
+    say(t, "in world %u", t->now->number);
+}
+
+/* A destroyed stream's work goes on: only its context knows when it is over. */
+void streams_churn(struct thread *t)
+{
+    int i = 2 + (int)any(t, STREAMS - 2);
+    const unsigned bit = stream_bit(t->now, i), lost = stream_bit(t->now, LOST);
+    CUresult result = CALL(t, cuStreamDestroy_v2, t->now->stream[i].handle);
+    say(t, "destroy stream %d -> %d", i, (int)result);
+    stream_make(t, t->now, i);
+    for (struct host *h = t->host; h < t->host + HOSTS; h++)
+        h->busy = h->busy & bit ? (h->busy & ~bit) | lost : h->busy;
+    for (struct device *d = t->now->device; d < t->now->device + DEVICES; d++)
+        d->busy = d->busy & bit ? (d->busy & ~bit) | lost : d->busy;
+}

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the stages that measure share: bench/ made importable, its claims turned into checks."""
+
+import os
+import sys
+
+from common import DOOR, DRY, OUT, SOURCE, time_left
+
+if DOOR and DOOR.parent.name == "lib":
+    os.environ.setdefault("GF_BUNDLE", str(DOOR.parents[2]))  # programs and peers lie beside it
+sys.path.insert(0, str(SOURCE / "bench"))
+import arms  # noqa: E402
+
+
+def verdicts(check, cases):
+    """A check for each part, and one for each claim that fails; a figure from the simulated driver
+    decides nothing."""
+    held = {}
+    for case in cases:
+        for (over, under, _, least, text), good, value, low, high in case.judged():
+            if not isinstance(least, str):
+                least = f"at least {least:.3g}"
+            said = f"{over}/{under} {value:.3f} ({low:.3f} to {high:.3f}), wanted {least} {text}"
+            if good:
+                held.setdefault((case.about["part"], under), []).append(low)
+            elif not DRY:
+                check(False, case.name, said)
+    for (part, under), lows in held.items():
+        if not DRY:
+            check(True, f"{part}: {len(lows)} claims against {under} hold", f"lowest {min(lows):.3f}")
+    if DRY:
+        check.skip("claims", "figures of the simulated driver decide nothing")
+
+
+def measured(check, bench, measure, most, reserve=5, **about):
+    """measure(seconds=...) -> (cases, what went wrong), kept as OUT/measured.jsonl and judged."""
+    cases, bad = measure(seconds=max(10, min(most, time_left() - reserve)))
+    arms.keep(str(OUT / "measured.jsonl"), bench, cases, wrong=bad, **about)
+    check(not bad, "bytes and exit codes", "; ".join(map(str, bad)))
+    check(all(len(case.rounds) >= arms.ROUNDS for case in cases), f"at least {arms.ROUNDS} rounds each",
+          str(sorted({len(case.rounds) for case in cases})))
+    verdicts(check, cases)
+    return cases

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage copy: copies and pinned memory are on this GPU what they are without the library.
+
+The conformance transcript (but for with_library.txt), the random program of tests/diff under several
+seeds and settings, what fork shows of pinned memory, PyTorch's, CuPy's and JAX's ways to copy.
+"""
+
+import fnmatch
+import pathlib
+import re
+
+from common import DRY, PROGRAMS, Checks, find_any
+from same import PYTHON, judge, many
+
+check = Checks("copy")
+HERE = pathlib.Path(__file__).parent
+MIB, GIB = 1 << 20, 1 << 30
+EARLY = {"GPUFEED_STAGE_MIN": 4096}  # stage nearly everything
+TIGHT = {**EARLY, "GPUFEED_STAGE_RING": 4 * MIB, "GPUFEED_STAGE_THREADS": 4, "GPUFEED_PIN_CACHE": "2M"}
+
+
+ALLOCATORS = {
+    "register": "pinned_use_cuda_host_register:True,pinned_num_register_threads:4",
+    "segments": "expandable_segments:True",
+}
+
+
+def listed():
+    """allowed(row, value): whether the list lets this row say that with the library."""
+    lines = [line.split(" | ") for line in (HERE / "with_library.txt").read_text().splitlines()
+             if line and not line.startswith("#")]
+    return lambda row, value: any(fnmatch.fnmatchcase(row, pattern) and re.fullmatch(said, value or "")
+                                  for pattern, said, _ in lines)
+
+
+def rows(text):
+    return dict(line.partition(" = ")[::2] for line in text.splitlines())
+
+
+def transcript(pair):
+    """Every row with as without, but for those that are listed with a reason."""
+    bare, ours = pair
+    allowed = listed()
+    if not check(bare.code == ours.code == 0, "conformance: exit code", f"{bare.code}, {ours.code}"):
+        print(ours.tail())
+    one, other = rows(bare.out), rows(ours.out)
+    differ = [row for row in one | other if one.get(row) != other.get(row)]
+    for row in differ:
+        print(f"# {'listed' if allowed(row, other.get(row)) else 'DIFFERS'} {row}: {one.get(row)} without, "
+              f"{other.get(row)} with")
+    bad = [row for row in differ if not allowed(row, other.get(row))]
+    check(bool(one) and not bad, f"conformance: {len(one)} rows, {len(differ)} differ as listed",
+          ", ".join(f"{row} ({one.get(row)} | {other.get(row)})" for row in bad[:6]))
+
+
+def random_programs():
+    program = find_any("diff")
+    if program is None:
+        check.skip("random programs", "tests/diff is not built")
+        return
+    calls = 1500 if DRY else 10000
+    jobs = {}
+    for seed, threads, name, env in (
+            (1, 1, "as it comes", {}), (2, 1, "all staged", EARLY), (3, 1, "tight", TIGHT),
+            (4, 8, "as it comes", {}), (5, 8, "tight", TIGHT), (6, 2, "all staged", EARLY),
+            (7, 1, "tight", TIGHT), (8, 8, "all staged", EARLY)):
+        fault = ["--fault"] if seed % 3 == 0 else []
+        jobs[f"random-{seed}-{threads}-{name.replace(' ', '-')}"] = (
+            [program, "--seed", seed, "--threads", threads, "--calls", calls // threads,
+             "--largest", (8 if DRY else 64) * MIB, *fault], 150, env)
+    if DRY:
+        jobs = dict(list(jobs.items())[2:4])
+    for name, pair in many(jobs, 2 if DRY else 6).items():
+        judge(check, name, pair)
+
+
+def small_programs():
+    """Those of tests/diff: what would hang, memory that faults, captures, ends, promises."""
+    if find_any("hang") is None:
+        check.skip("small programs", "tests/diff is not built")
+        return
+    wishes = [("hang", name) for name in ("released-h2d-h2d", "released-d2h-h2d", "released-h2d-d2h",
+                                          "released-d2h-d2h", "chain", "host-function", "forks")]
+    wishes += [("rules", name) for name in ("one-operation", "signals", "fault-ahead", "wrong-ways",
+                                            "shared-with-children")]
+    wishes += [("faults", kind, how, 60, 48 * MIB, "catch") for how in ("h2d", "d2h")
+               for kind in ("truncated", "hole", "read-only", "key", "key-of-mine", "served")]
+    wishes += [("captures", "global", 300 if DRY else 10000), ("captures", "local", 300),
+               ("ends", "all", 0, 16 if DRY else 64)]
+    jobs = {f"small-{'-'.join(map(str, wish[:3]))}": ([find_any(wish[0]), *wish[1:]], 100, {})
+            for wish in (wishes[::5] if DRY else wishes)}
+    for name, pair in many(jobs, 2 if DRY else 6).items():
+        faults = name.startswith("small-faults") and pair[0].code not in (77, "timeout")
+        judge(check, name, pair, wanted=pair[0].code if faults else 0)
+
+
+def first_programs():
+    """The transcript is a matter of waiting: it runs beside nothing but a few light programs."""
+    program = find_any("conformance")
+    large = 64 * MIB if DRY else 8 * GIB
+    jobs = {"pinned-fork": ([PYTHON, PROGRAMS / "pinned_fork.py", large], 120, {})}
+    if program is not None:
+        jobs["conformance"] = ([program], 150, {"CONFORM_MS": 300 if DRY else 150})
+    done = many(jobs, 2)
+    if program is None:
+        check.skip("conformance", "the program is not built")
+    else:
+        transcript(done["conformance"])
+    judge(check, "pinned-fork", done["pinned-fork"])
+
+
+def frameworks():
+    program = PROGRAMS / "copies.py"
+    jobs = {f"torch-{parts[0]}": ([PYTHON, program, *parts], 120, {}) for parts in (
+        ("moves", "overwrite"), ("pinned", "files", "threads"), ("streams", "graph"), ("spoiled",),
+        ("loaders", "saved"))}
+    if DRY:  # on the CPU: that the program runs
+        jobs = {"torch-files": ([PYTHON, program, "files", "saved"], 120, {})}
+    else:
+        jobs["torch-early"] = ([PYTHON, program, "moves", "overwrite", "pinned", "streams"], 150, TIGHT)
+        for name, setting in ALLOCATORS.items():
+            jobs[f"torch-{name}"] = ([PYTHON, program, "pinned", "threads", "streams", "graph"], 120,
+                                     {"PYTORCH_ALLOC_CONF": setting, "PYTORCH_CUDA_ALLOC_CONF": setting})
+        for name in ("cupy", "jax"):
+            jobs[name] = ([PYTHON, PROGRAMS / f"{name}_copies.py"], 120, {})
+    for name, pair in many(jobs, 2 if DRY else 5).items():
+        judge(check, name, pair)
+        check("WRONG" not in pair[1].out, f"{name}: every byte is right")
+
+
+first_programs()
+random_programs()
+small_programs()
+frameworks()
+check.end()

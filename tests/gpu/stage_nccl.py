@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage nccl (two GPUs): NCCL beside copies that are staged, with two ranks as threads and as
+processes; nothing hangs and every byte is as without the library."""
+
+import re
+
+from common import PROGRAMS, Checks
+from same import PYTHON, judge, many
+from split import gpu_addresses
+
+check = Checks("nccl")
+if len(gpu_addresses()) < 2:
+    check.skip("all", "one GPU")
+    check.end()
+RANKS = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", PROGRAMS / "ranks.py"]
+THREADS = [PYTHON, PROGRAMS / "nccl_threads.py"]
+TIGHT = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": 1 << 20}
+
+
+def losses(text):
+    return "\n".join(sorted(re.findall(r"^rank \d (?:loss|turn|sum).*?$", re.sub(r" pid \d+", "", text), re.M)))
+
+
+for name, pair in many({
+        "threads": (THREADS, 90, {}),
+        "threads-tight": (THREADS, 90, TIGHT),
+        "processes": (RANKS, 120, {}),
+        "processes-tight": (RANKS, 120, TIGHT)}, 2).items():
+    judge(check, name, pair, losses)
+    if name.startswith("threads"):
+        check("errors []" in pair[1].out, f"{name}: no errors", pair[1].out[-200:])
+check.end()

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage suites: PyTorch's and CuPy's own tests of copies, streams, events, graphs, pinned memory and
+processes, each with the same outcome with and without the library.
+
+torch_tests.txt says which; fetch_suites.sh puts them into .suites. GF_GPUS=2: those that need two
+GPUs. What differs is asked again alone, three times each way: it counts when no outcome is shared.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from common import DRY, OUT, SOURCE, Checks, time_left
+from same import PYTHON, environment
+
+check = Checks("suites")
+HERE = pathlib.Path(__file__).parent
+SUITES = pathlib.Path(os.environ.get("GF_SUITES", SOURCE / ".suites"))
+GPUS = os.environ.get("GF_GPUS", "1")
+AGAIN_AT_MOST = 12
+RESULT = re.compile(r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+::.*?)(?: - .*)?$"
+                    r"|^(\S+::.*?) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)")
+_running, _lock = set(), threading.Lock()
+
+
+def stop(*_):
+    for pid in list(_running):
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    os._exit(1)
+
+
+signal.signal(signal.SIGTERM, stop)
+
+
+class Job:
+    """A line of the list: some tests of one file in one environment."""
+
+    def __init__(self, suite, file, words, variables, omitted):
+        self.suite, self.file = suite, file
+        self.env = dict(pair.split("=", 1) for pair in [variables] if pair)
+        parts = [f"({words})"] if words else []
+        parts += [f"not ({one})" for one in omitted]
+        self.words = " and ".join(parts)
+        self.name = f"{suite} {file.rpartition('/')[2]}" + (f" {variables.partition('=')[2]}" if variables else "")
+
+
+def jobs():
+    rows = [[part.strip() for part in line.split("|")]
+            for line in (HERE / "torch_tests.txt").read_text().splitlines() if line and line[0] != "#"]
+    omitted = {}
+    for row in rows:
+        if row[0] == "omit" and row[3]:
+            omitted.setdefault((row[1], row[2]), []).append(row[3])
+    return [Job(row[1], row[2], row[3], row[5], omitted.get((row[1], row[2]), []))
+            for row in rows if row[0] == "run" and row[4] == GPUS]
+
+
+def pytest(job, library, ids, workers, limit, log):
+    """{test: outcome} of what has run when the time was up, and whether it came to its end."""
+    command = [PYTHON, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--timeout", "60", "--tb", "line"]
+    if workers > 1:
+        command += ["-n", str(workers)]
+    command += ids or [job.file]
+    if job.words and not ids:
+        command += ["-k", job.words]
+    with open(OUT / log, "a+b") as file:
+        begin = file.seek(0, os.SEEK_END)
+        env = environment(library, {**job.env, "GPUFEED_VERBOSE": 0})
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SUITES / "python"), env.get("PYTHONPATH")]))
+        child = subprocess.Popen(command, env=env, cwd=SUITES / job.suite,
+                                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        with _lock:
+            _running.add(child.pid)
+        try:
+            code = child.wait(max(5, min(limit, time_left() - 5)))
+        except subprocess.TimeoutExpired:
+            code = "timeout"
+        try:
+            os.killpg(child.pid, signal.SIGKILL)  # what the tests left running, too
+        except OSError:
+            pass
+        child.wait()
+        with _lock:
+            _running.discard(child.pid)
+        file.seek(begin)
+        text = file.read().decode(errors="replace")
+    found = {}
+    for line in text.splitlines():
+        match = RESULT.search(line)
+        if match:
+            outcome, test = (match[1], match[2]) if match[1] else (match[4], match[3])
+            found[test.strip()] = "FAILED" if outcome == "ERROR" else outcome
+    return found, code
+
+
+def log_name(job, library):
+    return re.sub(r"[^\w.-]+", "_", job.name) + ("" if library else "-bare") + ".log"
+
+
+def both(job, limit, workers):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        pair = [pool.submit(pytest, job, library, None, workers, limit, log_name(job, library))
+                for library in (False, True)]
+        return [one.result() for one in pair]
+
+
+def again(job, test):
+    """Outcomes of one test alone: ({without}, {with}), until both have shown the same."""
+    seen = set(), set()
+    for _ in range(3):
+        for library in (False, True):
+            found, code = pytest(job, library, [test], 1, 60, log_name(job, library))
+            seen[library].update(found.values() or {f"exit {code}"})
+        if seen[0] & seen[1]:
+            break
+        if time_left() < 15:
+            break
+    return seen
+
+
+def compare(job, results):
+    (bare, bare_code), (ours, ours_code) = results
+    shared = bare.keys() & ours.keys()
+    differ = sorted(test for test in shared if bare[test] != ours[test])
+    if bare_code != "timeout" and ours_code != "timeout":
+        differ += sorted(bare.keys() ^ ours.keys())
+    wrong, unsteady = [], []
+    for test in differ[:AGAIN_AT_MOST]:
+        without, with_ours = again(job, test)
+        (unsteady if without & with_ours else wrong).append(
+            f"{test.rpartition('::')[2]} ({'/'.join(sorted(without))} | {'/'.join(sorted(with_ours))})")
+    wrong += [f"{test} (not asked again)" for test in differ[AGAIN_AT_MOST:]]
+    counts = {outcome: sum(bare[test] == outcome for test in shared) for outcome in sorted(set(bare.values()))}
+    detail = f"{len(shared)} tests, {counts}"
+    if unsteady:
+        detail += f"; unsteady: {', '.join(unsteady)}"
+    if not shared:
+        check.skip(job.name, f"nothing ran: exit {bare_code} without, {ours_code} with; see the logs")
+        return
+    check(not wrong, f"{job.name}: the same outcomes", detail + ("; DIFFER: " + ", ".join(wrong) if wrong else ""))
+    for code, which, found in ((bare_code, "without", bare), (ours_code, "with", ours)):
+        if code == "timeout":
+            check.skip(f"{job.name}: to its end", f"{which} the library it was stopped after {len(found)} tests")
+
+
+def main():
+    if not SUITES.is_dir():
+        check.skip("all", "no .suites: tests/gpu/fetch_suites.sh")
+        check.end()
+    OUT.mkdir(parents=True, exist_ok=True)
+    version = SUITES / "torch" / "version.txt"
+    print(f"# PyTorch's tests are those of {version.read_text().strip() if version.exists() else '?'}")
+    work = jobs()
+    weights = {"test_cuda.py": 5, "test_dataloader.py": 4, "test_multiprocessing.py": 2, "test_torch.py": 2,
+               "test_memory.py": 2}
+    cpus = os.cpu_count() or 2
+    # Two at a time, each with and without, on all CPUs; the heaviest first.
+    work.sort(key=lambda job: -weights.get(job.file.rpartition("/")[2], 1) + bool(job.env) * 2)
+    workers = 1 if DRY else max(1, cpus // 4)
+    limit = max(20, time_left() * 0.75)
+    until = time.monotonic() + limit
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        waiting = [(job, pool.submit(lambda one: both(one, until - time.monotonic(), workers), job)) for job in work]
+        results = [(job, one.result()) for job, one in waiting]
+    for job, result in results:
+        compare(job, result)
+    check.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage tools: what watches or checks a CUDA program finds the same with the library as without.
+
+compute-sanitizer on planted mistakes, CUPTI callbacks that copy, torch.profiler, Nsight Compute.
+"""
+
+import glob
+import os
+import re
+import shutil
+
+from common import DRY, OUT, PROGRAMS, Checks, find_any
+from same import PYTHON, judge, many
+
+check = Checks("tools")
+MIB = 1 << 20
+
+
+def without_numbers(text):
+    """Addresses, process ids and what tools say of themselves differ from run to run."""
+    text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
+    # Whatever happens to lie nearest, unless it is the block itself.
+    text = re.sub(r"is [\d,]{2,} bytes (before|after) the nearest allocation.*", "is far from every allocation", text)
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "\n".join(re.sub(r"\b(PID|pid|process) \d+", "PID", line) for line in lines
+                     if not re.search(r"==PROF==|Connected to process|Disconnected from", line))
+
+
+def sanitizer():
+    program, tool = find_any("planted"), shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if program is None or not (DRY or os.path.exists(tool)):
+        check.skip("compute-sanitizer", f"no {tool if program else 'planted'}")
+        return
+    jobs = {}
+    for mode in ("clean", "oob", "uaf", "far", "copy", "free"):
+        for size in (4096, MIB, 32 * MIB):
+            # Frames name our library where it stands between, so they are left out.
+            under = [] if DRY else [tool, "--show-backtrace", "no", "--print-limit", "20"]
+            jobs[f"sanitizer-{mode}-{size}"] = ([*under, program, mode, size], 90, {})
+    for mode in ("clean", "copy") if not DRY else ():
+        jobs[f"sanitizer-all-{mode}"] = ([tool, "--show-backtrace", "no", "--report-api-errors", "all", program, mode,
+                                          32 * MIB], 90, {})
+        jobs[f"sanitizer-leak-{mode}"] = ([tool, "--show-backtrace", "no", "--leak-check", "full", program, mode,
+                                           32 * MIB], 90, {})
+    found = 0
+    for name, pair in many(jobs, 6).items():
+        judge(check, name, pair, without_numbers)
+        found += "Invalid __global__ write" in pair[0].out
+    if not DRY:
+        check(found > 0, "compute-sanitizer finds planted mistakes here", f"{found} reports of a bad write")
+
+
+def cupti():
+    tool = find_any("libcupti_copies.so")
+    places = ["/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.1[0-9]",
+              "/opt/*/.venv/lib/python3*/site-packages/nvidia/*/lib/libcupti.so.1[0-9]",
+              "/usr/local/lib/python3*/*-packages/nvidia/*/lib/libcupti.so.1[0-9]"]
+    library = next((path for place in places for path in sorted(glob.glob(place))), None)
+    if DRY or tool is None or library is None:
+        check.skip("CUPTI callbacks that copy", f"simulated driver, or no CUPTI ({library}) or tool ({tool})")
+        return
+    env = {"CUDA_INJECTION64_PATH": tool, "GF_CUPTI": library}
+    jobs = {"cupti-torch": ([PYTHON, PROGRAMS / "copies.py", "moves", "overwrite", "threads"], 150, env),
+            "cupti-early": ([PYTHON, PROGRAMS / "copies.py", "moves", "streams"], 150,
+                            {**env, "GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": MIB})}
+    for name, pair in many(jobs, 2).items():
+        judge(check, name, pair)
+        made = [re.findall(r"cupti_copies: saw (\d+) copies, made (\d+)", done.err) for done in pair]
+        check(all(one and int(one[-1][1]) > 0 for one in made), f"{name}: the callbacks copied", str(made))
+
+
+def profilers():
+    if DRY:
+        check.skip("profilers", "no GPU")
+        return
+    jobs = {"profiled": ([PYTHON, PROGRAMS / "profiled.py"], 120, {})}
+    ncu = shutil.which("ncu") or next(iter(sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu"))), None)
+    if ncu:
+        jobs["ncu"] = ([ncu, "--clock-control", "none", "--launch-count", "3", "--metrics",
+                        "sm__cycles_elapsed.max", "--log-file", OUT / "ncu-%p.txt", PYTHON, PROGRAMS / "copies.py",
+                        "streams"], 150, {})
+    for name, pair in many(jobs, 2).items():
+        judge(check, name, pair, without_numbers)
+
+
+sanitizer()
+cupti()
+profilers()
+check.end()

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage train: unchanged programs give the same losses to the bit with and without the library: a
+torchvision loop with 8 workers for each way to start them, a CUDA-graph capture, torch.compile."""
+
+from common import DRY, PROGRAMS, Checks, pair, said, train
+
+check = Checks("train")
+
+
+def unchanged(name, command, limit):
+    said(check, name, pair(check, name, command, limit), "GPU 0")
+
+
+for method in ("fork", "spawn", "forkserver"):
+    unchanged(f"train-{method}", train(method), 120)
+if DRY:
+    check.skip("graph, compile", "no GPU")
+else:
+    unchanged("graph", ["python3", PROGRAMS / "graph.py"], 60)
+    unchanged("compile", ["python3", PROGRAMS / "compiled.py"], 150)
+check.end()

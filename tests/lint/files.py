@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What every file of the repository keeps: the licence line, an end, a length that can be read.
+
+clang-format keeps code to 100 columns; a comment behind it may stand out a little. A file of more
+than 400 lines is named but fails nothing; one of more than 600 fails.
+"""
+import pathlib
+import subprocess
+import sys
+
+CODE = {".c", ".h", ".S", ".def", ".py", ".sh", ".build", ".in"}
+NAMED = {"meson.build", "meson_options.txt", "run"}
+LONG, TOO_LONG = 400, 600
+
+
+def files(root):
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True,
+                            check=False)
+    if listed.returncode:  # an unpacked archive
+        return sorted(p for p in root.rglob("*") if p.is_file() and "build" not in p.parts[:1])
+    return [root / name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
+
+
+def is_code(path):
+    return path.suffix in CODE or path.name in NAMED
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    bad = []
+    for path in files(root):
+        name = path.relative_to(root)
+        if not is_code(path):
+            continue
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:2]):
+            bad.append(f"{name}: no SPDX line at the top")
+        if text and not text.endswith("\n"):
+            bad.append(f"{name}: no newline at the end")
+        if any(line != line.rstrip() for line in lines):
+            bad.append(f"{name}: blanks at the end of a line")
+        if path.suffix in (".c", ".h"):
+            bad += [f"{name}:{i + 1}: tab, or more than 130 columns" for i, line in enumerate(lines)
+                    if len(line) > 130 or "\t" in line]
+        if path.suffix == ".def":
+            continue  # a list is as long as it is
+        if len(lines) > TOO_LONG:
+            bad.append(f"{name}: {len(lines)} lines, split it")
+        elif len(lines) > LONG:
+            print(f"note: {name} has {len(lines)} lines; one noun per file keeps it under {LONG}")
+    print("\n".join(bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes recorded machines (GPUFEED_MACHINE): make.py FOLDER [NAME...].
+
+Each is a description for hwloc's synthetic topologies and the part of /sys that placement reads,
+in the form of real machines of that kind. Memory-only nodes stand only in /sys.
+"""
+import os
+import pathlib
+import sys
+
+GIB = 1 << 20  # KiB
+
+
+class Machine:
+    def __init__(self, packages, nodes_per_package, cores_per_node, threads, memory_gib=256):
+        self.threads = threads
+        self.cores = packages * nodes_per_package * cores_per_node
+        self.cpus = self.cores * threads
+        order = [core + thread * self.cores for core in range(self.cores)
+                 for thread in range(threads)]
+        self.files = {"topology.txt": (
+            f"Package:{packages} Group:{nodes_per_package} [NUMANode(memory={memory_gib}GB)] "
+            f"Core:{cores_per_node} PU:{threads}(indexes={','.join(map(str, order))})")}
+        self.nodes = {}
+        self.package = {}
+        for node in range(packages * nodes_per_package):
+            first = node * cores_per_node
+            self.nodes[node] = (self.spans(first, cores_per_node), memory_gib)
+            self.package[node] = node // nodes_per_package
+        self.distances = {}
+
+    def spans(self, first, count):
+        """CPU list of a block of cores: siblings are numbered as on x86 (n and n + cores)."""
+        return ",".join(f"{first + t * self.cores}-{first + t * self.cores + count - 1}"
+                        for t in range(self.threads))
+
+    def memory_only(self, node, gib, near):
+        self.nodes[node] = ("", gib)
+        self.package[node] = ("memory", near)
+
+    def gpu(self, bdf, numa_node, cpus=None):
+        base = f"sys/bus/pci/devices/{bdf}"
+        if cpus is None:
+            cpus = self.nodes[numa_node][0] if numa_node in self.nodes else f"0-{self.cpus - 1}"
+        self.files |= {f"{base}/vendor": "0x10de", f"{base}/class": "0x030200",
+                       f"{base}/device": "0x2335", f"{base}/numa_node": str(numa_node),
+                       f"{base}/local_cpulist": cpus}
+
+    def distance(self, a, b):
+        if a == b:
+            return 10
+        for one, other in ((a, b), (b, a)):
+            if isinstance(self.package[one], tuple):
+                return 20 if self.package[one][1] == other else 40
+        return 12 if self.package[a] == self.package[b] else 32
+
+    def write(self, folder):
+        system = "sys/devices/system"
+        ids = sorted(self.nodes)
+        listed = lambda chosen: ",".join(map(str, chosen))
+        self.files |= {f"{system}/cpu/online": f"0-{self.cpus - 1}",
+                       f"{system}/node/online": listed(ids),
+                       f"{system}/node/has_cpu": listed(n for n in ids if self.nodes[n][0]),
+                       f"{system}/node/has_memory": listed(n for n in ids if self.nodes[n][1])}
+        for node in ids:
+            cpus, gib = self.nodes[node]
+            base = f"{system}/node/node{node}"
+            self.files |= {f"{base}/cpulist": cpus,
+                           f"{base}/meminfo": f"Node {node} MemTotal:       {gib * GIB} kB",
+                           f"{base}/distance": " ".join(str(self.distance(node, n)) for n in ids)}
+        for name, text in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+
+
+EIGHT = ["0000:1b:00.0", "0000:43:00.0", "0000:52:00.0", "0000:61:00.0",
+         "0000:9d:00.0", "0000:c3:00.0", "0000:d1:00.0", "0000:df:00.0"]
+
+
+def dual8():
+    """Two sockets, a node each, four GPUs on each."""
+    machine = Machine(2, 1, 56, 2, 1024)
+    for i, bdf in enumerate(EIGHT):
+        machine.gpu(bdf, i // 4)
+    return machine
+
+
+def dual8_vm():
+    """The same passed through to a virtual machine that tells no locality."""
+    machine = Machine(2, 1, 56, 2, 1024)
+    for bdf in EIGHT:
+        machine.gpu(bdf, -1)
+    return machine
+
+
+def snc4():
+    """Two sockets of four nodes (SNC4, NPS4): 8 cores and 16 CPUs a node, a GPU on each."""
+    machine = Machine(2, 4, 8, 2, 96)
+    for i, bdf in enumerate(EIGHT):
+        machine.gpu(bdf, i)
+    return machine
+
+
+def snc4_tiny():
+    """Eight nodes of four CPUs, as small virtual machines have them."""
+    machine = Machine(2, 4, 4, 1, 16)
+    machine.gpu(EIGHT[0], 1)
+    return machine
+
+
+def four_nodes():
+    """Two sockets of two nodes; one GPU's list of CPUs names its socket only."""
+    machine = Machine(2, 2, 16, 2, 128)
+    machine.gpu("0000:41:00.0", 1)
+    machine.gpu("0000:81:00.0", 2)
+    machine.gpu("0000:c1:00.0", -1, f"{machine.spans(32, 32)}")
+    return machine
+
+
+def grace():
+    """Two Grace CPUs with a GPU each, whose memory is a node without CPUs; ids are sparse."""
+    machine = Machine(2, 1, 72, 1, 480)
+    machine.memory_only(2, 96, near=0)
+    machine.memory_only(10, 96, near=1)
+    machine.gpu("0009:01:00.0", 0)
+    machine.gpu("0019:01:00.0", 1)
+    return machine
+
+
+def grace_device_node():
+    """As grace, but firmware puts the GPUs on the nodes of their own memory."""
+    machine = Machine(2, 1, 72, 1, 480)
+    machine.memory_only(2, 96, near=0)
+    machine.memory_only(10, 96, near=1)
+    machine.gpu("0009:01:00.0", 2, "")
+    machine.gpu("0019:01:00.0", 10, "")
+    return machine
+
+
+def cxl():
+    """Two sockets and a memory expander."""
+    machine = Machine(2, 1, 32, 2, 512)
+    machine.memory_only(2, 256, near=0)
+    machine.gpu("0000:41:00.0", 0)
+    machine.gpu("0000:c1:00.0", 1)
+    return machine
+
+
+def single_vm():
+    """One H200 in a virtual machine of one node."""
+    machine = Machine(1, 1, 16, 1, 128)
+    machine.gpu("0000:00:06.0", -1)
+    return machine
+
+
+def split16():
+    """16 CPUs taken as two nodes, so that a machine of one node can be placed on."""
+    machine = Machine(2, 1, 8, 1, 64)
+    machine.gpu("0000:00:06.0", 1)
+    return machine
+
+
+def container():
+    """dual8 seen from a container: its control group has CPUs 0-7 and 56-59, memory of node 0."""
+    machine = dual8()
+    machine.files |= {
+        "proc/self/cgroup": "0::/",
+        "proc/self/status": "Name:\tpython\nThreads:\t7\nCpus_allowed_list:\t0-7,56-59\n"
+                            "Mems_allowed_list:\t0",
+        "proc/sys/kernel/numa_balancing": "1",
+        "sys/fs/cgroup/cpuset.cpus.effective": "0-7,56-59",
+        "sys/fs/cgroup/cpu.max": "600000 100000",
+        "sys/fs/cgroup/cpu.stat": "usage_usec 100\nnr_throttled 3\nthrottled_usec 2500"}
+    return machine
+
+
+def halves():
+    """The CPUs that this process may use, taken as two nodes; the GPU is on the second."""
+    cpus = sorted(os.sched_getaffinity(0))
+    half = len(cpus) // 2
+    if not half:
+        sys.exit("halves: there is only one CPU")
+    machine = Machine(2, 1, half, 1, 64)
+    machine.files["topology.txt"] = (
+        f"Package:2 [NUMANode(memory=64GB)] Core:{half} "
+        f"PU:1(indexes={','.join(map(str, cpus[:2 * half]))})")
+    for node in (0, 1):
+        part = cpus[node * half:(node + 1) * half]
+        machine.nodes[node] = (",".join(map(str, part)), 64)
+    machine.gpu("0000:00:06.0", 1)
+    return machine
+
+
+MACHINES = [dual8, dual8_vm, snc4, snc4_tiny, four_nodes, grace, grace_device_node, cxl, single_vm,
+            split16, container]
+
+
+def main():
+    target = pathlib.Path(sys.argv[1])
+    if sys.argv[2:] == ["halves"]:  # depends on the machine that it runs on: only when named
+        halves().write(target / "halves")
+        return
+    for make in MACHINES:
+        if not sys.argv[2:] or make.__name__ in sys.argv[2:]:
+            make().write(target / make.__name__)
+
+
+if __name__ == "__main__":
+    main()

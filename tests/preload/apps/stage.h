@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the programs of test_stage.py have in common. */
+#ifndef STAGE_H
+#define STAGE_H
+
+#include <cuda.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define ok(call)                                                                                   \
+    do {                                                                                           \
+        CUresult result_ = (call);                                                                 \
+        if (result_) {                                                                             \
+            printf("%s -> %d, line %d\n", #call, (int)result_, __LINE__);                          \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static CUcontext context;
+static unsigned checked, wrong;
+
+static inline void begin(void)
+{
+    ok(cuInit(0));
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuCtxSetCurrent(context));
+}
+
+static inline void fill(unsigned char *at, size_t bytes, unsigned seed)
+{
+    uint64_t word = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    for (size_t i = 0; i + 8 <= bytes; i += 8, word = word * 6364136223846793005u + 1442695040888963407u)
+        memcpy(at + i, &word, 8);
+}
+
+static inline void check(const unsigned char *got, const unsigned char *wanted, size_t bytes,
+                  const char *what)
+{
+    checked++;
+    if (memcmp(got, wanted, bytes)) {
+        printf("%s: wrong bytes\n", what);
+        wrong++;
+    }
+}
+
+static inline CUdeviceptr device(size_t bytes)
+{
+    CUdeviceptr ret;
+    ok(cuMemAlloc(&ret, bytes));
+    return ret;
+}
+
+static inline CUstream stream(unsigned flags)
+{
+    CUstream ret;
+    ok(cuStreamCreate(&ret, flags));
+    return ret;
+}
+
+static inline void to_device(CUdeviceptr to, const void *from, size_t bytes, CUstream s, bool async)
+{
+    if (async)
+        ok(cuMemcpyHtoDAsync(to, from, bytes, s));
+    else
+        ok(cuMemcpyHtoD(to, from, bytes));
+}
+
+static inline void from_device(void *to, CUdeviceptr from, size_t bytes, CUstream s, bool async)
+{
+    if (async)
+        ok(cuMemcpyDtoHAsync(to, from, bytes, s));
+    else
+        ok(cuMemcpyDtoH(to, from, bytes));
+}
+
+/* Whether memory of the library's is there that children do not get, and all of it is touched. */
+static inline bool ring_is_touched(void)
+{
+    char line[512];
+    unsigned long size = 0, resident = 0;
+    bool found = false;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, maps)) {
+        sscanf(line, "Size: %lu", &size);
+        sscanf(line, "Rss: %lu", &resident);
+        if (!strncmp(line, "VmFlags:", 8) && strstr(line, " dc"))
+            found |= size >= 1024 && size == resident;
+    }
+    fclose(maps);
+    return found;
+}
+
+/* Until the ring is there: it takes two copies and a moment. */
+static inline void warm(CUdeviceptr d)
+{
+    unsigned char *host = malloc(8 * MIB);
+    memset(host, 1, 8 * MIB);
+    ok(cuMemcpyDtoH(host, d, 8 * MIB));
+    for (unsigned i = 0; getenv("LD_PRELOAD") && !getenv("COLD") && i < 1000 && !ring_is_touched(); i++)
+        usleep(3000);
+    for (unsigned i = 0; i < 3; i++) {
+        usleep(3000); /* the helper has still to say so */
+        ok(cuMemcpyDtoH(host, d, 8 * MIB));
+    }
+    free(host);
+}
+
+#endif

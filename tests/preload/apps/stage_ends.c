@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Faults, ends of contexts and of the process beside copies: as without the library. */
+#include "stage.h"
+
+/* Faults in the program's memory: the same signal, on the same thread, with the same address. */
+static pid_t copier;
+static char *fault_start, *fault_end;
+
+static void on_fault(int number, siginfo_t *info, void *unused)
+{
+    char *at = info->si_addr;
+    char line[96];
+    (void)unused;
+    int n = snprintf(line, sizeof line, "signal %d, %s thread, address %s\n", number,
+                     gettid() == copier ? "the copying" : "another",
+                     at >= fault_start && at < fault_end ? "within" : "outside");
+    if (write(1, line, (size_t)n) < 0)
+        _exit(9);
+    _exit(3);
+}
+
+static void fault(const char *how)
+{
+    const size_t n = 24 * MIB;
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    CUdeviceptr d = device(n);
+    char path[] = "/tmp/gpufeed-stage-XXXXXX";
+    int fd = mkstemp(path);
+    bool d2h = strstr(how, "d2h") != NULL;
+    warm(d);
+    unlink(path);
+    if (ftruncate(fd, (off_t)n))
+        exit(1);
+    char *at = mmap(NULL, n, PROT_READ | PROT_WRITE, strstr(how, "file") ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS,
+                    strstr(how, "file") ? fd : -1, 0);
+    memset(at, 1, n);
+    fault_start = at + 13 * MIB;
+    fault_end = at + n;
+    if (strstr(how, "file")) {
+        if (ftruncate(fd, 13 * MIB))
+            exit(1);
+    } else if (strstr(how, "hole")) {
+        fault_end = fault_start + 4096;
+        mprotect(fault_start, 4096, PROT_NONE);
+    } else if (strstr(how, "gap")) {
+        fault_end = fault_start + 4096;
+        munmap(fault_start, 4096);
+    } else if (strstr(how, "readonly")) {
+        fault_end = fault_start + 4096;
+        mprotect(fault_start, 4096, PROT_READ);
+    } else if (strstr(how, "key")) {
+        int key = pkey_alloc(0, 0);
+        if (key < 0) {
+            printf("no protection keys\n");
+            exit(0);
+        }
+        ok(cuMemcpyHtoD(d, at, n)); /* helpers are there, with the rights of before */
+        fault_end = fault_start + 4096;
+        pkey_mprotect(fault_start, 4096, PROT_READ | PROT_WRITE, key);
+        pkey_set(key, PKEY_DISABLE_ACCESS);
+    }
+    copier = gettid();
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+    fflush(stdout);
+    printf("back with %d\n", d2h ? cuMemcpyDtoH(at, d, n) : cuMemcpyHtoD(d, at, n));
+}
+
+/* Contexts end and begin again; the ring goes with them. */
+static void ends(void)
+{
+    const size_t n = 8 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    for (unsigned i = 0; i < 12; i++) {
+        CUcontext own;
+        if (i % 3 == 0)
+            ok(cuCtxCreate(&own, NULL, 0, 0));
+        else
+            ok(cuDevicePrimaryCtxRetain(&own, 0));
+        ok(cuCtxSetCurrent(own));
+        CUdeviceptr d = device(n);
+        warm(d);
+        fill(source, n, i);
+        ok(cuMemcpyHtoD(d, source, n));
+        ok(cuMemcpyDtoH(back, d, n));
+        check(back, source, n, "ends");
+        if (i % 3 == 0)
+            ok(cuCtxDestroy(own));
+        else if (i % 3 == 1)
+            ok(cuDevicePrimaryCtxReset(0));
+        else {
+            ok(cuDevicePrimaryCtxRelease(0));
+            ok(cuDevicePrimaryCtxRelease(0));
+            ok(cuDevicePrimaryCtxRelease(0));
+        }
+        if (i % 3)
+            ok(cuDevicePrimaryCtxRetain(&context, 0));
+    }
+    char line[512];
+    size_t locked = 0;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, maps))
+        if (!strncmp(line, "VmFlags:", 8) && strstr(line, " dc"))
+            locked++;
+    fclose(maps);
+    printf("%s mappings that no child has\n", locked > 3 ? "many" : "few");
+}
+
+/* A forked child has nothing of ours, and copies are under way when the process ends. */
+static void *copy_for_ever(void *arg)
+{
+    const size_t n = 16 * MIB;
+    ok(cuCtxSetCurrent(context));
+    CUdeviceptr d = device(n);
+    unsigned char *host = calloc(1, n);
+    for (;;) {
+        if (cuMemcpyHtoDAsync(d, host, n, CU_STREAM_PER_THREAD) ||
+            cuMemcpyDtoHAsync(host, d, n, CU_STREAM_PER_THREAD))
+            pause();
+        pthread_testcancel();
+    }
+    return arg;
+}
+
+static void leave(void)
+{
+    pthread_t thread[3];
+    int status;
+    warm(device(8 * MIB));
+    for (unsigned i = 0; i < 3; i++)
+        pthread_create(&thread[i], NULL, copy_for_ever, NULL);
+    usleep(50000);
+    for (unsigned i = 0; i < 5; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(40 + (int)i + cuMemcpyHtoD(0, &status, 1) % 2);
+        waitpid(child, &status, 0);
+        printf("child %d\n", WEXITSTATUS(status));
+    }
+    pthread_cancel(thread[0]);
+    void *result;
+    pthread_join(thread[0], &result);
+    printf("cancelled %s\n", result == PTHREAD_CANCELED ? "yes" : "no");
+    fflush(stdout);
+    exit(7);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    alarm(20);
+    begin();
+    if (!strcmp(what, "ends"))
+        ends();
+    else if (!strcmp(what, "leave"))
+        leave();
+    else if (!strncmp(what, "fault", 5))
+        fault(what + 5);
+    printf("%u checked, %u wrong\n", checked, wrong);
+    return wrong != 0;
+}

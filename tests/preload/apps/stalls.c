@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes one kind of stall on purpose: stalls KIND COUNT MIN_US. It times each call itself and prints
+ * those that took longer: "name start_ns end_ns tid waits cpu_ns", waits being the voluntary switches
+ * of the thread meanwhile and cpu_ns the time it had a CPU.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+static long count, min_us;
+static volatile int done;
+
+static uint64_t now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
+}
+
+struct account {
+    long waits;
+    uint64_t cpu;
+};
+
+static struct account account(void)
+{
+    struct rusage usage;
+    struct timespec cpu;
+    getrusage(RUSAGE_THREAD, &usage);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    return (struct account){usage.ru_nvcsw, (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec};
+}
+
+static void tell(const char *name, uint64_t start, struct account before)
+{
+    const uint64_t end = now();
+    char line[128];
+    if (end - start < (uint64_t)min_us * 1000)
+        return;
+    const struct account after = account();
+    const int length = snprintf(line, sizeof(line), "%s %llu %llu %d %ld %llu\n", name,
+                                (unsigned long long)start, (unsigned long long)end, gettid(),
+                                after.waits - before.waits,
+                                (unsigned long long)(after.cpu - before.cpu));
+    if (write(1, line, (size_t)length) < 0)
+        exit(1);
+}
+
+#define TIMED(name, call)                                                                          \
+    do {                                                                                           \
+        const struct account before_ = account();                                                  \
+        const uint64_t start_ = now();                                                             \
+        call;                                                                                      \
+        tell(name, start_, before_);                                                               \
+    } while (0)
+
+static void purge_or_unmap(size_t size)
+{
+    for (long i = 0; i < count; i++) {
+        char *block = malloc(size);
+        memset(block, 1, size);
+        TIMED("free", free(block));
+    }
+}
+
+static void small_purges(void)
+{
+    for (long i = 0; i < count; i++) {
+        char *block = malloc(16 * MIB);
+        *(volatile char *)block = 1;
+        free(block);
+    }
+}
+
+static void copying(void)
+{
+    for (long i = 0; i < count; i++) {
+        char *block = malloc(48 * MIB);
+        memset(block, 1, 48 * MIB);
+        char *fence = malloc(MIB);
+        char *moved;
+        TIMED("realloc", moved = realloc(block, 96 * MIB));
+        free(moved);
+        free(fence);
+    }
+}
+
+static void clearing(void)
+{
+    for (long i = 0; i < count; i++) {
+        char *block = malloc(48 * MIB);
+        memset(block, 1, 48 * MIB);
+        free(block);
+        TIMED("calloc", block = calloc(48, MIB));
+        free(block);
+    }
+}
+
+static void *contender(void *unused)
+{
+    void *blocks[64] = {0};
+    for (unsigned i = 0; !done; i++) {
+        void **at = &blocks[i % 64];
+        TIMED("free", free(*at));
+        TIMED("malloc", *at = malloc(20000 + i % 7 * 4096));
+    }
+    return unused;
+}
+
+static void contention(void)
+{
+    pthread_t threads[12];
+    for (int i = 0; i < 12; i++)
+        pthread_create(&threads[i], NULL, contender, NULL);
+    usleep((useconds_t)count * 1000);
+    done = 1;
+    for (int i = 0; i < 12; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void *mapper(void *unused)
+{
+    while (!done) {
+        char *block;
+        TIMED("malloc", block = malloc(40 * MIB));
+        TIMED("free", free(block));
+        usleep(200);
+    }
+    return unused;
+}
+
+static void forking(void)
+{
+    pthread_t thread;
+    char *ballast = malloc(600 * MIB);
+    for (size_t i = 0; i < 600 * MIB; i += 4096)
+        ballast[i] = 1;
+    pthread_create(&thread, NULL, mapper, NULL);
+    for (long i = 0; i < count; i++) {
+        const pid_t child = fork();
+        if (!child)
+            _exit(0);
+        waitpid(child, NULL, 0);
+        usleep(1000);
+    }
+    done = 1;
+    pthread_join(thread, NULL);
+}
+
+/* The parent stops and continues the child, which copies memory all the time. */
+static void stopping(void)
+{
+    const pid_t child = fork();
+    if (!child) {
+        for (;;) {
+            char *block = malloc(32 * MIB), *moved;
+            memset(block, 1, 32 * MIB);
+            char *fence = malloc(MIB);
+            TIMED("realloc", moved = realloc(block, 64 * MIB));
+            free(moved);
+            free(fence);
+        }
+    }
+    for (long i = 0; i < count; i++) {
+        usleep(30000);
+        kill(child, SIGSTOP);
+        usleep(100000);
+        kill(child, SIGCONT);
+    }
+    usleep(100000);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        return 2;
+    count = atol(argv[2]);
+    min_us = atol(argv[3]);
+    switch (*argv[1]) {
+    case 'p': /* purge */
+    case 'u': /* unmap */
+        purge_or_unmap(64 * MIB);
+        break;
+    case 'b': /* a burst */
+        small_purges();
+        break;
+    case 'r':
+        copying();
+        break;
+    case 'c':
+        clearing();
+        break;
+    case 'l': /* lock */
+        contention();
+        break;
+    case 'f':
+        forking();
+        break;
+    case 's':
+        stopping();
+        break;
+    }
+    return 0;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine whose transfers only tell what the door asks them for. With GPUFEED_MACHINE=take each
+ * is said to be done, with a result of its own; with =fits that is said before and not kept; else
+ * each is declined. A batch's members fit unless their source is odd.
+ */
+#include "hook/engine_api.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef LEAST
+#define LEAST 4096
+#endif
+
+static const struct gf_door *door;
+
+static void tell(const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    write(2, line, length);
+}
+
+/* What must hold in each call, and what each may do: none of it may be seen outside. */
+static bool answer(CUresult *ret_result)
+{
+    extern CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t) __attribute__((weak));
+    int cancel;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (cancel != PTHREAD_CANCEL_DISABLE)
+        tell("[not held]\n");
+    if (cuMemcpyHtoD_v2) /* by the program's name: it must reach the driver */
+        cuMemcpyHtoD_v2(0x1000, (const void *)0x2000, LEAST);
+    errno = 99;
+    const bool take = strcmp(door->options->machine, "take") == 0;
+    if (ret_result)
+        *ret_result = (CUresult)(take ? 66 : 4711);
+    return take;
+}
+
+static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
+{
+    static const char *const ways[] = {"h2d", "d2h", "any"};
+    tell("[copy %s %s %llx %llx %lx stream=%lx]\n", ways[call->way], call->async ? "async" : "sync",
+         call->dst, call->src, (unsigned long)call->bytes, (unsigned long)call->stream);
+    return answer(ret_result);
+}
+
+static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64_t ns)
+{
+    tell("[declined %lx %d%s]\n", (unsigned long)call->bytes, (int)word,
+         ns < 5000000000 ? "" : " late");
+    answer(NULL);
+}
+
+static bool copy_fits(const struct gf_copy_call *call)
+{
+    tell("[fits %llx %llx %lx stream=%lx]\n", call->dst, call->src, (unsigned long)call->bytes,
+         (unsigned long)call->stream);
+    answer(NULL);
+    return *door->options->machine && call->way == gf_copy_h2d && call->async && !(call->src & 1);
+}
+
+static bool host_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
+{
+    tell("[alloc %p %lx %x]\n", (void *)pp, (unsigned long)bytes, flags);
+    if (!answer(ret_result))
+        return false;
+    *pp = (void *)0xaa000;
+    return true;
+}
+
+static bool host_free(void *p, CUresult *ret_result)
+{
+    tell("[free %p]\n", p);
+    return answer(ret_result);
+}
+
+static bool host_unregister(void *p, CUresult *ret_result)
+{
+    tell("[unregister %p]\n", p);
+    return answer(ret_result);
+}
+
+static bool host_register(void *p, size_t bytes, unsigned flags, CUresult *ret_result)
+{
+    tell("[register %p %lx %x]\n", p, (unsigned long)bytes, flags);
+    return answer(ret_result);
+}
+
+static void host_flags(const void *p, unsigned *flags)
+{
+    tell("[flags %p]\n", p);
+    if (answer(NULL))
+        *flags ^= 1;
+}
+
+static void context_leaving(CUcontext context, CUdevice device)
+{
+    tell("[leaving %lx %d]\n", (unsigned long)context, device);
+    answer(NULL);
+}
+
+static void context_left(CUcontext context, CUdevice device, CUresult result)
+{
+    tell("[left %lx %d %d]\n", (unsigned long)context, device, (int)result);
+    answer(NULL);
+}
+
+static bool see_count(void *closure, const struct gf_tally *tally)
+{
+    (void)closure;
+    if (tally->bytes)
+        tell("[bytes %s %lu: %lu %lu, offered %lu %lu, unfit %lu %lu]\n", tally->name,
+             (unsigned long)tally->calls, (unsigned long)tally->copies,
+             (unsigned long)tally->bytes, (unsigned long)tally->offered,
+             (unsigned long)tally->offered_bytes, (unsigned long)tally->unfit,
+             (unsigned long)tally->unfit_bytes);
+    return true;
+}
+
+static __attribute__((destructor)) void at_exit(void)
+{
+    if (door)
+        door->each_hook(see_count, NULL);
+}
+
+static void nothing(void)
+{
+}
+
+static void device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes)
+{
+    (void)device, (void)how, (void)bytes;
+}
+
+static int gpu_node(void)
+{
+    return -1;
+}
+
+static const struct gf_transfer_ops transfer = {
+    .copy_least = LEAST,
+    .copy = copy,
+#ifndef NO_FITS
+    .copy_declined = copy_declined,
+    .copy_fits = copy_fits,
+#endif
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .host_unregister = host_unregister,
+    .host_register = host_register,
+    .host_flags = host_flags,
+    .context_leaving = context_leaving,
+    .context_left = context_left,
+};
+
+static const struct gf_engine engine = {
+    .abi = GF_ENGINE_ABI,
+    .size = sizeof(engine),
+    .device_seen = device_seen,
+    .joined = nothing,
+    .watch = nothing,
+    .thread_born = nothing,
+    .forked = nothing,
+    .gpu_node = gpu_node,
+#ifndef NO_TRANSFER
+    .transfer = &transfer,
+#endif
+};
+
+GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *given)
+{
+    door = given;
+    return &engine;
+}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of pinned memory share: a program's beginning, runs with and without, a small control group."""
+
+import os
+import pathlib
+import textwrap
+
+import pytest
+
+MIB = 1 << 20
+LARGE, SMALL = 32 * MIB, 64 << 10
+
+PROLOGUE = textwrap.dedent("""
+    import ctypes, mmap, os, sys, time
+    from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
+    cuda = ctypes.CDLL("libcuda.so.1")
+    MIB = 1 << 20
+    LARGE, SMALL = 32 * MIB, 64 << 10
+
+    def ok(result):
+        assert result == 0, result
+
+    def start():
+        ok(cuda.cuInit(0))
+        context = c_void_p()
+        ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+        ok(cuda.cuCtxSetCurrent(context))
+        return context
+
+    def alloc(size, flags=0):
+        at = c_void_p(12345)
+        result = cuda.cuMemHostAlloc(byref(at), c_size_t(size), flags)
+        return result, at.value
+
+    def pinned(size, flags=0):
+        result, at = alloc(size, flags)
+        ok(result)
+        return at
+
+    def free(at):
+        return cuda.cuMemFreeHost(c_void_p(at))
+
+    def register(at, size, flags=0):
+        return cuda.cuMemHostRegister_v2(c_void_p(at), c_size_t(size), flags)
+
+    def unregister(at):
+        return cuda.cuMemHostUnregister(c_void_p(at))
+
+    def stream():
+        made = c_void_p()
+        ok(cuda.cuStreamCreate(byref(made), 1))
+        return made
+
+    def device(size):
+        at = c_uint64()
+        ok(cuda.cuMemAlloc_v2(byref(at), c_size_t(size)))
+        return at
+
+    def spin(on, ms):
+        module, function = c_void_p(), c_void_p()
+        ok(cuda.cuModuleLoadData(byref(module), b".version 7.0\\n.visible .entry spin(.param .u64 ns)\\n"))
+        ok(cuda.cuModuleGetFunction(byref(function), module, b"spin"))
+        ns = c_uint64(ms * 1000000)
+        params = (c_void_p * 1)(ctypes.addressof(ns))
+        ok(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, on, params, None))
+
+    def view(at, size):
+        return (ctypes.c_ubyte * size).from_address(at)
+
+    def zero(at, size):
+        return ctypes.string_at(at, size).count(0) == size
+
+    def fill(at, size, byte):
+        ctypes.memset(at, byte, size)
+
+    def mappings(at, size):
+        "Permissions and names."
+        found = []
+        for line in open("/proc/self/maps"):
+            part = line.split(None, 5)
+            first, end = (int(x, 16) for x in part[0].split("-"))
+            if first < at + size and at < end:
+                found.append((part[1], part[5].strip() if len(part) > 5 else ""))
+        return found
+
+    def served(at, size):
+        "On standard error: the library lays several mappings side by side."
+        print("served" if len(mappings(at, size)) > 1 else "driver", file=sys.stderr)
+    """)
+
+
+@pytest.fixture
+def program(run):
+    """program(body, **environment) -> (plain, with the library)"""
+    def go(body, **environment):
+        text = PROLOGUE + textwrap.dedent(body)
+        environment.setdefault("GPUFEED_STAGE_THREADS", 4) # fewer do not serve large ones
+        return run.both("/usr/bin/python3", "-c", text, sim=True, **environment)
+    return go
+
+
+def same(done, served=None):
+    """Both ended well and said the same; the library served all of `served` (or none, if 0)."""
+    plain, ours = done
+    assert plain.returncode == 0, plain.stderr
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+    assert "served" not in plain.stderr
+    if served is not None:
+        assert ours.stderr.count("served") == served, ours.stderr
+    return ours
+
+
+def memory_group(limit):
+    """A memory control group of this process's, or a skip."""
+    mine = dict(line.split(":", 2)[1:] for line in open("/proc/self/cgroup").read().splitlines())
+    for root, controller, name in (("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes"),
+                                   ("/sys/fs/cgroup", "", "memory.max")):
+        path = pathlib.Path(root + mine.get(controller, "/"), f"gpufeed-pinned-{os.getpid()}")
+        try:
+            path.mkdir()
+        except OSError:
+            continue
+        try:
+            (path / name).write_text(str(limit))
+            return path
+        except OSError:
+            path.rmdir()
+    pytest.skip("no control group for memory can be made")

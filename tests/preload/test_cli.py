@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpufeed run, help, version. The library is a stand-in here: what counts is what the child gets."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BUILD, COMMAND, SOURCE
+
+sys.path.insert(0, str(SOURCE / "tests" / "machines"))
+from make import Machine  # noqa: E402  pylint: disable=wrong-import-position
+
+SHOW_ENV = ["/usr/bin/env"]
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory, compile_c):
+    """The layout of a bundle: bin/gpufeed and lib/libgpufeed.so."""
+    root = tmp_path_factory.mktemp("layout")
+    (root / "bin").mkdir()
+    (root / "lib").mkdir()
+    shutil.copy(COMMAND, root / "bin" / "gpufeed")
+    # The copy finds its private libraries where the build put them.
+    subprocess.run(["patchelf", "--set-rpath", BUILD / "src" / "host" / "private",
+                    root / "bin" / "gpufeed"], check=True)
+    library = compile_c("int gf_stand_in;", "-shared", "-fPIC", name="libgpufeed.so")
+    shutil.copy(library, root / "lib" / "libgpufeed.so")
+    return root
+
+
+@pytest.fixture
+def gpufeed(layout, run):
+    def call(*args, **env):
+        return run(layout / "bin" / "gpufeed", *args, preload=False, **env)
+    return call
+
+
+def environment(result):
+    assert result.returncode == 0, result.stderr
+    return dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+
+
+def test_library_comes_first_and_once(gpufeed, layout, compile_c):
+    other = compile_c("int gf_other;", "-shared", "-fPIC", name="libother.so")
+    library = str(layout / "lib" / "libgpufeed.so")
+    child = environment(gpufeed("run", "--", *SHOW_ENV, LD_PRELOAD=f"{other} {library}"))
+    assert child["LD_PRELOAD"] == f"{library}:{other}"
+
+
+def test_flags_set_variables(gpufeed):
+    child = environment(gpufeed("run", "--bind=node", "--mem", "off", "--mode=observe",
+                                "--report=/tmp/r-%p.json", "--stage-min=64K", "--pin-cache", "0",
+                                *SHOW_ENV, GPUFEED_BIND="off"))
+    assert child["GPUFEED_BIND"] == "node"
+    assert child["GPUFEED_MEM"] == "off"
+    assert child["GPUFEED"] == "observe"
+    assert child["GPUFEED_REPORT"] == "/tmp/r-%p.json"
+    assert child["GPUFEED_STAGE_MIN"] == "64K"
+    assert child["GPUFEED_PIN_CACHE"] == "0"
+    assert child["GPUFEED_VERBOSE"] == "1"
+
+
+def test_verbose_of_the_user_stays(gpufeed):
+    assert environment(gpufeed("run", *SHOW_ENV, GPUFEED_VERBOSE="0"))["GPUFEED_VERBOSE"] == "0"
+    assert environment(gpufeed("run", "--verbose=2", *SHOW_ENV))["GPUFEED_VERBOSE"] == "2"
+
+
+@pytest.mark.parametrize("args, line", [
+    (["--bind=both", "true"],
+     "--bind=both is not understood: allowed is auto, node, socket, exclusive, force, off"),
+    (["--verbose=3", "true"], "--verbose=3 is not understood: allowed is 0 to 2"),
+    (["--bnid=node", "true"], "--bnid is not a flag (did you mean --bind?)"),
+    (["--stage_min=4K", "true"], "--stage_min is not a flag (did you mean --stage-min?)"),
+    (["--stage-mni=4K", "true"], "--stage-mni is not a flag (did you mean --stage-min?)"),
+    (["--stage-min=1K", "true"], "--stage-min=1K is not understood: allowed is auto, 4K to 1T"),
+    (["--prnit", "true"], "--prnit is not a flag (did you mean --print?)"),
+    (["--quite-different", "true"],
+     "--quite-different is not a flag; `gpufeed run --help` lists them"),
+    (["--verbose"], "--verbose needs a value: allowed is 0 to 2"),
+    (["--report", "--", "true"], "--report needs a value: allowed is a path of fewer than 1024 bytes"),
+    (["-x", "true"], "-x is not a flag; `gpufeed run --help` lists them"),
+    (["--"], "no command to run: gpufeed run [flags] -- COMMAND"),
+])
+def test_mistakes_are_one_line_and_exit_2(gpufeed, args, line):
+    result = gpufeed("run", *args)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"gpufeed run: {line}\n"
+
+
+def test_environment_is_complained_about_and_goes_on(gpufeed):
+    result = gpufeed("run", "/bin/true", GPUFEED_BIND="both", GPUFEED_BNID="1")
+    assert result.returncode == 0
+    assert "GPUFEED_BIND=both is not understood: allowed is auto" in result.stderr
+    assert "GPUFEED_BNID is not an option (did you mean GPUFEED_BIND?)" in result.stderr
+    # A flag that replaces the bad value silences the complaint.
+    assert gpufeed("run", "--bind=node", "/bin/true", GPUFEED_BIND="both").stderr == ""
+
+
+def test_what_was_complained_about_is_not_passed_on(gpufeed):
+    """A child that reaches CUDA would say it again."""
+    result = gpufeed("run", *SHOW_ENV, GPUFEED_BIND="both", GPUFEED_BNID="1", GPUFEED_MEM="off",
+                     GPUFEED_BOUND="x", GPUFEEDER="mine")
+    assert len(result.stderr.splitlines()) == 2
+    child = environment(result)
+    assert not {"GPUFEED_BIND", "GPUFEED_BNID"} & set(child)
+    assert (child["GPUFEED_MEM"], child["GPUFEEDER"]) == ("off", "mine")
+
+
+def test_exit_codes_are_those_of_env(gpufeed, tmp_path):
+    assert gpufeed("run", "/bin/sh", "-c", "exit 37").returncode == 37
+    assert gpufeed("run", "no-such-program").returncode == 127
+    assert gpufeed("run", str(tmp_path)).returncode == 126
+    plain = tmp_path / "plain"
+    plain.write_text("echo hello\n")
+    assert gpufeed("run", str(plain)).returncode == 126
+    plain.chmod(0o755)  # no "#!": execvp hands it to the shell, as env does
+    assert gpufeed("run", str(plain)).stdout == "hello\n"
+
+
+def test_missing_library(layout, run, tmp_path):
+    (tmp_path / "bin").mkdir()
+    shutil.copy(layout / "bin" / "gpufeed", tmp_path / "bin")
+    result = run(tmp_path / "bin" / "gpufeed", "run", "true", preload=False)
+    assert result.returncode == 1
+    assert "libgpufeed.so is not where this command expects it" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a folder", "a:folder", "$ORIGIN"])
+def test_folder_that_a_preload_cannot_name(layout, run, tmp_path, name):
+    moved = tmp_path / name
+    shutil.copytree(layout, moved)
+    result = run(moved / "bin" / "gpufeed", "run", *SHOW_ENV, preload=False)
+    assert "LD_PRELOAD" not in environment(result)
+    assert "cannot carry a path with a blank, a colon or a dollar sign" in result.stderr
+
+
+SANITIZED = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { const char *p = getenv("LD_PRELOAD"); puts(p ? p : "none"); return 0; }
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_address_sanitizer_runs_without(gpufeed, compile_c, compiler):
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    program = compile_c(SANITIZED, "-fsanitize=address", name="asan-" + compiler, cc=compiler)
+    result = gpufeed("run", program)
+    assert (result.returncode, result.stdout) == (0, "none\n")
+    assert result.stderr == (f"gpufeed run: {program} is built with AddressSanitizer, where a "
+                             "preload cannot work: it runs without the library\n")
+
+
+def test_static_program_runs_and_passes_it_on(gpufeed, compile_c, layout):
+    program = compile_c(SANITIZED, "-static", name="static")
+    result = gpufeed("run", program)
+    # The loader never sees the variable, and what the program starts may still use it.
+    assert result.stdout == str(layout / "lib" / "libgpufeed.so") + "\n"
+    assert "is statically linked, where a preload cannot work" in result.stderr
+
+
+def test_script_is_seen_through(gpufeed, compile_c, tmp_path):
+    interpreter = compile_c(SANITIZED, "-fsanitize=address", name="interp")
+    script = tmp_path / "script"
+    script.write_text(f"#!{interpreter} -x\n")
+    script.chmod(0o755)
+    result = gpufeed("run", str(script))
+    assert result.stdout == "none\n"
+    assert "is built with AddressSanitizer" in result.stderr
+
+
+def test_setuid_program_is_named(gpufeed, layout, run, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a program of another user")
+    program = tmp_path / "suid"
+    shutil.copy("/bin/true", program)
+    os.chown(program, 1, 1)
+    program.chmod(0o4755)
+    if os.statvfs(program).f_flag & os.ST_NOSUID:
+        pytest.skip("the temporary folder ignores setuid")
+    result = gpufeed("run", str(program))
+    assert result.returncode == 0
+    assert "setuid" in result.stderr
+
+
+def test_print_does_nothing(gpufeed, tmp_path):
+    mark = tmp_path / "mark"
+    result = gpufeed("run", "--print", "--bind=node", "--", "touch", str(mark))
+    assert result.returncode == 0 and not mark.exists()
+    assert "GPUFEED_BIND=node" in result.stdout
+    assert "/touch\n" in result.stdout
+
+
+def test_help_lists_every_option_within_80_columns(gpufeed):
+    result = gpufeed("run", "--help")
+    assert result.returncode == 0
+    for flag in ("--mode=on|observe|off", "--bind=auto|node", "--verbose=0..2", "--report=PATH",
+                 "--stage-min=auto|4K..1T"):
+        assert flag in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert gpufeed("help", "run").stdout == result.stdout
+
+
+def test_flags_are_written_with_dashes_everywhere(gpufeed):
+    texts = [gpufeed("run", "--help").stdout, (BUILD / "src" / "cli" / "gpufeed.bash").read_text(),
+             (BUILD / "src" / "cli" / "gpufeed.1").read_text().replace("\\-", "-")]
+    for text in texts:
+        assert "--stage-min" in text and "stage_min" not in text
+
+
+def test_version_and_verbs(gpufeed):
+    version = gpufeed("--version")
+    assert version.stdout.startswith("gpufeed 0.1.0 (jemalloc 5.")
+    assert "hwloc 2." in version.stdout and "libnuma 2." in version.stdout
+    assert gpufeed().returncode == 2
+    assert "did you mean run?" in gpufeed("rnu").stderr
+    assert gpufeed("--help").returncode == 0
+
+
+def test_full_disk_is_an_error(layout, run):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        result = subprocess.run([layout / "bin" / "gpufeed", "run", "--help"], stdout=full,
+                                check=False)
+    assert result.returncode == 1
+
+
+# Two nodes of one CPU each, out of those that this test may use.
+ALLOWED = sorted(os.sched_getaffinity(0))
+GPUS = ["0000:1b:00.0", "0000:43:00.0", "0000:9d:00.0"]
+UUIDS = ["GPU-11111111-0000-0000-0000-000000000001", "GPU-22222222-0000-0000-0000-000000000002",
+         "GPU-22333333-0000-0000-0000-000000000003"]
+
+
+def write_machine(folder, gpu_nodes, driver=True, models=None, devices=None):
+    machine = Machine(2, 1, 1, 1, 64)
+    machine.files["topology.txt"] = (
+        f"Package:2 [NUMANode(memory=64GB)] Core:1 PU:1(indexes={ALLOWED[0]},{ALLOWED[1]})")
+    for node in (0, 1):
+        machine.nodes[node] = (str(ALLOWED[node]), 64)
+    for i, node in enumerate(gpu_nodes):
+        machine.gpu(GPUS[i], node)
+        if driver:
+            machine.files[f"proc/driver/nvidia/gpus/{GPUS[i]}/information"] = (
+                f"Model: \t\t {(models or {}).get(i, 'NVIDIA H200')}\nIRQ:   \t\t 11\n"
+                f"GPU UUID: \t {UUIDS[i]}\nBus Location: \t {GPUS[i]}\nDevice Minor: \t {i}")
+        if devices and i in devices:
+            machine.files[f"dev/nvidia{i}"] = ""
+    machine.write(folder)
+    return folder
+
+
+needs_two = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")
+SHOW_MASK = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)), "
+             "os.environ.get('GPUFEED_BOUND', 'no hint'))"]
+
+
+def expand(text):
+    """A list of CPUs as the kernel writes it."""
+    spans = [part.split("-") for part in text.split(",")]
+    return [cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)]
+
+
+def plan(gpufeed, machine, *flags, **env):
+    result = gpufeed("run", "--print", f"--machine={machine}", "--bind=node", *flags, "true", **env)
+    assert result.returncode == 0, result.stderr
+    return next(line for line in result.stdout.splitlines() if line.startswith("binding "))
+
+
+@needs_two
+def test_binds_before_exec_and_says_so(gpufeed, tmp_path):
+    machine = write_machine(tmp_path / "one", [1])
+    result = gpufeed("run", f"--machine={machine}", "--bind=node", "--mem=off", *SHOW_MASK)
+    mask, hint = result.stdout.split("] ")
+    assert mask == f"[{ALLOWED[1]}", result.stderr
+    assert f";set={ALLOWED[1]};policy=default;nodes=" in hint
+    assert hint.startswith("v1;pid=")
+    # Nothing is done for off, observe, or a program that will not have the library.
+    for flags in (["--bind=off"], ["--mode=observe"], ["--mode=off"]):
+        result = gpufeed("run", f"--machine={machine}", "--bind=node", *flags, *SHOW_MASK)
+        assert result.stdout.rstrip() == f"{ALLOWED} no hint"
+
+
+@needs_two
+def test_a_second_run_starts_from_the_first_mask(gpufeed, layout, tmp_path):
+    first = write_machine(tmp_path / "first", [1])
+    second = write_machine(tmp_path / "second", [0])
+    again = [layout / "bin" / "gpufeed", "run", f"--machine={second}", "--bind=node", "--mem=off"]
+    result = gpufeed("run", f"--machine={first}", "--bind=node", "--mem=off", *map(str, again),
+                     *SHOW_MASK)
+    mask, hint = result.stdout.split("] ")
+    assert mask == f"[{ALLOWED[0]}", result.stderr
+    assert f";set={ALLOWED[0]};" in hint and f";set={ALLOWED[1]};" not in hint
+    assert f";was={ALLOWED[0]};" not in hint
+
+
+@needs_two
+def test_a_hint_that_allows_more_than_the_kernel(gpufeed, tmp_path):
+    """Written before the control group shrank, or by somebody: what it adds is not there."""
+    machine = write_machine(tmp_path / "one", [1])
+    beyond = ALLOWED[-1] + 64
+    was = ",".join(map(str, ALLOWED + [beyond]))
+    present = ",".join(map(str, ALLOWED))
+    result = gpufeed("run", f"--machine={machine}", "--bind=node", "--mem=off", "--verbose=2",
+                     *SHOW_MASK,
+                     GPUFEED_BOUND=f"v1;pid=1;was={was};set={present};policy=default;nodes=")
+    mask, hint = result.stdout.split("] ")
+    assert mask == f"[{ALLOWED[1]}", result.stderr
+    assert str(beyond) not in hint.split("was=")[1]
+    assert "did not keep" not in result.stderr
+
+
+POLICY = """
+import ctypes, os, sys
+put, get = (238, 239) if os.uname().machine == "x86_64" else (237, 236)
+libc = ctypes.CDLL(None, use_errno=True)
+if sys.argv[1] == "set":
+    node = ctypes.c_ulong(1)
+    if libc.syscall(put, int(sys.argv[2]), ctypes.byref(node), 64):
+        sys.exit(77)
+    os.execv(sys.argv[3], sys.argv[3:])
+mode = ctypes.c_int(-1)
+print(libc.syscall(get, ctypes.byref(mode), None, 0, None, 0), mode.value)
+"""
+
+
+@needs_two
+@pytest.mark.parametrize("mode, hint, expected", [
+    (3, None, 3),  # numactl --interleave=0 gpufeed run ...
+    (1, "v1;pid=1;was={0};set={0};policy=preferred;nodes=7", 1),  # not what the hint says was set
+    (1, "v1;pid=1;was={0};set={0};policy=preferred;nodes=0", 0),  # an outer run's
+])
+def test_policy_of_the_user_stays(layout, run, tmp_path, mode, hint, expected):
+    machine = write_machine(tmp_path / "one", [1])
+    env = {"GPUFEED_BOUND": hint.format(",".join(map(str, ALLOWED)))} if hint else {}
+    result = run(sys.executable, "-c", POLICY, "set", mode, layout / "bin" / "gpufeed", "run",
+                 f"--machine={machine}", "--bind=node", sys.executable, "-c", POLICY, "get",
+                 preload=False, **env)
+    if result.returncode == 77:
+        pytest.skip("memory policies are refused here")
+    assert result.stdout == f"0 {expected}\n", result.stderr
+
+
+@needs_two
+def test_what_is_certain(gpufeed, tmp_path):
+    two = write_machine(tmp_path / "two", [0, 1])
+    same = write_machine(tmp_path / "same", [1, 1])
+    mixed = write_machine(tmp_path / "mixed", [0, 1], models={0: "NVIDIA T4"})
+    driverless = write_machine(tmp_path / "driverless", [0, 1], driver=False)
+    rank = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "WORLD_SIZE": "2"}
+    first, second = f"GPU {GPUS[0]} (", f"GPU {GPUS[1]} ("
+
+    assert "not before the start: 2 GPUs are visible" in plan(gpufeed, two)
+    assert "near the same node" in plan(gpufeed, same)
+    assert "and others" in plan(gpufeed, same)
+    # Ranks that share a node by whole cores need to know which is whose.
+    assert "not before the start" in plan(gpufeed, same, "--bind=exclusive")
+
+    assert second in plan(gpufeed, two, **rank)
+    assert "local rank 1 of 2, says torchrun" in plan(gpufeed, two, **rank)
+    rank4 = {**rank, "LOCAL_WORLD_SIZE": "4"}
+    assert "not before the start" in plan(gpufeed, two, **rank4)
+
+    assert second in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="1")
+    assert first in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="0,9,1")
+    assert "no GPU is visible" in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="")
+    assert "no GPU is visible" in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="-1")
+    assert second in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="gpu-222")
+    assert "MIG" in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="MIG-c0ffee")
+    assert "twice" in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="1,1")
+    assert first in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="1,0", **rank)
+
+    assert "CUDA_DEVICE_ORDER is not PCI_BUS_ID" in plan(gpufeed, mixed, CUDA_VISIBLE_DEVICES="1")
+    assert second in plan(gpufeed, mixed, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    assert second in plan(gpufeed, mixed, CUDA_VISIBLE_DEVICES="GPU-222")
+    assert second in plan(gpufeed, driverless, CUDA_VISIBLE_DEVICES="1",
+                          CUDA_DEVICE_ORDER="PCI_BUS_ID")
+
+
+@needs_two
+def test_ambiguous_uuid_and_missing_device_nodes(gpufeed, tmp_path):
+    three = write_machine(tmp_path / "three", [0, 1, 0])
+    assert "no GPU is visible" in plan(gpufeed, three, CUDA_VISIBLE_DEVICES="GPU-22")
+    # A container that was given one device sees the files of all, but only its node.
+    passed = write_machine(tmp_path / "passed", [0, 1, 0], devices=[1])
+    assert f"GPU {GPUS[1]} (it is the only visible GPU)" in plan(gpufeed, passed)
+
+
+@needs_two
+def test_topo(gpufeed, tmp_path):
+    machine = write_machine(tmp_path / "machine", [1, -1])
+    text = gpufeed("topo", "--machine", str(machine))
+    assert text.returncode == 0, text.stderr
+    assert f"GPU {GPUS[0]}  NVIDIA H200, device 0\n    node 1 (sysfs)" in text.stdout
+    topo = json.loads(gpufeed("topo", "--json", f"--machine={machine}").stdout)
+    assert [node["cpus"] for node in topo["nodes"]] == [str(ALLOWED[0]), str(ALLOWED[1])]
+    assert topo["nodes"][0]["memory_bytes"] == 64 << 30
+    gpu = topo["gpus"][0]
+    assert (gpu["pci"], gpu["nodes"], gpu["node_source"]) == (GPUS[0], [1], "sysfs")
+    assert (gpu["name"], gpu["uuid"], gpu["device"]) == ("NVIDIA H200", UUIDS[0], 0)
+    assert gpu["usable_cpus"] == str(ALLOWED[1])
+    assert expand(topo["process"]["cpus"]) == ALLOWED
+
+
+def test_topo_of_this_machine_survives_being_recorded(gpufeed, tmp_path):
+    here = json.loads(gpufeed("topo", "--json").stdout)
+    assert gpufeed("topo", "--record", str(tmp_path / "new" / "folder")).returncode == 0
+    recorded = json.loads(gpufeed("topo", "--json",
+                                  GPUFEED_MACHINE=str(tmp_path / "new" / "folder")).stdout)
+    assert recorded["recorded"] and not here["recorded"]
+    assert recorded["nodes"] == here["nodes"] and recorded["gpus"] == here["gpus"]
+
+
+def test_topo_with_odd_names(gpufeed, tmp_path):
+    machine = write_machine(tmp_path / "machine", [1])
+    information = machine / "proc/driver/nvidia/gpus" / GPUS[0] / "information"
+    information.write_bytes(b"Model: \t GPU \xff\nGPU UUID: \t " + UUIDS[0].encode())
+    text = gpufeed("topo", "--json", f"--machine={machine}", LOCAL_RANK="1")
+    assert json.loads(text.stdout)["gpus"][0]["name"] is None
+    assert "is local rank 1 (torchrun)" in subprocess.run(
+        [COMMAND, "topo"], env={"LOCAL_RANK": "1"}, text=True, capture_output=True,
+        check=True).stdout
+
+
+def test_topo_mistakes(gpufeed, tmp_path):
+    assert gpufeed("topo", "--jsno").returncode == 2
+    missing = gpufeed("topo", "--machine", str(tmp_path / "none"))
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "No such file or directory" in missing.stderr
+    (tmp_path / "file").write_text("")
+    assert gpufeed("topo", "--record", str(tmp_path / "file")).returncode == 1

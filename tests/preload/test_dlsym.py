@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dlsym and dlopen as their callers know them: in every build of the door the caller stays the caller."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from doorkit import *
+from conftest import BUILD
+
+HOOK = SOURCE / "src" / "hook"
+
+
+def sources(arch):
+    layers = [*HOOK.glob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
+              *(SOURCE / "src" / "config").glob("*.c")]
+    return [*map(str, sorted(layers)), str(HOOK / f"jump_{arch}.S")]
+
+
+def build_door(folder, cc, *flags, arch="x86_64"):
+    """The door from its sources, without the heap."""
+    door = folder / "libgpufeed.so"
+    subprocess.run([*cc, *flags, "-D_GNU_SOURCE", "-std=gnu17", "-fvisibility=hidden", "-fPIC",
+                    "-ftls-model=initial-exec", '-DGF_VERSION="0.1.0"', "-shared", *INCLUDES,
+                    *sources(arch), str(SOURCE / "tests" / "preload" / "no_heap.c"), "-o", str(door),
+                    f"-Wl,--version-script={BUILD / 'src' / 'hook' / 'exports.map'}",
+                    "-Wl,-z,now,-z,nodelete,-z,defs", "-Wl,-rpath,$ORIGIN"], check=True)
+    return door
+
+
+@pytest.fixture(scope="module", params=["as built", "gcc -O0", "clang -O0", "clang -O2"])
+def door(request, tmp_path_factory):
+    if request.param == "as built":
+        return DOOR
+    cc, level = request.param.split()
+    if not shutil.which(cc):
+        pytest.skip(f"{cc} is not installed")
+    machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
+    return build_door(tmp_path_factory.mktemp("door"), [cc], level, arch=machine)
+
+
+# A library with a function of the name that another one behind it also has, as OpenMP's
+# ompt_start_tool: it asks for the next one, and finding itself would recurse for ever.
+SELF = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+int tool(int depth) {
+    int (*next)(int) = dlsym(RTLD_NEXT, "tool");
+    return depth > 3 ? -1 : next ? next(depth + 1) : 7;
+}
+int hidden_away(void) { return 5; }
+int find_own(void) { int (*own)(void) = dlsym(RTLD_DEFAULT, "hidden_away"); return own ? own() : -1; }
+int cuTool(int depth) {
+    int (*next)(int) = dlsym(RTLD_NEXT, "cuTool");
+    return depth > 3 ? -1 : next ? next(depth + 1) : 9;
+}
+int cuFindOwn(void) { int (*own)(int) = dlsym(RTLD_DEFAULT, "cuTool"); return own ? own(0) : -1; }
+"""
+
+
+def test_next_is_not_the_caller_itself(kit, door):
+    kit.library(SELF, "libself.so")
+    app = kit.program("extern int tool(int), cuTool(int);\n"
+                      'int main(void) { printf("%d %d\\n", tool(0), cuTool(0)); }',
+                      f"-L{kit.folder}", "-l:libself.so")
+    assert kit.go(app, LD_PRELOAD=door).stdout == "7 9\n"
+
+
+def test_default_from_a_local_library(kit, door):
+    kit.library(SELF, "libself.so")
+    app = kit.program("""
+        int main(void) { void *h = dlopen("libself.so", RTLD_NOW | RTLD_LOCAL);
+            printf("%d %d\\n", ((int (*)(void))dlsym(h, "find_own"))(), ((int (*)(void))dlsym(h, "cuFindOwn"))()); }
+        """)
+    assert kit.go(app, LD_PRELOAD=door).stdout == "5 9\n"
+
+
+def test_answers_and_errors_are_the_originals(kit, door):
+    kit.fake()
+    app = kit.program(r"""
+        static void ask(void *h, const char *name) {
+            dlerror(); errno = 77; void *p = dlsym(h, name); int e = errno; const char *error = dlerror();
+            printf("[%s] %d %d %s\n", name, !!p, e, error ? error : "-"); }
+        int main(void) { void *h = driver();
+            static const char *const names[] = {"cuInit", "cuNope", "cu", "c", "", "cUInit", "cublas", "dlsym",
+                "cuGetExportTable", "fake_calls", "culInit", "cu[", "cuZ"};
+            for (int i = 0; i < sizeof(names) / sizeof(*names); i++) {
+                ask(h, names[i]); ask(RTLD_DEFAULT, names[i][0] == 'c' && names[i][2] == 'I' ? "x" : names[i]);
+                ask(RTLD_NEXT, names[i]); } }
+        """)
+    without = kit.go(app, preload=False).stdout
+    assert "[cuNope] 0 77" in without and "undefined symbol: cuNope" in without
+    with_door = kit.go(app, LD_PRELOAD=door).stdout
+    # RTLD_NEXT behind the program is the door, whose export answers even where libcuda is not global.
+    known = re.compile(r"^\[cuInit\] .*$", re.M)
+    assert known.sub("", with_door) == known.sub("", without)
+    assert known.findall(with_door)[0] == known.findall(without)[0] == "[cuInit] 1 77 -"
+
+
+def test_no_driver_no_answer(kit, door):
+    """A program that looks in the global scope whether it has CUDA is told the truth."""
+    app = kit.program(r"""
+        int main(int argc, char **argv) { if (argc > 1) dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+            printf("%d ", dlsym(RTLD_DEFAULT, "cuInit") != NULL);
+            const char *error = dlerror(); printf("%s ", error ? strstr(error, "undefined") : "-");
+            printf("%d", dlsym(dlopen(NULL, RTLD_NOW), "cuInit") != NULL);
+            printf("%d\n", dlsym(RTLD_DEFAULT, "cuMemCreate") != NULL); }
+        """)
+    assert kit.same(app, LD_PRELOAD=door).stdout == "0 undefined symbol: cuInit 00\n"
+    kit.fake()
+    assert kit.go(app, "driver", LD_PRELOAD=door).stdout.startswith("1 - 1")
+
+
+def test_a_name_at_the_end_of_its_page(kit, door):
+    kit.fake()
+    app = kit.program(r"""
+        #include <sys/mman.h>
+        int main(void) { void *h = driver(); char *page = mmap(0, 8192, 3, 34, -1, 0); munmap(page + 4096, 4096);
+            char *name = page + 4095; *name = 0; printf("%d", !dlsym(h, name));
+            memcpy(name = page + 4094, "c", 2); printf("%d", !dlsym(h, name));
+            memcpy(name = page + 4093, "cu", 3); printf("%d", !dlsym(h, name));
+            memcpy(name = page + 4089, "cuInit", 7); printf("%d\n", !dlsym(h, name)); }
+        """)
+    assert kit.go(app, LD_PRELOAD=door).stdout == "1110\n"
+
+
+def test_dlopen_searches_for_its_caller(kit, door, tmp_path):
+    """A library beside the caller, found by the caller's own RUNPATH alone."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    kit.build("int answer(void) { return 31; }", *SHARED, name="libbeside.so").rename(inner / "libbeside.so")
+    kit.library(r"""
+        #include <dlfcn.h>
+        int find(void) { void *h = dlopen("libbeside.so", RTLD_NOW); int (*f)(void) = h ? dlsym(h, "answer") : 0;
+            return f ? f() : -1; }
+        """, "libcaller.so", f"-Wl,-rpath,{inner}")
+    app = kit.program("""
+        int main(void) { void *h = dlopen("libcaller.so", RTLD_NOW); int (*find)(void) = dlsym(h, "find");
+            printf("%d %d\\n", find(), dlopen("libbeside.so", RTLD_NOW | RTLD_NOLOAD) != NULL);
+            printf("%d %s\\n", dlopen("libgone.so", RTLD_NOW) != NULL, dlerror()); }
+        """)
+    assert kit.go(app, preload=False).stdout == kit.go(app, LD_PRELOAD=door).stdout
+
+
+def test_dlopen_in_another_namespace_stays_there(kit, door):
+    """A caller in another namespace has no preload; a handle from it is opened into the right one."""
+    kit.library("int answer(void) { return 3; }", "libbeside.so")
+    kit.library('#include <dlfcn.h>\nvoid *open_it(void) { return dlopen("libbeside.so", RTLD_NOW); }', "libin.so")
+    app = kit.program("""
+        int main(void) { void *h = dlmopen(LM_ID_NEWLM, "libin.so", RTLD_NOW);
+            void *b = ((void *(*)(void))dlsym(h, "open_it"))(); Lmid_t id = -9; dlinfo(b, RTLD_DI_LMID, &id);
+            printf("%d\\n", id != LM_ID_BASE && id != -9); }
+        """)
+    assert kit.go(app, LD_PRELOAD=door).stdout == "1\n"
+
+
+# --- RTLD_DEEPBIND (docs/deepbind.md)
+DEEP = r"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+const char *who(void) { return "library"; }
+const char *ask(void) { return who(); }
+int text(void) { char *s; int n = asprintf(&s, "%0300d", 5); free(s); char *l = NULL; size_t c = 0;
+    FILE *f = fopen("/proc/self/status", "r"); getline(&l, &c, f); free(l); fclose(f); return n; }
+"""
+DEEP_APP = r"""
+const char *who(void) { return "program"; }
+int main(void) { void *h = dlopen("libdeep.so", RTLD_NOW | RTLD_DEEPBIND);
+    printf("%s ", ((const char *(*)(void))dlsym(h, "ask"))());
+    printf("%d\n", ((int (*)(void))dlsym(h, "text"))()); }
+"""
+
+
+@pytest.mark.parametrize("heap", ["replace", "off", None])
+def test_deepbind(kit, heap):
+    kit.library(DEEP, "libdeep.so")
+    app = kit.program(DEEP_APP, "-rdynamic")
+    assert kit.go(app, preload=False).stdout == "library 300\n"
+    env = {"GPUFEED_HEAP": heap} if heap else {}
+    assert kit.go(app, **env).stdout == "library 300\n"
+
+
+DENY_MPROTECT = r"""
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+static void deny(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+    struct sock_fprog program = { sizeof code / sizeof *code, code };
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) exit(77); }
+"""
+
+
+def test_deepbind_where_libc_cannot_be_led_here(kit):
+    """Rather a library that binds like one without the flag than an abort."""
+    kit.library(DEEP, "libdeep.so", "-Wl,-z,norelro")
+    app = kit.program(DENY_MPROTECT + DEEP_APP.replace("{ void", "{ deny(); void", 1), "-rdynamic")
+    result = kit.go(app)
+    if result.returncode == 77:
+        pytest.skip("no seccomp filters here")
+    assert (result.returncode, result.stdout) == (0, "program 300\n")
+
+
+# --- the machine code
+def tail(door, symbol, objdump="objdump"):
+    out = subprocess.run([objdump, "-d", "--no-show-raw-insn", f"--disassemble={symbol}", str(door)],
+                         capture_output=True, text=True, check=True).stdout
+    return [line.split("\t", 1)[1].split("#")[0].strip() for line in out.splitlines() if "\t" in line]
+
+
+@pytest.mark.parametrize("symbol", ["dlsym", "dlopen"])
+def test_the_original_is_jumped_to(door, symbol):
+    machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
+    if machine != "x86_64":
+        pytest.skip("reads x86-64 code")
+    code = tail(door, symbol)
+    assert any(re.match(r"(notrack )?jmp\s+\*%rax", line) for line in code)
+    called = [re.search(r"<([^@>]+)", line).group(1) for line in code if line.startswith("call")]
+    assert set(called) <= {"gf_jump_answer", "gf_jump_prepare_dlsym", "gf_jump_prepare_dlopen"}
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_aarch64(run, tmp_path, level):
+    """Cross-built, under qemu's user emulation."""
+    cc, qemu, root = "aarch64-linux-gnu-gcc", shutil.which("qemu-aarch64"), "/usr/aarch64-linux-gnu"
+    if not shutil.which(cc) or not qemu:
+        pytest.skip("needs gcc-aarch64-linux-gnu and qemu-user")
+    door = build_door(tmp_path, [cc], level, arch="aarch64")
+    cross = [cc, "-D_GNU_SOURCE", "-w"]
+    for name, text, flags in (("libself.so", SELF, []), ("libcuda.so.1", FAKE_DRIVER, ["-Wl,-Bsymbolic"])):
+        (tmp_path / "x.c").write_text(text)
+        subprocess.run([*cross, *SHARED, *flags, tmp_path / "x.c", "-o", tmp_path / name], check=True)
+    (tmp_path / "app.c").write_text(r"""
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <string.h>
+        extern int tool(int), cuTool(int);
+        int main(void) {
+            void *self = dlopen("libself.so", RTLD_NOW), *h = dlopen("libcuda.so.1", RTLD_NOW);
+            printf("%d %d ", tool(0), cuTool(0));
+            printf("%d ", ((int (*)(void))dlsym(self, "find_own"))());
+            int (*init)(unsigned) = dlsym(h, "cuInit"); Dl_info i; dladdr(init, &i);
+            printf("%d %d %s ", init(0), init(1), strrchr(i.dli_fname, '/') + 1);
+            printf("%d %d %d\n", !!dlsym(h, "cuNope"), !!dlsym(h, ""), !!dlsym(h, "fake_calls")); }
+        """)
+    app = tmp_path / "app"
+    subprocess.run([*cross, tmp_path / "app.c", "-o", app, f"-L{tmp_path}", "-l:libself.so"], check=True)
+    result = run(qemu, "-L", root, "-E", f"LD_PRELOAD={door}", "-E", f"LD_LIBRARY_PATH={tmp_path}", app,
+                 preload=False)
+    assert result.stdout == "7 9 5 0 1 libgpufeed.so 0 0 1\n", result.stderr
+    code = tail(door, "dlsym", "aarch64-linux-gnu-objdump")
+    assert any(line.startswith("br\t") for line in code)
+
+
+def test_it_stays_cheap(kit):
+    """Where nothing is substituted no C runs: a counter of the door's own stays where it was."""
+    kit.engine()
+    kit.fake()
+    app = kit.program("""
+        int main(void) { void *h = driver(); ((int (*)(unsigned))dlsym(h, "cuInit"))(0);
+            for (int i = 0; i < 50; i++) { dlsym(h, "fake_calls"); dlsym(RTLD_DEFAULT, "printf"); dlsym(h, "cublas"); } }
+        """)
+    assert counts(kit.go(app))["dlsym"] == 1

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Under limits of address space: what runs without the library runs with it."""
+
+import pytest
+
+EXHAUSTED = r"""
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+static void *nothing(void *a) { return a; }
+int main(int argc, char **argv) {
+    struct rlimit none = {0, RLIM_INFINITY};
+    void *p = NULL, *r;
+    if (argc > 1) free(malloc(1));
+    setrlimit(RLIMIT_AS, &none);
+    for (int i = 0; i < 1000000; i++) {
+        errno = 0;
+        if (!(p = malloc(4000))) break;
+        memset(p, 1, 4000);
+    }
+    fprintf(stderr, "malloc %d %d\n", p == NULL, errno);
+    errno = 0; p = calloc(1, 1 << 20); fprintf(stderr, "calloc %d %d\n", p == NULL, errno);
+    errno = 0; p = realloc(NULL, 1 << 24); fprintf(stderr, "realloc %d %d\n", p == NULL, errno);
+    errno = 0; p = pvalloc(1 << 20); fprintf(stderr, "pvalloc %d %d\n", p == NULL, errno);
+    fprintf(stderr, "posix_memalign %d\n", posix_memalign(&r, 4096, 1 << 20));
+    pthread_t t;
+    fprintf(stderr, "pthread_create %d\n", pthread_create(&t, NULL, nothing, NULL));
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("when", [[], ["after the first malloc"]])
+def test_nothing_left(run, compile_c, when):
+    """Null and ENOMEM, as from libc's malloc; jemalloc's own start writes through null then."""
+    app = compile_c(EXHAUSTED, name="exhausted")
+    without, with_door = run.both(app, *when)
+    assert without.returncode == 0 and "malloc 1 12" in without.stderr
+    assert (with_door.returncode, with_door.stderr) == (0, without.stderr)
+
+
+@pytest.mark.parametrize("mib", range(9, 30, 3))
+def test_a_shell_starts(run, mib):
+    """It needs 4 MiB without the library and the door takes 3; jemalloc would need 8 on top."""
+    result = run("prlimit", f"--as={mib << 20}", "/bin/bash", "-c", "echo here")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "here\n", "")

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The malloc family under the preload, against glibc's own."""
+
+import pathlib
+import re
+
+import pytest
+
+from conftest import APPS, DOOR
+
+# Lines of malloc_semantics that differ from glibc 2.36, and why.
+EXPECTED = {
+    "aligned_alloc 24, 48": ("block errno 77", "NULL errno 22", "EINVAL, as glibc since 2.38"),
+    "aligned_alloc 0, 48": ("block errno 77", "NULL errno 22", "EINVAL, as glibc since 2.38"),
+    "free of locked pages keeps errno": ("0 errno 77", "1 errno 77", "glibc's trim of locked pages"),
+    "trim twice": ("1 errno 77", "0 errno 77", "nothing was left to give back"),
+}
+# jemalloc's size classes; glibc adds its header instead.
+USABLE = {0: 16, 7: 16, 14: 16, 21: 32, 28: 32, 35: 48, 42: 48, 49: 64, 56: 64, 63: 64}
+
+
+def lines(text):
+    return [line.split(": ", 1) for line in text.splitlines()]
+
+
+def compare(under, plain):
+    """Line by line: the same, or different as EXPECTED says."""
+    ours, theirs = lines(under), lines(plain)
+    assert [line[0] for line in ours] == [line[0] for line in theirs]
+    for mine, glibc in zip(ours, theirs):
+        size = re.fullmatch(r"usable size of (\d+)", mine[0])
+        if size:
+            assert int(mine[1]) == USABLE[int(size[1])]
+        elif mine != glibc:
+            assert mine[0] in EXPECTED, f"{mine[0]}: glibc {glibc[1]}, ours {mine[1]}"
+            assert mine[1] == EXPECTED[mine[0]][1], mine
+
+
+@pytest.mark.parametrize("conf", ["", "dirty_decay_ms:0,muzzy_decay_ms:0", "retain:false,tcache:false"])
+def test_semantics(run, conf):
+    """Also where every free gives pages back: madvise or munmap inside it may fail or set errno."""
+    plain, under = run.both(APPS / "malloc_semantics", MALLOC_CONF=conf)
+    assert (plain.returncode, under.returncode) == (0, 0), under.stderr
+    compare(under.stdout, plain.stdout)
+    assert under.stderr == plain.stderr == ""
+
+
+@pytest.mark.parametrize("setting", [{"GPUFEED": "off"}, {"GPUFEED": "observe"},
+                                     {"GPUFEED_HEAP": "off"}, {"GPUFEED_HEAP": "wrap"}])
+def test_left_to_the_program(run, setting):
+    plain = run(APPS / "malloc_semantics", preload=False)
+    under = run(APPS / "malloc_semantics", **setting)
+    assert (under.returncode, under.stdout, under.stderr) == (0, plain.stdout, "")
+
+
+def usable(run, compile_c, **extra):
+    """Usable size of malloc(7): 24 is glibc's, 16 ours, 8 plain jemalloc's."""
+    prog = compile_c("""#include <malloc.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(void) { printf("%zu", malloc_usable_size(malloc(7))); }""",
+                     "-fno-builtin", name="usable")
+    result = run(prog, **extra)
+    assert (result.returncode, result.stderr) == (0, "")
+    return int(result.stdout)
+
+
+JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
+needs_jemalloc = pytest.mark.skipif(not pathlib.Path(JEMALLOC).exists(),
+                                    reason="no libjemalloc.so.2 on this machine")
+
+
+@needs_jemalloc
+def test_another_allocator_behind_is_left_in_place(run, compile_c):
+    both = f"{DOOR}:{JEMALLOC}"
+    assert usable(run, compile_c) == 16
+    assert usable(run, compile_c, LD_PRELOAD=both) == 8
+    assert usable(run, compile_c, LD_PRELOAD=both, GPUFEED_HEAP="replace") == 16
+    assert usable(run, compile_c, LD_PRELOAD=both, GPUFEED="off") == 8
+
+
+@needs_jemalloc
+def test_another_allocator_before_serves(run, compile_c):
+    assert usable(run, compile_c, LD_PRELOAD=f"{JEMALLOC}:{DOOR}") == 8
+
+
+@pytest.mark.parametrize("setting", [{}, {"GPUFEED_HEAP": "off"}])
+def test_threads_and_forks(run, setting):
+    result = run(APPS / "malloc_threads", timeout=250, **setting)
+    assert result.stderr == ""
+    assert result.stdout == "churned\n200 children of 200\n"
+
+
+EARLY = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static char *kept[4];
+static int answer(void) { return 42; }
+%s
+__attribute__((constructor(101))) static void early(void)
+{
+    kept[1] = malloc(30);
+    strcpy(kept[1], "constructor");
+    kept[2] = calloc(1, 1 << 20);
+    kept[2] = realloc(kept[2], 3 << 20);
+}
+int result(void)
+{
+    int good = strcmp(kept[1], "constructor") == 0 && kept[2][0] == 0;
+    if (kept[0]) { kept[0] = realloc(kept[0], 3000); good &= strcmp(kept[0], "ifunc") == 0; }
+    free(kept[0]); free(kept[1]); free(kept[2]);
+    return good ? answer() : 1;
+}
+"""
+IFUNC = """
+static void *resolve(void)
+{
+    kept[0] = malloc(30);
+    memcpy(kept[0], "ifunc", 6);
+    return answer;
+}
+int chosen(void) __attribute__((ifunc("resolve")));
+"""
+
+
+def early_program(compile_c, where):
+    kinds = {"library": IFUNC, "constructor": "int chosen(void) { return answer(); }"}
+    main = "int result(void); int chosen(void); int main(void) { return result() + chosen() != 84; }"
+    if where == "program":
+        return compile_c(EARLY % IFUNC + main, "-Wl,-z,now", "-fno-builtin", name="early-program")
+    library = compile_c(EARLY % kinds[where], "-shared", "-fPIC", "-Wl,-z,now",
+                        name=f"libearly-{where}.so")
+    return compile_c(main, str(library), f"-Wl,-rpath,{library.parent}", "-Wl,-z,now",
+                     name=f"early-{where}")
+
+
+@pytest.mark.parametrize("setting", [{}, {"GPUFEED": "off"}, {"GPUFEED_HEAP": "replace"}])
+@pytest.mark.parametrize("where", ["library", "program", "constructor"])
+def test_before_any_constructor(run, compile_c, setting, where):
+    """IFUNC resolvers allocate before the door is relocated, or before there are thread-local
+    variables; Debian's libjemalloc crashes on both."""
+    prog = early_program(compile_c, where)
+    plain = run(prog, preload=False)
+    under = run(prog, **setting)
+    assert plain.returncode == 0
+    assert (under.returncode, under.stdout, under.stderr) == (0, "", "")
+
+
+def test_off_is_read_before_libc_has_an_environment(run, compile_c):
+    """A library marked initfirst starts before libc does."""
+    library = compile_c("""#include <malloc.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int size;
+        __attribute__((constructor)) static void first(void)
+        {
+            size = environ ? 1 : malloc_usable_size(malloc(7));
+        }""", "-shared", "-fPIC", "-fno-builtin", "-Wl,-z,initfirst", name="libinitfirst.so")
+    prog = compile_c("extern int size; int main(void) { return size; }", str(library),
+                     f"-Wl,-rpath,{library.parent}", name="initfirst")
+    assert run(prog, preload=False).returncode == 24
+    assert run(prog).returncode == 16
+    assert run(prog, GPUFEED="off").returncode == 24
+
+
+def test_an_interposer_that_allocates_while_we_decide(run, compile_c):
+    library = compile_c("""#include <dlfcn.h>
+        #include <link.h>
+        #include <stdlib.h>
+        #include <string.h>
+        static char *kept;
+        int dl_iterate_phdr(int (*see)(struct dl_phdr_info *, size_t, void *), void *closure)
+        {
+            static int (*real)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+            static int inside;
+            if (!inside++) {
+                kept = malloc(40);
+                strcpy(kept, "kept");
+                kept = realloc(kept, 50);
+                real = dlvsym(RTLD_NEXT, "dl_iterate_phdr", "GLIBC_2.2.5");
+            }
+            return real(see, closure);
+        }
+        int check(void)
+        {
+            kept = realloc(kept, 5000);
+            const int good = strcmp(kept, "kept") == 0;
+            free(kept);
+            return good;
+        }""", "-shared", "-fPIC", name="libinside.so")
+    prog = compile_c("""#include <stdlib.h>
+        int check(void);
+        int main(void) { free(malloc(10)); return check() ? 0 : 1; }""",
+                     str(library), f"-Wl,-rpath,{library.parent}", "-fno-builtin", name="inside")
+    result = run(prog)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def deepbind_program(compile_c):
+    library = compile_c("""#include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        int own(void) { return 1; }
+        int work(void)
+        {
+            char *text, *line = NULL;
+            size_t size = 0;
+            if (asprintf(&text, "%d", 42) < 0) return 1;
+            char *copy = strdup(text), *more = realloc(copy, 100000);
+            FILE *stream = fmemopen("a line\\n", 7, "r");
+            getline(&line, &size, stream);
+            fclose(stream);
+            free(text); free(more); free(line);
+            free(aligned_alloc(64, 64)); free(calloc(3, 3)); free(malloc(30));
+            return own() == 1 ? 0 : 2; /* and deep binding holds */
+        }""", "-shared", "-fPIC", "-fno-builtin", name="libdeep.so")
+    prog = compile_c("""#include <dlfcn.h>
+        #include <stdlib.h>
+        int own(void) { return 2; }
+        int main(void)
+        {
+            void *handle = dlopen(getenv("DEEP"), RTLD_NOW | RTLD_DEEPBIND);
+            int (*work)(void) = (int (*)(void))dlsym(handle, "work");
+            return work();
+        }""", "-rdynamic", name="deep")
+    return library, prog
+
+
+def test_a_deepbind_library_meets_one_heap(run, compile_c):
+    """libc's asprintf calls our malloc; the library's own free must be ours too."""
+    library, prog = deepbind_program(compile_c)
+    plain, under = run.both(prog, DEEP=library)
+    assert plain.returncode == 0
+    assert (under.returncode, under.stderr) == (0, "")
+
+
+def test_names_of_libc_lead_here(run):
+    """ctypes.CDLL("libc.so.6").malloc_trim(0) in training code trims the heap that is used."""
+    code = """
+import ctypes
+libc = ctypes.CDLL("libc.so.6")
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+block = libc.malloc(ctypes.c_size_t(64 << 20))
+ctypes.memset(block, 1, 64 << 20)
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+libc.free(block)
+before = resident()
+assert libc.malloc_trim(0) == 1
+assert before - resident() >= 60 << 20, (before, resident())
+"""
+    result = run("/usr/bin/python3", "-c", code)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+PROBES = {"/etc/malloc.conf", "/proc/sys/vm/overcommit_memory",
+          "/sys/kernel/mm/transparent_hugepage/enabled"}
+
+
+def files_of(run, prog, preload, **extra):
+    result = run("strace", "-f", "-e", "trace=file,clone,clone3,fork,vfork", "-o", "/dev/stderr",
+                 "env", *(f"{k}={v}" for k, v in extra.items()),
+                 *([f"LD_PRELOAD={DOOR}"] if preload else []), prog, preload=False)
+    trace = result.stderr[result.stderr.index(f'execve("{prog}"'):]
+    assert result.returncode == 0
+    assert "clone" not in trace and "fork" not in trace
+    names = re.findall(r'^\d+ +(?!execve)\w+\([^"\n]*"([^"]+)"', trace, re.M)
+    return {name for name in names if "gpufeed" not in name or name in PROBES}
+
+
+def test_opens_only_the_three_probes(run, compile_c):
+    prog = compile_c("""#include <stdlib.h>
+        int main(void) { for (int i = 0; i < 10000; i++) free(malloc(i * 100)); return 0; }""",
+                     "-fno-builtin", name="opens")
+    prog = str(prog)
+    plain, under = files_of(run, prog, False), files_of(run, prog, True)
+    assert under - plain <= PROBES | {"/etc/ld.so.preload"}, under - plain
+    assert PROBES <= under
+    assert files_of(run, prog, True, GPUFEED="off") - plain == set()
+
+
+def test_nothing_happens_without_malloc(run, compile_c):
+    prog = str(compile_c("int main(void) { return 0; }", name="quiet"))
+    assert files_of(run, prog, True) - files_of(run, prog, False) == set()
+
+
+def test_profiling_still_works(run, compile_c, tmp_path):
+    prog = compile_c("""#include <stdlib.h>
+        __attribute__((noinline)) void *leak(int i) { char *p = malloc(1000); p[0] = i; return p; }
+        static void *kept[20000];
+        int main(void) { for (int i = 0; i < 20000; i++) kept[i] = leak(i); return 0; }""",
+                     "-fno-builtin", "-O1", name="leaks")
+    result = run(prog, MALLOC_CONF=f"prof:true,prof_final:true,lg_prof_sample:12,prof_prefix:{tmp_path}/p")
+    assert (result.returncode, result.stderr) == (0, "")
+    dump = next(tmp_path.glob("p.*.heap")).read_text()
+    stacks = re.findall(r"^@ (.*)$", dump, re.M)
+    assert stacks and max(len(stack.split()) for stack in stacks) >= 4
+
+
+def test_the_users_settings_win(run, compile_c):
+    result = run(compile_c("#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }",
+                           "-fno-builtin", name="stats"),
+                 MALLOC_CONF="stats_print:true,stats_print_opts:mdablxeh,narenas:3")
+    assert "opt.narenas: 3" in result.stderr
+    assert "opt.oversize_threshold: 0" in result.stderr
+
+
+def test_background_threads_when_asked_for(run):
+    result = run("/usr/bin/python3", "-c",
+                 "import os; x = bytearray(1 << 24); print(len(os.listdir('/proc/self/task')))",
+                 MALLOC_CONF="background_thread:true")
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= 2
+
+
+def test_needs_libc_alone(run):
+    """libc alone is needed, and nothing newer than glibc 2.34."""
+    needed = run("readelf", "-d", DOOR, preload=False).stdout
+    assert re.findall(r"NEEDED.*\[(.*)\]", needed) == ["libc.so.6"]
+    versions = run("readelf", "-V", DOOR, preload=False).stdout
+    assert max(int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", versions)) <= 34

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that the program registers: placed beforehand where that pays, and left alone else."""
+
+import textwrap
+
+import pytest
+from pinkit import *
+
+
+def present(body):
+    return textwrap.dedent("""
+        libc = ctypes.CDLL(None)
+        def present(at, size):
+            pages = create_string_buffer(size // 4096)
+            ok(libc.mincore(c_void_p(at), c_size_t(size), pages))
+            return sum(b & 1 for b in pages.raw)
+        def anonymous(protection=3, flags=0x22, fd=-1, size=2 * LARGE):
+            libc.mmap.restype = c_void_p
+            return libc.mmap(None, c_size_t(size), protection, flags, fd, c_size_t(0))
+        start()
+        """) + textwrap.dedent(body)
+
+
+def test_registered_memory_is_placed_beforehand(program):
+    plain, ours = program(present("""
+        at = anonymous()
+        print(register(at, 2 * LARGE), present(at, 2 * LARGE), zero(at, LARGE), unregister(at))
+        """))
+    assert plain.stdout.split() == ["0", "0", "True", "0"], plain.stderr
+    assert ours.stdout.split() == ["0", str(2 * LARGE // 4096), "True", "0"], ours.stderr
+
+
+@pytest.mark.parametrize("how", ["anonymous(1)", "anonymous(0)", "anonymous(3, 0x21)",
+                                 "anonymous(3, 0x02, os.open(file, os.O_RDWR))", "holed()", "mixed()"])
+@pytest.mark.parametrize("flags", [0, 8])
+def test_other_memory_is_not_touched(program, tmp_path, how, flags):
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * (2 * LARGE))
+    same(program(present(f"""
+        file = "{file}"
+        def holed():
+            at = anonymous()
+            ok(libc.munmap(c_void_p(at + LARGE), c_size_t(4096)))
+            return at
+        def mixed():
+            at = anonymous()
+            ok(libc.mprotect(c_void_p(at + LARGE), c_size_t(4096), 1))
+            return at
+        at = {how}
+        print(register(at, 2 * LARGE, {flags}), unregister(at))
+        resident = [int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("RssAnon")][0]
+        print(resident * 1024 > LARGE + 60 * MIB)
+        """)))

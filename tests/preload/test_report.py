@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: what it says, who writes it, and that it is there however the program ends."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import SOURCE, Runner
+from test_engine import HERE, NODE0, NODE1, PYTHON, feed, machine  # noqa: F401
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_contents(feed, tmp_path):  # noqa: F811
+    report = tmp_path / "r.json"
+    feed("""
+        own = idle_thread()
+        os.sched_setaffinity(own, {0})
+        start()
+        keep = bytearray(40 << 20)
+        time.sleep(1.3)
+    """, GPUFEED_REPORT=report, GPUFEED_HEAP="replace", GPUFEED_MEM="odd", RANK=3, WORLD_SIZE=4,
+         LOCAL_RANK=0, LOCAL_WORLD_SIZE=1)
+    found = read(report)
+    assert found["schema"] == 1 and found["state"] == "ended" and found["ran_s"] > 1
+    assert found["options"]["GPUFEED_MEM"] == {"value": "auto", "origin": "rejected"}
+    assert found["options"]["GPUFEED_BIND"] == {"value": "node", "origin": "environment"}
+    assert found["options"]["GPUFEED"] == {"value": "on", "origin": "default"}
+    assert found["start"]["cpus"] == "0-1" and found["start"]["rank"]["rank"] == 3
+    assert [node["cpus"] for node in found["machine"]["nodes"]] == ["0", "1"]
+    assert found["gpus"] == [{"device": 0, "name": "NVIDIA H200", "pci": NODE1,
+                              "driver_node": 0, "nvml_node": None}]
+    verdict = found["verdict"]
+    assert verdict["bound"] == "node" and verdict["cpus"] == "1" and verdict["nodes"] == [1]
+    assert verdict["node_source"] == "sysfs" and verdict["choice"] == "the only visible GPU"
+    assert found["binding"]["in_force"] and found["binding"]["cpus"] == "1"
+    last = found["samples"][-1]
+    assert last["threads"]["program"] == last["threads"]["on_target"] == 1
+    assert last["threads"]["self_set"] == 1 and last["threads"]["ours"] == 1
+    assert max(sample["heap"]["bytes"] for sample in found["samples"]) > 40 << 20
+    assert found["heap"]["mode"] == "replace"
+    assert found["hooks"]["cuInit"] == 1 and found["hooks"]["cuMemAlloc_v2"] == 1
+    assert found["device_bytes"] == 8 << 20
+    assert isinstance(found["costs_us"]["sample"], int)
+
+
+def test_schema_is_documented(feed, tmp_path):  # noqa: F811
+    report = tmp_path / "r.json"
+    feed("start()", GPUFEED_REPORT=report)
+    text = (SOURCE / "docs" / "report.md").read_text()
+
+    def names(value, inside=""):
+        if isinstance(value, dict) and inside not in (
+                "options", "hooks", "by_node", "entries", "reasons", "held_by_node"):
+            for key, below in value.items():
+                yield key
+                yield from names(below, key)
+        elif isinstance(value, list):
+            for below in value:
+                yield from names(below)
+    documented = set(re.findall(r"`(\w+)`", text)) | set(re.findall(r"\w+", " ".join(
+        line for line in text.splitlines() if line.startswith("## "))))
+    missing = set(names(read(report))) - documented
+    assert not missing
+
+
+def test_forked_children_do_not_report(feed, tmp_path):  # noqa: F811
+    report = tmp_path / "r.json"
+    found = feed("""
+        import sys
+        start()
+        for _ in range(3):
+            if os.fork() == 0:
+                sys.exit(0)
+            os.wait()
+        if os.fork() == 0:
+            os.execvp("true", ["true"])
+        os.wait()
+        print(os.getpid(), open(os.environ["GPUFEED_REPORT"]).read().count('"ended"'))
+    """, GPUFEED_REPORT=report)
+    pid, ended = found.stdout.split()
+    assert ended == "0" and read(report)["pid"] == int(pid)
+    assert found.stderr.count("gpufeed: after") == 1
+
+
+def test_a_process_without_context_does_not_report(feed, tmp_path):  # noqa: F811
+    report = tmp_path / "r.json"
+    feed("init()", GPUFEED_REPORT=report)
+    assert not report.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killed_jobs_leave_one(machine, tmp_path, number):  # noqa: F811
+    report = tmp_path / "r.json"
+    env = Runner().env(sim=True, GPUFEED_MACHINE=machine, GPUFEED_BIND="node", SIM_DEVICES=NODE1,
+                       PYTHONPATH=HERE, GPUFEED_REPORT=report)
+    program = subprocess.Popen([PYTHON, "-c", "from feeder import *; start(); print(1, flush=True);"
+                                              "time.sleep(60)"], env=env, stdout=subprocess.PIPE)
+    program.stdout.readline()
+    end = time.monotonic() + 20
+    while not report.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    program.send_signal(number)
+    assert program.wait(20) == -number
+    program.stdout.close()
+    found = read(report)
+    assert found["state"] == "running" and found["pid"] == program.pid
+    assert found["verdict"]["bound"] == "node"
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_unwritable_path_is_one_line(feed):  # noqa: F811
+    found = feed("start()\ntime.sleep(2.5)", GPUFEED_VERBOSE=0, GPUFEED_REPORT="/nonexistent/r.json",
+                 GPUFEED_LOG="/nonexistent/log")
+    lines = found.stderr.splitlines()
+    assert len(lines) == 2
+    assert any(re.match(r"gpufeed: GPUFEED_REPORT: cannot write /nonexistent/r.json: No such", line)
+               for line in lines)
+    assert any("GPUFEED_LOG: cannot append" in line for line in lines)
+
+
+def test_relative_paths_are_from_where_it_was_started(feed, tmp_path):  # noqa: F811
+    (tmp_path / "100%p" / "elsewhere").mkdir(parents=True)
+    feed(f"""
+        os.execve("/bin/sh", ["sh", "-c",
+            "cd 100%p && exec {PYTHON} -c 'from feeder import *; import os;"
+            "os.chdir(\\"elsewhere\\"); start()'"], dict(os.environ))
+    """, GPUFEED_REPORT="r-%r.json", GPUFEED_LOG="log")
+    below = tmp_path / "100%p"
+    assert sorted(path.name for path in below.iterdir()) == ["elsewhere", "log", "r-0.json"]
+    assert not list((below / "elsewhere").iterdir())
+    assert read(below / "r-0.json")["state"] == "ended"
+
+
+def test_odd_names_are_valid_json(machine, tmp_path):  # noqa: F811
+    folder = os.fsencode(tmp_path) + b'/a "b" \\ \xff\n\x01'
+    os.mkdir(folder)
+    program = folder + b"/python3"
+    shutil.copy(os.path.realpath(PYTHON), program)
+    report = folder + b"/r.json"
+    env = Runner().env(sim=True, GPUFEED_MACHINE=machine, GPUFEED_BIND="node", SIM_DEVICES=NODE1,
+                       PYTHONPATH=HERE, PYTHONHOME="/usr", GPUFEED_REPORT=os.fsdecode(report))
+    subprocess.run([program, "-c", "from feeder import *; start()"], env=env, check=True)
+    with open(report, encoding="utf-8") as file:
+        found = json.load(file)
+    assert found["program"].endswith('/a "b" \\ \ufffd\n\x01/python3')
+    assert found["options"]["GPUFEED_REPORT"]["value"].endswith('\ufffd\n\x01/r.json')
+
+
+def test_observe_reports_and_changes_nothing(feed, tmp_path):  # noqa: F811
+    report = tmp_path / "r.json"
+    feed("start()\nassert mask() == [0, 1]", GPUFEED="observe", GPUFEED_REPORT=report)
+    found = read(report)
+    assert found["observe"] and not found["binding"]["in_force"]
+    assert found["verdict"]["cpus"] == "1" and found["probe"] is None
+    assert found["heap"]["mode"] == "next" and found["samples"][-1]["other"]["bytes"] > 0
+
+
+def test_rebinding_is_reported(feed, tmp_path):  # noqa: F811
+    report = tmp_path / "r.json"
+    feed("init()\ncontext(0)\ncontext(1)\nallocate(300)", devices=f"{NODE1},{NODE0}",
+         GPUFEED_REPORT=report)
+    found = read(report)
+    assert found["binding"]["rebindings"] == 1 and found["binding"]["cpus"] == "0"
+    assert found["events"][0]["event"] == "rebound"
+    assert found["verdict"]["choice"] == "holds most of the memory" and found["verdict"]["settled"]
+
+
+def test_inherited_hint_is_reported(feed, tmp_path):  # noqa: F811
+    report = tmp_path / "r-%p.json"
+    feed("""
+        import subprocess, sys
+        start()
+        subprocess.run([sys.executable, "-c", "from feeder import *; start()"], check=True)
+    """, GPUFEED_REPORT=report)
+    inherited = sorted(read(path)["start"]["inherited"] for path in tmp_path.glob("r-*.json"))
+    assert inherited == [False, True]

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Staged copies do what the driver would have done: the same program, with and without."""
+
+import re
+
+import pytest
+
+from conftest import APPS
+
+STAGE = APPS / "stage"
+ENDS = APPS / "stage_ends"
+
+# Small enough to stage nearly everything; more threads than CPUs, so that pieces end out of order.
+EAGER = {"GPUFEED_STAGE_MIN": "4096", "GPUFEED_STAGE_THREADS": "4", "SIM_DMA": "late",
+         "GPUFEED_VERBOSE": "2"}
+
+
+class Seen:
+    """What the library says became of the copies of one direction."""
+
+    def __init__(self, stderr, direction):
+        line = re.search(rf"^gpufeed: copies {direction} the GPU(.*)$", stderr, re.M)
+        assert line, stderr
+        self.calls = {name: int(n) for name, n in re.findall(r"; (\w+) (\d+) \(", line.group(1))}
+
+    def __getattr__(self, name):
+        return self.calls.get(name, 0)
+
+
+def compare(run, what, native=None, program=STAGE, **env):
+    """Same output, same exit; what became of the copies to the device and back."""
+    env = {**EAGER, **env}
+    done = run(program, what, sim=True, **env)
+    if native is None:
+        plain = run(program, what, preload=False, sim=True, **env)
+        native = (plain.stdout, plain.returncode)
+    assert (done.stdout, done.returncode) == native, done.stderr
+    if "copies to" not in done.stderr:
+        return None, None, done.stderr
+    return Seen(done.stderr, "to"), Seen(done.stderr, "from"), done.stderr
+
+
+def test_bytes(run):
+    to, back, said = compare(run, "bytes")
+    assert to.staged >= 25 and to.rest == 0, said
+    assert back.staged >= 30 and back.rest == 0, said
+
+
+@pytest.mark.parametrize("env", [{"GPUFEED_STAGE_THREADS": "1"}, {"GPUFEED_STAGE_RING": "2M"},
+                                 {"SIM_DMA": "", "GPUFEED_STAGE_MIN": "1M"}])
+def test_bytes_otherwise(run, env):
+    to, _, said = compare(run, "bytes", **env)
+    assert to.staged >= 15, said
+
+
+def test_memory_of_all_kinds(run):
+    to, back, said = compare(run, "kinds")
+    assert to.staged >= 4 and back.staged >= 4 and to.rest + back.rest == 0, said
+
+
+def test_what_the_driver_knows_is_its_own(run):
+    to, back, said = compare(run, "odd")
+    assert to.staged == 0 and to.pinned == 2 and to.device_memory == 2 and to.range == 4, said
+    assert back.range == 2 and to.ends == 1, said
+
+
+def test_a_busy_stream_gets_one_operation_at_once(run):
+    """The call is back before its stream has moved, and the driver has been asked for one copy."""
+    to, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0),
+                          SIM_FAULT="cuMemcpyHtoDAsync_v2:2+:999")
+    assert to.staged == 1, said
+
+
+def test_a_synchronous_copy_reads_behind_its_stream(run):
+    to, _, said = compare(run, "late_read")
+    assert to.staged == 1, said
+
+
+@pytest.mark.parametrize("ring", ["2M", "8M", "1G"])
+def test_a_blocked_stream_holds_up_nobody(run, ring):
+    to, _, said = compare(run, "blocked", GPUFEED_STAGE_RING=ring)
+    assert to.staged + to.full == 3, said
+
+
+def test_d2h_behind_a_blocked_stream(run):
+    to, back, said = compare(run, "beside")
+    assert to.staged >= 8 and back.staged >= 8, said
+
+
+def test_captures_beside_copies(run):
+    to, _, said = compare(run, "captures")
+    assert to.capture == 150 and to.staged > 2, said
+
+
+@pytest.mark.parametrize("ring", ["4M", "1G"])
+def test_many_threads(run, ring):
+    to, back, said = compare(run, "threads", GPUFEED_STAGE_RING=ring)
+    assert to.staged + to.full + to.crowded == 64 and to.staged > 0, said
+    assert back.staged > 0, said
+
+
+def test_contexts_end(run):
+    to, _, said = compare(run, "ends", program=ENDS)
+    assert to.staged >= 9, said
+
+
+@pytest.mark.parametrize("_", range(3))
+def test_fork_cancel_and_exit_beside_copies(run, _):
+    compare(run, "leave", program=ENDS)
+
+
+@pytest.mark.parametrize("how", ["file", "hole", "gap", "key", "d2hreadonly", "d2hfile", "d2hhole"])
+def test_faults_are_the_copying_threads(run, how):
+    compare(run, "fault" + how, program=ENDS)
+
+
+def test_without_the_feature(run):
+    to, back, said = compare(run, "bytes", GPUFEED_STAGE="off", COLD="1")
+    assert not to.calls and not back.calls and "off: by option" in said
+    to, _, said = compare(run, "bytes", GPUFEED="observe", COLD="1")
+    assert to.staged == 0 and to.off == 30 and "observing only" in said
+    assert "ring 0 of 0 bytes, 0 helpers" in said
+
+
+def test_small_copies_start_nothing(run):
+    _, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0), GPUFEED_STAGE_MIN="1G", COLD="1")
+    assert "ring 0 of 0 bytes, 0 helpers" in said
+
+
+# A call of ours may fail at first, later, or always: nothing changes but who does the copying.
+OURS = ["cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuDeviceGetAttribute",
+        "cuDevicePrimaryCtxGetState", "cuEventCreate", "cuEventRecord", "cuEventQuery",
+        "cuEventSynchronize", "cuMemHostRegister_v2", "cuPointerGetAttribute",
+        "cuPointerGetAttributes", "cuStreamIsCapturing", "cuStreamGetCtx_v2",
+        "cuThreadExchangeStreamCaptureMode"]
+# Without these there is never a ring to wait for.
+COLD = {"cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuMemHostRegister_v2",
+        "cuPointerGetAttribute", "cuPointerGetAttributes", "cuStreamIsCapturing",
+        "cuStreamGetCtx_v2", "cuThreadExchangeStreamCaptureMode"}
+SAID = {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
+        "cuMemHostRegister_v2"}
+
+
+@pytest.mark.parametrize("entry", OURS)
+def test_calls_of_ours_fail(run, entry):
+    native = ("6 checked, 0 wrong\n", 0)
+    for when in ("2", "3+"):
+        _, _, said = compare(run, "kinds", native=native, SIM_FAULT=f"{entry}:{when}:999",
+                             **({"COLD": "1"} if entry in COLD else {}))
+        warnings = [line for line in said.splitlines() if "left to the driver" in line]
+        if entry in SAID and when == "3+" and entry != "cuMemHostRegister_v2":
+            assert len(warnings) == 1 and entry.split("_v2")[0] in warnings[0], said
+        assert len(warnings) <= 1, said

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stalls made on purpose: each is in the log, with its cause; and what the log must never do."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from conftest import APPS
+
+THRESHOLD_US = 1000
+GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"
+
+
+def events(path, kind="stall"):
+    if not path.exists():
+        return []
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [event for event in found if event["event"] == kind]
+
+
+class Own:
+    """What a program measured itself about one call."""
+
+    def __init__(self, line):
+        self.call, *numbers = line.split()
+        self.start, self.end, self.tid, self.waits, self.cpu = map(int, numbers)
+        self.event = None
+
+    def us(self):
+        return (self.end - self.start) // 1000
+
+    def was_preempted(self):
+        return self.waits == 0 and self.cpu * 2 < self.end - self.start
+
+
+@pytest.fixture
+def stalls(run, tmp_path):
+    """
+    stalls(kind, count, conf) -> what the program saw, each with the event of the log or None.
+    Without huge pages, with which most of it would be quick.
+    """
+    def call(kind, count, conf="", min_us=2 * THRESHOLD_US, **env):
+        log = tmp_path / "log"
+        found = run(APPS / "stalls", kind, count, min_us, GPUFEED_LOG=log, MALLOC_CONF=conf,
+                    GPUFEED_STALL_US=THRESHOLD_US, GPUFEED_PROFILE="inference", **env)
+        assert found.returncode == 0, found.stderr
+        logged = events(log)
+        own = [Own(line) for line in found.stdout.splitlines()]
+        for one in own:
+            for event in logged:
+                start, us = event["start"] * 1e9, event["us"] * 1000
+                if event["tid"] == one.tid and start + us > one.start and start < one.end and \
+                        us * 2 > one.end - one.start:
+                    one.event = event
+        return own, logged
+    return call
+
+
+def judge(own, call, *causes, least=8):
+    """At least 95 of 100 are logged, 90 of 100 with the right cause. A busy machine preempts."""
+    own = [one for one in own if one.call == call]
+    assert len(own) >= least, own
+    logged = [one for one in own if one.event]
+    right = [one for one in logged if one.event["cause"] in causes or
+             (one.was_preempted() and one.event["cause"] == "preempted")]
+    assert len(logged) >= 0.95 * len(own), f"{len(logged)} of {len(own)}"
+    wrong = [(one.event["cause"], one.event["evidence"]) for one in logged if one not in right]
+    assert len(right) >= 0.9 * len(own), wrong
+    assert all(one.event["call"] == call for one in logged)
+
+
+def test_forced_purge(stalls):
+    own, _ = stalls("purge", 20, GIVE_BACK)
+    judge(own, "free", "purge")
+
+
+def test_unmapping_a_huge_block(stalls):
+    own, _ = stalls("unmap", 20, "retain:false," + GIVE_BACK)
+    judge(own, "free", "map")
+
+
+def test_reallocs_copy_into_fresh_pages(stalls):
+    own, _ = stalls("realloc", 20, GIVE_BACK)
+    judge(own, "realloc", "faults")
+    for one in own:
+        assert not one.event or one.event["size"] == 96 << 20
+
+
+def test_reallocs_copy_into_pages_that_are_there(stalls):
+    own, _ = stalls("realloc", 20, "dirty_decay_ms:-1,oversize_threshold:0")
+    # The first rounds still map.
+    judge(own[3:], "realloc", "copy")
+
+
+def test_calloc_of_used_pages(stalls):
+    """jemalloc gives them back to get zeroed ones: it is a purge, inside calloc."""
+    own, _ = stalls("calloc", 20, "dirty_decay_ms:-1,oversize_threshold:0")
+    judge(own, "calloc", "purge")
+
+
+def test_contended_arena(stalls):
+    """The holder of the lock loses its CPU, and the others wait."""
+    own, logged = stalls("lock", 1500, "narenas:1,tcache:false")
+    waited = [one for one in own if one.waits and one.cpu * 10 < one.end - one.start]
+    assert len(waited) >= 10
+    found = [one for one in waited if one.event]
+    assert len(found) >= 0.95 * len(waited)
+    right = [one for one in found if one.event["cause"] == "lock"]
+    assert len(right) >= 0.9 * len(found), [one.event for one in found if one not in right]
+
+
+def test_fork_holds_the_heap(stalls):
+    own, _ = stalls("fork", 20, "narenas:64")
+    waited = [one for one in own if one.waits and one.cpu * 4 < one.end - one.start]
+    if len(waited) < 3:
+        pytest.skip("the forks were too quick here")
+    found = [one for one in waited if one.event]
+    assert len(found) >= 0.9 * len(waited)
+    wrong = [one.event for one in found if one.event["cause"] not in ("fork", "unknown")]
+    assert not wrong
+    assert any(one.event["cause"] == "fork" for one in found)
+
+
+def test_stopped_process(stalls):
+    """Alone in its process: who copies memory waits for nothing."""
+    own, _ = stalls("stop", 12, GIVE_BACK, min_us=110000)
+    stopped = [one for one in own if one.waits and one.event]
+    if len(stopped) < 3:
+        pytest.skip("the stops met no copy")
+    right = [one for one in stopped if one.event["cause"] in ("paused", "unknown")]
+    assert len(right) == len(stopped), [one.event for one in stopped if one not in right]
+    assert any(one.event["cause"] == "paused" for one in stopped)
+
+
+def test_quiet_program_logs_nothing(run, compile_c, tmp_path):
+    program = compile_c("""
+        #include <stdlib.h>
+        int main(void) {
+            for (int i = 0; i < 200000; i++) free(malloc(64 + i % 4000));
+            return 0;
+        }""", name="quiet")
+    found = run(program, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=200000)
+    assert found.returncode == 0 and not found.stderr
+    assert not (tmp_path / "log").exists()
+
+
+def test_off(stalls, tmp_path):
+    for env in (dict(GPUFEED="off"), dict(GPUFEED="observe"), dict(GPUFEED_HEAP="off")):
+        _, logged = stalls("purge", 2, GIVE_BACK, **env)
+        assert not (tmp_path / "log").exists(), env
+
+
+def test_threshold_zero_is_off(run, tmp_path):
+    found = run(APPS / "stalls", "purge", 2, 0, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=0,
+                MALLOC_CONF=GIVE_BACK)
+    assert found.returncode == 0 and not (tmp_path / "log").exists()
+
+
+def test_header(stalls, tmp_path):
+    stalls("purge", 2, GIVE_BACK, RANK=3, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2, SLURM_JOB_ID=77)
+    first, *rest = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert first["event"] == "process" and first["schema"] == 1
+    assert (first["rank"], first["local_rank"]) == (3, 1)
+    assert first["job"]["SLURM_JOB_ID"] == "77"
+    assert first["program"] == str(APPS / "stalls") and first["host"] == os.uname().nodename
+    assert all(event["event"] == "stall" and event["pid"] == first["pid"] for event in rest)
+    assert all(event["mono"] >= event["start"] for event in rest)
+
+
+def test_one_file_per_process(run, tmp_path):
+    found = run("sh", "-c", f"{APPS}/stalls p 1 0; {APPS}/stalls p 1 0",
+                GPUFEED_LOG=tmp_path / "%p.log", MALLOC_CONF=GIVE_BACK, GPUFEED_STALL_US=20)
+    assert found.returncode == 0, found.stderr
+    files = list(tmp_path.iterdir())
+    assert len(files) == 2
+    for path in files:
+        assert all(str(event["pid"]) == path.stem for event in events(path))
+
+
+def test_full_disk_loses_lines_only(stalls, run):
+    found = run(APPS / "stalls", "purge", 3, 0, GPUFEED_LOG="/dev/full", MALLOC_CONF=GIVE_BACK)
+    assert found.returncode == 0 and not found.stderr and len(found.stdout.splitlines()) == 3
+
+
+def test_no_more_than_a_burst(run, tmp_path):
+    """Every call is a stall here: most of them are counted, not written."""
+    log = tmp_path / "log"
+    found = run(APPS / "stalls", "burst", 2000, 10**9, GPUFEED_LOG=log, GPUFEED_STALL_US=1,
+                MALLOC_CONF=GIVE_BACK)
+    assert found.returncode == 0
+    logged = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(logged) < 1500
+    assert sum(event.get("left_out", 0) for event in logged) + len(logged) > 1500
+
+
+def test_descriptors_and_errno_are_left_alone(run, compile_c, tmp_path):
+    program = compile_c(r"""
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        int main(void) {
+            char *block = malloc(64 << 20);
+            memset(block, 1, 64 << 20);
+            errno = 77;
+            free(block);
+            return errno != 77 || open("/dev/null", 0) != 3;
+        }""", "-fno-builtin", name="leaves")
+    found = run(program, GPUFEED_LOG=tmp_path / "log", MALLOC_CONF=GIVE_BACK, GPUFEED_STALL_US=10)
+    assert found.returncode == 0
+    assert events(tmp_path / "log")
+
+
+def test_no_stall_with_no_log_opens_nothing(run, tmp_path):
+    """Neither the log's machinery nor a file, in a process that neither logs nor feeds a GPU."""
+    trace = tmp_path / "trace"
+    found = subprocess.run(["strace", "-f", "-o", trace, APPS / "stalls", "purge", "1", "0"],
+                           env=run.env(MALLOC_CONF=GIVE_BACK), check=False, capture_output=True)
+    if found.returncode != 0:
+        pytest.skip("strace does not work here")
+    text = trace.read_text()
+    assert "/proc/self/cgroup" not in text and "O_APPEND" not in text

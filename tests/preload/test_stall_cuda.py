@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stalls of a process that feeds a GPU: the driver's calls, stops, workers, the report."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import textwrap
+import time
+
+import pytest
+
+from conftest import COMMAND
+from test_stall import GIVE_BACK, events
+
+HERE = pathlib.Path(__file__).resolve().parent
+PYTHON = "/usr/bin/python3"
+
+PRELUDE = """
+    import signal
+    from ctypes import byref, c_size_t, c_uint64, c_void_p, POINTER, cast
+    from feeder import *
+    import feeder
+    start()
+    cuda = feeder.libcuda
+    module, function = c_void_p(), c_void_p()
+    check(cuda.cuModuleLoadData(byref(module), b".version 7.0\\n.visible .entry spin(.param .u64 ns)\\n"))
+    check(cuda.cuModuleGetFunction(byref(function), module, b"spin"))
+
+    def spin(ms):
+        ns = c_uint64(ms * 1000000)
+        params = (c_void_p * 1)(ctypes.cast(byref(ns), c_void_p))
+        check(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, params, None))
+
+    libc = ctypes.PyDLL(None)
+    libc.malloc.restype = c_void_p
+    libc.malloc.argtypes = libc.calloc.argtypes = [c_size_t]
+    libc.free.argtypes = [c_void_p]
+
+    def stall(mib=48):
+        block = libc.malloc(mib << 20)
+        ctypes.memset(block, 1, mib << 20)
+        libc.free(block)
+"""
+
+
+@pytest.fixture
+def program(run, tmp_path):
+    path = tmp_path / "program.py"
+
+    def prepare(script, **env):
+        path.write_text(textwrap.dedent(PRELUDE) + textwrap.dedent(script))
+        settings = dict(GPUFEED_LOG=tmp_path / "log", PYTHONPATH=HERE, PYTHONDONTWRITEBYTECODE=1,
+                        MALLOC_CONF=GIVE_BACK, GPUFEED_PROFILE="inference")
+        settings.update(env)
+        return path, settings
+
+    def call(script, **env):
+        path, settings = prepare(script, **env)
+        found = run(PYTHON, path, sim=True, **settings)
+        assert found.returncode == 0, found.stderr
+        return found.stdout, events(tmp_path / "log")
+    call.prepare = prepare
+    return call
+
+
+def test_free_behind_a_kernel(program):
+    _, found = program("""
+        for i in range(20):
+            pointer = c_uint64()
+            check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+            spin(8)
+            check(cuda.cuMemFree_v2(pointer))
+    """)
+    frees = [event for event in found if event["call"] == "cuMemFree_v2"]
+    assert len(frees) >= 19
+    right = [event for event in frees if event["cause"] == "gpu"]
+    assert len(right) >= 18, [event for event in frees if event not in right]
+    assert all(event["us"] >= 4000 for event in frees)
+    assert all(event["python"][0]["file"].endswith("program.py") for event in frees)
+
+
+def test_waiting_for_the_gpu_is_no_stall(program, tmp_path):
+    """What loss.item() does each step."""
+    report = tmp_path / "report"
+    _, found = program("""
+        host = ctypes.create_string_buffer(4)
+        pointer = c_uint64()
+        check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+        for i in range(30):
+            spin(4)
+            check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
+            spin(2)
+            check(cuda.cuCtxSynchronize())
+            check(cuda.cuStreamSynchronize(c_void_p()))
+    """, GPUFEED_REPORT=report)
+    assert [event for event in found if event["call"].startswith("cu")] == []
+    rows = [row for row in json.loads(report.read_text())["latency"]
+            if row["call"] == "cuda_wait" and "tid" not in row]
+    assert sum(row["count"] for row in rows) == 60
+    assert max(row["max_us"] for row in rows) >= 1000
+
+
+def test_stopped_process(program, run, tmp_path):
+    """The library's thread notices, whatever the stalled thread was in."""
+    path, env = program.prepare("""
+        idle_thread()
+        print("ready", flush=True)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            stall(64)
+    """)
+    with subprocess.Popen([PYTHON, path], env=run.env(sim=True, **env), stdout=subprocess.PIPE,
+                          text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(12):
+            time.sleep(0.05)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.12)
+            process.send_signal(signal.SIGCONT)
+        assert process.wait(20) == 0
+    long = [event for event in events(tmp_path / "log") if event["us"] >= 110000]
+    if not long:
+        pytest.skip("no stop met a call")
+    paused = [event for event in long if event["cause"] == "paused"]
+    assert len(paused) >= 0.9 * len(long), [event for event in long if event not in paused]
+    assert not [event for event in events(tmp_path / "log")
+                if event["cause"] == "paused" and event["us"] < 20000]
+
+
+def test_workers_lines_are_the_parents_business(program, tmp_path):
+    """A forked worker's last word is written though it is gone; into its own file if asked."""
+    out, _ = program("""
+        for i in range(3):
+            pid = os.fork()
+            if pid == 0:
+                stall(96)
+                os._exit(0)
+            os.waitpid(pid, 0)
+            print(pid)
+        time.sleep(0.2)
+    """, GPUFEED_LOG=tmp_path / "%p.log")
+    for pid in out.split():
+        found = events(tmp_path / f"{pid}.log")
+        assert found and all(event["pid"] == int(pid) for event in found)
+        assert events(tmp_path / f"{pid}.log", "process")[0]["ppid"] > 0
+
+
+def test_orphans_write_for_themselves(program, tmp_path):
+    out, _ = program("""
+        if os.fork() == 0:
+            while os.getppid() == os.getsid(0) or os.getppid() == parent:
+                time.sleep(0.01)
+            stall(96)
+            os._exit(0)
+        print(os.getpid())
+    """.replace("if os.fork()", "parent = os.getpid()\n        if os.fork()"))
+    for _ in range(100):
+        found = [event for event in events(tmp_path / "log") if event["pid"] != int(out)]
+        if found:
+            break
+        time.sleep(0.05)
+    assert found and found[-1]["call"] == "free"
+
+
+def test_killed_process_leaves_its_log(program, run, tmp_path):
+    path, env = program.prepare("""
+        stall(96)
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    found = run(PYTHON, path, sim=True, **env)
+    assert found.returncode == -signal.SIGKILL
+    assert [event for event in events(tmp_path / "log") if event["call"] == "free"]
+
+
+def test_step(program):
+    _, found = program("""
+        step = ctypes.CDLL(None).gpufeed_step
+        step.argtypes = [ctypes.c_ulonglong]
+        stall(96)
+        step(7)
+        stall(96)
+        step(8)
+        stall(96)
+    """)
+    frees = [event.get("step") for event in found
+             if event["call"] == "free" and event["python"][0]["function"] == "stall"]
+    assert frees == [None, 7, 8]
+
+
+def test_counts_in_the_report(program, tmp_path):
+    report = tmp_path / "report"
+    _, found = program("""
+        for _ in range(5):
+            stall(96)
+        pid = os.fork()
+        if pid == 0:
+            stall(96)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        time.sleep(1.3)
+        for i in range(3000): bytearray(2000)
+        time.sleep(1.3)
+    """, GPUFEED_REPORT=report)
+    shown = json.loads(report.read_text())
+    assert shown["stalls"]["count"] >= 6
+    assert sum(cause["count"] for cause in shown["stalls"]["causes"].values()) == \
+        shown["stalls"]["count"] >= len(found) - 1
+    mallocs = [row for row in shown["latency"] if row["call"] == "malloc" and "tid" not in row]
+    assert sum(row["count"] for row in mallocs) >= 100
+    for row in shown["latency"]:
+        assert row["p50_us"] <= row["p99_us"] <= row["p999_us"] <= row["max_us"] or not row["count"]
+
+
+def test_no_log_no_second_thread(program, run, tmp_path):
+    script = """
+        time.sleep(0.1)
+        print(sorted(open(f"/proc/self/task/{t}/comm").read().strip()
+                     for t in os.listdir("/proc/self/task")))
+    """
+    path, env = program.prepare(script)
+    with_log = run(PYTHON, path, sim=True, **env)
+    env.pop("GPUFEED_LOG")
+    without = run(PYTHON, path, sim=True, **env)
+    assert "'gpufeed-log'" in with_log.stdout and "'gpufeed-log'" not in without.stdout
+    assert "'gpufeed'" in without.stdout
+
+
+def test_report_command(program, run, tmp_path):
+    program("stall(96)\nstall(96)")
+    shown = run(COMMAND, "report", tmp_path / "log", preload=False)
+    assert shown.returncode == 0 and not shown.stderr
+    lines = shown.stdout.splitlines()
+    assert any(" process: " in line and "python3" in line for line in lines)
+    assert any(" stall: free took " in line and ": purge, " in line or "preempted" in line
+               for line in lines)
+    assert any(line.strip().startswith(f"{tmp_path}/program.py:") and line.endswith("in stall")
+               for line in lines)
+    assert any("_PyEval_EvalFrameDefault" in line for line in lines)
+
+
+def test_report_command_on_rubbish(run, tmp_path):
+    log = tmp_path / "log"
+    log.write_text('{"event":"stall","stack":["9+zz","x",3],"modules":[{"path":"/bin/sh"}]}\n'
+                   '{"event":"stall","stack":["0+10"],"modules":[{"path":"/dev/zero"}]}\nrubbish\n[]\n{}\n')
+    shown = run(COMMAND, "report", log, preload=False)
+    assert shown.returncode == 0 and shown.stderr.count("is no event") == 2
+    assert run(COMMAND, "report", tmp_path / "none", preload=False).returncode == 1
+    assert run(COMMAND, "report", preload=False).returncode == 2
+    assert os.path.exists(log)
+
+
+def test_starved_and_faulting_threads_are_told(program, tmp_path):
+    """Two programs on one CPU, and one of them touches new pages all the time."""
+    found = []
+    cpu = min(os.sched_getaffinity(0))
+    with subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) as hog:
+        try:
+            program(f"""
+                os.sched_setaffinity(0, [{cpu}])
+                end = time.monotonic() + 3.5
+                while time.monotonic() < end:
+                    stall(16)
+            """, GPUFEED_STALL_US=1000000)
+        finally:
+            hog.kill()
+    found = [thread for event in events(tmp_path / "log", "threads") for thread in event["threads"]]
+    mine = [thread for thread in found if thread["thread"] == "python3"]
+    assert mine and max(thread["delay_ms"] for thread in mine) >= 100
+    assert max(thread["minor_faults"] for thread in mine) >= 4000
+    assert max(thread["fault_ms"] for thread in mine) >= 1

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pthread_create and the affinity calls: whose thread is whose, and nothing else changes."""
+
+import os
+
+import pytest
+from doorkit import *
+
+WAYS = r"""
+static int (*init)(unsigned);
+static void start(void) { init = dlsym(driver(), "cuInit"); init(0); }
+static void *nothing(void *a) { return a; }
+static void join(pthread_t t) { void *r; pthread_join(t, &r); }
+static void make(pthread_attr_t *a, void *(*f)(void *)) { pthread_t t; if (pthread_create(&t, a, f, NULL)) exit(8); join(t); }
+static cpu_set_t mask_of(int cpu) { cpu_set_t m; CPU_ZERO(&m); CPU_SET(cpu, &m); return m; }
+static cpu_set_t now(void) { cpu_set_t m; sched_getaffinity(0, sizeof(m), &m); return m; }
+static void set(cpu_set_t m) { if (sched_setaffinity(0, sizeof(m), &m)) exit(7); }
+"""
+
+two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+
+
+def test_the_programs_threads_are_announced(fed):
+    app = fed.program(WAYS + """
+        int main(void) { init = dlsym(driver(), "cuInit"); make(NULL, nothing); init(0);
+            make(NULL, nothing); make(NULL, nothing); }
+        """)
+    result = fed.go(app)
+    assert said(result, "born") == ["class=0", "class=0"]
+    assert counts(result)["pthread_create"] == 3
+
+
+def test_python_threads(fed):
+    result = fed.go("/usr/bin/python3", "-c", """
+import ctypes, threading
+ctypes.CDLL("libcuda.so.1").cuInit(0)
+threads = [threading.Thread(target=sum, args=([1, 2],)) for _ in range(5)]
+[t.start() for t in threads]; [t.join() for t in threads]
+""")
+    assert said(result, "born") == ["class=0"] * 5
+
+
+def test_our_own_threads(fed):
+    result = fed.go(fed.program(WAYS + "int main(void) { start(); }"), GPUFEED_MACHINE="thread")
+    assert said(result, "ours") == ["class=3 blocked=1"]
+    assert said(result, "library") == ["class=3"]
+    assert not said(result, "born")
+
+
+DRIVER_THREADS = FAKE_DRIVER.replace("int cuInit(unsigned flags)", """
+#include <pthread.h>
+#include <unistd.h>
+static int tid, later_tid, hold[2];
+static void *helper(void *where) { *(int *)where = gettid(); char c; read(hold[0], &c, 1); return where; }
+static void spawn(int *where) { pthread_t t; *where = 0; pthread_create(&t, NULL, helper, where);
+    pthread_detach(t); while (!__atomic_load_n(where, __ATOMIC_ACQUIRE)) usleep(100); }
+int fake_thread(void) { return tid; }
+int fake_later_thread(void) { spawn(&later_tid); return later_tid; }
+int cuInit(unsigned f) { pipe(hold); spawn(&tid); return 0; }
+int old_cuInit(unsigned flags)""")
+TELL_CLASS = r"""
+#include "hook/engine_api.h"
+#include <stdio.h>
+static const struct gf_door *door;
+int class_of(int tid) { return door->thread_class(tid); }
+static void seen(CUdevice d, enum gf_sighting h, uint64_t b) {}
+static void born(void) { fprintf(stderr, "[born]\n"); }
+static void nothing(void) {}
+static const struct gf_engine engine = {GF_ENGINE_ABI, sizeof(engine), seen, nothing, nothing, born};
+GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *d) { door = d; return &engine; }
+"""
+CLASS_OF = r"""
+static int class_of(int tid) { return ((int (*)(int))dlsym(dlopen("libgpufeed-engine.so", RTLD_NOW), "class_of"))(tid); }
+"""
+
+
+@pytest.fixture
+def classed(kit):
+    kit.library(DRIVER_THREADS, "libcuda.so.1", "-Wl,-Bsymbolic")
+    kit.library(TELL_CLASS, "libgpufeed-engine.so", *INCLUDES)
+    return kit
+
+
+def test_the_drivers_threads(classed):
+    """Made inside cuInit, before there is an engine, or later by the driver's own code."""
+    app = classed.program(WAYS + CLASS_OF + """
+        int main(void) { start(); void *h = driver();
+            int first = ((int (*)(void))dlsym(h, "fake_thread"))(), later = ((int (*)(void))dlsym(h, "fake_later_thread"))();
+            printf("%d %d %d\\n", class_of(first), class_of(later), class_of(gettid())); }
+        """)
+    result = classed.go(app)
+    assert result.stdout == "2 2 0\n"
+    assert not said(result, "born")
+
+
+@two_cpus
+def test_who_sets_its_own_mask_is_left_alone(classed):
+    app = classed.program(WAYS + CLASS_OF + """
+        static int self(void) { return class_of(gettid()); }
+        static void *by_itself(void *a) { int b = self(); set(mask_of(0)); printf("%d%d ", b, self()); return a; }
+        static void *own(void *a) { printf("%d ", self()); return a; }
+        static void *restored(void *a) { cpu_set_t m = now(); set(mask_of(0)); int in = self(); set(mask_of(1));
+            set(m); printf("%d%d ", in, self()); return a; }
+        static int ready; static pthread_barrier_t b;
+        static void *other(void *a) { *(int *)a = gettid(); pthread_barrier_wait(&b); pthread_barrier_wait(&b); return a; }
+        int main(void) { cpu_set_t m = mask_of(1), m0 = now(); pthread_attr_t attr; pthread_attr_init(&attr);
+            pthread_attr_setaffinity_np(&attr, sizeof(m), &m);
+            set(mask_of(0)); start(); printf("%d ", self()); set(m0); printf("%d ", self());
+            make(NULL, by_itself); make(&attr, own); make(NULL, restored); make(NULL, own);
+            pthread_barrier_init(&b, NULL, 2); pthread_t t; int tid = 0; pthread_create(&t, NULL, other, &tid);
+            pthread_barrier_wait(&b); printf("%d", class_of(tid));
+            if (pthread_setaffinity_np(t, sizeof(m), &m)) return 3; printf("%d", class_of(tid));
+            pthread_setaffinity_np(t, sizeof(m0), &m0); printf("%d", class_of(tid));
+            sched_setaffinity(tid, sizeof(m), &m); printf("%d ", class_of(tid));
+            pthread_barrier_wait(&b); join(t);
+            int status; pid_t child = fork(); if (!child) { pause(); } sched_setaffinity(child, sizeof(m), &m);
+            printf("%d\\n", class_of(child)); kill(child, 9); wait(&status); }
+        """.replace("static int ready;", ""), "-include", "signal.h")
+    assert classed.go(app).stdout == "1 0 01 1 10 0 0101 1\n"
+
+
+@two_cpus
+def test_birth_is_before_the_first_set(kit):
+    """Without a malloc before it: the recorded mask is the one the process came with."""
+    kit.fake()
+    kit.library(TELL_CLASS.replace("door = d;", 'door = d; unsigned n = 0; for (int i = 0; i < 64; i++)'
+                ' n += d->birth->cpus.word[i / 64] >> i & 1; fprintf(stderr, "[birth %d]\\n", n);'),
+                "libgpufeed-engine.so", *INCLUDES)
+    app = kit.program(WAYS + "extern int cuInit(unsigned); int main(void) { set(mask_of(0)); return cuInit(0); }",
+                      f"-L{kit.folder}", "-l:libcuda.so.1")
+    # Where malloc is libc's own, nothing of ours runs before the call.
+    assert said(kit.go(app, GPUFEED_HEAP="off"), "birth") == [str(len(os.sched_getaffinity(0)))]
+
+
+@two_cpus
+def test_only_a_success_counts(classed):
+    app = classed.program(WAYS + CLASS_OF + """
+        static int self(void) { return class_of(gettid()); }
+        int main(void) { start(); cpu_set_t m = mask_of(0), none; CPU_ZERO(&none);
+            int r; errno = 0; r = sched_setaffinity(0, sizeof(none), &none); printf("%d %d ", r, errno);
+            errno = 0; r = sched_setaffinity(999999999, sizeof(m), &m); printf("%d %d ", r, errno);
+            errno = 0; r = pthread_setaffinity_np(pthread_self(), sizeof(none), &none); printf("%d %d ", r, errno);
+            int before = self();
+            errno = 4; r = pthread_setaffinity_np(pthread_self(), sizeof(m), &m); printf("%d %d\\n", r, errno);
+            fprintf(stderr, "[class %d %d]\\n", before, self()); }
+        """)
+    result = classed.go(app)
+    assert result.stdout == "-1 22 -1 3 22 0 0 4\n"
+    assert said(result, "class") == ["0 1"]
+
+
+def test_a_recycled_thread_id_starts_anew(classed):
+    """In a small pid namespace ids come round; without the right to one, the table is asked directly."""
+    app = classed.program(WAYS + CLASS_OF + """
+        static int last;
+        static void *binder(void *a) { set(now()); last = gettid(); return a; }
+        static void *look(void *a) { if (gettid() == last) { printf("again %d\\n", class_of(last)); exit(0); } return a; }
+        int main(void) { start(); make(NULL, binder);
+            FILE *f = fopen("/proc/sys/kernel/ns_last_pid", "w");
+            for (int i = 0; i < 200; i++) {
+                if (f) { rewind(f); fprintf(f, "%d", last - 1); fflush(f); }
+                make(NULL, look); }
+            puts("not again"); }
+        """)
+    out = classed.go(app).stdout
+    if out == "not again\n":
+        pytest.skip("thread ids cannot be chosen here (/proc/sys/kernel/ns_last_pid)")
+    assert out == "again 0\n"
+
+
+def test_many_short_threads_that_bind_do_not_fill_the_table(classed):
+    app = classed.program(WAYS + CLASS_OF + """
+        static void *binder(void *a) { set(now()); set(mask_of(sched_getcpu())); return a; }
+        static void *look(void *a) { printf("%d\\n", class_of(gettid())); return a; }
+        int main(void) { start(); for (int i = 0; i < 9000; i++) make(NULL, binder); make(NULL, look); }
+        """)
+    assert classed.go(app).stdout == "0\n"
+
+
+# --- what pthread_create does is what it did
+def test_return_codes_and_attributes(fed):
+    app = fed.program(WAYS + r"""
+        #include <limits.h>
+        #include <sys/resource.h>
+        static void *cancelled(void *a) { pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL); for (;;) pause(); return a; }
+        static void *leaves(void *a) { pthread_exit((void *)42); }
+        static void note(void *a) { printf("cleaned "); }
+        static void *cleans(void *a) { pthread_cleanup_push(note, NULL); pthread_exit((void *)43); pthread_cleanup_pop(0); return a; }
+        static void *size(void *a) { pthread_attr_t t; size_t n; pthread_getattr_np(pthread_self(), &t);
+            pthread_attr_getstacksize(&t, &n); printf("%zu ", n); pthread_attr_destroy(&t); return a; }
+        static void *result(void *a) { errno = 3; return (void *)((long)a + 1); }
+        int main(void) { start(); pthread_t t; void *r; pthread_attr_t a;
+            pthread_create(&t, NULL, cancelled, NULL); pthread_cancel(t); pthread_join(t, &r); printf("%d ", r == PTHREAD_CANCELED);
+            pthread_create(&t, NULL, leaves, NULL); pthread_join(t, &r); printf("%ld ", (long)r);
+            pthread_create(&t, NULL, cleans, NULL); pthread_join(t, &r); printf("%ld ", (long)r);
+            pthread_create(&t, NULL, result, (void *)9); pthread_join(t, &r); printf("%ld ", (long)r);
+            pthread_attr_init(&a); pthread_attr_setstacksize(&a, PTHREAD_STACK_MIN); make(&a, size);
+            pthread_attr_setstacksize(&a, 1 << 20); make(&a, size);
+            pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED); pthread_create(&t, &a, nothing, NULL);
+            pthread_attr_setinheritsched(&a, PTHREAD_EXPLICIT_SCHED); struct sched_param p = {200};
+            cpu_set_t none; CPU_ZERO(&none); pthread_attr_setaffinity_np(&a, sizeof(none), &none);
+            errno = 6; printf("%d ", pthread_create(&t, &a, nothing, NULL)); printf("%d\n", errno);
+            fflush(stdout); return 0; }
+        """)
+    out = fed.same(app).stdout
+    assert out.startswith("1 42 cleaned 43 10 ")
+
+
+def test_thread_limit(fed):
+    """Where the kernel refuses, so does pthread_create, and nothing is left over."""
+    app = fed.program(WAYS + r"""
+        #include <sys/resource.h>
+        #include <malloc.h>
+        int main(void) { start(); pthread_attr_t a; pthread_attr_init(&a); pthread_attr_setstacksize(&a, 1ul << 46);
+            pthread_t t; printf("%d\n", pthread_create(&t, &a, nothing, NULL)); }
+        """)
+    assert fed.same(app).stdout == "11\n"
+
+
+def test_no_hook_is_a_cancellation_point(fed):
+    """The engine writes and sleeps in there; where the original cannot be cancelled, nor can ours."""
+    app = fed.program(WAYS + r"""
+        static volatile int went_on;
+        static void *calls(void *a) {
+            int (*retain)(void **, int) = dlsym(driver(), "cuDevicePrimaryCtxRetain"); void *context;
+            pthread_cancel(pthread_self()); init(0); went_on++; retain(&context, 0); went_on++;
+            pthread_testcancel(); went_on++; return a; }
+        static void *shielded(void *a) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL); went_on += 10; return a; }
+        int main(void) { init = dlsym(driver(), "cuInit"); pthread_t t; void *r;
+            pthread_create(&t, NULL, calls, NULL); pthread_join(t, &r); printf("%d ", r == PTHREAD_CANCELED);
+            pthread_create(&t, NULL, shielded, NULL); pthread_cancel(t); pthread_join(t, &r);
+            printf("%d %d\n", r == PTHREAD_CANCELED, went_on); }
+        """)
+    result = fed.same(app, GPUFEED_MACHINE="slow")
+    assert result.stdout == "1 0 12\n"
+    assert said(result, "engine") and said(result, "born")
+
+
+@two_cpus
+@pytest.mark.parametrize("machine, shared", [("one arena", 1), ("", 0)])
+def test_new_threads_use_the_arenas_that_the_engine_allows(fed, machine, shared):
+    """What the main thread gave back is there for a thread of the same arena, at its own offset."""
+    app = fed.program(WAYS + """
+        static void *allocates(void *a) { printf("%d", (long)malloc(8 << 20) >> 12 == (long)a >> 12); fflush(stdout); return a; }
+        int main(void) { start(); void *p = malloc(8 << 20), *r; free(p); pthread_t t;
+            pthread_create(&t, NULL, allocates, p); pthread_join(t, &r); }
+        """)
+    assert fed.go(app, GPUFEED_MACHINE=machine).stdout == str(shared)
+
+
+def test_start_routine_is_a_tail_call(fed):
+    """The thread's stack shows the program's routine on libc's, as without the library."""
+    app = fed.program(WAYS + r"""
+        #include <execinfo.h>
+        static void *deep(void *a) { void *at[20]; int n = backtrace(at, 20); printf("%d %s\n", n, owner(at[1])); return a; }
+        int main(void) { start(); make(NULL, deep); }
+        """, "-O0", "-fno-omit-frame-pointer", "-rdynamic")
+    assert fed.same(app).stdout.endswith("libc.so.6\n")
+
+
+def test_without_an_engine_it_is_passed_straight_on(run, compile_c):
+    app = compile_c(r"""
+        #include <pthread.h>
+        #include <stdio.h>
+        static void *f(void *a) { return a; }
+        int main(void) { for (long i = 0; i < 100; i++) { pthread_t t; void *r; pthread_create(&t, 0, f, (void *)i);
+            pthread_join(t, &r); if ((long)r != i) return 1; } puts("ok"); }""", name="plain")
+    without, with_door = run.both(app)
+    assert (without.stdout, without.stderr) == (with_door.stdout, with_door.stderr) == ("ok\n", "")
+
+
+def test_threads_from_constructors_and_in_children(fed):
+    app = fed.program(WAYS + """
+        static pthread_t early;
+        static __attribute__((constructor)) void first(void) { pthread_create(&early, NULL, nothing, NULL); }
+        int main(void) { join(early); start(); fflush(stdout);
+            if (fork() == 0) { make(NULL, nothing); make(NULL, nothing); _exit(0); }
+            int status; wait(&status); printf("%d\\n", status); }
+        """)
+    result = fed.go(app)
+    assert result.stdout == "0\n"
+    assert not said(result, "born")

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies and pinned memory in the report, the summary and the log: what is said is what happened."""
+
+import json
+import re
+
+import pytest
+
+from conftest import SOURCE
+from test_engine import PYTHON, feed, machine  # noqa: F401
+
+MIB = 1 << 20
+EAGER = {"GPUFEED_STAGE_MIN": "1M", "GPUFEED_STAGE_THREADS": 4}
+
+# Copies of three kinds: `large` pageable ones both ways, some of pinned memory, and small ones.
+PROGRAM = """
+    from ctypes import byref, c_size_t, c_uint64, c_void_p, create_string_buffer
+    start()
+    cuda = feeder.libcuda
+    d, pinned, stream = c_uint64(), c_void_p(), c_void_p()
+    check(cuda.cuMemAlloc_v2(byref(d), c_size_t(8 << 20)))
+    check(cuda.cuStreamCreate(byref(stream), 1))
+    check(cuda.cuMemHostAlloc(byref(pinned), c_size_t(4 << 20), 0))
+    source = create_string_buffer(6 << 20)
+    def to(n, from_=source, asynchronous=False):
+        if asynchronous:
+            check(cuda.cuMemcpyHtoDAsync_v2(d, from_, c_size_t(n), stream))
+        else:
+            check(cuda.cuMemcpyHtoD_v2(d, from_, c_size_t(n)))
+    def back(n, into=source):
+        check(cuda.cuMemcpyDtoH_v2(into, d, c_size_t(n)))
+"""
+
+
+@pytest.fixture
+def report(feed, tmp_path):  # noqa: F811
+    """report(script) -> what the report says of transfers, the summary's line, the log's events."""
+    def call(script, **env):
+        path, log = tmp_path / "r.json", tmp_path / "l.json"
+        found = feed(PROGRAM + script, GPUFEED_REPORT=path, GPUFEED_LOG=log, **{**EAGER, **env})
+        line = re.search(r"^gpufeed: (copied .*)$", found.stderr, re.M)
+        events = [json.loads(text) for text in log.read_text().splitlines()]
+        return json.loads(path.read_text()), line and line.group(1), events
+    return call
+
+
+def both(ways):
+    return ways["staged"]["bytes"] + ways["driver"]["bytes"]
+
+
+def test_bytes_are_all_there(report):
+    found, line, events = report("""
+    for i in range(10):
+        to(6 << 20)
+        if i == 0:
+            time.sleep(0.5)  # the ring is made ready beside the program
+        to(4 << 20, asynchronous=True)
+        back(6 << 20)
+    to(4 << 20, pinned)
+    back(4 << 20, pinned)
+    for i in range(7):
+        to(1000)
+    check(cuda.cuCtxSynchronize())
+    """)
+    transfers = found["transfers"]
+    there, here = transfers["to_device"], transfers["from_device"]
+    assert both(there) == 100 * MIB and both(here) == 60 * MIB
+    assert there["staged"]["calls"] + there["driver"]["calls"] == 20
+    assert there["staged"]["calls"] >= 5, json.dumps(transfers)  # a busy ring sends some to the driver
+    assert here["staged"]["calls"] >= 5
+    assert there["staged_rest"] == 0
+    assert there["driver"]["calls"] == sum(why["calls"] for why in there["reasons"].values())
+    assert there["driver"]["bytes"] == sum(why["bytes"] for why in there["reasons"].values())
+    assert (there["pinned"]["calls"], there["pinned"]["bytes"]) == (1, 4 * MIB)
+    assert (here["pinned"]["calls"], here["pinned"]["bytes"]) == (1, 4 * MIB)
+    assert transfers["small"] == {"copies": 7, "bytes": 7000}
+    assert transfers["unfit"] == {"copies": 0, "bytes": 0}
+    assert transfers["entries"] == {
+        "cuMemcpyHtoD_v2": {"copies": 18, "bytes": 64 * MIB + 7000},
+        "cuMemcpyHtoDAsync_v2": {"copies": 10, "bytes": 40 * MIB},
+        "cuMemcpyDtoH_v2": {"copies": 11, "bytes": 64 * MIB}}
+    assert transfers["least_bytes"] == MIB and transfers["staging_off"] is None
+    ring = transfers["ring"]
+    assert ring["rings"] == 1 and ring["bytes"] == ring["most_bytes"] >= 2 * MIB
+    assert ring["limit_bytes"] >= ring["bytes"] and ring["grown"] >= 1
+    assert transfers["helpers"] == 3
+    assert len([event for event in events if event["event"] == "ring"]) == ring["grown"]
+    assert there["staged"]["held_up_s"] > 0 and there["staged"]["gb_per_s"] > 0
+    assert transfers["pinning_at_source"]["pinned_gb_per_s"] > 0
+    megabytes = there["staged"]["bytes"] // MIB
+    assert line.startswith(f"copied to the GPU: {megabytes} MiB staged at ")
+    assert "4 MiB from or to pinned memory" in line and "copied from the GPU: " in line
+
+
+def test_reasons_are_told(report):
+    found, line, _ = report("""
+    for i in range(5):
+        to(3 << 20)
+    check(cuda.cuStreamBeginCapture_v2(stream, 2))
+    cuda.cuMemcpyHtoDAsync_v2(d, source, c_size_t(3 << 20), stream)
+    """)
+    reasons = found["transfers"]["to_device"]["reasons"]
+    assert reasons["capture"]["calls"] == 1 and reasons["capture"]["bytes"] == 3 * MIB
+    assert "the stream is being captured: 1" in line
+
+
+def test_turned_off_is_an_event(report):
+    found, _, events = report("""
+    for i in range(5):
+        to(6 << 20)
+        time.sleep(0.1)
+    """, SIM_FAULT="cuMemHostRegister_v2:1+:999", GPUFEED_PIN="off")
+    [event] = [event for event in found["events"] if event["event"] == "left_to_driver"]
+    assert "copies are left to the driver" in event["text"] and "cuMemHostRegister" in event["text"]
+    assert [e["text"] for e in events if e["event"] == "left_to_driver"] == [event["text"]]
+    assert both(found["transfers"]["to_device"]) == 30 * MIB
+    assert found["transfers"]["to_device"]["reasons"]["off"]["calls"] >= 1
+
+
+@pytest.mark.parametrize("env, off, least", [
+    ({"GPUFEED_STAGE": "off"}, "by option", None), ({"GPUFEED": "observe"}, "observing only", MIB)])
+def test_what_is_not_staged(report, env, off, least):
+    found, line, events = report("    to(3 << 20)\n    to(4 << 20, pinned)\n", **env)
+    transfers = found["transfers"]
+    assert transfers["staging_off"] == off and transfers["least_bytes"] == least
+    assert transfers["ring"]["most_bytes"] == 0 and transfers["helpers"] == 0
+    assert not [event for event in events if event["event"] == "ring"]
+    if least is None:
+        assert line is None and transfers["to_device"]["driver"]["calls"] == 0
+        return
+    assert transfers["to_device"]["reasons"]["off"]["bytes"] == 3 * MIB
+    assert transfers["to_device"]["pinned"]["bytes"] == 4 * MIB
+    assert line.startswith("copied to the GPU: 4 MiB from or to pinned memory, 3 MiB by the driver")
+
+
+def test_none_of_it(report):
+    found, line, _ = report("    to(3 << 20)\n", GPUFEED_STAGE="off", GPUFEED_PIN="off")
+    assert found["transfers"] is None and line is None
+    assert found["hooks"]["cuMemcpyHtoD_v2"] == 1
+
+
+def test_the_example(run, tmp_path):
+    """README's claims: staged or left, pinned or not, the loop's checksum is the same."""
+    def feeding(*flags, **env):
+        found = run(PYTHON, SOURCE / "examples" / "feed.py", "--batches", 8, "--batch-mib", 8, *flags,
+                    sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_REPORT=tmp_path / "r.json", **env)
+        assert found.returncode == 0, found.stderr
+        report = json.loads((tmp_path / "r.json").read_text())["transfers"]
+        return found.stdout.splitlines()[-1], report
+    checksum, staged = feeding()
+    assert staged["to_device"]["staged"]["bytes"] > 0 and both(staged["to_device"]) == 64 * MIB
+    again, pinned = feeding("--pin")
+    assert again == checksum and pinned["to_device"]["pinned"]["bytes"] == 64 * MIB
+    _, pinned = feeding("--pin", "--batch-mib", 32, "--batches", 2)
+    assert pinned["pinned_memory"]["large"]["bytes"] == 64 * MIB
+    again, off = feeding(GPUFEED_STAGE="off")
+    assert again == checksum and off["staging_off"] == "by option"

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, runs all tests. The last line is "N passed, N failed, N skipped".
+# Arguments go to `meson test`: tests/run.sh --suite unit. The suite "full" runs only when named.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+scripts/packages.sh
+if [ ! -f build/build.ninja ]; then
+    meson setup build || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+fi
+if ! meson compile -C build; then
+    echo "the build failed"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+fi
+
+rm -rf build/junit build/meson-logs/testlog.junit.xml
+builds=(build)
+wanted=("$@")
+if ((${#wanted[@]} == 0)); then
+    wanted=(--no-suite full)
+    # Both report through their own build folders.
+    rm -rf build-asan/meson-logs build-tsan/meson-logs
+    tests/sanitize.sh address thread || true
+    builds+=(build-asan build-tsan)
+    tests/aarch64.sh
+    # 77: this machine has no cross compiler or cannot fetch arm64's packages; it has said so.
+    [ $? -eq 77 ] || builds+=(build-aarch64)
+fi
+meson test -C build --print-errorlogs "${wanted[@]}" || true
+exec tests/count.py "${builds[@]}"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the layers with a sanitizer and runs unit tests and fuzz corpora on them: sanitize.sh [address] [thread]
+# A preloaded library cannot carry one (its run-time must come first in the process), so the layers are
+# tested as the static libraries that they are. Results: build-asan, build-tsan.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+sanitize() { # folder, value of b_sanitize
+    [ -f "$1/build.ninja" ] || meson setup "$1" -Db_sanitize="$2" -Db_lundef=false \
+        -Dbuildtype=debugoptimized >/dev/null || return 1
+    rm -f "$1/meson-logs/testlog.junit.xml"
+    ninja -C "$1" --quiet build.ninja || return 1 # what is asked below must not be of yesterday
+    # These tests and what they read: nothing that is preloaded is even built.
+    local targets
+    mapfile -t targets < <(meson introspect "$1" --tests --targets | python3 -c '
+import json, os, sys
+known = json.load(sys.stdin)
+wanted = {name for test in known["tests"] for name in test["depends"]
+          if any(suite.endswith(("unit", "fuzz")) for suite in test["suite"])}
+for target in known["targets"]:
+    if target["id"] in wanted:
+        print(os.path.relpath(target["filename"][0], sys.argv[1]))' "$PWD/$1")
+    ninja -C "$1" --quiet "${targets[@]}" || return 1
+    # An environ that was published is never freed: somebody may be reading it.
+    LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 \
+        ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+        TSAN_OPTIONS=halt_on_error=1 \
+        meson test -C "$1" --no-rebuild --suite unit --suite fuzz --print-errorlogs --timeout-multiplier 4
+}
+
+status=0
+(($#)) || set -- address thread
+for kind; do
+    case $kind in
+    address) sanitize build-asan address,undefined || status=1 ;;
+    thread) sanitize build-tsan thread || status=1 ;;
+    *)
+        echo "sanitize.sh knows address and thread, not $kind" >&2
+        exit 2
+        ;;
+    esac
+done
+exit "$status"

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transfers as measured on the real driver. What is pageable is read by the calling thread: a
+ * synchronous call first waits for its stream, an asynchronous one reads at once; up to STAGED
+ * bytes are put aside and the call returns, of more the rest is read when the stream has come to
+ * it. Pinned memory is read and written by the stream.
+ */
+#include "copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* An asynchronous copy from pageable memory reads this much at once, whatever the stream does. */
+#define STAGED ((size_t)2 << 20)
+
+/* One end after look-up. */
+struct end {
+    enum sim_kind kind;
+    char *at; /* what is read or written */
+};
+
+struct job {
+    struct sim_block block; /* dst and src are the addresses behind the program's */
+    char *staged;           /* what was read early; freed at the end */
+    bool gate;              /* the calling thread does the copy while the stream stands here */
+    bool open, over;
+};
+
+struct sim_block sim_line(uintptr_t dst, uintptr_t src, size_t size)
+{
+    return (struct sim_block){.dst = dst, .src = src, .width = size, .height = 1, .depth = 1};
+}
+
+static size_t extent(size_t width, size_t height, size_t depth, size_t pitch, size_t slice)
+{
+    return (depth - 1) * slice + (height - 1) * pitch + width;
+}
+
+/* Locked. False when the bytes are not all of one kind, or not what the side must be. */
+static bool look_up(uintptr_t at, size_t size, enum sim_side side, struct end *ret)
+{
+    struct sim_range *range = sim_range_at(at);
+    if (!range) {
+        *ret = (struct end){sim_none, (char *)at};
+        return side != sim_device_side;
+    }
+    if (size > range->size - (at - range->start))
+        return false;
+    *ret = (struct end){range->kind, range->backing + (at - range->start)};
+    return true;
+}
+
+static bool on_device(struct end end)
+{
+    return end.kind == sim_device_memory || end.kind == sim_managed;
+}
+
+static void move(const struct sim_block *b)
+{
+    for (size_t z = 0; z < b->depth; z++)
+        for (size_t y = 0; y < b->height; y++)
+            memmove((char *)b->dst + z * b->dst_slice + y * b->dst_pitch,
+                    (const char *)b->src + z * b->src_slice + y * b->src_pitch, b->width);
+}
+
+/* What the stream's thread does when it comes to the transfer. */
+static void transfer(struct sim_op *op)
+{
+    struct job *job = (struct job *)op->payload;
+    CUresult fault = sim_fault("dma");
+    if (fault)
+        sim_break(op->context, fault);
+    if (job->gate) {
+        pthread_mutex_lock(&sim_lock);
+        job->open = true;
+        pthread_cond_broadcast(&sim_done);
+        while (!job->over)
+            pthread_cond_wait(&sim_done, &sim_lock);
+        pthread_mutex_unlock(&sim_lock);
+    } else if (!fault) {
+        move(&job->block);
+    }
+}
+
+static void transfer_staged(struct sim_op *op)
+{
+    transfer(op);
+    free(((struct job *)op->payload)->staged);
+}
+
+static CUresult look_up_both(struct sim_block *b, enum sim_side dst, enum sim_side src,
+                             struct end *ret_to, struct end *ret_from)
+{
+    if (!look_up(b->dst, extent(b->width, b->height, b->depth, b->dst_pitch, b->dst_slice), dst,
+                 ret_to) ||
+        !look_up(b->src, extent(b->width, b->height, b->depth, b->src_pitch, b->src_slice), src,
+                 ret_from))
+        return CUDA_ERROR_INVALID_VALUE;
+    b->dst = (uintptr_t)ret_to->at;
+    b->src = (uintptr_t)ret_from->at;
+    return CUDA_SUCCESS;
+}
+
+static struct sim_op *new_op(const struct sim_block *block)
+{
+    struct sim_op *op = sim_op_new(transfer, sizeof(struct job));
+    ((struct job *)op->payload)->block = *block;
+    return op;
+}
+
+struct sim_op *sim_copy_op(const struct sim_block *block, enum sim_side dst, enum sim_side src)
+{
+    struct sim_block b = *block;
+    struct end to, from;
+    return look_up_both(&b, dst, src, &to, &from) ? NULL : new_op(&b);
+}
+
+/* Locked. The calling thread copies while the stream stands at the transfer. */
+static CUresult in_place(struct sim_stream *stream, const struct sim_block *block, size_t early)
+{
+    struct sim_op *op = new_op(block);
+    struct job *job = (struct job *)op->payload;
+    struct sim_context *context = stream->context;
+    struct sim_block rest = *block;
+    char *first = NULL;
+    uint64_t seq;
+    job->gate = true;
+    if (early && (first = malloc(early))) {
+        memcpy(first, (const void *)block->src, early);
+        rest.dst += early;
+        rest.src += early;
+        rest.width -= early;
+    }
+    CUresult result = sim_issue(stream, CU_GRAPH_NODE_TYPE_MEMCPY, op, &seq);
+    if (!result) {
+        sim_want(stream, seq);
+        while (stream->completed < seq && !job->open)
+            pthread_cond_wait(&sim_done, &sim_lock);
+        if (stream->completed < seq && !context->sticky) {
+            pthread_mutex_unlock(&sim_lock); /* a fault in the program's memory is its own */
+            if (first)
+                memcpy((void *)block->dst, first, early);
+            move(&rest);
+            pthread_mutex_lock(&sim_lock);
+        }
+        if (stream->completed < seq) {
+            job->over = true;
+            pthread_cond_broadcast(&sim_done);
+            sim_wait(stream, seq);
+        }
+        result = context->sticky;
+    }
+    free(first);
+    return result;
+}
+
+/* Locked. Reads a small source at once; the stream delivers it. */
+static CUresult staged(struct sim_stream *stream, const struct sim_block *block)
+{
+    struct sim_block in = *block, out = *block;
+    char *bytes = malloc(block->width * block->height * block->depth);
+    if (!bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    in.dst = out.src = (uintptr_t)bytes;
+    in.dst_pitch = out.src_pitch = block->width;
+    in.dst_slice = out.src_slice = block->width * block->height;
+    move(&in);
+    struct sim_op *op = new_op(&out);
+    ((struct job *)op->payload)->staged = bytes;
+    op->run = transfer_staged;
+    return sim_issue(stream, CU_GRAPH_NODE_TYPE_MEMCPY, op, NULL);
+}
+
+/* Locked. The stream does all of it; the caller waits for it or not. */
+static CUresult queued(struct sim_stream *stream, const struct sim_block *block, bool wait)
+{
+    struct sim_op *op = new_op(block);
+    uint64_t seq;
+    op->late = true;
+    CUresult result = sim_issue(stream, CU_GRAPH_NODE_TYPE_MEMCPY, op, &seq);
+    if (!result && wait && seq) {
+        sim_wait(stream, seq);
+        result = stream->context->sticky;
+    }
+    return result;
+}
+
+static CUresult route(struct sim_stream *stream, struct sim_block *b, struct end to,
+                      struct end from, enum sim_when when)
+{
+    bool line = b->height == 1 && b->depth == 1;
+    if (stream->capture) /* replayed later: nothing is read now */
+        return when == sim_at_once ? sim_capture_refuses(stream) : queued(stream, b, false);
+    CUresult result = sim_capture_implicit(stream);
+    if (result)
+        return result;
+    if (from.kind == sim_none && on_device(to)) {
+        if (when == sim_at_once)
+            sim_wait_stream(stream);
+        if (when != sim_in_order && b->width * b->height * b->depth <= STAGED)
+            return staged(stream, b);
+        return in_place(stream, b, when == sim_queued && line ? STAGED : 0);
+    }
+    if (on_device(to) && on_device(from))
+        return queued(stream, b, false);
+    if (to.kind == sim_none || from.kind == sim_none)
+        return in_place(stream, b, 0);
+    /* Between two places of pinned memory the driver does not let the call go before. */
+    return queued(stream, b,
+                  when == sim_at_once || when == sim_before_return ||
+                      !(on_device(to) || on_device(from)));
+}
+
+CUresult sim_copy(bool per_thread, CUstream handle, const struct sim_block *block,
+                  enum sim_side dst, enum sim_side src, enum sim_when when)
+{
+    struct sim_stream *stream;
+    struct sim_block b = *block;
+    struct end to, from;
+    CUresult result = sim_stream_enter(handle, per_thread, &stream);
+    if (result)
+        return result;
+    if (b.width && b.height && b.depth) {
+        result = look_up_both(&b, dst, src, &to, &from);
+        if (!result)
+            result = route(stream, &b, to, from, when);
+    }
+    pthread_mutex_unlock(&sim_lock);
+    return result;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Faults and delays by plan. SIM_FAULT="cuMemAlloc_v2:3:2,kernel:1:700": the third call of the
+ * entry answers 2; the first kernel breaks its context with 700. "3+" means from the third on.
+ * SIM_DELAY="cuMemHostAlloc:5000,dma:200": microseconds in each call, or for each transfer.
+ * Names that are no entries: kernel, dma, hostfunc (the work itself, on the stream's thread).
+ */
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plan {
+    char name[64];
+    unsigned long at; /* the call that fails, counted from 1; or microseconds */
+    bool on;          /* and all after it */
+    int code;
+    unsigned long calls;
+};
+
+static struct plan faults[32], delays[32];
+static int fault_count, delay_count;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int read_plans(const char *text, struct plan *plan, int max)
+{
+    int count = 0;
+    while (text && *text && count < max) {
+        struct plan *p = &plan[count];
+        size_t name = strcspn(text, ":,");
+        snprintf(p->name, sizeof p->name, "%.*s", (int)name, text);
+        text += name;
+        if (*text == ':') {
+            char *end;
+            p->at = strtoul(text + 1, &end, 0);
+            p->on = *end == '+';
+            text = end + p->on;
+        }
+        if (*text == ':') {
+            char *end;
+            p->code = (int)strtol(text + 1, &end, 0);
+            text = end;
+        }
+        count++;
+        text += strcspn(text, ",");
+        text += *text == ',';
+    }
+    return count;
+}
+
+static void read_environment(void)
+{
+    fault_count = read_plans(getenv("SIM_FAULT"), faults, 32);
+    delay_count = read_plans(getenv("SIM_DELAY"), delays, 32);
+}
+
+CUresult sim_fault(const char *name)
+{
+    pthread_once(&once, read_environment);
+    for (int i = 0; i < delay_count; i++)
+        if (strcmp(delays[i].name, name) == 0)
+            sim_sleep_ns(delays[i].at * 1000);
+    for (int i = 0; i < fault_count; i++) {
+        if (strcmp(faults[i].name, name) != 0)
+            continue;
+        unsigned long call = __atomic_add_fetch(&faults[i].calls, 1, __ATOMIC_RELAXED);
+        if (call == faults[i].at || (faults[i].on && call > faults[i].at))
+            return (CUresult)faults[i].code;
+    }
+    return CUDA_SUCCESS;
+}

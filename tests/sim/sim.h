@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulated driver's inside. One lock guards all of it; nothing of the program's runs under it.
+ * A function whose comment says "locked" is called with the lock held.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#define __CUDA_API_VERSION_INTERNAL
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SIM_DEVICES_MAX 16
+#define SIM_DRIVER_VERSION 13000
+#define SIM_PAGE ((size_t)4096)
+
+/*
+ * Answers for an entry: a planned fault or delay first, then whether the process may call at all.
+ * Until the entry returns its thread is not cancelled: it may hold the lock.
+ */
+#define SIM_ENTER(name)                                                                            \
+    __attribute__((cleanup(sim_leave))) int cancel_ = sim_hold_cancel();                           \
+    do {                                                                                           \
+        CUresult enter_ = sim_enter(name);                                                         \
+        if (enter_)                                                                                \
+            return enter_;                                                                         \
+    } while (0)
+
+/* As SIM_ENTER, and a live context is current: `context`. */
+#define SIM_ENTER_CONTEXT(name, context)                                                           \
+    struct sim_context *context;                                                                   \
+    __attribute__((cleanup(sim_leave))) int cancel_ = sim_hold_cancel();                           \
+    do {                                                                                           \
+        CUresult enter_ = sim_enter(name);                                                         \
+        if (!enter_)                                                                               \
+            enter_ = sim_context_current(&context);                                                \
+        if (enter_)                                                                                \
+            return enter_;                                                                         \
+    } while (0)
+
+#define SIM_UNPACK(...) __VA_ARGS__
+
+/* Defines an entry and its per-thread twin; `work` gets whether NULL means the thread's stream. */
+#define SIM_TWINS(name, suffix, work, params, args)                                                \
+    CUresult name params                                                                           \
+    {                                                                                              \
+        SIM_ENTER(#name);                                                                          \
+        return work(false, SIM_UNPACK args);                                                       \
+    }                                                                                              \
+    CUresult name##suffix params                                                                   \
+    {                                                                                              \
+        SIM_ENTER(#name #suffix);                                                                  \
+        return work(true, SIM_UNPACK args);                                                        \
+    }
+
+struct sim_config {
+    int devices;
+    struct {
+        char pci[16];
+        char name[64];
+        CUuuid uuid;
+    } device[SIM_DEVICES_MAX];
+    int host_numa_id;
+    size_t memory; /* bytes per device */
+    bool late;     /* SIM_DMA=late */
+    unsigned late_ms;
+};
+
+extern pthread_mutex_t sim_lock;
+extern pthread_cond_t sim_done; /* broadcast whenever work completes or somebody waits for it */
+extern struct sim_config sim_config;
+
+/* state.c */
+CUresult sim_enter(const char *name);
+int sim_hold_cancel(void);
+void sim_leave(const int *cancel);
+uint64_t sim_next_id(void); /* locked */
+void sim_sleep_ns(uint64_t ns);
+uint64_t sim_now_ns(void);
+void sim_start_thread(const char *name);
+
+/* config.c */
+void sim_config_read(void);
+
+/* fault.c */
+CUresult sim_fault(const char *name);
+
+/* device.c */
+struct sim_device {
+    int index; /* in sim_config */
+    size_t used;
+    struct sim_context *primary;
+    unsigned retained;
+    unsigned primary_flags;
+    CUresult broken; /* what a reset left of a fault on the device */
+    struct sim_pool *default_pool, *pool;
+};
+
+extern int sim_device_count;
+extern struct sim_device sim_devices[SIM_DEVICES_MAX];
+void sim_devices_make(void);
+
+/* context.c */
+struct sim_context {
+    struct sim_context *next;
+    int device;
+    bool primary, dead;
+    unsigned flags, api;
+    uint64_t id;
+    CUresult sticky; /* what every call answers after a fault on the device */
+    uint64_t host_tickets, host_served;
+    struct sim_stream *streams, *legacy;
+    size_t limit[CU_LIMIT_MAX];
+    CUfunc_cache cache;
+    CUsharedconfig shared;
+};
+
+CUresult sim_context_current(struct sim_context **ret);
+struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL when it is none */
+CUcontext sim_context_handle(const struct sim_context *context);
+void sim_context_forget(struct sim_context *context); /* locked; memory.c */
+
+extern struct sim_context *sim_contexts; /* all that ever were */
+
+/* work.c */
+struct sim_dep {
+    struct sim_stream *stream;
+    uint64_t seq;
+};
+
+struct sim_op {
+    struct sim_op *next;
+    uint64_t seq;
+    bool late;   /* may be put off until somebody waits for it */
+    bool always; /* runs in a broken context too: it only tells time or frees */
+    bool host;   /* calls the program */
+    uint64_t ticket;
+    unsigned deps;
+    struct sim_dep *dep;
+    void (*run)(struct sim_op *op); /* on the stream's thread, without the lock */
+    struct sim_context *context;
+    uint64_t payload[];
+};
+
+struct sim_stream {
+    struct sim_stream *next;
+    struct sim_context *context;
+    unsigned flags;
+    int priority;
+    uint64_t id, submitted, completed, wanted;
+    bool started, dead, internal;
+    pthread_cond_t work;
+    struct sim_op *head, *tail;
+    struct sim_dep *pending; /* event waits that the next operation inherits */
+    unsigned pendings;
+    struct sim_capture *capture;
+    uint64_t capture_last, capture_joined; /* its place in the capture, and how far others wait */
+};
+
+struct sim_op *sim_op_new(void (*run)(struct sim_op *), size_t payload);
+uint64_t sim_submit(struct sim_stream *stream, struct sim_op *op); /* locked */
+/* Host functions of a context run one at a time, in the order in which they became ready. Locked.
+ */
+void sim_take_turn(struct sim_context *context, uint64_t ticket);
+void sim_end_turn(struct sim_context *context);
+void sim_want(struct sim_stream *stream, uint64_t seq); /* locked; somebody looks for its end */
+void sim_wait(struct sim_stream *stream, uint64_t seq); /* locked; unlocks meanwhile */
+void sim_wait_stream(struct sim_stream *stream);        /* locked; as a synchronise of it */
+void sim_wait_context(struct sim_context *context);     /* locked */
+void sim_wait_device(int device);                       /* locked */
+bool sim_stream_idle(struct sim_stream *stream);        /* locked */
+void sim_stream_depend(struct sim_stream *stream, struct sim_stream *on, uint64_t seq); /* locked */
+
+void sim_break(struct sim_context *context, CUresult error); /* sticky from now on */
+
+/* stream.c; a NULL handle means the legacy stream, or the thread's own when per_thread. */
+CUresult sim_stream_of(struct sim_context *context, CUstream handle, bool per_thread,
+                       struct sim_stream **ret); /* locked */
+/* The same for a call with a current context; takes the lock, and keeps it on success. */
+CUresult sim_stream_enter(CUstream handle, bool per_thread, struct sim_stream **ret);
+
+/* memory.c */
+enum sim_kind { sim_none, sim_device_memory, sim_host_alloc, sim_registered, sim_managed };
+
+struct sim_range {
+    struct sim_range *next;
+    enum sim_kind kind;
+    uintptr_t start;
+    size_t size; /* as asked for */
+    uintptr_t map_start;
+    size_t map_size; /* of the driver's mapping that it lies in */
+    size_t mapped;   /* bytes mapped at start, and at backing for device memory */
+    char *backing;   /* what the simulated device reads and writes */
+    unsigned flags;
+    uint64_t id;
+    struct sim_context *context;
+    int device;
+    struct sim_pool *pool;
+    bool sync_memops;
+    bool captured; /* allocated by a stream that captured */
+};
+
+struct sim_range *sim_range_at(uintptr_t address);               /* locked */
+struct sim_range *sim_range_meets(uintptr_t start, size_t size); /* locked */
+void sim_range_add(struct sim_range *range);                     /* locked */
+void sim_range_remove(struct sim_range *range);                  /* locked; frees the struct */
+CUresult sim_device_alloc(struct sim_context *context, size_t size, struct sim_range **ret);
+void sim_device_free(struct sim_range *range); /* locked */
+
+/* pinned.c */
+bool sim_pinned_alloc(struct sim_range *range, size_t size, bool apart); /* locked */
+void sim_pinned_free(struct sim_range *range);                           /* locked */
+
+/* capture.c */
+CUresult sim_capture_synchronizes(struct sim_context *context); /* locked; of the whole context */
+CUresult
+sim_capture_implicit(struct sim_stream *stream);         /* locked; sync calls on it without wait */
+CUresult sim_capture_refuses(struct sim_stream *stream); /* locked; a synchronising call on it */
+void sim_capture_abandon(struct sim_stream *stream);     /* locked; the stream is destroyed */
+CUresult sim_unsafe(void); /* locked; 900 where a capture forbids the call, which it then kills */
+/* Locked. Submits the operation, or adds it to the stream's capture (then *ret_seq is 0). */
+CUresult sim_issue(struct sim_stream *stream, CUgraphNodeType type, struct sim_op *op,
+                   uint64_t *ret_seq);
+/* Locked. stream waits for what `from`, which captures, had done up to `last`. */
+void sim_capture_join(struct sim_stream *stream, struct sim_stream *from, uint64_t last);
+
+/* graph.c */
+/* Locked. A node for the operation; invalid value when there is none. */
+CUresult sim_graph_add_op(CUgraphNode *ret, CUgraph graph, CUgraphNodeType type, struct sim_op *op);
+
+/* hostfunc.c */
+struct sim_op *sim_host_op(CUhostFn function, void *data);
+
+#endif

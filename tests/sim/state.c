@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether the process may call at all: initialised, and not a child that inherited the driver. */
+#include "sim.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t sim_done = PTHREAD_COND_INITIALIZER;
+
+static CUresult init_result = CUDA_ERROR_NOT_INITIALIZED;
+static pid_t init_pid;
+static uint64_t last_id;
+
+/* Entries that the driver answers before cuInit and in forked children. */
+static bool needs_init(const char *name)
+{
+    static const char *const free_entries[] = {
+        "cuInit",         "cuDriverGetVersion", "cuGetProcAddress", "cuGetProcAddress_v2",
+        "cuGetErrorName", "cuGetErrorString",   "cuGetExportTable", NULL,
+    };
+    for (int i = 0; free_entries[i]; i++)
+        if (strcmp(name, free_entries[i]) == 0)
+            return false;
+    return true;
+}
+
+CUresult sim_enter(const char *name)
+{
+    CUresult fault = sim_fault(name);
+    if (fault)
+        return fault;
+    if (!needs_init(name))
+        return CUDA_SUCCESS;
+    CUresult result = __atomic_load_n(&init_result, __ATOMIC_ACQUIRE);
+    if (result)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return init_pid == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+int sim_hold_cancel(void)
+{
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+void sim_leave(const int *cancel)
+{
+    pthread_setcancelstate(*cancel, NULL);
+}
+
+uint64_t sim_next_id(void)
+{
+    return ++last_id;
+}
+
+uint64_t sim_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sim_sleep_ns(uint64_t ns)
+{
+    struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    while (nanosleep(&left, &left) && errno == EINTR)
+        ;
+}
+
+static void *stay(void *closure)
+{
+    for (;;)
+        pause();
+    return closure;
+}
+
+void sim_start_thread(const char *name)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, stay, NULL) == 0) {
+        pthread_setname_np(thread, name);
+        pthread_detach(thread);
+    }
+}
+
+/* Whoever held it is not in the child; there, every call is refused. */
+static void free_the_child(void)
+{
+    pthread_mutex_init(&sim_lock, NULL);
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+    pthread_atfork(NULL, NULL, free_the_child);
+}
+
+CUresult cuInit(unsigned flags)
+{
+    SIM_ENTER("cuInit");
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Before the lock, which a thread may have held that the child does not have. */
+    const pid_t owner = __atomic_load_n(&init_pid, __ATOMIC_ACQUIRE);
+    if (owner && owner != getpid())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    pthread_mutex_lock(&sim_lock);
+    bool first = !init_pid;
+    if (first) {
+        __atomic_store_n(&init_pid, getpid(), __ATOMIC_RELEASE);
+        sim_config_read();
+        sim_devices_make();
+        __atomic_store_n(&init_result, sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE,
+                         __ATOMIC_RELEASE);
+    }
+    CUresult result = init_result;
+    pthread_mutex_unlock(&sim_lock);
+    if (first && !result) /* outside the lock: a preloaded pthread_create may do anything */
+        sim_start_thread("cuda00001400006");
+    return result;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    SIM_ENTER("cuDriverGetVersion");
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = SIM_DRIVER_VERSION;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How work runs: each stream has a thread, made when its first operation comes, that takes the
+ * operations in order; an operation first waits for those of other streams that it depends on.
+ */
+#include "sim.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+struct sim_op *sim_op_new(void (*run)(struct sim_op *), size_t payload)
+{
+    struct sim_op *op = calloc(1, sizeof *op + payload);
+    if (!op)
+        abort();
+    op->run = run;
+    return op;
+}
+
+static void add_dep(struct sim_dep **deps, unsigned *count, struct sim_stream *on, uint64_t seq)
+{
+    if (on->completed >= seq)
+        return;
+    struct sim_dep *grown = realloc(*deps, (*count + 1) * sizeof **deps);
+    if (!grown)
+        abort();
+    grown[*count] = (struct sim_dep){on, seq};
+    *deps = grown;
+    ++*count;
+}
+
+static void deadline_after(struct timespec *ret, uint64_t ns)
+{
+    clock_gettime(CLOCK_REALTIME, ret);
+    ns += (uint64_t)ret->tv_nsec;
+    ret->tv_sec += (time_t)(ns / 1000000000u);
+    ret->tv_nsec = (long)(ns % 1000000000u);
+}
+
+/* Locked. A wait for this operation is a wait for what it depends on. */
+static void wait_deps(struct sim_stream *stream, struct sim_op *op)
+{
+    for (unsigned i = 0; i < op->deps; i++) {
+        struct sim_dep *dep = &op->dep[i];
+        while (dep->stream->completed < dep->seq) {
+            if (stream->wanted >= op->seq && dep->stream->wanted < dep->seq) {
+                dep->stream->wanted = dep->seq;
+                pthread_cond_broadcast(&sim_done);
+            }
+            pthread_cond_wait(&sim_done, &sim_lock);
+        }
+    }
+}
+
+/* Locked. SIM_DMA=late: until somebody waits for it, or so long that nobody seems to. */
+static void put_off(struct sim_stream *stream, struct sim_op *op)
+{
+    struct timespec deadline;
+    deadline_after(&deadline, sim_config.late_ms * 1000000ull);
+    while (stream->wanted < op->seq)
+        if (pthread_cond_timedwait(&sim_done, &sim_lock, &deadline) == ETIMEDOUT)
+            return;
+}
+
+void sim_take_turn(struct sim_context *context, uint64_t ticket)
+{
+    while (context->host_served + 1 != ticket)
+        pthread_cond_wait(&sim_done, &sim_lock);
+}
+
+void sim_end_turn(struct sim_context *context)
+{
+    context->host_served++;
+    pthread_cond_broadcast(&sim_done);
+}
+
+/* Locked; unlocks while it runs. What comes after a fault is passed over. */
+static void run(struct sim_stream *stream, struct sim_op *op)
+{
+    struct sim_context *context = stream->context;
+    if (op->host) {
+        if (!op->ticket)
+            op->ticket = ++context->host_tickets;
+        sim_take_turn(context, op->ticket);
+    }
+    bool broken = context->sticky;
+    pthread_mutex_unlock(&sim_lock);
+    if (!broken || op->always)
+        op->run(op);
+    pthread_mutex_lock(&sim_lock);
+    if (op->host)
+        sim_end_turn(context);
+}
+
+static void *work(void *closure)
+{
+    struct sim_stream *stream = closure;
+    prctl(PR_SET_NAME, "cuda-sim-stream");
+    pthread_mutex_lock(&sim_lock);
+    while (stream->head || !stream->dead) {
+        struct sim_op *op = stream->head;
+        if (!op) {
+            pthread_cond_wait(&stream->work, &sim_lock);
+            continue;
+        }
+        wait_deps(stream, op);
+        if (op->late && sim_config.late)
+            put_off(stream, op);
+        run(stream, op);
+        stream->head = op->next;
+        if (!stream->head)
+            stream->tail = NULL;
+        stream->completed = op->seq;
+        pthread_cond_broadcast(&sim_done);
+        free(op->dep);
+        free(op);
+    }
+    stream->started = false;
+    pthread_cond_broadcast(&sim_done);
+    pthread_mutex_unlock(&sim_lock);
+    return NULL;
+}
+
+/* Locked. Signals stay with the program's threads. */
+static void start(struct sim_stream *stream)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    pthread_attr_t attr;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    /* Refused while another thread is in execve, which is no reason to abort. */
+    for (int tries = 0; pthread_create(&thread, &attr, work, stream) != 0; tries++) {
+        if (tries == 1000)
+            abort();
+        sim_sleep_ns(1000000);
+    }
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    stream->started = true;
+}
+
+/* The legacy stream and the blocking ones wait for each other, in the order of the calls. */
+static void legacy_order(struct sim_stream *stream, struct sim_op *op)
+{
+    struct sim_context *context = stream->context;
+    if (stream->flags & CU_STREAM_NON_BLOCKING)
+        return;
+    if (stream != context->legacy) {
+        if (context->legacy)
+            add_dep(&op->dep, &op->deps, context->legacy, context->legacy->submitted);
+        return;
+    }
+    for (struct sim_stream *s = context->streams; s; s = s->next)
+        if (s != stream && !(s->flags & CU_STREAM_NON_BLOCKING))
+            add_dep(&op->dep, &op->deps, s, s->submitted);
+}
+
+uint64_t sim_submit(struct sim_stream *stream, struct sim_op *op)
+{
+    op->seq = ++stream->submitted;
+    op->context = stream->context;
+    legacy_order(stream, op);
+    for (unsigned i = 0; i < stream->pendings; i++)
+        add_dep(&op->dep, &op->deps, stream->pending[i].stream, stream->pending[i].seq);
+    free(stream->pending);
+    stream->pending = NULL;
+    stream->pendings = 0;
+    if (op->host && !stream->tail && !op->deps)
+        op->ticket = ++stream->context->host_tickets;
+    if (stream->tail)
+        stream->tail->next = op;
+    else
+        stream->head = op;
+    stream->tail = op;
+    if (!stream->started)
+        start(stream);
+    pthread_cond_signal(&stream->work);
+    return op->seq;
+}
+
+void sim_stream_depend(struct sim_stream *stream, struct sim_stream *on, uint64_t seq)
+{
+    add_dep(&stream->pending, &stream->pendings, on, seq);
+}
+
+void sim_want(struct sim_stream *stream, uint64_t seq)
+{
+    if (stream->wanted < seq) {
+        stream->wanted = seq;
+        pthread_cond_broadcast(&sim_done);
+    }
+}
+
+void sim_wait(struct sim_stream *stream, uint64_t seq)
+{
+    sim_want(stream, seq);
+    while (stream->completed < seq)
+        pthread_cond_wait(&sim_done, &sim_lock);
+}
+
+void sim_break(struct sim_context *context, CUresult error)
+{
+    pthread_mutex_lock(&sim_lock);
+    context->sticky = error;
+    pthread_mutex_unlock(&sim_lock);
+}
+
+/* A wait for the legacy stream is one for the blocking streams too; not the reverse. */
+void sim_wait_stream(struct sim_stream *stream)
+{
+    sim_wait(stream, stream->submitted);
+    for (unsigned i = 0; i < stream->pendings; i++)
+        sim_wait(stream->pending[i].stream, stream->pending[i].seq);
+    if (stream == stream->context->legacy)
+        for (struct sim_stream *s = stream->context->streams; s; s = s->next)
+            if (!(s->flags & CU_STREAM_NON_BLOCKING))
+                sim_wait(s, s->submitted);
+}
+
+bool sim_stream_idle(struct sim_stream *stream)
+{
+    sim_want(stream, stream->submitted);
+    if (stream->completed < stream->submitted)
+        return false;
+    for (unsigned i = 0; i < stream->pendings; i++)
+        if (stream->pending[i].stream->completed < stream->pending[i].seq)
+            return false;
+    if (stream != stream->context->legacy)
+        return true;
+    for (struct sim_stream *s = stream->context->streams; s; s = s->next)
+        if (!(s->flags & CU_STREAM_NON_BLOCKING) && s->completed < s->submitted)
+            return false;
+    return true;
+}
+
+void sim_wait_context(struct sim_context *context)
+{
+    for (struct sim_stream *s = context->streams; s; s = s->next)
+        sim_wait(s, s->submitted);
+}
+
+void sim_wait_device(int device)
+{
+    for (struct sim_context *c = sim_contexts; c; c = c->next)
+        if (c->device == device && !c->dead)
+            sim_wait_context(c);
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "transfer/extent.h"
+#include "transfer/large.h"
+#include "transfer/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+/* The system's answers: the n-th call of one kind fails. */
+static struct {
+    int mmap, madvise, populate; /* counted down; at 0 it fails */
+} left;
+
+void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+int __real_madvise(void *at, size_t size, int advice);
+int __wrap_madvise(void *at, size_t size, int advice);
+
+static bool fails(int *n)
+{
+    if (*n == 0 || __atomic_sub_fetch(n, 1, __ATOMIC_RELAXED) != 0)
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    return fails(&left.mmap) ? MAP_FAILED : __real_mmap64(at, size, protection, flags, fd, offset);
+}
+
+int __wrap_madvise(void *at, size_t size, int advice)
+{
+    if (advice == MADV_DONTNEED)
+        return __real_madvise(at, size, advice);
+    int *const n = advice == MADV_HUGEPAGE ? &left.madvise : &left.populate;
+    return fails(n) ? -1 : __real_madvise(at, size, advice);
+}
+
+static struct {
+    CUresult on_register, on_unregister;
+    void *at;
+    size_t bytes;
+    unsigned flags;
+    unsigned unregistered;
+    bool ends; /* the context ends while a free is under way */
+} driver;
+
+static CUresult host_register(void *at, size_t bytes, unsigned flags)
+{
+    driver.at = at;
+    driver.bytes = bytes;
+    driver.flags = flags;
+    return driver.on_register;
+}
+
+static CUresult host_unregister(void *at)
+{
+    driver.at = at;
+    driver.unregistered++;
+    if (driver.ends)
+        gf_large_forget(5);
+    return driver.on_unregister;
+}
+
+static const struct gf_cuda cuda = {.cuMemHostRegister_v2 = host_register,
+                                    .cuMemHostUnregister = host_unregister};
+
+static int start(void **state)
+{
+    (void)state;
+    memset(&driver, 0, sizeof(driver));
+    return 0;
+}
+
+static bool is_mapped(const void *at)
+{
+    unsigned char there;
+    return mincore((void *)(uintptr_t)at, 4096, &there) == 0;
+}
+
+static struct gf_pool *pool(void)
+{
+    struct gf_cpus cpus = {0};
+    gf_set_add(&cpus, 0);
+    struct gf_pool *made = gf_pool_get(3, &cpus, 3, 0);
+    assert_int_equal(gf_pool_start(made), 0);
+    return made;
+}
+
+static bool alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret, bool *ret_broken)
+{
+    const struct gf_large_wish wish = {
+        .cuda = &cuda, .pool = pool(), .context = 5, .node = -1, .flags = flags};
+    return gf_large_alloc(&wish, pp, bytes, flags, ret, ret_broken);
+}
+
+static char *get(size_t bytes)
+{
+    void *p = NULL;
+    CUresult result;
+    bool broken;
+    assert_true(alloc(&p, bytes, 1, &result, &broken));
+    assert_int_equal(result, CUDA_SUCCESS);
+    return p;
+}
+
+static void one_registration_of_zeroes(void **state)
+{
+    const size_t bytes = 33 * MIB + 4097;
+    CUresult result;
+    (void)state;
+    char *p = get(bytes);
+    assert_ptr_equal(driver.at, p);
+    assert_int_equal(driver.bytes, bytes);
+    assert_int_equal(driver.flags, 1);
+    assert_int_equal((uintptr_t)p % (2 * MIB), 0);
+    for (size_t i = 0; i < bytes; i += 4096)
+        assert_int_equal(p[i], 0);
+    unsigned char there[33 * 256 + 2];
+    assert_int_equal(mincore(p, bytes, there), 0);
+    for (size_t i = 0; i < sizeof(there); i++)
+        assert_int_equal(there[i] & 1, 1);
+    assert_false(is_mapped(p + 33 * MIB + 2 * 4096));
+    assert_true(gf_large_free(&cuda, p, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+    assert_false(is_mapped(p));
+    assert_false(gf_large_free(&cuda, p, &result));
+}
+
+static void refused_registration_leaves_nothing(void **state)
+{
+    static const struct {
+        CUresult result;
+        bool done, broken;
+    } cases[] = {{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, true, false},
+                 {CUDA_ERROR_LAUNCH_FAILED, false, false},
+                 {CUDA_ERROR_INVALID_CONTEXT, false, false},
+                 {CUDA_ERROR_OUT_OF_MEMORY, false, true},
+                 {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, false, true},
+                 {CUDA_ERROR_NOT_SUPPORTED, false, true}};
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(cases); i++) {
+        void *p = &driver;
+        CUresult result = CUDA_SUCCESS;
+        bool broken;
+        driver.on_register = cases[i].result;
+        assert_true(alloc(&p, 5 * MIB, 0, &result, &broken) == cases[i].done);
+        assert_true(broken == cases[i].broken);
+        assert_int_equal(result, cases[i].result);
+        assert_ptr_equal(p, &driver);
+        assert_false(is_mapped(driver.at));
+    }
+}
+
+/* How much of the address space is taken, in pages. */
+static unsigned long taken(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_int_equal(fscanf(file, "%lu", &pages), 1);
+    fclose(file);
+    return pages;
+}
+
+static void a_refusing_system_leaves_nothing(void **state)
+{
+    static const struct {
+        int mmap, populate;
+    } cases[] = {{1, 0}, {2, 0}, {3, 0}, {0, 1}, {0, 2}, {0, 4}};
+    void *p = &driver;
+    CUresult result = CUDA_SUCCESS;
+    bool broken = true;
+    (void)state;
+    pool();
+    taken();
+    for (size_t i = 0; i < GF_ARRAY_LEN(cases); i++) {
+        const unsigned long before = taken();
+        left.mmap = cases[i].mmap;
+        left.populate = cases[i].populate;
+        assert_false(alloc(&p, 64 * MIB, 0, &result, &broken));
+        assert_false(broken);
+        assert_ptr_equal(p, &driver);
+        assert_null(driver.at);
+        assert_int_equal(left.mmap + left.populate, 0);
+        assert_true(taken() < before + 64 * 256);
+    }
+    left.madvise = 1; /* no huge pages: as well without */
+    assert_true(gf_large_free(&cuda, get(4 * MIB), &result));
+    assert_int_equal(left.madvise, 0);
+}
+
+static void a_failed_free_changes_nothing(void **state)
+{
+    CUresult result;
+    (void)state;
+    char *p = get(4 * MIB);
+    driver.on_unregister = CUDA_ERROR_LAUNCH_FAILED;
+    assert_true(gf_large_free(&cuda, p, &result));
+    assert_int_equal(result, CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(driver.unregistered, 1);
+    assert_true(is_mapped(p));
+    driver.on_unregister = CUDA_ERROR_UNKNOWN; /* tried again */
+    assert_true(gf_large_free(&cuda, p, &result));
+    assert_int_equal(driver.unregistered, 3);
+    driver.on_unregister = CUDA_SUCCESS;
+    assert_true(gf_large_free(&cuda, p, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+    assert_false(is_mapped(p));
+    /* Its context has ended unseen: gone, as the driver's own. */
+    p = get(4 * MIB);
+    driver.on_unregister = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    assert_true(gf_large_free(&cuda, p, &result));
+    assert_int_equal(result, CUDA_ERROR_INVALID_VALUE);
+    assert_false(is_mapped(p));
+}
+
+static void it_is_the_drivers_own(void **state)
+{
+    CUresult result;
+    (void)state;
+    char *p = get(4 * MIB);
+    assert_true(gf_large_meets(p + 4 * MIB - 1, 1));
+    assert_true(gf_large_meets(p - 10, 11));
+    assert_false(gf_large_meets(p - 10, 10));
+    assert_false(gf_large_meets(p + 4 * MIB, 4096));
+    driver.on_unregister = CUDA_ERROR_INVALID_VALUE;
+    assert_true(gf_large_unregister(&cuda, p, &result));
+    assert_int_equal(result, CUDA_ERROR_INVALID_VALUE);
+    assert_true((char *)driver.at > p && (char *)driver.at < p + 4 * MIB);
+    assert_false(gf_large_unregister(&cuda, p + 4096, &result));
+    assert_false(gf_large_free(&cuda, p + 4096, &result));
+    driver.on_unregister = CUDA_SUCCESS;
+    assert_true(gf_large_free(&cuda, p, &result));
+}
+
+static void flags_are_those_asked_for(void **state)
+{
+    const struct gf_large_wish wish = {
+        .cuda = &cuda, .pool = pool(), .context = 5, .node = -1, .flags = 2};
+    unsigned flags = 3;
+    void *p = NULL;
+    CUresult result;
+    bool broken;
+    (void)state;
+    assert_true(gf_large_alloc(&wish, &p, 4 * MIB + 1, 3, &result, &broken));
+    assert_int_equal(driver.flags, 3);
+    assert_true(gf_large_flags((char *)p + 4 * MIB, &flags));
+    assert_int_equal(flags, 2);
+    flags = 3;
+    assert_false(gf_large_flags((char *)p + 4 * MIB + 1, &flags));
+    assert_false(gf_large_flags((char *)p - 1, &flags));
+    assert_int_equal(flags, 3);
+    assert_true(gf_large_free(&cuda, p, &result));
+}
+
+/* Pages leave one process's tables only. */
+static void a_child_keeps_what_its_parent_frees(void **state)
+{
+    int ready[2], status, go;
+    CUresult result;
+    (void)state;
+    char *p = get(48 * MIB);
+    for (size_t i = 0; i < 48 * MIB; i += 4096)
+        p[i] = (char)(i >> 12 | 1);
+    assert_int_equal(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        size_t good = 0;
+        if (read(ready[0], &go, 1) == 1)
+            for (size_t i = 0; i < 48 * MIB; i += 4096)
+                good += p[i] == (char)(i >> 12 | 1);
+        _exit(good == 48 * 256 ? 7 : 8);
+    }
+    assert_true(gf_large_free(&cuda, p, &result));
+    assert_false(is_mapped(p));
+    assert_false(is_mapped(p + 48 * MIB - 4096));
+    assert_int_equal(write(ready[1], "x", 1), 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 7 << 8);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+static void a_context_takes_its_own_along(void **state)
+{
+    CUresult result;
+    (void)state;
+    char *p = get(4 * MIB), *q = get(6 * MIB);
+    gf_large_forget(6);
+    assert_true(is_mapped(p));
+    /* One is being freed just then, in vain. */
+    driver.ends = true;
+    driver.on_unregister = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    assert_true(gf_large_free(&cuda, q, &result));
+    assert_int_equal(result, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_false(is_mapped(p));
+    assert_false(is_mapped(q));
+    assert_false(gf_large_free(&cuda, p, &result));
+}
+
+static void held_bytes_are_counted(void **state)
+{
+    uint64_t held[GF_LARGE_NODES + 1], sum = 0;
+    CUresult result;
+    (void)state;
+    char *p = get(4 * MIB + 1), *q = get(8 * MIB);
+    gf_large_held(held);
+    for (size_t i = 0; i <= GF_LARGE_NODES; i++)
+        sum += held[i];
+    assert_int_equal(sum, 12 * MIB + 1);
+    gf_large_free(&cuda, p, &result);
+    gf_large_free(&cuda, q, &result);
+    gf_large_held(held);
+    for (size_t i = 0; i <= GF_LARGE_NODES; i++)
+        assert_int_equal(held[i], 0);
+}
+
+static void a_file_that_ends_is_an_error(void **state)
+{
+    char path[] = "/tmp/gpufeed-extent-XXXXXX";
+    (void)state;
+    const int fd = mkstemp(path);
+    unlink(path);
+    assert_int_equal(ftruncate(fd, (off_t)MIB), 0);
+    char *at = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const int error = gf_extent_populate(pool(), at, 4 * MIB);
+    if (error == -EINVAL)
+        skip_because("the kernel has no MADV_POPULATE_WRITE");
+    assert_int_equal(error, -EFAULT);
+    assert_int_equal(gf_extent_populate(NULL, at, MIB), 0);
+    mprotect(at, MIB, PROT_READ);
+    assert_true(gf_extent_populate(NULL, at, MIB) < 0);
+    munmap(at, 4 * MIB);
+    assert_true(gf_extent_populate(pool(), at, MIB) < 0);
+    close(fd);
+}
+
+static void say(const char *folder, const char *file, const char *line)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/sys/kernel/mm/transparent_hugepage/%s", folder, file);
+    FILE *to = fopen(path, "w");
+    assert_non_null(to);
+    fputs(line, to);
+    fclose(to);
+}
+
+static void huge_pages_are_told(void **state)
+{
+    static const char general[] = "shmem_enabled", size[] = "hugepages-2048kB/shmem_enabled";
+    char root[] = "/tmp/gpufeed-extent-XXXXXX", command[256];
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    assert_false(gf_extent_reads_huge(root));
+    snprintf(command, sizeof(command),
+             "mkdir -p %s/sys/kernel/mm/transparent_hugepage/hugepages-2048kB", root);
+    assert_int_equal(system(command), 0);
+    say(root, general, "always within_size advise [never] deny force\n");
+    assert_false(gf_extent_reads_huge(root));
+    say(root, general, "always within_size [advise] never deny force\n");
+    assert_true(gf_extent_reads_huge(root));
+    say(root, size, "always [inherit] within_size advise never\n");
+    assert_true(gf_extent_reads_huge(root));
+    say(root, general, "always within_size advise never [deny] force\n");
+    assert_false(gf_extent_reads_huge(root));
+    say(root, size, "[always] inherit within_size advise never\n");
+    assert_true(gf_extent_reads_huge(root));
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(one_registration_of_zeroes, start),
+        cmocka_unit_test_setup(refused_registration_leaves_nothing, start),
+        cmocka_unit_test_setup(a_refusing_system_leaves_nothing, start),
+        cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
+        cmocka_unit_test_setup(it_is_the_drivers_own, start),
+        cmocka_unit_test_setup(a_context_takes_its_own_along, start),
+        cmocka_unit_test_setup(held_bytes_are_counted, start),
+        cmocka_unit_test_setup(flags_are_those_asked_for, start),
+        cmocka_unit_test_setup(a_child_keeps_what_its_parent_frees, start),
+        cmocka_unit_test(huge_pages_are_told),
+        cmocka_unit_test_setup(a_file_that_ends_is_an_error, start),
+    };
+    return cmocka_run_group_tests_name("large", tests, NULL, NULL);
+}

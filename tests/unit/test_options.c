@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "config/options.h"
+#include "config/suggest.h"
+
+#include <string.h>
+
+static void defaults(void **state)
+{
+    (void)state;
+    struct gf_options o;
+    gf_options_load(&o, NULL);
+    assert_int_equal(o.mode, gf_mode_on);
+    assert_int_equal(o.bind, gf_bind_auto);
+    assert_int_equal(o.verbose, 0);
+    assert_string_equal(o.report, "");
+    assert_int_equal(o.origin.bind, gf_origin_default);
+}
+
+static void reads_the_environment(void **state)
+{
+    (void)state;
+    char *env[] = {"PATH=/bin", "GPUFEED=observe", "GPUFEED_BIND=exclusive", "GPUFEED_VERBOSE=2",
+                   "GPUFEED_REPORT=/tmp/r-%p.json", "GPUFEEDX=1", NULL};
+    struct gf_options o;
+    gf_options_load(&o, env);
+    assert_int_equal(o.mode, gf_mode_observe);
+    assert_int_equal(o.bind, gf_bind_exclusive);
+    assert_int_equal(o.verbose, 2);
+    assert_string_equal(o.report, "/tmp/r-%p.json");
+    assert_int_equal(o.origin.bind, gf_origin_environment);
+}
+
+static void bad_values_leave_the_default(void **state)
+{
+    (void)state;
+    char *env[] = {"GPUFEED_BIND=both", "GPUFEED_VERBOSE=9", NULL};
+    struct gf_options o;
+    gf_options_load(&o, env);
+    assert_int_equal(o.bind, gf_bind_auto);
+    assert_int_equal(o.verbose, 0);
+    assert_int_equal(o.origin.bind, gf_origin_rejected);
+}
+
+static void collect(void *closure, const char *line)
+{
+    char *all = closure;
+    strcat(strcat(all, line), "\n");
+}
+
+static void complains_once_and_clearly(void **state)
+{
+    (void)state;
+    char *env[] = {"GPUFEED_BIND=both", "GPUFEED_BNID=node", "GPUFEED_BOUND=x", "GPUFEED_ZZZZZZZZ=1",
+                   "GPUFEED_VERBOSE=", "GPUFEED_STAGE_MIN=1K", "HOME=/", NULL};
+    char all[2048] = "";
+    gf_options_complain(env, collect, all);
+    assert_string_equal(all,
+        "GPUFEED_BIND=both is not understood: allowed is auto, node, socket, exclusive, force, off; "
+        "using auto\n"
+        "GPUFEED_BNID is not an option (did you mean GPUFEED_BIND?)\n"
+        "GPUFEED_ZZZZZZZZ is not an option; `gpufeed run --help` lists them\n"
+        "GPUFEED_VERBOSE= is not understood: allowed is 0 to 2; using 0\n"
+        "GPUFEED_STAGE_MIN=1K is not understood: allowed is auto, 4K to 1T; using auto\n");
+}
+
+static void every_row_prints_what_it_parsed(void **state)
+{
+    (void)state;
+    struct gf_options o;
+    char buf[32], flag[GF_OPTION_FLAG_MAX];
+    gf_options_load(&o, NULL);
+    for (size_t i = 0; i < gf_option_row_count; i++) {
+        const struct gf_option_row *row = &gf_option_rows[i];
+        assert_string_equal(gf_options_text(&o, row, buf, sizeof(buf)), row->fallback);
+        assert_ptr_equal(gf_option_by_name(row->name), row);
+        assert_ptr_equal(gf_option_by_name(gf_option_flag(row, flag, sizeof(flag))), row);
+        assert_null(strchr(flag, '_'));
+        assert_int_equal(strlen(flag), strlen(row->token));
+        assert_true(strlen(row->help) > 10);
+    }
+}
+
+static void flags_are_written_with_dashes(void **state)
+{
+    (void)state;
+    const struct gf_option_row *row = gf_option_by_name("GPUFEED_STAGE_MIN");
+    assert_non_null(row);
+    assert_ptr_equal(gf_option_by_flag("stage-min"), row);
+    assert_ptr_equal(gf_option_by_name("stage-min"), row);
+    assert_null(gf_option_by_flag("stage_min"));
+    assert_null(gf_option_by_name("stage_min"));
+    assert_null(gf_option_by_flag("GPUFEED_STAGE_MIN"));
+}
+
+static uint64_t stage_min(const char *value, enum gf_origin *ret_origin)
+{
+    char entry[128];
+    char *env[] = {entry, NULL};
+    struct gf_options o;
+    strcat(strcpy(entry, "GPUFEED_STAGE_MIN="), value);
+    gf_options_load(&o, env);
+    *ret_origin = o.origin.stage_min;
+    return o.stage_min;
+}
+
+static void reads_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"4096", 4096},         {"4K", 4096},     {"64kib", 65536}, {"3M", 3 << 20},
+                {"2GB", 2ull << 30},    {"4097B", 4097},  {"1T", 1ull << 40},
+                {"auto", GF_SIZE_AUTO}, {"0004096", 4096}};
+    enum gf_origin origin;
+    for (size_t i = 0; i < GF_ARRAY_LEN(good); i++) {
+        assert_int_equal(stage_min(good[i].text, &origin), good[i].bytes);
+        assert_int_equal(origin, gf_origin_environment);
+    }
+}
+
+static void rejects_bad_sizes(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "0", "4095", "3K", "1025G", "2T", "-1", "+4096", "4 K", "4KK",
+                                      "K", "1.5M", "0x1000", "AUTO", "auto ", "4Kb2", "4E", "1e6",
+                                      "18446744073709551615", "18446744073709551616",
+                                      "18014398509481984K", "16777216T"};
+    enum gf_origin origin;
+    for (size_t i = 0; i < GF_ARRAY_LEN(bad); i++) {
+        assert_int_equal(stage_min(bad[i], &origin), GF_SIZE_AUTO);
+        assert_int_equal(origin, gf_origin_rejected);
+    }
+}
+
+static void sizes_are_written_shortly(void **state)
+{
+    (void)state;
+    char *env[] = {"GPUFEED_STAGE_MIN=8192", "GPUFEED_STAGE_RING=1537M", "GPUFEED_PIN_CACHE=0", NULL};
+    struct gf_options o;
+    char buf[64];
+    gf_options_load(&o, env);
+    assert_string_equal(
+        gf_options_text(&o, gf_option_by_name("GPUFEED_STAGE_MIN"), buf, sizeof(buf)), "8K");
+    assert_string_equal(
+        gf_options_text(&o, gf_option_by_name("GPUFEED_STAGE_RING"), buf, sizeof(buf)), "1537M");
+    assert_string_equal(
+        gf_options_text(&o, gf_option_by_name("GPUFEED_PIN_CACHE"), buf, sizeof(buf)), "0");
+    assert_string_equal(gf_option_allowed(gf_option_by_name("stage-ring"), buf, sizeof(buf)),
+                        "auto, 1M to 1T");
+    assert_string_equal(gf_option_form(gf_option_by_name("pin-cache"), buf, sizeof(buf)),
+                        "auto|0..1T");
+}
+
+static void suggests_near_names_only(void **state)
+{
+    (void)state;
+    assert_string_equal(gf_suggest("GPUFEED_VERBOS"), "GPUFEED_VERBOSE");
+    assert_string_equal(gf_suggest("GPUFEED_REPROT"), "GPUFEED_REPORT");
+    assert_null(gf_suggest("GPUFEED_SOMETHING_ELSE"));
+    assert_null(gf_suggest("GPUFEED_"));
+}
+
+/* What is complained about, and nothing else. */
+static void rejects_what_it_complains_about(void **state)
+{
+    (void)state;
+    assert_true(gf_options_rejects("GPUFEED_BIND=both"));
+    assert_true(gf_options_rejects("GPUFEED_BNID=node"));
+    assert_true(gf_options_rejects("GPUFEED="));
+    assert_false(gf_options_rejects("GPUFEED_BIND=node"));
+    assert_false(gf_options_rejects("GPUFEED_BOUND=x"));
+    assert_false(gf_options_rejects("GPUFEEDER=x"));
+    assert_false(gf_options_rejects("GPUFEED_BIND"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(reads_the_environment),
+        cmocka_unit_test(bad_values_leave_the_default),
+        cmocka_unit_test(complains_once_and_clearly),
+        cmocka_unit_test(every_row_prints_what_it_parsed),
+        cmocka_unit_test(flags_are_written_with_dashes),
+        cmocka_unit_test(reads_sizes),
+        cmocka_unit_test(rejects_bad_sizes),
+        cmocka_unit_test(sizes_are_written_shortly),
+        cmocka_unit_test(suggests_near_names_only),
+        cmocka_unit_test(rejects_what_it_complains_about),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

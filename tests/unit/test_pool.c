@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "transfer/pool.h"
+#include "transfer/tuning.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PIECES 200
+
+struct count {
+    struct gf_job job;
+    unsigned done[PIECES];
+    pid_t owner;
+    unsigned by_helpers;
+    bool odd; /* a helper was not what a helper has to be */
+    uint64_t bad; /* fails */
+    useconds_t pause;
+};
+
+static void check_helper(struct count *c)
+{
+    char name[16] = "";
+    sigset_t blocked;
+
+    prctl(PR_GET_NAME, name);
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    if (strcmp(name, "gpufeed-copy") || sched_getscheduler(0) != SCHED_OTHER ||
+        !sigismember(&blocked, SIGTERM) || !sigismember(&blocked, SIGPROF))
+        c->odd = true;
+}
+
+static bool count(struct gf_job *job, uint64_t piece)
+{
+    struct count *c = (struct count *)job;
+    if (piece == c->bad)
+        return false;
+    if (gettid() != c->owner) {
+        __atomic_fetch_add(&c->by_helpers, 1, __ATOMIC_RELAXED);
+        check_helper(c);
+    }
+    if (c->pause)
+        usleep(c->pause);
+    __atomic_fetch_add(&c->done[piece], 1, __ATOMIC_RELAXED);
+    gf_pool_ring(job);
+    return true;
+}
+
+static void prepare(struct count *c)
+{
+    *c = (struct count){.job.work = count, .owner = gettid(), .bad = GF_PIECE_NONE};
+}
+
+static void assert_each_once(const struct count *c, unsigned below)
+{
+    for (unsigned i = 0; i < PIECES; i++)
+        assert_int_equal(c->done[i], i < below);
+    assert_false(c->odd);
+}
+
+/* All tests use pools of their own: by node numbers that no machine has. */
+static struct gf_pool *pool_of(int node, unsigned threads)
+{
+    static const struct gf_cpus any;
+    struct gf_pool *pool = gf_pool_get(node, &any, threads, 0);
+    assert_non_null(pool);
+    return pool;
+}
+
+static void await_helpers(const struct gf_pool *pool, unsigned number)
+{
+    for (unsigned i = 0; i < 5000 && gf_pool_helpers(pool) < number; i++)
+        usleep(1000);
+    assert_int_equal(gf_pool_helpers(pool), number);
+}
+
+static void alone(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1001, 4); /* not started: no helper will ever come */
+    struct count c;
+    prepare(&c);
+    assert_int_equal(gf_pool_run(pool, &c.job, PIECES), GF_PIECE_NONE);
+    assert_each_once(&c, PIECES);
+    assert_int_equal(c.by_helpers, 0);
+}
+
+static void with_helpers(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1002, 4);
+    struct count c;
+    assert_int_equal(gf_pool_start(pool), 0);
+    await_helpers(pool, 3);
+    for (unsigned round = 0; round < 50; round++) {
+        prepare(&c);
+        c.pause = round == 0 ? 200 : 0;
+        assert_int_equal(gf_pool_run(pool, &c.job, PIECES), GF_PIECE_NONE);
+        assert_each_once(&c, PIECES);
+        if (round == 0)
+            assert_true(c.by_helpers > 0);
+    }
+    assert_int_equal(gf_pool_helpers(pool), 3);
+    assert_int_equal(gf_pool_jobs(pool), 0);
+}
+
+static void limits_and_waiting(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1002, 4);
+    struct count c;
+    prepare(&c);
+    gf_pool_open(pool, &c.job, 0);
+    assert_false(gf_pool_help(&c.job));
+    for (unsigned limit = 1; limit <= 20; limit++) { /* the helpers do all of it */
+        uint32_t seen = gf_pool_bell(&c.job);
+        gf_pool_raise(pool, &c.job, limit);
+        while (!__atomic_load_n(&c.done[limit - 1], __ATOMIC_RELAXED)) {
+            gf_pool_wait(&c.job, seen);
+            seen = gf_pool_bell(&c.job);
+        }
+    }
+    assert_int_equal(gf_pool_close(pool, &c.job), GF_PIECE_NONE);
+    assert_each_once(&c, 20);
+    assert_int_equal(c.by_helpers, 20);
+}
+
+static void failure_ends_it(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1002, 4);
+    for (unsigned round = 0; round < 50; round++) {
+        struct count c;
+        prepare(&c);
+        c.bad = 7;
+        assert_int_equal(gf_pool_run(pool, &c.job, PIECES), 7);
+        for (unsigned i = 0; i < 7; i++)
+            assert_int_equal(c.done[i], 1); /* what comes before is whole */
+        assert_int_equal(c.done[7], 0);
+        assert_true(c.job.next < 40); /* nothing was begun behind it but what was under way */
+    }
+}
+
+struct caller {
+    pthread_t thread;
+    struct gf_pool *pool;
+    bool right;
+};
+
+static void *run_many(void *arg)
+{
+    struct caller *caller = arg;
+    struct count c;
+    caller->right = true;
+    for (unsigned round = 0; round < 200; round++) {
+        prepare(&c);
+        gf_pool_run(caller->pool, &c.job, PIECES);
+        for (unsigned i = 0; i < PIECES; i++)
+            caller->right &= c.done[i] == 1;
+    }
+    return NULL;
+}
+
+static void several_callers(void **state)
+{
+    (void)state;
+    struct caller callers[8];
+    for (unsigned i = 0; i < 8; i++) {
+        callers[i] = (struct caller){.pool = pool_of(1002, 4)};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, run_many, &callers[i]), 0);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        pthread_join(callers[i].thread, NULL);
+        assert_true(callers[i].right);
+    }
+}
+
+/* Two jobs whose owners do nothing: the helper goes to and fro between them. */
+static void helpers_are_shared(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1003, 2);
+    struct count a, b;
+    assert_int_equal(gf_pool_start(pool), 0);
+    prepare(&a);
+    prepare(&b);
+    a.pause = b.pause = 500;
+    gf_pool_open(pool, &a.job, PIECES);
+    gf_pool_open(pool, &b.job, PIECES);
+    for (unsigned i = 0; i < 5000 && __atomic_load_n(&b.job.next, __ATOMIC_RELAXED) < 20; i++)
+        usleep(1000);
+    gf_pool_close(pool, &a.job);
+    gf_pool_close(pool, &b.job);
+    const int64_t apart = (int64_t)a.job.next - (int64_t)b.job.next;
+    assert_true(b.job.next >= 20);
+    assert_true(apart >= -20 && apart <= 20); /* a was alone for as long as b was not yet open */
+}
+
+static void patience(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1003, 2);
+    struct count patient, other;
+    prepare(&patient);
+    prepare(&other);
+    patient.job.patient = true;
+    patient.pause = other.pause = 500;
+    gf_pool_open(pool, &other.job, 40);
+    gf_pool_open(pool, &patient.job, PIECES);
+    for (unsigned i = 0; i < 5000 && !gf_pool_finished(&other.job); i++)
+        usleep(1000);
+    const uint64_t meanwhile = patient.job.next;
+    gf_pool_close(pool, &other.job);
+    for (unsigned i = 0; i < 5000 && __atomic_load_n(&patient.job.next, __ATOMIC_RELAXED) < 20; i++)
+        usleep(1000);
+    gf_pool_close(pool, &patient.job);
+    assert_each_once(&other, 40);
+    assert_true(patient.job.next >= 20);
+    assert_true(meanwhile < 20); /* by turns it would have been 40 */
+}
+
+static void left_to_the_helpers(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1003, 2);
+    struct count c;
+    prepare(&c);
+    gf_pool_open(pool, &c.job, 30);
+    for (unsigned i = 0; i < 5000 && !gf_pool_finished(&c.job); i++)
+        usleep(1000);
+    assert_true(gf_pool_finished(&c.job));
+    assert_int_equal(gf_pool_close(pool, &c.job), GF_PIECE_NONE);
+    assert_each_once(&c, 30);
+}
+
+static uint64_t cpu_us(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000;
+}
+
+static void asleep_when_idle(void **state)
+{
+    (void)state;
+    usleep(20000);
+    const uint64_t before = cpu_us();
+    usleep(300000);
+    assert_true(cpu_us() - before < 30000); /* one spinning helper would take ten times that */
+}
+
+static void as_many_as_pay(void **state)
+{
+    (void)state;
+    struct gf_cpus cpus = {0};
+    for (unsigned i = 0; i < 2; i++)
+        gf_set_add(&cpus, i);
+    assert_int_equal(gf_pool_threads(gf_pool_get(1010, &cpus, 0, 0)), 2);
+    assert_int_equal(gf_pool_threads(gf_pool_get(1011, &cpus, 0, 0.5)), 1);
+    assert_int_equal(gf_pool_threads(gf_pool_get(1012, &cpus, 5, 0.5)), 5);
+    for (unsigned i = 2; i < 64; i++)
+        gf_set_add(&cpus, i);
+    assert_int_equal(gf_pool_threads(gf_pool_get(1013, &cpus, 0, 0)), GF_TUNE_THREADS);
+    assert_int_equal(gf_pool_threads(gf_pool_get(1014, &cpus, 0, 3.5)), 3);
+    assert_ptr_equal(gf_pool_get(1014, &cpus, 0, 0), gf_pool_get(1014, &cpus, 1, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alone),
+        cmocka_unit_test(with_helpers),
+        cmocka_unit_test(limits_and_waiting),
+        cmocka_unit_test(failure_ends_it),
+        cmocka_unit_test(several_callers),
+        cmocka_unit_test(helpers_are_shared),
+        cmocka_unit_test(patience),
+        cmocka_unit_test(left_to_the_helpers),
+        cmocka_unit_test(asleep_when_idle),
+        cmocka_unit_test(as_many_as_pay),
+    };
+    return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "base/symbols.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <string.h>
+#include <unistd.h>
+
+/* In front of libc's, as the door's are. */
+GF_EXPORT size_t malloc_usable_size(void *block)
+{
+    (void)block;
+    return 0;
+}
+
+static void agrees_with_dlsym(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"malloc", "free", "dlsym", "pthread_create", "pvalloc",
+                                        "__libc_malloc", "getpid"};
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
+        struct gf_symbol found;
+        assert_true(gf_symbol_find(names[i], NULL, &found));
+        assert_ptr_equal(found.address, dlsym(RTLD_DEFAULT, names[i]));
+        assert_non_null(strstr(found.object, "libc.so.6"));
+    }
+}
+
+static void next_is_behind_the_caller(void **state)
+{
+    (void)state;
+    struct gf_symbol found;
+    assert_true(gf_symbol_find("malloc_usable_size", NULL, &found));
+    assert_ptr_equal(found.address, (void *)malloc_usable_size);
+    assert_string_equal(found.object, "");
+    assert_true(gf_symbol_find("malloc_usable_size", (void *)malloc_usable_size, &found));
+    assert_ptr_equal(found.address, dlsym(RTLD_NEXT, "malloc_usable_size"));
+}
+
+static void compat_and_missing_names_are_not_found(void **state)
+{
+    (void)state;
+    struct gf_symbol found;
+    assert_false(gf_symbol_find("cfree", NULL, &found));
+    assert_false(gf_symbol_find("gf_no_such_function", NULL, &found));
+    assert_false(gf_symbol_find("malloc", dlsym(RTLD_DEFAULT, "malloc"), &found));
+}
+
+static void objects_by_address(void **state)
+{
+    (void)state;
+    struct gf_symbol object, in;
+    assert_true(gf_symbol_holder(dlsym(RTLD_DEFAULT, "getpid"), &object));
+    assert_true(gf_symbol_find_in(object.base, "malloc_usable_size", &in));
+    assert_ptr_equal(in.address, dlsym(RTLD_NEXT, "malloc_usable_size"));
+    assert_false(gf_symbol_holder(&object, &in));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_dlsym),
+        cmocka_unit_test(next_is_behind_the_caller),
+        cmocka_unit_test(compat_and_missing_names_are_not_found),
+        cmocka_unit_test(objects_by_address),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

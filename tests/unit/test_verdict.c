@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decision table of docs/placement.md, row by row. */
+#include "placing.h"
+
+#include "host/policy.h"
+#include "place/verdict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* One situation: what a plain program on a recorded machine finds, until a row changes it. */
+struct row {
+    struct gf_machine *machine;
+    struct gf_facts facts;
+    struct gf_probe probe;
+    struct gf_options options;
+    struct gf_gpu gpus[8];
+    size_t gpu_count;
+    struct gf_verdict verdict;
+};
+
+static struct row row;
+
+static void set_up(const char *machine, const char *bdf)
+{
+    memset(&row, 0, sizeof(row));
+    row.machine = load_machine(machine);
+    row.facts.start = row.facts.cpuset = row.machine->online;
+    for (size_t i = 0; i < row.machine->node_count; i++)
+        gf_set_add(&row.facts.mems, row.machine->nodes[i].id);
+    row.facts.rank = (struct gf_rank){-1, -1, -1, NULL};
+    row.facts.threads = 1;
+    gf_options_load(&row.options, NULL);
+    row.gpu_count = 1;
+    row.gpus[0] = (struct gf_gpu){.attr_node = -1, .nvml_node = -1};
+    snprintf(row.gpus[0].bdf, sizeof(row.gpus[0].bdf), "%s", bdf);
+}
+
+static void add_gpu(const char *bdf)
+{
+    struct gf_gpu *gpu = &row.gpus[row.gpu_count++];
+    *gpu = (struct gf_gpu){.attr_node = -1, .nvml_node = -1};
+    snprintf(gpu->bdf, sizeof(gpu->bdf), "%s", bdf);
+}
+
+static const struct gf_verdict *decide(void)
+{
+    gf_verdict_decide(row.machine, &row.facts, &row.probe, &row.options, row.gpus, row.gpu_count,
+                      &row.verdict);
+    /* What holds for each verdict. */
+    assert_true(*row.verdict.reason && *row.verdict.policy_reason);
+    assert_null(strstr(row.verdict.reason, "..."));
+    assert_true(strlen(row.verdict.reason) < sizeof(row.verdict.reason) - 1);
+    assert_true(strlen(row.verdict.remedy) < sizeof(row.verdict.remedy) - 1);
+    assert_true(strlen(row.verdict.policy_reason) < sizeof(row.verdict.policy_reason) - 1);
+    assert_true((row.verdict.bound == gf_bound_none) == gf_set_empty(&row.verdict.cpus));
+    assert_true((row.verdict.policy == GF_MPOL_DEFAULT) == gf_set_empty(&row.verdict.policy_nodes));
+    return &row.verdict;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gf_machine_free(row.machine);
+    row.machine = NULL;
+    return 0;
+}
+
+#define assert_bound(v, how, list)                                              \
+    do {                                                                        \
+        assert_string_equal(gf_bound_name((v)->bound), gf_bound_name(how));     \
+        assert_set(&(v)->cpus, list);                                           \
+    } while (0)
+#define assert_unbound(v, text)                                \
+    do {                                                       \
+        assert_bound(v, gf_bound_none, "");                    \
+        assert_non_null(strstr((v)->reason, text));            \
+    } while (0)
+#define assert_policy(v, mode, list)                 \
+    do {                                             \
+        assert_int_equal((v)->policy, mode);         \
+        assert_set(&(v)->policy_nodes, list);        \
+    } while (0)
+
+#define NODE1 "56-111,168-223" /* of dual8 */
+
+static void binds_to_the_gpus_node(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9D:00.0");
+    const struct gf_verdict *v = decide();
+    assert_bound(v, gf_bound_node, NODE1);
+    assert_policy(v, GF_MPOL_PREFERRED, "1");
+    assert_set(&v->nodes, "1");
+    assert_set(&v->socket, NODE1);
+    assert_string_equal(v->node_source, "sysfs");
+    assert_false(v->warn);
+    assert_string_equal(v->remedy, "");
+}
+
+static void leaves_all_alone_when_off(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.options.bind = gf_bind_off;
+    assert_unbound(decide(), "GPUFEED_BIND=off");
+    assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");
+    row.options.mem = gf_mem_off;
+    assert_policy(decide(), GF_MPOL_DEFAULT, "");
+    row.options.bind = gf_bind_auto;
+    row.options.mem = gf_mem_auto;
+    row.options.mode = gf_mode_observe;
+    assert_unbound(decide(), "observe");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_set(&row.verdict.nodes, "1"); /* what would be is still reported */
+    row.options.mode = gf_mode_off;
+    assert_unbound(decide(), "GPUFEED=off");
+}
+
+static void waits_for_a_gpu(void **state)
+{
+    (void)state;
+    set_up("dual8", "");
+    row.gpu_count = 0;
+    assert_unbound(decide(), "no GPU");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+}
+
+static void single_node(void **state)
+{
+    (void)state;
+    set_up("single_vm", "0000:00:06.0");
+    row.gpus[0].attr_node = 0;
+    assert_unbound(decide(), "single node");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_false(row.verdict.warn);
+    row.options.bind = gf_bind_force;
+    assert_unbound(decide(), "single node");
+}
+
+static void unknown_node(void **state)
+{
+    (void)state;
+    set_up("dual8_vm", "0000:9d:00.0");
+    assert_unbound(decide(), "unknown");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_null(row.verdict.node_source);
+    /* The driver's 0 is what it says when it knows nothing. */
+    row.gpus[0].attr_node = 0;
+    assert_unbound(decide(), "unknown");
+    /* A device that /sys does not show at all. */
+    snprintf(row.gpus[0].bdf, sizeof(row.gpus[0].bdf), "0000:ee:00.0");
+    assert_unbound(decide(), "unknown");
+    /* A node that the machine does not have. */
+    row.gpus[0].nvml_node = 7;
+    assert_unbound(decide(), "unknown");
+}
+
+static void asks_nvml_then_the_driver(void **state)
+{
+    (void)state;
+    set_up("dual8_vm", "0000:9d:00.0");
+    row.gpus[0].attr_node = 1;
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_string_equal(row.verdict.node_source, "driver attribute");
+    row.gpus[0].nvml_node = 0;
+    assert_bound(decide(), gf_bound_node, "0-55,112-167");
+    assert_string_equal(row.verdict.node_source, "NVML");
+    /* /sys, where it speaks, is believed first. */
+    tear_down(NULL);
+    set_up("dual8", "0000:9d:00.0");
+    row.gpus[0].nvml_node = 0;
+    assert_bound(decide(), gf_bound_node, NODE1);
+}
+
+static void list_of_cpus_names_a_socket(void **state)
+{
+    (void)state;
+    set_up("four_nodes", "0000:c1:00.0");
+    const struct gf_verdict *v = decide();
+    assert_string_equal(v->node_source, "local_cpulist");
+    assert_set(&v->nodes, "2-3");
+    assert_bound(v, gf_bound_nodes, "32-63,96-127");
+    assert_policy(v, GF_MPOL_DEFAULT, "");
+}
+
+static void users_mask_elsewhere(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = cpus_of("0-7");
+    assert_unbound(decide(), "none of which");
+    assert_true(row.verdict.warn);
+    assert_non_null(strstr(row.verdict.remedy, "taskset -c " NODE1 " "));
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    row.facts.rank = (struct gf_rank){3, 8, 3, "Slurm"};
+    assert_unbound(decide(), "none of which");
+    assert_non_null(strstr(row.verdict.remedy, "--gpu-bind=closest"));
+}
+
+static void users_mask_near_or_across(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = cpus_of("60-63");
+    assert_unbound(decide(), "which are on the GPU's node 1");
+    assert_false(row.verdict.warn);
+    row.facts.start = cpus_of("50-63");
+    assert_unbound(decide(), "left so");
+    assert_false(row.verdict.warn);
+    /* An explicit wish for a policy holds beside the user's mask. */
+    row.options.mem = gf_mem_preferred;
+    assert_policy(decide(), GF_MPOL_PREFERRED, "1");
+}
+
+static void force_overrides(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.options.bind = gf_bind_force;
+    row.facts.start = cpus_of("0-7");
+    assert_bound(decide(), gf_bound_node, NODE1);
+    row.facts.binder_source = "--numa-bind";
+    row.facts.single_cpu_pinning = true;
+    row.facts.pinning_source = "OMP_PLACES";
+    assert_bound(decide(), gf_bound_node, NODE1);
+    /* Not beyond what the control group allows. */
+    row.facts.cpuset = cpus_of("0-63");
+    assert_bound(decide(), gf_bound_node, "56-63");
+}
+
+/* The guard of a forced binding widens to what binding might use, never to less. */
+static void force_and_the_socket(void **state)
+{
+    (void)state;
+    set_up("snc4", "0000:c3:00.0");
+    row.options.bind = gf_bind_force;
+    row.facts.start = cpus_of("0-7");
+    assert_bound(decide(), gf_bound_node, "40-47,104-111");
+    assert_set(&row.verdict.socket, "32-63,96-127");
+}
+
+/* A CPU of the user's mask that went offline since does not make it the container's. */
+static void users_mask_and_a_lost_cpu(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = cpus_of("50-63");
+    row.facts.cpuset = cpus_of("0-59,61-223");
+    assert_unbound(decide(), "left so");
+}
+
+/* Where nodes take turns in numbering CPUs, half a list is no command. */
+static void commands_are_never_cut_off(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    for (size_t i = 0; i < row.machine->node_count; i++) {
+        row.machine->nodes[i].cpus = (struct gf_cpus){0};
+        for (unsigned cpu = row.machine->nodes[i].id; cpu < 224; cpu += 2)
+            gf_set_add(&row.machine->nodes[i].cpus, cpu);
+    }
+    row.facts.start = cpus_of("2,4");
+    assert_unbound(decide(), "none of which");
+    assert_non_null(strstr(row.verdict.remedy, "numactl --cpunodebind=1 COMMAND"));
+    assert_null(strstr(row.verdict.remedy, "..."));
+    row.facts.cpuset = row.facts.start;
+    assert_unbound(decide(), "no CPU of the GPU's node 1");
+    assert_non_null(strstr(row.verdict.remedy, "lscpu for node 1"));
+    assert_null(strstr(row.verdict.remedy, "..."));
+}
+
+static void container_with_part_of_the_node(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = row.facts.cpuset = cpus_of("40-71");
+    assert_bound(decide(), gf_bound_node, "56-71");
+    assert_false(row.verdict.warn);
+}
+
+static void container_without_the_node(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = row.facts.cpuset = cpus_of("0-31");
+    assert_unbound(decide(), "no CPU of the GPU's node 1");
+    assert_true(row.verdict.warn);
+    assert_non_null(strstr(row.verdict.remedy, "--cpuset-cpus " NODE1));
+    row.options.bind = gf_bind_force;
+    assert_unbound(decide(), "no CPU of the GPU's node 1");
+}
+
+static void container_without_the_nodes_memory(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.mems = (struct gf_nodes){{1}};
+    assert_unbound(decide(), "no memory of the GPU's node 1");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_true(row.verdict.warn);
+    /* A machine put in the place of this one has nodes that this one lacks. */
+    snprintf(row.options.machine, sizeof(row.options.machine), "/recorded");
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+}
+
+static void container_within_the_node(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = row.facts.cpuset = cpus_of("60-75");
+    assert_unbound(decide(), "already");
+    assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");
+    assert_false(row.verdict.warn);
+}
+
+static void too_few_cpus_on_the_node(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = row.facts.cpuset = cpus_of("0-31,56-58");
+    assert_bound(decide(), gf_bound_submitters, "56-58");
+    assert_non_null(strstr(row.verdict.reason, "only 3 CPUs"));
+    /* A quota of three CPUs cannot use more anyway. */
+    row.facts.cpu_quota = 2.5;
+    assert_bound(decide(), gf_bound_node, "56-58");
+    row.facts.cpu_quota = 0;
+    row.options.bind = gf_bind_node;
+    assert_bound(decide(), gf_bound_node, "56-58");
+}
+
+static void small_nodes(void **state)
+{
+    (void)state;
+    /* Enough CPUs: the domain is the best place. */
+    set_up("snc4", "0000:c3:00.0");
+    assert_bound(decide(), gf_bound_node, "40-47,104-111");
+    assert_set(&row.verdict.socket, "32-63,96-127");
+    assert_policy(&row.verdict, GF_MPOL_PREFERRED, "5");
+    tear_down(NULL);
+    /* Too few: its socket, and memory still from the domain. */
+    set_up("snc4_tiny", "0000:1b:00.0");
+    assert_bound(decide(), gf_bound_socket, "0-15");
+    assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");
+    assert_non_null(strstr(row.verdict.reason, "bound to its socket"));
+}
+
+static void socket_on_request(void **state)
+{
+    (void)state;
+    set_up("four_nodes", "0000:81:00.0");
+    row.options.bind = gf_bind_socket;
+    assert_bound(decide(), gf_bound_socket, "32-63,96-127");
+    assert_policy(&row.verdict, GF_MPOL_PREFERRED, "2");
+    row.facts.start = row.facts.cpuset = cpus_of("32-63");
+    assert_unbound(decide(), "already");
+}
+
+static void quota_below_the_mask(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.cpu_quota = 6.5;
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_non_null(strstr(row.verdict.reason, "quota of 6.5"));
+    row.facts.cpu_quota = 200;
+    assert_null(strstr(decide()->reason, "quota"));
+}
+
+static void pinned_threads_are_left_alone(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.single_cpu_pinning = true;
+    row.facts.pinning_source = "OMP_PROC_BIND";
+    assert_unbound(decide(), "OMP_PROC_BIND");
+    assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");
+}
+
+static void yields_to_a_framework(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.binder_source = "ACCELERATE_CPU_AFFINITY";
+    assert_unbound(decide(), "ACCELERATE_CPU_AFFINITY");
+    assert_false(row.verdict.warn);
+    /* Accelerate takes another GPU's node when CUDA_VISIBLE_DEVICES renumbers. */
+    row.facts.start = cpus_of("0-55,112-167");
+    assert_unbound(decide(), "away from the GPU's node 1");
+    assert_true(row.verdict.warn);
+}
+
+static void users_policy(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start_policy = 3; /* numactl --interleave */
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    row.facts.start_policy = -EPERM; /* unknown is not the user's */
+    assert_policy(decide(), GF_MPOL_PREFERRED, "1");
+}
+
+static void refused_policy(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.probe.set_mempolicy = EPERM;
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_non_null(strstr(row.verdict.policy_reason, "EPERM"));
+    assert_non_null(strstr(row.verdict.remedy, "--cap-add SYS_NICE"));
+    assert_false(row.verdict.warn);
+    row.options.mem = gf_mem_preferred;
+    assert_true(decide()->warn);
+}
+
+static void refused_affinity(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.probe.set_affinity = EPERM;
+    assert_unbound(decide(), "EPERM");
+    assert_true(row.verdict.warn);
+}
+
+static void strict_memory(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.options.mem = gf_mem_strict;
+    assert_policy(decide(), GF_MPOL_BIND, "1");
+}
+
+static void nodes_without_cpus(void **state)
+{
+    (void)state;
+    set_up("grace", "0019:01:00.0");
+    const struct gf_verdict *v = decide();
+    assert_bound(v, gf_bound_node, "72-143");
+    assert_policy(v, GF_MPOL_BIND, "0-1");
+    row.facts.mems = (struct gf_nodes){{1 << 1 | 1 << 2}};
+    assert_policy(decide(), GF_MPOL_BIND, "1");
+    row.options.mem = gf_mem_strict;
+    assert_policy(decide(), GF_MPOL_BIND, "1");
+    tear_down(NULL);
+    set_up("cxl", "0000:c1:00.0");
+    assert_bound(decide(), gf_bound_node, "32-63,96-127");
+    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
+}
+
+static void gpu_on_a_node_without_cpus(void **state)
+{
+    (void)state;
+    set_up("grace_device_node", "0019:01:00.0");
+    assert_bound(decide(), gf_bound_node, "72-143");
+    assert_set(&row.verdict.nodes, "1");
+    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
+    /* Without distances nobody says which CPUs are near. */
+    free(row.machine->distances);
+    row.machine->distances = NULL;
+    assert_unbound(decide(), "unknown");
+    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
+}
+
+static void several_gpus(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:1b:00.0");
+    add_gpu("0000:43:00.0");
+    assert_bound(decide(), gf_bound_node, "0-55,112-167");
+    tear_down(NULL);
+    set_up("snc4", "0000:1b:00.0");
+    add_gpu("0000:43:00.0");
+    assert_bound(decide(), gf_bound_nodes, "0-15,64-79");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    tear_down(NULL);
+    set_up("dual8", "0000:1b:00.0");
+    add_gpu("0000:df:00.0");
+    assert_unbound(decide(), "already");
+    assert_set(&row.verdict.nodes, "0-1");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    /* One of unknown place: nothing is known about the whole. */
+    add_gpu("0000:ee:00.0");
+    assert_unbound(decide(), "0000:ee:00.0 is unknown");
+    assert_set(&row.verdict.nodes, "");
+}
+
+static void exclusive_cores(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:c3:00.0");
+    row.options.bind = gf_bind_exclusive;
+    assert_bound(decide(), gf_bound_exclusive, "70-83,182-195");
+    tear_down(NULL);
+    /* Nobody tells who shares the node: said, and shared. */
+    set_up("dual8_vm", "0000:c3:00.0");
+    row.options.bind = gf_bind_exclusive;
+    snprintf(row.gpus[0].bdf, sizeof(row.gpus[0].bdf), "0000:ee:00.0");
+    row.gpus[0].attr_node = 1;
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_true(row.verdict.warn);
+    assert_non_null(strstr(row.verdict.reason, "exclusive"));
+}
+
+static void split_machine(void **state)
+{
+    (void)state;
+    set_up("split16", "0000:00:06.0");
+    snprintf(row.options.machine, sizeof(row.options.machine), "split16");
+    row.facts.mems = (struct gf_nodes){{1}};
+    assert_bound(decide(), gf_bound_node, "8-15");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+}
+
+#define ROW(function) cmocka_unit_test_teardown(function, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROW(binds_to_the_gpus_node),
+        ROW(leaves_all_alone_when_off),
+        ROW(waits_for_a_gpu),
+        ROW(single_node),
+        ROW(unknown_node),
+        ROW(asks_nvml_then_the_driver),
+        ROW(list_of_cpus_names_a_socket),
+        ROW(users_mask_elsewhere),
+        ROW(users_mask_near_or_across),
+        ROW(force_overrides),
+        ROW(force_and_the_socket),
+        ROW(users_mask_and_a_lost_cpu),
+        ROW(commands_are_never_cut_off),
+        ROW(container_with_part_of_the_node),
+        ROW(container_without_the_node),
+        ROW(container_without_the_nodes_memory),
+        ROW(container_within_the_node),
+        ROW(too_few_cpus_on_the_node),
+        ROW(small_nodes),
+        ROW(socket_on_request),
+        ROW(quota_below_the_mask),
+        ROW(pinned_threads_are_left_alone),
+        ROW(yields_to_a_framework),
+        ROW(users_policy),
+        ROW(refused_policy),
+        ROW(refused_affinity),
+        ROW(strict_memory),
+        ROW(nodes_without_cpus),
+        ROW(gpu_on_a_node_without_cpus),
+        ROW(several_gpus),
+        ROW(exclusive_cores),
+        ROW(split_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

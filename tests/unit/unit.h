@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmocka wants these before itself. */
+#ifndef GF_TESTS_UNIT_H
+#define GF_TESTS_UNIT_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Ends the running test as skipped. tap.py puts the reason behind it. */
+#define skip_because(reason)                                                                       \
+    do {                                                                                           \
+        print_message("# reason: %s\n", reason);                                                   \
+        skip();                                                                                    \
+    } while (0)
+#endif

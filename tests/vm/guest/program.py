@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that the rows start, stop at their `say`, and look at."""
+
+import collections
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+
+PROGRAM = "/vm/program"
+REFUSE = "/vm/refuse"
+
+Stop = collections.namedtuple("Stop", "word pid")
+
+
+class Program:
+    """One command under observation. Standard error goes to a file: .errors()."""
+
+    live = []
+
+    def __init__(self, *command, env=None, start_mask=None, cgroup=None):
+        self.log = tempfile.TemporaryFile("w+")
+        self.ranges = collections.defaultdict(list)
+        self.stops = []
+        self.rest = b""
+        self.lines = []
+
+        def prepare():
+            if cgroup:
+                with open(f"{cgroup}/cgroup.procs", "w") as file:
+                    file.write("0")
+            if start_mask:
+                os.sched_setaffinity(0, start_mask)
+
+        self.process = subprocess.Popen([str(word) for word in command], env=env,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=self.log, preexec_fn=prepare, start_new_session=True)
+        Program.live.append(self)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def at(self, word, count=1, timeout=40):
+        """Waits until `count` processes have said the word; their pids in order of saying."""
+        end = time.monotonic() + timeout
+        while True:
+            found = [stop.pid for stop in self.stops if stop.word == word]
+            if len(found) >= count:
+                return found[0] if count == 1 else found
+            if not self._read(end - time.monotonic()):
+                raise RuntimeError(f"never said {word!r} (exit code {self.process.poll()})\n"
+                                   + "\n".join(self.lines[-5:]) + "\n" + self.errors())
+
+    def go(self, *pids):
+        for pid in pids or [self.pid]:
+            self.stops = [stop for stop in self.stops if stop.pid != pid]
+            os.kill(pid, signal.SIGUSR1)
+
+    def end(self, timeout=40):
+        """Reads to the end; the exit code."""
+        end = time.monotonic() + timeout
+        while self._read(end - time.monotonic()):
+            pass
+        return self.process.wait(timeout=max(1, end - time.monotonic()))
+
+    def _read(self, timeout):
+        out = self.process.stdout.fileno()
+        if timeout <= 0 or not select.select([out], [], [], timeout)[0]:
+            return False
+        data = os.read(out, 65536)
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            self._take(line.decode(errors="replace"))
+        return bool(data)
+
+    def _take(self, line):
+        words = line.split()
+        self.lines.append(line)
+        if words[:1] == ["range"] and len(words) == 4:
+            self.ranges[words[1]].append((int(words[2], 16), int(words[3], 16)))
+        elif words[:1] == ["at"] and len(words) == 3:
+            self.stops.append(Stop(words[1], int(words[2])))
+
+    def errors(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def kill(self):
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.process.stdout.close()
+
+    @classmethod
+    def kill_all(cls):
+        for program in cls.live:
+            program.kill()
+        cls.live = []

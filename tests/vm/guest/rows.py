@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rows are made of: the registry, the machine as the kernel shows it, the checks."""
+
+import collections
+import glob
+import json
+import os
+import subprocess
+import time
+
+import proc
+
+COMMAND = "/usr/local/bin/gpufeed"
+SIM = "/opt/sim"
+LOCAL_SHARE = 0.99
+# Devices by node, and the one on the root bus, of which /sys says numa_node -1.
+NODE0, NODE0_SECOND = "0000:41:00.0", "0000:42:00.0"
+NODE1, NODE1_SECOND = "0000:81:00.0", "0000:82:00.0"
+NODE2 = "0000:c1:00.0"
+NOWHERE = "0000:00:05.0"
+
+Row = collections.namedtuple("Row", "name layouts function positive")
+ROWS = []
+
+
+class Misplaced(AssertionError):
+    """Threads or pages are not where the row wants them."""
+
+
+class Skip(Exception):
+    """The row cannot be run here; says why."""
+
+
+def row(*layouts, positive=False):
+    """Registers a test. A positive row expects binding and is run again with GPUFEED_BIND=off."""
+    def register(function):
+        name = f"{function.__name__.removeprefix('row_').replace('_', ' ')}"
+        ROWS.append(Row(name, layouts, function, positive))
+        return function
+    return register
+
+
+class Machine:
+    """The guest, as /sys shows it, and what a row changes of it for its own time."""
+
+    control = False
+
+    def __init__(self, config, bind_off=False):
+        self.config = config
+        Machine.control = bind_off
+        self.undo = []
+        self.cpus = os.sched_getaffinity(0)
+        self.nodes = {int(path.rsplit("node", 1)[1]): proc.cpu_list(open(path + "/cpulist").read())
+                      for path in sorted(glob.glob("/sys/devices/system/node/node[0-9]*"))}
+
+    def env(self, *devices, preload=True, **extra):
+        """The environment of a program under the library that sees these PCI devices as GPUs."""
+        env = {"PATH": os.environ["PATH"], "HOME": "/root", "LC_ALL": "C.UTF-8",
+               "LD_LIBRARY_PATH": SIM, "SIM_DEVICES": ",".join(devices), "SIM_HOST_NUMA_ID": "-1",
+               "GPUFEED_VERBOSE": "2", "PYTHONDONTWRITEBYTECODE": "1"}
+        if preload:
+            env["LD_PRELOAD"] = self.config["door"]
+        env.update({key: str(value) for key, value in extra.items()})
+        if Machine.control:
+            env["GPUFEED_BIND"] = "off"
+        return env
+
+    def write(self, path, text):
+        """Writes a file of /proc or /sys; put back after the row."""
+        with open(path) as file:
+            old = file.read().strip()
+        if "[" in old:
+            old = old[old.index("[") + 1:old.index("]")]
+        self.undo.append(lambda: put(path, old))
+        put(path, text)
+
+    def pretend_gpu(self, *devices):
+        """Makes /sys and /proc show these devices as NVIDIA GPUs, by files mounted over theirs."""
+        for name, text in (("vendor", "0x10de"), ("class", "0x030200")):
+            source = f"/tmp/gpu-{name}"
+            put(source, text + "\n")
+            for device in devices:
+                self._mount("--bind", source, os.path.realpath(f"/sys/bus/pci/devices/{device}/{name}"))
+        self._mount("-t", "tmpfs", "tmpfs", "/proc/driver")
+        for minor, device in enumerate(devices):
+            folder = f"/proc/driver/nvidia/gpus/{device}"
+            os.makedirs(folder)
+            put(f"{folder}/information", f"Model: \t\t NVIDIA H200\nDevice Minor: \t {minor}\n")
+
+    def _mount(self, *words):
+        subprocess.run(["mount", *words], check=True)
+        self.undo.append(lambda: subprocess.run(["umount", words[-1]], check=True))
+
+    def cgroup(self, name, **files):
+        """A cgroup: cgroup("x", cpuset_cpus="4-7", cpu_max="100000 100000") -> its folder."""
+        put("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset +cpu +memory")
+        path = f"/sys/fs/cgroup/{name}"
+        os.mkdir(path)
+        self.undo.append(lambda: os.rmdir(path))
+        for key, text in files.items():
+            put(f"{path}/{key.replace('_', '.')}", text)
+        return path
+
+    def restore(self):
+        while self.undo:
+            self.undo.pop()()
+
+
+def put(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def check_threads(pid, cpus, besides=()):
+    """Every thread of the process may use exactly these CPUs; the names in `besides` are exempt."""
+    found = [thread for thread in proc.threads(pid) if thread.name not in besides]
+    wrong = [thread for thread in found if thread.cpus != frozenset(cpus)]
+    if wrong:
+        raise Misplaced(f"{len(wrong)} of {len(found)} threads of {pid} not on {proc.show(cpus)}: "
+                        + "; ".join(f"{t.tid} {t.name} on {proc.show(t.cpus)}" for t in wrong[:8]))
+    return found
+
+
+def check_pages(pid, ranges, nodes, least=LOCAL_SHARE):
+    """At least this share of the pages in the ranges is on the nodes."""
+    counts = proc.pages_by_node(pid, ranges)
+    if not counts:
+        raise AssertionError(f"no page of {pid} in the ranges {ranges[:3]}")
+    if proc.share(counts, nodes) < least:
+        raise Misplaced(f"pages of {pid} by node: {dict(counts)}, wanted on {sorted(nodes)}")
+    return counts
+
+
+def check_heap(pid, ranges, nodes, least=LOCAL_SHARE):
+    """The same by numa_maps, over the whole mappings that hold the ranges."""
+    counts = proc.heap_by_node(pid, ranges)
+    if not counts:
+        raise AssertionError(f"numa_maps of {pid} has none of the ranges {ranges[:3]}")
+    if proc.share(counts, nodes) < least:
+        raise Misplaced(f"numa_maps of {pid} by node: {dict(counts)}, wanted on {sorted(nodes)}")
+    return counts
+
+
+def check_policy(pid, policy, tid=None):
+    """The memory policy of a thread (main by default), by a mapping that has none of its own."""
+    name = f"{pid}/task/{tid}" if tid else pid
+    found = {m.policy for m in proc.mappings(name) if "/libc.so" in m.name}
+    if found != {policy}:
+        raise Misplaced(f"memory policy of {name} is {found}, wanted {policy}")
+
+
+def eventually(check, seconds=40):
+    """For what the library does on a thread of its own. A control row waits little in vain."""
+    end = time.monotonic() + (1 if Machine.control else seconds)
+    while True:
+        try:
+            return check()
+        except Misplaced:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.2)
+
+
+def check_said(program, *words):
+    """One line of the library holds all the words."""
+    lines = [line for line in program.errors().splitlines() if line.startswith("gpufeed: ")]
+    if not any(all(word.lower() in line.lower() for word in words) for line in lines):
+        raise AssertionError(f"no line of the library says {words}")
+
+
+def check_unbound(program, pid, cpus, *words):
+    """A "do not bind" row: no mask and no policy changed, and the reason said."""
+    check_threads(pid, cpus)
+    check_policy(pid, "default")
+    check_said(program, "not bound", *words)
+
+
+def check_report(path, pid, cpus, node, ranges):
+    """The library's own report says what the kernel said from outside."""
+    with open(path.replace("%p", str(pid))) as file:
+        report = json.load(file)
+    counted, sample = report["samples"][-1]["threads"], report["samples"][-1]
+    assert proc.cpu_list(report["binding"]["cpus"]) == frozenset(cpus), report["binding"]
+    assert counted["on_target"] == counted["program"] and not counted["elsewhere"], counted
+    total, remote = remote_bytes(sample["heap"], node)
+    assert total >= sum(end - start for start, end in ranges), (total, ranges)
+    moving = report["heap"]["migration"]
+    if moving["wanted"] and not moving["done"]:  # touched before binding, and not moved yet
+        remote -= remote_bytes(moving["before"], node)[1]
+    assert remote <= total * (1 - LOCAL_SHARE), (sample["heap"], moving)
+    return report
+
+
+def remote_bytes(pages, node):
+    """All bytes of one of the report's counts, and those that are not on the node."""
+    return pages["bytes"], pages["bytes"] - pages["by_node"].get(str(node), 0)

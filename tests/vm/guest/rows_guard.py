@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The starvation guard: bound threads that wait while other CPUs idle get these back."""
+
+from program import PROGRAM, Program
+from rows import NODE1, NODE2, check_said, check_threads, eventually, row
+
+
+@row("two", positive=True)
+def row_starved_threads_get_the_idle_cpus_back(machine):
+    """Twelve threads that compute on four CPUs while the other node idles."""
+    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "busy", 12, "say", "x",
+                      env=machine.env(NODE1))
+    pid = program.at("bound")
+    check_threads(pid, machine.nodes[1])
+    program.go()
+    program.at("x")
+    eventually(lambda: check_threads(pid, machine.cpus), seconds=40)
+    check_said(program, "widened")
+
+
+@row("two", positive=True)
+def row_starved_workers_under_an_idle_parent(machine):
+    """Ten forked workers that compute, on four CPUs; their parent only waits."""
+    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "fork", 10, "busy", 1, "say", "w",
+                      "end", "say", "x", env=machine.env(NODE1))
+    pid = program.at("bound")
+    check_threads(pid, machine.nodes[1])
+    program.go()
+    program.at("x")
+    for one in [pid, *program.at("w", 10)]:
+        eventually(lambda one=one: check_threads(one, machine.cpus))
+    check_said(program, "widened")
+
+
+@row("four", positive=True)
+def row_starved_threads_get_the_socket_first(machine):
+    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "busy", 8, "say", "x",
+                      env=machine.env(NODE2, GPUFEED_BIND="node"))
+    pid = program.at("bound")
+    check_threads(pid, machine.nodes[2])
+    program.go()
+    program.at("x")
+    eventually(lambda: check_threads(pid, machine.nodes[2] | machine.nodes[3]))
+    eventually(lambda: check_threads(pid, machine.cpus))
+    check_said(program, "widened", "from CPUs 4-5 to 4-7")
+    check_said(program, "widened", "from CPUs 4-7 to 0-7")
+
+
+@row("two", positive=True)
+def row_a_full_machine_stays_bound(machine):
+    """The same while the other node is busy too: widening would give nothing."""
+    other = Program(PROGRAM, "busy", 8, "say", "y", env=machine.env(preload=False),
+                    start_mask=machine.nodes[0])
+    other.at("y")
+    stays_bound(machine, 8)
+
+
+@row("two", positive=True)
+def row_a_cpu_quota_does_not_widen(machine):
+    """Two threads on four CPUs that wait for the quota of half a CPU, not for a CPU."""
+    stays_bound(machine, 2, machine.cgroup("quota", cpu_max="50000 100000"))
+
+
+def stays_bound(machine, busy, cgroup=None):
+    program = Program(PROGRAM, "init", "ctx", 0, "busy", busy, "say", "x", "sleep", 8000, "say", "y",
+                      env=machine.env(NODE1), cgroup=cgroup)
+    pid = program.at("x")
+    check_threads(pid, machine.nodes[1])
+    program.go()
+    program.at("y")
+    check_threads(pid, machine.nodes[1])

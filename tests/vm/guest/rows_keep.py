@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Freed memory that is kept, when somebody else in the same control group needs it."""
+
+from program import Program
+from rows import NODE1, row
+
+PYTHON = "/usr/bin/python3", "-S"
+LIMIT = 320 << 20
+HOG = """
+import os, sys, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+hold = bytearray(int(sys.argv[1]) << 20)
+hold[::4096] = b"x" * len(hold[::4096])
+sys.stdout.write(f"at held {os.getpid()}\\n")
+sys.stdout.flush()
+signal.sigwait({signal.SIGUSR1})
+"""
+
+
+def squeeze(machine, *words, workers=0, hog, **env):
+    """Exit codes of the keeper and of the one that took the memory meanwhile."""
+    group = machine.cgroup("tight", memory_max=str(LIMIT))
+    keeper = Program(*PYTHON, "/vm/keeper.py", *words, env=machine.env(NODE1, **env), cgroup=group)
+    children = []
+    if workers:
+        children = keeper.at("worker", workers)
+        children = children if isinstance(children, list) else [children]
+    keeper.at("kept")
+    taker = Program(*PYTHON, "-c", HOG, hog, env=machine.env(preload=False), cgroup=group)
+    try:
+        taker.at("held")
+    except RuntimeError:
+        return keeper.process.poll(), taker.process.wait()
+    taker.go()
+    code = taker.end()
+    keeper.go(*children, keeper.pid)
+    return keeper.end(), code
+
+
+@row("two")
+def row_what_is_kept_for_ever_gets_somebody_killed(machine):
+    """Shows that the rows below squeeze at all."""
+    assert -9 in squeeze(machine, 200, 0, 0, "cuda", hog=180, MALLOC_CONF="dirty_decay_ms:-1")
+
+
+@row("two")
+def row_a_watched_program_survives_a_squeeze(machine):
+    assert squeeze(machine, 200, 0, 0, "cuda", hog=180) == (0, 0)
+
+
+@row("two")
+def row_a_program_without_cuda_survives_a_squeeze(machine):
+    assert squeeze(machine, 200, 0, 0, hog=180) == (0, 0)
+
+
+@row("two")
+def row_forked_workers_survive_a_squeeze(machine):
+    assert squeeze(machine, 20, 3, 70, "cuda", workers=3, hog=180) == (0, 0)

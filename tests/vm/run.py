@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Boots one layout under plain emulation, passes the guest's TAP through, and adds the console when
+something went wrong. Needs no privileges and no KVM.
+"""
+
+import argparse
+import glob
+import json
+import os
+import pathlib
+import re
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import image
+from layouts import LAYOUTS
+
+QEMU = "qemu-system-x86_64"
+HERE = pathlib.Path(__file__).resolve().parent
+KERNELS = "/boot/vmlinuz-*-cloud-amd64"
+CONSOLE_LINES = 200
+
+
+def kernel():
+    """The newest of Debian's cloud kernels; None when there is none."""
+    def version(path):
+        return [int(number) for number in re.findall(r"\d+", path)]
+    return max(glob.glob(KERNELS), key=version, default=None)
+
+
+def missing():
+    """Why this machine cannot run the suite, in words; None when it can."""
+    if os.uname().machine != "x86_64":
+        return "the virtual machines are for x86-64 hosts"
+    if not shutil.which(QEMU):
+        return f"{QEMU} is not installed (Debian: qemu-system-x86)"
+    if not kernel():
+        return f"no {KERNELS} (Debian: linux-image-cloud-amd64)"
+    for path, package in ((image.BUSYBOX, "busybox-static"), (image.PYTHON, "python3")):
+        if not os.access(path, os.X_OK):
+            return f"{path} is missing (Debian: {package})"
+    return image.check_interpreter()
+
+
+def add_library(root, build, folder):
+    """The library as it would be installed, and the simulated driver. Returns the door's path."""
+    stage = pathlib.Path(folder, "stage")
+    subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--strip",
+                    "--destdir", str(stage)], check=True, stdout=subprocess.DEVNULL)
+    door = None
+    for file in sorted(path for path in stage.rglob("*") if path.is_file() or path.is_symlink()):
+        path = "/" + str(file.relative_to(stage))
+        if "/lib" not in path and "/bin/" not in path:
+            continue
+        if file.is_symlink():
+            root.link(path, os.readlink(file))
+            continue
+        root.copy(file, path)
+        for library in image.libraries_of(file):
+            if not library.startswith(str(stage)):
+                root.copy(library)
+        if file.name == "libgpufeed.so":
+            door = path
+    root.copy(pathlib.Path(build, "tests", "sim", "libcuda.so.1"), "/opt/sim/libcuda.so.1")
+    return door
+
+
+def build_image(options, folder):
+    root = image.Image()
+    image.add_system(root)
+    image.add_python(root)
+    root.put("/init", (HERE / "guest" / "init").read_bytes(), 0o755)
+    for script in sorted((HERE / "guest").glob("*.py")):
+        root.copy(script, f"/vm/{script.name}")
+    root.copy_with_libraries(options.program, "/vm/program")
+    root.copy_with_libraries(options.refuse, "/vm/refuse")
+    door = add_library(root, options.build, folder)
+    root.put("/vm/config.json", json.dumps({
+        "layout": options.layout, "only": options.only,
+        "modules": options.rows.split(","), "door": door}).encode())
+    return root.archive()
+
+
+def command(layout, folder):
+    return [QEMU, "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max,vendor=GenuineIntel",
+            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-kernel", kernel(), "-initrd", f"{folder}/initrd",
+            "-append", f"console=ttyS0 quiet panic=-1 rdinit=/init init=/init {layout.boot}",
+            "-serial", f"file:{folder}/console", "-serial", "stdio", *layout.arguments()]
+
+
+def boot(layout, folder, seconds):
+    """Passes TAP lines on as they come; returns them and why the machine ended too early, or None."""
+    lines, rest, end = [], b"", time.monotonic() + seconds
+    qemu = subprocess.Popen(command(layout, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=open(f"{folder}/qemu", "wb"))
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(qemu.stdout, selectors.EVENT_READ)
+            while selector.select(max(0, end - time.monotonic())):
+                data = os.read(qemu.stdout.fileno(), 65536)
+                if not data:
+                    return lines, None if qemu.wait() == 0 else f"QEMU exited with {qemu.returncode}"
+                *whole, rest = (rest + data).split(b"\n")
+                for line in whole:
+                    line = line.decode(errors="replace").rstrip("\r")
+                    lines.append(line)
+                    print(line, flush=True)
+        return lines, f"the machine hung: killed after {seconds} s"
+    finally:
+        qemu.kill()
+        qemu.wait()
+
+
+def complete(lines):
+    """Did the guest print all the results it promised, and none of them a failure?"""
+    plans = [int(line[3:]) for line in lines if re.fullmatch(r"1\.\.\d+", line)]
+    results = [line for line in lines if re.match(r"(not )?ok ", line)]
+    return len(plans) == 1 and len(results) == plans[0], all(line.startswith("ok") for line in results)
+
+
+def show(folder, name):
+    text = pathlib.Path(folder, name).read_text(errors="replace") if os.path.exists(f"{folder}/{name}") else ""
+    for line in text.splitlines()[-CONSOLE_LINES:]:
+        print(f"# {name}: {line}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("layout", choices=sorted(LAYOUTS))
+    parser.add_argument("--build", required=True, help="a build folder of meson")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--refuse", required=True)
+    parser.add_argument("--rows", default="*", help="modules of rows: bind,guard")
+    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--seconds", type=int, default=280, help="kill the machine after this")
+    options = parser.parse_args()
+    why = missing()
+    if why:
+        print(f"1..0 # SKIP {why}")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="gpufeed-vm-") as folder:
+        started = time.monotonic()
+        pathlib.Path(folder, "initrd").write_bytes(build_image(options, folder))
+        print(f"# image: {os.path.getsize(folder + '/initrd') >> 20} MiB in {time.monotonic() - started:.1f} s",
+              flush=True)
+        lines, trouble = boot(LAYOUTS[options.layout], folder, options.seconds)
+        whole, good = complete(lines)
+        if trouble or not whole:
+            print(f"Bail out! {trouble or 'the guest stopped before its last row'}")
+        if trouble or not whole or not good:
+            show(folder, "console")
+            show(folder, "qemu")
+        return 0 if whole and good and not trouble else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
