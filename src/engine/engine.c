@@ -150,6 +150,8 @@ static void prepare_report(const struct gf_door *door)
     report->hint = p->hinted ? &p->hint : NULL;
     report->heap = door->heap;
     report->each_hook = door->each_hook;
+    if (door->log_wanted())
+        report->log_count = door->log_count;
     report->stall_counts = door->stall_counts;
     report->each_latency = door->each_latency;
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;

@@ -142,6 +142,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .log_wanted = gf_journal_wanted,
         .log = gf_journal_event,
         .log_drain = gf_journal_drain,
+        .log_count = gf_journal_count,
         .stall_counts = gf_stall_counts,
         .each_latency = gf_latency_each,
     };

@@ -21,6 +21,7 @@
 #include "heap/heap.h"
 #include "hook/cuda.h" /* struct gf_cuda: typed pointers to the driver's own functions */
 #include "hook/transfer_api.h"
+#include "observe/journal.h"
 #include "observe/stall.h"
 #include "observe/tally.h"
 
@@ -59,6 +60,7 @@ struct gf_door {
     bool (*log_wanted)(void);
     void (*log)(const char *event, const char *fields);
     void (*log_drain)(void);
+    void (*log_count)(struct gf_journal_count *ret);
     /* Stalls so far, this process's and its children's, and how long its calls took. */
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
     void (*each_latency)(gf_latency_see *see, void *closure);

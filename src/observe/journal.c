@@ -371,6 +371,12 @@ void gf_journal_event(const char *event, const char *fields)
     gf_journal_end(line);
 }
 
+void gf_journal_count(struct gf_journal_count *ret)
+{
+    ret->lines = __atomic_load_n(&ring->number, __ATOMIC_RELAXED);
+    ret->left_out = __atomic_load_n(&ring->left_out, __ATOMIC_RELAXED);
+}
+
 void gf_journal_share(void)
 {
     const size_t size = sizeof(struct ring) + SHARED_LINES * sizeof(struct gf_line);
@@ -386,6 +392,7 @@ void gf_journal_share(void)
     shared->count = SHARED_LINES;
     shared->line = (struct gf_line *)(shared + 1);
     shared->written = ring->written;
+    shared->number = ring->number;
     shared->left_out = ring->left_out;
     shared->told = ring->told;
     __atomic_store_n(&ring, shared, __ATOMIC_RELEASE);

@@ -65,4 +65,11 @@ void gf_journal_serve(void);
 /* Writes what is ready. Any thread. */
 void gf_journal_drain(void);
 
+/* Lines of this process and, where it shares the slots, of its children. */
+struct gf_journal_count {
+    uint64_t lines;    /* that were handed on */
+    uint64_t left_out; /* that were not, or were lost: what the file cannot say after its last line */
+};
+void gf_journal_count(struct gf_journal_count *ret);
+
 #endif

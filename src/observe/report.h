@@ -14,6 +14,7 @@
 #include "host/pressure.h"
 #include "observe/decision.h"
 #include "observe/embedded.h"
+#include "observe/journal.h"
 #include "observe/report_transfers.h"
 #include "observe/stall.h"
 #include "observe/tally.h"
@@ -109,6 +110,7 @@ struct gf_report {
     struct gf_report_costs costs;
 
     void (*each_hook)(gf_tally_see *see, void *closure);
+    void (*log_count)(struct gf_journal_count *ret); /* NULL: there is no log */
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
     void (*each_latency)(gf_latency_see *see, void *closure);
 };

@@ -58,6 +58,21 @@ static void put_row(void *closure, const struct gf_latency *row)
     gf_json_end(json, '}');
 }
 
+static void put_log(struct gf_json *json, const struct gf_report *report)
+{
+    struct gf_journal_count count;
+
+    if (!report->log_count) {
+        gf_json_null(json, "log");
+        return;
+    }
+    report->log_count(&count);
+    gf_json_begin(json, "log", '{');
+    gf_json_size(json, "lines", count.lines);
+    gf_json_size(json, "left_out", count.left_out);
+    gf_json_end(json, '}');
+}
+
 void gf_report_put_stalls(struct gf_json *json, const struct gf_report *report)
 {
     struct rows rows = {.json = json};
@@ -71,4 +86,5 @@ void gf_report_put_stalls(struct gf_json *json, const struct gf_report *report)
     gf_json_begin(json, "latency", '[');
     report->each_latency(put_row, &rows);
     gf_json_end(json, ']');
+    put_log(json, report);
 }

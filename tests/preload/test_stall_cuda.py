@@ -270,3 +270,29 @@ def test_starved_and_faulting_threads_are_told(program, tmp_path):
     assert mine and max(thread["delay_ms"] for thread in mine) >= 100
     assert max(thread["minor_faults"] for thread in mine) >= 4000
     assert max(thread["fault_ms"] for thread in mine) >= 1
+
+
+def test_the_report_tells_what_no_line_could(program, tmp_path):
+    """Lines that are left out at the end have no later one to count them."""
+    report = tmp_path / "report"
+    program("""
+        for i in range(3000):
+            block = libc.malloc(16 << 20)
+            ctypes.memset(block, 1, 1)
+            libc.free(block)
+    """, GPUFEED_STALL_US=1, GPUFEED_REPORT=report)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    found = json.loads(report.read_text())
+    stalls = sum(line["event"] == "stall" for line in lines)
+    told = sum(line.get("left_out", 0) for line in lines)
+    assert found["log"]["lines"] == len(lines)
+    assert found["log"]["left_out"] > told
+    others = len(lines) - stalls
+    assert found["stalls"]["count"] <= stalls + found["log"]["left_out"] <= \
+        found["stalls"]["count"] + others + 20
+
+
+def test_the_report_has_no_log_where_there_is_none(program, tmp_path):
+    report = tmp_path / "report"
+    program("", GPUFEED_LOG="", GPUFEED_REPORT=report)
+    assert json.loads(report.read_text())["log"] is None
