@@ -5,7 +5,7 @@
 #   bench/device.sh STAGE...     without a name: host train split cost
 #
 # host train split cost    placement: the machine, programs unchanged, a recorded machine, the start
-# copy tools               copies and pinned memory are what they are without the library; so is what
+# copy random tools        copies and pinned memory are what they are without the library; so is what
 #                          compute-sanitizer, CUPTI and profilers see
 # h2d pinned feed          what copies, pinned memory and whole programs cost, with every claim a check
 # suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)

@@ -160,6 +160,17 @@ static CUresult issue(struct thread *t, struct batch *b, bool own, CUstream s)
                       b->first, b->kinds, s);
 }
 
+static CUmemcpySrcAccessOrder order_of(const struct batch *b, size_t member)
+{
+    return b->attributes[b->kinds == 2 && member >= b->first[1]].srcAccessOrder;
+}
+
+/* Else the source may be read at once: nothing in the stream may have to write it before. */
+static bool in_order(const struct batch *b, size_t member)
+{
+    return order_of(b, member) == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+}
+
 /* Members go to devices' buffers of their own: their order is the driver's to choose. */
 static bool make_batch(struct thread *t, struct batch *b, int stream)
 {
@@ -180,8 +191,10 @@ static bool make_batch(struct thread *t, struct batch *b, int stream)
                 return false;
             }
         order(t, stream, &e->d->busy);
-        if (e->h->busy)
+        if (in_order(b, i) && e->h->busy)
             order(t, stream, &e->h->busy);
+        else
+            host_settle(t, e->h);
         b->to[i] = e->d->at + e->device_at;
         b->from[i] = (uintptr_t)e->h->at + e->host_at;
         b->size[i] = e->size;
@@ -212,13 +225,11 @@ void act_batch(struct thread *t)
     }
     for (size_t i = 0; i < b.count && !result; i++) {
         struct ends *e = &b.ends[i];
-        bool second = b.kinds == 2 && i >= b.first[1];
-        bool during =
-            b.attributes[second].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+        bool during = order_of(&b, i) == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
         say_ends(t, during ? "member during" : "member", e, stream, result);
-        if (!during || e->h->kind == kind_managed)
+        if (!during || e->h->kind == kind_managed || options.leaves_batches)
             e->h->busy |= stream_bit(t->now, stream);
-        else if (e->h->writable && !e->h->busy)
+        else if (e->h->writable)
             fill(t, e->h->at + e->host_at, e->size);
         if (chance(t, 50))
             read_back(t, e->d, e->device_at, e->size);

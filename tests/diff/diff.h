@@ -32,6 +32,7 @@ struct options {
     size_t largest; /* copy */
     bool fault;     /* break the context near the end */
     bool captures, forks;
+    bool leaves_batches; /* alone: sources of all members, until their stream is done */
 };
 
 extern struct options options;

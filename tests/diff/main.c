@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * diff [--seed N] [--calls N] [--threads N] [--largest BYTES] [--fault] [--no-captures]
- *      [--no-forks]
+ *      [--no-forks] [--leave-batches]
  * Exit code 77 where there is no driver, 3 where the program itself went wrong.
  */
 #include "diff.h"
@@ -146,37 +146,46 @@ static void *run(void *closure)
     return NULL;
 }
 
+static bool read_switch(const char *name)
+{
+    if (strcmp(name, "--fault") == 0)
+        options.fault = true;
+    else if (strcmp(name, "--no-captures") == 0)
+        options.captures = false;
+    else if (strcmp(name, "--no-forks") == 0)
+        options.forks = false;
+    else if (strcmp(name, "--leave-batches") == 0)
+        options.leaves_batches = true;
+    else
+        return false;
+    return true;
+}
+
+static bool read_number(const char *name, const char *value)
+{
+    char *rest = NULL;
+    const uint64_t number = strtoull(value, &rest, 0);
+    if (strcmp(name, "--seed") == 0)
+        options.seed = number;
+    else if (strcmp(name, "--calls") == 0)
+        options.calls = number;
+    else if (strcmp(name, "--threads") == 0)
+        options.threads = (unsigned)number;
+    else if (strcmp(name, "--largest") == 0)
+        options.largest = number;
+    else
+        return false;
+    return *value && !*rest;
+}
+
 static int read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        bool bad = false;
-        char *rest = NULL;
-        if (strcmp(name, "--fault") == 0) {
-            options.fault = true;
+        if (read_switch(argv[i]))
             continue;
-        }
-        if (strcmp(name, "--no-captures") == 0) {
-            options.captures = false;
-            continue;
-        }
-        if (strcmp(name, "--no-forks") == 0) {
-            options.forks = false;
-            continue;
-        }
-        uint64_t number = strtoull(value, &rest, 0);
-        if (strcmp(name, "--seed") == 0)
-            options.seed = number;
-        else if (strcmp(name, "--calls") == 0)
-            options.calls = number;
-        else if (strcmp(name, "--threads") == 0)
-            options.threads = (unsigned)number;
-        else if (strcmp(name, "--largest") == 0)
-            options.largest = number;
-        else
-            bad = true;
-        if (bad || !*value || *rest) {
-            fprintf(stderr, "diff: what is %s %s?\n", name, value);
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!read_number(argv[i], value)) {
+            fprintf(stderr, "diff: what is %s %s?\n", argv[i], value);
             return 2;
         }
         i++;

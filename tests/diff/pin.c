@@ -17,6 +17,12 @@ static struct host *any_pinned(struct thread *t)
     return NULL;
 }
 
+/* Which mapping a small block lies in depends on what else is there, the library's own too. */
+static bool is_small(const struct host *h)
+{
+    return h->size < SHARED && (h->kind == kind_pinned || h->kind == kind_pinned_v2);
+}
+
 static void say_attribute(struct thread *t, const char *name, CUpointer_attribute what,
                           uintptr_t at, uintptr_t minus)
 {
@@ -37,7 +43,7 @@ void act_attributes(struct thread *t)
     uintptr_t start = (uintptr_t)h->at;
     say(t, "attributes of %s", kind_name(h->kind));
     CUresult result = CALL(t, cuMemHostGetFlags, &flags, (void *)at);
-    if (h->size < SHARED && (h->kind == kind_pinned || h->kind == kind_pinned_v2))
+    if (is_small(h))
         flags &= ~1u; /* PORTABLE as the block for which their mapping was made, any thread's */
     say(t, "flags -> %d %#x", (int)result, flags);
     result = CALL(t, cuMemHostGetDevicePointer_v2, &device, (void *)at, 0);
@@ -50,7 +56,9 @@ void act_attributes(struct thread *t)
     say_attribute(t, "size", CU_POINTER_ATTRIBUTE_RANGE_SIZE, at, 0);
     say_attribute(t, "host", CU_POINTER_ATTRIBUTE_HOST_POINTER, at, start);
     say_attribute(t, "device", CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at, start);
-    if (h->map_size || !h->pinned_at) /* of malloc's, it depends on where that begins in its page */
+    /* Of malloc's, it depends on where that begins in its page; of a small block, on its
+     * neighbours. */
+    if ((h->map_size || !h->pinned_at) && !is_small(h))
         say_attribute(t, "mapping", CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at, 0);
     say_attribute(t, "sync", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at, 0);
 }

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 
 from watch import Watch
 
@@ -55,6 +56,19 @@ class Checks:
     def end(self):
         print("END", flush=True)  # device.sh: the stage was not cut short
         sys.exit(1 if self.failed else 0)
+
+
+def guarded(check, part, *arguments):
+    """One part of a stage: what goes wrong in it is a failure of its own, and the next part follows."""
+    try:
+        return part(*arguments)
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001
+        text = traceback.format_exc()
+        print(text, flush=True)
+        check(False, f"{part.__name__}: ran to its end", text.strip().splitlines()[-1][:300])
+        return None
 
 
 class Run:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage copy: copies and pinned memory are on this GPU what they are without the library.
 
-The conformance transcript (but for with_library.txt), the random program of tests/diff under several
-seeds and settings, what fork shows of pinned memory, PyTorch's, CuPy's and JAX's ways to copy.
+The conformance transcript (but for with_library.txt), what fork shows of pinned memory, PyTorch's,
+CuPy's and JAX's ways to copy.
 """
 
 import fnmatch
@@ -51,27 +51,6 @@ def transcript(pair):
     bad = [row for row in differ if not allowed(row, other.get(row))]
     check(bool(one) and not bad, f"conformance: {len(one)} rows, {len(differ)} differ as listed",
           ", ".join(f"{row} ({one.get(row)} | {other.get(row)})" for row in bad[:6]))
-
-
-def random_programs():
-    program = find_any("diff")
-    if program is None:
-        check.skip("random programs", "tests/diff is not built")
-        return
-    calls = 1500 if DRY else 10000
-    jobs = {}
-    for seed, threads, name, env in (
-            (1, 1, "as it comes", {}), (2, 1, "all staged", EARLY), (3, 1, "tight", TIGHT),
-            (4, 8, "as it comes", {}), (5, 8, "tight", TIGHT), (6, 2, "all staged", EARLY),
-            (7, 1, "tight", TIGHT), (8, 8, "all staged", EARLY)):
-        fault = ["--fault"] if seed % 3 == 0 else []
-        jobs[f"random-{seed}-{threads}-{name.replace(' ', '-')}"] = (
-            [program, "--seed", seed, "--threads", threads, "--calls", calls // threads,
-             "--largest", (8 if DRY else 64) * MIB, *fault], 150, env)
-    if DRY:
-        jobs = dict(list(jobs.items())[2:4])
-    for name, pair in many(jobs, 2 if DRY else 6).items():
-        judge(check, name, pair)
 
 
 def small_programs():

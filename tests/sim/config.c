@@ -110,6 +110,15 @@ static unsigned long number(const char *name, unsigned long otherwise)
     return text && *text ? strtoul(text, NULL, 0) : otherwise;
 }
 
+static enum sim_batch batch_of(const char *text)
+{
+    static const char *const names[] = {"measured", "early", "late", "forgets"};
+    for (int i = 0; text && i < 4; i++)
+        if (strcmp(text, names[i]) == 0)
+            return (enum sim_batch)i;
+    return sim_batch_measured;
+}
+
 void sim_config_read(void)
 {
     const char *dma = getenv("SIM_DMA");
@@ -119,5 +128,6 @@ void sim_config_read(void)
     sim_config.host_numa_id = node && *node ? (int)strtol(node, NULL, 0) : 0;
     sim_config.memory = number("SIM_MEMORY_MB", 143155) << 20;
     sim_config.late = dma && strcmp(dma, "late") == 0;
+    sim_config.batch = batch_of(getenv("SIM_BATCH"));
     sim_config.late_ms = (unsigned)number("SIM_LATE_MS", 50);
 }

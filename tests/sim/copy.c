@@ -185,6 +185,33 @@ static CUresult queued(struct sim_stream *stream, const struct sim_block *block,
     return result;
 }
 
+/*
+ * Locked. What the documentation allows for a batch's member besides what was measured, and, with
+ * `forgets`, what it does not. False: as measured.
+ */
+static bool otherwise(struct sim_stream *stream, const struct sim_block *b, enum sim_when when,
+                      CUresult *ret)
+{
+    const bool out_of_order = when == sim_before_return || when == sim_whenever;
+    if (!out_of_order && when != sim_in_order)
+        return false;
+    switch (sim_config.batch) {
+    case sim_batch_early: /* inside the call, whatever the stream has still to do */
+        if (!out_of_order)
+            return false;
+        *ret = staged(stream, b);
+        return true;
+    case sim_batch_late: /* by the stream; or just before the call returns */
+        *ret = when == sim_before_return ? in_place(stream, b, 0) : queued(stream, b, false);
+        return true;
+    case sim_batch_forgets:
+        *ret = queued(stream, b, false);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static CUresult route(struct sim_stream *stream, struct sim_block *b, struct end to,
                       struct end from, enum sim_when when)
 {
@@ -194,12 +221,16 @@ static CUresult route(struct sim_stream *stream, struct sim_block *b, struct end
     CUresult result = sim_capture_implicit(stream);
     if (result)
         return result;
+    if (on_device(to) && from.kind != sim_device_memory && from.kind != sim_managed &&
+        otherwise(stream, b, when, &result))
+        return result;
     if (from.kind == sim_none && on_device(to)) {
         if (when == sim_at_once)
             sim_wait_stream(stream);
         if (when != sim_in_order && b->width * b->height * b->depth <= STAGED)
             return staged(stream, b);
-        return in_place(stream, b, when == sim_queued && line ? STAGED : 0);
+        return in_place(stream, b,
+                        (when == sim_queued || when == sim_whenever) && line ? STAGED : 0);
     }
     if (on_device(to) && on_device(from))
         return queued(stream, b, false);

@@ -22,6 +22,7 @@ enum sim_when {
     sim_queued,        /* an asynchronous one */
     sim_in_order,      /* batch members with SRC_ACCESS_ORDER_STREAM: pageable bytes too */
     sim_before_return, /* batch members with SRC_ACCESS_ORDER_DURING_API_CALL */
+    sim_whenever,      /* batch members with SRC_ACCESS_ORDER_ANY */
 };
 
 /* Copies on the stream that the handle means. */

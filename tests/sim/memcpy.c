@@ -61,7 +61,7 @@ static enum sim_when when(const CUmemcpyAttributes *attributes)
     case CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL:
         return sim_before_return;
     default:
-        return sim_queued;
+        return sim_whenever;
     }
 }
 

@@ -60,6 +60,9 @@
         return work(true, SIM_UNPACK args);                                                        \
     }
 
+/* SIM_BATCH: when sources of a batch's members are read. */
+enum sim_batch { sim_batch_measured, sim_batch_early, sim_batch_late, sim_batch_forgets };
+
 struct sim_config {
     int devices;
     struct {
@@ -71,6 +74,7 @@ struct sim_config {
     size_t memory; /* bytes per device */
     bool late;     /* SIM_DMA=late */
     unsigned late_ms;
+    enum sim_batch batch;
 };
 
 extern pthread_mutex_t sim_lock;

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage random: the random program of tests/diff, each seed natively twice, with GPUFEED_STAGE=off and
+with staging; and when a batch's sources are read. Says which of the four differ, and where first.
+
+A seed whose two native runs differ says nothing about the library: it runs again four times with the
+sources of batches left alone (--leave-batches), which is what then has to be the same.
+"""
+
+import concurrent.futures
+
+from common import DRY, Checks, find_any, guarded, time_left
+from same import first_difference, start
+
+check = Checks("random")
+MIB = 1 << 20
+EARLY = {"GPUFEED_STAGE_MIN": 4096}  # stage nearly everything
+TIGHT = {**EARLY, "GPUFEED_STAGE_RING": 4 * MIB, "GPUFEED_STAGE_THREADS": 4, "GPUFEED_PIN_CACHE": "2M"}
+SEEDS = [(1, 1, {}), (2, 1, EARLY), (3, 1, TIGHT), (4, 8, {}), (5, 8, TIGHT), (6, 2, EARLY), (7, 1, TIGHT),
+         (8, 8, EARLY)]
+WAYS = ("natively", "again", "off", "staged")
+LIMIT = 200
+
+
+def arguments(seed, threads, *more):
+    calls = (600 if DRY else 10000) // threads
+    fault = ["--fault"] if seed % 3 == 0 else []
+    return [find_any("diff"), "--seed", seed, "--threads", threads, "--calls", calls, "--largest",
+            (2 if DRY else 64) * MIB, *fault, *more]
+
+
+def four(pool, name, command, env):
+    """{way: future of a Done}"""
+    envs = {"natively": {}, "again": {}, "off": {**env, "GPUFEED_STAGE": "off"}, "staged": env}
+    return {way: pool.submit(start, f"{name}-{way}", command, way in ("off", "staged"), LIMIT, envs[way])
+            for way in WAYS}
+
+
+def differing(done):
+    """[(way, where)] of those that did not say what the first native run said."""
+    plain = done["natively"]
+    return [(way, first_difference(plain.out, done[way].out) if plain.code == done[way].code else
+             f"exit {done[way].code}: {done[way].tail()[-200:]}")
+            for way in WAYS[1:] if (done[way].code, done[way].out) != (plain.code, plain.out)]
+
+
+def judge(name, done):
+    """'same', 'native', 'ours', or 'none': nothing ran."""
+    plain = done["natively"]
+    if plain.code != 0:
+        check.skip(name, f"natively exit {plain.code}: {plain.tail()[-300:]}")
+        return "none"
+    differ = differing(done)
+    for way, where in differ:
+        print(f"# {name}: {way} differs: {where}", flush=True)
+    ways = dict(differ)
+    if "again" in ways:
+        return "native"
+    check(not differ, f"{name}: {len(plain.out.splitlines())} lines, the same again, off and staged",
+          "; ".join(f"{way}: {where}" for way, where in differ))
+    return "ours" if differ else "same"
+
+
+def reads(pool):
+    """Whether DURING_API_CALL is kept to, natively and with the library."""
+    if find_any("reads") is None:
+        return
+    futures = four(pool, "reads", [find_any("reads"), 1 if DRY else 10, *([1024] if DRY else [])],
+                   {**EARLY, "GPUFEED_STAGE_RING": 64 * MIB})
+    late = {}
+    for way, future in futures.items():
+        done = future.result()
+        if not done.out.endswith("done\n"):
+            check.skip(f"reads {way}", f"exit {done.code}: {done.tail()[-200:]}")
+            continue
+        late[way] = {row for row in done.out.splitlines()[:-1] if not row.endswith(": old")}
+        for row in sorted(late[way])[:8]:
+            print(f"# reads {way}: {row}", flush=True)
+        print(f"# reads {way}: {len(late[way])} of {len(done.out.splitlines()) - 1} ways not old", flush=True)
+
+    def asked(way):
+        return {row.rpartition(": ")[0] for row in late.get(way, ())}
+    if "natively" in late:
+        native = asked("natively") | asked("again")
+        for way in ("off", "staged"):
+            if way in late:
+                worse = sorted(asked(way) - native)
+                check(not worse, f"sources of DURING_API_CALL are read in time, {way}",
+                      f"natively late in {len(native)} ways; late only here: {worse[:4]}")
+
+
+def programs(pool):
+    jobs = {f"seed {seed}, {threads} threads": (arguments(seed, threads), env) for seed, threads, env in
+            (SEEDS[2:4] if DRY else SEEDS)}
+    waiting = {name: four(pool, name.replace(" ", "-").replace(",", ""), *job) for name, job in jobs.items()}
+    found = {}
+    for name, futures in waiting.items():
+        found[name] = judge(name, {way: future.result() for way, future in futures.items()})
+    unsteady = [name for name, word in found.items() if word == "native"]
+    waiting = {name: four(pool, name.replace(" ", "-").replace(",", "") + "-leaving",
+                          [*jobs[name][0], "--leave-batches"], jobs[name][1])
+               for name in unsteady if time_left() > 30}
+    for name, futures in waiting.items():
+        word = judge(f"{name}, batches left alone", {way: future.result() for way, future in futures.items()})
+        found[name] = f"native, left alone {word}"
+        if word == "native":
+            check.skip(name, "two native runs differ, left alone too")
+    for name in set(unsteady) - set(waiting):
+        check.skip(name, "two native runs differ; no time to look further")
+    words = sorted(set(found.values()))
+    print("# verdict: " + ", ".join(f"{word} {list(found.values()).count(word)}" for word in words), flush=True)
+    meaning = {"same": "all four are the same", "ours": "the driver repeats itself and the library differs",
+               "native": "the driver itself does not repeat",
+               "native, left alone same": "the driver reads batches' sources after the call; all else is the same",
+               "native, left alone ours": "the driver reads late, and the library differs besides"}
+    for word in words:
+        print(f"#   {word}: {meaning.get(word, word)}", flush=True)
+
+
+if find_any("diff") is None:
+    check.skip("all", "tests/diff is not built")
+else:
+    with concurrent.futures.ThreadPoolExecutor(2 if DRY else 8) as threads_of_ours:
+        guarded(check, reads, threads_of_ours)
+        guarded(check, programs, threads_of_ours)
+check.end()
