@@ -109,6 +109,19 @@ static void print_python(const json_t *frames)
                text(frame, "function"));
 }
 
+/* "GPU 1 0000:81:00.0, block on node 0", where the event has it. */
+static void print_place(const json_t *event)
+{
+    const json_t *gpu = json_object_get(event, "gpu"), *node = json_object_get(event, "block_node");
+
+    if (json_is_integer(json_object_get(event, "node")))
+        printf(", on node %lld", number(event, "node"));
+    if (json_is_integer(node))
+        printf(", block on node %lld", number(event, "block_node"));
+    if (json_is_object(gpu))
+        printf(", GPU %lld %s", number(gpu, "device"), text(gpu, "pci"));
+}
+
 static void print_stall(const json_t *event)
 {
     const json_t *size = json_object_get(event, "size"), *step = json_object_get(event, "step");
@@ -122,7 +135,9 @@ static void print_stall(const json_t *event)
            text(event, "evidence"));
     if (step)
         printf(", in step %lld", (long long)json_integer_value(step));
-    printf(" [%s %lld]\n", text(event, "thread"), number(event, "tid"));
+    printf(" [%s %lld", text(event, "thread"), number(event, "tid"));
+    print_place(event);
+    puts("]");
     print_python(json_object_get(event, "python"));
     json_array_foreach(json_object_get(event, "stack"), i, frame)
         print_frame(json_object_get(event, "modules"),

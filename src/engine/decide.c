@@ -167,6 +167,15 @@ static void carry_out(const struct gf_placement *old, struct gf_placement *now,
                sizeof("the masks did not read back as set"));
 }
 
+/* For the log's stalls: it says the one GPU, or none. */
+static void tell_gpu(const struct gf_decision *decision)
+{
+    struct gf_stall_gpu gpu = {.device = decision->gpus[0].device};
+
+    memcpy(gpu.pci, decision->gpus[0].bdf, sizeof(gpu.pci));
+    gf_process.door->gpu_known(decision->gpu_count == 1 ? &gpu : NULL);
+}
+
 static void publish(struct gf_decision *decision, const struct gf_decision *before)
 {
     char from[256], to[256];
@@ -174,6 +183,7 @@ static void publish(struct gf_decision *decision, const struct gf_decision *befo
     __atomic_store_n(&gf_process.decision, decision, __ATOMIC_RELEASE);
     if (!before)
         gf_process.decided_ns = gf_now_ns();
+    tell_gpu(decision);
     gf_output_decision(decision);
     if (before && !gf_set_equal(&before->cpus, &decision->cpus))
         gf_output_event(gf_report_rebound, "GPU %d %s: moved from CPUs %s to %s",

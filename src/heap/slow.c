@@ -106,6 +106,7 @@ static void begin(uint64_t now, bool usage)
     call.begun = true;
     call.nested = 0;
     call.slow.start_ns = now;
+    call.slow.block = NULL;
     call.slow.before.known = false;
     memset(call.slow.part_ns, 0, sizeof(call.slow.part_ns));
     memset(call.slow.part_count, 0, sizeof(call.slow.part_count));
@@ -192,8 +193,10 @@ bool gf_slow_enter(enum gf_slow_call kind, size_t size, size_t work)
     return true;
 }
 
-void gf_slow_leave(void)
+void gf_slow_leave(const void *block)
 {
-    if (--call.depth == 0 && call.begun)
-        finish(gf_now_ns());
+    if (--call.depth != 0 || !call.begun)
+        return;
+    call.slow.block = block;
+    finish(gf_now_ns());
 }

@@ -42,6 +42,7 @@ struct gf_slow_usage {
 struct gf_slow {
     enum gf_slow_call call;
     size_t size; /* 0: not known */
+    const void *block; /* that was handed out; NULL: none, or it is gone */
     size_t work; /* bytes that were cleared or copied outside of the parts; 0: few */
     bool locked; /* a lock of jemalloc's may be held: the stack must not be walked */
     bool forked; /* the process forked meanwhile */
@@ -86,9 +87,10 @@ void gf_slow_end(const struct gf_slow_mark *mark, enum gf_slow_part part, size_t
 /*
  * Around a call that may copy or clear `work` bytes: if these or its size are many its clock starts
  * at once.
- * Inside another frame neither does anything. False: the frame is not to be left.
+ * Inside another frame neither does anything. False: the frame is not to be left. block: what the call
+ * hands out, or NULL.
  */
 bool gf_slow_enter(enum gf_slow_call call, size_t size, size_t work);
-void gf_slow_leave(void);
+void gf_slow_leave(const void *block);
 
 #endif

@@ -48,22 +48,22 @@ void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
     return arena;
 }
 
-#define FRAMED(kind, size, work, call)                                                             \
+#define FRAMED(kind, size, work, handed_out, call)                                                 \
     const bool framed_ = gf_slow_enter(kind, size, work);                                          \
     call;                                                                                          \
     if (framed_)                                                                                   \
-        gf_slow_leave()
+        gf_slow_leave(handed_out)
 
 void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
 {
-    FRAMED(gf_slow_other, 0, 0, void *ret = __real_je_tsd_fetch_slow(tsd, minimal));
+    FRAMED(gf_slow_other, 0, 0, NULL, void *ret = __real_je_tsd_fetch_slow(tsd, minimal));
     return ret;
 }
 
 void *__wrap_je_tcache_alloc_small_hard(void *tsdn, void *arena, void *tcache, void *bin,
                                     unsigned class, bool *ret_success)
 {
-    FRAMED(gf_slow_malloc, je_sz_index2size_tab[class], 0,
+    FRAMED(gf_slow_malloc, je_sz_index2size_tab[class], 0, ret,
            void *ret = __real_je_tcache_alloc_small_hard(tsdn, arena, tcache, bin, class, ret_success));
     return ret;
 }
@@ -71,33 +71,34 @@ void *__wrap_je_tcache_alloc_small_hard(void *tsdn, void *arena, void *tcache, v
 void __wrap_je_tcache_bin_flush_small(void *tsd, void *tcache, void *bin, unsigned class,
                                   unsigned remain)
 {
-    FRAMED(gf_slow_free, je_sz_index2size_tab[class], 0,
+    FRAMED(gf_slow_free, je_sz_index2size_tab[class], 0, NULL,
            __real_je_tcache_bin_flush_small(tsd, tcache, bin, class, remain));
 }
 
 void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsigned class,
                                   unsigned remain)
 {
-    FRAMED(gf_slow_free, je_sz_index2size_tab[class], 0,
+    FRAMED(gf_slow_free, je_sz_index2size_tab[class], 0, NULL,
            __real_je_tcache_bin_flush_large(tsd, tcache, bin, class, remain));
 }
 
 /* Housekeeping that comes with every so many bytes; the context's first field: for an allocation. */
 void __wrap_je_te_event_trigger(void *tsd, const bool *context)
 {
-    FRAMED(*context ? gf_slow_malloc : gf_slow_free, 0, 0, __real_je_te_event_trigger(tsd, context));
+    FRAMED(*context ? gf_slow_malloc : gf_slow_free, 0, 0, NULL,
+           __real_je_te_event_trigger(tsd, context));
 }
 
 /* jemalloc wants all when an arena's last thread ends: keep.h. */
 void __wrap_je_arena_decay(void *tsdn, void *arena, bool background, bool all)
 {
-    FRAMED(gf_slow_other, 0, 0,
+    FRAMED(gf_slow_other, 0, 0, NULL,
            __real_je_arena_decay(tsdn, arena, background, all && gf_keep_means_all()));
 }
 
 void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned class, bool zero)
 {
-    FRAMED(zero ? gf_slow_calloc : gf_slow_malloc, size, zero ? size : 0,
+    FRAMED(zero ? gf_slow_calloc : gf_slow_malloc, size, zero ? size : 0, ret,
            void *ret = __real_je_arena_malloc_hard(tsdn, arena, size, class, zero));
     return ret;
 }
@@ -105,7 +106,7 @@ void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned
 void *__wrap_je_arena_palloc(void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
                          void *tcache)
 {
-    FRAMED(gf_slow_memalign, size, zero ? size : 0,
+    FRAMED(gf_slow_memalign, size, zero ? size : 0, ret,
            void *ret = __real_je_arena_palloc(tsdn, arena, size, alignment, zero, tcache));
     return ret;
 }
@@ -113,7 +114,7 @@ void *__wrap_je_arena_palloc(void *tsdn, void *arena, size_t size, size_t alignm
 void *__wrap_je_arena_ralloc(void *tsdn, void *arena, void *block, size_t old_size, size_t size,
                          size_t alignment, bool zero, void *tcache, void *hook)
 {
-    FRAMED(gf_slow_realloc, size, gf_min(old_size, size),
+    FRAMED(gf_slow_realloc, size, gf_min(old_size, size), ret,
            void *ret = __real_je_arena_ralloc(tsdn, arena, block, old_size, size, alignment, zero, tcache,
                                        hook));
     return ret;
@@ -121,24 +122,24 @@ void *__wrap_je_arena_ralloc(void *tsdn, void *arena, void *block, size_t old_si
 
 void __wrap_je_arena_dalloc_small(void *tsdn, void *block)
 {
-    FRAMED(gf_slow_free, 0, 0, __real_je_arena_dalloc_small(tsdn, block));
+    FRAMED(gf_slow_free, 0, 0, NULL, __real_je_arena_dalloc_small(tsdn, block));
 }
 
 void *__wrap_je_large_malloc(void *tsdn, void *arena, size_t size, bool zero)
 {
-    FRAMED(zero ? gf_slow_calloc : gf_slow_malloc, size, zero ? size : 0,
+    FRAMED(zero ? gf_slow_calloc : gf_slow_malloc, size, zero ? size : 0, ret,
            void *ret = __real_je_large_malloc(tsdn, arena, size, zero));
     return ret;
 }
 
 void *__wrap_je_large_palloc(void *tsdn, void *arena, size_t size, size_t alignment, bool zero)
 {
-    FRAMED(zero ? gf_slow_calloc : gf_slow_memalign, size, zero ? size : 0,
+    FRAMED(zero ? gf_slow_calloc : gf_slow_memalign, size, zero ? size : 0, ret,
            void *ret = __real_je_large_palloc(tsdn, arena, size, alignment, zero));
     return ret;
 }
 
 void __wrap_je_large_dalloc(void *tsdn, void *extent)
 {
-    FRAMED(gf_slow_free, 0, 0, __real_je_large_dalloc(tsdn, extent));
+    FRAMED(gf_slow_free, 0, 0, NULL, __real_je_large_dalloc(tsdn, extent));
 }

@@ -145,6 +145,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .log_count = gf_journal_count,
         .stall_counts = gf_stall_counts,
         .each_latency = gf_latency_each,
+        .gpu_known = gf_stall_gpu_known,
     };
     gf_engine_start_fn *start = find_start();
     const struct gf_engine *engine = start ? start(&door) : NULL;

@@ -64,6 +64,8 @@ struct gf_door {
     /* Stalls so far, this process's and its children's, and how long its calls took. */
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
     void (*each_latency)(gf_latency_see *see, void *closure);
+    /* The one GPU that this process feeds, for the stalls of its heap; NULL: several. */
+    void (*gpu_known)(const struct gf_stall_gpu *gpu);
 };
 
 /* How a device came to be known: later ones are stronger evidence. */

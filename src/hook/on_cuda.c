@@ -130,7 +130,7 @@ CUresult gf_on_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
     const CUresult result =
-        GF_TIMED(gf_timed_driver_alloc, "cuMemAlloc_v2", bytesize, real(dptr, bytesize));
+        GF_TIMED(gf_timed_driver_alloc, "cuMemAlloc_v2", bytesize, NULL, real(dptr, bytesize));
     if (result == CUDA_SUCCESS)
         see_current(gf_sighting_memory, bytesize);
     return result;

@@ -58,7 +58,7 @@ CUresult gf_on_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     __typeof__(cuMemHostAlloc) *real = GF_REAL(cuMemHostAlloc);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_pin, "cuMemHostAlloc", bytesize,
+    return GF_TIMED(gf_timed_driver_pin, "cuMemHostAlloc", bytesize, *pp,
                     allocated(pp, bytesize, Flags, &result) ? result : real(pp, bytesize, Flags));
 }
 GF_ENTRY(cuMemHostAlloc);
@@ -70,7 +70,7 @@ CUresult gf_on_cuMemAllocHost_v2(void **pp, size_t bytesize)
     __typeof__(cuMemAllocHost_v2) *real = GF_REAL(cuMemAllocHost_v2);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_pin, "cuMemAllocHost_v2", bytesize,
+    return GF_TIMED(gf_timed_driver_pin, "cuMemAllocHost_v2", bytesize, *pp,
                     allocated(pp, bytesize, 0, &result) ? result : real(pp, bytesize));
 }
 GF_ENTRY(cuMemAllocHost_v2);
@@ -81,7 +81,7 @@ CUresult gf_on_cuMemFreeHost(void *p)
     __typeof__(cuMemFreeHost) *real = GF_REAL(cuMemFreeHost);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_unpin, "cuMemFreeHost", 0,
+    return GF_TIMED(gf_timed_driver_unpin, "cuMemFreeHost", 0, NULL,
                     freed(p, &result) ? result : real(p));
 }
 GF_ENTRY(cuMemFreeHost);
@@ -111,7 +111,7 @@ GF_ENTRY(cuMemHostGetFlags);
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return GF_TIMED(gf_timed_driver_pin, #symbol, bytesize,                                    \
+        return GF_TIMED(gf_timed_driver_pin, #symbol, bytesize, p,                                 \
                         registered(p, bytesize, Flags, &result) ? result                           \
                                                                 : real(p, bytesize, Flags));       \
     }                                                                                              \
@@ -126,7 +126,7 @@ CUresult gf_on_cuMemHostUnregister(void *p)
     __typeof__(cuMemHostUnregister) *real = GF_REAL(cuMemHostUnregister);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_unpin, "cuMemHostUnregister", 0,
+    return GF_TIMED(gf_timed_driver_unpin, "cuMemHostUnregister", 0, p,
                     unregistered(p, &result) ? result : real(p));
 }
 GF_ENTRY(cuMemHostUnregister);

@@ -12,7 +12,7 @@ CUresult gf_on_cuMemFree_v2(CUdeviceptr dptr)
     __typeof__(cuMemFree_v2) *real = GF_REAL(cuMemFree_v2);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, real(dptr));
+    return GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, NULL, real(dptr));
 }
 GF_ENTRY(cuMemFree_v2);
 
@@ -21,7 +21,7 @@ CUresult gf_on_cuCtxSynchronize(void)
     __typeof__(cuCtxSynchronize) *real = GF_REAL(cuCtxSynchronize);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_wait, "cuCtxSynchronize", 0, real());
+    return GF_TIMED(gf_timed_driver_wait, "cuCtxSynchronize", 0, NULL, real());
 }
 GF_ENTRY(cuCtxSynchronize);
 
@@ -30,7 +30,7 @@ CUresult gf_on_cuStreamSynchronize(CUstream hStream)
     __typeof__(cuStreamSynchronize) *real = GF_REAL(cuStreamSynchronize);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_wait, "cuStreamSynchronize", 0, real(hStream));
+    return GF_TIMED(gf_timed_driver_wait, "cuStreamSynchronize", 0, NULL, real(hStream));
 }
 GF_ENTRY(cuStreamSynchronize);
 
@@ -39,7 +39,7 @@ CUresult gf_on_cuStreamSynchronize_ptsz(CUstream hStream)
     __typeof__(cuStreamSynchronize_ptsz) *real = GF_REAL(cuStreamSynchronize_ptsz);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_wait, "cuStreamSynchronize", 0, real(hStream));
+    return GF_TIMED(gf_timed_driver_wait, "cuStreamSynchronize", 0, NULL, real(hStream));
 }
 GF_ENTRY(cuStreamSynchronize_ptsz);
 
@@ -48,6 +48,6 @@ CUresult gf_on_cuEventSynchronize(CUevent hEvent)
     __typeof__(cuEventSynchronize) *real = GF_REAL(cuEventSynchronize);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_wait, "cuEventSynchronize", 0, real(hEvent));
+    return GF_TIMED(gf_timed_driver_wait, "cuEventSynchronize", 0, NULL, real(hEvent));
 }
 GF_ENTRY(cuEventSynchronize);

@@ -4,9 +4,11 @@
 #include "config/birth.h"
 #include "heap/heap.h"
 #include "hook/on_thread.h"
+#include "hook/routes.h"
 #include "observe/journal.h"
 #include "observe/stall.h"
 
+#include <ctype.h>
 #include <sys/prctl.h>
 
 static void watch(const struct gf_options *options)
@@ -24,12 +26,29 @@ void gf_heap_ready(void)
         watch(options);
 }
 
+/* Both read what the driver keeps of the thread and of the device; neither waits. */
+static bool current_gpu(struct gf_stall_gpu *ret)
+{
+    const struct gf_cuda *cuda = gf_routes_cuda();
+    CUdevice device;
+
+    if (!cuda || !cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return false;
+    ret->device = device;
+    if (!cuda->cuDeviceGetPCIBusId ||
+        cuda->cuDeviceGetPCIBusId(ret->pci, sizeof(ret->pci), device) != CUDA_SUCCESS)
+        *ret->pci = '\0';
+    for (char *p = ret->pci; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    return true;
+}
+
 void gf_watch_cuda(void)
 {
     const struct gf_options *options = gf_birth_options();
 
     watch(options);
-    gf_stall_watch_driver((uint64_t)options->stall_us * 1000);
+    gf_stall_watch_driver((uint64_t)options->stall_us * 1000, current_gpu);
     gf_journal_share();
 }
 

@@ -8,13 +8,13 @@
 /* After the first successful cuInit: opens the log and watches, if that was not done at birth. */
 void gf_watch_cuda(void);
 
-/* Runs a call of the driver's, timed. */
-#define GF_TIMED(kind, name, size, call)                                                           \
+/* Runs a call of the driver's, timed. block is looked at after it: host memory, or NULL. */
+#define GF_TIMED(kind, name, size, block, call)                                                    \
     ({                                                                                             \
         struct gf_stall_mark mark_;                                                                \
         gf_stall_begin(&mark_, kind);                                                              \
         const CUresult timed_ = (call);                                                            \
-        gf_stall_end(&mark_, kind, name, size);                                                    \
+        gf_stall_end(&mark_, kind, name, size, timed_ == CUDA_SUCCESS ? (block) : NULL);           \
         timed_;                                                                                    \
     })
 

@@ -25,8 +25,15 @@ struct gf_strain {
     uint64_t high, max;   /* memory.events of the group; 0 where it is hidden */
 };
 
+/* As the report names it. */
+struct gf_stall_gpu {
+    int device; /* -1: not known, or several */
+    char pci[20];
+};
+
 struct gf_evidence {
     const struct gf_slow *slow;
+    struct gf_stall_gpu at; /* the GPU of the call's context, or the process's one */
     struct gf_slow_usage used; /* by the thread since slow->before */
     struct gf_strain risen;
     bool alone;  /* the process has one thread: nobody else can hold its locks */

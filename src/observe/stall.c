@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,6 +19,9 @@
 
 static __thread struct gf_strain strain_before;
 static uint64_t driver_threshold;
+static gf_stall_current_gpu *current_gpu;
+static struct gf_stall_gpu known_gpus[8];
+static const struct gf_stall_gpu *process_gpu; /* one of these; NULL */
 static struct gf_stall_count own[GF_CAUSE_COUNT];
 static struct gf_stall_count *counts = own; /* or in memory that children share */
 
@@ -42,7 +46,11 @@ static void gather(const struct gf_slow *slow, struct gf_evidence *ret)
     struct gf_slow_usage now;
     struct gf_strain strain;
 
-    *ret = (struct gf_evidence){.slow = slow, .alone = is_alone()};
+    const struct gf_stall_gpu *gpu = __atomic_load_n(&process_gpu, __ATOMIC_ACQUIRE);
+
+    *ret = (struct gf_evidence){.slow = slow, .at.device = -1, .alone = is_alone()};
+    if (gpu)
+        ret->at = *gpu;
     if (slow->before.known) {
         gf_slow_usage(&now);
         ret->used = (struct gf_slow_usage){
@@ -113,7 +121,19 @@ void gf_stall_watch(uint64_t threshold)
     gf_slow_watch(threshold, &watcher);
 }
 
-void gf_stall_watch_driver(uint64_t threshold)
+/* Published once and then left alone, as somebody may be reading; a process has a handful. */
+void gf_stall_gpu_known(const struct gf_stall_gpu *gpu)
+{
+    static unsigned used;
+    const unsigned row = gpu ? __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED) : UINT_MAX;
+
+    if (row < GF_ARRAY_LEN(known_gpus))
+        known_gpus[row] = *gpu;
+    __atomic_store_n(&process_gpu, row < GF_ARRAY_LEN(known_gpus) ? &known_gpus[row] : NULL,
+                     __ATOMIC_RELEASE);
+}
+
+void gf_stall_watch_driver(uint64_t threshold, gf_stall_current_gpu *current)
 {
     struct gf_stall_count *shared =
         (struct gf_stall_count *)syscall(SYS_mmap, NULL, sizeof(own), PROT_READ | PROT_WRITE,
@@ -123,6 +143,7 @@ void gf_stall_watch_driver(uint64_t threshold)
         memcpy(shared, own, sizeof(own));
         __atomic_store_n(&counts, shared, __ATOMIC_RELEASE);
     }
+    current_gpu = current;
     gf_unwind_open();
     gf_python_open(); /* an embedded interpreter was not there at the start */
     __atomic_store_n(&driver_threshold, threshold, __ATOMIC_RELEASE);
@@ -150,22 +171,26 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind)
 }
 
 static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now, const char *name,
-                                  size_t size)
+                                  size_t size, const void *block)
 {
     const int error = errno;
-    const struct gf_slow slow = {.call = gf_slow_other, .size = size, .start_ns = mark->start_ns,
-                                 .end_ns = now, .before = mark->before,
+    const struct gf_slow slow = {.call = gf_slow_other, .size = size, .block = block,
+                                 .start_ns = mark->start_ns, .end_ns = now,
+                                 .before = mark->before,
                                  .forked = gf_slow_forked(mark->start_ns, now)};
     struct gf_evidence evidence;
+    struct gf_stall_gpu gpu;
 
     gather(&slow, &evidence);
     evidence.gpu = true;
+    if (current_gpu && current_gpu(&gpu))
+        evidence.at = gpu;
     judge(name, &evidence);
     errno = error;
 }
 
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
-                  size_t size)
+                  size_t size, const void *block)
 {
     if (gf_likely(!mark->start_ns))
         return;
@@ -174,5 +199,5 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
     gf_latency_add(kind, size, took);
     if (kind != gf_timed_driver_wait &&
         gf_unlikely(took >= __atomic_load_n(&driver_threshold, __ATOMIC_RELAXED)))
-        report_driver(mark, now, name, size);
+        report_driver(mark, now, name, size, block);
 }

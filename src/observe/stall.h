@@ -18,9 +18,14 @@ void gf_stall_watch(uint64_t threshold_ns);
 
 /*
  * From now on the driver's calls are watched too, and stalls of children that are forked from now on
- * are counted with this process's.
+ * are counted with this process's. current_gpu tells the one whose context is current, after a call of
+ * the driver's that was slow.
  */
-void gf_stall_watch_driver(uint64_t threshold_ns);
+typedef bool gf_stall_current_gpu(struct gf_stall_gpu *ret);
+void gf_stall_watch_driver(uint64_t threshold_ns, gf_stall_current_gpu *current_gpu);
+
+/* The one GPU that the process feeds, for events of the heap; NULL: there are several. Rare calls. */
+void gf_stall_gpu_known(const struct gf_stall_gpu *gpu);
 
 /* Stalls so far, by cause. */
 void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT]);
@@ -31,8 +36,9 @@ struct gf_stall_mark {
     struct gf_slow_usage before;
 };
 void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind);
+/* block: host memory that the call gave or was given, or NULL. */
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
-                  size_t size);
+                  size_t size, const void *block);
 
 /* The step that the program says it is in; 0: none. */
 void gf_stall_step(uint64_t step);

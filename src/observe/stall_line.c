@@ -2,6 +2,7 @@
 #include "observe/stall_line.h"
 
 #include "base/fmt.h"
+#include "observe/block.h"
 #include "observe/journal.h"
 #include "observe/stall.h"
 
@@ -45,6 +46,25 @@ static void put_thread(struct gf_json *json)
         gf_json_int(json, "cpu", cpu);
         gf_json_int(json, "node", node);
     }
+}
+
+static void put_place(struct gf_json *json, const struct gf_evidence *evidence)
+{
+    const struct gf_slow *slow = evidence->slow;
+    const int node = gf_block_node(slow->block, slow->size);
+
+    if (node >= 0)
+        gf_json_int(json, "block_node", node);
+    else
+        gf_json_null(json, "block_node");
+    if (evidence->at.device < 0) {
+        gf_json_null(json, "gpu");
+        return;
+    }
+    gf_json_begin(json, "gpu", '{');
+    gf_json_int(json, "device", evidence->at.device);
+    gf_json_text(json, "pci", evidence->at.pci);
+    gf_json_end(json, '}');
 }
 
 static void put_usage(struct gf_json *json, const struct gf_slow_usage *used)
@@ -137,6 +157,7 @@ void gf_stall_log(const struct gf_stall_line *stall)
     gf_json_micro(json, "start", slow->start_ns / 1000);
     put_parts(json, slow);
     put_thread(json);
+    put_place(json, stall->evidence);
     put_usage(json, &stall->evidence->used);
     if (in_step)
         gf_json_size(json, "step", in_step);

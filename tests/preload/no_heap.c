@@ -62,9 +62,15 @@ void gf_stall_watch(uint64_t threshold_ns)
     (void)threshold_ns;
 }
 
-void gf_stall_watch_driver(uint64_t threshold_ns)
+void gf_stall_watch_driver(uint64_t threshold_ns, gf_stall_current_gpu *current_gpu)
 {
     (void)threshold_ns;
+    (void)current_gpu;
+}
+
+void gf_stall_gpu_known(const struct gf_stall_gpu *gpu)
+{
+    (void)gpu;
 }
 
 void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind)
@@ -74,9 +80,10 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind)
 }
 
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
-                  size_t size)
+                  size_t size, const void *block)
 {
     (void)mark;
+    (void)block;
     (void)kind;
     (void)name;
     (void)size;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stalls of a process that feeds a GPU: the driver's calls, stops, workers, the report."""
+import ctypes
 import json
 import os
 import pathlib
@@ -187,6 +188,51 @@ def test_step(program):
     frees = [event.get("step") for event in found
              if event["call"] == "free" and event["python"][0]["function"] == "stall"]
     assert frees == [None, 7, 8]
+
+
+def nodes_can_be_asked():
+    """Whether the kernel tells where a page is."""
+    return ctypes.CDLL(None).syscall(279, 0, 0, None, None, None, 0) == 0  # move_pages
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the system call's number")
+def test_block_and_gpu(program, run, tmp_path):
+    """Where the block is, if its pages are; the context's GPU, or the one that the process feeds."""
+    _, found = program("""
+        libc.calloc.restype = libc.realloc.restype = c_void_p
+        libc.realloc.argtypes = [c_void_p, c_size_t]
+        wait_for(lambda: any("gpufeed" in open(f"/proc/self/task/{t}/comm").read()
+                             for t in os.listdir("/proc/self/task")))
+        time.sleep(0.3)
+        for i in range(8):
+            block = libc.malloc(48 << 20)
+            ctypes.memset(block, 1, 48 << 20)
+            fence = libc.malloc(1 << 20)
+            block = libc.realloc(block, 96 << 20)
+            libc.free(block)
+            libc.free(fence)
+        for device in 0, 1:
+            context(device)
+            host = c_void_p()
+            check(cuda.cuMemHostAlloc(byref(host), c_size_t(65536), 0))
+            spin(8)
+            pointer = c_uint64()
+            check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+            check(cuda.cuMemFree_v2(pointer))
+    """, SIM_DEVICES="0000:41:00.0,0000:42:00.0", SIM_DELAY="cuMemHostAlloc:3000", GPUFEED_PIN="off",
+        CUDA_VISIBLE_DEVICES="1,0")
+    node = 0 if nodes_can_be_asked() and not os.path.exists("/sys/devices/system/node/node1") else None
+    moved = [event for event in found if event["call"] == "realloc"]
+    assert moved and all(event["gpu"] == {"device": 0, "pci": "0000:42:00.0"} for event in moved)
+    gone = [event for event in found if event["call"] in ("free", "cuMemFree_v2")]
+    assert gone and all(event["block_node"] is None for event in gone)
+    pinned = [event for event in found if event["call"] == "cuMemHostAlloc"]
+    assert [event["gpu"] for event in pinned] == [{"device": 0, "pci": "0000:42:00.0"},
+                                                  {"device": 1, "pci": "0000:41:00.0"}]
+    if node is not None:
+        assert {event["block_node"] for event in moved} == {node}
+        shown = run(COMMAND, "report", tmp_path / "log", preload=False).stdout
+        assert ", block on node 0, GPU 0 0000:42:00.0]" in shown
 
 
 def test_counts_in_the_report(program, tmp_path):
