@@ -1,89 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "observe/dwarf.h"
 
+#include "observe/dwarf_bytes.h"
+
 #include <string.h>
 
 enum { enc_absptr = 0x00, enc_udata2 = 0x02, enc_udata4 = 0x03, enc_udata8 = 0x04,
        enc_sdata2 = 0x0a, enc_sdata4 = 0x0b, enc_sdata8 = 0x0c, enc_pcrel = 0x10,
-       enc_datarel = 0x30, enc_indirect = 0x80, enc_omit = 0xff };
-
-#define READ(type, at)                                                                             \
-    ({                                                                                             \
-        type value_;                                                                               \
-        memcpy(&value_, (at), sizeof(value_));                                                     \
-        value_;                                                                                    \
-    })
-
-static uint64_t read_uleb(const unsigned char **at)
-{
-    uint64_t value = 0;
-    unsigned shift = 0;
-    unsigned char byte;
-    do {
-        byte = *(*at)++;
-        if (shift < 64)
-            value |= (uint64_t)(byte & 0x7f) << shift;
-        shift += 7;
-    } while (byte & 0x80);
-    return value;
-}
-
-static int64_t read_sleb(const unsigned char **at)
-{
-    uint64_t value = 0;
-    unsigned shift = 0;
-    unsigned char byte;
-    do {
-        byte = *(*at)++;
-        if (shift < 64)
-            value |= (uint64_t)(byte & 0x7f) << shift;
-        shift += 7;
-    } while (byte & 0x80);
-    if (shift < 64 && (byte & 0x40))
-        value |= ~UINT64_C(0) << shift;
-    return (int64_t)value;
-}
+       enc_datarel = 0x30, enc_indirect = 0x80 };
 
 /* The part of an encoded pointer that stands there, without what it is relative to. */
-static bool read_plain(const unsigned char **at, unsigned encoding, uint64_t *ret)
+static bool read_plain(struct gf_bytes *bytes, unsigned encoding, uint64_t *ret)
 {
     switch (encoding & 0x0f) {
     case enc_absptr:
     case enc_udata8:
     case enc_sdata8:
-        *ret = READ(uint64_t, *at);
-        *at += 8;
-        return true;
+        *ret = gf_bytes_u64(bytes);
+        break;
     case enc_udata4:
-        *ret = READ(uint32_t, *at);
-        *at += 4;
-        return true;
+        *ret = gf_bytes_u32(bytes);
+        break;
     case enc_sdata4:
-        *ret = (uint64_t)(int64_t)READ(int32_t, *at);
-        *at += 4;
-        return true;
+        *ret = (uint64_t)(int64_t)(int32_t)gf_bytes_u32(bytes);
+        break;
     case enc_udata2:
-        *ret = READ(uint16_t, *at);
-        *at += 2;
-        return true;
+        *ret = gf_bytes_u16(bytes);
+        break;
     case enc_sdata2:
-        *ret = (uint64_t)(int64_t)READ(int16_t, *at);
-        *at += 2;
-        return true;
+        *ret = (uint64_t)(int64_t)(int16_t)gf_bytes_u16(bytes);
+        break;
     default:
         return false;
     }
+    return !bytes->failed;
 }
 
-static bool read_pointer(const unsigned char **at, unsigned encoding, uint64_t *ret)
+static bool read_pointer(struct gf_bytes *bytes, unsigned encoding, uint64_t *ret)
 {
-    const uintptr_t from = (uintptr_t)*at;
+    const uintptr_t from = (uintptr_t)bytes->at;
     if ((encoding & 0x70 & ~enc_pcrel) || (encoding & enc_indirect) ||
-        !read_plain(at, encoding, ret))
+        !read_plain(bytes, encoding, ret))
         return false;
     if (encoding & enc_pcrel)
         *ret += from;
     return true;
+}
+
+/* What an entry of the table holds behind its length; false where that is not all in the table. */
+static bool open_entry(const struct gf_table *table, const unsigned char *entry,
+                       struct gf_bytes *ret)
+{
+    if (entry < table->start || entry >= table->end)
+        return false;
+    *ret = (struct gf_bytes){entry, table->end, false};
+    const uint32_t length = gf_bytes_u32(ret);
+    if (length == UINT32_MAX || length > (size_t)(ret->end - ret->at))
+        return false;
+    ret->end = ret->at + length;
+    return !ret->failed;
 }
 
 struct common {
@@ -92,24 +67,24 @@ struct common {
     unsigned return_column;
     unsigned encoding;
     bool augmented, signal;
-    const unsigned char *program, *end;
+    struct gf_bytes program;
 };
 
-static bool read_augmentation(const char *letters, const unsigned char **at, struct common *ret)
+static bool read_augmentation(const char *letters, struct gf_bytes *bytes, struct common *ret)
 {
     uint64_t skipped;
 
     for (; *letters; letters++) {
         switch (*letters) {
         case 'R':
-            ret->encoding = *(*at)++;
+            ret->encoding = gf_bytes_u8(bytes);
             break;
         case 'L':
-            (*at)++;
+            gf_bytes_u8(bytes);
             break;
         case 'P': {
-            const unsigned encoding = *(*at)++;
-            if (!read_plain(at, encoding, &skipped))
+            const unsigned encoding = gf_bytes_u8(bytes);
+            if (!read_plain(bytes, encoding, &skipped))
                 return false;
             break;
         }
@@ -125,54 +100,64 @@ static bool read_augmentation(const char *letters, const unsigned char **at, str
     return true;
 }
 
-static bool read_common(const unsigned char *entry, struct common *ret)
+static bool read_common(const struct gf_table *table, const unsigned char *entry,
+                        struct common *ret)
 {
-    const uint32_t length = READ(uint32_t, entry);
-    const unsigned char *at = entry + 8;
+    struct gf_bytes bytes;
 
-    *ret = (struct common){.encoding = enc_absptr, .end = entry + 4 + length};
-    if (length == 0xffffffff || READ(uint32_t, entry + 4) != 0)
+    *ret = (struct common){.encoding = enc_absptr};
+    if (!open_entry(table, entry, &bytes) || gf_bytes_u32(&bytes) != 0)
         return false;
-    const unsigned version = *at++;
-    const char *letters = (const char *)at;
-    at += strlen(letters) + 1;
-    if (version != 1 && version != 3)
+    const unsigned version = gf_bytes_u8(&bytes);
+    const char *letters = (const char *)bytes.at;
+    while (gf_bytes_u8(&bytes))
+        ;
+    if ((version != 1 && version != 3) || bytes.failed)
         return false;
-    ret->code_align = read_uleb(&at);
-    ret->data_align = read_sleb(&at);
-    ret->return_column = version == 1 ? *at++ : (unsigned)read_uleb(&at);
+    ret->code_align = gf_bytes_uleb(&bytes);
+    ret->data_align = gf_bytes_sleb(&bytes);
+    ret->return_column = version == 1 ? gf_bytes_u8(&bytes) : (unsigned)gf_bytes_uleb(&bytes);
     if (*letters == 'z') {
-        const uint64_t size = read_uleb(&at);
-        ret->program = at + size;
+        const uint64_t size = gf_bytes_uleb(&bytes);
+        ret->program = bytes;
+        gf_bytes_skip(&ret->program, size);
+        bytes.end = ret->program.at;
         ret->augmented = true;
-        return read_augmentation(letters + 1, &at, ret) && at <= ret->program;
+        return read_augmentation(letters + 1, &bytes, ret) && !bytes.failed && !ret->program.failed;
     }
-    ret->program = at;
-    return !*letters;
-}
-
-static void set_rule(struct gf_row *row, uint64_t column, enum gf_rule rule, int64_t at)
-{
-    if (column >= GF_REGISTERS)
-        return; /* vectors and the like: nobody needs them to go on */
-    row->rule[column] = (unsigned char)rule;
-    row->at[column] = (int32_t)at;
+    ret->program = bytes;
+    return !*letters && !bytes.failed;
 }
 
 struct machine {
+    const struct gf_table *table;
     const struct common *common;
     struct gf_rows *rows;
-    const unsigned char *at, *end;
+    struct gf_bytes bytes;
     uintptr_t location, pc;
     unsigned depth;
 };
 
+static int64_t scaled(const struct machine *m, uint64_t factor)
+{
+    return (int64_t)(factor * (uint64_t)m->common->data_align);
+}
+
+static void set_rule(struct machine *m, uint64_t column, enum gf_rule rule, int64_t at)
+{
+    if (column >= GF_REGISTERS)
+        return; /* vectors and the like: nobody needs them to go on */
+    if (at != (int32_t)at || (rule == gf_rule_register && (uint64_t)at >= GF_REGISTERS))
+        m->bytes.failed = true;
+    m->rows->now.rule[column] = (unsigned char)rule;
+    m->rows->now.at[column] = (int32_t)at;
+}
+
 static void set_expression(struct machine *m, enum gf_rule rule)
 {
-    const uint64_t column = read_uleb(&m->at);
-    set_rule(&m->rows->now, column, rule, m->at - m->rows->expressions);
-    const uint64_t length = read_uleb(&m->at);
-    m->at += length;
+    const uint64_t column = gf_bytes_uleb(&m->bytes);
+    set_rule(m, column, rule, m->bytes.at - m->table->start);
+    gf_bytes_skip(&m->bytes, gf_bytes_uleb(&m->bytes));
 }
 
 static bool remember(struct machine *m)
@@ -203,69 +188,70 @@ static void restore_column(struct machine *m, uint64_t column)
 static bool step_cfa(struct machine *m, unsigned code)
 {
     struct gf_row *row = &m->rows->now;
+    uint64_t column = row->cfa_register;
 
     switch (code) {
     case 0x0c: /* def_cfa */
-        row->cfa_register = (unsigned)read_uleb(&m->at);
-        row->cfa_offset = (int64_t)read_uleb(&m->at);
+        column = gf_bytes_uleb(&m->bytes);
+        row->cfa_offset = (int64_t)gf_bytes_uleb(&m->bytes);
         break;
     case 0x12: /* def_cfa_sf */
-        row->cfa_register = (unsigned)read_uleb(&m->at);
-        row->cfa_offset = read_sleb(&m->at) * m->common->data_align;
+        column = gf_bytes_uleb(&m->bytes);
+        row->cfa_offset = scaled(m, gf_bytes_leb(&m->bytes, true));
         break;
     case 0x0d: /* def_cfa_register */
-        row->cfa_register = (unsigned)read_uleb(&m->at);
+        column = gf_bytes_uleb(&m->bytes);
         break;
     case 0x0e: /* def_cfa_offset */
-        row->cfa_offset = (int64_t)read_uleb(&m->at);
+        row->cfa_offset = (int64_t)gf_bytes_uleb(&m->bytes);
         break;
     case 0x13: /* def_cfa_offset_sf */
-        row->cfa_offset = read_sleb(&m->at) * m->common->data_align;
+        row->cfa_offset = scaled(m, gf_bytes_leb(&m->bytes, true));
         break;
-    case 0x0f: { /* def_cfa_expression */
-        row->cfa_expression = m->at;
-        const uint64_t length = read_uleb(&m->at);
-        m->at += length;
+    case 0x0f: /* def_cfa_expression */
+        row->cfa_expression = m->bytes.at;
+        gf_bytes_skip(&m->bytes, gf_bytes_uleb(&m->bytes));
         return true;
-    }
     default:
         return false;
     }
     row->cfa_expression = NULL;
-    return row->cfa_register < GF_REGISTERS;
+    if (column >= GF_REGISTERS)
+        return false;
+    row->cfa_register = (unsigned)column;
+    return true;
 }
 
 /* DW_CFA_* that set where a register is. */
 static bool step_register(struct machine *m, unsigned code)
 {
-    struct gf_row *row = &m->rows->now;
     uint64_t column;
 
     switch (code) {
     case 0x05: /* offset_extended */
-        column = read_uleb(&m->at);
-        set_rule(row, column, gf_rule_offset, (int64_t)read_uleb(&m->at) * m->common->data_align);
+        column = gf_bytes_uleb(&m->bytes);
+        set_rule(m, column, gf_rule_offset, scaled(m, gf_bytes_uleb(&m->bytes)));
         return true;
     case 0x11: /* offset_extended_sf */
-        column = read_uleb(&m->at);
-        set_rule(row, column, gf_rule_offset, read_sleb(&m->at) * m->common->data_align);
+        column = gf_bytes_uleb(&m->bytes);
+        set_rule(m, column, gf_rule_offset, scaled(m, gf_bytes_leb(&m->bytes, true)));
         return true;
     case 0x14: /* val_offset */
-        column = read_uleb(&m->at);
-        set_rule(row, column, gf_rule_value, (int64_t)read_uleb(&m->at) * m->common->data_align);
+        column = gf_bytes_uleb(&m->bytes);
+        set_rule(m, column, gf_rule_value, scaled(m, gf_bytes_uleb(&m->bytes)));
         return true;
     case 0x06: /* restore_extended */
-        restore_column(m, read_uleb(&m->at));
+        restore_column(m, gf_bytes_uleb(&m->bytes));
         return true;
     case 0x07: /* undefined */
-        set_rule(row, read_uleb(&m->at), gf_rule_undefined, 0);
+        set_rule(m, gf_bytes_uleb(&m->bytes), gf_rule_undefined, 0);
         return true;
     case 0x08: /* same_value */
-        set_rule(row, read_uleb(&m->at), gf_rule_same, 0);
+        set_rule(m, gf_bytes_uleb(&m->bytes), gf_rule_same, 0);
         return true;
     case 0x09: /* register */
-        column = read_uleb(&m->at);
-        set_rule(row, column, gf_rule_register, (int64_t)read_uleb(&m->at));
+        column = gf_bytes_uleb(&m->bytes);
+        set_rule(m, column, gf_rule_register, (int64_t)gf_bytes_uleb(&m->bytes));
         return true;
     case 0x10: /* expression */
         set_expression(m, gf_rule_expression);
@@ -287,22 +273,20 @@ static bool step_rest(struct machine *m, unsigned code)
     case 0x01: /* set_loc */
         return false;
     case 0x02: /* advance_loc1 */
-        m->location += *m->at++ * m->common->code_align;
+        m->location += gf_bytes_u8(&m->bytes) * m->common->code_align;
         return true;
     case 0x03:
-        m->location += READ(uint16_t, m->at) * m->common->code_align;
-        m->at += 2;
+        m->location += gf_bytes_u16(&m->bytes) * m->common->code_align;
         return true;
     case 0x04:
-        m->location += READ(uint32_t, m->at) * m->common->code_align;
-        m->at += 4;
+        m->location += gf_bytes_u32(&m->bytes) * m->common->code_align;
         return true;
     case 0x0a:
         return remember(m);
     case 0x0b:
         return restore(m);
     case 0x2e: /* GNU_args_size */
-        read_uleb(&m->at);
+        gf_bytes_uleb(&m->bytes);
         return true;
     default:
         return step_cfa(m, code) || step_register(m, code);
@@ -311,16 +295,15 @@ static bool step_rest(struct machine *m, unsigned code)
 
 static bool execute(struct machine *m)
 {
-    while (m->at < m->end && m->location <= m->pc) {
-        const unsigned byte = *m->at++;
+    while (m->bytes.at < m->bytes.end && m->location <= m->pc) {
+        const unsigned byte = gf_bytes_u8(&m->bytes);
         const unsigned low = byte & 0x3f;
         switch (byte >> 6) {
         case 1: /* advance_loc */
             m->location += low * m->common->code_align;
             break;
         case 2: /* offset */
-            set_rule(&m->rows->now, low, gf_rule_offset,
-                     (int64_t)read_uleb(&m->at) * m->common->data_align);
+            set_rule(m, low, gf_rule_offset, scaled(m, gf_bytes_uleb(&m->bytes)));
             break;
         case 3: /* restore */
             restore_column(m, low);
@@ -330,150 +313,64 @@ static bool execute(struct machine *m)
                 return false;
         }
     }
-    return true;
+    return !m->bytes.failed;
 }
 
 /* The entry of the sorted table at or before pc: pairs of distances from the header. */
-static const unsigned char *search(const unsigned char *header, uintptr_t pc)
+static const unsigned char *search(const struct gf_table *table, uintptr_t pc)
 {
-    const unsigned char *at = header + 4;
+    const unsigned char *header = table->header;
     uint64_t skipped, count;
 
+    if (header < table->start || header >= table->end || table->end - header < 4)
+        return NULL;
+    struct gf_bytes bytes = {header + 4, table->end, false};
     if (header[0] != 1 || header[3] != (enc_datarel | enc_sdata4) ||
-        !read_plain(&at, header[1], &skipped) || !read_plain(&at, header[2], &count))
+        !read_plain(&bytes, header[1], &skipped) || !read_plain(&bytes, header[2], &count) ||
+        count > (size_t)(bytes.end - bytes.at) / 8)
         return NULL;
     const int64_t wanted = (int64_t)(pc - (uintptr_t)header);
     uint64_t low = 0, high = count;
+    int32_t at;
     while (low < high) {
         const uint64_t middle = low + (high - low) / 2;
-        if (READ(int32_t, at + 8 * middle) <= wanted)
+        memcpy(&at, bytes.at + 8 * middle, sizeof(at));
+        if (at <= wanted)
             low = middle + 1;
         else
             high = middle;
     }
-    return low ? header + READ(int32_t, at + 8 * (low - 1) + 4) : NULL;
+    if (!low)
+        return NULL;
+    memcpy(&at, bytes.at + 8 * (low - 1) + 4, sizeof(at));
+    return at >= table->start - header && at < table->end - header ? header + at : NULL;
 }
 
-bool gf_dwarf_find(const unsigned char *header, uintptr_t pc, struct gf_rows *ret)
+bool gf_dwarf_find(const struct gf_table *table, uintptr_t pc, struct gf_rows *ret)
 {
-    const unsigned char *entry = search(header, pc);
+    const unsigned char *entry = search(table, pc);
+    struct gf_bytes bytes;
     struct common common;
     uint64_t start, length;
 
-    if (!entry || READ(uint32_t, entry) == 0xffffffff ||
-        !read_common(entry + 4 - READ(uint32_t, entry + 4), &common))
+    if (!entry || !open_entry(table, entry, &bytes))
         return false;
-    const unsigned char *at = entry + 8, *end = entry + 4 + READ(uint32_t, entry);
-    if (!read_pointer(&at, common.encoding, &start) || !read_plain(&at, common.encoding, &length) ||
-        pc - start >= length)
+    const unsigned char *back = bytes.at;
+    const uint32_t distance = gf_bytes_u32(&bytes);
+    if (bytes.failed || distance > (size_t)(back - table->start) ||
+        !read_common(table, back - distance, &common) ||
+        !read_pointer(&bytes, common.encoding, &start) ||
+        !read_plain(&bytes, common.encoding, &length) || pc - start >= length)
         return false;
-    if (common.augmented) {
-        const uint64_t size = read_uleb(&at);
-        at += size;
-    }
+    if (common.augmented)
+        gf_bytes_skip(&bytes, gf_bytes_uleb(&bytes));
     memset(ret, 0, sizeof(*ret));
     ret->return_column = common.return_column;
     ret->signal = common.signal;
-    ret->expressions = (unsigned char *)(uintptr_t)common.program;
-    struct machine first = {&common, ret, common.program, common.end, start, UINTPTR_MAX, 0};
-    if (common.return_column >= GF_REGISTERS || !execute(&first))
+    struct machine first = {table, &common, ret, common.program, start, UINTPTR_MAX, 0};
+    if (common.return_column >= GF_REGISTERS || bytes.failed || !execute(&first))
         return false;
     ret->initial = ret->now;
-    struct machine m = {&common, ret, at, end, start, pc, 0};
+    struct machine m = {table, &common, ret, bytes, start, pc, 0};
     return execute(&m);
-}
-
-struct stack {
-    uintptr_t value[8];
-    unsigned depth;
-};
-
-static bool push(struct stack *stack, uintptr_t value)
-{
-    if (stack->depth == GF_ARRAY_LEN(stack->value))
-        return false;
-    stack->value[stack->depth++] = value;
-    return true;
-}
-
-/* Those of two operands: procedure linkage tables have them. */
-static bool combine(struct stack *stack, unsigned code)
-{
-    if (stack->depth < 2)
-        return false;
-    const uintptr_t b = stack->value[--stack->depth];
-    uintptr_t *a = &stack->value[stack->depth - 1];
-
-    switch (code) {
-    case 0x1a:
-        *a &= b;
-        return true;
-    case 0x1c:
-        *a -= b;
-        return true;
-    case 0x22:
-        *a += b;
-        return true;
-    case 0x24:
-        *a = b < 64 ? *a << b : 0;
-        return true;
-    case 0x2a:
-        *a = (intptr_t)*a >= (intptr_t)b;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool push_constant(struct stack *stack, unsigned code, const unsigned char **at)
-{
-    if (code >= 0x30 && code <= 0x4f)
-        return push(stack, code - 0x30);
-    switch (code) {
-    case 0x08:
-        return push(stack, *(*at)++);
-    case 0x09:
-        return push(stack, (uintptr_t)(intptr_t)(signed char)*(*at)++);
-    case 0x10:
-        return push(stack, read_uleb(at));
-    case 0x11:
-        return push(stack, (uintptr_t)read_sleb(at));
-    default:
-        return false;
-    }
-}
-
-bool gf_dwarf_evaluate(const unsigned char *expression, const uintptr_t *registers,
-                       bool (*read)(void *closure, uintptr_t address, uintptr_t *ret),
-                       void *closure, uintptr_t first, bool has_first, uintptr_t *ret)
-{
-    const unsigned char *at = expression;
-    const uint64_t length = read_uleb(&at);
-    const unsigned char *end = at + length;
-    struct stack stack = {.depth = 0};
-
-    if (has_first)
-        push(&stack, first);
-    while (at < end) {
-        const unsigned code = *at++;
-        if (code >= 0x70 && code <= 0x8f) { /* breg */
-            if (code - 0x70 >= GF_REGISTERS ||
-                !push(&stack, registers[code - 0x70] + (uintptr_t)read_sleb(&at)))
-                return false;
-        } else if (code == 0x06) { /* deref */
-            if (!stack.depth || !read(closure, stack.value[stack.depth - 1],
-                                      &stack.value[stack.depth - 1]))
-                return false;
-        } else if (code == 0x23) { /* plus_uconst */
-            if (!stack.depth)
-                return false;
-            stack.value[stack.depth - 1] += read_uleb(&at);
-        } else if (!push_constant(&stack, code, &at) && !combine(&stack, code)) {
-            return false;
-        }
-    }
-    if (!stack.depth)
-        return false;
-    *ret = stack.value[stack.depth - 1];
-    return true;
 }

@@ -14,11 +14,23 @@ typedef int find_object_fn(void *pc, struct dl_find_object *ret);
 
 static find_object_fn *find_object;
 
+#define SEGMENTS_MOST 16 /* of an object; more are not looked at */
+#define STEPS_MOST (4 * GF_UNWIND_FRAMES) /* frames without a table, and our own, are not listed */
+
+/* An object's program headers, a copy: a file may put them where nothing is mapped. */
+struct segments {
+    const void *of; /* where the object begins */
+    ElfW(Phdr) at[SEGMENTS_MOST];
+    size_t count;
+};
+
 struct walk {
     uintptr_t pc;
     uintptr_t value[GF_REGISTERS];
     uintptr_t window_at; /* what is in the window */
     size_t window_size;
+    struct gf_table table; /* of the object in which pc is */
+    struct segments segments; /* of the same */
     struct gf_rows rows;
     unsigned char window[1024];
 };
@@ -32,13 +44,21 @@ void gf_unwind_open(void)
         __atomic_store_n(&find_object, (find_object_fn *)found.address, __ATOMIC_RELEASE);
 }
 
+const void *gf_unwind_object(const void *address)
+{
+    find_object_fn *const find = __atomic_load_n(&find_object, __ATOMIC_ACQUIRE);
+    struct dl_find_object object;
+    return find && find((void *)(uintptr_t)address, &object) == 0 ? object.dlfo_map_start : NULL;
+}
+
 /* A word of the stack. Frames lie upwards: one reading serves several. */
 static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
 {
     struct walk *walk = closure;
 
-    if (address < walk->window_at ||
-        address + sizeof(*ret) > walk->window_at + walk->window_size) {
+    /* A register may hold anything: near the top of all addresses a sum would begin anew. */
+    if (address < walk->window_at || walk->window_size < sizeof(*ret) ||
+        address - walk->window_at > walk->window_size - sizeof(*ret)) {
         walk->window_at = address;
         walk->window_size = gf_peek_some(address, walk->window, sizeof(walk->window));
         if (walk->window_size < sizeof(*ret))
@@ -53,7 +73,8 @@ static bool find_cfa(struct walk *walk, uintptr_t *ret)
     const struct gf_row *row = &walk->rows.now;
 
     if (row->cfa_expression)
-        return gf_dwarf_evaluate(row->cfa_expression, walk->value, read_word, walk, 0, false, ret);
+        return gf_dwarf_evaluate(&walk->table, row->cfa_expression, walk->value, read_word, walk,
+                                 NULL, ret);
     *ret = walk->value[row->cfa_register] + (uintptr_t)row->cfa_offset;
     return true;
 }
@@ -62,7 +83,7 @@ static bool find_value(struct walk *walk, unsigned i, uintptr_t cfa, const uintp
                        uintptr_t *ret)
 {
     const struct gf_row *row = &walk->rows.now;
-    const unsigned char *expression = walk->rows.expressions + row->at[i];
+    const unsigned char *expression = walk->table.start + row->at[i];
 
     switch (row->rule[i]) {
     case gf_rule_offset:
@@ -71,13 +92,13 @@ static bool find_value(struct walk *walk, unsigned i, uintptr_t cfa, const uintp
         *ret = cfa + (uintptr_t)(intptr_t)row->at[i];
         return true;
     case gf_rule_register:
-        *ret = row->at[i] < GF_REGISTERS ? before[row->at[i]] : 0;
+        *ret = before[row->at[i]];
         return true;
     case gf_rule_expression:
-        return gf_dwarf_evaluate(expression, before, read_word, walk, cfa, true, ret) &&
+        return gf_dwarf_evaluate(&walk->table, expression, before, read_word, walk, &cfa, ret) &&
                read_word(walk, *ret, ret);
     case gf_rule_value_expression:
-        return gf_dwarf_evaluate(expression, before, read_word, walk, cfa, true, ret);
+        return gf_dwarf_evaluate(&walk->table, expression, before, read_word, walk, &cfa, ret);
     default:
         return true;
     }
@@ -93,11 +114,12 @@ static uintptr_t strip(uintptr_t address)
 #endif
 }
 
-static bool step_by_table(struct walk *walk, const unsigned char *header)
+static bool step_by_table(struct walk *walk)
 {
     uintptr_t before[GF_REGISTERS], cfa;
 
-    if (!header || !gf_dwarf_find(header, walk->pc, &walk->rows) || !find_cfa(walk, &cfa) ||
+    if (!walk->table.header || !gf_dwarf_find(&walk->table, walk->pc, &walk->rows) ||
+        !find_cfa(walk, &cfa) ||
         cfa <= walk->value[GF_REGISTER_SP] ||
         walk->rows.now.rule[walk->rows.return_column] == gf_rule_undefined)
         return false;
@@ -125,38 +147,100 @@ static bool step_by_pointer(struct walk *walk)
     return true;
 }
 
-static void read_id(const struct dl_find_object *object, struct gf_module *ret)
+static void read_segments(const struct dl_find_object *object, struct segments *ret)
 {
-    const unsigned char *start = object->dlfo_map_start;
-    const ElfW(Ehdr) *elf = object->dlfo_map_start;
+    const uintptr_t start = (uintptr_t)object->dlfo_map_start;
+    ElfW(Ehdr) elf;
 
-    ret->id_length = 0;
-    if (memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0)
+    ret->of = object->dlfo_map_start;
+    ret->count = 0;
+    if (!gf_peek(start, &elf, sizeof(elf)) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
+        elf.e_phentsize != sizeof(ret->at[0]))
         return;
-    const ElfW(Phdr) *segment = (const void *)(start + elf->e_phoff);
-    for (unsigned i = 0; i < elf->e_phnum; i++, segment++) {
+    const size_t count = gf_min((size_t)elf.e_phnum, (size_t)SEGMENTS_MOST);
+    if (!gf_peek(start + elf.e_phoff, ret->at, count * sizeof(ret->at[0])))
+        return;
+    /* They are what stands there only if the first segment reaches so far into the file. */
+    for (size_t i = 0; i < count; i++) {
+        const ElfW(Phdr) *segment = &ret->at[i];
+        if (segment->p_type == PT_LOAD && segment->p_offset == 0 &&
+            object->dlfo_link_map->l_addr + segment->p_vaddr == start &&
+            elf.e_phoff <= segment->p_filesz &&
+            count * sizeof(*segment) <= segment->p_filesz - elf.e_phoff)
+            ret->count = count;
+    }
+}
+
+/* The readable segment in which the header of the table lies. */
+static void find_table(const struct dl_find_object *object, const struct segments *segments,
+                       struct gf_table *ret)
+{
+    const uintptr_t header = (uintptr_t)object->dlfo_eh_frame;
+
+    *ret = (struct gf_table){object->dlfo_eh_frame, object->dlfo_map_start, object->dlfo_map_end};
+    for (size_t i = 0; i < segments->count; i++) {
+        const ElfW(Phdr) *segment = &segments->at[i];
+        const uintptr_t start = object->dlfo_link_map->l_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_R) &&
+            header - start < segment->p_filesz) {
+            ret->start = (const unsigned char *)start;
+            ret->end = ret->start + segment->p_filesz;
+            return;
+        }
+    }
+    if (segments->count)
+        ret->header = NULL;
+}
+
+static void enter(struct walk *walk, const struct dl_find_object *object)
+{
+    if (walk->segments.of == object->dlfo_map_start)
+        return;
+    read_segments(object, &walk->segments);
+    find_table(object, &walk->segments, &walk->table);
+}
+
+/* True with the build id in ret if it is among these notes. */
+static bool find_id(const unsigned char *at, size_t size, struct gf_module *ret)
+{
+    ElfW(Nhdr) note;
+
+    while (size >= sizeof(note)) {
+        memcpy(&note, at, sizeof(note));
+        const size_t name = sizeof(note) + (((size_t)note.n_namesz + 3) & ~(size_t)3);
+        const size_t whole = name + (((size_t)note.n_descsz + 3) & ~(size_t)3);
+        if (whole > size)
+            return false;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            note.n_descsz <= sizeof(ret->id)) {
+            memcpy(ret->id, at + name, note.n_descsz);
+            ret->id_length = note.n_descsz;
+            return true;
+        }
+        at += whole;
+        size -= whole;
+    }
+    return false;
+}
+
+static void read_id(struct walk *walk, struct gf_module *ret)
+{
+    ret->id_length = 0;
+    for (size_t i = 0; i < walk->segments.count; i++) {
+        const ElfW(Phdr) *segment = &walk->segments.at[i];
         if (segment->p_type != PT_NOTE)
             continue;
-        const unsigned char *at = (const unsigned char *)ret->base + segment->p_vaddr;
-        const unsigned char *end = at + segment->p_memsz;
-        if ((uintptr_t)at < ret->start || (uintptr_t)end > ret->end)
-            continue;
-        while (at + sizeof(ElfW(Nhdr)) <= end) {
-            const ElfW(Nhdr) *note = (const void *)at;
-            const unsigned char *text = at + sizeof(*note) + ((note->n_namesz + 3) & ~3u);
-            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 &&
-                note->n_descsz <= sizeof(ret->id)) {
-                memcpy(ret->id, text, note->n_descsz);
-                ret->id_length = note->n_descsz;
-                return;
-            }
-            at = text + ((note->n_descsz + 3) & ~3u);
-        }
+        const size_t size = gf_peek_some(ret->base + segment->p_vaddr, walk->window,
+                                         gf_min((size_t)segment->p_memsz, sizeof(walk->window)));
+        walk->window_size = 0;
+        if (find_id(walk->window, size, ret))
+            return;
     }
 }
 
 /* The index of the object in ret; GF_UNWIND_MODULES when there is no more room. */
-static unsigned note_module(const struct dl_find_object *object, struct gf_stack *ret)
+static unsigned note_module(struct walk *walk, const struct dl_find_object *object,
+                            struct gf_stack *ret)
 {
     for (unsigned i = 0; i < ret->modules; i++)
         if (ret->module[i].start == (uintptr_t)object->dlfo_map_start)
@@ -168,8 +252,19 @@ static unsigned note_module(const struct dl_find_object *object, struct gf_stack
     module->base = object->dlfo_link_map->l_addr;
     module->start = (uintptr_t)object->dlfo_map_start;
     module->end = (uintptr_t)object->dlfo_map_end;
-    read_id(object, module);
+    read_id(walk, module);
     return (unsigned)ret->modules++;
+}
+
+/* False where there is no room for it. */
+static bool note_frame(struct walk *walk, const struct dl_find_object *object, struct gf_stack *ret)
+{
+    const unsigned module = note_module(walk, object, ret);
+
+    if (module == GF_UNWIND_MODULES)
+        return false;
+    ret->frame[ret->frames++] = (struct gf_frame){module, walk->pc - ret->module[module].base};
+    return true;
 }
 
 static void walk_up(struct walk *walk, struct gf_stack *ret)
@@ -179,23 +274,18 @@ static void walk_up(struct walk *walk, struct gf_stack *ret)
 
     if (find_object((void *)walk->pc, &self) != 0)
         return;
-    for (;;) {
+    for (unsigned step = 0; !ret->cut; step++) {
         const bool known = find_object((void *)walk->pc, &object) == 0;
         inside = inside && known && object.dlfo_map_start == self.dlfo_map_start;
-        if (ret->frames == GF_UNWIND_FRAMES) {
+        if (ret->frames == GF_UNWIND_FRAMES || step == STEPS_MOST) {
             ret->cut = true;
             return;
         }
-        if (!inside && known) {
-            const unsigned module = note_module(&object, ret);
-            if (module == GF_UNWIND_MODULES) {
-                ret->cut = true;
-                return;
-            }
-            ret->frame[ret->frames++] =
-                (struct gf_frame){module, walk->pc - ret->module[module].base};
-        }
-        if (known ? !step_by_table(walk, object.dlfo_eh_frame) : !step_by_pointer(walk))
+        if (known)
+            enter(walk, &object);
+        if (!inside && known)
+            ret->cut = !note_frame(walk, &object, ret);
+        if (known ? !step_by_table(walk) : !step_by_pointer(walk))
             return;
     }
 }

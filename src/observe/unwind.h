@@ -37,6 +37,9 @@ struct gf_stack {
 /* Finds the loader's function. Before the first stack, at a time when no lock of the loader matters. */
 void gf_unwind_open(void);
 
+/* Where the loaded object begins in which the address is; NULL: none, or nobody can tell. No lock. */
+const void *gf_unwind_object(const void *address);
+
 /*
  * Callers of the caller, from the first outside of this object on. scratch: GF_UNWIND_SCRATCH bytes
  * that are nobody else's meanwhile, so that the thread's own stack needs not hold them.

@@ -13,6 +13,7 @@ for target in tests/fuzz/fuzz_*.c; do
     sources=(src/base/cpus.c src/base/fmt.c src/base/parse.c src/config/options.c src/config/suggest.c)
     case $name in
     hint) sources+=(src/place/hint.c) ;;
+    dwarf) sources+=(src/observe/dwarf.c src/observe/dwarf_value.c) ;;
     json | path) sources+=("src/observe/$name.c") ;;
     esac
     clang -std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc -fsanitize=fuzzer,address,undefined \
