@@ -4,6 +4,7 @@
 #include "base/symbols.h"
 #include "observe/peek.h"
 #include "observe/python_line.h"
+#include "observe/unwind.h"
 
 #include <string.h>
 
@@ -38,18 +39,31 @@ enum { object_type = 8, var_size = 16, bytes_data = 32, type_name = 24,
 static struct {
     void *(*this_thread)(void);
     const char *(*version)(void);
+    const void *object; /* that has them, as gf_unwind_object tells it */
 } interpreter;
-static const struct layout *layout; /* written once more by whoever finds it: the same */
+/* Whoever finds it finds the same. Never NULL: a thread may read by it while it is looked for anew. */
+static const struct layout *layout = layouts;
+static bool layout_known;
+
+/* A program that embeds Python may close it again. */
+static bool is_there(void)
+{
+    void *(*const function)(void) = __atomic_load_n(&interpreter.this_thread, __ATOMIC_ACQUIRE);
+    return function && gf_unwind_object((const void *)(uintptr_t)function) == interpreter.object;
+}
 
 void gf_python_open(void)
 {
     struct gf_symbol thread, version;
 
-    if (interpreter.this_thread ||
-        !gf_symbol_find("PyGILState_GetThisThreadState", NULL, &thread) ||
+    /* Another one may lie in the same place. */
+    __atomic_store_n(&layout_known, false, __ATOMIC_RELAXED);
+    if (is_there() || !gf_symbol_find("PyGILState_GetThisThreadState", NULL, &thread) ||
         !gf_symbol_find("Py_GetVersion", NULL, &version))
         return;
+    __atomic_store_n(&interpreter.this_thread, NULL, __ATOMIC_RELAXED);
     interpreter.version = (const char *(*)(void))version.address;
+    interpreter.object = gf_unwind_object(thread.address);
     __atomic_store_n(&interpreter.this_thread, (void *(*)(void))thread.address, __ATOMIC_RELEASE);
 }
 
@@ -75,8 +89,11 @@ static const struct layout *find_layout(void)
 static bool know_layout(void)
 {
     const struct layout *found = find_layout();
-    __atomic_store_n(&layout, found, __ATOMIC_RELEASE);
-    return found != NULL;
+    if (!found)
+        return false;
+    __atomic_store_n(&layout, found, __ATOMIC_RELAXED);
+    __atomic_store_n(&layout_known, true, __ATOMIC_RELEASE);
+    return true;
 }
 
 static bool peek_pointer(uintptr_t address, uintptr_t *ret)
@@ -132,7 +149,8 @@ static bool read_string(uintptr_t object, char *ret, size_t size)
         return false;
     const unsigned width = state >> 2 & 7;
     const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-    if (!compact || (width != 1 && width != 2 && width != 4) || length > 1 << 20)
+    if (!compact || (width != 1 && width != 2 && width != 4) || (ascii && width != 1) ||
+        length > 1 << 20)
         return false;
     const size_t room = (size - 1) / (ascii ? 1 : width == 1 ? 2 : width == 2 ? 3 : 4);
     const uintptr_t data = object + (ascii ? layout->ascii : layout->compact);
@@ -143,6 +161,9 @@ static bool read_string(uintptr_t object, char *ret, size_t size)
         for (size_t k = 0; k < some; k++) {
             uint32_t point = 0;
             memcpy(&point, units + k * width, width);
+            /* An object that is no more may claim it: `room` counts on it. */
+            if (ascii && point >= 0x80)
+                return false;
             at += encode(point, ret + at);
         }
         i += some;
@@ -201,10 +222,10 @@ size_t gf_python_frames(struct gf_python_frame *ret, size_t cap)
     uintptr_t frame;
     size_t count = 0;
 
-    if (!__atomic_load_n(&interpreter.this_thread, __ATOMIC_ACQUIRE))
+    if (!is_there())
         return 0;
     const uintptr_t thread = (uintptr_t)interpreter.this_thread();
-    if (!thread || (!__atomic_load_n(&layout, __ATOMIC_ACQUIRE) && !know_layout()) ||
+    if (!thread || (!__atomic_load_n(&layout_known, __ATOMIC_ACQUIRE) && !know_layout()) ||
         !peek_pointer(thread + layout->thread_frame, &frame) ||
         (layout->c_frame >= 0 && !peek_pointer(frame + (unsigned)layout->c_frame, &frame)))
         return 0;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of src/observe/python.c take for an interpreter: the structures of CPython 3.11. */
+#include <stdint.h>
+#include <string.h>
+
+#pragma GCC visibility push(default)
+
+static union object {
+    uintptr_t word[64];
+    unsigned char byte[512];
+} thread, c_frame, frame, code, code_type, text, table;
+
+const char *fake_version = "3.11.2 (main, Jan  1 2023, 00:00:00) [GCC 12.2.0]";
+
+const char *Py_GetVersion(void)
+{
+    return fake_version;
+}
+
+void *PyGILState_GetThisThreadState(void)
+{
+    return &thread;
+}
+
+/* A str that says to be ASCII, of so many characters of `width` bytes, each byte this one. */
+void fake_text(unsigned width, size_t length, unsigned char byte)
+{
+    memset(&text, byte, sizeof(text));
+    text.word[2] = length;
+    text.byte[32] = (unsigned char)(width << 2 | 1 << 5 | 1 << 6);
+}
+
+void fake_start(void)
+{
+    thread.word[7] = (uintptr_t)&c_frame;
+    c_frame.word[1] = (uintptr_t)&frame;
+    frame.word[4] = (uintptr_t)&code;
+    frame.word[7] = (uintptr_t)&code + 184;
+    code.word[1] = (uintptr_t)&code_type;
+    code_type.word[3] = (uintptr_t) "code";
+    code.word[14] = code.word[16] = (uintptr_t)&text;
+    code.byte[72] = 41;
+    code.word[17] = (uintptr_t)&table;
+    table.word[2] = 2;
+    table.byte[32] = 0x80 | 11 << 3 | 7; /* the line after the first */
+    table.byte[33] = 0;
+    fake_text(1, 5, 'x');
+}
