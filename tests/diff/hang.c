@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Programs that end without the library, so they must end with it: copies that wait for a stream
- * which only proceeds after somebody else's copy. An alarm of 10 s kills what hangs.
+ * which only proceeds after somebody else's copy. All streams are non-blocking and have nothing to
+ * do with each other. They say who let the stream go on: the copy, or kit_clock, because the copy
+ * did not come to its end before. An alarm of 10 s kills what hangs.
  */
 #include "kit.h"
 
@@ -49,12 +51,19 @@ static void copy(void *data)
         kit_release(c->then);
 }
 
-/* Whether the device has what the host's fill made. */
+/* Whether the device has what the host's fill made. On its own stream: nothing else is waited for.
+ */
 static void check(const struct copy *c, unsigned seed)
 {
     unsigned char *back = kit_pageable(c->size);
-    MUST(cu.cuMemcpyDtoH_v2(back, c->device, c->size));
+    MUST(cu.cuMemcpyDtoHAsync_v2(back, c->device, c->size, c->stream));
+    MUST(cu.cuStreamSynchronize(c->stream));
     WANT(kit_is(back, c->size, seed));
+}
+
+static void say_who(void)
+{
+    puts(kit_clock_struck() ? "released by the clock" : "released by the copy");
 }
 
 static void warm_up(void *unused)
@@ -105,10 +114,12 @@ static void released_by_another_copy(bool to_host, bool other_to_host)
     free_one.times = 3;
     free_one.then = flag;
     kit_hold(held.stream, flag);
+    kit_clock(flag, 1);
     kit_thread(context, copy, &held);
     kit_sleep_us(30000);
     kit_thread(context, copy, &free_one);
     kit_join();
+    say_who();
     if (!to_host)
         check(&held, 1);
     if (!other_to_host)
@@ -121,6 +132,7 @@ static void many_held(void)
     enum { STREAMS = 6, EACH = 8 }; /* few: streams share the queues of a device */
     static struct copy held[STREAMS];
     struct copy free_one = copy_of(kit_stream(), LARGE, true, false);
+    kit_clock(flag, 1);
     for (int i = 0; i < STREAMS; i++) {
         held[i] = copy_of(kit_stream(), MIB, true, false);
         kit_fill(held[i].host, MIB, (unsigned)i);
@@ -132,6 +144,7 @@ static void many_held(void)
     kit_fill(free_one.host, LARGE, 99);
     copy(&free_one);
     check(&free_one, 99);
+    say_who();
     kit_release(flag);
     for (int i = 0; i < STREAMS; i++)
         MUST(cu.cuStreamSynchronize(held[i].stream));
@@ -147,6 +160,7 @@ static void chain(void)
     static struct copy link[LINKS];
     uint32_t *flags = kit_pinned(4096);
     memset(flags, 0, 4096);
+    kit_clock(flags, LINKS);
     for (int i = 0; i < LINKS; i++) {
         link[i] = copy_of(kit_stream(), 12 * MIB, true, i & 1);
         link[i].then = i ? &flags[i - 1] : NULL;
@@ -158,6 +172,7 @@ static void chain(void)
     kit_sleep_us(50000);
     kit_release(&flags[LINKS - 1]);
     kit_join();
+    say_who();
 }
 
 /* A copy waits behind a host function that waits for another thread's copy. */
@@ -173,14 +188,16 @@ static void CUDA_CB wait_for_flag(void *data)
 static void behind_a_host_function(void)
 {
     struct copy held = copy_of(kit_stream(), LARGE, true, false);
-    struct copy free_one = copy_of(kit_stream(), LARGE, false, true);
+    struct copy free_one = copy_of(kit_stream(), LARGE, true, true);
     free_one.times = 3;
     free_one.then = &function_flag;
+    kit_clock(&function_flag, 1);
     MUST(cu.cuLaunchHostFunc(held.stream, wait_for_flag, NULL));
     kit_thread(context, copy, &held);
     kit_sleep_us(30000);
     kit_thread(context, copy, &free_one);
     kit_join();
+    say_who();
 }
 
 /*

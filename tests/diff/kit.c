@@ -149,6 +149,38 @@ void kit_release(uint32_t *pinned)
     __atomic_store_n(pinned, 1, __ATOMIC_SEQ_CST);
 }
 
+static struct {
+    uint32_t *values;
+    unsigned count, seconds;
+} late;
+static bool struck;
+
+static void *clock_thread(void *unused)
+{
+    (void)unused;
+    kit_sleep_us(late.seconds * 1000000);
+    for (unsigned i = 0; i < late.count; i++)
+        if (__atomic_exchange_n(&late.values[i], 1, __ATOMIC_SEQ_CST) == 0)
+            __atomic_store_n(&struck, true, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+void kit_clock(uint32_t *values, unsigned length)
+{
+    const char *other = getenv("KIT_CLOCK");
+    pthread_t thread;
+    late.values = values;
+    late.count = length;
+    late.seconds = other ? (unsigned)strtoul(other, NULL, 10) : 3;
+    if (pthread_create(&thread, NULL, clock_thread, NULL))
+        kit_fail("pthread_create", 0);
+}
+
+bool kit_clock_struck(void)
+{
+    return __atomic_load_n(&struck, __ATOMIC_SEQ_CST);
+}
+
 void kit_release_late(void *pinned)
 {
     kit_sleep_us(50000);

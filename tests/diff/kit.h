@@ -50,6 +50,14 @@ void kit_sleep_us(unsigned microseconds);
 void kit_hold(CUstream stream, uint32_t *pinned);
 void kit_release(uint32_t *pinned);
 void kit_release_late(void *pinned); /* after 50 ms */
+/*
+ * Who waits for another thread's CUDA calls may wait for ever in the driver, whose calls may hold
+ * up one another. So that such a program ends on every driver, a thread that makes no CUDA call
+ * writes 1 to all of the values that are 0 after KIT_CLOCK seconds (3).
+ */
+void kit_clock(uint32_t *values, unsigned length);
+/* Whether there was something left for it to write. */
+bool kit_clock_struck(void);
 
 /* helpers.c: the library's threads. All exit with 77 where they cannot do it. */
 void kit_refuse_threads(void); /* of the calling thread and those that it makes */

@@ -28,7 +28,8 @@ static void warm_up(size_t size)
 
 /*
  * An asynchronous copy stands on a stream that is held up; another thread launches behind it on the
- * same stream. It must see all of the copy or nothing.
+ * same stream. It must see all of the copy or nothing. The launch may have to wait until the copy's
+ * call has returned, so a third thread, which makes no CUDA call, lets the stream go on.
  */
 struct one {
     CUstream stream;
@@ -42,24 +43,32 @@ static void copy_one(void *data)
     MUST(cu.cuMemcpyHtoDAsync_v2(one->device, one->host, SIZE, one->stream));
 }
 
+static void *release_late(void *flag)
+{
+    kit_release_late(flag);
+    return NULL;
+}
+
 static void one_operation(void)
 {
     struct one one = {kit_stream(), kit_device(SIZE), kit_pageable(SIZE)};
     CUdeviceptr seen = kit_device(SIZE);
     unsigned char *back = kit_pageable(SIZE);
     uint32_t *flag = kit_pinned(64);
+    pthread_t releaser;
     for (unsigned delay = 1000; delay < 40000; delay += 9000) {
         memset(one.host, 1, SIZE);
-        MUST(cu.cuMemsetD8_v2(one.device, 2, SIZE));
-        MUST(cu.cuStreamSynchronize(NULL));
+        MUST(cu.cuMemsetD8Async(one.device, 2, SIZE, one.stream));
+        MUST(cu.cuStreamSynchronize(one.stream));
         kit_hold(one.stream, flag);
         kit_thread(context, copy_one, &one);
         kit_sleep_us(delay);
+        WANT(pthread_create(&releaser, NULL, release_late, flag) == 0);
         MUST(cu.cuMemcpyDtoDAsync_v2(seen, one.device, SIZE, one.stream));
-        kit_release(flag);
         kit_join();
+        pthread_join(releaser, NULL);
         MUST(cu.cuStreamSynchronize(one.stream));
-        MUST(cu.cuMemcpyDtoH_v2(back, seen, SIZE));
+        MUST(cu.cuMemcpyDtoHAsync_v2(back, seen, SIZE, one.stream));
         for (size_t i = 0; i < SIZE; i += 4096)
             WANT(back[i] == back[0]);
     }

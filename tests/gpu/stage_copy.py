@@ -53,13 +53,18 @@ def transcript(pair):
           ", ".join(f"{row} ({one.get(row)} | {other.get(row)})" for row in bad[:6]))
 
 
+def without_who(text):
+    return re.sub(r"^released by .*\n", "", text, flags=re.M)
+
+
 def small_programs():
     """Those of tests/diff: what would hang, memory that faults, captures, ends, promises."""
     if find_any("hang") is None:
         check.skip("small programs", "tests/diff is not built")
         return
     wishes = [("hang", name) for name in ("released-h2d-h2d", "released-d2h-h2d", "released-h2d-d2h",
-                                          "released-d2h-d2h", "chain", "host-function", "forks")]
+                                          "released-d2h-d2h", "many-held", "chain", "host-function", "two-ranks",
+                                          "forks")]
     wishes += [("rules", name) for name in ("one-operation", "signals", "fault-ahead", "wrong-ways",
                                             "shared-with-children")]
     wishes += [("faults", kind, how, 60, 48 * MIB, "catch") for how in ("h2d", "d2h")
@@ -70,7 +75,11 @@ def small_programs():
             for wish in (wishes[::5] if DRY else wishes)}
     for name, pair in many(jobs, 2 if DRY else 6).items():
         faults = name.startswith("small-faults") and pair[0].code not in (77, "timeout")
-        judge(check, name, pair, wanted=pair[0].code if faults else 0)
+        # Where the driver's own calls hold each other up the clock ends it natively; ours may do better.
+        by_the_clock = "released by the clock" in pair[0].out
+        if by_the_clock:
+            print(f"# {name}: natively by the clock; with the library: {pair[1].out.splitlines()[:1]}")
+        judge(check, name, pair, without_who if by_the_clock else str, wanted=pair[0].code if faults else 0)
 
 
 def first_programs():

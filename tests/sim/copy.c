@@ -115,8 +115,26 @@ struct sim_op *sim_copy_op(const struct sim_block *block, enum sim_side dst, enu
     return look_up_both(&b, dst, src, &to, &from) ? NULL : new_op(&b);
 }
 
+/*
+ * Locked. SIM_TURNS: pageable copies of one direction share a buffer of their context, and calls on
+ * one stream a lock, also while the stream is held up. The driver was seen to hang where a program
+ * counts on anything else.
+ */
+static void begin_turn(struct sim_stream *stream, bool to_host)
+{
+    while (sim_config.turns && (stream->in_turn || stream->context->in_turn[to_host]))
+        pthread_cond_wait(&sim_done, &sim_lock);
+    stream->in_turn = stream->context->in_turn[to_host] = sim_config.turns;
+}
+
+static void end_turn(struct sim_stream *stream, bool to_host)
+{
+    stream->in_turn = stream->context->in_turn[to_host] = false;
+    pthread_cond_broadcast(&sim_done);
+}
+
 /* Locked. The calling thread copies while the stream stands at the transfer. */
-static CUresult in_place(struct sim_stream *stream, const struct sim_block *block, size_t early)
+static CUresult in_place_now(struct sim_stream *stream, const struct sim_block *block, size_t early)
 {
     struct sim_op *op = new_op(block);
     struct job *job = (struct job *)op->payload;
@@ -154,6 +172,15 @@ static CUresult in_place(struct sim_stream *stream, const struct sim_block *bloc
     return result;
 }
 
+static CUresult in_place(struct sim_stream *stream, const struct sim_block *block, size_t early,
+                         bool to_host)
+{
+    begin_turn(stream, to_host);
+    CUresult result = in_place_now(stream, block, early);
+    end_turn(stream, to_host);
+    return result;
+}
+
 /* Locked. Reads a small source at once; the stream delivers it. */
 static CUresult staged(struct sim_stream *stream, const struct sim_block *block)
 {
@@ -176,6 +203,8 @@ static CUresult queued(struct sim_stream *stream, const struct sim_block *block,
 {
     struct sim_op *op = new_op(block);
     uint64_t seq;
+    while (stream->in_turn)
+        pthread_cond_wait(&sim_done, &sim_lock);
     op->late = true;
     CUresult result = sim_issue(stream, CU_GRAPH_NODE_TYPE_MEMCPY, op, &seq);
     if (!result && wait && seq) {
@@ -202,7 +231,7 @@ static bool otherwise(struct sim_stream *stream, const struct sim_block *b, enum
         *ret = staged(stream, b);
         return true;
     case sim_batch_late: /* by the stream; or just before the call returns */
-        *ret = when == sim_before_return ? in_place(stream, b, 0) : queued(stream, b, false);
+        *ret = when == sim_before_return ? in_place(stream, b, 0, false) : queued(stream, b, false);
         return true;
     case sim_batch_forgets:
         *ret = queued(stream, b, false);
@@ -230,12 +259,12 @@ static CUresult route(struct sim_stream *stream, struct sim_block *b, struct end
         if (when != sim_in_order && b->width * b->height * b->depth <= STAGED)
             return staged(stream, b);
         return in_place(stream, b,
-                        (when == sim_queued || when == sim_whenever) && line ? STAGED : 0);
+                        (when == sim_queued || when == sim_whenever) && line ? STAGED : 0, false);
     }
     if (on_device(to) && on_device(from))
         return queued(stream, b, false);
     if (to.kind == sim_none || from.kind == sim_none)
-        return in_place(stream, b, 0);
+        return in_place(stream, b, 0, to.kind == sim_none);
     /* Between two places of pinned memory the driver does not let the call go before. */
     return queued(stream, b,
                   when == sim_at_once || when == sim_before_return ||

@@ -75,6 +75,7 @@ struct sim_config {
     bool late;     /* SIM_DMA=late */
     unsigned late_ms;
     enum sim_batch batch;
+    bool turns; /* SIM_TURNS=1 */
 };
 
 extern pthread_mutex_t sim_lock;
@@ -121,6 +122,7 @@ struct sim_context {
     CUresult sticky; /* what every call answers after a fault on the device */
     uint64_t host_tickets, host_served;
     struct sim_stream *streams, *legacy;
+    bool in_turn[2]; /* SIM_TURNS: somebody copies pageable memory to the host, or from it */
     size_t limit[CU_LIMIT_MAX];
     CUfunc_cache cache;
     CUsharedconfig shared;
@@ -160,6 +162,7 @@ struct sim_stream {
     int priority;
     uint64_t id, submitted, completed, wanted;
     bool started, dead, internal;
+    bool in_turn; /* SIM_TURNS: a copy on it has not returned */
     pthread_cond_t work;
     struct sim_op *head, *tail;
     struct sim_dep *pending; /* event waits that the next operation inherits */
