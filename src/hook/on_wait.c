@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls in which the program waits for the GPU. A wait is what they are for: it is measured for the
- * report and never an event. Freeing device memory waits too, and nobody expects that.
+ * report, and an event only where there was nothing to wait for. No call tells that of a whole context.
+ * Freeing device memory waits too, and nobody expects that.
  */
 #include "hook/on_cuda.h"
 
@@ -30,7 +31,8 @@ CUresult gf_on_cuStreamSynchronize(CUstream hStream)
     __typeof__(cuStreamSynchronize) *real = GF_REAL(cuStreamSynchronize);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_wait, "cuStreamSynchronize", 0, NULL, real(hStream));
+    return GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,
+                     gf_idle_stream(hStream ? hStream : CU_STREAM_LEGACY), real(hStream));
 }
 GF_ENTRY(cuStreamSynchronize);
 
@@ -39,7 +41,8 @@ CUresult gf_on_cuStreamSynchronize_ptsz(CUstream hStream)
     __typeof__(cuStreamSynchronize_ptsz) *real = GF_REAL(cuStreamSynchronize_ptsz);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_wait, "cuStreamSynchronize", 0, NULL, real(hStream));
+    return GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,
+                     gf_idle_stream(hStream ? hStream : CU_STREAM_PER_THREAD), real(hStream));
 }
 GF_ENTRY(cuStreamSynchronize_ptsz);
 
@@ -48,6 +51,7 @@ CUresult gf_on_cuEventSynchronize(CUevent hEvent)
     __typeof__(cuEventSynchronize) *real = GF_REAL(cuEventSynchronize);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return GF_TIMED(gf_timed_driver_wait, "cuEventSynchronize", 0, NULL, real(hEvent));
+    return GF_WAITED(gf_timed_driver_wait, "cuEventSynchronize", 0, gf_idle_event(hEvent),
+                     real(hEvent));
 }
 GF_ENTRY(cuEventSynchronize);

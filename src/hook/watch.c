@@ -48,7 +48,8 @@ void gf_watch_cuda(void)
     const struct gf_options *options = gf_birth_options();
 
     watch(options);
-    gf_stall_watch_driver((uint64_t)options->stall_us * 1000, current_gpu);
+    gf_stall_watch_driver((uint64_t)options->stall_us * 1000,
+                          (uint64_t)options->stall_wait_us * 1000, current_gpu);
     gf_journal_share();
 }
 

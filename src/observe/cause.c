@@ -144,11 +144,25 @@ static void find_driver(const struct gf_evidence *evidence, const struct sums *s
 {
     const struct gf_slow_usage *used = &evidence->used;
 
+    const struct gf_strain *risen = &evidence->risen;
+    const bool waits = evidence->driver != gf_driver_call;
+
     ret->stopped = is_half(sums->idle_us, sums);
     if (ret->stopped && used->known && used->voluntary == 0 && used->forced > 0)
         FOUND(preempted, "another thread had the CPU for %llu us", ULL(sums->idle_us));
     else if (is_half(used->minor, sums))
         FOUND(faults, "%llu page faults in the driver", ULL(used->minor));
+    else if (ret->stopped && (risen->high || risen->max))
+        FOUND(reclaim, "blocked for %llu us; the memory group met its limit %llu times",
+              ULL(sums->idle_us), ULL(risen->high + risen->max));
+    else if (ret->stopped && waits && used->major && used->voluntary <= 2 * used->major)
+        FOUND(swap, "%llu pages came from a disk, blocked for %llu us", ULL(used->major),
+              ULL(sums->idle_us));
+    else if (evidence->driver == gf_driver_copy)
+        FOUND(unknown, "%llu us in a copy", ULL(sums->total_us));
+    else if (waits)
+        FOUND(gpu, "%llu us in the driver, %llu of them on a CPU; the GPU was done before",
+              ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
     else
         FOUND(gpu, "%llu us in the driver, %llu of them on a CPU", ULL(sums->total_us),
               ULL(sums->total_us - sums->idle_us));
@@ -162,7 +176,7 @@ void gf_cause_find(const struct gf_evidence *evidence, struct gf_finding *ret)
     ret->stopped = false;
     ret->cause = gf_cause_unknown;
     add_up(evidence, &sums);
-    if (evidence->gpu) {
+    if (evidence->driver) {
         find_driver(evidence, &sums, ret);
         return;
     }

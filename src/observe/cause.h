@@ -31,13 +31,21 @@ struct gf_stall_gpu {
     char pci[20];
 };
 
+/* Calls of the driver's. What waits for the GPU is judged only if there was nothing to wait for. */
+enum gf_driver_call {
+    gf_driver_none,
+    gf_driver_call, /* one that nobody expects to wait */
+    gf_driver_wait, /* for a stream or an event */
+    gf_driver_copy, /* a blocking copy; other streams' transfers may have been before it */
+};
+
 struct gf_evidence {
     const struct gf_slow *slow;
     struct gf_stall_gpu at; /* the GPU of the call's context, or the process's one */
     struct gf_slow_usage used; /* by the thread since slow->before */
     struct gf_strain risen;
     bool alone;  /* the process has one thread: nobody else can hold its locks */
-    bool gpu;    /* a call of the driver's */
+    enum gf_driver_call driver;
 };
 
 struct gf_finding {

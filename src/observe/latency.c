@@ -165,6 +165,6 @@ const char *gf_timed_name(enum gf_timed kind)
 {
     static const char *const names[] = {"malloc", "calloc", "realloc", "memalign", "free",
                                         "cuda_alloc", "cuda_free", "cuda_pin", "cuda_unpin",
-                                        "cuda_wait"};
+                                        "cuda_wait", "cuda_copy"};
     return kind < GF_TIMED_COUNT ? names[kind] : "other";
 }

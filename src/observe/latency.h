@@ -21,6 +21,7 @@ enum gf_timed {
     gf_timed_driver_pin,
     gf_timed_driver_unpin,
     gf_timed_driver_wait, /* synchronisations */
+    gf_timed_driver_copy, /* blocking ones */
     GF_TIMED_COUNT,
 };
 

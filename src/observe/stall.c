@@ -17,8 +17,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define ASK_NS 250000
+
 static __thread struct gf_strain strain_before;
-static uint64_t driver_threshold;
+static uint64_t driver_threshold, wait_threshold; /* the latter 0: no wait is a stall */
+static __thread uint64_t asked_ns;
 static gf_stall_current_gpu *current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *process_gpu; /* one of these; NULL */
@@ -81,6 +84,9 @@ static void judge(const char *call, struct gf_evidence *evidence)
     struct gf_finding finding;
 
     gf_cause_find(evidence, &finding);
+    /* Other streams' transfers explain a copy, if nothing else does. */
+    if (evidence->driver == gf_driver_copy && finding.cause == gf_cause_unknown)
+        return;
     count(&finding, (slow->end_ns - slow->start_ns) / 1000);
     if (gf_journal_wanted())
         gf_stall_log(&(struct gf_stall_line){call, evidence, &finding});
@@ -133,7 +139,7 @@ void gf_stall_gpu_known(const struct gf_stall_gpu *gpu)
                      __ATOMIC_RELEASE);
 }
 
-void gf_stall_watch_driver(uint64_t threshold, gf_stall_current_gpu *current)
+void gf_stall_watch_driver(uint64_t threshold, uint64_t for_waits, gf_stall_current_gpu *current)
 {
     struct gf_stall_count *shared =
         (struct gf_stall_count *)syscall(SYS_mmap, NULL, sizeof(own), PROT_READ | PROT_WRITE,
@@ -144,6 +150,7 @@ void gf_stall_watch_driver(uint64_t threshold, gf_stall_current_gpu *current)
         __atomic_store_n(&counts, shared, __ATOMIC_RELEASE);
     }
     current_gpu = current;
+    wait_threshold = for_waits;
     gf_unwind_open();
     gf_python_open(); /* an embedded interpreter was not there at the start */
     __atomic_store_n(&driver_threshold, threshold, __ATOMIC_RELEASE);
@@ -159,22 +166,47 @@ void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT])
     }
 }
 
-void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind)
+static bool is_wait(enum gf_timed kind)
+{
+    return kind == gf_timed_driver_wait || kind == gf_timed_driver_copy;
+}
+
+void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 {
     mark->start_ns = 0;
+    mark->idle = false;
     mark->before.known = false;
     if (gf_likely(!__atomic_load_n(&driver_threshold, __ATOMIC_RELAXED)))
         return;
-    if (kind != gf_timed_driver_wait)
+    if (kind == gf_timed_driver_pin && size >= GF_SLOW_MUCH_WORK)
+        gf_strain_read(&strain_before);
+    if (!is_wait(kind))
         gf_slow_usage(&mark->before);
     mark->start_ns = gf_now_ns();
 }
 
-static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now, const char *name,
-                                  size_t size, const void *block)
+bool gf_stall_asks(const struct gf_stall_mark *mark)
+{
+    if (!mark->start_ns || !wait_threshold || mark->start_ns - asked_ns < ASK_NS)
+        return false;
+    asked_ns = mark->start_ns;
+    return true;
+}
+
+void gf_stall_idle(struct gf_stall_mark *mark)
+{
+    mark->idle = true;
+    gf_slow_usage(&mark->before);
+    mark->start_ns = gf_now_ns();
+}
+
+static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now,
+                                  enum gf_timed kind, const char *name, size_t size,
+                                  const void *block)
 {
     const int error = errno;
     const struct gf_slow slow = {.call = gf_slow_other, .size = size, .block = block,
+                                 .work = kind == gf_timed_driver_pin ? size : 0,
                                  .start_ns = mark->start_ns, .end_ns = now,
                                  .before = mark->before,
                                  .forked = gf_slow_forked(mark->start_ns, now)};
@@ -182,7 +214,9 @@ static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now
     struct gf_stall_gpu gpu;
 
     gather(&slow, &evidence);
-    evidence.gpu = true;
+    evidence.driver = kind == gf_timed_driver_wait   ? gf_driver_wait
+                      : kind == gf_timed_driver_copy ? gf_driver_copy
+                                                     : gf_driver_call;
     if (current_gpu && current_gpu(&gpu))
         evidence.at = gpu;
     judge(name, &evidence);
@@ -197,7 +231,9 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
     const uint64_t now = gf_now_ns(), took = now - mark->start_ns;
 
     gf_latency_add(kind, size, took);
-    if (kind != gf_timed_driver_wait &&
-        gf_unlikely(took >= __atomic_load_n(&driver_threshold, __ATOMIC_RELAXED)))
-        report_driver(mark, now, name, size, block);
+    const bool slow = is_wait(kind)
+                          ? mark->idle && took >= wait_threshold
+                          : took >= __atomic_load_n(&driver_threshold, __ATOMIC_RELAXED);
+    if (gf_unlikely(slow))
+        report_driver(mark, now, kind, name, size, block);
 }

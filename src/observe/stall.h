@@ -22,7 +22,8 @@ void gf_stall_watch(uint64_t threshold_ns);
  * the driver's that was slow.
  */
 typedef bool gf_stall_current_gpu(struct gf_stall_gpu *ret);
-void gf_stall_watch_driver(uint64_t threshold_ns, gf_stall_current_gpu *current_gpu);
+void gf_stall_watch_driver(uint64_t threshold_ns, uint64_t wait_threshold_ns,
+                           gf_stall_current_gpu *current_gpu);
 
 /* The one GPU that the process feeds, for events of the heap; NULL: there are several. Rare calls. */
 void gf_stall_gpu_known(const struct gf_stall_gpu *gpu);
@@ -30,12 +31,20 @@ void gf_stall_gpu_known(const struct gf_stall_gpu *gpu);
 /* Stalls so far, by cause. */
 void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT]);
 
-/* Around a call of the driver's. A wait for the GPU is measured and never a stall. */
+/* Around a call of the driver's. A wait for the GPU is measured, and no stall if it was not idle. */
 struct gf_stall_mark {
     uint64_t start_ns; /* 0: nobody watches */
+    bool idle;         /* of a wait: there was nothing to wait for */
     struct gf_slow_usage before;
 };
-void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind);
+void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size);
+/*
+ * Whether to find that out: at most every 250 us for a thread, so that it costs a program that waits all
+ * the time next to nothing, and one that waits at each step a microsecond or two.
+ */
+bool gf_stall_asks(const struct gf_stall_mark *mark);
+/* There was nothing. The clock starts now. */
+void gf_stall_idle(struct gf_stall_mark *mark);
 /* block: host memory that the call gave or was given, or NULL. */
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
                   size_t size, const void *block);

@@ -62,9 +62,22 @@ void gf_stall_watch(uint64_t threshold_ns)
     (void)threshold_ns;
 }
 
-void gf_stall_watch_driver(uint64_t threshold_ns, gf_stall_current_gpu *current_gpu)
+bool gf_stall_asks(const struct gf_stall_mark *mark)
+{
+    (void)mark;
+    return false;
+}
+
+void gf_stall_idle(struct gf_stall_mark *mark)
+{
+    (void)mark;
+}
+
+void gf_stall_watch_driver(uint64_t threshold_ns, uint64_t wait_threshold_ns,
+                           gf_stall_current_gpu *current_gpu)
 {
     (void)threshold_ns;
+    (void)wait_threshold_ns;
     (void)current_gpu;
 }
 
@@ -73,8 +86,9 @@ void gf_stall_gpu_known(const struct gf_stall_gpu *gpu)
     (void)gpu;
 }
 
-void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind)
+void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 {
+    (void)size;
     (void)kind;
     mark->start_ns = 0;
 }

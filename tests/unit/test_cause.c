@@ -116,6 +116,36 @@ static void test_off_the_cpu(void **state)
     assert_int_equal(found(), gf_cause_unknown);
 }
 
+static void test_driver(void **state)
+{
+    (void)state;
+    static const enum gf_driver_call kinds[] = {gf_driver_call, gf_driver_wait, gf_driver_copy};
+    for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
+        fresh(NULL);
+        evidence.driver = kinds[i];
+        const bool copy = kinds[i] == gf_driver_copy;
+        busy(9, 10);
+        assert_int_equal(found(), copy ? gf_cause_unknown : gf_cause_gpu);
+        busy(9, 6000);
+        assert_int_equal(found(), gf_cause_faults);
+        /* Off the CPU: for the GPU, as far as is known. */
+        busy(1, 10);
+        evidence.used.voluntary = 1;
+        assert_int_equal(found(), copy ? gf_cause_unknown : gf_cause_gpu);
+        evidence.risen = (struct gf_strain){.known = true, .high = 3};
+        assert_int_equal(found(), gf_cause_reclaim);
+        evidence.risen.high = 0;
+        /* A page fault or two beside a wait for the GPU is no reason. */
+        evidence.used.major = 2;
+        assert_int_equal(found(), kinds[i] == gf_driver_call ? gf_cause_gpu : gf_cause_swap);
+        evidence.used.voluntary = 9;
+        assert_int_equal(found(), copy ? gf_cause_unknown : gf_cause_gpu);
+        busy(1, 10);
+        evidence.used.forced = 1;
+        assert_int_equal(found(), gf_cause_preempted);
+    }
+}
+
 /* What only a thread of ours can tell. */
 static void test_stop_is_settled_later(void **state)
 {
@@ -137,6 +167,7 @@ int main(void)
         cmocka_unit_test_setup(test_fork, fresh),
         cmocka_unit_test_setup(test_work, fresh),
         cmocka_unit_test_setup(test_off_the_cpu, fresh),
+        cmocka_unit_test_setup(test_driver, fresh),
         cmocka_unit_test_setup(test_stop_is_settled_later, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
