@@ -15,6 +15,7 @@
 #include "heap/settings.h"
 #include "heap/system.h"
 #include "heap/touch.h"
+#include "heap/watched.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -98,7 +99,11 @@ static void decide(void)
         return;
     }
     gf_family_resolve();
+    if (facts.options->mode == gf_mode_on && facts.options->heap != gf_heap_off)
+        ops.watch = gf_watched_start;
     __atomic_store_n(&gf_heap_mode_now, gf_heap_mode_next, __ATOMIC_RELEASE);
+    if (gf_heap_ready)
+        gf_heap_ready();
 }
 
 static bool decided(void)

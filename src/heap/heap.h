@@ -85,6 +85,8 @@ struct gf_heap_ops {
     void (*set_cpus)(unsigned cpus);
     /* Times the next so many calls, for the histograms. */
     void (*sample)(unsigned calls);
+    /* In mode next, where watching is wished: times the other allocator's large calls from now on. */
+    void (*watch)(void);
     void (*stats)(struct gf_heap_stats *ret);
     /* The i-th; false where there are no more. */
     bool (*setting)(size_t i, struct gf_heap_setting *ret);

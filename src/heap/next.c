@@ -63,6 +63,8 @@ void gf_family_resolve(void)
     RESOLVE(malloc_info)
 #undef RESOLVE
     gf_family_next = theirs;
+    if (!gf_boot_used())
+        return; /* and nobody will: from here on calls come to this table */
     gf_family_next.free = free_;
     gf_family_next.realloc = realloc_;
     gf_family_next.malloc_usable_size = malloc_usable_size_;

@@ -27,6 +27,7 @@ struct call {
 static uint64_t threshold;
 static const struct gf_slow_watcher *watcher;
 static __thread struct call call;
+static bool foreign;
 
 static struct {
     uint64_t began; /* 0: not forking */
@@ -36,6 +37,11 @@ static struct {
 uint64_t gf_slow_threshold(void)
 {
     return __atomic_load_n(&threshold, __ATOMIC_RELAXED);
+}
+
+void gf_slow_foreign(void)
+{
+    foreign = true;
 }
 
 static inline bool watched(void)
@@ -183,6 +189,7 @@ bool gf_slow_enter(enum gf_slow_call kind, size_t size, size_t work)
     call.slow.size = size;
     call.slow.work = work >= WORK_LEAST ? work : 0;
     call.slow.locked = false;
+    call.slow.foreign = foreign;
     if (gf_unlikely(work >= WORK_LEAST)) {
         if (work >= GF_SLOW_MUCH_WORK)
             watcher->before_work();

@@ -46,6 +46,7 @@ struct gf_slow {
     size_t work; /* bytes that were cleared or copied outside of the parts; 0: few */
     bool locked; /* a lock of jemalloc's may be held: the stack must not be walked */
     bool forked; /* the process forked meanwhile */
+    bool foreign; /* another allocator's: none of its parts is timed */
     uint64_t start_ns, end_ns;
     uint64_t part_ns[GF_SLOW_PARTS];
     unsigned part_count[GF_SLOW_PARTS];
@@ -71,6 +72,8 @@ struct gf_slow_watcher {
  */
 void gf_slow_watch(uint64_t threshold_ns, const struct gf_slow_watcher *watcher);
 uint64_t gf_slow_threshold(void);
+/* All calls are another allocator's (watched.c). */
+void gf_slow_foreign(void);
 void gf_slow_sampled(enum gf_slow_call call, size_t size, uint64_t ns);
 void gf_slow_usage(struct gf_slow_usage *ret);
 /* Whether the process was forking at some time in between. */

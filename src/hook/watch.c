@@ -14,8 +14,12 @@
 static void watch(const struct gf_options *options)
 {
     gf_journal_open(options->log, gf_birth()->envp, GF_VERSION);
-    if (gf_heap_ops()->mode == gf_heap_mode_replace)
-        gf_stall_watch((uint64_t)options->stall_us * 1000);
+    const struct gf_heap_ops *heap = gf_heap_ops();
+    if (!options->stall_us || (heap->mode != gf_heap_mode_replace && !heap->watch))
+        return;
+    gf_stall_watch((uint64_t)options->stall_us * 1000);
+    if (heap->watch)
+        heap->watch();
 }
 
 void gf_heap_ready(void)

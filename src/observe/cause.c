@@ -138,6 +138,27 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
               ULL(used->minor));
 }
 
+/* Another allocator: what it does inside is not known, what the thread met is. */
+static void find_foreign(const struct gf_evidence *evidence, const struct sums *sums,
+                         struct gf_finding *ret)
+{
+    const struct gf_slow_usage *used = &evidence->used;
+    const struct gf_strain *risen = &evidence->risen;
+
+    if (!used->known)
+        FOUND(unknown, "%llu us in the program's own allocator", ULL(sums->total_us));
+    else if (risen->compactions && used->minor < evidence->slow->work / PAGE / 2)
+        FOUND(compaction, "%llu page faults for %zu KiB; the kernel compacted memory %llu times",
+              ULL(used->minor), evidence->slow->work >> 10, ULL(risen->compactions));
+    else if (risen->high || risen->max)
+        FOUND(reclaim, "the memory group met its limit %llu times", ULL(risen->high + risen->max));
+    else if (is_half(2 * used->minor, sums))
+        FOUND(faults, "%llu page faults in the program's own allocator", ULL(used->minor));
+    else
+        FOUND(unknown, "%llu us in the program's own allocator, %llu of them on a CPU",
+              ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
+}
+
 /* Between the driver's entry and its return nothing else is known. */
 static void find_driver(const struct gf_evidence *evidence, const struct sums *sums,
                         struct gf_finding *ret)
@@ -182,7 +203,9 @@ void gf_cause_find(const struct gf_evidence *evidence, struct gf_finding *ret)
     }
     if (find_idle(evidence, &sums, ret))
         return;
-    if (!find_part(evidence, &sums, ret))
+    if (evidence->slow->foreign)
+        find_foreign(evidence, &sums, ret);
+    else if (!find_part(evidence, &sums, ret))
         find_work(evidence, &sums, ret);
     ret->otherwise = ret->cause;
 }

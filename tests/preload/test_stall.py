@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stalls made on purpose: each is in the log, with its cause; and what the log must never do."""
+import glob
 import json
 import os
 import subprocess
 
 import pytest
 
-from conftest import APPS
+from conftest import APPS, DOOR
 
 THRESHOLD_US = 1000
 GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"
@@ -59,7 +60,7 @@ def stalls(run, tmp_path):
 
 def judge(own, call, *causes, least=8):
     """At least 95 of 100 are logged, 90 of 100 with the right cause. A busy machine preempts."""
-    own = [one for one in own if one.call == call]
+    own = [one for one in own if one.call == call and (one.event or not one.was_preempted())]
     assert len(own) >= least, own
     logged = [one for one in own if one.event]
     right = [one for one in logged if one.event["cause"] in causes or
@@ -149,6 +150,75 @@ def test_off(stalls, tmp_path):
     for env in (dict(GPUFEED="off"), dict(GPUFEED="observe"), dict(GPUFEED_HEAP="off")):
         _, logged = stalls("purge", 2, GIVE_BACK, **env)
         assert not (tmp_path / "log").exists(), env
+
+
+@pytest.mark.parametrize("library,kind", [(None, "purge"), ("libtcmalloc_minimal.so.4", "realloc"),
+                                          ("libmimalloc.so.2", "realloc"), ("libjemalloc.so.2", "realloc")])
+def test_another_allocators_large_calls(run, tmp_path, library, kind):
+    """How long they took is known, and what the thread met; not what the allocator did."""
+    if library and not glob.glob(f"/usr/lib/*-linux-gnu/{library}"):
+        pytest.skip(f"no {library} on this machine")
+    log = tmp_path / "log"
+    found = run(APPS / "stalls", kind, 12, THRESHOLD_US, GPUFEED_LOG=log, GPUFEED_STALL_US=THRESHOLD_US // 2,
+                LD_PRELOAD=f"{DOOR}:{library}" if library else DOOR, GPUFEED_HEAP="wrap")
+    assert found.returncode == 0, found.stderr
+    own = [own for own in map(Own, found.stdout.splitlines()) if not own.was_preempted()]
+    if len(own) < 3:
+        pytest.skip("the calls were too quick here")
+    call = {"purge": "free", "realloc": "realloc"}[kind]
+    size = {"purge": 64 << 20, "realloc": 96 << 20}[kind]
+    logged = [event for event in events(log) if event["call"] == call]
+    assert len(logged) >= 0.95 * len(own)
+    assert all(event["size"] == size and event["stack"] for event in logged)
+    allowed = ("unknown", "faults", "preempted", "compaction", "reclaim")
+    assert all(event["cause"] in allowed for event in logged), logged
+    assert all(event["cause"] == "unknown" or "cpu_us" in event for event in logged)
+
+
+def test_another_allocators_blocks_stay_its_own(run, compile_c):
+    """Watching a large block's way through realloc and free, also of a failed realloc, changes nothing."""
+    program = compile_c(r"""
+        #include <errno.h>
+        #include <malloc.h>
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #define MIB ((size_t)1 << 20)
+        static int whole(const char *block, size_t size, char with) {
+            for (size_t i = 0; i < size; i += 4096) if (block[i] != with) return 0;
+            return block[size - 1] == with;
+        }
+        int main(void) {
+            for (int i = 1; i < 200; i++) {
+                size_t size = (size_t)(i % 7 + 1) * MIB - 1000;
+                char *block = i % 3 ? malloc(size) : memalign(4096, size), *moved;
+                memset(block, i, size);
+                errno = 0;
+                volatile size_t much = PTRDIFF_MAX;
+                if (realloc(block, much) || errno != ENOMEM || !whole(block, size, (char)i)) return 1;
+                if (!(moved = realloc(block, size * 3)) || !whole(moved, size, (char)i)) return 2;
+                if (!(moved = realloc(moved, 100)) || !whole(moved, 100, (char)i)) return 3;
+                free(moved);
+                void *aligned = NULL;
+                errno = 77;
+                if (posix_memalign(&aligned, 3, MIB) != EINVAL || aligned || errno != 77) return 4;
+                char *zero = calloc(size, 2);
+                if (!zero || !whole(zero, size * 2, 0)) return 5;
+                errno = 77;
+                free(zero);
+                if (errno != 77 && errno != 0) return 6;
+                if (calloc(much, 3) || errno != ENOMEM) return 7;
+                free(NULL);
+            }
+            return 0;
+        }""", "-fno-builtin", "-w", name="large")
+    for library in "", "libtcmalloc_minimal.so.4", "libmimalloc.so.2", "libjemalloc.so.2":
+        if library and not glob.glob(f"/usr/lib/*-linux-gnu/{library}"):
+            continue
+        plain, ours = (run(program, LD_PRELOAD=f"{door}:{library}".strip(":"), GPUFEED_HEAP="wrap",
+                           GPUFEED_LOG="/dev/null", GPUFEED_STALL_US=1) for door in ("", DOOR))
+        assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), library
 
 
 def test_threshold_zero_is_off(run, tmp_path):
