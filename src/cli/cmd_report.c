@@ -144,6 +144,21 @@ static void print_stall(const json_t *event)
                     json_string_value(frame) ? json_string_value(frame) : "");
 }
 
+static void print_threads(const json_t *event)
+{
+    size_t i;
+    json_t *thread;
+
+    printf("in %.1f s the group was throttled for %lld ms\n", (double)number(event, "interval_ms") / 1000,
+           number(event, "throttled_ms"));
+    json_array_foreach(json_object_get(event, "threads"), i, thread)
+        printf("    %s %lld ran %lld ms, waited %lld for a CPU (%lld or less for the quota), took %lld for "
+               "%lld page faults; %lld from a disk\n",
+               text(thread, "thread"), number(thread, "tid"), number(thread, "run_ms"),
+               number(thread, "delay_ms"), number(thread, "throttled_ms"), number(thread, "fault_ms"),
+               number(thread, "minor_faults"), number(thread, "major_faults"));
+}
+
 static void print_process(const json_t *event)
 {
     printf("%s", text(event, "program"));
@@ -170,6 +185,8 @@ static void print_event(const json_t *event)
         print_stall(event);
     else if (strcmp(text(event, "event"), "process") == 0)
         print_process(event);
+    else if (strcmp(text(event, "event"), "threads") == 0)
+        print_threads(event);
     else
         puts(text(event, "text"));
     if (number(event, "left_out"))

@@ -34,7 +34,7 @@ static struct {
 
 struct look {
     struct gf_json json;
-    uint64_t interval_ns;
+    uint64_t interval_ns, throttled_ns;
     unsigned told;
 };
 
@@ -92,6 +92,7 @@ static void tell(struct look *look, pid_t tid, const struct gf_task_account *now
     gf_json_text(&look->json, "thread", now->name);
     gf_json_size(&look->json, "run_ms", run / 1000000);
     gf_json_size(&look->json, "delay_ms", delay / 1000000);
+    gf_json_size(&look->json, "throttled_ms", gf_min(delay, look->throttled_ns) / 1000000);
     gf_json_size(&look->json, "minor_faults", minor);
     gf_json_size(&look->json, "fault_ms", faults / 1000000);
     gf_json_size(&look->json, "major_faults", major);
@@ -137,16 +138,16 @@ void gf_intervals_look(void)
     if (!past.fault_ns)
         past.fault_ns = measure_fault();
     look.interval_ns = past.at_ns ? now - past.at_ns : 0;
+    const uint64_t throttled = gf_cgroup_throttled_ns("");
+    look.throttled_ns = throttled - gf_min(past.throttled_ns, throttled);
     gf_json_begin(&look.json, NULL, '{');
     gf_json_size(&look.json, "interval_ms", look.interval_ns / 1000000);
     gf_json_begin(&look.json, "threads", '[');
     gf_tasks_each(0, see, &look);
     gf_json_end(&look.json, ']');
-    const uint64_t throttled = gf_cgroup_throttled_ns("");
-    const uint64_t since = throttled - gf_min(past.throttled_ns, throttled);
-    gf_json_size(&look.json, "throttled_ms", since / 1000000);
+    gf_json_size(&look.json, "throttled_ms", look.throttled_ns / 1000000);
     gf_json_end(&look.json, '}');
-    const bool told = look.told || (past.at_ns && is_much(since, look.interval_ns));
+    const bool told = look.told || (past.at_ns && is_much(look.throttled_ns, look.interval_ns));
     past.at_ns = now;
     past.throttled_ns = throttled;
     forget_dead();

@@ -80,6 +80,54 @@ static bool find_part(const struct gf_evidence *evidence, const struct sums *sum
     return true;
 }
 
+/* Runnable, and without a CPU. */
+static void find_preempted(const struct gf_evidence *evidence, const struct sums *sums,
+                           struct gf_finding *ret)
+{
+    const uint64_t throttled = evidence->risen.throttled_us;
+
+    if (throttled && throttled * 2 >= sums->idle_us)
+        FOUND(throttled, "without a CPU for %llu us; the group's quota held it up for %llu",
+              ULL(sums->idle_us), ULL(throttled));
+    else if (evidence->throttled_before_us && evidence->throttled_before_us * 2 >= sums->idle_us)
+        FOUND(preempted, "another thread, or the group's quota, had the CPU for %llu us",
+              ULL(sums->idle_us));
+    else
+        FOUND(preempted, "another thread had the CPU for %llu us", ULL(sums->idle_us));
+}
+
+/*
+ * The group waited for memory for most of the call; where that is not known, it met its limit, or
+ * somebody on the machine had to reclaim, which says nothing about a thread that was blocked.
+ */
+static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *sums,
+                         struct gf_finding *ret)
+{
+    const struct gf_strain *risen = &evidence->risen;
+
+    if (risen->waits_known ? !is_half(risen->waited_us, sums)
+                           : !risen->high && !risen->max && (ret->stopped || !risen->reclaims))
+        return false;
+    if (risen->waits_known)
+        FOUND(reclaim, "the memory group waited for memory for %llu us, its limit met %llu times",
+              ULL(risen->waited_us), ULL(risen->high + risen->max));
+    else
+        FOUND(reclaim, "memory was reclaimed %llu times meanwhile, the group's limit met %llu times",
+              ULL(risen->reclaims), ULL(risen->high + risen->max));
+    return true;
+}
+
+/* Pages that came back from a disk or from zram, which costs CPU time; some of many mean nothing. */
+static bool find_swap(const struct gf_evidence *evidence, struct gf_finding *ret)
+{
+    const uint64_t major = evidence->used.major;
+
+    if (!major || major < evidence->slow->work / PAGE / 8)
+        return false;
+    FOUND(swap, "%llu pages came from a disk for %zu KiB", ULL(major), evidence->slow->work >> 10);
+    return true;
+}
+
 /* Off the CPU for most of it, and not in a lock of jemalloc's, whose time is known. */
 static bool find_idle(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
@@ -92,14 +140,13 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
         return false;
     ret->stopped = true;
     if (used->voluntary == 0) {
-        FOUND(preempted, "another thread had the CPU for %llu us", idle);
+        find_preempted(evidence, sums, ret);
     } else if (evidence->slow->forked) {
         FOUND(fork, "blocked for %llu us while the process forked", idle);
-    } else if (used->major) {
+    } else if (used->major && used->voluntary <= 2 * used->major) {
         FOUND(swap, "%llu pages came from a disk, blocked for %llu us", ULL(used->major), idle);
-    } else if (evidence->risen.high || evidence->risen.max) {
-        FOUND(reclaim, "blocked for %llu us; the memory group met its limit %llu times", idle,
-              ULL(evidence->risen.high + evidence->risen.max));
+    } else if (find_reclaim(evidence, sums, ret)) {
+        /* said */
     } else if (evidence->alone && used->voluntary <= 4 && is_half(sums->work_us, sums) &&
                evidence->risen.known) {
         /* Who only clears memory has nothing to wait for, if no other thread shares the memory. */
@@ -127,9 +174,8 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
     else if (evidence->risen.compactions && used->minor < slow->work / PAGE / 2)
         FOUND(compaction, "%llu page faults for %zu KiB; the kernel compacted memory %llu times",
               ULL(used->minor), slow->work >> 10, ULL(evidence->risen.compactions));
-    else if (evidence->risen.high || evidence->risen.max || evidence->risen.reclaims)
-        FOUND(reclaim, "memory was reclaimed %llu times meanwhile, the group's limit met %llu times",
-              ULL(evidence->risen.reclaims), ULL(evidence->risen.high + evidence->risen.max));
+    else if (find_swap(evidence, ret) || find_reclaim(evidence, sums, ret))
+        ;
     else if (used->minor >= slow->work / PAGE / 4 ||
              gf_min(used->minor, evidence->risen.huge) > slow->work / HUGE_PAGE / 4)
         FOUND(faults, "%llu page faults for %zu KiB", ULL(used->minor), slow->work >> 10);
@@ -150,8 +196,8 @@ static void find_foreign(const struct gf_evidence *evidence, const struct sums *
     else if (risen->compactions && used->minor < evidence->slow->work / PAGE / 2)
         FOUND(compaction, "%llu page faults for %zu KiB; the kernel compacted memory %llu times",
               ULL(used->minor), evidence->slow->work >> 10, ULL(risen->compactions));
-    else if (risen->high || risen->max)
-        FOUND(reclaim, "the memory group met its limit %llu times", ULL(risen->high + risen->max));
+    else if ((evidence->slow->work && find_swap(evidence, ret)) || find_reclaim(evidence, sums, ret))
+        ;
     else if (is_half(2 * used->minor, sums))
         FOUND(faults, "%llu page faults in the program's own allocator", ULL(used->minor));
     else
@@ -170,12 +216,11 @@ static void find_driver(const struct gf_evidence *evidence, const struct sums *s
 
     ret->stopped = is_half(sums->idle_us, sums);
     if (ret->stopped && used->known && used->voluntary == 0 && used->forced > 0)
-        FOUND(preempted, "another thread had the CPU for %llu us", ULL(sums->idle_us));
+        find_preempted(evidence, sums, ret);
     else if (is_half(used->minor, sums))
         FOUND(faults, "%llu page faults in the driver", ULL(used->minor));
-    else if (ret->stopped && (risen->high || risen->max))
-        FOUND(reclaim, "blocked for %llu us; the memory group met its limit %llu times",
-              ULL(sums->idle_us), ULL(risen->high + risen->max));
+    else if (ret->stopped && risen->known && find_reclaim(evidence, sums, ret))
+        ;
     else if (ret->stopped && waits && used->major && used->voluntary <= 2 * used->major)
         FOUND(swap, "%llu pages came from a disk, blocked for %llu us", ULL(used->major),
               ULL(sums->idle_us));

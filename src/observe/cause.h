@@ -7,7 +7,7 @@
 
 #define GF_CAUSES(X)                                                                               \
     X(unknown) X(lock) X(purge) X(map) X(faults) X(copy) X(compaction) X(reclaim) X(swap) X(fork)  \
-    X(setup) X(preempted) X(paused) X(gpu)
+    X(setup) X(preempted) X(paused) X(gpu) X(throttled)
 
 enum gf_cause {
 #define GF_CAUSE(name) gf_cause_##name,
@@ -23,6 +23,9 @@ struct gf_strain {
     uint64_t reclaims;    /* direct ones: vmstat allocstall_* */
     uint64_t huge;        /* faults that were given a huge page: vmstat thp_fault_alloc */
     uint64_t high, max;   /* memory.events of the group; 0 where it is hidden */
+    bool waits_known;     /* whether there is the group's memory.pressure */
+    uint64_t waited_us;   /* its total: for so long some task of the group waited for memory */
+    uint64_t throttled_us; /* cpu.stat of the group; 0 where it is hidden */
 };
 
 /* As the report names it. */
@@ -44,6 +47,8 @@ struct gf_evidence {
     struct gf_stall_gpu at; /* the GPU of the call's context, or the process's one */
     struct gf_slow_usage used; /* by the thread since slow->before */
     struct gf_strain risen;
+    /* Since some earlier stall, where risen is not known: the call may have been in it. */
+    uint64_t throttled_before_us;
     bool alone;  /* the process has one thread: nobody else can hold its locks */
     enum gf_driver_call driver;
 };

@@ -69,6 +69,10 @@ static void gather(const struct gf_slow *slow, struct gf_evidence *ret)
         gf_strain_read(&strain);
         gf_strain_rise(&strain_before, &strain, &ret->risen);
     }
+    /* Only where it matters: it is a file more to read. */
+    if (!ret->risen.known && ret->used.known && !ret->used.voluntary &&
+        ret->used.cpu_us * 2000 < slow->end_ns - slow->start_ns)
+        ret->throttled_before_us = gf_strain_throttled_since();
 }
 
 static void count(const struct gf_finding *finding, uint64_t us)

@@ -8,8 +8,11 @@
 #include <fcntl.h>
 #include <string.h>
 
-static char events[512]; /* of version 2; "" where none is in sight */
-static char failures[512]; /* of version 1 */
+/* Files of the group in version 2; "" where none is in sight. */
+static char events[512], pressure[512], cpu_stat[512];
+/* In version 1. */
+static char failures[512], cpu_stat_v1[2][512];
+static uint64_t throttled_seen_us;
 
 struct row {
     const char *key;
@@ -34,6 +37,33 @@ static bool read_rows(const char *path, const struct row *rows, size_t count)
     return true;
 }
 
+/* "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234", and a second line. */
+static bool read_waits(uint64_t *ret_us)
+{
+    char buf[256];
+    struct gf_raw_lines lines = {.buf = buf, .size = sizeof(buf)};
+    const char *line, *total = NULL;
+
+    if (!*pressure || !gf_raw_open(&lines, pressure))
+        return false;
+    if ((line = gf_raw_next(&lines)) && strncmp(line, "some ", 5) == 0 &&
+        (total = strstr(line, "total=")))
+        *ret_us = gf_raw_number(total + 6);
+    gf_raw_close(&lines);
+    return total != NULL;
+}
+
+static uint64_t read_throttled(void)
+{
+    uint64_t us = 0, ns = 0;
+    const struct row row = {"throttled_usec", &us}, row_v1 = {"throttled_time", &ns};
+
+    if (!read_rows(cpu_stat, &row, 1) || !us)
+        for (size_t i = 0; i < GF_ARRAY_LEN(cpu_stat_v1) && !ns; i++)
+            read_rows(cpu_stat_v1[i], &row_v1, 1);
+    return us + ns / 1000;
+}
+
 /* "4:memory:/a/b", "0::/a/b" */
 static void take_group(const char *line)
 {
@@ -43,9 +73,14 @@ static void take_group(const char *line)
     if (!path)
         return;
     const char *below = path[1] == '/' && path[2] ? path + 1 : "";
-    if (path == names + 1)
+    if (path == names + 1) {
         gf_fmt(events, sizeof(events), "/sys/fs/cgroup%s/memory.events", below);
-    else if (strncmp(names + 1, "memory:", 7) == 0)
+        gf_fmt(pressure, sizeof(pressure), "/sys/fs/cgroup%s/memory.pressure", below);
+        gf_fmt(cpu_stat, sizeof(cpu_stat), "/sys/fs/cgroup%s/cpu.stat", below);
+    } else if (strncmp(names + 1, "cpu,cpuacct:", 12) == 0 || strncmp(names + 1, "cpu:", 4) == 0) {
+        gf_fmt(cpu_stat_v1[0], sizeof(*cpu_stat_v1), "/sys/fs/cgroup/cpu%s/cpu.stat", below);
+        gf_fmt(cpu_stat_v1[1], sizeof(*cpu_stat_v1), "/sys/fs/cgroup/cpu,cpuacct%s/cpu.stat", below);
+    } else if (strncmp(names + 1, "memory:", 7) == 0)
         gf_fmt(failures, sizeof(failures), "/sys/fs/cgroup/memory%s/memory.failcnt", below);
 }
 
@@ -59,6 +94,7 @@ void gf_strain_open(void)
     for (const char *line; (line = gf_raw_next(&lines));)
         take_group(line);
     gf_raw_close(&lines);
+    gf_strain_throttled_since();
 }
 
 void gf_strain_read(struct gf_strain *ret)
@@ -76,7 +112,19 @@ void gf_strain_read(struct gf_strain *ret)
     ret->known = read_rows("/proc/vmstat", machine, GF_ARRAY_LEN(machine));
     read_rows(events, group, GF_ARRAY_LEN(group));
     read_rows(failures, old, GF_ARRAY_LEN(old));
+    ret->waits_known = read_waits(&ret->waited_us);
+    ret->throttled_us = read_throttled();
     errno = error;
+}
+
+uint64_t gf_strain_throttled_since(void)
+{
+    const int error = errno;
+    const uint64_t now = read_throttled();
+    const uint64_t before = __atomic_exchange_n(&throttled_seen_us, now, __ATOMIC_RELAXED);
+
+    errno = error;
+    return now - gf_min(before, now);
 }
 
 void gf_strain_rise(const struct gf_strain *before, const struct gf_strain *now,
@@ -91,4 +139,7 @@ void gf_strain_rise(const struct gf_strain *before, const struct gf_strain *now,
     /* A process that was moved to another group reads smaller numbers. */
     ret->high = now->high - gf_min(before->high, now->high);
     ret->max = now->max - gf_min(before->max, now->max);
+    ret->waits_known = before->waits_known && now->waits_known;
+    ret->waited_us = now->waited_us - gf_min(before->waited_us, now->waited_us);
+    ret->throttled_us = now->throttled_us - gf_min(before->throttled_us, now->throttled_us);
 }

@@ -8,8 +8,11 @@
 /* Finds the group's file. Once, before the first reading. */
 void gf_strain_open(void);
 
-/* By system calls alone: 10 us. known is false where /proc/vmstat cannot be read. Keeps errno. */
+/* By system calls alone: 20 us. known is false where /proc/vmstat cannot be read. Keeps errno. */
 void gf_strain_read(struct gf_strain *ret);
+
+/* How long the group was throttled since this was asked last, by whichever thread. Keeps errno. */
+uint64_t gf_strain_throttled_since(void);
 
 /* What has been added from before to now; known only if both are. */
 void gf_strain_rise(const struct gf_strain *before, const struct gf_strain *now,

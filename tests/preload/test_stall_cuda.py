@@ -443,7 +443,7 @@ def test_report_command_on_rubbish(run, tmp_path):
     assert os.path.exists(log)
 
 
-def test_starved_and_faulting_threads_are_told(program, tmp_path):
+def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
     """Two programs on one CPU, and one of them touches new pages all the time."""
     found = []
     cpu = min(os.sched_getaffinity(0))
@@ -462,6 +462,9 @@ def test_starved_and_faulting_threads_are_told(program, tmp_path):
     assert mine and max(thread["delay_ms"] for thread in mine) >= 100
     assert max(thread["minor_faults"] for thread in mine) >= 4000
     assert max(thread["fault_ms"] for thread in mine) >= 1
+    assert all(thread["throttled_ms"] <= thread["delay_ms"] for thread in found)
+    shown = run(COMMAND, "report", tmp_path / "log", preload=False)
+    assert shown.returncode == 0 and " waited " in shown.stdout
 
 
 def test_the_report_tells_what_no_line_could(program, tmp_path):

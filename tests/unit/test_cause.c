@@ -89,6 +89,19 @@ static void test_work(void **state)
     assert_int_equal(found(), gf_cause_compaction);
     evidence.risen = (struct gf_strain){.known = true, .max = 2};
     assert_int_equal(found(), gf_cause_reclaim);
+    evidence.risen = (struct gf_strain){.known = true, .reclaims = 2};
+    assert_int_equal(found(), gf_cause_reclaim);
+    /* How long the group waited says more than how often somebody did. */
+    evidence.risen = (struct gf_strain){.known = true, .max = 2, .reclaims = 2, .waits_known = true,
+                                        .waited_us = 4000};
+    assert_int_equal(found(), gf_cause_copy);
+    evidence.risen.waited_us = 6000;
+    assert_int_equal(found(), gf_cause_reclaim);
+    /* From zram: busy, and no small share of the pages. */
+    evidence.used.major = 3000;
+    assert_int_equal(found(), gf_cause_swap);
+    evidence.used.major = 3;
+    assert_int_equal(found(), gf_cause_reclaim);
     /* Nothing is known of the thread. */
     evidence.used.known = false;
     assert_int_equal(found(), gf_cause_unknown);
@@ -101,10 +114,25 @@ static void test_off_the_cpu(void **state)
     busy(2, 100);
     evidence.used.forced = 2;
     assert_int_equal(found(), gf_cause_preempted);
+    /* By its group's quota, if that is sure. */
+    evidence.risen = (struct gf_strain){.known = true, .throttled_us = 6000};
+    assert_int_equal(found(), gf_cause_throttled);
+    evidence.risen.throttled_us = 1000;
+    assert_int_equal(found(), gf_cause_preempted);
+    evidence.risen = (struct gf_strain){0};
+    evidence.throttled_before_us = 6000;
+    assert_int_equal(found(), gf_cause_preempted);
     evidence.used.voluntary = 1;
     evidence.used.major = 7;
     assert_int_equal(found(), gf_cause_swap);
+    /* A fault or two among many waits is not what it waited for. */
+    evidence.used.voluntary = 40;
+    assert_int_equal(found(), gf_cause_unknown);
+    evidence.used.voluntary = 1;
     evidence.used.major = 0;
+    /* Somebody on the machine reclaimed: not a reason to be blocked. */
+    evidence.risen = (struct gf_strain){.known = true, .reclaims = 1};
+    assert_int_equal(found(), gf_cause_unknown);
     evidence.risen = (struct gf_strain){.known = true, .high = 1};
     assert_int_equal(found(), gf_cause_reclaim);
     evidence.risen.high = 0;

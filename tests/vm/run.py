@@ -47,6 +47,15 @@ def missing():
     return image.check_interpreter()
 
 
+def add_modules(root):
+    """Swap in memory, where the kernel's package has it."""
+    release = os.path.basename(kernel()).removeprefix("vmlinuz-")
+    for path in "mm/zsmalloc", "crypto/lzo-rle", "drivers/block/zram/zram":
+        module = pathlib.Path(f"/lib/modules/{release}/kernel/{path}.ko")
+        if module.exists():
+            root.copy(module, f"/lib/modules/{module.name}")
+
+
 def add_library(root, build, folder):
     """The library as it would be installed, and the simulated driver. Returns the door's path."""
     stage = pathlib.Path(folder, "stage")
@@ -77,6 +86,7 @@ def build_image(options, folder):
     root.put("/init", (HERE / "guest" / "init").read_bytes(), 0o755)
     for script in sorted((HERE / "guest").glob("*.py")):
         root.copy(script, f"/vm/{script.name}")
+    add_modules(root)
     root.copy_with_libraries(options.program, "/vm/program")
     root.copy_with_libraries(options.refuse, "/vm/refuse")
     door = add_library(root, options.build, folder)

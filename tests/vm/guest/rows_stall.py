@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stalls that the kernel makes, as control groups and swap bring them about; and that none is invented."""
+
+import json
+import os
+import subprocess
+import time
+
+from program import PROGRAM, Program
+from rows import NODE1, Skip, put, row
+
+PYTHON = "/usr/bin/python3", "-S"
+LOG = "/tmp/stalls.log"
+MIB = 1 << 20
+SIZE = 16  # MiB that each realloc copies
+OVER = 4   # of them beyond memory.high: the kernel lets a task sleep the longer the more it is beyond
+QUIET = {"faults", "copy", "preempted", "unknown"}  # what an emulated machine may show by itself
+
+
+def events(kind="stall"):
+    with open(LOG) as file:
+        found = [json.loads(line) for line in file]
+    return [event for event in found if event["event"] == kind]
+
+
+def stalls(machine, group=None, before=lambda: None, after=lambda: None, rounds=2, **more):
+    """Events of a program that copies, with something done before and undone after each copy."""
+    if os.path.exists(LOG):
+        os.unlink(LOG)
+    env = machine.env(NODE1, GPUFEED_LOG=LOG, GPUFEED_STALL_US=20000, GPUFEED_PROFILE="inference",
+                      MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0")
+    program = Program(*PYTHON, "/vm/staller.py", SIZE, rounds, env=env, cgroup=group, **more)
+    for _ in range(rounds):
+        program.at("filled")
+        before()
+        program.go()
+        program.at("moved")
+        after()
+        program.go()
+    assert program.end() == 0
+    found = [event for event in events() if event["call"] == "realloc"]
+    assert len(found) == rounds, found
+    return found
+
+
+def causes(found):
+    return [(event["cause"], event["evidence"]) for event in found]
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def high(group):
+    """Sets memory.high so that the next copy goes beyond it. Without swap nothing can be reclaimed."""
+    put(f"{group}/memory.high", str(int(read(f"{group}/memory.current")) + (SIZE - OVER) * MIB))
+
+
+def swap(machine):
+    """zram as swap; None of it before Debian's kernel has its modules loaded."""
+    for module in "zsmalloc", "lzo-rle", "zram":
+        path = f"/lib/modules/{module}.ko"
+        if not os.path.exists(path):
+            raise Skip(f"the kernel's package has no {module}.ko")
+        if module.replace("-", "_") not in read("/proc/modules"):
+            subprocess.run(["insmod", path], check=True)
+    if "zram0" not in read("/proc/swaps"):
+        put("/sys/block/zram0/disksize", "128M")
+        subprocess.run(["mkswap", "/dev/zram0"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["swapon", "/dev/zram0"], check=True)
+        machine.undo.append(lambda: (subprocess.run(["swapoff", "/dev/zram0"], check=True),
+                                     put("/sys/block/zram0/reset", "1")))
+
+
+@row("two")
+def row_copying_undisturbed_is_not_blamed_on_the_kernel(machine):
+    """And both the thread and the block are where they are."""
+    for node in 0, 1:
+        found = stalls(machine, machine.cgroup(f"calm{node}"), start_mask=machine.nodes[node])
+        assert all(event["cause"] in QUIET for event in found), causes(found)
+        assert all((event["node"], event["block_node"]) == (node, node) for event in found), found
+
+
+@row("two")
+def row_memory_high(machine):
+    group = machine.cgroup("high", memory_swap_max="0")
+    found = stalls(machine, group, before=lambda: high(group))
+    assert all(event["cause"] == "reclaim" for event in found), causes(found)
+    assert not any("met 0 times" in event["evidence"] for event in found), causes(found)
+
+
+@row("two")
+def row_a_parents_limit_is_known_by_pressure_alone(machine):
+    """The group itself has none and counts nothing; PSI says for how long it waited."""
+    outer = machine.cgroup("outer")
+    put(f"{outer}/cgroup.subtree_control", "+memory")
+    inner = machine.cgroup("outer/inner", memory_swap_max="0")
+    found = stalls(machine, inner, before=lambda: high(outer))
+    assert all(event["cause"] == "reclaim" for event in found), causes(found)
+    assert all("met 0 times" in event["evidence"] for event in found), causes(found)
+
+
+@row("two")
+def row_swapped_pages_come_back(machine):
+    group = machine.cgroup("swapped")
+    swap(machine)
+
+    def out():
+        try:
+            put(f"{group}/memory.reclaim", f"{2 * SIZE}M")
+        except OSError:
+            pass  # not as much as was asked for
+        assert int(read(f"{group}/memory.swap.current")) > SIZE * MIB * 3 // 4
+    found = stalls(machine, group, before=out)
+    assert all(event["cause"] == "swap" for event in found), causes(found)
+    assert all(event["major_faults"] > SIZE * MIB // 4096 // 2 for event in found), found
+
+
+@row("two")
+def row_a_quota_throttles(machine):
+    group = machine.cgroup("quota")
+    found = stalls(machine, group, before=lambda: put(f"{group}/cpu.max", "10000 100000"),
+                   after=lambda: put(f"{group}/cpu.max", "max"))
+    assert all(event["cause"] == "throttled" for event in found), causes(found)
+
+
+@row("two")
+def row_throttled_threads_are_told(machine):
+    """By the interval: the group's time, and of each thread's waiting at most that."""
+    if os.path.exists(LOG):
+        os.unlink(LOG)
+    group = machine.cgroup("slow")
+    program = Program(PROGRAM, "init", "ctx", 0, "say", "ready", "busy", 2, "say", "x",
+                      env=machine.env(NODE1, GPUFEED_LOG=LOG), cgroup=group)
+    program.at("ready")
+    put(f"{group}/cpu.max", "20000 100000")
+    program.go()
+    program.at("x")
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        told = [event for event in events("threads") if event["throttled_ms"] * 4 > event["interval_ms"]]
+        found = [thread for event in told for thread in event["threads"] if thread["throttled_ms"]]
+        if found:
+            break
+        time.sleep(0.5)
+    assert told and found, events("threads")
+    assert all(thread["throttled_ms"] <= thread["delay_ms"] for thread in found), found
+    put(f"{group}/cpu.max", "max")
