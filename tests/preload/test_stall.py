@@ -100,9 +100,19 @@ def test_calloc_of_used_pages(stalls):
     judge(own, "calloc", "purge")
 
 
+def before_the_first_left_out(own, logged):
+    """On a busy machine there may be more stalls than the log takes in a second."""
+    logged = sorted(logged, key=lambda event: event["mono"])
+    for before, event in zip(logged, logged[1:]):
+        if event.get("left_out"):
+            return [one for one in own if one.end < before["mono"] * 1e9 - 20000000]
+    return own
+
+
 def test_contended_arena(stalls):
     """The holder of the lock loses its CPU, and the others wait."""
     own, logged = stalls("lock", 1500, "narenas:1,tcache:false")
+    own = before_the_first_left_out(own, logged)
     waited = [one for one in own if one.waits and one.cpu * 10 < one.end - one.start]
     assert len(waited) >= 10
     found = [one for one in waited if one.event]
