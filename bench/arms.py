@@ -24,7 +24,7 @@ import ratio
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
 DRY = os.environ.get("GF_DRY") == "1"
-PATIENCE = 60  # seconds for one answer
+PATIENCE = 120  # seconds for one answer
 ROUNDS = 3 if DRY else ratio.MIN_ROUNDS
 
 
@@ -133,10 +133,12 @@ class Case:
     claims: (over arm, under arm, figure, least, text): ratio over/under of that figure at least so
     much, where more is better. `same` instead of a number: the interval contains 1 or lies above it,
     and is narrower than 4 %.
+    controls: (over arm, under arm, figure) of two arms that are the same: how far 1 is a matter of chance.
     """
 
-    def __init__(self, name, arms, claims=(), most=3 * ratio.MIN_ROUNDS, **about):
+    def __init__(self, name, arms, claims=(), most=3 * ratio.MIN_ROUNDS, controls=(), **about):
         self.name, self.arms, self.claims, self.most, self.about = name, arms, claims, most, about
+        self.controls = controls
         self.rounds = []
 
     def turn(self, chance, keep=True):
@@ -154,12 +156,16 @@ class Case:
     def judged(self):
         """[(claim, good, value, low, high)]"""
         result = []
-        for claim in self.claims:
+        for claim in self.claims if self.rounds else ():
             over, under, figure, least, _ = claim
             value, low, high = self.ratio(over, under, figure)
             good = (high >= 1 and (high - low < 0.04 or low >= 1)) if least == "same" else low >= least
             result.append((claim, good, value, low, high))
         return result
+
+    def noise(self):
+        """[(control, value, low, high)]"""
+        return [(control, *self.ratio(*control)) for control in self.controls]
 
     def record(self):
         first = self.rounds[0] if self.rounds else {}
@@ -168,7 +174,9 @@ class Case:
         return {"case": self.name, **self.about, "medians": medians, "samples": self.rounds,
                 "claims": [{"over": c[0], "under": c[1], "figure": c[2], "least": c[3], "text": c[4],
                             "good": good, "ratio": value, "low": low, "high": high}
-                           for c, good, value, low, high in (self.judged() if self.rounds else ())]}
+                           for c, good, value, low, high in (self.judged() if self.rounds else ())],
+                "controls": [{"over": c[0], "under": c[1], "figure": c[2], "ratio": value, "low": low, "high": high}
+                             for c, value, low, high in (self.noise() if self.rounds else ())]}
 
 
 def rounds(cases, until, least=None, seed=None):
@@ -212,10 +220,15 @@ def size_name(count):
 
 
 def show(case):
-    """One line a case for the log."""
+    """One line a case for the log, and one for each claim and control."""
+    if not case.rounds:
+        print(f"{case.name}: not one round", flush=True)
+        return
     parts = [f"{arm} {m[figure]:.3g} {figure}" for arm, m in case.record()["medians"].items()
              for figure in list(m)[:2]]
     print(f"{case.name}: " + ", ".join(parts), flush=True)
     for (over, under, _, least, text), good, value, low, high in case.judged():
         print(f"    {over}/{under} {value:.3f} ({low:.3f} to {high:.3f}) "
               f"{'holds' if good else 'MISSES'} {least} {text}", flush=True)
+    for (over, under, _), value, low, high in case.noise():
+        print(f"    {over}/{under} {value:.3f} ({low:.3f} to {high:.3f}) by chance", flush=True)

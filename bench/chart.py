@@ -6,8 +6,9 @@ import math
 
 import arms
 
-COLOURS = {"pinned": "#4878a8", "driver": "#c0504d", "plain": "#c0504d", "ours": "#2e8b57", "hand": "#4878a8",
-           "ours+hand": "#6ba58a", "jemalloc": "#a0a0a0", "tcmalloc": "#b8b8b8", "numactl": "#cccccc"}
+COLOURS = {"pinned": "#4878a8", "driver": "#c0504d", "plain": "#c0504d", "plain-async": "#d98880",
+           "ours": "#2e8b57", "ours-async": "#58ab7c", "hand": "#4878a8", "ours+hand": "#6ba58a",
+           "jemalloc": "#a0a0a0", "tcmalloc": "#b8b8b8", "numactl": "#cccccc"}
 STYLE = ("<style>text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.grid{stroke:#e4e4e4}"
          ".axis{stroke:#888}</style>")
 NAMES = {"ours": "pageable, libgpufeed", "driver": "pageable, driver", "pinned": "pinned by hand"}
@@ -58,12 +59,13 @@ def panel(left, top, wide, high, title, series, most):
 
 def copies(cases):
     chosen = [case for case in cases if case["part"] == "sizes"]
-    most = nice_top(max((m["GB/s"] for case in chosen for m in case["medians"].values()), default=1))
+    most = nice_top(max((case["medians"][arm]["GB/s"] for case in chosen for arm in NAMES), default=1))
     parts = []
     for number, (way, title) in enumerate((("h2d", "Host to device, GB/s"), ("d2h", "Device to host, GB/s"))):
         series = {arm: [(case["bytes"], case["medians"][arm]["GB/s"]) for case in chosen if case["way"] == way]
                   for arm in ("pinned", "driver", "ours")}
-        if any(series.values()):
+        series = {arm: points for arm, points in series.items() if points}
+        if series:
             parts += panel(50 + number * 450, 60, 390, 240, title, series, most)
     for number, arm in enumerate(("pinned", "ours", "driver")):
         x = 60 + number * 190
@@ -76,11 +78,14 @@ def programs(cases):
     parts, y = [], 20
     for case in cases:
         unit = f"{case['unit']}/s"
-        base = case["medians"].get("plain", case["medians"].get("hand"))[unit]
-        most = max(m[unit] for m in case["medians"].values())
+        arms_here = [arm for arm in COLOURS if arm in case["medians"]]
+        if not arms_here:
+            continue
+        base = case["medians"].get("plain", case["medians"][arms_here[0]])[unit]
+        most = max(case["medians"][arm][unit] for arm in arms_here)
         parts.append(text(20, y + 12, case["case"], kind="title"))
         y += 20
-        for arm in sorted(case["medians"], key=lambda arm: list(COLOURS).index(arm)):
+        for arm in arms_here:
             value = case["medians"][arm][unit]
             width = 460 * value / most
             parts += [text(130, y + 12, arm, "end"),

@@ -7,7 +7,9 @@
 # host train split cost    placement: the machine, programs unchanged, a recorded machine, the start
 # copy random tools        copies and pinned memory are what they are without the library; so is what
 #                          compute-sanitizer, CUPTI and profilers see
-# h2d pinned feed          what copies, pinned memory and whole programs cost, with every claim a check
+# h2d pinned feed          what copies, pinned memory and training cost, with every claim a check; h2d_more
+#                          (first copies, asynchronous ones, a busy GPU, ranks) and feed_more (loading
+#                          weights, tabular data, requests, loaded workers) have the rest
 # suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)
 # ranks nccl               two GPUs; suites with GF_GPUS=2
 #

@@ -4,10 +4,11 @@
 
     bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...]
 
-Parts: sizes (4 KiB to 4 GiB, both ways, synchronous), async, threads (1 to 16 callers), load (with
-the GPU computing), few (on 2 CPUs), ranks (eight processes at once), first (a process's first copy).
-Figures are GB/s and CPU seconds per GB; within a round each arm takes its turn, in shuffled order.
-GF_DRY=1: small, on the simulated driver.
+Parts: sizes (4 KiB to 1 GiB, both ways, synchronous), threads (16 callers), few (both on 2 CPUs), async
+(1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
+copy). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
+process of its own; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
+how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
 """
 
 import argparse
@@ -18,13 +19,17 @@ import time
 import arms
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB]
+SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB]
 TARGETS = {"h2d": {4 * MIB: 0.5, 16 * MIB: 0.65, 256 * MIB: 0.85, GIB: 0.85},
            "d2h": {4 * MIB: 0.45, 16 * MIB: 0.60, 256 * MIB: 0.80, GIB: 0.80}}
 NEVER_BELOW = 0.97
 FIRST_AT_MOST = 1.1
 FIRST = [MIB, 16 * MIB, 256 * MIB]
-PARTS = ("sizes", "first", "threads", "few", "async", "load", "ranks")
+ACCEPT = ("sizes", "threads", "few")
+MORE = ("first", "async", "load", "ranks")
+PARTS = ACCEPT + MORE
+SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "first": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
+MANY_AT_MOST = 256 * MIB  # a copy where 16 threads copy: 4 GiB in each process
 if arms.DRY:
     SIZES, FIRST = [size for size in SIZES if size <= 16 * MIB], [MIB]
 
@@ -47,7 +52,10 @@ def words_for(way, size, mode="sync", threads=1, load=0):
             f"count={count_for(size, threads)}" + (" walk=1" if arms.DRY else ""))
 
 
-def case(part, plain, ours, way, size, mode="sync", threads=1, load=0):
+CHANCE = [("again", "driver", "GB/s")]
+
+
+def case(part, fleet, way, size, mode="sync", threads=1, load=0):
     words = words_for(way, size, mode, threads, load)
     claims = [("ours", "driver", "GB/s", NEVER_BELOW, "of the driver")]
     if part == "sizes" and size in TARGETS[way]:
@@ -55,8 +63,8 @@ def case(part, plain, ours, way, size, mode="sync", threads=1, load=0):
     name = f"{part}: {way} {mode} {arms.size_name(size)}, {threads} thread{'s' * (threads > 1)}"
     if load:
         name += ", GPU busy"
-    return arms.Case(name, {"pinned": turn(plain, words, "pinned"), "driver": turn(plain, words),
-                            "ours": turn(ours, words)}, claims,
+    turns = {name: turn(arm, words, "pinned" if name == "pinned" else "pageable") for name, arm in fleet.items()}
+    return arms.Case(name, turns, claims, controls=CHANCE,
                      part=part, way=way, bytes=size, mode=mode, threads=threads, load=load)
 
 
@@ -67,29 +75,29 @@ def program():
     return found
 
 
-def pair(cpus=None):
-    return (arms.Arm([program()], cpus),
-            arms.Arm([program()], cpus, **arms.ours()))
+def fleet_on(cpus=None):
+    """{arm: its process}, all on these CPUs."""
+    return {name: arms.Arm([program()], cpus, **(arms.ours() if name == "ours" else {}))
+            for name in ("pinned", "driver", "again", "ours")}
 
 
-def part_cases(part, plain, ours):
+def part_cases(part, fleet):
     small = [size for size in SIZES if size <= 16 * MIB]
+    many = [size for size in SIZES if size <= MANY_AT_MOST]
     ways = ("h2d", "d2h")
     if part == "sizes":
-        return [case(part, plain, ours, way, size) for way in ways for size in SIZES]
-    if part == "async":
-        return [case(part, plain, ours, way, size, "async") for way in ways for size in SIZES
-                if size <= GIB]
+        return [case(part, fleet, way, size) for way in ways for size in SIZES]
     if part == "threads":
-        return [case(part, plain, ours, way, size, "async" if threads == 4 else "sync", threads)
-                for way in ways for threads in (2, 4, 16) for size in small]
-    if part == "load":
-        return [case(part, plain, ours, way, size, mode, load=1) for way in ways
-                for size, mode in ((64 * KIB, "sync"), (4 * MIB, "async"), (SIZES[-1] if arms.DRY else
-                                                                            256 * MIB, "sync"))]
+        return [case(part, fleet, way, size, threads=16) for way in ways for size in many]
     if part == "few":
-        return [case(part, plain, ours, way, size, threads=threads) for way in ways
-                for threads in (1, 16) for size in SIZES if size <= (256 * MIB if threads == 1 else 16 * MIB)]
+        return ([case(part, fleet, way, size) for way in ways for size in SIZES] +
+                [case(part, fleet, way, size, threads=16) for way in ways for size in many])
+    if part == "async":
+        return ([case(part, fleet, way, size, "async") for way in ways for size in SIZES] +
+                [case(part, fleet, way, size, "async", 4) for way in ways for size in small])
+    if part == "load":
+        return [case(part, fleet, way, size, mode, load=1) for way in ways
+                for size, mode in ((64 * KIB, "sync"), (4 * MIB, "async"), (min(SIZES[-1], 256 * MIB), "sync"))]
     raise ValueError(part)
 
 
@@ -107,7 +115,8 @@ def together(fleet, words):
 
 
 def ranks(until, count=8):
-    fleets = [[arms.Arm([program()], **extra) for _ in range(count)] for extra in ({}, arms.ours())]
+    fleets = {name: [arms.Arm([program()], **(arms.ours() if name == "ours" else {})) for _ in range(count)]
+              for name in ("driver", "again", "ours")}
     try:
         cases = []
         for way in ("h2d", "d2h"):
@@ -115,14 +124,15 @@ def ranks(until, count=8):
                 words = f"way={way} mode=sync bytes={size} count={max(2, count_for(size, count, 0.05))}"
                 cases.append(arms.Case(
                     f"ranks: {way} sync {arms.size_name(size)}, {count} processes",
-                    {"driver": together(fleets[0], words), "ours": together(fleets[1], words)},
-                    [("ours", "driver", "GB/s", NEVER_BELOW, "of the driver")],
+                    {name: together(fleet, words) for name, fleet in fleets.items()},
+                    [("ours", "driver", "GB/s", NEVER_BELOW, "of the driver")], controls=CHANCE,
                     part="ranks", way=way, bytes=size, mode="sync", threads=1, load=0, processes=count))
         arms.rounds(cases, until)
         return cases
     finally:
-        for arm in fleets[0] + fleets[1]:
-            arm.end()
+        for fleet in fleets.values():
+            for arm in fleet:
+                arm.end()
 
 
 def first(until):
@@ -138,9 +148,10 @@ def first(until):
         return ask
     cases = [arms.Case(f"first: {way} {arms.size_name(size)}",
                        {"driver": fresh({}, f"way={way} bytes={size}"),
+                        "again": fresh({}, f"way={way} bytes={size}"),
                         "ours": fresh(arms.ours(), f"way={way} bytes={size}")},
                        [("ours", "driver", "1/s", 1 / FIRST_AT_MOST, "of the driver")],
-                       part="first", way=way, bytes=size, mode="sync", threads=1, load=0)
+                       controls=[("again", "driver", "1/s")], part="first", way=way, bytes=size, mode="sync", threads=1, load=0)
              for way, size in [("h2d", size) for size in FIRST] + [("d2h", FIRST[-1])]]
     arms.rounds(cases, until)
     return cases
@@ -157,32 +168,37 @@ def check_bytes(ours):
     return bad
 
 
+def part_of(part, fleets, until, bad):
+    """The cases of one part, done. Processes on the same CPUs serve all parts."""
+    if part == "first":
+        return first(until)
+    if part == "ranks":
+        return ranks(until)
+    few = part == "few"
+    if few not in fleets:
+        fleets[few] = fleet_on(set(sorted(os.sched_getaffinity(0))[:2]) if few else None)
+        bad += check_bytes(fleets[few]["ours"])
+    found = part_cases(part, fleets[few])
+    arms.rounds(found, until)
+    return found
+
+
 def measure(parts=PARTS, seconds=240):
-    """(cases, what arrived wrong). Parts in order of weight; each has its share of the time."""
-    share = {"sizes": 0.28, "first": 0.24, "threads": 0.14, "few": 0.11, "async": 0.1, "load": 0.05,
-             "ranks": 0.08}
-    whole = sum(share[part] for part in parts)
-    cases, bad, pairs = [], [], {}
+    """(cases, what arrived wrong). Each part has its share of the time, and what the ones before left."""
+    began, cases, bad, fleets = time.monotonic(), [], [], {}
     try:
-        for part in parts:
-            until = time.monotonic() + seconds * share[part] / whole
-            if part == "first":
-                found = first(until)
-            elif part == "ranks":
-                found = ranks(until)
-            else:
-                few = part == "few"
-                if few not in pairs:
-                    pairs[few] = pair(set(sorted(os.sched_getaffinity(0))[:2]) if few else None)
-                    bad += check_bytes(pairs[few][1])
-                found = part_cases(part, *pairs[few])
-                arms.rounds(found, until)
+        for index, part in enumerate(parts):
+            left = seconds - (time.monotonic() - began)
+            share = SHARE[part] / sum(SHARE[later] for later in parts[index:])
+            found = part_of(part, fleets, time.monotonic() + max(0, left) * share, bad)
+            print(f"# {part}: {min((len(one.rounds) for one in found), default=0)} rounds at least, "
+                  f"{time.monotonic() - began:.0f} s so far", flush=True)
             for one in found:
                 arms.show(one)
             cases += found
     finally:
-        for plain, ours in pairs.values():
-            bad += [f"an arm ended with {code}" for code in (plain.end(), ours.end()) if code]
+        for fleet in fleets.values():
+            bad += [f"{name} ended with {arm.process.returncode}" for name, arm in fleet.items() if arm.end()]
     return cases, bad
 
 

@@ -62,8 +62,16 @@ def interval(claim):
 def wanted(claim):
     if not claim:
         return ""
-    least = claim["least"] if isinstance(claim["least"], str) else f"{claim['least']:.3g}"
-    return least + ("" if claim["good"] else ", **missed**")
+    return least_of(claim) + (", met" if claim["good"] else ", **not met**")
+
+
+def least_of(claim):
+    return "not slower" if isinstance(claim["least"], str) else f"{claim['least']:.3g}"
+
+
+def chance(case):
+    """How far apart two arms were that are the same."""
+    return ", ".join(interval(control) for control in case.get("controls", ()))
 
 
 def sizes(cases):
@@ -71,12 +79,12 @@ def sizes(cases):
     for way, title in (("h2d", "Host to device"), ("d2h", "Device to host")):
         rows = [[arms.size_name(c["bytes"]), figure(c, "pinned", "GB/s"), figure(c, "driver", "GB/s"),
                  figure(c, "ours", "GB/s"), interval(claim_of(c, "pinned")), wanted(claim_of(c, "pinned")),
-                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")),
+                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")), chance(c),
                  figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
                 for c in sorted(cases, key=lambda c: c["bytes"]) if c["part"] == "sizes" and c["way"] == way]
         if rows:
             parts.append(f"{title}, synchronous, one caller, GB/s:\n\n" + table(
-                ["size", "pinned", "driver", "ours", "ours / pinned", "accept", "ours / driver", "accept",
+                ["size", "pinned", "driver", "ours", "ours / pinned", "accept", "ours / driver", "accept", "driver / driver",
                  "driver CPU s/GB", "ours CPU s/GB"], rows))
     return parts
 
@@ -85,20 +93,22 @@ def others(cases, titles):
     parts = []
     for part, title in titles.items():
         rows = [[c["case"].partition(": ")[2], figure(c, "driver", "GB/s"), figure(c, "ours", "GB/s"),
-                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")),
+                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")), chance(c),
                  figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
                 for c in cases if c["part"] == part]
         if rows:
             parts.append(f"{title}, GB/s:\n\n" + table(
-                ["what", "driver", "ours", "ours / driver", "accept", "driver CPU s/GB", "ours CPU s/GB"], rows))
+                ["what", "driver", "ours", "ours / driver", "accept", "driver / driver", "driver CPU s/GB",
+                 "ours CPU s/GB"], rows))
     return parts
 
 
 def first(cases):
     rows = [[c["case"].partition(": ")[2], figure(c, "driver", "ms"), figure(c, "ours", "ms"),
-             interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"))] for c in cases if c["part"] == "first"]
+             interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")), chance(c)]
+            for c in cases if c["part"] == "first"]
     return ["A process's first copy, ms (ratio of speeds):\n\n" + table(
-        ["what", "driver", "ours", "ours / driver", "accept"], rows)] if rows else []
+        ["what", "driver", "ours", "ours / driver", "accept", "driver / driver"], rows)] if rows else []
 
 
 def h2d(cases):
@@ -130,9 +140,11 @@ def train(cases):
         unit = f"{case['unit']}/s"
         for arm, medians in case["medians"].items():
             claims = [f"{interval(c)} of {c['under']}, accept {wanted(c)}" for c in case["claims"] if c["over"] == arm]
+            claims += [f"{interval(c)} of {c['under']}, which is the same" for c in case.get("controls", ())
+                       if c["over"] == arm]
             rows.append([case["case"], arm, f"{medians[unit]:.4g} {unit}", f"{medians['CPU s/GB']:.3g}",
                          "; ".join(claims), str(len(case["samples"]))])
-    return ["Whole programs (`hand`: pinned by hand):\n\n" + table(
+    return ["Whole programs (plain: `.to(device)`; async: `non_blocking=True`; hand: `pin_memory=True` too):\n\n" + table(
         ["program", "arm", "speed", "CPU s/GB", "ratio", "rounds"], rows)] if rows else []
 
 
@@ -140,10 +152,29 @@ BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory",
            "train": ("Programs", "`bench/train.py`", train)}
 
 
+def accepted(found):
+    """A row for each kind of claim: how many hold, and the one that is furthest from it."""
+    kinds = {}
+    for bench, cases in found.items():
+        for case in cases:
+            for claim in case["claims"]:
+                key = bench, case["part"], f"{claim['over']} / {claim['under']}", least_of(claim)
+                kinds.setdefault(key, []).append((claim, case["case"]))
+    rows = []
+    for (bench, part, ratio_of, least), claims in kinds.items():
+        held = sum(claim["good"] for claim, _ in claims)
+        worst, name = min(claims, key=lambda one: (one[0]["good"], one[0]["low"]))
+        rows.append([f"{bench}: {part}", ratio_of, least, f"{held} of {len(claims)}",
+                     "met" if held == len(claims) else "**not met**", f"{name}: {interval(worst)}"])
+    return table(["what", "ratio", "accept", "hold", "", "the lowest"], rows)
+
+
 def section(found, where, note):
     lines = [BEGIN, "## Copies and pinned memory", "",
              "Arms take turns in shuffled order within each round; a ratio is the median over the rounds, with "
-             "its bootstrap 95 % interval, whose lower end is what is accepted." + (f" {note}" if note else "")]
+             "its bootstrap 95 % interval, whose lower end is what is accepted. Where two arms are the same, "
+             "their ratio shows what is chance." + (f" {note}" if note else "")]
+    lines += ["", accepted(found)]
     for bench, (title, command, render) in BENCHES.items():
         if bench in found:
             lines += ["", f"### {title}", "", f"{command}: {where[bench]}."]

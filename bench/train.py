@@ -8,6 +8,9 @@ Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast), weig
 mapped safetensors file), tabular (a batch of 256 MiB from memory), serve (one picture a request),
 loaded (16 workers that need every CPU). Each arm is a process that keeps model, data and workers;
 a round runs some steps of each, in shuffled order, while the others sleep.
+
+Scripts: plain copies with .to(device); plain-async with .to(device, non_blocking=True), as PyTorch's
+ImageNet example has it, without pin_memory; hand with both. `again` is a second plain: chance.
 GF_DRY=1: small, on the simulated driver.
 """
 
@@ -23,24 +26,29 @@ PYTHON = os.environ.get("GF_PYTHON", "/usr/bin/python3" if arms.DRY else "python
 # PyTorch's performance tuning guide.
 JEMALLOC = ("oversize_threshold:1,background_thread:true,metadata_thp:auto,"
             "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000")
+VISION = ("plain", "plain-async", "ours", "ours-async", "hand", "ours+hand", "jemalloc", "tcmalloc", "numactl")
 TASKS = {  # task: (warm steps, steps, arms, unit, claims)
-    "resnet18": (16, 24, ("plain", "ours", "hand", "ours+hand", "jemalloc", "tcmalloc", "numactl"), "images",
-                 [("ours", "plain", 1.5), ("ours", "hand", 1.0), ("ours+hand", "hand", 0.99)]),
-    "resnet50": (6, 12, ("plain", "ours", "hand", "ours+hand"), "images",
-                 [("ours", "hand", 0.98), ("ours+hand", "hand", 0.99)]),
+    "resnet18": (6, 12, (*VISION, "again"), "images",
+                 [("ours", "plain", 1.5), ("ours", "hand", 1.0), ("ours-async", "plain-async", 1.5),
+                  ("ours-async", "hand", 1.0), ("ours+hand", "hand", 0.99)]),
+    "resnet50": (3, 6, VISION, "images",
+                 [("ours", "hand", 0.98), ("ours-async", "hand", 0.98), ("ours+hand", "hand", 0.99)]),
     "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
     "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
-    "serve": (5, 80, ("plain", "ours", "hand"), "requests", [("ours", "plain", "same")]),
-    "loaded": (16, 16, ("plain", "ours"), "images", [("ours", "plain", "same")]),
+    "serve": (5, 80, ("plain", "ours", "hand", "again"), "requests", [("ours", "plain", "same")]),
+    "loaded": (16, 16, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
 }
-SHARE = {"resnet18": 0.4, "resnet50": 0.2, "weights": 0.1, "tabular": 0.08, "serve": 0.06, "loaded": 0.16}
+MAIN = ("resnet18", "resnet50")
+MORE = tuple(task for task in TASKS if task not in MAIN)
+SHARE = {"resnet18": 0.5, "resnet50": 0.5, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "loaded": 0.45}
 BYTES = {"images": 3 * 224 * 224 * 4, "rows": 513 * 4, "bytes": 1, "requests": 3 * 224 * 224 * 4}
 
 
 def commands():
     """{arm: (command, environment)} of those that can run here."""
     program = [PYTHON, arms.SOURCE / "bench" / "train_arm.py"]
-    known = {"plain": (program, {}), "ours": (program, arms.ours()),
+    known = {"plain": (program, {}), "again": (program, {}), "ours": (program, arms.ours()),
+             "plain-async": ([*program, "--async"], {}), "ours-async": ([*program, "--async"], arms.ours()),
              "hand": ([*program, "--hand"], {}), "ours+hand": ([*program, "--hand"], arms.ours())}
     peers = {"jemalloc": (arms.find("libjemalloc.so.2"), {"MALLOC_CONF": JEMALLOC}),
              "tcmalloc": (arms.find("libtcmalloc_minimal.so.4"), {})}
@@ -72,7 +80,8 @@ def run_task(name, running, until):
             raise RuntimeError(f"{arm} cannot set {name} up")
     case = arms.Case(name, {arm: turn(running[arm], f"round {warm} {steps}", unit) for arm in taking},
                      [(over, under, f"{unit}/s", least, "times as fast") for over, under, least in claims
-                      if over in taking and under in taking], most=2 * arms.ROUNDS, part=name, unit=unit)
+                      if over in taking and under in taking], most=2 * arms.ROUNDS,
+                     controls=[("again", "plain", f"{unit}/s")] if "again" in taking else [], part=name, unit=unit)
     arms.rounds([case], until)
     for arm in taking:
         running[arm].ask("drop")
@@ -80,24 +89,31 @@ def run_task(name, running, until):
 
 
 def measure(tasks=tuple(TASKS), seconds=400):
+    """(cases, what went wrong). Each task has its share of the time, and what the ones before left."""
     began = time.monotonic()
     known = commands()
     wanted = {arm for task in tasks for arm in TASKS[task][2]}
-    running = {name: arms.Arm(command, **env) for name, (command, env) in known.items() if name in wanted}
+    count = sum(name in wanted for name in known)
+    running = {name: arms.Arm(command, GF_ARMS=count, **env) for name, (command, env) in known.items()
+               if name in wanted}
     bad = [f"{arm} cannot run here" for arm in sorted(wanted - set(known)) if not arms.DRY]
     cases = []
     try:
         for arm in running.values():
             arm.begin()
-        left = seconds - (time.monotonic() - began)
-        whole = sum(SHARE[task] for task in tasks)
-        ends = time.monotonic()
-        for task in tasks:
-            ends += left * SHARE[task] / whole
-            if time.monotonic() > ends:
-                print(f"# no time for {task}", flush=True)
+        for index, task in enumerate(tasks):
+            left = seconds - (time.monotonic() - began)
+            if left < 20 and not arms.DRY:
+                bad.append(f"no time for {task}")
                 continue
-            cases.append(run_task(task, running, ends))
+            share = SHARE[task] / sum(SHARE[later] for later in tasks[index:])
+            try:
+                cases.append(run_task(task, running, time.monotonic() + left * share))
+            except RuntimeError as error:  # an arm has died: the others go on
+                bad.append(f"{task}: {error}"[:600])
+                running = alive(running)
+                continue
+            print(f"# {task}: {len(cases[-1].rounds)} rounds, {time.monotonic() - began:.0f} s so far", flush=True)
             arms.show(cases[-1])
     finally:
         for name, arm in running.items():
@@ -105,6 +121,17 @@ def measure(tasks=tuple(TASKS), seconds=400):
             if code:
                 bad.append(f"{name} ended with {code}: {arm.stderr()[-300:]}")
     return cases, bad
+
+
+def alive(running):
+    """New processes in place of all: what they were in the midst of is not known."""
+    known = commands()
+    for arm in running.values():
+        arm.kill()
+    fresh = {name: arms.Arm(known[name][0], GF_ARMS=len(running), **known[name][1]) for name in running}
+    for arm in fresh.values():
+        arm.begin()
+    return fresh
 
 
 def main():

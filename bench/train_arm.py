@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One arm of bench/train.py: ordinary PyTorch programs, run a few steps at a time as told by pipe.
 
-    train_arm.py [--hand]    --hand: as somebody would write it who pins by hand
+    train_arm.py [--hand | --async]    --hand: as somebody would write it who pins by hand; --async: who
+                                       only asks for copies that do not block
 
     setup TASK -> ok         builds model, data and workers, and takes the first steps
     round WARM STEPS         -> seconds, units (images, rows, bytes, requests), CPU seconds of this
@@ -29,6 +30,7 @@ from torch import nn
 
 DRY = os.environ.get("GF_DRY") == "1"
 HAND = "--hand" in sys.argv
+ASYNC = HAND or "--async" in sys.argv
 DEVICE = torch.device("cpu" if DRY else "cuda")
 TICK = os.sysconf("SC_CLK_TCK")
 WEIGHTS = pathlib.Path(os.environ.get("GF_WEIGHTS", "/tmp/gpufeed-weights.safetensors"))
@@ -60,7 +62,7 @@ SIMULATED = Simulated() if DRY else None
 def to_device(tensor):
     if DRY:
         return SIMULATED.send(tensor)
-    return tensor.to(DEVICE, non_blocking=HAND)
+    return tensor.to(DEVICE, non_blocking=ASYNC)
 
 
 def synchronize():
@@ -128,6 +130,17 @@ def model_of(name):
     return getattr(torchvision.models, name)()
 
 
+def prefetch(workers, batch_bytes, wished):
+    """Batches that each worker keeps ready: fewer where shared memory would not hold those of all arms."""
+    room = os.statvfs("/dev/shm")
+    arms = int(os.environ.get("GF_ARMS", "1"))
+    fitting = room.f_bavail * room.f_frsize * 0.8 / (arms * workers * batch_bytes) - 1
+    chosen = max(1, min(wished, int(fitting)))
+    if chosen < wished:
+        print(f"train_arm: {chosen} batches a worker, not {wished}: shared memory is small", file=sys.stderr)
+    return chosen
+
+
 class Vision:
     unit = "images"
 
@@ -139,7 +152,8 @@ class Vision:
         self.criterion = nn.CrossEntropyLoss()
         loader = torch.utils.data.DataLoader(
             Images(side, busy), batch_size=self.batch, sampler=InOrder(), pin_memory=HAND and not DRY,
-            num_workers=2 if DRY else workers, prefetch_factor=ahead, worker_init_fn=lambda _: torch.set_num_threads(1))
+            num_workers=2 if DRY else workers,
+            prefetch_factor=prefetch(workers, self.batch * 3 * side * side * 4, ahead), worker_init_fn=lambda _: torch.set_num_threads(1))
         self.batches = iter(loader)
 
     def step(self):
@@ -279,8 +293,23 @@ def run(task, warm, steps):
     units = sum(task.step() for _ in range(steps))
     synchronize()
     took, used = time.perf_counter() - start, cpu_seconds() - cpu
+    if not DRY:
+        torch.cuda.empty_cache()  # what a step needs is not there for ten arms at once
     settle()
     return f"{took:.6f} {units} {used:.3f}"
+
+
+@contextlib.contextmanager
+def one_of(places):
+    """Inside, no more than so many arms are: first steps of all at once would not fit on the GPU."""
+    while True:
+        for place in range(places):
+            with open(f"/tmp/gpufeed-train-{os.getppid()}.{place}", "a", encoding="utf-8") as lock:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    yield
+                    return
+        time.sleep(0.05)
 
 
 def main():
@@ -293,7 +322,8 @@ def main():
         words = line.split()
         if words[0] == "setup":
             task = TASKS[words[1]]()
-            run(task, 1 if words[1] == "weights" else 3, 1)
+            with one_of(4):
+                run(task, 1 if words[1] == "weights" else 3, 1)
             print("ok", flush=True)
         elif words[0] == "round":
             print(run(task, int(words[1]), int(words[2])), flush=True)

@@ -39,5 +39,9 @@ def measured(check, bench, measure, most, reserve=5, **about):
     check(not bad, "bytes and exit codes", "; ".join(map(str, bad)))
     check(all(len(case.rounds) >= arms.ROUNDS for case in cases), f"at least {arms.ROUNDS} rounds each",
           str(sorted({len(case.rounds) for case in cases})))
+    for case in cases:
+        for (over, under, _), value, low, high in case.noise():
+            if abs(value - 1) > 0.03:
+                print(f"# {case.name}: {over}/{under}, which are the same, {value:.3f} ({low:.3f} to {high:.3f})")
     verdicts(check, cases)
     return cases

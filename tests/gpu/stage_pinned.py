@@ -3,8 +3,8 @@
 
 import benched  # makes bench/ importable
 import pinned
-from common import Checks
+from common import Checks, guarded
 
 check = Checks("pinned")
-benched.measured(check, "pinned", pinned.measure, 150)
+guarded(check, benched.measured, check, "pinned", pinned.measure, 200)
 check.end()

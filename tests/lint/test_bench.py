@@ -64,7 +64,7 @@ def run_results(tmp_path, dry, *options):
 def test_results_are_written_once_and_drawn(tmp_path):
     first = run_results(tmp_path, False)
     assert first[0].returncode == 0, first[0].stderr
-    assert "3.000 (3.000 to 3.000)" in first[1] and "**missed**" in first[1] and "before" in first[1]
+    assert "3.000 (3.000 to 3.000)" in first[1] and "0.97, **not met**" in first[1] and "0.97, met" in first[1] and "before" in first[1]
     xml.dom.minidom.parse(str(first[2]))
     subprocess.run([sys.executable, ROOT / "bench" / "results.py", tmp_path / "raw.jsonl", "--results",
                     tmp_path / "RESULTS.md", "--charts", tmp_path], check=True)

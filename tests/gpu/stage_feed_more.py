@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage feed_more: bench/train.py's other programs, with its claims as checks."""
+
+import functools
+
+import benched  # makes bench/ importable
+import train
+from common import Checks, guarded
+
+check = Checks("feed_more")
+guarded(check, benched.measured, check, "train", functools.partial(train.measure, train.MORE), 400)
+check.end()

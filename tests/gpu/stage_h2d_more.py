@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage h2d_more: what bench/h2d.py has besides: first copies, asynchronous ones, a busy GPU, ranks."""
+
+import functools
+
+import benched  # makes bench/ importable
+import h2d
+from common import Checks, guarded
+
+check = Checks("h2d_more")
+guarded(check, benched.measured, check, "h2d", functools.partial(h2d.measure, h2d.MORE), 400)
+check.end()
