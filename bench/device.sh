@@ -5,8 +5,9 @@
 #   bench/device.sh STAGE...     without a name: host train split cost
 #
 # host train split cost    placement: the machine, programs unchanged, a recorded machine, the start
-# copy random tools        copies and pinned memory are what they are without the library; so is what
-#                          compute-sanitizer, CUPTI and profilers see
+# random small copy        copies and pinned memory are what they are without the library: the random
+#                          program, small ones, the conformance transcript and frameworks
+# tools limits             what compute-sanitizer, CUPTI and profilers see; little memory, few CPUs
 # h2d pinned feed          what copies, pinned memory and training cost, with every claim a check; h2d_more
 #                          (first copies, asynchronous ones, a busy GPU, ranks) and feed_more (loading
 #                          weights, tabular data, requests, loaded workers) have the rest
@@ -16,7 +17,7 @@
 # Wants the relocatable bundle in build/bundle/gpufeed (or GF_BUNDLE) and the programs beside it
 # (`meson compile -C build bundle bench-bundle`), else the build folder, and a `python3` with PyTorch
 # (CUDA) and torchvision. GF_DRY=1 runs what can be run small on the simulated driver. GF_SECONDS is
-# the time for all stages. Details go to $OUT (default gpu-out): STAGE.log, table.txt, measured.jsonl
+# the time for all stages, of which each has a share at most (GF_SHARE: another one). Details go to $OUT (default gpu-out): STAGE.log, table.txt, measured.jsonl
 # (for bench/results.py) and gpu-logs.tar.gz with each run's output, reports and threads. A table
 # comes last.
 set -uo pipefail
@@ -40,8 +41,19 @@ export PYTHONDONTWRITEBYTECODE=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
     command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=pci.bus_id,name,driver_version --format=csv
 } > "$out/machine.txt" 2>&1
 
+# The most seconds of a stage, so that one that hangs leaves time to those behind it.
+most() {
+    case $1 in
+    small | tools | limits | nccl) echo 200 ;;
+    random | copy | pinned | ranks | cost) echo 240 ;;
+    h2d | h2d_more) echo 330 ;;
+    *) echo 500 ;;
+    esac
+}
+
 for stage in "${stages[@]}"; do
-    left=$((budget - SECONDS))
+    left=$((budget - SECONDS)) share=${GF_SHARE:-$(most "$stage")}
+    [ "$left" -le "$share" ] || left=$share
     echo "== $stage ($left s left)"
     if [ ! -f "tests/gpu/stage_$stage.py" ]; then
         echo "CHECK FAIL $stage: no such stage" | tee -a "$out/table.txt"

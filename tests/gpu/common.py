@@ -67,7 +67,8 @@ def guarded(check, part, *arguments):
     except BaseException:  # noqa: BLE001
         text = traceback.format_exc()
         print(text, flush=True)
-        check(False, f"{part.__name__}: ran to its end", text.strip().splitlines()[-1][:300])
+        name = getattr(part, "__name__", None) or part.func.__name__
+        check(False, f"{name}: ran to its end", text.strip().splitlines()[-1][:300])
         return None
 
 

@@ -9,7 +9,7 @@ import fnmatch
 import pathlib
 import re
 
-from common import DRY, PROGRAMS, Checks, find_any
+from common import DRY, PROGRAMS, Checks, find_any, guarded
 from same import PYTHON, judge, many
 
 check = Checks("copy")
@@ -51,35 +51,6 @@ def transcript(pair):
     bad = [row for row in differ if not allowed(row, other.get(row))]
     check(bool(one) and not bad, f"conformance: {len(one)} rows, {len(differ)} differ as listed",
           ", ".join(f"{row} ({one.get(row)} | {other.get(row)})" for row in bad[:6]))
-
-
-def without_who(text):
-    return re.sub(r"^released by .*\n", "", text, flags=re.M)
-
-
-def small_programs():
-    """Those of tests/diff: what would hang, memory that faults, captures, ends, promises."""
-    if find_any("hang") is None:
-        check.skip("small programs", "tests/diff is not built")
-        return
-    wishes = [("hang", name) for name in ("released-h2d-h2d", "released-d2h-h2d", "released-h2d-d2h",
-                                          "released-d2h-d2h", "many-held", "chain", "host-function", "two-ranks",
-                                          "forks")]
-    wishes += [("rules", name) for name in ("one-operation", "signals", "fault-ahead", "wrong-ways",
-                                            "shared-with-children")]
-    wishes += [("faults", kind, how, 60, 48 * MIB, "catch") for how in ("h2d", "d2h")
-               for kind in ("truncated", "hole", "read-only", "key", "key-of-mine", "served")]
-    wishes += [("captures", "global", 300 if DRY else 10000), ("captures", "local", 300),
-               ("ends", "all", 0, 16 if DRY else 64)]
-    jobs = {f"small-{'-'.join(map(str, wish[:3]))}": ([find_any(wish[0]), *wish[1:]], 100, {})
-            for wish in (wishes[::5] if DRY else wishes)}
-    for name, pair in many(jobs, 2 if DRY else 6).items():
-        faults = name.startswith("small-faults") and pair[0].code not in (77, "timeout")
-        # Where the driver's own calls hold each other up the clock ends it natively; ours may do better.
-        by_the_clock = "released by the clock" in pair[0].out
-        if by_the_clock:
-            print(f"# {name}: natively by the clock; with the library: {pair[1].out.splitlines()[:1]}")
-        judge(check, name, pair, without_who if by_the_clock else str, wanted=pair[0].code if faults else 0)
 
 
 def first_programs():

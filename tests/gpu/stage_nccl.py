@@ -4,7 +4,7 @@ processes; nothing hangs and every byte is as without the library."""
 
 import re
 
-from common import PROGRAMS, Checks
+from common import PROGRAMS, Checks, guarded
 from same import PYTHON, judge, many
 from split import gpu_addresses
 
@@ -21,12 +21,16 @@ def losses(text):
     return "\n".join(sorted(re.findall(r"^rank \d (?:loss|turn|sum).*?$", re.sub(r" pid \d+", "", text), re.M)))
 
 
-for name, pair in many({
-        "threads": (THREADS, 90, {}),
-        "threads-tight": (THREADS, 90, TIGHT),
-        "processes": (RANKS, 120, {}),
-        "processes-tight": (RANKS, 120, TIGHT)}, 2).items():
-    judge(check, name, pair, losses)
-    if name.startswith("threads"):
-        check("errors []" in pair[1].out, f"{name}: no errors", pair[1].out[-200:])
+def programs():
+    for name, pair in many({
+            "threads": (THREADS, 90, {}),
+            "threads-tight": (THREADS, 90, TIGHT),
+            "processes": (RANKS, 120, {}),
+            "processes-tight": (RANKS, 120, TIGHT)}, 2).items():
+        judge(check, name, pair, losses)
+        if name.startswith("threads"):
+            check("errors []" in pair[1].out, f"{name}: no errors", pair[1].out[-200:])
+
+
+guarded(check, programs)
 check.end()

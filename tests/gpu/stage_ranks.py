@@ -2,9 +2,10 @@
 """Stage ranks (two GPUs): torchrun with NCCL, a rank a GPU, each on its GPU's node of a recorded
 machine; a job whose first context is on the other device; pinned memory between devices."""
 
+import functools
 import re
 
-from common import OUT, PROGRAMS, Checks, pair, placed, quiet, run, said
+from common import OUT, PROGRAMS, Checks, guarded, pair, placed, quiet, run, said
 from same import PYTHON, judge, many
 from split import address, gpu_addresses, write
 
@@ -56,14 +57,18 @@ def second_device():
     check(len(rebound) == 1, "second device: one rebinding, reported", str(rebound))
 
 
+def pinned_devices():
+    """Two GPUs in one process: pinned memory is to the other what the driver's own is."""
+    command = [PYTHON, PROGRAMS / "pinned_devices.py", 64 << 20]
+    for name, ran in many({"pinned-devices": (command, 60, {"GPUFEED_STAGE_THREADS": 4})}, 1).items():
+        judge(check, name, ran)
+
+
 assert all(address(gpu) == gpu for gpu in gpus)
 bare = run("ranks-bare", TORCHRUN, library=False, limit=120)
 check(bare.code == 0, "without the library: exit code 0", str(bare.code))
-ranks("ranks-plain", split=False)
-ranks("ranks-split", split=True, GPUFEED_MACHINE=machine)
-second_device()
-# Two GPUs in one process: pinned memory is to the other what the driver's own is.
-command = [PYTHON, PROGRAMS / "pinned_devices.py", 64 << 20]
-for name, ran in many({"pinned-devices": (command, 60, {"GPUFEED_STAGE_THREADS": 4})}, 1).items():
-    judge(check, name, ran)
+guarded(check, ranks, "ranks-plain", False)
+guarded(check, functools.partial(ranks, GPUFEED_MACHINE=machine), "ranks-split", True)
+guarded(check, second_device)
+guarded(check, pinned_devices)
 check.end()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control groups of our own, of either version: a limit for one program."""
+
+import contextlib
+import os
+import pathlib
+import tempfile
+
+ROOT = pathlib.Path("/sys/fs/cgroup")
+
+
+class Unavailable(Exception):
+    """No such control group can be made here."""
+
+
+def _unified():
+    """The folder of version 2 below which groups with both controllers can be made; None."""
+    root = ROOT if (ROOT / "cgroup.controllers").exists() else ROOT / "unified"
+    try:
+        there = (root / "cgroup.controllers").read_text().split()
+    except OSError:
+        return None
+    return root if {"memory", "cpu"} <= set(there) else None
+
+
+def _mounted():
+    """Version 2, mounted for us where nothing is."""
+    if (ROOT / "cgroup.procs").exists() or (ROOT / "memory").is_dir() or os.getuid():
+        return None
+    folder = tempfile.mkdtemp(prefix="gpufeed-cgroup-")
+    if os.system(f"mount -t cgroup2 none {folder} 2>/dev/null"):
+        return None
+    root = pathlib.Path(folder)
+    return root if {"memory", "cpu"} <= set((root / "cgroup.controllers").read_text().split()) else None
+
+
+class Group:
+    """memory: bytes or None; quota: CPUs or None. A prefix for a command that shall run in it."""
+
+    def __init__(self, name, memory=None, quota=None):
+        self.folders = []
+        try:
+            unified = _unified() or _mounted()
+            if unified:
+                (unified / "cgroup.subtree_control").write_text("+memory +cpu")
+            for controller in ("memory", "cpu"):
+                parent = unified or ROOT / controller
+                path = parent / f"gpufeed-{name}-{os.getpid()}"
+                path.mkdir(exist_ok=True)
+                if path not in self.folders:
+                    self.folders.append(path)
+            self.unified = bool(unified)
+            self.set(memory, quota)
+        except OSError as error:
+            self.close()
+            raise Unavailable(f"no control group here: {error}") from error
+
+    def set(self, memory=None, quota=None):
+        if memory is not None:
+            (self.folders[0] / ("memory.max" if self.unified else "memory.limit_in_bytes")).write_text(str(memory))
+        if quota is not None and self.unified:
+            (self.folders[-1] / "cpu.max").write_text(f"{int(quota * 100000)} 100000")
+        elif quota is not None:
+            (self.folders[-1] / "cpu.cfs_period_us").write_text("100000")
+            (self.folders[-1] / "cpu.cfs_quota_us").write_text(str(int(quota * 100000)))
+
+    def peak(self):
+        """The most bytes that were in use; None where the kernel does not say."""
+        file = self.folders[0] / ("memory.peak" if self.unified else "memory.max_usage_in_bytes")
+        return int(file.read_text()) if file.exists() else None
+
+    def enter(self):
+        """What has to stand before a command."""
+        joins = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in self.folders)
+        return ["sh", "-c", f'{joins} && exec "$@"', "sh"]
+
+    def close(self):
+        for folder in self.folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
