@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include "base/fmt.h"
+#include "base/quiet.h"
 
 #include <errno.h>
 #include <string.h>
@@ -36,7 +37,6 @@ void gf_log(enum gf_log_level level, const char *format, ...)
     size_t end = start + gf_min((size_t)length, sizeof(line) - start - 2);
     line[end++] = '\n';
     /* A closed or full standard error is the program's business; the line is lost, not the program. */
-    if (write(STDERR_FILENO, line, end) < 0) {
-    }
+    gf_quiet_write(STDERR_FILENO, line, end);
     errno = error;
 }

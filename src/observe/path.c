@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fmt.h"
+#include "base/quiet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,7 @@ int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t s
 static int write_whole(int fd, const char *bytes, size_t length)
 {
     while (length) {
-        const ssize_t written = write(fd, bytes, length);
+        const ssize_t written = gf_quiet_write(fd, bytes, length);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
@@ -124,16 +125,5 @@ int gf_path_replace(const char *path, const char *bytes, size_t length)
         error = -errno;
     if (error)
         unlink(beside);
-    return error;
-}
-
-int gf_path_append(const char *path, const char *bytes, size_t length)
-{
-    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    if (fd < 0)
-        return -errno;
-    const ssize_t written = write(fd, bytes, length);
-    const int error = written < 0 ? -errno : (size_t)written < length ? -EIO : 0;
-    close(fd);
     return error;
 }

@@ -19,7 +19,4 @@ int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t s
  */
 int gf_path_replace(const char *path, const char *bytes, size_t length);
 
-/* Appends by one write, creating the file. Leaves no descriptor behind. 0 or -errno. */
-int gf_path_append(const char *path, const char *bytes, size_t length);
-
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "observe/raw.h"
 
+#include "base/quiet.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 bool gf_raw_open(struct gf_raw_lines *lines, const char *path)
@@ -66,7 +67,7 @@ int gf_raw_append(const char *path, const char *first, size_t first_length, cons
                             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     if (fd < 0)
         return -errno;
-    const ssize_t written = syscall(SYS_writev, fd, parts, 2);
+    const ssize_t written = gf_quiet_writev((int)fd, parts, 2);
     const int error = written < 0                                         ? -errno
                       : (size_t)written < first_length + second_length ? -EIO
                                                                        : 0;

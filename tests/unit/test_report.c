@@ -3,6 +3,7 @@
 
 #include "observe/json.h"
 #include "observe/path.h"
+#include "observe/raw.h"
 #include "observe/report.h"
 
 #include <dirent.h>
@@ -85,13 +86,13 @@ static void files_are_replaced_as_a_whole(void **state)
     assert_int_equal(read(fd, text, sizeof(text)), 3); /* an old reader keeps the old */
     assert_string_equal(text, "one");
     close(fd);
-    assert_int_equal(gf_path_append(path, "+", 1), 0);
+    assert_int_equal(gf_raw_append(path, "", 0, "+", 1), 0);
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(after.st_size, 4);
     unlink(path);
     assert_int_equal(rmdir(folder), 0); /* nothing was left beside it */
     assert_int_equal(gf_path_replace("/nonexistent/r.json", "x", 1), -ENOENT);
-    assert_int_equal(gf_path_append("/nonexistent/r.json", "x", 1), -ENOENT);
+    assert_int_equal(gf_raw_append("/nonexistent/r.json", "", 0, "x", 1), -ENOENT);
 }
 
 static unsigned count_files(const char *folder)
@@ -113,7 +114,7 @@ static void links_of_others_are_not_followed(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/r.json", folder);
     snprintf(victim, sizeof(victim), "%s/victim", folder);
-    assert_int_equal(gf_path_append(victim, "kept", 4), 0);
+    assert_int_equal(gf_raw_append(victim, "", 0, "kept", 4), 0);
     assert_int_equal(symlink(victim, path), 0);
     /* Where earlier versions wrote before the renaming. */
     snprintf(name, sizeof(name), "%s.%d.new", path, getpid());
