@@ -7,8 +7,10 @@
 #define ROWS 512
 #define BUCKETS 56
 #define FIRST_SHIFT 5 /* the first bucket ends at 32 ns */
+#define CLASSES 9
 
-static const uint64_t classes[] = {0, 64, 512, 4096, 32 << 10, 256 << 10, 2 << 20, 16 << 20, UINT64_MAX};
+static const uint64_t classes[CLASSES] = {0,         64,        512,      4096,      32 << 10,
+                                          256 << 10, 2 << 20, 16 << 20, UINT64_MAX};
 
 struct row {
     uint64_t key; /* 0: free */
@@ -17,6 +19,8 @@ struct row {
 };
 
 static struct row rows[ROWS];
+/* Of threads that found no place above: a program may have had any number of them. */
+static struct row others[GF_TIMED_COUNT][CLASSES];
 
 static unsigned class_of(size_t size)
 {
@@ -75,22 +79,18 @@ static struct row *row_of(enum gf_timed kind, size_t size)
 {
     const unsigned class = class_of(size);
     struct row *row = find(key_of(kind, class, (pid_t)syscall(SYS_gettid)));
-    return row ? row : find(key_of(kind, class, 0));
+    return row ? row : &others[kind][class];
 }
 
 void gf_latency_most(enum gf_timed kind, size_t size, uint64_t ns)
 {
-    struct row *row = row_of(kind, size);
-    if (row)
-        raise_to(&row->max_ns, ns);
+    raise_to(&row_of(kind, size)->max_ns, ns);
 }
 
 void gf_latency_add(enum gf_timed kind, size_t size, uint64_t ns)
 {
     struct row *row = row_of(kind, size);
 
-    if (!row)
-        return;
     __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&row->total_ns, ns, __ATOMIC_RELAXED);
     __atomic_fetch_add(&row->bucket[bucket_of(ns)], 1, __ATOMIC_RELAXED);
@@ -124,6 +124,8 @@ static uint64_t quantile(const struct row *row, unsigned thousandths)
 static void show(const struct row *row, enum gf_timed kind, unsigned class, pid_t tid,
                  gf_latency_see *see, void *closure)
 {
+    if (!row->count && !row->max_ns)
+        return;
     const struct gf_latency shown = {
         .kind = kind, .size_to = classes[class], .tid = tid,
         .count = row->count, .total_ns = row->total_ns, .max_ns = row->max_ns,
@@ -140,14 +142,14 @@ static void show_all(enum gf_timed kind, unsigned class, gf_latency_see *see, vo
     for (unsigned i = 0; i < ROWS; i++)
         if (__atomic_load_n(&rows[i].key, __ATOMIC_RELAXED) >> 32 == wanted)
             add_row(&sum, &rows[i]);
-    if (sum.count || sum.max_ns)
-        show(&sum, kind, class, -1, see, closure);
+    add_row(&sum, &others[kind][class]);
+    show(&sum, kind, class, -1, see, closure);
 }
 
 void gf_latency_each(gf_latency_see *see, void *closure)
 {
     for (unsigned kind = 0; kind < GF_TIMED_COUNT; kind++)
-        for (unsigned class = 0; class < GF_ARRAY_LEN(classes); class++)
+        for (unsigned class = 0; class < CLASSES; class++)
             show_all(kind, class, see, closure);
     for (unsigned i = 0; i < ROWS; i++) {
         const uint64_t key = __atomic_load_n(&rows[i].key, __ATOMIC_RELAXED);
@@ -155,10 +157,15 @@ void gf_latency_each(gf_latency_see *see, void *closure)
         if (!key)
             continue;
         add_row(&row, &rows[i]);
-        if (row.count || row.max_ns)
-            show(&row, (enum gf_timed)(key >> 40 & 0xff), key >> 32 & 0xff, (pid_t)(uint32_t)key, see,
-                 closure);
+        show(&row, (enum gf_timed)(key >> 40 & 0xff), key >> 32 & 0xff, (pid_t)(uint32_t)key, see,
+             closure);
     }
+    for (unsigned kind = 0; kind < GF_TIMED_COUNT; kind++)
+        for (unsigned class = 0; class < CLASSES; class++) {
+            struct row row = {0};
+            add_row(&row, &others[kind][class]);
+            show(&row, kind, class, 0, see, closure);
+        }
 }
 
 const char *gf_timed_name(enum gf_timed kind)
