@@ -203,14 +203,11 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *door)
     return &engine;
 }
 
-/* At a normal exit. The library's thread may be in the midst of something: a moment for the pen. */
-__attribute__((destructor)) static void end(void)
+static void sum_up(void)
 {
     struct gf_process *p = &gf_process;
     char text[768];
 
-    if (!p->door || gf_dead() || getpid() != p->pid || !gf_decision() || !gf_pen_take(200))
-        return;
     gf_output_sample(true);
     __atomic_store_n(&p->dead, true, __ATOMIC_RELAXED);
     gf_output_report(true);
@@ -223,5 +220,16 @@ __attribute__((destructor)) static void end(void)
             gf_info("%s", text);
     }
     gf_transfers_say();
-    p->door->log_drain();
+}
+
+/* At a normal exit. The library's thread may be in the midst of something: a moment for the pen. */
+__attribute__((destructor)) static void end(void)
+{
+    const struct gf_process *p = &gf_process;
+
+    if (!p->door)
+        return;
+    if (!gf_dead() && getpid() == p->pid && gf_decision() && gf_pen_take(200))
+        sum_up();
+    p->door->log_finish();
 }

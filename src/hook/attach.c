@@ -141,7 +141,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .each_hook = gf_counters_each,
         .log_wanted = gf_journal_wanted,
         .log = gf_journal_event,
-        .log_drain = gf_journal_drain,
+        .log_finish = gf_journal_finish,
         .log_count = gf_journal_count,
         .stall_counts = gf_stall_counts,
         .each_latency = gf_latency_each,

@@ -59,7 +59,7 @@ struct gf_door {
      */
     bool (*log_wanted)(void);
     void (*log)(const char *event, const char *fields);
-    void (*log_drain)(void);
+    void (*log_finish)(void);
     void (*log_count)(struct gf_journal_count *ret);
     /* Stalls so far, this process's and its children's, and how long its calls took. */
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);

@@ -19,49 +19,29 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* 100 lines a second for long, 500 at once; 64 MiB for a tree of processes. */
-#define INTERVAL_NS UINT64_C(10000000)
-#define BURST_NS (500 * INTERVAL_NS)
-#define SIZE_MOST (UINT64_C(64) << 20)
 #define LATE_NS UINT64_C(100000000)
-#define STUCK_NS UINT64_C(10000000000)
 #define SHARED_LINES 64
-
-enum { line_free, line_busy, line_ready, line_taken };
-
-/* In memory that a tree of processes shares, or in this process's own. */
-struct ring {
-    _Alignas(16) pid_t writer; /* the thread of ours; 0: none */
-    pid_t writer_thread;
-    uint64_t number;
-    uint64_t due_ns;             /* the rate: when the next line would be in time */
-    uint64_t written;            /* bytes */
-    uint64_t left_out, told;     /* lines, for their number, size or for want of room */
-    uint64_t failed;             /* writes */
-    bool torn;                   /* the last line was cut: a new one begins with its end */
-    unsigned count;
-    struct gf_line *line; /* at the same address in every process of the tree */
-};
+#define TAIL 256 /* what may be said of a line when it is written */
 
 static struct gf_line own_lines[4];
-static struct ring own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
+static struct gf_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
 
-static struct ring *ring = &own;
+static struct gf_slots *current = &own; /* or shared ones */
 static char path[PATH_MAX];
 static const char *pattern;
 static const char *version;
 static char *const *environment;
 static struct gf_rank rank;
-static pid_t pid;     /* whose path and header it is */
+static pid_t pid; /* whose path and header it is; less than 0: they are being made its */
 static bool headed;
 static bool open_;
 static bool warned;
 static uint64_t stops[8]; /* when this process went on after it had been stopped */
 static unsigned stop_count;
 
-static void expand(void)
+static void expand(pid_t of)
 {
-    const int error = gf_path_expand(pattern, pid, rank.rank, path, sizeof(path));
+    const int error = gf_path_expand(pattern, of, rank.rank, path, sizeof(path));
     if (error)
         gf_warn("GPUFEED_LOG=%.80s...: the path is too long; no events are logged", pattern);
     __atomic_store_n(&open_, error == 0, __ATOMIC_RELEASE);
@@ -76,7 +56,7 @@ void gf_journal_open(const char *pattern_, char *const *envp, const char *versio
     environment = envp;
     pid = getpid();
     gf_launch_rank(envp, &rank);
-    expand();
+    expand(pid);
 }
 
 bool gf_journal_wanted(void)
@@ -84,83 +64,53 @@ bool gf_journal_wanted(void)
     return __atomic_load_n(&open_, __ATOMIC_ACQUIRE);
 }
 
-/* A child, by whatever call it was made, has a header of its own, and own slots that nobody uses. */
-static void notice_fork(void)
+static struct gf_slots *slots(void)
 {
-    pid_t before = __atomic_load_n(&pid, __ATOMIC_RELAXED);
+    return __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * A child, by whatever call it was made, has a header of its own, and own slots that nobody uses. False
+ * while another thread of it is here for the first time: nobody waits.
+ */
+static bool notice_fork(void)
+{
+    pid_t before = __atomic_load_n(&pid, __ATOMIC_ACQUIRE);
     const pid_t now = getpid();
 
-    if (gf_likely(before == now) || !__atomic_compare_exchange_n(&pid, &before, now, false,
-                                                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        return;
+    if (gf_likely(before == now))
+        return true;
+    if (before == -now || !__atomic_compare_exchange_n(&pid, &before, -now, false, __ATOMIC_ACQUIRE,
+                                                       __ATOMIC_RELAXED))
+        return false;
     __atomic_store_n(&headed, false, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < own.count; i++)
-        own.line[i].state = line_free;
+        own.line[i].mark = 0;
     own.writer = 0;
     stop_count = 0;
-    expand();
-}
-
-static void leave_out(void)
-{
-    __atomic_fetch_add(&ring->left_out, 1, __ATOMIC_RELAXED);
-}
-
-static bool is_in_time(uint64_t now)
-{
-    uint64_t due = __atomic_load_n(&ring->due_ns, __ATOMIC_RELAXED), next;
-
-    if (__atomic_load_n(&ring->written, __ATOMIC_RELAXED) > SIZE_MOST)
-        return false;
-    do {
-        if (due > now + BURST_NS)
-            return false;
-        next = gf_max(due, now) + INTERVAL_NS;
-    } while (!__atomic_compare_exchange_n(&ring->due_ns, &due, next, true, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
+    expand(now);
+    __atomic_store_n(&pid, now, __ATOMIC_RELEASE);
     return true;
-}
-
-static bool claim(struct gf_line *line, unsigned from, uint64_t now)
-{
-    return __atomic_load_n(&line->state, __ATOMIC_RELAXED) == from &&
-           (from == line_free ||
-            now - __atomic_load_n(&line->made_ns, __ATOMIC_RELAXED) > STUCK_NS) &&
-           __atomic_compare_exchange_n(&line->state, &from, line_busy, false, __ATOMIC_ACQUIRE,
-                                       __ATOMIC_RELAXED);
-}
-
-/* A free one, or one whose process was killed while it wrote. */
-static struct gf_line *find_line(uint64_t now)
-{
-    for (unsigned i = 0; i < ring->count; i++)
-        if (claim(&ring->line[i], line_free, now))
-            return &ring->line[i];
-    for (unsigned i = 0; i < ring->count; i++)
-        if (claim(&ring->line[i], line_busy, now) || claim(&ring->line[i], line_taken, now)) {
-            leave_out();
-            return &ring->line[i];
-        }
-    return NULL;
 }
 
 static struct gf_line *begin(const char *event, uint64_t now)
 {
     struct timespec wall;
-    struct gf_line *line = find_line(now);
+    struct gf_line *line = gf_slots_claim(slots(), now);
 
     if (!line)
         return NULL;
     clock_gettime(CLOCK_REALTIME, &wall);
     line->made_ns = now;
-    line->pid = pid;
-    line->found = false;
+    line->pid = getpid();
+    line->header = line->found = false;
     line->json = (struct gf_json){.buf = line->text, .size = sizeof(line->text)};
     gf_json_begin(&line->json, NULL, '{');
     gf_json_text(&line->json, "event", event);
-    gf_json_micro(&line->json, "time", (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000);
+    gf_json_micro(&line->json, "time",
+                  (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000);
     gf_json_micro(&line->json, "mono", now / 1000);
-    gf_json_int(&line->json, "pid", pid);
+    gf_json_int(&line->json, "pid", line->pid);
     gf_json_int(&line->json, "tid", (pid_t)syscall(SYS_gettid));
     return line;
 }
@@ -200,9 +150,12 @@ static void put_header(uint64_t now)
     char container[GF_CONTAINER_ID];
     struct gf_line *line = begin("process", now);
 
-    if (!line)
+    if (!line) {
+        __atomic_store_n(&headed, false, __ATOMIC_RELAXED); /* before the next one, then */
         return;
+    }
     struct gf_json *json = &line->json;
+    line->header = true;
     gf_json_int(json, "schema", GF_JOURNAL_SCHEMA);
     gf_json_text(json, "version", version);
     gf_json_text(json, "program", gf_journal_program());
@@ -224,14 +177,14 @@ struct gf_line *gf_journal_begin(const char *event)
 
     if (!pattern)
         return NULL;
-    notice_fork();
+    const bool noticed = notice_fork();
     if (gf_journal_wanted()) {
-        if (!__atomic_test_and_set(&headed, __ATOMIC_RELAXED))
+        if (noticed && !__atomic_test_and_set(&headed, __ATOMIC_RELAXED))
             put_header(now);
-        if (is_in_time(now))
+        if (noticed && gf_slots_in_time(slots(), now))
             line = begin(event, now);
         if (!line)
-            leave_out();
+            gf_slots_leave_out(slots());
     }
     errno = error;
     return line;
@@ -242,7 +195,8 @@ static void settle(struct gf_line *line)
 {
     struct gf_finding *finding = &line->finding;
 
-    if (!finding->stopped || line->pid != pid || ring->writer_thread != syscall(SYS_gettid))
+    if (!finding->stopped || line->pid != getpid() ||
+        slots()->writer_thread != syscall(SYS_gettid))
         return;
     finding->cause = finding->otherwise;
     for (unsigned i = 0; i < GF_ARRAY_LEN(stops); i++)
@@ -252,76 +206,86 @@ static void settle(struct gf_line *line)
         }
 }
 
-static size_t finish(struct gf_line *line, char *tail, size_t size)
+/* What a line ends with: known only when it is written. */
+static size_t finish(struct gf_line *line, uint64_t left_out, char tail[TAIL])
 {
     const struct gf_finding *finding = &line->finding;
+    size_t at = 0;
 
-    if (!line->found)
-        return (size_t)gf_fmt(tail, size, "}\n");
-    settle(line);
-    return (size_t)gf_fmt(tail, size, ",\"cause\":\"%s\",\"evidence\":\"%s\"}\n",
-                          gf_cause_name(finding->cause), finding->text);
+    if (left_out)
+        at += (size_t)gf_fmt(tail, TAIL, ",\"left_out\":%llu", (unsigned long long)left_out);
+    if (line->found) {
+        settle(line);
+        at += (size_t)gf_fmt(tail + at, TAIL - at, ",\"cause\":\"%s\",\"evidence\":\"%s\"",
+                             gf_cause_name(finding->cause), finding->text);
+    }
+    return at + (size_t)gf_fmt(tail + at, TAIL - at, "}\n");
 }
 
-static int append(const char *to, const struct gf_line *line, size_t length)
+/* Into the file of the line's process: a child's may be written by its parent's thread. */
+static int append(const struct gf_line *line, size_t length)
 {
-    const bool torn = __atomic_exchange_n(&ring->torn, false, __ATOMIC_RELAXED);
+    char other[PATH_MAX];
+    const char *to = path;
+    const bool torn = __atomic_exchange_n(&slots()->torn, false, __ATOMIC_RELAXED);
+
+    if (line->pid != __atomic_load_n(&pid, __ATOMIC_ACQUIRE)) {
+        const int error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
+        if (error)
+            return error;
+        to = other;
+    }
     return gf_raw_append(to, "\n", torn, line->text, length);
 }
 
-/* A child's line, written by its parent's thread: the pattern may hold its number. */
-static GF_COLD int append_elsewhere(const struct gf_line *line, size_t length)
+static void note_failure(const struct gf_line *line, int error)
 {
-    char other[PATH_MAX];
-    const int error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
-    return error ? error : append(other, line, length);
-}
-
-static void write_line(struct gf_line *line)
-{
-    char tail[256];
-    const size_t length = finish(line, tail, sizeof(tail));
-
-    memcpy(line->text + line->json.at, tail, length);
-    const size_t whole = line->json.at + length;
-    const int error =
-        line->pid == pid ? append(path, line, whole) : append_elsewhere(line, whole);
-    __atomic_fetch_add(&ring->written, whole, __ATOMIC_RELAXED);
-    if (!error)
-        return;
+    if (line->header && line->pid == getpid())
+        __atomic_store_n(&headed, false, __ATOMIC_RELAXED);
     if (error == -EIO)
-        __atomic_store_n(&ring->torn, true, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&ring->failed, 1, __ATOMIC_RELAXED);
-    leave_out();
+        __atomic_store_n(&slots()->torn, true, __ATOMIC_RELAXED);
+    gf_slots_leave_out(slots());
     if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
         gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", path,
                 strerrordesc_np(-error));
 }
 
-static struct gf_line *oldest(void)
+static void write_line(struct gf_line *line)
 {
-    struct gf_line *ret = NULL;
+    char tail[TAIL];
+    const uint64_t left_out = gf_slots_tell(slots());
+    const size_t length = finish(line, left_out, tail), at = line->json.at;
+    int error = -ENOSPC;
 
-    for (unsigned i = 0; i < ring->count; i++)
-        if (__atomic_load_n(&ring->line[i].state, __ATOMIC_ACQUIRE) == line_ready &&
-            (!ret || ring->line[i].number < ret->number))
-            ret = &ring->line[i];
-    return ret;
+    if (at + length <= sizeof(line->text)) {
+        memcpy(line->text + at, tail, length);
+        error = append(line, at + length);
+        __atomic_fetch_add(&slots()->written, at + length, __ATOMIC_RELAXED);
+    }
+    if (error) {
+        gf_slots_untell(slots(), left_out);
+        note_failure(line, error);
+    }
+}
+
+static void drain(struct gf_slots *from)
+{
+    struct gf_line *line;
+    uint64_t mark;
+
+    while ((line = gf_slots_take(from, gf_now_ns(), &mark))) {
+        write_line(line);
+        gf_slots_written(line, mark);
+    }
 }
 
 void gf_journal_drain(void)
 {
     const int error = errno;
-    struct gf_line *line;
 
-    while ((line = oldest())) {
-        unsigned ready = line_ready;
-        if (!__atomic_compare_exchange_n(&line->state, &ready, line_taken, false, __ATOMIC_ACQUIRE,
-                                         __ATOMIC_RELAXED))
-            continue;
-        write_line(line);
-        __atomic_store_n(&line->state, line_free, __ATOMIC_RELEASE);
-    }
+    drain(slots());
+    if (slots() != &own)
+        drain(&own); /* begun by another thread before they were shared */
     errno = error;
 }
 
@@ -331,32 +295,24 @@ void gf_journal_drain(void)
  */
 static bool is_served(uint64_t now)
 {
-    const pid_t process = __atomic_load_n(&ring->writer, __ATOMIC_ACQUIRE);
-    const struct gf_line *line;
+    const struct gf_slots *in = slots();
+    const pid_t process = __atomic_load_n(&in->writer, __ATOMIC_ACQUIRE);
 
-    if (!process || syscall(SYS_tgkill, process, ring->writer_thread, SIGURG) != 0)
-        return false;
-    line = oldest();
-    return !line || now < line->made_ns + LATE_NS;
+    return process && syscall(SYS_tgkill, process, in->writer_thread, SIGURG) == 0 &&
+           !gf_slots_neglected(in, now, LATE_NS);
 }
 
 void gf_journal_end(struct gf_line *line)
 {
     const int error = errno;
-    const uint64_t left_out = __atomic_load_n(&ring->left_out, __ATOMIC_RELAXED);
-    const uint64_t told = __atomic_exchange_n(&ring->told, left_out, __ATOMIC_RELAXED);
 
-    if (left_out > told)
-        gf_json_size(&line->json, "left_out", left_out - told);
-    /* Room for the finding and the end. */
-    if (line->json.at + 256 > line->json.size) {
-        leave_out();
-        __atomic_store_n(&line->state, line_free, __ATOMIC_RELEASE);
-    } else {
-        line->number = __atomic_fetch_add(&ring->number, 1, __ATOMIC_RELAXED);
-        __atomic_store_n(&line->state, line_ready, __ATOMIC_RELEASE);
-        if (!is_served(line->made_ns))
-            gf_journal_drain();
+    if (line->json.at + TAIL > line->json.size) {
+        gf_slots_leave_out(slots());
+        gf_slots_drop(line);
+    } else if (!gf_slots_ready(slots(), line, line->made_ns)) {
+        gf_slots_leave_out(slots());
+    } else if (!is_served(line->made_ns)) {
+        gf_journal_drain();
     }
     errno = error;
 }
@@ -373,29 +329,31 @@ void gf_journal_event(const char *event, const char *fields)
 
 void gf_journal_count(struct gf_journal_count *ret)
 {
-    ret->lines = __atomic_load_n(&ring->number, __ATOMIC_RELAXED);
-    ret->left_out = __atomic_load_n(&ring->left_out, __ATOMIC_RELAXED);
+    ret->lines = __atomic_load_n(&slots()->number, __ATOMIC_RELAXED);
+    ret->left_out = __atomic_load_n(&slots()->left_out, __ATOMIC_RELAXED);
 }
 
 void gf_journal_share(void)
 {
-    const size_t size = sizeof(struct ring) + SHARED_LINES * sizeof(struct gf_line);
-    struct ring *shared;
+    const size_t size = sizeof(struct gf_slots) + SHARED_LINES * sizeof(struct gf_line);
+    struct gf_slots *shared;
 
-    if (!gf_journal_wanted() || ring != &own)
+    if (!gf_journal_wanted() || slots() != &own)
         return;
     /* By number, as all in here: another preload's mmap may allocate. */
-    shared = (struct ring *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
-                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+    shared = (struct gf_slots *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
     if (shared == MAP_FAILED)
         return;
     shared->count = SHARED_LINES;
     shared->line = (struct gf_line *)(shared + 1);
-    shared->written = ring->written;
-    shared->number = ring->number;
-    shared->left_out = ring->left_out;
-    shared->told = ring->told;
-    __atomic_store_n(&ring, shared, __ATOMIC_RELEASE);
+    shared->number = __atomic_load_n(&own.number, __ATOMIC_RELAXED);
+    shared->due_ns = __atomic_load_n(&own.due_ns, __ATOMIC_RELAXED);
+    shared->written = __atomic_load_n(&own.written, __ATOMIC_RELAXED);
+    shared->left_out = __atomic_load_n(&own.left_out, __ATOMIC_RELAXED);
+    shared->told = __atomic_load_n(&own.told, __ATOMIC_RELAXED);
+    shared->torn = __atomic_load_n(&own.torn, __ATOMIC_RELAXED);
+    __atomic_store_n(&current, shared, __ATOMIC_RELEASE);
 }
 
 /*
@@ -404,17 +362,27 @@ void gf_journal_share(void)
  */
 void gf_journal_serve(void)
 {
+    struct gf_slots *const in = slots();
     sigset_t wanted;
 
-    if (ring == &own)
+    if (in == &own)
         return;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGURG);
-    ring->writer_thread = (pid_t)syscall(SYS_gettid);
-    __atomic_store_n(&ring->writer, getpid(), __ATOMIC_RELEASE);
+    in->writer_thread = (pid_t)syscall(SYS_gettid);
+    __atomic_store_n(&in->writer, getpid(), __ATOMIC_RELEASE);
     for (;;) {
         gf_journal_drain();
         if (syscall(SYS_rt_sigtimedwait, &wanted, NULL, NULL, _NSIG / 8) < 0 && errno == EINTR)
             stops[stop_count++ % GF_ARRAY_LEN(stops)] = gf_now_ns();
     }
+}
+
+void gf_journal_finish(void)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+
+    gf_journal_drain();
+    for (unsigned i = 0; i < 100 && slots()->writer == getpid() && gf_slots_in_hand(slots()); i++)
+        syscall(SYS_nanosleep, &moment, NULL);
 }

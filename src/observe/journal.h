@@ -9,37 +9,11 @@
 #ifndef GF_OBSERVE_JOURNAL_H
 #define GF_OBSERVE_JOURNAL_H
 
-#include "observe/cause.h"
-#include "observe/json.h"
-#include "observe/python.h"
-#include "observe/unwind.h"
-
-#include <sys/types.h>
+#include "observe/slots.h"
 
 #define GF_JOURNAL_SCHEMA 1
-#define GF_JOURNAL_LINE 8000
 
-/* What a thread says of itself, not on its own stack, which may be small. */
-struct gf_capture {
-    struct gf_stack stack;
-    struct gf_python_frame python[GF_PYTHON_FRAMES];
-    _Alignas(16) unsigned char scratch[GF_UNWIND_SCRATCH];
-};
-
-struct gf_line {
-    unsigned state;
-    pid_t pid;
-    uint64_t number;  /* in which order lines are written */
-    uint64_t made_ns;
-    uint64_t start_ns, end_ns; /* of what the finding is about */
-    bool found;                /* the line ends with a finding */
-    struct gf_finding finding;
-    struct gf_json json;
-    struct gf_capture capture; /* for whoever makes the line */
-    char text[GF_JOURNAL_LINE];
-};
-
-/* Once. envp: of the process at birth. An empty pattern leaves it shut. */
+/* Once; both are kept. envp: of the process at birth. An empty pattern leaves it shut. */
 void gf_journal_open(const char *pattern, char *const *envp, const char *version);
 bool gf_journal_wanted(void);
 /* Path of the program, as its header says it. */
@@ -64,6 +38,12 @@ void gf_journal_serve(void);
 
 /* Writes what is ready. Any thread. */
 void gf_journal_drain(void);
+
+/*
+ * At the end of the process, and of the thread of ours with it: writes what is ready, and leaves what
+ * that thread has taken to it for a moment.
+ */
+void gf_journal_finish(void);
 
 /* Lines of this process and, where it shares the slots, of its children. */
 struct gf_journal_count {

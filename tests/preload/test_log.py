@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log where writing fails, and where the process ends: the program notices nothing, and little is lost."""
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+
+from conftest import APPS
+from test_stall import GIVE_BACK, events
+from test_stall_cuda import PYTHON, program  # noqa: F401
+
+STALLS = dict(MALLOC_CONF=GIVE_BACK, GPUFEED_STALL_US=20)
+
+
+def test_a_limit_on_the_size_of_files_is_no_end(run, tmp_path):
+    """Whoever writes beyond `ulimit -f` gets SIGXFSZ: the log does, but the program does not write."""
+    log = tmp_path / "log"
+    found = subprocess.run([APPS / "stalls", "purge", "20", "0"], env=run.env(GPUFEED_LOG=log, **STALLS),
+                           capture_output=True, text=True, check=False,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000)))
+    assert found.returncode == 0 and len(found.stdout.splitlines()) == 20
+    assert 0 < log.stat().st_size <= 4000
+
+
+def test_a_report_beyond_that_limit(program, run, tmp_path):  # noqa: F811
+    path, env = program.prepare("signal.signal(signal.SIGXFSZ, signal.SIG_DFL)",
+                                GPUFEED_REPORT=tmp_path / "report", GPUFEED_LOG="")
+    found = subprocess.run([PYTHON, path], env=run.env(sim=True, **env), capture_output=True, check=False,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+    assert found.returncode == 0, found.stderr
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nobody_reads_standard_error(program, run):  # noqa: F811
+    """As in `train 2>&1 | head`: a last line of ours does not end the program by SIGPIPE."""
+    path, env = program.prepare("signal.signal(signal.SIGPIPE, signal.SIG_DFL)", GPUFEED_VERBOSE=1)
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        found = subprocess.run([PYTHON, path], env=run.env(sim=True, **env), stderr=write, check=False)
+    finally:
+        os.close(write)
+    assert found.returncode == 0
+
+
+def test_lost_lines_are_told_when_writing_works_again(run, compile_c, tmp_path):
+    folder = tmp_path / "later"
+    stalling = compile_c(r"""
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/stat.h>
+        static void stall(void) {
+            char *volatile block = malloc(64 << 20);
+            memset(block, 1, 64 << 20);
+            free(block);
+        }
+        int main(int argc, char **argv) {
+            for (int i = 0; i < 5; i++) stall();
+            mkdir(argv[1], 0777);
+            stall();
+            return 0;
+        }""", "-fno-builtin", name="later")
+    found = run(stalling, folder, GPUFEED_LOG=folder / "log", **STALLS)
+    assert found.returncode == 0, found.stderr
+    first, *rest = events(folder / "log", "process") + events(folder / "log")
+    assert first["event"] == "process"
+    assert sum(event.get("left_out", 0) for event in [first, *rest]) >= 6
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)"])
+def test_the_last_event_before_an_exit(program, tmp_path, end):  # noqa: F811
+    """The library's thread is told of it, and the process ends before that has run."""
+    for turn in range(12):
+        program(f"""
+            import sys
+            stall(96)
+            {end}
+        """, GPUFEED_LOG=tmp_path / f"{turn}.log")
+        found = events(tmp_path / f"{turn}.log")
+        assert any(event["call"] == "free" for event in found), turn
+
+
+def test_a_thread_of_ours_takes_no_signal_of_the_programs(program):  # noqa: F811
+    program("""
+        seen = []
+        signal.signal(signal.SIGURG, lambda *_: seen.append(1))
+        for i in range(5):
+            stall(96)
+        assert not seen
+    """)

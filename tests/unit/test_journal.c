@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One process opens its log once, so this is one story: alone, with a thread of ours, with children. */
+#include "unit.h"
+
+#include "base/fmt.h"
+#include "observe/journal.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define THREADS 8
+#define EACH 40
+
+/* The heap's, which is not here. */
+uint64_t gf_slow_threshold(void)
+{
+    return 1000000;
+}
+
+static char folder[] = "/tmp/gpufeed-test-XXXXXX";
+static char *environment[] = {"RANK=3", NULL};
+
+static void path_of(pid_t pid, char ret[64])
+{
+    gf_fmt(ret, 64, "%s/%d.log", folder, pid);
+}
+
+/* Whole lines of this event in a process's log; each begins and ends as it should. */
+static unsigned lines_of(pid_t pid, const char *event, uint64_t *ret_left_out)
+{
+    char path[64], begin[64], line[16384];
+    unsigned count = 0;
+
+    path_of(pid, path);
+    FILE *file = fopen(path, "r");
+    gf_fmt(begin, sizeof(begin), "{\"event\":\"%s\",\"time\":", event);
+    while (file && fgets(line, sizeof(line), file)) {
+        const char *left_out = strstr(line, "\"left_out\":");
+        assert_int_equal(strncmp(line, "{\"event\":\"", 10), 0);
+        assert_string_equal(line + strlen(line) - 2, "}\n");
+        assert_null(strstr(line + 1, "{\"event\""));
+        count += strncmp(line, begin, strlen(begin)) == 0;
+        if (left_out && ret_left_out)
+            *ret_left_out += strtoull(left_out + strlen("\"left_out\":"), NULL, 10);
+    }
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void *say(void *event)
+{
+    for (unsigned i = 0; i < EACH; i++) {
+        struct gf_line *line = gf_journal_begin(event);
+        if (!line)
+            continue;
+        gf_json_size(&line->json, "i", i);
+        gf_journal_end(line);
+    }
+    return NULL;
+}
+
+static void *serve(void *unused)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    gf_journal_serve();
+    return unused;
+}
+
+static void test_many_threads(void **state)
+{
+    pthread_t thread[THREADS], ours;
+    static char pattern[64]; /* it is kept */
+    uint64_t told = 0;
+    struct gf_journal_count count;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    gf_fmt(pattern, sizeof(pattern), "%s/%%p.log", folder);
+    assert_null(gf_journal_begin("too_early"));
+    gf_journal_open(pattern, environment, "1");
+    assert_true(gf_journal_wanted());
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, say, "test"), 0);
+    gf_journal_share(); /* while they are at it */
+    assert_int_equal(pthread_create(&ours, NULL, serve, NULL), 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    gf_journal_event("last", "{\"text\":\"x\"}");
+    for (unsigned i = 0; i < 5000 && !lines_of(getpid(), "last", NULL); i++)
+        usleep(1000);
+    const unsigned lines = lines_of(getpid(), "test", &told);
+    assert_int_equal(lines_of(getpid(), "process", NULL), 1);
+    assert_int_equal(lines_of(getpid(), "last", NULL), 1);
+    gf_journal_count(&count);
+    /* Who was in the midst of a line when the slots were shared is in the old account. */
+    assert_in_range(count.lines, lines + 2 - THREADS, lines + 2);
+    assert_in_range(lines + count.left_out, THREADS * EACH - THREADS, THREADS * EACH);
+    assert_true(told <= count.left_out);
+}
+
+/* What a child says is in its own file, though it is gone, and the parent's thread wrote it. */
+static void test_children(void **state)
+{
+    pid_t child[4];
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        child[i] = fork();
+        if (child[i] == 0) {
+            gf_journal_event("child", "{\"text\":\"x\"}");
+            _exit(0);
+        }
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        waitpid(child[i], NULL, 0);
+        for (unsigned k = 0; k < 5000 && !lines_of(child[i], "child", NULL); k++)
+            usleep(1000);
+        assert_int_equal(lines_of(child[i], "process", NULL), 1);
+        assert_int_equal(lines_of(child[i], "child", NULL), 1);
+    }
+}
+
+static int clear(void **state)
+{
+    char command[64];
+    (void)state;
+    gf_fmt(command, sizeof(command), "rm -r %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_children),
+    };
+    return cmocka_run_group_tests(tests, NULL, clear);
+}
