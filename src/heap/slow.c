@@ -36,7 +36,7 @@ static struct {
 
 uint64_t gf_slow_threshold(void)
 {
-    return __atomic_load_n(&threshold, __ATOMIC_RELAXED);
+    return __atomic_load_n(&threshold, __ATOMIC_ACQUIRE); /* who sees it sees the watcher */
 }
 
 void gf_slow_foreign(void)
