@@ -25,9 +25,14 @@ static void help(void)
          "the processes ran are still the same.");
 }
 
+/* As a terminal may be given it: a thread's name, say, can hold what takes one over. */
 static const char *text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
+
+    for (char *p = (char *)(uintptr_t)value; p && *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
     return value ? value : "";
 }
 
@@ -172,7 +177,8 @@ static void print_process(const json_t *event)
 
 static void print_event(const json_t *event)
 {
-    const double at = json_number_value(json_object_get(event, "time"));
+    const double told = json_number_value(json_object_get(event, "time"));
+    const double at = told >= 0 && told < 1e12 ? told : 0;
     const time_t second = (time_t)at;
     struct tm local;
     char when[32] = "";

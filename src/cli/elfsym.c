@@ -20,15 +20,17 @@ struct gf_elf {
     size_t strings_size;
 };
 
-/* A file may be cut or made up: nothing outside of it is looked at. */
-static const void *inside(const struct gf_elf *elf, uint64_t offset, uint64_t size)
+/* A file may be cut or made up: nothing outside of it is looked at, nor anything at an odd place. */
+static const void *inside(const struct gf_elf *elf, uint64_t offset, uint64_t size, size_t align)
 {
-    return offset <= elf->size && size <= elf->size - offset ? elf->bytes + offset : NULL;
+    return offset <= elf->size && size <= elf->size - offset && offset % align == 0
+               ? elf->bytes + offset
+               : NULL;
 }
 
 static const ElfW(Ehdr) *header(const struct gf_elf *elf)
 {
-    const ElfW(Ehdr) *head = inside(elf, 0, sizeof(*head));
+    const ElfW(Ehdr) *head = inside(elf, 0, sizeof(*head), 1);
     if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
         head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof(ElfW(Shdr)))
         return NULL;
@@ -39,21 +41,22 @@ static const ElfW(Shdr) *section(const struct gf_elf *elf, unsigned i)
 {
     const ElfW(Ehdr) *head = header(elf);
     return i < head->e_shnum
-               ? inside(elf, head->e_shoff + i * sizeof(ElfW(Shdr)), sizeof(ElfW(Shdr)))
+               ? inside(elf, head->e_shoff + i * sizeof(ElfW(Shdr)), sizeof(ElfW(Shdr)),
+                        _Alignof(ElfW(Shdr)))
                : NULL;
 }
 
 static bool has_id(const struct gf_elf *elf, const char *wanted)
 {
     const ElfW(Shdr) *at;
-    char hex[129];
+    char hex[129] = "";
 
     for (unsigned i = 0; (at = section(elf, i)); i++) {
-        const ElfW(Nhdr) *note = inside(elf, at->sh_offset, sizeof(*note));
+        const ElfW(Nhdr) *note = inside(elf, at->sh_offset, sizeof(*note), _Alignof(ElfW(Nhdr)));
         if (at->sh_type != SHT_NOTE || !note || note->n_type != NT_GNU_BUILD_ID ||
-            note->n_namesz != 4 || note->n_descsz > 64)
+            note->n_namesz != 4 || !note->n_descsz || note->n_descsz > 64)
             continue;
-        const unsigned char *id = inside(elf, at->sh_offset + sizeof(*note) + 4, note->n_descsz);
+        const unsigned char *id = inside(elf, at->sh_offset + sizeof(*note) + 4, note->n_descsz, 1);
         for (unsigned k = 0; id && k < note->n_descsz; k++)
             snprintf(hex + 2 * k, 3, "%02x", id[k]);
         if (id && strcmp(hex, wanted) == 0)
@@ -65,8 +68,9 @@ static bool has_id(const struct gf_elf *elf, const char *wanted)
 static void take_symbols(struct gf_elf *elf, const ElfW(Shdr) *table)
 {
     const ElfW(Shdr) *names = section(elf, table->sh_link);
-    const void *symbols = inside(elf, table->sh_offset, table->sh_size);
-    const char *strings = names ? inside(elf, names->sh_offset, names->sh_size) : NULL;
+    const void *symbols =
+        inside(elf, table->sh_offset, table->sh_size, _Alignof(ElfW(Sym)));
+    const char *strings = names ? inside(elf, names->sh_offset, names->sh_size, 1) : NULL;
 
     if (!symbols || !strings || !names->sh_size || strings[names->sh_size - 1])
         return;
@@ -132,7 +136,8 @@ const char *gf_elf_function(const struct gf_elf *elf, uint64_t offset, uint64_t 
         const ElfW(Sym) *symbol = &elf->symbols[i];
         const unsigned type = symbol->st_info & 0xf;
         if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol->st_shndx == SHN_UNDEF ||
-            symbol->st_name >= elf->strings_size || offset - symbol->st_value >= symbol->st_size)
+            symbol->st_name >= elf->strings_size || symbol->st_value > offset ||
+            offset - symbol->st_value >= symbol->st_size)
             continue;
         if (!best || symbol->st_value > best->st_value)
             best = symbol;

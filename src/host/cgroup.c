@@ -97,12 +97,17 @@ int gf_cgroup_cpuset(const char *root, struct gf_cpus *ret)
     return -ENOENT;
 }
 
+static double share(long long quota, long long period)
+{
+    return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
+}
+
 /* "max 100000", "400000 100000" */
 static double quota_v2(const char *text)
 {
     char *end;
-    const double quota = strtod(text, &end), period = strtod(end, NULL);
-    return end != text && quota > 0 && period > 0 ? quota / period : 0;
+    const long long quota = strtoll(text, &end, 10);
+    return end != text ? share(quota, strtoll(end, NULL, 10)) : 0;
 }
 
 static double tighter(double a, double b)
@@ -117,8 +122,7 @@ static double quota_v1(const char *root, const char *mount, const char *group)
     if (gf_sysfile_read(quota, sizeof(quota), root, "%s%s/cpu.cfs_quota_us", mount, group) <= 0 ||
         gf_sysfile_read(period, sizeof(period), root, "%s%s/cpu.cfs_period_us", mount, group) <= 0)
         return 0;
-    const double q = strtod(quota, NULL), p = strtod(period, NULL);
-    return q > 0 && p > 0 ? q / p : 0;
+    return share(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
 double gf_cgroup_quota(const char *root)

@@ -13,6 +13,9 @@ for target in tests/fuzz/fuzz_*.c; do
     sources=(src/base/cpus.c src/base/fmt.c src/base/parse.c src/config/options.c src/config/suggest.c)
     case $name in
     hint) sources+=(src/place/hint.c) ;;
+    host) sources+=(src/host/{cgroup,headroom,pressure,sysfile}.c) ;;
+    elf) sources+=(src/cli/elfsym.c) ;;
+    log) sources+=(src/cli/cmd_report.c src/cli/elfsym.c -ljansson) ;;
     dwarf) sources+=(src/observe/dwarf.c src/observe/dwarf_value.c) ;;
     json | path) sources+=("src/observe/$name.c") ;;
     esac
