@@ -24,8 +24,8 @@ for target in known["targets"]:
     ninja -C "$1" --quiet "${targets[@]}" || return 1
     # An environ that was published is never freed: somebody may be reading it.
     LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 \
-        ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        TSAN_OPTIONS=halt_on_error=1 \
+        ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+        TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 \
         meson test -C "$1" --no-rebuild --suite unit --suite fuzz --print-errorlogs --timeout-multiplier 4
 }
 

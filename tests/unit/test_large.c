@@ -28,7 +28,8 @@ int __wrap_madvise(void *at, size_t size, int advice);
 
 static bool fails(int *n)
 {
-    if (*n == 0 || __atomic_sub_fetch(n, 1, __ATOMIC_RELAXED) != 0)
+    if (__atomic_load_n(n, __ATOMIC_RELAXED) == 0 ||
+        __atomic_sub_fetch(n, 1, __ATOMIC_RELAXED) != 0)
         return false;
     errno = ENOMEM;
     return true;

@@ -64,6 +64,27 @@ static void test_quantiles(void **state)
     assert_int_equal(row->p50_ns, 1);
 }
 
+/* At once, on rows that are theirs alone and on those that all share. */
+static void test_at_once(void **state)
+{
+    pthread_t thread[4];
+    uint64_t before = 0, after = 0;
+    (void)state;
+    for (size_t i = 0; i < alls; i++)
+        before += all[i].count;
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, add_some, NULL), 0);
+    alls = owns = 0;
+    gf_latency_each(see, NULL); /* while they are at it */
+    for (size_t i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    alls = owns = 0;
+    gf_latency_each(see, NULL);
+    for (size_t i = 0; i < alls; i++)
+        after += all[i].count;
+    assert_int_equal(after, before + 4 * 1000);
+}
+
 /* More rows than the table holds: nothing is lost, only told apart less. */
 static void test_full_table(void **state)
 {
@@ -89,7 +110,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_at_once),
         cmocka_unit_test(test_full_table),
+        cmocka_unit_test(test_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

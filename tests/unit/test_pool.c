@@ -217,7 +217,7 @@ static void patience(void **state)
     gf_pool_open(pool, &patient.job, PIECES);
     for (unsigned i = 0; i < 5000 && !gf_pool_finished(&other.job); i++)
         usleep(1000);
-    const uint64_t meanwhile = patient.job.next;
+    const uint64_t meanwhile = __atomic_load_n(&patient.job.next, __ATOMIC_RELAXED);
     gf_pool_close(pool, &other.job);
     for (unsigned i = 0; i < 5000 && __atomic_load_n(&patient.job.next, __ATOMIC_RELAXED) < 20; i++)
         usleep(1000);
