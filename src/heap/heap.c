@@ -170,6 +170,12 @@ bool gf_heap_before_dlopen(void)
     return state == leads;
 }
 
+void gf_heap_thread_ours(void)
+{
+    if (gf_heap_ops()->mode == gf_heap_mode_replace)
+        gf_settings_thread_ours();
+}
+
 void gf_heap_thread_born(void)
 {
     gf_settings_thread_born();

@@ -119,5 +119,10 @@ bool gf_heap_before_dlopen(void);
 void gf_heap_ready(void) __attribute__((weak));
 /* First thing in a thread that the program created: takes its arena from those of set_cpus. */
 void gf_heap_thread_born(void);
+/*
+ * First thing in our own thread: it shares the main thread's arena. Each arena has some forty locks on
+ * nine pages, which every fork of the process takes and thus copies, twice.
+ */
+void gf_heap_thread_ours(void);
 
 #endif

@@ -30,6 +30,14 @@ extern size_t je_sz_index2size_tab[];
 /* Whether heap profiling is on; likewise. */
 extern bool je_opt_prof;
 
+/* Arenas by number, and how many threads each has, by kind of call; likewise. */
+extern void *je_arenas[];
+void je_arena_nthreads_inc(void *arena, bool internal);
+void je_arena_nthreads_dec(void *arena, bool internal);
+
+/* jemalloc calls this by this name: jemalloc.syms. */
+int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
 #define GF_ARENAS_ALL "4096" /* MALLCTL_ARENAS_ALL */
 
 #endif

@@ -162,6 +162,18 @@ void gf_settings_set_cpus(unsigned cpus)
     __atomic_store_n(&arena_limit, cpus, __ATOMIC_RELAXED);
 }
 
+void gf_settings_thread_ours(void)
+{
+    void *const first = __atomic_load_n(&je_arenas[0], __ATOMIC_ACQUIRE);
+
+    /* A new thread takes an arena that has none before one is made. */
+    je_arena_nthreads_dec(first, false);
+    je_arena_nthreads_dec(first, true);
+    je_free(je_malloc(1));
+    je_arena_nthreads_inc(first, false);
+    je_arena_nthreads_inc(first, true);
+}
+
 void gf_settings_thread_born(void)
 {
     const unsigned limit = __atomic_load_n(&arena_limit, __ATOMIC_RELAXED);

@@ -23,4 +23,7 @@ bool gf_settings_read(size_t i, struct gf_heap_setting *ret);
 void gf_settings_set_cpus(unsigned cpus);
 void gf_settings_thread_born(void);
 
+/* The calling thread, before its first call of the heap, shares the main thread's arena. */
+void gf_settings_thread_ours(void);
+
 #endif

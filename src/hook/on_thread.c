@@ -21,10 +21,38 @@
 #define STACK_MIN ((size_t)1 << 20)
 
 struct newborn {
+    struct newborn *next;
     void *(*run)(void *);
     void *arg;
     enum gf_thread_class class;
 };
+
+/*
+ * What newborns have read. They do not free it themselves: for that alone the heap would give each an
+ * arena and a cache, whose locks every later fork of the process takes, and pays for page by page.
+ */
+static struct newborn *spent;
+
+static void lay_down(struct newborn *self)
+{
+    self->next = __atomic_load_n(&spent, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&spent, &self->next, self, true, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED))
+        ;
+}
+
+/* One for the next; the rest is freed. All are taken at once, so that none comes back meanwhile. */
+static struct newborn *pick_up(void)
+{
+    struct newborn *first = __atomic_exchange_n(&spent, NULL, __ATOMIC_ACQUIRE);
+    if (!first)
+        return malloc(sizeof(*first));
+    for (struct newborn *more = first->next, *next; more; more = next) {
+        next = more->next;
+        free(more);
+    }
+    return first;
+}
 
 static void *begin(void *closure)
 {
@@ -38,7 +66,7 @@ static void *begin(void *closure)
     gf_classes_set(gettid(), class);
     if (class == gf_thread_program)
         gf_heap_thread_born(); /* before any other call of the heap gives this thread an arena */
-    free(self);
+    lay_down(self);
     if (class == gf_thread_program) {
         const struct gf_engine *engine = gf_engine_enter();
         if (engine) {
@@ -55,14 +83,14 @@ static int create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void 
                   enum gf_thread_class class)
 {
     const int before = errno;
-    struct newborn *self = malloc(sizeof(*self));
+    struct newborn *self = pick_up();
     errno = before; /* pthread_create reports by its result alone */
     if (!self)
         return gf_originals()->pthread_create(ret, attr, run, arg);
     *self = (struct newborn){.run = run, .arg = arg, .class = class};
     const int error = gf_originals()->pthread_create(ret, attr, begin, self);
     if (error)
-        free(self);
+        lay_down(self);
     return error;
 }
 

@@ -17,6 +17,10 @@ const struct gf_heap_ops *gf_heap_ops(void)
     return &none;
 }
 
+void gf_heap_thread_ours(void)
+{
+}
+
 void gf_heap_thread_born(void)
 {
 }
