@@ -136,6 +136,7 @@ bool gf_migrate_step(uint64_t deadline_ns)
         if (gf_now_ns() + spent * REST >= deadline_ns || gf_dead())
             return true;
         rest(spent * REST);
+        gf_transfers_prepare();
     }
     finish(report);
     return false;

@@ -70,6 +70,7 @@ struct gf_process {
     unsigned peak_descendants;
 
     sem_t wake; /* posted to make the engine's thread look at once */
+    bool asked; /* atomic: for gf_prepare */
 
     bool pen; /* atomic: somebody works on report */
     struct gf_report report;
@@ -122,6 +123,8 @@ void gf_widen(bool to_start);
 
 /* transfer.c: copies and pinned memory; NULL where none of it is wanted. */
 const struct gf_transfer_ops *gf_transfers(void);
+/* Does what copies asked for. On our thread, which is woken for it. */
+void gf_transfers_prepare(void);
 /* What became of the copies so far, as lines for GPUFEED_VERBOSE=2. */
 void gf_transfers_say(void);
 /* The same for the report. Any thread; makes no CUDA call. */

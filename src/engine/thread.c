@@ -39,6 +39,7 @@ static bool sleep_until(uint64_t ns)
         ;
     while (sem_trywait(&gf_process.wake) == 0)
         ;
+    gf_transfers_prepare();
     return woken == 0;
 }
 
@@ -143,8 +144,10 @@ void gf_thread_watch(void)
 {
     struct gf_process *p = &gf_process;
 
-    while (!gf_decision())
+    while (!gf_decision()) {
         sem_wait(&p->wake);
+        gf_transfers_prepare();
+    }
     gf_keep_start();
     while (!gf_dead()) {
         const uint64_t now = gf_now_ns();

@@ -5,6 +5,7 @@
 #include "base/fmt.h"
 #include "base/log.h"
 #include "place/locate.h"
+#include "transfer/prepare.h"
 #include "transfer/transfer.h"
 
 #include <string.h>
@@ -54,6 +55,19 @@ static void tell(enum gf_transfer_event event, const char *text)
     gf_output_note(event == gf_transfer_off ? gf_report_left : gf_report_ring, text);
 }
 
+static void ask(void)
+{
+    __atomic_store_n(&gf_process.asked, true, __ATOMIC_RELEASE);
+    sem_post(&gf_process.wake);
+}
+
+void gf_transfers_prepare(void)
+{
+    if (__atomic_load_n(&gf_process.asked, __ATOMIC_RELAXED) &&
+        __atomic_exchange_n(&gf_process.asked, false, __ATOMIC_ACQUIRE) && !gf_dead())
+        gf_prepare();
+}
+
 const struct gf_transfer_ops *gf_transfers(void)
 {
     const struct gf_door *door = gf_process.door;
@@ -61,6 +75,7 @@ const struct gf_transfer_ops *gf_transfers(void)
                                             .cuda = door->cuda,
                                             .cpu_quota = gf_process.facts.cpu_quota,
                                             .device_node = device_node,
+                                            .ask = ask,
                                             .tell = tell};
 
     ops = gf_transfer_start(&setup);

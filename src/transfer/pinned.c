@@ -10,6 +10,7 @@
 #include "transfer/large.h"
 #include "transfer/pinned_stats.h"
 #include "transfer/plant.h"
+#include "transfer/prepare.h"
 #include "transfer/preplace.h"
 #include "transfer/setup.h"
 #include "transfer/small.h"
@@ -142,7 +143,7 @@ static bool alloc_large(const struct gf_context *context, void **pp, size_t byte
                  bytes);
         return decline(gf_pinned_memory, bytes);
     }
-    gf_pool_start(context->pool);
+    gf_prepare_helpers(context->pool);
     *ret_result = CUDA_SUCCESS;
     if (gf_large_alloc(&wish, pp, bytes, as, ret_result, &broken)) {
         COUNT(large_calls, 1);
@@ -271,7 +272,7 @@ static void preplace(void *p, size_t bytes, unsigned flags)
     if (!context)
         return;
     if (gf_pool_threads(context->pool) > 1 && gf_extent_fits(bytes, -1)) {
-        gf_pool_start(context->pool);
+        gf_prepare_helpers(context->pool);
         if (gf_extent_populate(context->pool, p, bytes) == 0) {
             COUNT(placed_calls, 1);
             COUNT(placed_bytes, bytes);

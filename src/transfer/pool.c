@@ -22,7 +22,7 @@ struct gf_pool {
     struct gf_cpus cpus;
     unsigned threads; /* the caller included */
     bool has_rights;
-    unsigned started, alive;
+    unsigned wanted, started, alive;
 
     pthread_mutex_t lock; /* of the ring of open jobs; nothing is done under it but looking */
     struct gf_job *cursor; /* whom to look at next */
@@ -202,8 +202,6 @@ static void rest(struct gf_pool *pool, uint32_t seen)
     __atomic_fetch_sub(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
-static int create(struct gf_pool *pool);
-
 static void *help(void *arg)
 {
     struct gf_pool *pool = arg;
@@ -211,8 +209,7 @@ static void *help(void *arg)
     prctl(PR_SET_NAME, "gpufeed-copy");
     if (!gf_set_empty(&pool->cpus))
         syscall(SYS_sched_setaffinity, 0, sizeof(pool->cpus), &pool->cpus);
-    if (__atomic_add_fetch(&pool->alive, 1, __ATOMIC_RELAXED) + 1 < pool->threads)
-        create(pool);
+    __atomic_fetch_add(&pool->alive, 1, __ATOMIC_RELAXED);
     for (;;) {
         const uint32_t seen = __atomic_load_n(&pool->bell, __ATOMIC_SEQ_CST);
         struct gf_job *job = pick(pool);
@@ -268,7 +265,25 @@ int gf_pool_start(struct gf_pool *pool)
     if (pool->threads < 2 || __atomic_load_n(&pool->started, __ATOMIC_RELAXED) ||
         __atomic_exchange_n(&pool->started, 1, __ATOMIC_RELAXED))
         return 0;
-    return create(pool);
+    const int error = create(pool);
+    for (unsigned i = 2; !error && i < pool->threads && create(pool) == 0; i++)
+        ;
+    return error;
+}
+
+bool gf_pool_want(struct gf_pool *pool)
+{
+    return pool->threads > 1 && !__atomic_load_n(&pool->wanted, __ATOMIC_RELAXED) &&
+           !__atomic_exchange_n(&pool->wanted, 1, __ATOMIC_SEQ_CST);
+}
+
+int gf_pools_start(void)
+{
+    int error = 0;
+    for (struct gf_pool *p = __atomic_load_n(&pools, __ATOMIC_ACQUIRE); p && !error; p = p->next)
+        if (__atomic_load_n(&p->wanted, __ATOMIC_SEQ_CST))
+            error = gf_pool_start(p);
+    return error;
 }
 
 /* Owners. */

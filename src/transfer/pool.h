@@ -51,10 +51,15 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, unsigned threa
 unsigned gf_pool_threads(const struct gf_pool *pool);
 
 /*
- * Starts the helpers unless that was done; does not wait for them: they start each other. 0 or the
- * errno of the first. A thread of the program, inside gf_engine_enter, so that they count as ours.
+ * Starts the helpers unless that was done, and does not wait for them. 0 or the errno of the first. All
+ * are made by one thread: who makes one allocates, and thus has an arena of the heap, which each fork
+ * of the process pays for. That thread is ours, so that they count as ours.
  */
 int gf_pool_start(struct gf_pool *pool);
+
+/* Asks for that; whether nobody has before. Then somebody is to call the other: all that are wanted. */
+bool gf_pool_want(struct gf_pool *pool);
+int gf_pools_start(void);
 
 /*
  * Opens a job of which pieces below `limit` may be claimed. The job stays where it is until it is

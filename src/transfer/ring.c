@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "host/headroom.h"
 #include "transfer/plant.h"
+#include "transfer/prepare.h"
 #include "transfer/segment.h"
 #include "transfer/setup.h"
 #include "transfer/stats.h"
@@ -17,6 +18,7 @@
 
 #define SEGMENTS 16
 #define BLOCKS 512
+#define WISH_UNIT GF_TUNE_RING_FIRST_LEAST
 
 struct gf_segment {
     char *at;
@@ -33,9 +35,10 @@ struct gf_ring {
     pthread_mutex_t lock; /* of segments and their maps */
     struct gf_segment *segments[SEGMENTS];
     struct gf_block blocks[BLOCKS];
+    uint64_t wish; /* atomic: a growth that was asked for, 0 none: the least units << 32 | units */
     struct gf_growth growth;
     unsigned event_flags;
-    uint64_t limit;
+    uint64_t limit;      /* atomic */
     uint64_t bytes;      /* atomic, registered */
     uint64_t refused_ns; /* atomic: when it was last told to stay as it is; 0 never */
     unsigned off;        /* atomic */
@@ -104,7 +107,7 @@ uint64_t gf_ring_bytes(const struct gf_ring *ring)
 
 uint64_t gf_ring_limit(const struct gf_ring *ring)
 {
-    return ring->limit;
+    return __atomic_load_n(&ring->limit, __ATOMIC_RELAXED);
 }
 
 /* Growing. */
@@ -141,7 +144,7 @@ static uint64_t room(struct gf_ring *ring)
 {
     struct gf_headroom left;
     const uint64_t bytes = gf_ring_bytes(ring);
-    const uint64_t own = ring->limit > bytes ? ring->limit - bytes : 0;
+    const uint64_t limit = gf_ring_limit(ring), own = limit > bytes ? limit - bytes : 0;
     if (!own)
         return 0;
     gf_headroom_read("", ring->context->node, &left);
@@ -164,14 +167,35 @@ static bool was_refused(struct gf_ring *ring)
     return at && gf_now_ns() - at < GF_TUNE_RING_RETRY_NS;
 }
 
+/* Looking for room reads files, and mapping takes its time: neither is the copying call's. */
+static void ask(struct gf_ring *ring, size_t least, size_t bytes)
+{
+    const uint64_t wish = least / WISH_UNIT << 32 | bytes / WISH_UNIT;
+    uint64_t none = 0;
+
+    if (!gf_growth_is_on(&ring->growth) && !was_refused(ring) &&
+        __atomic_compare_exchange_n(&ring->wish, &none, wish, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED))
+        gf_prepare_ring(ring);
+}
+
 static void grow(struct gf_ring *ring, size_t least, size_t bytes)
 {
-    if (gf_growth_is_on(&ring->growth) || was_refused(ring))
-        return;
     bytes = gf_min(bytes, room(ring)) & ~(GF_TUNE_RING_FIRST_LEAST - 1);
     if (bytes < least || !has_place(ring) ||
         !gf_growth_start(&ring->growth, ring->context, bytes))
         __atomic_store_n(&ring->refused_ns, gf_now_ns(), __ATOMIC_RELAXED);
+}
+
+void gf_ring_prepare(struct gf_ring *ring)
+{
+    const uint64_t wish = __atomic_load_n(&ring->wish, __ATOMIC_ACQUIRE);
+
+    if (!wish)
+        return;
+    if (!gf_growth_is_on(&ring->growth))
+        grow(ring, (size_t)(wish >> 32) * WISH_UNIT, (size_t)(uint32_t)wish * WISH_UNIT);
+    __atomic_store_n(&ring->wish, 0, __ATOMIC_RELEASE);
 }
 
 static void take_in(struct gf_ring *ring, size_t bytes)
@@ -197,7 +221,7 @@ static void take_in(struct gf_ring *ring, size_t bytes)
                              "GPU %d: the ring for copies stays at %llu MiB: %s failed (%d)",
                              ring->context->device,
                              (unsigned long long)(gf_ring_bytes(ring) >> 20), call, (int)error);
-        ring->limit = gf_ring_bytes(ring);
+        __atomic_store_n(&ring->limit, gf_ring_bytes(ring), __ATOMIC_RELAXED);
         break;
     }
 }
@@ -216,7 +240,7 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
     if (gf_growth_is_on(&ring->growth))
         take_in(ring, bytes);
     else if (!gf_ring_bytes(ring))
-        grow(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2));
+        ask(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2));
     return gf_ring_bytes(ring) != 0;
 }
 
@@ -224,7 +248,7 @@ void gf_ring_want(struct gf_ring *ring, size_t bytes)
 {
     const size_t unit = GF_TUNE_RING_FIRST_LEAST;
     const size_t least = (bytes + unit - 1) & ~(unit - 1);
-    grow(ring, least, gf_max(2 * least, (size_t)gf_ring_bytes(ring)));
+    ask(ring, least, gf_max(2 * least, (size_t)gf_ring_bytes(ring)));
 }
 
 /* Blocks. */

@@ -44,6 +44,9 @@ void gf_ring_turn_off(struct gf_ring *ring, const char *call, CUresult error);
  */
 bool gf_ring_ready(struct gf_ring *ring, size_t bytes);
 
+/* Maps what was asked for by these two, and calls the helpers to touch it. Makes no CUDA call. */
+void gf_ring_prepare(struct gf_ring *ring);
+
 /* A call had to wait, or to do with less: one contiguous block of these bytes would have been better. */
 void gf_ring_want(struct gf_ring *ring, size_t bytes);
 

@@ -21,6 +21,11 @@ struct gf_transfer_setup {
      * of that node, and that the program itself may use. May allocate; any thread, no lock held.
      */
     int (*device_node)(CUdevice device, struct gf_cpus *ret_cpus);
+    /*
+     * Has gf_prepare called soon, on the library's own thread. NULL: nobody would; what has to be
+     * prepared is done on the spot.
+     */
+    void (*ask)(void);
     /* For the event log, one line. Any thread, inside a call of the program's; NULL: nobody listens. */
     void (*tell)(enum gf_transfer_event event, const char *text);
 };

@@ -6,7 +6,7 @@
 #include "transfer/flow.h"
 #include "transfer/pinned.h"
 #include "transfer/plant.h"
-#include "transfer/tell.h"
+#include "transfer/prepare.h"
 
 #include <string.h>
 
@@ -91,15 +91,6 @@ static bool check_size(struct visit *v)
                : forward(v, gf_forward_crowded);
 }
 
-static void start_helpers(struct gf_pool *pool)
-{
-    const int error = gf_pool_start(pool);
-    if (error)
-        gf_transfer_tell(gf_transfer_off, GF_LOG_WARN,
-                         "copies are left to the driver: cannot start a thread: %s",
-                         strerrordesc_np(error));
-}
-
 /* With the thread's capture mode relaxed. */
 static void stage(struct visit *v)
 {
@@ -120,7 +111,7 @@ static void stage(struct visit *v)
         forward(v, gf_forward_off);
         return;
     }
-    start_helpers(v->context->pool);
+    gf_prepare_helpers(v->context->pool);
     if (!gf_ring_ready(s.ring, v->call->bytes))
         forward(v, gf_forward_warming);
     else if (v->looks)
