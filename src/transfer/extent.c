@@ -82,14 +82,47 @@ bool gf_extent_is_huge(void)
     return __atomic_load_n(&known, __ATOMIC_RELAXED) == 2;
 }
 
+/*
+ * Work on a range by several threads, cut into parts. Parts go round its mappings: threads that fill
+ * one inode at the same time wait for each other.
+ */
+struct parts {
+    size_t bytes, mapping, unit;
+};
+
+static size_t how_many(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit;
+}
+
+static uint64_t parts_count(const struct parts *parts)
+{
+    return how_many(parts->bytes, parts->mapping) *
+           how_many(gf_min(parts->mapping, parts->bytes), parts->unit);
+}
+
+/* The bytes of one, perhaps none, from *ret_start on. */
+static size_t part(const struct parts *parts, uint64_t i, size_t *ret_start)
+{
+    const size_t mappings = how_many(parts->bytes, parts->mapping);
+    const size_t within = (size_t)i / mappings * parts->unit;
+    const size_t start = (size_t)i % mappings * parts->mapping + within;
+
+    *ret_start = start;
+    return start >= parts->bytes
+               ? 0
+               : gf_min(parts->unit, gf_min(parts->mapping - within, parts->bytes - start));
+}
+
 /* Touching. */
 
 struct touching {
     struct gf_job job;
+    struct parts parts;
     char *at;
-    size_t bytes, piece;
-    bool own;  /* fresh memory of ours: may be touched by a store too */
-    int error; /* atomic: the first */
+    bool own;         /* fresh memory of ours: may be touched by a store too */
+    uint64_t touched; /* atomic */
+    int error;        /* atomic: the first */
 };
 
 static int touch(char *at, size_t bytes, bool own)
@@ -106,19 +139,26 @@ static int touch(char *at, size_t bytes, bool own)
     return 0;
 }
 
-/* Others take memory meanwhile: looks again before each step. */
-static bool touch_piece(struct gf_job *job, uint64_t piece)
+/* Others take memory meanwhile: looks again after each step. */
+static bool may_go_on(struct touching *t, size_t bytes)
+{
+    const uint64_t before = __atomic_fetch_add(&t->touched, bytes, __ATOMIC_RELAXED);
+    return before / GF_TUNE_TOUCH_STEP == (before + bytes) / GF_TUNE_TOUCH_STEP ||
+           gf_extent_fits(GF_TUNE_TOUCH_STEP, -1);
+}
+
+static bool touch_part(struct gf_job *job, uint64_t i)
 {
     struct touching *t = (struct touching *)job;
-    const size_t start = (size_t)piece * t->piece, end = gf_min(start + t->piece, t->bytes);
+    size_t start, bytes = part(&t->parts, i, &start);
 
-    for (size_t at = start; at < end; at += GF_TUNE_TOUCH_STEP) {
-        const size_t step = gf_min(GF_TUNE_TOUCH_STEP, end - at);
+    for (size_t step; bytes; start += step, bytes -= step) {
+        step = gf_min(GF_TUNE_TOUCH_STEP, bytes);
         int error = __atomic_load_n(&t->error, __ATOMIC_RELAXED);
-        if (!error && at != start && !gf_extent_fits(step, -1))
+        if (!error && !may_go_on(t, step))
             error = -ENOMEM;
         if (!error)
-            error = touch(t->at + at, step, t->own);
+            error = touch(t->at + start, step, t->own);
         if (error) {
             __atomic_store_n(&t->error, error, __ATOMIC_RELAXED);
             return false;
@@ -127,17 +167,19 @@ static bool touch_piece(struct gf_job *job, uint64_t piece)
     return true;
 }
 
-static int touch_all(struct gf_pool *pool, char *at, size_t bytes, size_t piece, bool own)
+static void run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
 {
-    struct touching t = {
-        .job.work = touch_piece, .at = at, .bytes = bytes, .piece = piece, .own = own};
-    const uint64_t pieces = (bytes + piece - 1) / piece;
-
     if (pool)
-        gf_pool_run(pool, &t.job, pieces);
+        gf_pool_run(pool, job, pieces);
     else
-        for (uint64_t i = 0; i < pieces && touch_piece(&t.job, i); i++)
+        for (uint64_t i = 0; i < pieces && job->work(job, i); i++)
             ;
+}
+
+static int touch_all(struct gf_pool *pool, char *at, const struct parts *parts, bool own)
+{
+    struct touching t = {.job.work = touch_part, .parts = *parts, .at = at, .own = own};
+    run(pool, &t.job, parts_count(parts));
     return t.error;
 }
 
@@ -145,20 +187,34 @@ int gf_extent_populate(struct gf_pool *pool, void *at, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)at & ~(page_size() - 1);
     const uintptr_t end = round_up((uintptr_t)at + bytes, page_size());
-    return touch_all(pool, (char *)start, end - start, HUGE * 4, false);
+    const struct parts parts = {end - start, end - start, HUGE * 4};
+    return touch_all(pool, (char *)start, &parts, false);
 }
 
 /* Mapping. */
 
-static unsigned mapped; /* atomic: mappings of ours that live; the kernel bounds a process's */
+static unsigned mapped; /* atomic: mappings of ours that live */
 
-/* One inode each: threads that fill one inode wait for each other. */
+static unsigned threads_of(const struct gf_pool *pool)
+{
+    return pool ? gf_pool_threads(pool) : 1;
+}
+
+/*
+ * More of them are filled faster, and each costs every fork of the process the copy of a mapping, 0.3
+ * us, where the driver's own buffer is one.
+ */
 static size_t mapping_size(const struct gf_pool *pool, size_t bytes)
 {
-    const unsigned threads = pool ? gf_pool_threads(pool) : 1;
-    if (__atomic_load_n(&mapped, __ATOMIC_RELAXED) > GF_TUNE_PIN_MAPPINGS)
-        return bytes;
-    return round_up((bytes + 2 * threads - 1) / (2 * threads), HUGE);
+    const bool many = __atomic_load_n(&mapped, __ATOMIC_RELAXED) > GF_TUNE_PIN_MAPPINGS;
+    const size_t least = many ? GF_TUNE_PIN_MAPPING_MANY : GF_TUNE_PIN_MAPPING_LEAST;
+    return round_up(gf_max(how_many(bytes, 2 * threads_of(pool)), least), HUGE);
+}
+
+static struct parts parts_of(const struct gf_extent *extent)
+{
+    const size_t unit = how_many(extent->bytes, 4 * threads_of(extent->pool));
+    return (struct parts){extent->bytes, extent->piece, round_up(unit, HUGE)};
 }
 
 /* Address space for the range, beginning on a huge page. */
@@ -225,7 +281,8 @@ int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_exten
     if (!error) {
         madvise(extent.at, span, MADV_HUGEPAGE);
         prefer(&extent, node);
-        error = touch_all(pool, extent.at, span, piece, true);
+        const struct parts parts = parts_of(&extent);
+        error = touch_all(pool, extent.at, &parts, true);
     }
     if (error) {
         gf_extent_drop(&extent);
@@ -238,31 +295,40 @@ int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_exten
 
 struct dropping {
     struct gf_job job;
+    struct parts parts;
     const struct gf_extent *extent;
 };
+
+static bool empty_part(struct gf_job *job, uint64_t i)
+{
+    const struct dropping *d = (struct dropping *)job;
+    size_t start;
+    const size_t bytes = part(&d->parts, i, &start);
+    if (bytes)
+        madvise((char *)d->extent->at + start, bytes, MADV_DONTNEED);
+    return true;
+}
+
+static bool unmap_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct gf_extent *extent = ((struct dropping *)job)->extent;
+    const size_t start = (size_t)piece * extent->piece;
+    munmap((char *)extent->at + start, gf_min(extent->piece, extent->bytes - start));
+    return true;
+}
 
 /*
  * Its pages leave this process's tables first, which several threads can do at once; what is left
  * of unmapping has the address space to itself for a moment only, and the pages themselves are
  * freed behind that. A child that has them mapped keeps them.
  */
-static bool drop_piece(struct gf_job *job, uint64_t piece)
-{
-    const struct gf_extent *extent = ((struct dropping *)job)->extent;
-    const size_t start = (size_t)piece * extent->piece;
-    const size_t bytes = gf_min(extent->piece, extent->bytes - start);
-    char *const at = (char *)extent->at + start;
-    madvise(at, bytes, MADV_DONTNEED);
-    munmap(at, bytes);
-    return true;
-}
-
 void gf_extent_drop(const struct gf_extent *extent)
 {
-    struct dropping d = {.job.work = drop_piece, .extent = extent};
-    if (extent->pool && extent->mappings > 1)
-        gf_pool_run(extent->pool, &d.job, extent->mappings);
-    else
-        munmap(extent->at, extent->bytes);
+    struct dropping d = {
+        .job.work = empty_part, .parts = parts_of(extent), .extent = extent};
+    if (extent->pool)
+        run(extent->pool, &d.job, parts_count(&d.parts));
+    d.job = (struct gf_job){.work = unmap_piece};
+    run(extent->pool, &d.job, extent->mappings);
     __atomic_sub_fetch(&mapped, extent->mappings, __ATOMIC_RELAXED);
 }

@@ -27,10 +27,12 @@
 #define GF_TUNE_PIN_THREADS 4
 /* Memory that large pinned allocations leave to others, besides an eighth of what there is. */
 #define GF_TUNE_PIN_RESERVE GF_MIB(64)
-/* A thread looks how much memory is left each time it has touched this much. */
+/* How much memory is left is looked at each time so much has been touched. */
 #define GF_TUNE_TOUCH_STEP GF_MIB(256)
-/* Of the 65530 mappings that a process may have: when so many are ours, a buffer gets one, not 16. */
-#define GF_TUNE_PIN_MAPPINGS 8192
+/* A buffer's mappings are no smaller than this, and larger when there are so many of ours already. */
+#define GF_TUNE_PIN_MAPPING_LEAST GF_MIB(32)
+#define GF_TUNE_PIN_MAPPINGS 128
+#define GF_TUNE_PIN_MAPPING_MANY GF_MIB(256)
 /* What is kept of small blocks' mappings, and how often the memory left is looked at. */
 #define GF_TUNE_PIN_CACHE GF_MIB(64)
 #define GF_TUNE_PIN_LOOK_NS UINT64_C(1000000000)

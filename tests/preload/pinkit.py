@@ -84,8 +84,15 @@ PROLOGUE = textwrap.dedent("""
         return found
 
     def served(at, size):
-        "On standard error: the library lays several mappings side by side."
-        print("served" if len(mappings(at, size)) > 1 else "driver", file=sys.stderr)
+        "On standard error: the library asks for huge pages, and may lay several mappings side by side."
+        here = asked = False
+        for line in open("/proc/self/smaps"):
+            if "-" in line.split(None, 1)[0]:
+                first, end = (int(x, 16) for x in line.split(None, 1)[0].split("-"))
+                here = first <= at < end
+            elif here and line.startswith("VmFlags:"):
+                asked = " hg" in line
+        print("served" if asked or len(mappings(at, size)) > 1 else "driver", file=sys.stderr)
     """)
 
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fork costs in pages that it copies and mappings that it doubles: counts, never times."""
+
+import pytest
+
+from conftest import APPS
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def forks(run):
+    """forks(what, ...): the program's numbers, without the library and with it."""
+    def go(*what, **extra):
+        found = []
+        for done in run.both(APPS / "forks", *what, sim=True, GPUFEED_STAGE_THREADS=10, **extra):
+            assert done.returncode == 0 and not done.stderr, (done.returncode, done.stderr)
+            found.append([int(word) for word in done.stdout.split()])
+        return found
+    return go
+
+
+def test_of_one_thread_takes_no_lock_of_the_heap(forks):
+    """jemalloc's forty locks of an arena are 12 pages in the parent, and 26 in the child."""
+    (native, native_child), (ours, child) = forks("alone")
+    assert ours <= native + 6 and child <= native_child + 12
+
+
+def test_of_threads_takes_them(run):
+    """A child can go on allocating, whatever the others did at that moment."""
+    native, ours = run.both(APPS / "forks", "busy", sim=True)
+    assert (native.returncode, native.stdout) == (0, "60\n")
+    assert (ours.returncode, ours.stdout) == (0, "60\n"), ours.stderr
+
+
+def test_our_threads_have_no_arenas(forks):
+    """Ten of ours: with an arena each a fork copied 110 pages instead of 20."""
+    (native, _), (ours, _) = forks("pinned", 1, 64 * MIB, MALLOC_CONF="narenas:16")
+    assert ours <= native + 40
+
+
+def test_a_buffer_has_few_mappings(forks):
+    """The driver's has one; ours one for 32 MiB, and never more than the threads can use."""
+    (native,), (ours,) = forks("mappings", 4, 64 * MIB)
+    assert native == 4 and 4 <= ours <= 8
