@@ -327,6 +327,39 @@ static void held_bytes_are_counted(void **state)
         assert_int_equal(held[i], 0);
 }
 
+static unsigned mappings_of(const char *p, size_t bytes)
+{
+    char line[512];
+    unsigned found = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof(line), file)) {
+        const char *start = (const char *)strtoul(line, NULL, 16);
+        found += start >= p && start < p + bytes;
+    }
+    fclose(file);
+    return found;
+}
+
+/* Each is copied by every fork. */
+static void mappings_are_few(void **state)
+{
+    static char *many[130];
+    CUresult result;
+    (void)state;
+    char *p = get(70 * MIB);
+    assert_int_equal(mappings_of(p, 70 * MIB), 3);
+    for (size_t i = 0; i < GF_ARRAY_LEN(many); i++)
+        many[i] = get(MIB);
+    char *q = get(70 * MIB);
+    assert_int_equal(mappings_of(q, 70 * MIB), 1);
+    for (size_t i = 0; i < 70 * MIB; i += 4096)
+        assert_int_equal(p[i] | q[i], 0);
+    for (size_t i = 0; i < GF_ARRAY_LEN(many); i++)
+        gf_large_free(&cuda, many[i], &result);
+    assert_true(gf_large_free(&cuda, p, &result) && gf_large_free(&cuda, q, &result));
+    assert_false(is_mapped(p) || is_mapped(p + 69 * MIB) || is_mapped(q) || is_mapped(q + 69 * MIB));
+}
+
 static void a_file_that_ends_is_an_error(void **state)
 {
     char path[] = "/tmp/gpufeed-extent-XXXXXX";
@@ -391,6 +424,7 @@ int main(void)
         cmocka_unit_test_setup(it_is_the_drivers_own, start),
         cmocka_unit_test_setup(a_context_takes_its_own_along, start),
         cmocka_unit_test_setup(held_bytes_are_counted, start),
+        cmocka_unit_test_setup(mappings_are_few, start),
         cmocka_unit_test_setup(flags_are_those_asked_for, start),
         cmocka_unit_test_setup(a_child_keeps_what_its_parent_frees, start),
         cmocka_unit_test(huge_pages_are_told),

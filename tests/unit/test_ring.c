@@ -92,6 +92,38 @@ static void grows_in_calls_only(void **state)
     gf_ring_drop(&context);
 }
 
+static unsigned asked;
+
+static void count_asking(void)
+{
+    asked++;
+}
+
+/* Looking for room and mapping is for another thread, where there is one; asked for it once. */
+static void copies_only_ask(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = fresh(GF_SIZE_AUTO);
+    gf_setup.ask = count_asking;
+    asked = 0;
+    for (unsigned i = 0; i < 3; i++)
+        assert_false(gf_ring_ready(ring, GF_MIB(16)));
+    assert_int_equal(asked, 1);
+    assert_int_equal(driver.registered, 0);
+    gf_ring_prepare(ring);
+    gf_ring_prepare(ring); /* nothing was asked for any more */
+    assert_int_equal(driver.registered, 0);
+    assert_true(gf_ring_ready(ring, GF_MIB(16)));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
+    gf_ring_want(ring, GF_MIB(20));
+    assert_int_equal(asked, 2);
+    gf_setup.ask = NULL;
+    gf_ring_prepare(ring);
+    gf_ring_ready(ring, GF_MIB(20));
+    assert_int_equal(driver.largest, GF_MIB(40));
+    gf_ring_drop(&context);
+}
+
 static void small_copies_get_it_in_the_end(void **state)
 {
     (void)state;
@@ -210,7 +242,7 @@ int main(void)
         cmocka_unit_test(grows_in_calls_only),    cmocka_unit_test(small_copies_get_it_in_the_end),
         cmocka_unit_test(keeps_to_its_limit),     cmocka_unit_test(blocks_do_not_overlap),
         cmocka_unit_test(freed_by_events_only),   cmocka_unit_test(out_of_order),
-        cmocka_unit_test(failures_turn_it_off),
+        cmocka_unit_test(failures_turn_it_off),   cmocka_unit_test(copies_only_ask),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
 }
