@@ -388,7 +388,7 @@ def test_log_has_the_decisions(feed, tmp_path):
     """, devices=f"{NODE1},{NODE0}", GPUFEED_LOG=tmp_path / "log-%r-%p.jsonl", RANK=7)
     path, = tmp_path.glob("log-*.jsonl")
     events = [json.loads(line) for line in path.read_text().splitlines()]
-    process, *events = [event for event in events if event["event"] != "stall"]
+    process, *events = [event for event in events if event["event"] not in ("stall", "threads")]  # as the machine has it
     assert process["event"] == "process"
     assert [event["event"] for event in events] == ["decided", "decided", "rebound"]
     assert events[0]["cpus"] == "1" and events[1]["cpus"] == "0"

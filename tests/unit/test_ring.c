@@ -92,11 +92,11 @@ static void grows_in_calls_only(void **state)
     gf_ring_drop(&context);
 }
 
-static unsigned asked;
+static unsigned askings;
 
 static void count_asking(void)
 {
-    asked++;
+    askings++;
 }
 
 /* Looking for room and mapping is for another thread, where there is one; asked for it once. */
@@ -105,10 +105,10 @@ static void copies_only_ask(void **state)
     (void)state;
     struct gf_ring *ring = fresh(GF_SIZE_AUTO);
     gf_setup.ask = count_asking;
-    asked = 0;
+    askings = 0;
     for (unsigned i = 0; i < 3; i++)
         assert_false(gf_ring_ready(ring, GF_MIB(16)));
-    assert_int_equal(asked, 1);
+    assert_int_equal(askings, 1);
     assert_int_equal(driver.registered, 0);
     gf_ring_prepare(ring);
     gf_ring_prepare(ring); /* nothing was asked for any more */
@@ -116,7 +116,7 @@ static void copies_only_ask(void **state)
     assert_true(gf_ring_ready(ring, GF_MIB(16)));
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
     gf_ring_want(ring, GF_MIB(20));
-    assert_int_equal(asked, 2);
+    assert_int_equal(askings, 2);
     gf_setup.ask = NULL;
     gf_ring_prepare(ring);
     gf_ring_ready(ring, GF_MIB(20));
