@@ -10,7 +10,8 @@
 # tools limits             what compute-sanitizer, CUPTI and profilers see; little memory, few CPUs
 # h2d pinned feed          what copies, pinned memory and training cost, with every claim a check; h2d_more
 #                          (first copies, asynchronous ones, a busy GPU, ranks) and feed_more (loading
-#                          weights, tabular data, requests, loaded workers) have the rest
+#                          weights, tabular data, requests) have the rest
+# crowd                    eight ranks on one GPU, and workers that need every CPU: not slower
 # suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)
 # ranks nccl               two GPUs; suites with GF_GPUS=2
 #
@@ -46,7 +47,7 @@ most() {
     case $1 in
     small | tools | limits | nccl) echo 200 ;;
     random | copy | pinned | ranks | cost) echo 240 ;;
-    h2d | h2d_more) echo 330 ;;
+    h2d | h2d_more | crowd) echo 330 ;;
     *) echo 500 ;;
     esac
 }

@@ -6,7 +6,8 @@
 
 Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast), weights (4 GiB from a
 mapped safetensors file), tabular (a batch of 256 MiB from memory), serve (one picture a request),
-loaded (16 workers that need every CPU). Each arm is a process that keeps model, data and workers;
+loaded (16 workers that need every CPU), ranks (eight processes on one GPU, whose workers need every CPU,
+at the same time). Each arm is a process that keeps model, data and workers;
 a round runs some steps of each, in shuffled order, while the others sleep.
 
 Scripts: plain copies with .to(device); plain-async with .to(device, non_blocking=True), as PyTorch's
@@ -38,9 +39,11 @@ TASKS = {  # task: (warm steps, steps, arms, unit, claims)
     "serve": (5, 80, ("plain", "ours", "hand", "again"), "requests", [("ours", "plain", "same")]),
     "loaded": (16, 16, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
 }
+RANKS = 2 if arms.DRY else 8
 MAIN = ("resnet18", "resnet50")
-MORE = tuple(task for task in TASKS if task not in MAIN)
-SHARE = {"resnet18": 0.5, "resnet50": 0.5, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "loaded": 0.45}
+MORE = ("weights", "tabular", "serve")
+CROWD = ("loaded", "ranks")
+SHARE = {"resnet18": 0.5, "resnet50": 0.5, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "loaded": 0.45, "ranks": 0.5}
 BYTES = {"images": 3 * 224 * 224 * 4, "rows": 513 * 4, "bytes": 1, "requests": 3 * 224 * 224 * 4}
 
 
@@ -88,15 +91,53 @@ def run_task(name, running, until):
     return case
 
 
-def measure(tasks=tuple(TASKS), seconds=400):
+def together(fleet, words):
+    """A round of all ranks at once: their pictures over the time of the slowest."""
+    def ask():
+        for arm in fleet:
+            arm.send(words)
+        answers = [[float(part) for part in arm.answer().split()] for arm in fleet]
+        units = sum(answer[1] for answer in answers)
+        return {"images/s": units / max(answer[0] for answer in answers),
+                "CPU s/GB": sum(answer[2] for answer in answers) / (units * BYTES["images"] / 1e9)}
+    return ask
+
+
+def run_ranks(known, until):
+    names = ("plain", "ours", "again")
+    fleets = {name: [arms.Arm(known[name][0], GF_ARMS=len(names) * RANKS, OMP_NUM_THREADS=1, **known[name][1])
+                     for _ in range(RANKS)] for name in names}
+    everyone = [arm for fleet in fleets.values() for arm in fleet]
+    try:
+        for arm in everyone:
+            arm.begin()
+        for arm in everyone:
+            arm.send("setup rank")
+        for arm in everyone:
+            if arm.answer() != "ok":
+                raise RuntimeError("a rank cannot be set up")
+        words = "round 1 2" if arms.DRY else "round 4 10"
+        case = arms.Case("ranks", {name: together(fleet, words) for name, fleet in fleets.items()},
+                         [("ours", "plain", "images/s", "same", "times as fast")], most=3 * arms.ROUNDS,
+                         controls=[("again", "plain", "images/s")], part="ranks", unit="images", processes=RANKS)
+        arms.rounds([case], until)
+        return case
+    finally:
+        for arm in everyone:
+            arm.end()
+
+
+def measure(tasks=(*TASKS, "ranks"), seconds=400):
     """(cases, what went wrong). Each task has its share of the time, and what the ones before left."""
     began = time.monotonic()
     known = commands()
-    wanted = {arm for task in tasks for arm in TASKS[task][2]}
+    wanted = {arm for task in tasks if task in TASKS for arm in TASKS[task][2]}
     count = sum(name in wanted for name in known)
     running = {name: arms.Arm(command, GF_ARMS=count, **env) for name, (command, env) in known.items()
                if name in wanted}
-    bad = [f"{arm} cannot run here" for arm in sorted(wanted - set(known)) if not arms.DRY]
+    for arm in sorted(wanted - set(known)):
+        print(f"# {arm} is not here, and is left out", flush=True)
+    bad = []
     cases = []
     try:
         for arm in running.values():
@@ -108,7 +149,8 @@ def measure(tasks=tuple(TASKS), seconds=400):
                 continue
             share = SHARE[task] / sum(SHARE[later] for later in tasks[index:])
             try:
-                cases.append(run_task(task, running, time.monotonic() + left * share))
+                until = time.monotonic() + left * share
+                cases.append(run_task(task, running, until) if task in TASKS else run_ranks(known, until))
             except RuntimeError as error:  # an arm has died: the others go on
                 bad.append(f"{task}: {error}"[:600])
                 running = alive(running)
@@ -138,7 +180,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=400)
-    parser.add_argument("--only", default=",".join(TASKS))
+    parser.add_argument("--only", default=",".join((*TASKS, "ranks")))
     args = parser.parse_args()
     cases, bad = measure(args.only.split(","), args.seconds)
     arms.keep(args.json, "train", cases, wrong=bad)

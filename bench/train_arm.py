@@ -176,7 +176,7 @@ class Tabular:
     unit = "rows"
 
     def __init__(self):
-        columns, self.batch, parts = (64, 4096, 2) if DRY else (512, 131072, 8)
+        columns, self.batch, parts = (64, 512, 2) if DRY else (512, 131072, 8)
         self.table = torch.rand(self.batch * parts, columns)
         self.target = torch.rand(self.batch * parts, 1)
         self.model = nn.Sequential(nn.Linear(columns, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
@@ -279,6 +279,7 @@ TASKS = {
     "resnet18": lambda: Vision("resnet18"),
     "resnet50": lambda: Vision("resnet50"),
     "loaded": lambda: Vision("resnet18", workers=16, busy=8, batch=128, ahead=1),
+    "rank": lambda: Vision("resnet18", workers=2, busy=8, batch=64, ahead=1),
     "tabular": Tabular,
     "weights": Weights,
     "serve": Serve,

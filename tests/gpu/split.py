@@ -4,6 +4,7 @@ GPUs placed on them by turns, the first on node 1, so that no index is right by 
 
 import os
 import pathlib
+import shutil
 import subprocess
 
 
@@ -12,7 +13,9 @@ def cpu_list(first, count):
 
 
 def gpu_addresses():
-    """PCI addresses of the GPUs in the driver's order."""
+    """PCI addresses of the GPUs in the driver's order; none where nobody can be asked."""
+    if shutil.which("nvidia-smi") is None:
+        return []
     out = subprocess.run(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"],
                          capture_output=True, text=True, check=True).stdout
     return [address(line.strip()) for line in out.splitlines() if line.strip()]
