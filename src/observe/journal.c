@@ -179,10 +179,11 @@ struct gf_line *gf_journal_begin(const char *event)
         return NULL;
     const bool noticed = notice_fork();
     if (gf_journal_wanted()) {
-        if (noticed && !__atomic_test_and_set(&headed, __ATOMIC_RELAXED))
-            put_header(now);
-        if (noticed && gf_slots_in_time(slots(), now))
+        if (noticed && gf_slots_in_time(slots(), now)) {
+            if (!__atomic_test_and_set(&headed, __ATOMIC_RELAXED))
+                put_header(now);
             line = begin(event, now);
+        }
         if (!line)
             gf_slots_leave_out(slots());
     }

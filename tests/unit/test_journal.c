@@ -127,6 +127,26 @@ static void test_children(void **state)
     }
 }
 
+/* Of any number of short children only those with something to say have a header. */
+static void test_rate(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 1000; i++)
+        gf_journal_event("flood", "{}");
+    for (unsigned i = 0; i < 8; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            gf_journal_event("child", "{}");
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+        gf_journal_finish();
+        for (unsigned k = 0; k < 2000 && lines_of(child, "process", NULL) > lines_of(child, "child", NULL); k++)
+            usleep(1000);
+        assert_int_equal(lines_of(child, "process", NULL), lines_of(child, "child", NULL));
+    }
+}
+
 static int clear(void **state)
 {
     char command[64];
@@ -140,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_children),
+        cmocka_unit_test(test_rate),
     };
     return cmocka_run_group_tests(tests, NULL, clear);
 }
