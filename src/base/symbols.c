@@ -16,7 +16,8 @@ struct tables {
 struct query {
     const char *name;
     const void *self; /* NULL once that object has been passed */
-    uintptr_t only;   /* 0: any */
+    bool within;      /* the object loaded here, which is 0 for a program at fixed addresses */
+    uintptr_t base;
     bool found;
     struct gf_symbol *ret;
 };
@@ -128,7 +129,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *closure)
             query->self = NULL;
         return 0;
     }
-    if ((query->only && info->dlpi_addr != query->only) || !read_tables(info, &t))
+    if ((query->within && info->dlpi_addr != query->base) || !read_tables(info, &t))
         return 0;
     const uint32_t index = t.gnu_hash ? find_by_gnu_hash(&t, query->name)
                            : t.hash   ? find_by_hash(&t, query->name)
@@ -152,7 +153,7 @@ bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret)
 
 bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret)
 {
-    struct query query = {.name = name, .only = base, .ret = ret};
+    struct query query = {.name = name, .within = true, .base = base, .ret = ret};
     dl_iterate_phdr(look, &query);
     return query.found;
 }

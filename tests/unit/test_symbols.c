@@ -56,6 +56,7 @@ static void objects_by_address(void **state)
     assert_true(gf_symbol_find_in(object.base, "malloc_usable_size", &in));
     assert_ptr_equal(in.address, dlsym(RTLD_NEXT, "malloc_usable_size"));
     assert_false(gf_symbol_holder(&object, &in));
+    assert_false(gf_symbol_find_in(0, "getpid", &in)); /* the program's, if it lies there */
 }
 
 int main(void)
