@@ -30,7 +30,8 @@ static __thread struct call call;
 static bool foreign;
 
 static struct {
-    uint64_t began; /* 0: not forking */
+    unsigned under_way; /* forks, each on a thread of its own */
+    uint64_t began;     /* the first of them; 0: none */
     uint64_t last_began, last_ended;
 } forking;
 
@@ -70,16 +71,25 @@ void gf_slow_usage(struct gf_slow_usage *ret)
 
 static void before_fork(void)
 {
-    __atomic_store_n(&forking.began, gf_now_ns(), __ATOMIC_RELAXED);
+    if (__atomic_fetch_add(&forking.under_way, 1, __ATOMIC_RELAXED) == 0)
+        __atomic_store_n(&forking.began, gf_now_ns(), __ATOMIC_RELAXED);
     call.reporting = true; /* what fork waits for itself is no call of the heap */
 }
 
 static void after_fork(void)
 {
-    __atomic_store_n(&forking.last_began, forking.began, __ATOMIC_RELAXED);
+    __atomic_store_n(&forking.last_began, __atomic_load_n(&forking.began, __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
     __atomic_store_n(&forking.last_ended, gf_now_ns(), __ATOMIC_RELAXED);
-    __atomic_store_n(&forking.began, 0, __ATOMIC_RELAXED);
+    if (__atomic_sub_fetch(&forking.under_way, 1, __ATOMIC_RELAXED) == 0)
+        __atomic_store_n(&forking.began, 0, __ATOMIC_RELAXED);
     call.reporting = false;
+}
+
+static void in_child(void)
+{
+    forking.under_way = 1; /* whoever else was at it stayed behind */
+    after_fork();
 }
 
 bool gf_slow_forked(uint64_t start_ns, uint64_t end_ns)
@@ -96,7 +106,7 @@ void gf_slow_watch(uint64_t threshold_ns, const struct gf_slow_watcher *who)
     static bool registered;
 
     if (!__atomic_test_and_set(&registered, __ATOMIC_RELAXED))
-        pthread_atfork(before_fork, after_fork, after_fork);
+        pthread_atfork(before_fork, after_fork, in_child);
     __atomic_store_n(&watcher, who, __ATOMIC_RELAXED);
     __atomic_store_n(&threshold, threshold_ns, __ATOMIC_RELEASE);
 }
