@@ -11,6 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+struct function {
+    uint64_t start, end;
+    uint64_t reach; /* the end of those up to this one that ends last */
+    uint32_t name;
+    uint32_t row; /* in the file */
+};
+
 struct gf_elf {
     const unsigned char *bytes;
     size_t size;
@@ -18,6 +25,8 @@ struct gf_elf {
     size_t count;
     const char *strings;
     size_t strings_size;
+    struct function *functions; /* by their starts: a log asks for the same few of a million */
+    size_t function_count;
 };
 
 /* A file may be cut or made up: nothing outside of it is looked at, nor anything at an odd place. */
@@ -89,6 +98,44 @@ static void find_symbols(struct gf_elf *elf)
             take_symbols(elf, at);
 }
 
+/* Of two names for one function the first in the file stands last. */
+static int by_start(const void *a, const void *b)
+{
+    const struct function *one = a, *other = b;
+
+    if (one->start != other->start)
+        return one->start < other->start ? -1 : 1;
+    return one->row > other->row ? -1 : one->row < other->row;
+}
+
+static bool is_function(const struct gf_elf *elf, const ElfW(Sym) *symbol)
+{
+    const unsigned type = symbol->st_info & 0xf;
+    return (type == STT_FUNC || type == STT_GNU_IFUNC) && symbol->st_shndx != SHN_UNDEF &&
+           symbol->st_size && symbol->st_name < elf->strings_size;
+}
+
+static void sort_functions(struct gf_elf *elf)
+{
+    uint64_t reach = 0;
+
+    elf->functions = calloc(elf->count, sizeof(*elf->functions));
+    for (size_t i = 0; elf->functions && i < elf->count; i++) {
+        const ElfW(Sym) *symbol = &elf->symbols[i];
+        struct function *function = &elf->functions[elf->function_count];
+        if (!is_function(elf, symbol))
+            continue;
+        *function = (struct function){.start = symbol->st_value, .name = symbol->st_name, .row = (uint32_t)i};
+        if (__builtin_add_overflow(symbol->st_value, symbol->st_size, &function->end))
+            function->end = UINT64_MAX;
+        elf->function_count++;
+    }
+    if (elf->function_count)
+        qsort(elf->functions, elf->function_count, sizeof(*elf->functions), by_start);
+    for (size_t i = 0; i < elf->function_count; i++)
+        elf->functions[i].reach = reach = gf_max(reach, elf->functions[i].end);
+}
+
 static bool map_file(const char *path, struct gf_elf *ret)
 {
     struct stat found;
@@ -119,31 +166,34 @@ struct gf_elf *gf_elf_open(const char *path, const char *build_id)
         return NULL;
     }
     find_symbols(elf);
+    sort_functions(elf);
     return elf;
 }
 
 void gf_elf_close(struct gf_elf *elf)
 {
     munmap((void *)(uintptr_t)elf->bytes, elf->size);
+    free(elf->functions);
     free(elf);
 }
 
 const char *gf_elf_function(const struct gf_elf *elf, uint64_t offset, uint64_t *ret_distance)
 {
-    const ElfW(Sym) *best = NULL;
+    size_t low = 0, high = elf->function_count;
 
-    for (size_t i = 0; i < elf->count; i++) {
-        const ElfW(Sym) *symbol = &elf->symbols[i];
-        const unsigned type = symbol->st_info & 0xf;
-        if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol->st_shndx == SHN_UNDEF ||
-            symbol->st_name >= elf->strings_size || symbol->st_value > offset ||
-            offset - symbol->st_value >= symbol->st_size)
-            continue;
-        if (!best || symbol->st_value > best->st_value)
-            best = symbol;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (elf->functions[middle].start <= offset)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    if (!best)
-        return NULL;
-    *ret_distance = offset - best->st_value;
-    return elf->strings + best->st_name;
+    for (; low > 0 && elf->functions[low - 1].reach > offset; low--) {
+        const struct function *function = &elf->functions[low - 1];
+        if (function->end <= offset)
+            continue;
+        *ret_distance = offset - function->start;
+        return elf->strings + function->name;
+    }
+    return NULL;
 }
