@@ -149,17 +149,6 @@ double gf_cgroup_quota(const char *root)
     return best;
 }
 
-static uint64_t stat_value(const char *text, const char *key)
-{
-    const size_t length = strlen(key);
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, length) == 0 && line[length] == ' ')
-            return strtoull(line + length, NULL, 10);
-    }
-    return 0;
-}
-
 uint64_t gf_cgroup_throttled_ns(const char *root)
 {
     static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};
@@ -169,11 +158,11 @@ uint64_t gf_cgroup_throttled_ns(const char *root)
         if (find_group(root, "", group, sizeof(group)) &&
             read_nearest(root, mounts_v2[i], group, "cpu.stat", text, sizeof(text)) > 0 &&
             strstr(text, "throttled_usec"))
-            return stat_value(text, "throttled_usec") * 1000;
+            return gf_sysfile_value(text, "throttled_usec") * 1000;
     }
     for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v1); i++)
         if (find_group(root, "cpu", group, sizeof(group)) &&
             read_nearest(root, mounts_v1[i], group, "cpu.stat", text, sizeof(text)) > 0)
-            return stat_value(text, "throttled_time");
+            return gf_sysfile_value(text, "throttled_time");
     return 0;
 }

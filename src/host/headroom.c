@@ -24,19 +24,19 @@ static const struct names names_v2[] = {
     {GF_CGROUP_MOUNT,
      {"memory.max", "memory.high"},
      "memory.current",
-     "inactive_file ",
-     "active_file "},
+     "inactive_file",
+     "active_file"},
     {GF_CGROUP_MOUNT_UNIFIED,
      {"memory.max", "memory.high"},
      "memory.current",
-     "inactive_file ",
-     "active_file "},
+     "inactive_file",
+     "active_file"},
 };
 static const struct names names_v1 = {MOUNT_V1,
                                       {"memory.limit_in_bytes", NULL},
                                       "memory.usage_in_bytes",
-                                      "total_inactive_file ",
-                                      "total_active_file "};
+                                      "total_inactive_file",
+                                      "total_active_file"};
 
 /* The number that a file holds; UNKNOWN for "max", and where there is none. */
 static uint64_t read_number(const char *root, const char *mount, const char *group,
@@ -48,18 +48,6 @@ static uint64_t read_number(const char *root, const char *mount, const char *gro
         return UNKNOWN;
     const uint64_t value = strtoull(text, &end, 10);
     return end == text || value >= UNLIMITED ? UNKNOWN : value;
-}
-
-/* The number behind a key at the start of a line, 0 without one. key includes what follows it. */
-static uint64_t value_of(const char *text, const char *key)
-{
-    const size_t length = strlen(key);
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, length) == 0)
-            return strtoull(line + length, NULL, 10);
-    }
-    return 0;
 }
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -93,8 +81,8 @@ static void read_group(const struct names *names, struct gf_headroom_scratch *sc
     uint64_t reclaimable = 0;
     if (gf_sysfile_read(scratch->text, sizeof(scratch->text), root, "%s%s/memory.stat",
                         names->mount, scratch->group) > 0)
-        reclaimable = takeable(value_of(scratch->text, names->inactive),
-                               value_of(scratch->text, names->active));
+        reclaimable = takeable(gf_sysfile_value(scratch->text, names->inactive),
+                               gf_sysfile_value(scratch->text, names->active));
     const uint64_t room = less(limit, less(used, reclaimable));
     if (room < ret->cgroup) {
         ret->cgroup = room;

@@ -23,17 +23,6 @@ static uint64_t some_total(const char *text)
     return total ? strtoull(total + 6, NULL, 10) : UNKNOWN;
 }
 
-static uint64_t value_of(const char *text, const char *key)
-{
-    const size_t length = strlen(key);
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, length) == 0)
-            return strtoull(line + length, NULL, 10);
-    }
-    return 0;
-}
-
 static void add(uint64_t *to, uint64_t value)
 {
     *to = (*to == UNKNOWN ? 0 : *to) + value;
@@ -54,8 +43,8 @@ static void read_events(const char *root, const char *mount, struct gf_pressure 
         }
         if (gf_sysfile_read(text, sizeof(text), root, "%s%s/memory.events", mount, group) <= 0)
             continue;
-        add(&ret->limited, value_of(text, "high ") + value_of(text, "max "));
-        add(&ret->killed, value_of(text, "oom ") + value_of(text, "oom_kill "));
+        add(&ret->limited, gf_sysfile_value(text, "high") + gf_sysfile_value(text, "max"));
+        add(&ret->killed, gf_sysfile_value(text, "oom") + gf_sysfile_value(text, "oom_kill"));
         ret->limited_file = "memory.events";
     } while (gf_cgroup_to_parent(group));
 }
@@ -72,7 +61,7 @@ static void read_events_v1(const char *root, struct gf_pressure *ret)
         add(&ret->limited, strtoull(text, NULL, 10));
         ret->limited_file = "memory.failcnt";
         if (gf_sysfile_read(text, sizeof(text), root, MOUNT_V1 "%s/memory.oom_control", group) > 0)
-            add(&ret->killed, value_of(text, "oom_kill "));
+            add(&ret->killed, gf_sysfile_value(text, "oom_kill"));
     } while (gf_cgroup_to_parent(group));
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -75,4 +76,15 @@ const char *gf_sysfile_field(const char *text, const char *key)
             return line + length + 1 + strspn(line + length + 1, " \t");
     }
     return NULL;
+}
+
+uint64_t gf_sysfile_value(const char *text, const char *key)
+{
+    const size_t length = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0 && line[length] == ' ')
+            return strtoull(line + length, NULL, 10);
+    }
+    return 0;
 }

@@ -21,4 +21,7 @@ int gf_sysfile_nodes(struct gf_nodes *ret, const char *root, const char *path);
 /* The value behind "key:" at the start of a line of text, white space skipped; NULL when absent. */
 const char *gf_sysfile_field(const char *text, const char *key);
 
+/* The number behind a line's first word, as in memory.stat; 0 where no line begins with it. */
+uint64_t gf_sysfile_value(const char *text, const char *key);
+
 #endif
