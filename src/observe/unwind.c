@@ -29,8 +29,12 @@ struct walk {
     uintptr_t value[GF_REGISTERS];
     uintptr_t window_at; /* what is in the window */
     size_t window_size;
-    struct gf_table table; /* of the object in which pc is */
-    struct segments segments; /* of the same */
+    struct object {
+        const void *start;
+        struct gf_table table;
+    } object[GF_UNWIND_MODULES + 1], *in; /* those that pc was in, and where it is */
+    size_t objects;
+    struct segments segments; /* of the one that was read last */
     struct gf_rows rows;
     unsigned char window[1024];
 };
@@ -73,7 +77,7 @@ static bool find_cfa(struct walk *walk, uintptr_t *ret)
     const struct gf_row *row = &walk->rows.now;
 
     if (row->cfa_expression)
-        return gf_dwarf_evaluate(&walk->table, row->cfa_expression, walk->value, read_word, walk,
+        return gf_dwarf_evaluate(&walk->in->table, row->cfa_expression, walk->value, read_word, walk,
                                  NULL, ret);
     *ret = walk->value[row->cfa_register] + (uintptr_t)row->cfa_offset;
     return true;
@@ -83,7 +87,7 @@ static bool find_value(struct walk *walk, unsigned i, uintptr_t cfa, const uintp
                        uintptr_t *ret)
 {
     const struct gf_row *row = &walk->rows.now;
-    const unsigned char *expression = walk->table.start + row->at[i];
+    const unsigned char *expression = walk->in->table.start + row->at[i];
 
     switch (row->rule[i]) {
     case gf_rule_offset:
@@ -95,10 +99,10 @@ static bool find_value(struct walk *walk, unsigned i, uintptr_t cfa, const uintp
         *ret = before[row->at[i]];
         return true;
     case gf_rule_expression:
-        return gf_dwarf_evaluate(&walk->table, expression, before, read_word, walk, &cfa, ret) &&
+        return gf_dwarf_evaluate(&walk->in->table, expression, before, read_word, walk, &cfa, ret) &&
                read_word(walk, *ret, ret);
     case gf_rule_value_expression:
-        return gf_dwarf_evaluate(&walk->table, expression, before, read_word, walk, &cfa, ret);
+        return gf_dwarf_evaluate(&walk->in->table, expression, before, read_word, walk, &cfa, ret);
     default:
         return true;
     }
@@ -118,7 +122,7 @@ static bool step_by_table(struct walk *walk)
 {
     uintptr_t before[GF_REGISTERS], cfa;
 
-    if (!walk->table.header || !gf_dwarf_find(&walk->table, walk->pc, &walk->rows) ||
+    if (!walk->in->table.header || !gf_dwarf_find(&walk->in->table, walk->pc, &walk->rows) ||
         !find_cfa(walk, &cfa) ||
         cfa <= walk->value[GF_REGISTER_SP] ||
         walk->rows.now.rule[walk->rows.return_column] == gf_rule_undefined)
@@ -147,18 +151,25 @@ static bool step_by_pointer(struct walk *walk)
     return true;
 }
 
-static void read_segments(const struct dl_find_object *object, struct segments *ret)
+/* buf: of any content, for the header of the file and what usually stands behind it. */
+static void read_segments(const struct dl_find_object *object, unsigned char buf[1024],
+                          struct segments *ret)
 {
     const uintptr_t start = (uintptr_t)object->dlfo_map_start;
+    const size_t got = gf_peek_some(start, buf, sizeof(ElfW(Ehdr)) + sizeof(ret->at));
     ElfW(Ehdr) elf;
 
+    _Static_assert(sizeof(elf) + sizeof(ret->at) <= 1024, "buf is too small");
     ret->of = object->dlfo_map_start;
     ret->count = 0;
-    if (!gf_peek(start, &elf, sizeof(elf)) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
+    memcpy(&elf, buf, sizeof(elf));
+    if (got < sizeof(elf) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
         elf.e_phentsize != sizeof(ret->at[0]))
         return;
     const size_t count = gf_min((size_t)elf.e_phnum, (size_t)SEGMENTS_MOST);
-    if (!gf_peek(start + elf.e_phoff, ret->at, count * sizeof(ret->at[0])))
+    if (elf.e_phoff == sizeof(elf) && got >= sizeof(elf) + count * sizeof(ret->at[0]))
+        memcpy(ret->at, buf + sizeof(elf), count * sizeof(ret->at[0]));
+    else if (!gf_peek(start + elf.e_phoff, ret->at, count * sizeof(ret->at[0])))
         return;
     /* They are what stands there only if the first segment reaches so far into the file. */
     for (size_t i = 0; i < count; i++) {
@@ -192,12 +203,29 @@ static void find_table(const struct dl_find_object *object, const struct segment
         ret->header = NULL;
 }
 
-static void enter(struct walk *walk, const struct dl_find_object *object)
+static void look_at(struct walk *walk, const struct dl_find_object *object)
 {
     if (walk->segments.of == object->dlfo_map_start)
         return;
-    read_segments(object, &walk->segments);
-    find_table(object, &walk->segments, &walk->table);
+    walk->window_size = 0;
+    read_segments(object, walk->window, &walk->segments);
+}
+
+/* False where there were too many. */
+static bool enter(struct walk *walk, const struct dl_find_object *object)
+{
+    for (size_t i = 0; i < walk->objects; i++)
+        if (walk->object[i].start == object->dlfo_map_start) {
+            walk->in = &walk->object[i];
+            return true;
+        }
+    if (walk->objects == GF_ARRAY_LEN(walk->object))
+        return false;
+    walk->in = &walk->object[walk->objects++];
+    walk->in->start = object->dlfo_map_start;
+    look_at(walk, object);
+    find_table(object, &walk->segments, &walk->in->table);
+    return true;
 }
 
 /* True with the build id in ret if it is among these notes. */
@@ -223,9 +251,10 @@ static bool find_id(const unsigned char *at, size_t size, struct gf_module *ret)
     return false;
 }
 
-static void read_id(struct walk *walk, struct gf_module *ret)
+static void read_id(struct walk *walk, const struct dl_find_object *object, struct gf_module *ret)
 {
     ret->id_length = 0;
+    look_at(walk, object);
     for (size_t i = 0; i < walk->segments.count; i++) {
         const ElfW(Phdr) *segment = &walk->segments.at[i];
         if (segment->p_type != PT_NOTE)
@@ -252,7 +281,7 @@ static unsigned note_module(struct walk *walk, const struct dl_find_object *obje
     module->base = object->dlfo_link_map->l_addr;
     module->start = (uintptr_t)object->dlfo_map_start;
     module->end = (uintptr_t)object->dlfo_map_end;
-    read_id(walk, module);
+    read_id(walk, object, module);
     return (unsigned)ret->modules++;
 }
 
@@ -274,7 +303,7 @@ static void walk_up(struct walk *walk, struct gf_stack *ret)
 
     if (find_object((void *)walk->pc, &self) != 0)
         return;
-    for (unsigned step = 0; !ret->cut; step++) {
+    for (unsigned step = 0;; step++) {
         const bool known = find_object((void *)walk->pc, &object) == 0;
         inside = inside && known && object.dlfo_map_start == self.dlfo_map_start;
         if (ret->frames == GF_UNWIND_FRAMES || step == STEPS_MOST) {
@@ -282,10 +311,8 @@ static void walk_up(struct walk *walk, struct gf_stack *ret)
             return;
         }
         if (known)
-            enter(walk, &object);
-        if (!inside && known)
-            ret->cut = !note_frame(walk, &object, ret);
-        if (known ? !step_by_table(walk) : !step_by_pointer(walk))
+            ret->cut = !enter(walk, &object) || (!inside && !note_frame(walk, &object, ret));
+        if (ret->cut || (known ? !step_by_table(walk) : !step_by_pointer(walk)))
             return;
     }
 }
