@@ -18,9 +18,9 @@
 # Wants the relocatable bundle in build/bundle/gpufeed (or GF_BUNDLE) and the programs beside it
 # (`meson compile -C build bundle bench-bundle`), else the build folder, and a `python3` with PyTorch
 # (CUDA) and torchvision. GF_DRY=1 runs what can be run small on the simulated driver. GF_SECONDS is
-# the time for all stages, of which each has a share at most (GF_SHARE: another one). Details go to $OUT (default gpu-out): STAGE.log, table.txt, measured.jsonl
-# (for bench/results.py) and gpu-logs.tar.gz with each run's output, reports and threads. A table
-# comes last.
+# the time for all stages, of which each has a share at most (GF_SHARE: another one). Details go to $OUT
+# (default gpu-out): stages.log, table.txt, measured.jsonl (for bench/results.py) and gpu-logs.tar.gz
+# with each run's output, reports and threads. A table comes last.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -32,7 +32,7 @@ OUT=$(mktemp -d)
 budget=${GF_SECONDS:-460}
 trap 'rm -rf "$OUT"' EXIT
 mkdir -p "$out"
-rm -f "$out/table.txt"
+rm -f "$out/table.txt" "$out/stages.log"
 export PYTHONDONTWRITEBYTECODE=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
 
 {
@@ -61,18 +61,24 @@ for stage in "${stages[@]}"; do
         continue
     fi
     GF_STAGE_SECONDS=$left timeout -k 5 $((left > 10 ? left : 10)) \
-        python3 "tests/gpu/stage_$stage.py" > "$out/$stage.log" 2>&1
+        python3 "tests/gpu/stage_$stage.py" > "$OUT/$stage.log" 2>&1
     code=$?
-    grep '^CHECK' "$out/$stage.log" >> "$out/table.txt"
-    if ! grep -q '^END$' "$out/$stage.log"; then
-        tail -n 25 "$out/$stage.log"
+    grep '^CHECK' "$OUT/$stage.log" >> "$out/table.txt"
+    if ! grep -q '^END$' "$OUT/$stage.log"; then
+        tail -n 25 "$OUT/$stage.log"
         echo "CHECK FAIL $stage: ended with $code before its last check" >> "$out/table.txt"
     fi
-    grep -vE '^(CHECK|END)' "$out/$stage.log" | tail -n "${GF_TAIL:-25}"
+    grep -vE '^(CHECK|END)' "$OUT/$stage.log" | tail -n "${GF_TAIL:-25}"
+    { echo "== $stage"; cat "$OUT/$stage.log"; } >> "$out/stages.log"
 done
 
 [ ! -f "$OUT/measured.jsonl" ] || cp "$OUT/measured.jsonl" "$out/"
-tar -czf "$out/gpu-logs.tar.gz" -C "$OUT" .
+# Of what is brought back from elsewhere each file may have a limit.
+for largest in 64M 1M 100k; do
+    find "$OUT" -type f -size "-$largest" -printf '%P\0' |
+        tar -czf "$out/gpu-logs.tar.gz" -C "$OUT" --null -T -
+    [ "$(stat -c %s "$out/gpu-logs.tar.gz")" -gt $((15 << 20)) ] || break
+done
 echo
 sed 's/^CHECK //' "$out/table.txt"
 echo "$(grep -c '^CHECK PASS' "$out/table.txt") passed, $(grep -c '^CHECK FAIL' "$out/table.txt") failed," \

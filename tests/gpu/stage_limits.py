@@ -11,7 +11,7 @@ from same import PYTHON, judge, start
 
 check = Checks("limits")
 MIB = 1 << 20
-SAYING = {"GPUFEED_VERBOSE": 2}
+SAYING = {"GPUFEED_VERBOSE": 2, "KIT_ALARM": 45}
 LIMIT = 60
 EXPECTED = None if DRY else True
 

@@ -3,10 +3,12 @@
 with staging; and when a batch's sources are read. Says which of the four differ, and where first.
 
 A seed whose two native runs differ says nothing about the library: it runs again four times with the
-sources of batches left alone (--leave-batches), which is what then has to be the same.
+sources of batches left alone (--leave-batches), which is what then has to be the same. GF_CALLS: of each
+seed.
 """
 
 import concurrent.futures
+import os
 
 from common import DRY, Checks, find_any, guarded, time_left
 from same import first_difference, start
@@ -22,7 +24,7 @@ LIMIT = 200
 
 
 def arguments(seed, threads, *more):
-    calls = (600 if DRY else 10000) // threads
+    calls = int(os.environ.get("GF_CALLS", 600 if DRY else 10000)) // threads
     fault = ["--fault"] if seed % 3 == 0 else []
     return [find_any("diff"), "--seed", seed, "--threads", threads, "--calls", calls, "--largest",
             (2 if DRY else 64) * MIB, *fault, *more]
@@ -43,6 +45,14 @@ def differing(done):
             for way in WAYS[1:] if (done[way].code, done[way].out) != (plain.code, plain.out)]
 
 
+def before_difference(one, other, count=5):
+    """The lines of the same thread just before the first that differs, and the last batch's members."""
+    mine, theirs = one.splitlines(), other.splitlines()
+    at = next((i for i, (a, b) in enumerate(zip(mine, theirs)) if a != b), min(len(mine), len(theirs)))
+    members = [line for line in mine[max(0, at - 200):at] if " member" in line][-3:]
+    return [line for line in members if line not in mine[max(0, at - count):at]] + mine[max(0, at - count):at]
+
+
 def judge(name, done):
     """'same', 'native', 'ours', or 'none': nothing ran."""
     plain = done["natively"]
@@ -52,6 +62,8 @@ def judge(name, done):
     differ = differing(done)
     for way, where in differ:
         print(f"# {name}: {way} differs: {where}", flush=True)
+        for line in before_difference(plain.out, done[way].out) if way == differ[0][0] else ():
+            print(f"#     before it: {line[:150]}", flush=True)
     ways = dict(differ)
     if "again" in ways:
         return "native"
@@ -64,7 +76,7 @@ def reads(pool):
     """Whether DURING_API_CALL is kept to, natively and with the library."""
     if find_any("reads") is None:
         return
-    futures = four(pool, "reads", [find_any("reads"), 1 if DRY else 10, *([1024] if DRY else [])],
+    futures = four(pool, "reads", [find_any("reads"), 1 if DRY else 8, *([1024] if DRY else [])],
                    {**EARLY, "GPUFEED_STAGE_RING": 64 * MIB})
     late = {}
     for way, future in futures.items():
@@ -77,15 +89,17 @@ def reads(pool):
             print(f"# reads {way}: {row}", flush=True)
         print(f"# reads {way}: {len(late[way])} of {len(done.out.splitlines()) - 1} ways not old", flush=True)
 
-    def asked(way):
-        return {row.rpartition(": ")[0] for row in late.get(way, ())}
+    def kinds(way):
+        """What is late by luck is not so in the same ways each time: of which memory at all."""
+        return {row.split()[1] for row in late.get(way, ())}
     if "natively" in late:
-        native = asked("natively") | asked("again")
+        native = kinds("natively") | kinds("again")
+        if native:
+            check.skip("sources of DURING_API_CALL", f"the driver itself reads these late: {sorted(native)}")
         for way in ("off", "staged"):
             if way in late:
-                worse = sorted(asked(way) - native)
-                check(not worse, f"sources of DURING_API_CALL are read in time, {way}",
-                      f"natively late in {len(native)} ways; late only here: {worse[:4]}")
+                check(not kinds(way) - native, f"sources of DURING_API_CALL are read in time, {way}",
+                      f"late: {sorted(kinds(way))}; natively: {sorted(native)}")
 
 
 def programs(pool):
