@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define LARGEST (16 * MIB)
 
@@ -42,8 +43,10 @@ static const struct {
                {"behind two, by CUDA 12's entry", 2, true, true}};
 
 static const size_t sizes[] = {4096, 64 << 10, 1 << 20, 4 << 20, LARGEST};
-static unsigned char *source[3], *beside[MEMBERS], *back;
-static const char *const kinds[] = {"pageable", "pinned", "registered"};
+enum { KINDS = 5 };
+static unsigned char *source[KINDS], *beside[MEMBERS], *back;
+static const char *const kinds[KINDS] = {"pageable", "pinned", "registered", "shared",
+                                         "half-registered"};
 static CUdeviceptr to[MEMBERS];
 static CUstream stream;
 static CUfunction spin;
@@ -56,6 +59,10 @@ static void setup(void)
     source[0] = kit_pageable(LARGEST);
     source[1] = kit_pinned(LARGEST);
     source[2] = kit_pageable(LARGEST);
+    source[3] = mmap(NULL, LARGEST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    WANT(source[3] != MAP_FAILED);
+    source[4] = kit_pageable(LARGEST);
+    MUST(cu.cuMemHostRegister_v2(source[4] + 2048, LARGEST - 2048, 0));
     back = kit_pageable(LARGEST);
     MUST(cu.cuMemHostRegister_v2(source[2], LARGEST, 0));
     for (int i = 0; i < MEMBERS; i++) {
@@ -147,7 +154,7 @@ int main(int argc, char **argv)
     setup();
     for (size_t order = 0; order < sizeof orders / sizeof orders[0]; order++)
         for (size_t how = 0; how < sizeof batches / sizeof batches[0]; how++)
-            for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++)
+            for (size_t kind = 0; kind < KINDS; kind++)
                 for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
                     for (int busy = 0; busy < 2; busy++)
                         if (sizes[i] <= most && (!batches[how].old_entry || cu.cuMemcpyBatchAsync))

@@ -84,7 +84,7 @@ def reads(pool):
         if not done.out.endswith("done\n"):
             check.skip(f"reads {way}", f"exit {done.code}: {done.tail()[-200:]}")
             continue
-        late[way] = {row for row in done.out.splitlines()[:-1] if not row.endswith(": old")}
+        late[way] = {row for row in done.out.splitlines()[:-1] if not row.endswith((": old", ": refused"))}
         for row in sorted(late[way])[:8]:
             print(f"# reads {way}: {row}", flush=True)
         print(f"# reads {way}: {len(late[way])} of {len(done.out.splitlines()) - 1} ways not old", flush=True)
