@@ -8,5 +8,5 @@ import train
 from common import Checks, guarded
 
 check = Checks("feed")
-guarded(check, benched.measured, check, "train", functools.partial(train.measure, train.MAIN), 440)
+guarded(check, benched.measured, check, "train", functools.partial(train.measure, train.MAIN), 480)
 check.end()
