@@ -8,6 +8,7 @@
 #include "host/launch.h"
 #include "observe/path.h"
 #include "observe/raw.h"
+#include "observe/stops.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,8 +37,6 @@ static pid_t pid; /* whose path and header it is; less than 0: they are being ma
 static bool headed;
 static bool open_;
 static bool warned;
-static uint64_t stops[8]; /* when this process went on after it had been stopped */
-static unsigned stop_count;
 
 static void expand(pid_t of)
 {
@@ -87,7 +86,7 @@ static bool notice_fork(void)
     for (unsigned i = 0; i < own.count; i++)
         own.line[i].mark = 0;
     own.writer = 0;
-    stop_count = 0;
+    gf_stops_forget();
     expand(now);
     __atomic_store_n(&pid, now, __ATOMIC_RELEASE);
     return true;
@@ -199,12 +198,18 @@ static void settle(struct gf_line *line)
     if (!finding->stopped || line->pid != getpid() ||
         slots()->writer_thread != syscall(SYS_gettid))
         return;
-    finding->cause = finding->otherwise;
-    for (unsigned i = 0; i < GF_ARRAY_LEN(stops); i++)
-        if (stops[i] > line->start_ns && stops[i] < line->end_ns + 5000000) {
-            finding->cause = gf_cause_paused;
-            gf_fmt(finding->text, sizeof(finding->text), "the process was stopped and went on");
-        }
+    gf_stops_look(); /* who was stopped may have written this line before we came to wait */
+    switch (gf_stops_in(line->start_ns, line->end_ns)) {
+    case gf_stop_none:
+        finding->cause = finding->otherwise;
+        break;
+    case gf_stop_met:
+        finding->cause = gf_cause_paused;
+        gf_fmt(finding->text, sizeof(finding->text), "the process was stopped and went on");
+        break;
+    case gf_stop_maybe: /* what was found without us stands */
+        break;
+    }
 }
 
 /* What a line ends with: known only when it is written. */
@@ -357,10 +362,7 @@ void gf_journal_share(void)
     __atomic_store_n(&current, shared, __ATOMIC_RELEASE);
 }
 
-/*
- * A wait that a stop interrupts, with all signals blocked: EINTR says that the process was stopped
- * (or frozen) and went on just now. Who has a line sends SIGURG, which nobody minds if we are gone.
- */
+/* Who has a line sends SIGURG, which nobody minds if we are gone. */
 void gf_journal_serve(void)
 {
     struct gf_slots *const in = slots();
@@ -374,8 +376,7 @@ void gf_journal_serve(void)
     __atomic_store_n(&in->writer, getpid(), __ATOMIC_RELEASE);
     for (;;) {
         gf_journal_drain();
-        if (syscall(SYS_rt_sigtimedwait, &wanted, NULL, NULL, _NSIG / 8) < 0 && errno == EINTR)
-            stops[stop_count++ % GF_ARRAY_LEN(stops)] = gf_now_ns();
+        gf_stops_wait(&wanted);
     }
 }
 
