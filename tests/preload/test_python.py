@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from conftest import APPS  # noqa: F401
-from test_stall import events
+from stallkit import events
 
 DEBIAN = "/usr/bin/python3"
 GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"

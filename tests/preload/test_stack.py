@@ -2,7 +2,7 @@
 """What a stall's stack and its Python lines are read from may be odd, or gone: the program goes on."""
 import struct
 
-from test_stall import GIVE_BACK, events
+from stallkit import GIVE_BACK, events
 
 STALLING = r"""
     #include <stdlib.h>

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from conftest import COMMAND
-from test_stall import GIVE_BACK, events
+from stallkit import GIVE_BACK, events, most
 
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"
@@ -74,9 +74,9 @@ def test_free_behind_a_kernel(program):
             check(cuda.cuMemFree_v2(pointer))
     """)
     frees = [event for event in found if event["call"] == "cuMemFree_v2"]
-    assert len(frees) >= 19
+    assert most(frees, range(20))
     right = [event for event in frees if event["cause"] == "gpu"]
-    assert len(right) >= 18, [event for event in frees if event not in right]
+    assert most(right, frees), [event for event in frees if event not in right]
     assert all(event["us"] >= 4000 for event in frees)
     assert all(event["python"][0]["file"].endswith("program.py") for event in frees)
 
@@ -248,6 +248,17 @@ def test_asking_kills_no_capture(program, run):
     assert {"0", "901"} <= ends
 
 
+def stop_often(env, path):
+    with subprocess.Popen([PYTHON, path], env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(12):
+            time.sleep(0.05)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.12)
+            process.send_signal(signal.SIGCONT)
+        assert process.wait(60) == 0
+
+
 def test_stopped_process(program, run, tmp_path):
     """The library's thread notices, whatever the stalled thread was in."""
     path, env = program.prepare("""
@@ -257,22 +268,19 @@ def test_stopped_process(program, run, tmp_path):
         while time.monotonic() < end:
             stall(64)
     """)
-    with subprocess.Popen([PYTHON, path], env=run.env(sim=True, **env), stdout=subprocess.PIPE,
-                          text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        for _ in range(12):
-            time.sleep(0.05)
-            process.send_signal(signal.SIGSTOP)
-            time.sleep(0.12)
-            process.send_signal(signal.SIGCONT)
-        assert process.wait(20) == 0
-    long = [event for event in events(tmp_path / "log") if event["us"] >= 110000]
-    if not long:
-        pytest.skip("no stop met a call")
-    paused = [event for event in long if event["cause"] == "paused"]
-    assert len(paused) >= 0.9 * len(long), [event for event in long if event not in paused]
-    assert not [event for event in events(tmp_path / "log")
-                if event["cause"] == "paused" and event["us"] < 20000]
+    long = []
+    for _ in range(3): # a busy machine leaves it little time between the stops
+        (tmp_path / "log").unlink(missing_ok=True)
+        stop_often(run.env(sim=True, **env), path)
+        found = events(tmp_path / "log")
+        assert not [event for event in found if event["cause"] == "paused" and event["us"] < 100000]
+        long += [event for event in found if event["us"] >= 110000]
+        if any(event["cause"] == "paused" for event in long):
+            break
+    assert long and any(event["cause"] == "paused" for event in long), long
+    wrong = [event for event in long if event["cause"] not in ("paused", "unknown") and
+             not (event["cause"] == "preempted" and event["waits"] == 0 < event["preempted"])]
+    assert not wrong
 
 
 def test_workers_lines_are_the_parents_business(program, tmp_path):

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes one kind of stall on purpose: stalls KIND COUNT MIN_US. It times each call itself and prints
- * those that took longer: "name start_ns end_ns tid waits cpu_ns", waits being the voluntary switches
- * of the thread meanwhile and cpu_ns the time it had a CPU.
+ * those that took longer: "name start_ns end_ns tid waits forced cpu_ns", waits and forced being the
+ * voluntary and the other switches of the thread meanwhile, and cpu_ns the time it had a CPU.
+ * Blocks grow until a call is twice that long on this machine.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
+#define LARGEST (512 * MIB)
 
 static long count, min_us;
 static volatile int done;
@@ -29,7 +32,7 @@ static uint64_t now(void)
 }
 
 struct account {
-    long waits;
+    long waits, forced;
     uint64_t cpu;
 };
 
@@ -39,39 +42,55 @@ static struct account account(void)
     struct timespec cpu;
     getrusage(RUSAGE_THREAD, &usage);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-    return (struct account){usage.ru_nvcsw, (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec};
+    return (struct account){usage.ru_nvcsw, usage.ru_nivcsw,
+                            (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec};
 }
 
-static void tell(const char *name, uint64_t start, struct account before)
+/* Returns the microseconds for which it had a CPU. */
+static long tell(const char *name, uint64_t start, struct account before)
 {
     const uint64_t end = now();
-    char line[128];
-    if (end - start < (uint64_t)min_us * 1000)
-        return;
     const struct account after = account();
-    const int length = snprintf(line, sizeof(line), "%s %llu %llu %d %ld %llu\n", name,
-                                (unsigned long long)start, (unsigned long long)end, gettid(),
-                                after.waits - before.waits,
-                                (unsigned long long)(after.cpu - before.cpu));
-    if (write(1, line, (size_t)length) < 0)
-        exit(1);
+    const uint64_t cpu = after.cpu - before.cpu;
+    char line[160];
+    if (end - start >= (uint64_t)min_us * 1000) {
+        const int length =
+            snprintf(line, sizeof(line), "%s %llu %llu %d %ld %ld %llu\n", name,
+                     (unsigned long long)start, (unsigned long long)end, gettid(),
+                     after.waits - before.waits, after.forced - before.forced, (unsigned long long)cpu);
+        if (write(1, line, (size_t)length) < 0)
+            exit(1);
+    }
+    return (long)(cpu / 1000);
 }
 
 #define TIMED(name, call)                                                                          \
-    do {                                                                                           \
+    ({                                                                                             \
         const struct account before_ = account();                                                  \
         const uint64_t start_ = now();                                                             \
         call;                                                                                      \
         tell(name, start_, before_);                                                               \
-    } while (0)
+    })
 
-static void purge_or_unmap(size_t size)
+/* `count` rounds of a size whose call takes long, after those of smaller ones. */
+static void rounds(size_t size, long (*round)(size_t size))
 {
+    /* Else a busy machine takes the CPU away in the midst of every call. */
+    const struct sched_param first = {.sched_priority = 1};
+    sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first);
     for (long i = 0; i < count; i++) {
-        char *block = malloc(size);
-        memset(block, 1, size);
-        TIMED("free", free(block));
+        if (round(size) < 2 * min_us && size < LARGEST) {
+            size *= 2;
+            i = -1;
+        }
     }
+}
+
+static long releasing(size_t size)
+{
+    char *block = malloc(size);
+    memset(block, 1, size);
+    return TIMED("free", free(block));
 }
 
 static void small_purges(void)
@@ -83,28 +102,26 @@ static void small_purges(void)
     }
 }
 
-static void copying(void)
+static long copying(size_t size)
 {
-    for (long i = 0; i < count; i++) {
-        char *block = malloc(48 * MIB);
-        memset(block, 1, 48 * MIB);
-        char *fence = malloc(MIB);
-        char *moved;
-        TIMED("realloc", moved = realloc(block, 96 * MIB));
-        free(moved);
-        free(fence);
-    }
+    char *block = malloc(size);
+    memset(block, 1, size);
+    char *fence = malloc(MIB);
+    char *moved;
+    const long us = TIMED("realloc", moved = realloc(block, 2 * size));
+    free(moved);
+    free(fence);
+    return us;
 }
 
-static void clearing(void)
+static long clearing(size_t size)
 {
-    for (long i = 0; i < count; i++) {
-        char *block = malloc(48 * MIB);
-        memset(block, 1, 48 * MIB);
-        free(block);
-        TIMED("calloc", block = calloc(48, MIB));
-        free(block);
-    }
+    char *block = malloc(size);
+    memset(block, 1, size);
+    free(block);
+    const long us = TIMED("calloc", block = calloc(size, 1));
+    free(block);
+    return us;
 }
 
 static void *contender(void *unused)
@@ -163,14 +180,8 @@ static void stopping(void)
 {
     const pid_t child = fork();
     if (!child) {
-        for (;;) {
-            char *block = malloc(32 * MIB), *moved;
-            memset(block, 1, 32 * MIB);
-            char *fence = malloc(MIB);
-            TIMED("realloc", moved = realloc(block, 64 * MIB));
-            free(moved);
-            free(fence);
-        }
+        for (;;)
+            copying(32 * MIB);
     }
     for (long i = 0; i < count; i++) {
         usleep(30000);
@@ -192,16 +203,16 @@ int main(int argc, char **argv)
     switch (*argv[1]) {
     case 'p': /* purge */
     case 'u': /* unmap */
-        purge_or_unmap(64 * MIB);
+        rounds(64 * MIB, releasing);
         break;
     case 'b': /* a burst */
         small_purges();
         break;
     case 'r':
-        copying();
+        rounds(48 * MIB, copying);
         break;
     case 'c':
-        clearing();
+        rounds(48 * MIB, clearing);
         break;
     case 'l': /* lock */
         contention();
