@@ -46,7 +46,7 @@ CUcontext kit_start(void)
         exit(77);
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cu.cuCtxSetCurrent(context));
-    kit_alarm(10);
+    kit_alarm(45);
     return context;
 }
 

@@ -33,7 +33,7 @@ class Runner:
         env.update({k: str(v) for k, v in extra.items()})
         return env
 
-    def __call__(self, *command, preload=True, sim=False, timeout=60, input=None, cwd=None, **extra):
+    def __call__(self, *command, preload=True, sim=False, timeout=180, input=None, cwd=None, **extra):
         """Runs to the end; returns CompletedProcess with text output. Keywords become environment."""
         return subprocess.run([str(c) for c in command], env=self.env(preload, sim, **extra),
                               stdin=subprocess.DEVNULL if input is None else None, input=input,
