@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from conftest import APPS  # noqa: F401
-from stallkit import events
+from stallkit import events, most
 
 DEBIAN = "/usr/bin/python3"
 GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"
@@ -34,21 +34,38 @@ def interpreters():
 PYTHONS = interpreters()
 
 STALLER = """
-    import ctypes, os, sys
+    import ctypes, os, sys, time
     libc = ctypes.PyDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.malloc.argtypes = [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
 
-    def stall(mib=48):
-        block = libc.malloc(mib << 20)
-        ctypes.memset(block, 1, mib << 20)
+    def long_enough():
+        "How much it takes on this machine."
+        for mib in (64, 128, 256, 512):
+            block = libc.malloc(mib << 20)
+            ctypes.memset(block, 1, mib << 20)
+            start = time.thread_time()
+            libc.free(block)
+            if time.thread_time() - start > 0.0075:
+                break
+        return mib
+
+    MIB = long_enough()
+
+    def stall():
+        block = libc.malloc(MIB << 20)
+        ctypes.memset(block, 1, MIB << 20)
         expect = (
 
             libc.free(block),
             sys._getframe().f_lineno)[1] - 1
         return expect
 """
+
+
+def function_of(event):
+    return event["python"][0]["function"] if "python" in event else None
 
 
 @pytest.fixture
@@ -67,7 +84,8 @@ def python(run, tmp_path):
         settings.update(env)
         found = run(interpreter, program, **settings)
         assert found.returncode == 0, found.stderr
-        return found.stdout, [e for e in events(tmp_path / "log") if e["call"] == "free"]
+        return found.stdout, [e for e in events(tmp_path / "log") if e["call"] == "free" and
+                              function_of(e) != "long_enough"]
     return call
 
 
@@ -94,11 +112,9 @@ def test_line(python, version, tmp_path):
         print(os.getpid())
     """, PYTHONS[version])
     *lines, _ = out.split()
-    all_frames = [event["python"] for event in found if "python" in event]
-    # At its end the interpreter frees what no line of the program's does.
-    assert len(all_frames) >= len(found) - 1 and len(found) >= 0.8 * len(lines)
-    frames = [frame for frame in all_frames if frame[0]["function"] == "stall"]
-    assert len(frames) >= 0.8 * len(lines) and len(all_frames) - len(frames) < 3
+    # The interpreter frees too, and a busy machine may stop it in the midst of that.
+    frames = [event["python"] for event in found if function_of(event) == "stall"]
+    assert most(frames, lines), found
     for frame in frames:
         assert frame[0]["line"] == int(lines[0])
         assert frame[0]["file"] == str(tmp_path / "päth" / "program.py")
@@ -139,7 +155,7 @@ def test_worker(python, method, when):
             if "{when}" == "before":
                 assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
             worker.join()
-            import time; time.sleep(0.15)
+            time.sleep(0.15)
     """, LD_LIBRARY_PATH=pathlib.Path(os.environ["GF_BUILD"]) / "tests" / "sim"
        if "GF_BUILD" in os.environ else "")
     words = out.split()
