@@ -64,6 +64,19 @@ PROLOGUE = textwrap.dedent("""
         params = (c_void_p * 1)(ctypes.addressof(ns))
         ok(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, on, params, None))
 
+    gates = [] # they stay registered
+
+    def hold(on):
+        "Holds a stream up. What it returns lets it go after so many seconds."
+        import threading
+        gates.append(mmap.mmap(-1, 4096))
+        gate = gates[-1]
+        word = c_uint.from_buffer(gate)
+        at = ctypes.addressof(word)
+        ok(register(at, 4096))
+        ok(cuda.cuStreamWaitValue32_v2(on, c_uint64(at), 1, 0))
+        return lambda seconds: threading.Timer(seconds, setattr, (word, "value", 1)).start()
+
     def view(at, size):
         return (ctypes.c_ubyte * size).from_address(at)
 

@@ -94,8 +94,9 @@ def test_free_waits_for_the_context(program, size):
         start()
         p, on = pinned({size}), stream()
         for _ in range(2): # the second time a mapping is kept
-            spin(on, 600)
+            let_go = hold(on)
             print(cuda.cuStreamQuery(on), alloc({size})[0], cuda.cuStreamQuery(on))
+            let_go(0.1)
             print(free(p), cuda.cuStreamQuery(on))
             p = pinned({size})
         """))
@@ -109,11 +110,12 @@ def test_free_waits_for_its_own_context_only(program):
         blocks = [pinned(size) for size in (SMALL, LARGE)]
         served(blocks[1], LARGE)
         ok(cuda.cuCtxSetCurrent(first))
-        spin(on, 300)
+        let_go = hold(on)
         ok(cuda.cuCtxSetCurrent(second))
         print(*map(free, blocks))
         ok(cuda.cuCtxSetCurrent(first))
         print(cuda.cuStreamQuery(on))
+        let_go(0)
         """), served=1)
 
 

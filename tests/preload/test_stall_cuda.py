@@ -38,10 +38,25 @@ PRELUDE = """
     libc.malloc.argtypes = libc.calloc.argtypes = [c_size_t]
     libc.free.argtypes = [c_void_p]
 
-    def stall(mib=48):
+    def touched(mib):
         block = libc.malloc(mib << 20)
         ctypes.memset(block, 1, mib << 20)
-        libc.free(block)
+        return block
+
+    def long_enough():
+        "How many times 48 MiB it takes for a long free on this machine."
+        for times in (1, 2, 4, 8):
+            block = touched(48 * times)
+            start = time.thread_time()
+            libc.free(block)
+            if time.thread_time() - start > 0.003:
+                break
+        return times
+
+    TIMES = long_enough()
+
+    def stall(mib=48):
+        libc.free(touched(mib * TIMES))
 """
 
 
@@ -101,7 +116,8 @@ def test_waiting_for_the_gpu_is_no_stall(program, tmp_path):
             spin(4)
             check(cuda.cuStreamSynchronize(c_void_p()))
     """, GPUFEED_REPORT=report)
-    assert [event for event in found if event["call"].startswith("cu")] == []
+    wrong = [event for event in waits(found) if event["cause"] not in ("preempted", "paused")]
+    assert not wrong
     rows = [row for row in json.loads(report.read_text())["latency"]
             if row["call"] == "cuda_wait" and "tid" not in row]
     assert sum(row["count"] for row in rows) == 60
@@ -249,14 +265,25 @@ def test_asking_kills_no_capture(program, run):
 
 
 def stop_often(env, path):
+    """When it was stopped for certain, on the log's clock."""
+    stops = []
     with subprocess.Popen([PYTHON, path], env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         for _ in range(12):
             time.sleep(0.05)
             process.send_signal(signal.SIGSTOP)
+            since = time.monotonic()
             time.sleep(0.12)
+            stops.append((since, time.monotonic()))
             process.send_signal(signal.SIGCONT)
         assert process.wait(60) == 0
+    return stops
+
+
+def met(event, stops, share=1):
+    """Whether a call was stopped: it lies across a stop, or at least across a share of one."""
+    start, end = event["start"], event["start"] + event["us"] / 1e6
+    return any(min(end, until) - max(start, since) >= share * (until - since) for since, until in stops)
 
 
 def test_stopped_process(program, run, tmp_path):
@@ -268,19 +295,20 @@ def test_stopped_process(program, run, tmp_path):
         while time.monotonic() < end:
             stall(64)
     """)
-    long = []
-    for _ in range(3): # a busy machine leaves it little time between the stops
+    for _ in range(5): # a busy machine leaves it little time between the stops
         (tmp_path / "log").unlink(missing_ok=True)
-        stop_often(run.env(sim=True, **env), path)
+        stops = stop_often(run.env(sim=True, **env), path)
         found = events(tmp_path / "log")
-        assert not [event for event in found if event["cause"] == "paused" and event["us"] < 100000]
-        long += [event for event in found if event["us"] >= 110000]
-        if any(event["cause"] == "paused" for event in long):
-            break
-    assert long and any(event["cause"] == "paused" for event in long), long
-    wrong = [event for event in long if event["cause"] not in ("paused", "unknown") and
-             not (event["cause"] == "preempted" and event["waits"] == 0 < event["preempted"])]
-    assert not wrong
+        # On a busy machine it may take a moment until all of its threads have stopped.
+        invented = [event for event in found if event["cause"] == "paused" and not met(event, stops, 0.4)]
+        assert not invented
+        # Who waited for a CPU all the while was not stopped.
+        wrong = [event for event in found if met(event, stops) and
+                 event["cause"] not in ("paused", "unknown") and event["waits"] > 0]
+        assert not wrong
+        if any(event["cause"] == "paused" for event in found):
+            return
+    pytest.fail("no stopped call was seen")
 
 
 def test_workers_lines_are_the_parents_business(program, tmp_path):
@@ -311,17 +339,18 @@ def test_orphans_write_for_themselves(program, tmp_path):
         print(os.getpid())
     """.replace("if os.fork()", "parent = os.getpid()\n        if os.fork()"))
     for _ in range(100):
-        found = [event for event in events(tmp_path / "log") if event["pid"] != int(out)]
+        found = [event for event in events(tmp_path / "log")
+                 if event["pid"] != int(out) and event["call"] == "free"]
         if found:
             break
         time.sleep(0.05)
-    assert found and found[-1]["call"] == "free"
+    assert found
 
 
 def test_killed_process_leaves_its_log(program, run, tmp_path):
     path, env = program.prepare("""
         stall(96)
-        time.sleep(0.1)
+        assert wait_for(lambda: '"free"' in open(os.environ["GPUFEED_LOG"]).read())
         os.kill(os.getpid(), signal.SIGKILL)
     """)
     found = run(PYTHON, path, sim=True, **env)
@@ -415,9 +444,12 @@ def test_counts_in_the_report(program, tmp_path):
 
 def test_no_log_no_second_thread(program, run, tmp_path):
     script = """
-        time.sleep(0.1)
-        print(sorted(open(f"/proc/self/task/{t}/comm").read().strip()
-                     for t in os.listdir("/proc/self/task")))
+        def names():
+            return [open(f"/proc/self/task/{t}/comm").read().strip()
+                    for t in os.listdir("/proc/self/task")]
+        wanted = {"gpufeed", "gpufeed-log"} if "GPUFEED_LOG" in os.environ else {"gpufeed"}
+        wait_for(lambda: wanted <= set(names()))
+        print(sorted(names()))
     """
     path, env = program.prepare(script)
     with_log = run(PYTHON, path, sim=True, **env)
