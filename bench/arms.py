@@ -139,7 +139,7 @@ class Case:
     def __init__(self, name, arms, claims=(), most=3 * ratio.MIN_ROUNDS, controls=(), **about):
         self.name, self.arms, self.claims, self.most, self.about = name, arms, claims, most, about
         self.controls = controls
-        self.rounds = []
+        self.rounds, self.known = [], {}
 
     def turn(self, chance, keep=True):
         names = list(self.arms)
@@ -149,9 +149,12 @@ class Case:
             self.rounds.append(figures)
 
     def ratio(self, over, under, figure):
-        """(median, low, high) of over/under of a figure where more is better."""
-        return ratio.bootstrap(self.rounds, lambda rounds: statistics.median(
-            r[over][figure] / r[under][figure] for r in rounds), draws=1000)
+        """(median, low, high) of over/under of a figure where more is better; asked often, made once."""
+        asked = over, under, figure, len(self.rounds)
+        if asked not in self.known:
+            self.known[asked] = ratio.bootstrap(self.rounds, lambda rounds: statistics.median(
+                r[over][figure] / r[under][figure] for r in rounds), draws=1000)
+        return self.known[asked]
 
     def judged(self):
         """[(claim, good, value, low, high)]"""

@@ -74,3 +74,26 @@ def test_results_are_written_once_and_drawn(tmp_path):
 def test_figures_of_the_simulated_driver_are_refused(tmp_path):
     done, text, _ = run_results(tmp_path, True)
     assert done.returncode != 0 and "simulated driver" in done.stderr and "3.000" not in text
+
+
+def test_what_is_chance_is_shown(tmp_path):
+    made = arms.Case("resnet18", {}, [("ours", "plain", "images/s", 1.5, "times"), ("ours", "hand", "images/s", 1.0, "times")],
+                     controls=[("again", "plain", "images/s")], part="resnet18", unit="images")
+    for turn in range(15):
+        speeds = {"plain": 100 + turn % 3, "again": 103 - turn % 3, "ours": 200, "hand": 220, "unheard-of": 1}
+        made.rounds.append({arm: {"images/s": speed, "CPU s/GB": 1} for arm, speed in speeds.items()})
+    (_, value, low, high), = made.noise()
+    assert low < value < high
+    raw, out = tmp_path / "raw.jsonl", tmp_path / "RESULTS.md"
+    raw.write_text(json.dumps({"bench": "train", "dry": False, "cases": [made.record()], "machine": {
+        "cpu": "c", "cpus": 2, "kernel": "k", "libc": "l", "date": "d"}}) + "\n")
+    subprocess.run([sys.executable, ROOT / "bench" / "results.py", raw, "--results", out, "--charts", tmp_path], check=True)
+    text = out.read_text()
+    assert "of plain, which is the same" in text
+    assert "| ours / plain | 1.5 | 1 of 1 | met |" in text and "| ours / hand | 1 | 0 of 1 | **not met** |" in text
+    xml.dom.minidom.parse(str(tmp_path / "programs.svg"))
+
+
+def test_a_case_without_a_round_says_nothing():
+    made = arms.Case("none", {}, [("ours", "driver", "GB/s", 1, "")], controls=[("again", "driver", "GB/s")])
+    assert made.judged() == [] and made.record()["claims"] == [] and made.record()["controls"] == []
