@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What turns raw figures into claims, tables and charts."""
+"""What turns raw figures into claims, tables and charts; and programs that CI cannot run to their end."""
 
+import ast
+import builtins
 import json
 import pathlib
 import subprocess
@@ -97,3 +99,31 @@ def test_what_is_chance_is_shown(tmp_path):
 def test_a_case_without_a_round_says_nothing():
     made = arms.Case("none", {}, [("ours", "driver", "GB/s", 1, "")], controls=[("again", "driver", "GB/s")])
     assert made.judged() == [] and made.record()["claims"] == [] and made.record()["controls"] == []
+
+
+def unknown_names(text):
+    """Names that are read and that nothing in the file makes, in whatever scope."""
+    made, read = {*dir(builtins), "__file__", "__name__"}, set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else made).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            made.add(node.name)
+        elif isinstance(node, ast.arg):
+            made.add(node.arg)
+        elif isinstance(node, ast.alias):
+            made.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            made.add(node.name)
+    return read - made
+
+
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("tests/gpu/*.py"), *ROOT.glob("tests/gpu/programs/*.py"),
+                                         *ROOT.glob("bench/*.py")]), ids=lambda path: path.name)
+def test_every_name_is_known(path):
+    """What needs a GPU would say so after minutes of it."""
+    assert unknown_names(path.read_text(encoding="utf-8")) == set()
+
+
+def test_a_name_that_nothing_makes_is_found():
+    assert unknown_names("import a.b as c\ndef f(x):\n    return c(x, y)\nf(1)\ng()\n") == {"y", "g"}
