@@ -234,22 +234,23 @@ static int append(const struct gf_line *line, size_t length)
     char other[PATH_MAX];
     const char *to = path;
     const bool torn = __atomic_exchange_n(&slots()->torn, false, __ATOMIC_RELAXED);
+    int error = 0;
 
     if (line->pid != __atomic_load_n(&pid, __ATOMIC_ACQUIRE)) {
-        const int error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
-        if (error)
-            return error;
+        error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
         to = other;
     }
-    return gf_raw_append(to, "\n", torn, line->text, length);
+    if (!error)
+        error = gf_raw_append(to, "\n", torn, line->text, length);
+    if (error == -EIO || (error && torn))
+        __atomic_store_n(&slots()->torn, true, __ATOMIC_RELAXED);
+    return error;
 }
 
 static void note_failure(const struct gf_line *line, int error)
 {
     if (line->header && line->pid == getpid())
         __atomic_store_n(&headed, false, __ATOMIC_RELAXED);
-    if (error == -EIO)
-        __atomic_store_n(&slots()->torn, true, __ATOMIC_RELAXED);
     gf_slots_leave_out(slots());
     if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
         gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", path,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log where writing fails, and where the process ends: the program notices nothing, and little is lost."""
+import json
 import os
 import resource
 import signal
@@ -68,6 +69,40 @@ def test_lost_lines_are_told_when_writing_works_again(run, compile_c, tmp_path):
     first, *rest = events(folder / "log", "process") + events(folder / "log")
     assert first["event"] == "process"
     assert sum(event.get("left_out", 0) for event in [first, *rest]) >= 6
+
+
+def test_a_cut_line_spoils_no_other(run, compile_c, tmp_path):
+    """A write that ends early, some that fail, and one that works again: it begins a line of its own."""
+    stalling = compile_c(r"""
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/resource.h>
+        static void stall(void) {
+            char *volatile block = malloc(64 << 20);
+            memset(block, 1, 64 << 20);
+            free(block);
+        }
+        static void limit(rlim_t size) {
+            struct rlimit limit = {size, RLIM_INFINITY};
+            setrlimit(RLIMIT_FSIZE, &limit);
+        }
+        int main(void) {
+            limit(4000);
+            for (int i = 0; i < 20; i++) stall();
+            limit(RLIM_INFINITY);
+            for (int i = 0; i < 2; i++) stall();
+            return 0;
+        }""", "-fno-builtin", name="cut")
+    found = run(stalling, GPUFEED_LOG=tmp_path / "log", **STALLS)
+    assert found.returncode == 0, found.stderr
+    whole, cut = [], []
+    for line in (tmp_path / "log").read_text().splitlines():
+        try:
+            whole.append(json.loads(line))
+        except ValueError:
+            cut.append(line)
+    assert len(cut) == 1, [len(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert whole[-1]["event"] == "stall" and sum(event.get("left_out", 0) for event in whole) >= 5
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)"])

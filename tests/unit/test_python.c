@@ -64,8 +64,8 @@ static void test_strange_texts(void **state)
         unsigned width;
         size_t length;
         unsigned char byte;
-    } texts[] = {{1, 1 << 20, 0xff}, {1, 300, 0xc3}, {2, 300, 'a'}, {4, 300, 0xff}, {0, 5, 'a'},
-                 {3, 5, 'a'},        {1, SIZE_MAX, 'a'}};
+    } texts[] = {{1, 400, 0xff}, {1, 300, 0xc3}, {2, 300, 'a'}, {4, 300, 0xff}, {0, 5, 'a'},
+                 {3, 5, 'a'},        {1, (1 << 20) + 1, 0xff}, {1, SIZE_MAX, 0}};
     struct gf_python_frame frame[3];
     (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
