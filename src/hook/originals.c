@@ -21,6 +21,7 @@ static GF_COLD void resolve(void)
     FIND(pthread_create);
     FIND(sched_setaffinity);
     FIND(pthread_setaffinity_np);
+    FIND(munmap);
 #undef FIND
     /* Last, and tested first: who sees it sees the others. */
     __atomic_store_n(&found.dlsym, find("dlsym"), __ATOMIC_RELEASE);

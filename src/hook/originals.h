@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 struct gf_originals {
     __typeof__(dlsym) *dlsym;
@@ -18,6 +19,7 @@ struct gf_originals {
     __typeof__(pthread_create) *pthread_create;
     __typeof__(sched_setaffinity) *sched_setaffinity;
     __typeof__(pthread_setaffinity_np) *pthread_setaffinity_np;
+    __typeof__(munmap) *munmap;
 };
 
 /*

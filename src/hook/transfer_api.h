@@ -56,6 +56,9 @@ struct gf_transfer_ops {
     /* After a successful cuMemHostGetFlags: what the driver would have said without us. */
     void (*host_flags)(const void *p, unsigned *flags);
 
+    /* Before a large munmap, which follows in any case. NULL: nothing is done. */
+    void (*unmapping)(void *at, size_t bytes);
+
     /*
      * Around what may end contexts: a context's destruction, a primary context's release or reset
      * (context NULL then, device given; else device is -1). `leaving` refuses new work for it and

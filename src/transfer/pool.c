@@ -82,6 +82,14 @@ unsigned gf_pool_helpers(const struct gf_pool *pool)
     return __atomic_load_n(&pool->alive, __ATOMIC_RELAXED);
 }
 
+struct gf_pool *gf_pool_awake(unsigned helpers)
+{
+    struct gf_pool *pool = __atomic_load_n(&pools, __ATOMIC_ACQUIRE);
+    while (pool && gf_pool_helpers(pool) < helpers)
+        pool = pool->next;
+    return pool;
+}
+
 unsigned gf_pool_jobs(const struct gf_pool *pool)
 {
     return __atomic_load_n(&pool->jobs, __ATOMIC_RELAXED);

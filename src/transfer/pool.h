@@ -96,6 +96,9 @@ uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces);
 /* Whether a job that nobody owns, opened and left to the helpers, has done all its pieces or failed. */
 bool gf_pool_finished(const struct gf_job *job);
 
+/* The first pool in which that many helpers live; NULL. */
+struct gf_pool *gf_pool_awake(unsigned helpers);
+
 /* Helpers that live; and how many jobs are open. For the report, and for deciding what pays. */
 unsigned gf_pool_helpers(const struct gf_pool *pool);
 unsigned gf_pool_jobs(const struct gf_pool *pool);

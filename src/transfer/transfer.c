@@ -7,6 +7,7 @@
 #include "transfer/pinned.h"
 #include "transfer/plant.h"
 #include "transfer/prepare.h"
+#include "transfer/unmap.h"
 
 #include <string.h>
 
@@ -269,6 +270,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .host_unregister = gf_pinned_unregister,
         .host_register = gf_pinned_register,
         .host_flags = gf_pinned_flags,
+        .unmapping = gf_unmap_prepare,
         .context_leaving = gf_context_leaving,
         .context_left = gf_context_left,
     };
@@ -277,6 +279,8 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     gf_setup = *setup;
     off = why_off(setup);
     choose_least(setup->options);
+    if (setup->options->stage == gf_stage_off || observes)
+        ops.unmapping = NULL;
     if (setup->options->stage == gf_stage_off && (setup->options->pin == gf_pin_off || observes))
         return NULL;
     /* Observing counts, too; with the option off, or no way to tell memory apart, nothing does. */

@@ -38,6 +38,9 @@
 #define GF_TUNE_PIN_LOOK_NS UINT64_C(1000000000)
 /* Registrations of absent pages from here on are touched beforehand. */
 #define GF_TUNE_PLACE_LEAST GF_MIB(16)
+/* Shared memory that is unmapped leaves the tables in such pieces, where so many helpers are there. */
+#define GF_TUNE_UNMAP_PIECE GF_MIB(8)
+#define GF_TUNE_UNMAP_HELPERS 3
 /* From which size on staging pays, where nobody says: by direction, and with few threads. */
 #define GF_TUNE_MIN_H2D GF_MIB(4)
 #define GF_TUNE_MIN_D2H GF_MIB(4)

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/unmap.h"
+
+#include "transfer/pool.h"
+#include "transfer/procmap.h"
+#include "transfer/tuning.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/*
+ * Taking pages of such a mapping out of the tables loses nothing: they are the file's. Of any other kind
+ * it might: private ones would be gone if munmap then failed, a device's are its driver's to say.
+ */
+static bool is_shared_memory(uintptr_t start, uintptr_t end)
+{
+    static const char *const names[] = {"/dev/shm/", "/memfd:", "/dev/zero", "/SYSV"};
+    struct gf_procmap map;
+
+    if (!gf_procmap_read(start, &map) || !map.shared || map.end < end ||
+        map.page != (size_t)sysconf(_SC_PAGESIZE))
+        return false;
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
+        if (strncmp(map.name, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+struct emptying {
+    struct gf_job job;
+    char *at;
+    size_t bytes;
+};
+
+static bool empty_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct emptying *e = (struct emptying *)job;
+    const size_t start = (size_t)piece * GF_TUNE_UNMAP_PIECE;
+    return madvise(e->at + start, gf_min(GF_TUNE_UNMAP_PIECE, e->bytes - start), MADV_DONTNEED) == 0;
+}
+
+void gf_unmap_prepare(void *at, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)at, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    struct gf_pool *pool = gf_pool_awake(GF_TUNE_UNMAP_HELPERS);
+    struct emptying e = {.job.work = empty_piece, .at = at, .bytes = bytes / page * page};
+
+    if (!pool || start % page || start + bytes < start || !is_shared_memory(start, start + bytes))
+        return;
+    gf_pool_run(pool, &e.job, (e.bytes + GF_TUNE_UNMAP_PIECE - 1) / GF_TUNE_UNMAP_PIECE);
+}

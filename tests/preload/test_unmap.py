@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""munmap of shared memory: the pages are gone before, and a program sees nothing of it."""
+
+import textwrap
+
+import pytest
+
+from conftest import DOOR
+from pinkit import *
+
+# Behind the door: says how much of what is about to be unmapped is in this process's tables.
+SPY = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int munmap(void *at, size_t bytes)
+{
+    if (bytes >= 32 << 20 && getenv("SPY")) {
+        char line[512], name[16];
+        unsigned long from = 0, to = 0, rss = 0, all = 0;
+        FILE *maps = fopen("/proc/self/smaps", "re");
+        while (maps && fgets(line, sizeof line, maps)) {
+            unsigned long a, b;
+            if (sscanf(line, "%lx-%lx %15s", &a, &b, name) == 3 && strchr(name, 'p') - strchr(name, 's'))
+                from = a, to = b;
+            else if (sscanf(line, "Rss: %lu kB", &rss) == 1 && from < (uintptr_t)at + bytes && (uintptr_t)at < to)
+                all += rss;
+        }
+        fclose(maps);
+        dprintf(2, "resident %lu\n", all >> 10);
+    }
+    return syscall(SYS_munmap, at, bytes);
+}
+"""
+
+BODY = """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = c_void_p
+    libc.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, ctypes.c_long]
+    libc.munmap.argtypes = [c_void_p, c_size_t]
+    SHARED, PRIVATE, FIXED, ANONYMOUS = 1, 2, 16, 32
+    SIZE = 64 * MIB
+
+    def memory(size=SIZE):
+        fd = os.memfd_create("batch")
+        os.ftruncate(fd, size)
+        return fd
+
+    def map_(fd, how=SHARED, size=SIZE, at=None):
+        at = libc.mmap(at, size, 3, how | (FIXED if at else 0) | (ANONYMOUS if fd < 0 else 0), fd, 0)
+        assert at != 2**64 - 1
+        for i in range(0, size, MIB):
+            ctypes.memset(at + i, i // MIB + 1, MIB)
+        return at
+
+    def unmap(at, size=SIZE):
+        ctypes.set_errno(0)
+        sys.stderr.flush()
+        os.environ["SPY"] = "1"
+        libc.setenv(b"SPY", b"1", 1)
+        result = libc.munmap(at, size)
+        error = ctypes.get_errno()
+        libc.unsetenv(b"SPY")
+        print("munmap", result, error)
+
+    def right(data, first=0):
+        return all(data[i * MIB] == data[i * MIB + MIB - 1] == first + i + 1 for i in range(len(data) // MIB))
+
+    def helpers():
+        return sum(open(f"/proc/self/task/{t}/comm").read() == "gpufeed-copy\\n" for t in os.listdir("/proc/self/task"))
+
+    start()
+    pinned(64 * MIB)
+    end = time.monotonic() + 20
+    while "libgpufeed" in os.environ.get("LD_PRELOAD", "") and helpers() < WANTED and time.monotonic() < end:
+        time.sleep(0.01)
+"""
+
+CASES = {
+    "all": ("at = map_(fd := memory()); unmap(at); print(right(os.pread(fd, SIZE, 0)))", 0),
+    "twice": ("at = map_(memory()); unmap(at); unmap(at)", 0),
+    "a part": ("at = map_(memory()); unmap(at, 32 * MIB)\n"
+               "print(right(ctypes.string_at(at + 32 * MIB, 32 * MIB), 32))", 32),
+    "a child's": ("at = map_(memory()); r, w = os.pipe()\n"
+                  "if os.fork() == 0:\n"
+                  "    os.read(r, 1); os._exit(7 if right(ctypes.string_at(at, SIZE)) else 8)\n"
+                  "unmap(at); os.write(w, b'x'); print(os.wait()[1])", 0),
+    "anonymous": ("unmap(map_(-1, SHARED))", 0),
+    "private": ("unmap(map_(-1, PRIVATE))", 64),
+    "private of a file": ("at = map_(fd := memory(), PRIVATE); unmap(at)", 64),
+    "two": ("at = map_(memory(2 * SIZE), size=2 * SIZE); map_(memory(), at=at + SIZE); unmap(at, 2 * SIZE)", 128),
+    "on disk": ("import tempfile\nfile = tempfile.TemporaryFile(dir=FOLDER); file.truncate(SIZE)\n"
+                "unmap(map_(file.fileno()))", 64),
+    "not a page's start": ("at = map_(fd := memory()); unmap(at + 8, SIZE - 8)\n"
+                           "print(right(ctypes.string_at(at, SIZE)))", 64),
+}
+
+
+@pytest.fixture
+def unmapped(program, compile_c, run, tmp_path):
+    spy = compile_c(SPY, "-shared", "-fPIC", name="spy.so")
+
+    def go(body, threads=4, **environment):
+        text = PROLOGUE + f"WANTED, FOLDER = {threads - 1}, '/var/tmp'\n" + textwrap.dedent(BODY) + body
+        command = ["/usr/bin/python3", "-c", text]
+        environment["GPUFEED_STAGE_THREADS"] = threads
+        done = (run(*command, sim=True, LD_PRELOAD=spy, preload=False),
+                run(*command, sim=True, **{**environment, "LD_PRELOAD": f"{DOOR}:{spy}"}))
+        resident = [[int(line.split()[1]) for line in one.stderr.splitlines() if line.startswith("resident")]
+                    for one in done]
+        assert done[0].returncode == 0, done[0].stderr
+        assert (done[1].returncode, done[1].stdout) == (0, done[0].stdout), done[1].stderr
+        return resident
+    return go
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_left_to_unmap(unmapped, case):
+    body, left = CASES[case]
+    native, ours = unmapped(body)
+    assert native[0] >= 64 and ours[0] == left, (native, ours)
+
+
+@pytest.mark.parametrize("threads, environment", [(2, {}), (4, {"GPUFEED_STAGE": "off"}), (4, {"GPUFEED": "observe"})])
+def test_only_where_helpers_can(unmapped, threads, environment):
+    native, ours = unmapped(CASES["all"][0], threads, **environment) if "GPUFEED" not in environment else \
+        unmapped("WANTED = 0\n" + CASES["all"][0], 1, **environment)
+    assert native == ours == [64]
