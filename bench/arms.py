@@ -8,6 +8,7 @@ decided more rounds while time is left.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import pathlib
@@ -110,21 +111,34 @@ class Arm:
     def figures(self, line):
         return [float(part) for part in self.ask(line).split()]
 
+    def leave(self):
+        """Asks it to end; apart from end() so that several can at the same time."""
+        if not self.process.stdin.closed:
+            with contextlib.suppress(OSError):
+                self.process.stdin.write(b"quit\n")
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
     def end(self):
         """Exit code; a process that does not end within 30 s is killed."""
-        if self.process.poll() is None:
-            try:
-                self.process.stdin.write(b"quit\n")
-                self.process.stdin.close()
-                self.process.wait(30)
-            except (BrokenPipeError, subprocess.TimeoutExpired):
-                os.killpg(self.process.pid, 9)
+        self.leave()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, 9)
         return self.process.wait()
 
     def kill(self):
         if self.process.poll() is None:
             os.killpg(self.process.pid, 9)
         self.process.wait()
+
+
+def end_all(running):
+    """{arm: exit code}"""
+    for arm in running.values():
+        arm.leave()
+    return {name: arm.end() for name, arm in running.items()}
 
 
 class Case:

@@ -131,8 +131,7 @@ def ranks(until, count=8):
         return cases
     finally:
         for fleet in fleets.values():
-            for arm in fleet:
-                arm.end()
+            arms.end_all(dict(enumerate(fleet)))
 
 
 def first(until):
@@ -190,7 +189,15 @@ def measure(parts=PARTS, seconds=240):
         for index, part in enumerate(parts):
             left = seconds - (time.monotonic() - began)
             share = SHARE[part] / sum(SHARE[later] for later in parts[index:])
-            found = part_of(part, fleets, time.monotonic() + max(0, left) * share, bad)
+            try:
+                found = part_of(part, fleets, time.monotonic() + max(0, left) * share, bad)
+            except RuntimeError as error:  # an arm has died: the other parts get new ones
+                bad.append(f"{part}: {error}"[:600])
+                for fleet in fleets.values():
+                    for arm in fleet.values():
+                        arm.kill()
+                fleets.clear()
+                continue
             print(f"# {part}: {min((len(one.rounds) for one in found), default=0)} rounds at least, "
                   f"{time.monotonic() - began:.0f} s so far", flush=True)
             for one in found:
@@ -198,7 +205,7 @@ def measure(parts=PARTS, seconds=240):
             cases += found
     finally:
         for fleet in fleets.values():
-            bad += [f"{name} ended with {arm.process.returncode}" for name, arm in fleet.items() if arm.end()]
+            bad += [f"{name} ended with {code}" for name, code in arms.end_all(fleet).items() if code]
     return cases, bad
 
 

@@ -84,7 +84,7 @@ def run_task(name, running, until):
     case = arms.Case(name, {arm: turn(running[arm], f"round {warm} {steps}", unit) for arm in taking},
                      [(over, under, f"{unit}/s", least, "times as fast") for over, under, least in claims
                       if over in taking and under in taking], most=2 * arms.ROUNDS,
-                     controls=[("again", "plain", f"{unit}/s")] if "again" in taking else [], part=name, unit=unit)
+                     controls=[("again", "plain", f"{unit}/s")] if {"again", "plain"} <= set(taking) else [], part=name, unit=unit)
     arms.rounds([case], until)
     for arm in taking:
         running[arm].ask("drop")
@@ -123,8 +123,7 @@ def run_ranks(known, until):
         arms.rounds([case], until)
         return case
     finally:
-        for arm in everyone:
-            arm.end()
+        arms.end_all(dict(enumerate(everyone)))
 
 
 def measure(tasks=(*TASKS, "ranks"), seconds=400):
@@ -140,40 +139,60 @@ def measure(tasks=(*TASKS, "ranks"), seconds=400):
     bad = []
     cases = []
     try:
-        for arm in running.values():
-            arm.begin()
+        running = those_that_begin(running)
         for index, task in enumerate(tasks):
             left = seconds - (time.monotonic() - began)
             if left < 20 and not arms.DRY:
                 bad.append(f"no time for {task}")
                 continue
             share = SHARE[task] / sum(SHARE[later] for later in tasks[index:])
-            try:
-                until = time.monotonic() + left * share
-                cases.append(run_task(task, running, until) if task in TASKS else run_ranks(known, until))
-            except RuntimeError as error:  # an arm has died: the others go on
-                bad.append(f"{task}: {error}"[:600])
-                running = alive(running)
+            until = time.monotonic() + left * share
+            case, running = attempt(task, running, known, until, bad)
+            if case is None:
                 continue
+            cases.append(case)
             print(f"# {task}: {len(cases[-1].rounds)} rounds, {time.monotonic() - began:.0f} s so far", flush=True)
             arms.show(cases[-1])
     finally:
-        for name, arm in running.items():
-            code = arm.end()
+        for name, code in arms.end_all(running).items():
             if code:
-                bad.append(f"{name} ended with {code}: {arm.stderr()[-300:]}")
+                bad.append(f"{name} ended with {code}: {running[name].stderr()[-300:]}")
     return cases, bad
 
 
-def alive(running):
-    """New processes in place of all: what they were in the midst of is not known."""
-    known = commands()
+def those_that_begin(running):
+    """A library or command that does not run on this machine takes its arm along, not the others."""
+    there = {}
+    for name, arm in running.items():
+        try:
+            there[name] = arm.begin()
+        except RuntimeError as error:
+            print(f"# {name} cannot run here: {str(error)[:400]}", flush=True)
+            arm.kill()
+    return there
+
+
+def attempt(task, running, known, until, bad):
+    """(the case or None, the arms that run now): once more without an arm that died."""
+    for _ in range(2):
+        try:
+            return (run_task(task, running, until) if task in TASKS else run_ranks(known, until)), running
+        except RuntimeError as error:
+            bad.append(f"{task}: {error}"[:600])
+            if task in TASKS:
+                running = alive(running, known)
+        if until - time.monotonic() < 60 and not arms.DRY:
+            break
+    return None, running
+
+
+def alive(running, known):
+    """New processes in place of those that live: what they were in the midst of is not known."""
+    running = {name: arm for name, arm in running.items() if arm.process.poll() is None}
     for arm in running.values():
         arm.kill()
     fresh = {name: arms.Arm(known[name][0], GF_ARMS=len(running), **known[name][1]) for name in running}
-    for arm in fresh.values():
-        arm.begin()
-    return fresh
+    return those_that_begin(fresh)
 
 
 def main():

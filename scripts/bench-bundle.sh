@@ -20,3 +20,9 @@ for peer in libjemalloc2:libjemalloc.so.2 libtcmalloc-minimal4:libtcmalloc_minim
     cp -pL "$path" "$output/$file"
     cp "/usr/share/doc/$package/copyright" "$output/licenses/$package"
 done
+if [ -f "$output/numactl" ]; then # it finds its library beside it
+    library=$(ldd "$output/numactl" | sed -n 's/.*libnuma[^ ]* => \([^ ]*\).*/\1/p')
+    cp -pL "$library" "$output/libnuma.so.1"
+    cp /usr/share/doc/libnuma1/copyright "$output/licenses/libnuma1"
+    patchelf --set-rpath "\$ORIGIN" "$output/numactl"
+fi

@@ -32,7 +32,7 @@ def verdicts(check, cases):
         check.skip("claims", "figures of the simulated driver decide nothing")
 
 
-def measured(check, bench, measure, most, reserve=5, **about):
+def measured(check, bench, measure, most, reserve=25, **about):
     """measure(seconds=...) -> (cases, what went wrong), kept as OUT/measured.jsonl and judged."""
     cases, bad = measure(seconds=max(10, min(most, time_left() - reserve)))
     arms.keep(str(OUT / "measured.jsonl"), bench, cases, wrong=bad, **about)
