@@ -211,8 +211,10 @@ static int print_log(const char *path)
         return GF_EXIT_FAILED;
     }
     while (getline(&line, &size, file) > 0) {
-        json_t *event = json_loads(line, 0, NULL);
         at++;
+        if (strcmp(line, "\n") == 0)
+            continue; /* behind a line that was cut, in another file */
+        json_t *event = json_loads(line, 0, NULL);
         if (json_is_object(event))
             print_event(event);
         else

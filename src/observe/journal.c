@@ -228,20 +228,21 @@ static size_t finish(struct gf_line *line, uint64_t left_out, char tail[TAIL])
     return at + (size_t)gf_fmt(tail + at, TAIL - at, "}\n");
 }
 
-/* Into the file of the line's process: a child's may be written by its parent's thread. */
-static int append(const struct gf_line *line, size_t length)
+/* A child's line, written by its parent's thread; apart, for the room that a path takes on the stack. */
+static GF_COLD int append_elsewhere(const struct gf_line *line, size_t length, bool torn)
 {
     char other[PATH_MAX];
-    const char *to = path;
-    const bool torn = __atomic_exchange_n(&slots()->torn, false, __ATOMIC_RELAXED);
-    int error = 0;
+    const int error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
+    return error ? error : gf_raw_append(other, "\n", torn, line->text, length);
+}
 
-    if (line->pid != __atomic_load_n(&pid, __ATOMIC_ACQUIRE)) {
-        error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
-        to = other;
-    }
-    if (!error)
-        error = gf_raw_append(to, "\n", torn, line->text, length);
+static int append(const struct gf_line *line, size_t length)
+{
+    const bool torn = __atomic_exchange_n(&slots()->torn, false, __ATOMIC_RELAXED);
+    const int error = line->pid == __atomic_load_n(&pid, __ATOMIC_ACQUIRE)
+                          ? gf_raw_append(path, "\n", torn, line->text, length)
+                          : append_elsewhere(line, length, torn);
+
     if (error == -EIO || (error && torn))
         __atomic_store_n(&slots()->torn, true, __ATOMIC_RELAXED);
     return error;

@@ -44,3 +44,21 @@ def test_a_library_with_its_program_headers_out_of_sight(run, compile_c, tmp_pat
     files = [module["path"].rpartition("/")[2] for module in event["modules"]]
     assert files[:2] == ["through", "odd.so"]
     assert [int(frame.split("+")[0]) for frame in event["stack"]][:2] != [1, 1]
+
+
+def test_a_thread_with_the_smallest_stack(run, compile_c, tmp_path):
+    """Stack, Python and path are gathered elsewhere than on the stack of who stalls."""
+    program = compile_c(STALLING + r"""
+        #include <limits.h>
+        #include <pthread.h>
+        static void *run(void *unused) { stall(); return unused; }
+        int main(void) {
+            pthread_attr_t attr;
+            pthread_t thread;
+            pthread_attr_init(&attr);
+            return pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN) ||
+                   pthread_create(&thread, &attr, run, NULL) || pthread_join(thread, NULL);
+        }""", "-fno-builtin", "-lpthread", name="small")
+    found = run(program, GPUFEED_LOG=tmp_path / "log", MALLOC_CONF=GIVE_BACK, GPUFEED_STALL_US=20)
+    assert found.returncode == 0, found.stderr
+    assert any(event["call"] == "free" and event["stack"] for event in events(tmp_path / "log"))
