@@ -65,8 +65,10 @@ static void look(uint64_t now_ns)
         watch.next_ns = UINT64_MAX;
         return;
     }
-    if (now.kept < GF_SQUEEZE_LITTLE)
+    if (now.kept < GF_SQUEEZE_LITTLE) {
+        gf_squeeze_rest(&watch.squeeze);
         return;
+    }
     read_host(&now);
     const enum gf_squeeze_step step = gf_squeeze_feed(&watch.squeeze, &now);
     if (step == gf_squeeze_lend)

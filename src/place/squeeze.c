@@ -69,6 +69,12 @@ enum gf_squeeze_step gf_squeeze_feed(struct gf_squeeze *squeeze,
     return step;
 }
 
+void gf_squeeze_rest(struct gf_squeeze *squeeze)
+{
+    squeeze->last = (struct gf_squeeze_reading){0};
+    squeeze->idle_since_ns = 0;
+}
+
 uint64_t gf_squeeze_wait(const struct gf_squeeze *squeeze)
 {
     if (squeeze->last.dirty >= LITTLE)

@@ -32,6 +32,9 @@ struct gf_squeeze {
 enum gf_squeeze_step gf_squeeze_feed(struct gf_squeeze *squeeze,
                                      const struct gf_squeeze_reading *reading);
 
+/* So little is kept that nothing was read. */
+void gf_squeeze_rest(struct gf_squeeze *squeeze);
+
 /* In how many ns the next reading should be taken; UINT64_MAX when there is nothing to lose. */
 uint64_t gf_squeeze_wait(const struct gf_squeeze *squeeze);
 

@@ -130,6 +130,24 @@ static void does_without_what_is_unknown(void **state)
     }
 }
 
+/* What was seen before says nothing about a program that keeps something again. */
+static void rests_while_little_is_kept(void **state)
+{
+    (void)state;
+    struct gf_squeeze squeeze = {0};
+    struct gf_squeeze_reading now = calm(1000);
+    gf_squeeze_feed(&squeeze, &now);
+    assert_int_equal(gf_squeeze_wait(&squeeze), 100 * MS);
+    gf_squeeze_rest(&squeeze);
+    assert_true(gf_squeeze_wait(&squeeze) == UINT64_MAX);
+    now = calm(9000);
+    now.idle = true;
+    now.pressure.stalled_us += 8000000;
+    now.pressure.limited += 5;
+    assert_int_equal(gf_squeeze_feed(&squeeze, &now), gf_squeeze_nothing);
+    assert_int_equal(gf_squeeze_wait(&squeeze), 100 * MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +158,7 @@ int main(void)
         cmocka_unit_test(gives_back_where_it_hurts),
         cmocka_unit_test(gives_back_once_a_second_at_most),
         cmocka_unit_test(does_without_what_is_unknown),
+        cmocka_unit_test(rests_while_little_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
