@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "heap/jemalloc.h"
+#include "heap/slow.h"
 #include "heap/system.h"
 
 #include <sys/mman.h>
@@ -98,9 +99,12 @@ static bool try_one(uintptr_t page)
 {
     if (syscall(SYS_madvise, page, GF_HUGE_PAGE, MADV_HUGEPAGE) != 0)
         return false;
+    gf_slow_before_huge();
+    const struct gf_slow_mark mark = gf_slow_begin(gf_slow_huge);
     const uint64_t begun = gf_thread_cpu_ns();
     *(volatile char *)page = 0;
     const uint64_t ns = gf_thread_cpu_ns() - begun;
+    gf_slow_end(&mark, gf_slow_huge, GF_HUGE_PAGE);
     const bool is_huge = is_there(page + GF_HUGE_PAGE - (size_t)sysconf(_SC_PAGESIZE));
     const bool good = is_huge && ns < SLOW_NS;
 

@@ -117,6 +117,12 @@ void gf_slow_sampled(enum gf_slow_call kind, size_t size, uint64_t ns)
         watcher->sampled(kind, size, ns);
 }
 
+void gf_slow_before_huge(void)
+{
+    if (watched() && (!call.depth || call.slow.work < GF_SLOW_MUCH_WORK))
+        watcher->before_work();
+}
+
 static void begin(uint64_t now, bool usage)
 {
     call.begun = true;

@@ -18,6 +18,7 @@ enum gf_slow_part {
     gf_slow_map,    /* in mmap, and what the new mapping is given (node, huge pages) */
     gf_slow_unmap,
     gf_slow_setup,  /* a new arena */
+    gf_slow_huge,   /* in the first touch of a new mapping, with the kernel asked for a huge page */
     GF_SLOW_PARTS,
 };
 
@@ -71,6 +72,8 @@ struct gf_slow_watcher {
  * handlers of forks see its locks taken between them.
  */
 void gf_slow_watch(uint64_t threshold_ns, const struct gf_slow_watcher *watcher);
+/* Before such a touch: as before_work, where that has not been called already. */
+void gf_slow_before_huge(void);
 uint64_t gf_slow_threshold(void);
 /* All calls are another allocator's (watched.c). */
 void gf_slow_foreign(void);

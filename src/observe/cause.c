@@ -50,36 +50,6 @@ static bool is_half(uint64_t part, const struct sums *sums)
     return part * 2 >= sums->total_us;
 }
 
-static bool find_part(const struct gf_evidence *evidence, const struct sums *sums,
-                      struct gf_finding *ret)
-{
-    const struct gf_slow *slow = evidence->slow;
-    const uint64_t *us = sums->part_us;
-
-    if (is_half(us[gf_slow_lock], sums)) {
-        ret->stopped = true;
-        if (slow->forked)
-            FOUND(fork, "%llu us behind a lock of the heap while the process forked",
-                  ULL(us[gf_slow_lock]));
-        else
-            FOUND(lock, "%llu us behind %u locks of the heap", ULL(us[gf_slow_lock]),
-                  slow->part_count[gf_slow_lock]);
-    } else if (is_half(us[gf_slow_purge], sums)) {
-        FOUND(purge, "%llu us in %u madvise giving back %llu KiB", ULL(us[gf_slow_purge]),
-              slow->part_count[gf_slow_purge], ULL(slow->part_bytes[gf_slow_purge] >> 10));
-    } else if (is_half(us[gf_slow_map] + us[gf_slow_unmap], sums)) {
-        FOUND(map, "%llu us in %u mmap of %llu KiB and %u munmap of %llu KiB",
-              ULL(us[gf_slow_map] + us[gf_slow_unmap]), slow->part_count[gf_slow_map],
-              ULL(slow->part_bytes[gf_slow_map] >> 10), slow->part_count[gf_slow_unmap],
-              ULL(slow->part_bytes[gf_slow_unmap] >> 10));
-    } else if (is_half(us[gf_slow_setup], sums)) {
-        FOUND(setup, "%llu us setting up an arena", ULL(us[gf_slow_setup]));
-    } else {
-        return false;
-    }
-    return true;
-}
-
 /* Runnable, and without a CPU. */
 static void find_preempted(const struct gf_evidence *evidence, const struct sums *sums,
                            struct gf_finding *ret)
@@ -125,6 +95,42 @@ static bool find_swap(const struct gf_evidence *evidence, struct gf_finding *ret
     if (!major || major < evidence->slow->work / PAGE / 8)
         return false;
     FOUND(swap, "%llu pages came from a disk for %zu KiB", ULL(major), evidence->slow->work >> 10);
+    return true;
+}
+
+static bool find_part(const struct gf_evidence *evidence, const struct sums *sums,
+                      struct gf_finding *ret)
+{
+    const struct gf_slow *slow = evidence->slow;
+    const uint64_t *us = sums->part_us;
+
+    if (is_half(us[gf_slow_lock], sums)) {
+        ret->stopped = true;
+        if (slow->forked)
+            FOUND(fork, "%llu us behind a lock of the heap while the process forked",
+                  ULL(us[gf_slow_lock]));
+        else
+            FOUND(lock, "%llu us behind %u locks of the heap", ULL(us[gf_slow_lock]),
+                  slow->part_count[gf_slow_lock]);
+    } else if (is_half(us[gf_slow_purge], sums)) {
+        FOUND(purge, "%llu us in %u madvise giving back %llu KiB", ULL(us[gf_slow_purge]),
+              slow->part_count[gf_slow_purge], ULL(slow->part_bytes[gf_slow_purge] >> 10));
+    } else if (is_half(us[gf_slow_map] + us[gf_slow_unmap], sums)) {
+        FOUND(map, "%llu us in %u mmap of %llu KiB and %u munmap of %llu KiB",
+              ULL(us[gf_slow_map] + us[gf_slow_unmap]), slow->part_count[gf_slow_map],
+              ULL(slow->part_bytes[gf_slow_map] >> 10), slow->part_count[gf_slow_unmap],
+              ULL(slow->part_bytes[gf_slow_unmap] >> 10));
+    } else if (is_half(us[gf_slow_setup], sums)) {
+        FOUND(setup, "%llu us setting up an arena", ULL(us[gf_slow_setup]));
+    } else if (is_half(us[gf_slow_huge], sums)) {
+        if (evidence->risen.compactions)
+            FOUND(compaction, "%llu us in the first touch of a huge page; the kernel compacted memory "
+                  "%llu times", ULL(us[gf_slow_huge]), ULL(evidence->risen.compactions));
+        else if (!find_reclaim(evidence, sums, ret))
+            FOUND(faults, "%llu us in the first touch of a huge page", ULL(us[gf_slow_huge]));
+    } else {
+        return false;
+    }
     return true;
 }
 

@@ -65,7 +65,7 @@ static void gather(const struct gf_slow *slow, struct gf_evidence *ret)
             .forced = now.forced - slow->before.forced,
         };
     }
-    if (slow->work >= GF_SLOW_MUCH_WORK) {
+    if (slow->work >= GF_SLOW_MUCH_WORK || slow->part_count[gf_slow_huge]) {
         gf_strain_read(&strain);
         gf_strain_rise(&strain_before, &strain, &ret->risen);
     }

@@ -22,7 +22,7 @@ void gf_stall_step(uint64_t now)
 
 static void put_parts(struct gf_json *json, const struct gf_slow *slow)
 {
-    static const char *const names[] = {"lock", "purge", "map", "unmap", "setup"};
+    static const char *const names[] = {"lock", "purge", "map", "unmap", "setup", "huge"};
     uint64_t rest = slow->end_ns - slow->start_ns;
 
     gf_json_begin(json, "parts_us", '{');

@@ -174,6 +174,28 @@ def test_waiting_for_nothing_is_a_stall(program):
     assert all(event["python"][0]["file"].endswith("program.py") for event in found)
 
 
+def test_a_stop_explains_a_wait(program, run, tmp_path):
+    path, env = program.prepare("""
+        print("ready", flush=True)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            check(cuda.cuStreamSynchronize(c_void_p()))
+    """, SIM_DELAY="cuStreamSynchronize:50000", GPUFEED_STALL_WAIT_US=100000)
+    with subprocess.Popen([PYTHON, path], env=run.env(sim=True, **env), stdout=subprocess.PIPE,
+                          text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(5):
+            time.sleep(0.1)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.15)
+            process.send_signal(signal.SIGCONT)
+        assert process.wait(20) == 0
+    found = [event for event in waits(events(tmp_path / "log")) if event["us"] >= 150000]
+    assert found, "each stop met a wait: there was nothing else"
+    paused = [event for event in found if event["cause"] == "paused"]
+    assert len(paused) >= len(found) - 1, [event for event in found if event not in paused]
+
+
 def test_thresholds_of_waits(program):
     script = """
         for i in range(4):

@@ -43,7 +43,7 @@ static void test_parts(void **state)
         enum gf_cause cause;
     } rows[] = {{gf_slow_lock, gf_cause_lock}, {gf_slow_purge, gf_cause_purge},
                 {gf_slow_map, gf_cause_map}, {gf_slow_unmap, gf_cause_map},
-                {gf_slow_setup, gf_cause_setup}};
+                {gf_slow_setup, gf_cause_setup}, {gf_slow_huge, gf_cause_faults}};
     for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++) {
         fresh(state);
         part(rows[i].part, 6);
@@ -51,6 +51,22 @@ static void test_parts(void **state)
         part(rows[i].part, 4);
         assert_int_equal(found(), gf_cause_unknown);
     }
+}
+
+static void test_huge_page(void **state)
+{
+    (void)state;
+    part(gf_slow_huge, 6);
+    part(gf_slow_map, 3);
+    evidence.risen = (struct gf_strain){.known = true, .compactions = 1};
+    assert_int_equal(found(), gf_cause_compaction);
+    evidence.risen = (struct gf_strain){.known = true, .waits_known = true, .waited_us = 6000};
+    assert_int_equal(found(), gf_cause_reclaim);
+    /* The kernel compacted for somebody else. */
+    part(gf_slow_huge, 1);
+    part(gf_slow_map, 8);
+    evidence.risen = (struct gf_strain){.known = true, .compactions = 1};
+    assert_int_equal(found(), gf_cause_map);
 }
 
 static void test_fork(void **state)
@@ -192,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_parts, fresh),
+        cmocka_unit_test_setup(test_huge_page, fresh),
         cmocka_unit_test_setup(test_fork, fresh),
         cmocka_unit_test_setup(test_work, fresh),
         cmocka_unit_test_setup(test_off_the_cpu, fresh),

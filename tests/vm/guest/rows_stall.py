@@ -147,3 +147,71 @@ def row_throttled_threads_are_told(machine):
     assert told and found, events("threads")
     assert all(thread["throttled_ms"] <= thread["delay_ms"] for thread in found), found
     put(f"{group}/cpu.max", "max")
+
+
+FRAGMENTS = """
+import ctypes, mmap, os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+size = int(sys.argv[1]) << 20
+hold = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+hold.madvise(mmap.MADV_NOHUGEPAGE)
+for at in range(0, size, 4096):
+    hold[at] = 1
+for at in range(0, size, 8192):
+    hold.madvise(mmap.MADV_DONTNEED, at, 4096)
+
+def whole():
+    for line in open("/proc/buddyinfo"):
+        if line.startswith("Node 1,"):
+            *_, nines, tens = line.split()
+            return int(nines) + 2 * int(tens)
+rest = []
+for _ in range(8):
+    count = whole()
+    if not count:
+        break
+    rest.append(mmap.mmap(-1, (count + 1) << 21, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    rest[-1].madvise(mmap.MADV_HUGEPAGE)
+    for at in range(0, count << 21, 1 << 21):
+        rest[-1][at] = 1
+sys.stdout.write(f"at torn {os.getpid()}\\n")
+sys.stdout.flush()
+signal.sigwait({signal.SIGUSR1})
+"""
+
+
+HUGE = """
+import ctypes
+for _ in range(3):  # the library gives up after three slow ones
+    ctypes.CDLL(None).malloc(64 << 20)
+"""
+
+
+def free_mib(node):
+    words = read(f"/sys/devices/system/node/node{node}/meminfo").split()
+    return int(words[words.index("MemFree:") + 1]) >> 10
+
+
+@row("two")
+def row_a_huge_page_that_the_kernel_has_to_make(machine):
+    """On a node whose free memory lies in single pages."""
+    machine.write("/proc/sys/vm/compaction_proactiveness", "0")  # nobody else shall mend it meanwhile
+    groups = [machine.cgroup(name, cpuset_cpus="4-7", cpuset_mems="1") for name in ("torn", "huge")]
+    Program(*PYTHON, "-c", FRAGMENTS, free_mib(1) - 64, env=machine.env(preload=False),
+            cgroup=groups[0]).at("torn")
+    if os.path.exists(LOG):
+        os.unlink(LOG)
+    before = compactions()
+    program = Program(*PYTHON, "-c", HUGE, cgroup=groups[1],
+                      env=machine.env(NODE1, GPUFEED_LOG=LOG, GPUFEED_STALL_US=200))
+    assert program.end() == 0
+    if compactions() == before:
+        raise Skip("the kernel had huge pages all the same")
+    found = [event for event in events() if event["parts_us"].get("huge", 0) * 2 > event["us"]]
+    assert any(event["cause"] == "compaction" for event in found), causes(events())
+    assert all(event["cause"] in ("compaction", "faults") for event in found), causes(found)
+
+
+def compactions():
+    words = read("/proc/vmstat").split()
+    return int(words[words.index("compact_stall") + 1])
