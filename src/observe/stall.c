@@ -153,8 +153,9 @@ void gf_stall_watch_driver(uint64_t threshold, uint64_t for_waits, gf_stall_curr
         memcpy(shared, own, sizeof(own));
         __atomic_store_n(&counts, shared, __ATOMIC_RELEASE);
     }
-    current_gpu = current;
-    wait_threshold = for_waits;
+    __atomic_store_n(&current_gpu, current, __ATOMIC_RELEASE);
+    __atomic_store_n(&wait_threshold, for_waits, __ATOMIC_RELAXED);
+    gf_strain_open();
     gf_unwind_open();
     gf_python_open(); /* an embedded interpreter was not there at the start */
     __atomic_store_n(&driver_threshold, threshold, __ATOMIC_RELEASE);
@@ -191,7 +192,8 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 
 bool gf_stall_asks(const struct gf_stall_mark *mark)
 {
-    if (!mark->start_ns || !wait_threshold || mark->start_ns - asked_ns < ASK_NS)
+    if (!mark->start_ns || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED) ||
+        mark->start_ns - asked_ns < ASK_NS)
         return false;
     asked_ns = mark->start_ns;
     return true;
@@ -221,7 +223,8 @@ static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now
     evidence.driver = kind == gf_timed_driver_wait   ? gf_driver_wait
                       : kind == gf_timed_driver_copy ? gf_driver_copy
                                                      : gf_driver_call;
-    if (current_gpu && current_gpu(&gpu))
+    gf_stall_current_gpu *current = __atomic_load_n(&current_gpu, __ATOMIC_ACQUIRE);
+    if (current && current(&gpu))
         evidence.at = gpu;
     judge(name, &evidence);
     errno = error;
@@ -236,7 +239,7 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
 
     gf_latency_add(kind, size, took);
     const bool slow = is_wait(kind)
-                          ? mark->idle && took >= wait_threshold
+                          ? mark->idle && took >= __atomic_load_n(&wait_threshold, __ATOMIC_RELAXED)
                           : took >= __atomic_load_n(&driver_threshold, __ATOMIC_RELAXED);
     if (gf_unlikely(slow))
         report_driver(mark, now, kind, name, size, block);

@@ -86,10 +86,11 @@ static void take_group(const char *line)
 
 void gf_strain_open(void)
 {
+    static bool opened;
     char buf[1024];
     struct gf_raw_lines lines = {.buf = buf, .size = sizeof(buf)};
 
-    if (!gf_raw_open(&lines, "/proc/self/cgroup"))
+    if (__atomic_test_and_set(&opened, __ATOMIC_RELAXED) || !gf_raw_open(&lines, "/proc/self/cgroup"))
         return;
     for (const char *line; (line = gf_raw_next(&lines));)
         take_group(line);

@@ -5,7 +5,7 @@
 
 #include "observe/cause.h"
 
-/* Finds the group's file. Once, before the first reading. */
+/* Finds the group's files. Before the first reading; idempotent. */
 void gf_strain_open(void);
 
 /* By system calls alone: 20 us. known is false where /proc/vmstat cannot be read. Keeps errno. */
