@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for the GPU: a stall only where there was nothing to wait for, and asking disturbs nobody."""
+import json
+
+from test_stall import events
+from test_stall_cuda import PYTHON, met, program, stop_often  # noqa: F401
+
+
+def waits(found):
+    return [event for event in found
+            if event["call"].startswith(("cuStreamS", "cuEventS", "cuCtxS", "cuMemcpy"))]
+
+
+def test_waiting_for_the_gpu_is_no_stall(program, tmp_path):  # noqa: F811
+    """What loss.item() does each step."""
+    report = tmp_path / "report"
+    _, found = program("""
+        host = ctypes.create_string_buffer(4)
+        pointer = c_uint64()
+        check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+        for i in range(30):
+            spin(4)
+            check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
+            spin(2)
+            check(cuda.cuCtxSynchronize())
+            spin(4)
+            check(cuda.cuStreamSynchronize(c_void_p()))
+    """, GPUFEED_REPORT=report)
+    wrong = [event for event in waits(found) if event["cause"] not in ("preempted", "paused")]
+    assert not wrong
+    rows = [row for row in json.loads(report.read_text())["latency"]
+            if row["call"] == "cuda_wait" and "tid" not in row]
+    assert sum(row["count"] for row in rows) == 60
+    assert max(row["max_us"] for row in rows) >= 1000
+    copies = [row for row in json.loads(report.read_text())["latency"]
+              if row["call"] == "cuda_copy" and "tid" not in row]
+    assert sum(row["count"] for row in copies) == 30
+
+
+def test_waiting_for_other_streams_is_no_stall(program):  # noqa: F811
+    """The wait's own stream has nothing, and waits all the same: as the driver orders streams."""
+    _, found = program("""
+        host = ctypes.create_string_buffer(4)
+        pointer = c_uint64()
+        check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+        blocking, beside, event = c_void_p(), c_void_p(), c_void_p()
+        check(cuda.cuStreamCreate(byref(blocking), 0))
+        check(cuda.cuStreamCreate(byref(beside), 1))
+        check(cuda.cuEventCreate(byref(event), 0))
+        for i in range(10):
+            spin(6, blocking)
+            check(cuda.cuStreamSynchronize(c_void_p()))
+            spin(6, blocking)
+            check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
+            spin(6)
+            check(cuda.cuMemcpyDtoH_v2_ptds(host, pointer, c_size_t(4)))
+            spin(6, beside)
+            check(cuda.cuEventRecord(event, beside))
+            check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
+            check(cuda.cuEventSynchronize(event))
+            check(cuda.cuStreamSynchronize(beside))
+    """)
+    wrong = [event for event in waits(found) if event["cause"] not in ("preempted", "paused")]
+    assert not wrong
+
+
+def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
+    """The work was done, and the driver took its time all the same."""
+    _, found = program("""
+        stream, event = c_void_p(), c_void_p()
+        check(cuda.cuStreamCreate(byref(stream), 0))
+        check(cuda.cuEventCreate(byref(event), 0))
+        for i in range(10):
+            for call, on in ((cuda.cuStreamSynchronize, c_void_p()), (cuda.cuStreamSynchronize, stream),
+                             (cuda.cuStreamSynchronize_ptsz, c_void_p()),
+                             (cuda.cuEventSynchronize, event)):
+                time.sleep(0.001)
+                check(call(on))
+    """, SIM_DELAY="cuStreamSynchronize:6000,cuStreamSynchronize_ptsz:6000,cuEventSynchronize:6000")
+    found = waits(found)
+    assert len(found) == 40 and len([event for event in found if event["call"][2] == "E"]) == 10
+    assert all(event["cause"] in ("gpu", "preempted") and event["us"] >= 6000 for event in found)
+    assert len([event for event in found if event["cause"] == "gpu"]) >= 36
+    assert all(event["python"][0]["file"].endswith("program.py") for event in found)
+
+
+def test_a_stop_explains_a_wait(program, run, tmp_path):  # noqa: F811
+    path, env = program.prepare("""
+        print("ready", flush=True)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            check(cuda.cuStreamSynchronize(c_void_p()))
+    """, SIM_DELAY="cuStreamSynchronize:50000", GPUFEED_STALL_WAIT_US=100000)
+    stops = stop_often(run.env(sim=True, **env), path)
+    found = waits(events(tmp_path / "log"))
+    long = [event for event in found if met(event, stops)]
+    assert long, "each stop met a wait: there was nothing else"
+    paused = [event for event in found if event["cause"] == "paused"]
+    assert len([event for event in long if event in paused]) >= len(long) - 1, long
+    assert all(met(event, stops, 0.4) for event in paused)
+
+
+def test_thresholds_of_waits(program):  # noqa: F811
+    script = """
+        for i in range(4):
+            time.sleep(0.001)
+            check(cuda.cuStreamSynchronize(c_void_p()))
+    """
+    delay = "cuStreamSynchronize:6000"
+    _, found = program(script, SIM_DELAY=delay, GPUFEED_STALL_WAIT_US=1000000)
+    assert not waits(found)
+    for setting in ("GPUFEED_STALL_WAIT_US", "GPUFEED_STALL_US"):
+        _, found = program(script, SIM_DELAY=delay, **{setting: 0})
+        assert not waits(found)
+
+
+def test_copies_that_only_the_gpu_explains_are_none(program):  # noqa: F811
+    """The copy engine may be busy for another stream: a slow copy alone tells nothing."""
+    _, found = program("""
+        host = ctypes.create_string_buffer(4)
+        pointer = c_uint64()
+        check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+        for i in range(10):
+            time.sleep(0.001)
+            check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
+    """, SIM_DELAY="cuMemcpyDtoH_v2:6000")
+    assert not [event for event in waits(found) if event["cause"] != "preempted"]
+
+
+CAPTURES = """
+    import threading
+    GLOBAL, THREAD, RELAXED = 0, 1, 2
+    stream, other, event, taken = c_void_p(), c_void_p(), c_void_p(), c_void_p()
+    check(cuda.cuStreamCreate(byref(stream), 1))
+    check(cuda.cuStreamCreate(byref(other), 1))
+    blocking = c_void_p()
+    check(cuda.cuStreamCreate(byref(blocking), 0))
+    check(cuda.cuEventCreate(byref(event), 0))
+    check(cuda.cuEventCreate(byref(taken), 0))
+    host = ctypes.create_string_buffer(4)
+    pointer = c_uint64()
+    check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+    calls = dict(
+        legacy=lambda: cuda.cuStreamSynchronize(c_void_p()),
+        own=lambda: cuda.cuStreamSynchronize_ptsz(c_void_p()),
+        itself=lambda: cuda.cuStreamSynchronize(stream),
+        blocking=lambda: cuda.cuStreamSynchronize(blocking),
+        other=lambda: cuda.cuStreamSynchronize(other),
+        event=lambda: cuda.cuEventSynchronize(event),
+        taken=lambda: cuda.cuEventSynchronize(taken),
+        context=lambda: cuda.cuCtxSynchronize(),
+        copy=lambda: cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)),
+        own_copy=lambda: cuda.cuMemcpyDtoH_v2_ptds(host, pointer, c_size_t(4)))
+
+    def elsewhere(call, relaxed):
+        result = []
+        def run():
+            check(cuda.cuCtxSetCurrent(handle))
+            if relaxed:
+                check(cuda.cuThreadExchangeStreamCaptureMode(byref(ctypes.c_int(RELAXED))))
+            result.append(call())
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        return result[0]
+
+    handle = c_void_p()
+    check(cuda.cuCtxGetCurrent(byref(handle)))
+    for on in stream, blocking:
+        for mode in GLOBAL, THREAD, RELAXED:
+            for name, call in calls.items():
+                for where in call, lambda: elsewhere(call, False), lambda: elsewhere(call, True):
+                    graph = c_void_p()
+                    time.sleep(0.0005)
+                    check(cuda.cuStreamBeginCapture_v2(on, mode))
+                    recorded = cuda.cuEventRecord(taken, on)
+                    results = [where(), where()]
+                    print(mode, name, recorded, results, cuda.cuStreamEndCapture(on, byref(graph)))
+"""
+
+
+def test_asking_kills_no_capture(program, run):  # noqa: F811
+    """Each wait, in each mode, in the capturing thread and in another: the same codes as without us."""
+    path, env = program.prepare(CAPTURES)
+    plain = run(PYTHON, path, sim=True, preload=False, **env)
+    assert plain.returncode == 0, plain.stderr
+    found, _ = program(CAPTURES)
+    assert found == plain.stdout and len(found.splitlines()) == 2 * 3 * 10 * 3
+    ends = {line.split()[-1] for line in found.splitlines()}
+    assert {"0", "901"} <= ends
