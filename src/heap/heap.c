@@ -99,6 +99,7 @@ static void decide(void)
         return;
     }
     gf_family_resolve();
+    gf_watched_prepare();
     if (facts.options->mode == gf_mode_on && facts.options->heap != gf_heap_off)
         ops.watch = gf_watched_start;
     __atomic_store_n(&gf_heap_mode_now, gf_heap_mode_next, __ATOMIC_RELEASE);

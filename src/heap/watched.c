@@ -173,13 +173,17 @@ static void *memalign_(size_t alignment, size_t size)
     if (plain.symbol)                                                                              \
     __atomic_store_n(&gf_family_next.symbol, symbol##_, __ATOMIC_RELEASE)
 
+void gf_watched_prepare(void)
+{
+    plain = gf_family_next;
+}
+
 void gf_watched_start(void)
 {
     static bool started;
 
     if (__atomic_test_and_set(&started, __ATOMIC_ACQ_REL))
         return;
-    plain = gf_family_next;
     gf_slow_foreign();
     WATCH(malloc);
     WATCH(calloc);

@@ -181,7 +181,8 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
     mark->start_ns = 0;
     mark->idle = false;
     mark->before.known = false;
-    if (gf_likely(!__atomic_load_n(&driver_threshold, __ATOMIC_RELAXED)))
+    /* Who sees it sees what was set before it. */
+    if (gf_likely(!__atomic_load_n(&driver_threshold, __ATOMIC_ACQUIRE)))
         return;
     if (kind == gf_timed_driver_pin && size >= GF_SLOW_MUCH_WORK)
         gf_strain_read(&strain_before);
