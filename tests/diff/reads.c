@@ -148,7 +148,8 @@ int main(int argc, char **argv)
     if (argc > 2)
         most = strtoul(argv[2], NULL, 10) << 10;
     kit_start();
-    kit_alarm(120);
+    kit_alarm(180);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what it has said is kept, should the alarm end it */
     if (!cu.cuMemcpyBatchAsync_v2)
         return 77;
     setup();
