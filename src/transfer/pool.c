@@ -241,6 +241,9 @@ static int create_with(struct gf_pool *pool, bool explicit_policy, size_t stack)
         return error;
     if (stack)
         pthread_attr_setstacksize(&attr, stack);
+    /* Side by side and without guards all stacks are one mapping, which a fork copies once. What a
+     * helper does takes some KiB, and never calls the program. */
+    pthread_attr_setguardsize(&attr, 0);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (explicit_policy) {
         pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
