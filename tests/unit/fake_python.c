@@ -2,13 +2,18 @@
 /* What the tests of src/observe/python.c take for an interpreter: the structures of CPython 3.11. */
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #pragma GCC visibility push(default)
 
 static union object {
     uintptr_t word[64];
     unsigned char byte[512];
-} thread, c_frame, frame, code, code_type, text, table;
+} thread, c_frame, frame, code, code_type, table;
+
+/* What lies behind it cannot be read, wherever the loader puts this object. */
+static union object *text;
+#define BEHIND ((size_t)4 << 20)
 
 const char *fake_version = "3.11.2 (main, Jan  1 2023, 00:00:00) [GCC 12.2.0]";
 
@@ -25,9 +30,9 @@ void *PyGILState_GetThisThreadState(void)
 /* A str that says to be ASCII, of so many characters of `width` bytes, each byte this one. */
 void fake_text(unsigned width, size_t length, unsigned char byte)
 {
-    memset(&text, byte, sizeof(text));
-    text.word[2] = length;
-    text.byte[32] = (unsigned char)(width << 2 | 1 << 5 | 1 << 6);
+    memset(text, byte, sizeof(*text));
+    text->word[2] = length;
+    text->byte[32] = (unsigned char)(width << 2 | 1 << 5 | 1 << 6);
 }
 
 void fake_start(void)
@@ -38,7 +43,11 @@ void fake_start(void)
     frame.word[7] = (uintptr_t)&code + 184;
     code.word[1] = (uintptr_t)&code_type;
     code_type.word[3] = (uintptr_t) "code";
-    code.word[14] = code.word[16] = (uintptr_t)&text;
+    if (!text) {
+        text = mmap(NULL, BEHIND, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(text, sizeof(*text), PROT_READ | PROT_WRITE);
+    }
+    code.word[14] = code.word[16] = (uintptr_t)text;
     code.byte[72] = 41;
     code.word[17] = (uintptr_t)&table;
     table.word[2] = 2;
