@@ -14,7 +14,7 @@ if len(gpu_addresses()) < 2:
     check.end()
 RANKS = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", PROGRAMS / "ranks.py"]
 THREADS = [PYTHON, PROGRAMS / "nccl_threads.py"]
-TIGHT = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": 1 << 20}
+TIGHT = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": 2 << 20}
 
 
 def losses(text):

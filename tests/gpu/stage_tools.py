@@ -80,7 +80,7 @@ def cupti():
     env = {"CUDA_INJECTION64_PATH": tool, "GF_CUPTI": library}
     jobs = {"cupti-torch": ([PYTHON, PROGRAMS / "copies.py", "moves", "overwrite", "threads"], 150, env),
             "cupti-early": ([PYTHON, PROGRAMS / "copies.py", "moves", "streams"], 150,
-                            {**env, "GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": MIB})}
+                            {**env, "GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": 2 * MIB})}
     for name, pair in many(jobs, 2).items():
         judge(check, name, pair)
         made = [re.findall(r"cupti_copies: saw (\d+) copies, made (\d+)", done.err) for done in pair]

@@ -149,7 +149,7 @@ static void sizes_are_written_shortly(void **state)
     assert_string_equal(
         gf_options_text(&o, gf_option_by_name("GPUFEED_PIN_CACHE"), buf, sizeof(buf)), "0");
     assert_string_equal(gf_option_allowed(gf_option_by_name("stage-ring"), buf, sizeof(buf)),
-                        "auto, 1M to 1T");
+                        "auto, 2M to 1T");
     assert_string_equal(gf_option_form(gf_option_by_name("pin-cache"), buf, sizeof(buf)),
                         "auto|0..1T");
 }
