@@ -16,7 +16,8 @@ enum {
     state_free,
     state_live,
     state_leaving,
-    state_dead, /* the last one out drops what belonged to it */
+    state_dead,     /* the last one out drops what belonged to it */
+    state_dropping, /* one thread is at it */
 };
 
 struct gf_transfer_setup gf_setup;
@@ -36,20 +37,27 @@ static bool change(struct gf_context *context, unsigned from, unsigned to)
 }
 
 /* What the owners kept is of no use any more: registrations and events went with the context. */
-static void drop(struct gf_context *context, unsigned long long id)
+static void drop(struct gf_context *context)
 {
-    gf_pinned_forget(id);
+    gf_pinned_forget(context->id);
     gf_ring_drop(context);
+    __atomic_store_n(&context->id, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&context->state, state_free, __ATOMIC_SEQ_CST);
 }
 
+/*
+ * Who has seen nobody inside may have slept since: the entry may be another context's by now. So
+ * the entry is closed first, and looked at again; who leaves meanwhile leaves it to this thread.
+ */
 static void drop_if_last(struct gf_context *context)
 {
-    if (__atomic_load_n(&context->running, __ATOMIC_SEQ_CST) != 0 || state_of(context) != state_dead)
-        return;
-    const unsigned long long id = __atomic_exchange_n(&context->id, 0, __ATOMIC_SEQ_CST);
-    if (id != 0) {
-        drop(context, id);
-        __atomic_store_n(&context->state, state_free, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&context->running, __ATOMIC_SEQ_CST) == 0 &&
+           change(context, state_dead, state_dropping)) {
+        if (__atomic_load_n(&context->running, __ATOMIC_SEQ_CST) == 0) {
+            drop(context);
+            return;
+        }
+        change(context, state_dropping, state_dead);
     }
 }
 
@@ -62,7 +70,8 @@ void gf_context_leave(struct gf_context *context)
 static bool enter(struct gf_context *context, unsigned long long id)
 {
     __atomic_fetch_add(&context->running, 1, __ATOMIC_SEQ_CST);
-    if (state_of(context) == state_live && context->id == id)
+    if (state_of(context) == state_live &&
+        __atomic_load_n(&context->id, __ATOMIC_ACQUIRE) == id)
         return true;
     gf_context_leave(context);
     return false;
@@ -178,7 +187,11 @@ static bool concerns(const struct gf_context *context, CUcontext handle, CUdevic
 {
     if (__atomic_load_n(&context->id, __ATOMIC_ACQUIRE) == 0)
         return false;
-    return handle ? context->handle == handle : context->primary && context->device == device;
+    pthread_mutex_lock(&making); /* the entry may be about to be another context's */
+    const bool does =
+        handle ? context->handle == handle : context->primary && context->device == device;
+    pthread_mutex_unlock(&making);
+    return does;
 }
 
 static void await_running(const struct gf_context *context)
@@ -203,32 +216,42 @@ void gf_context_leaving(CUcontext handle, CUdevice device)
             await_running(&contexts[i]);
 }
 
+/* cuCtxDetach ends the calling thread's context only if nobody has attached to it. */
+static bool is_current(const struct gf_context *context, CUcontext handle)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext current = NULL;
+    unsigned long long id = 0;
+    return cuda->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == handle &&
+           cuda->cuCtxGetId(current, &id) == CUDA_SUCCESS &&
+           id == __atomic_load_n(&context->id, __ATOMIC_ACQUIRE);
+}
+
 /* A primary context that was released may live on. */
-static bool is_gone(CUcontext handle, CUdevice device, CUresult result)
+static bool is_active(CUdevice device)
 {
     unsigned flags;
     int active = 0;
+    return gf_setup.cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+           active;
+}
 
+static bool is_gone(const struct gf_context *context, CUcontext handle, CUdevice device,
+                    CUresult result)
+{
     if (result != CUDA_SUCCESS)
         return false;
-    return handle ||
-           gf_setup.cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
-           !active;
+    return handle ? !is_current(context, handle) : !is_active(device);
 }
 
 void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
 {
-    bool asked = false, gone = false;
-
     for (unsigned i = 0; i < GF_CONTEXTS; i++) {
         struct gf_context *context = &contexts[i];
         if (!concerns(context, handle, device))
             continue;
-        if (!asked)
-            gone = is_gone(handle, device, result);
-        asked = true;
         /* Live: another thread's release came back first, and found it alive. */
-        if (!gone)
+        if (!is_gone(context, handle, device, result))
             change(context, state_leaving, state_live);
         else if (change(context, state_leaving, state_dead) ||
                  change(context, state_live, state_dead))

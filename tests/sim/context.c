@@ -261,6 +261,33 @@ CUresult cuCtxDestroy(CUcontext handle)
     return destroy(handle);
 }
 
+/* Counted, as the documentation says; deprecated since CUDA 4. */
+CUresult cuCtxAttach(CUcontext *ret, unsigned flags)
+{
+    struct sim_context *context;
+    SIM_ENTER("cuCtxAttach");
+    if (!ret || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_context_current(&context);
+    if (result)
+        return result;
+    __atomic_add_fetch(&context->attached, 1, __ATOMIC_RELAXED);
+    *ret = sim_context_handle(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext handle)
+{
+    struct sim_context *context = top();
+    SIM_ENTER("cuCtxDetach");
+    if (!context || sim_context_handle(context) != handle)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!__atomic_load_n(&context->attached, __ATOMIC_RELAXED))
+        return destroy(handle);
+    __atomic_sub_fetch(&context->attached, 1, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
 static CUresult live(CUcontext handle, struct sim_context **ret)
 {
     pthread_mutex_lock(&sim_lock);

@@ -117,7 +117,7 @@ struct sim_context {
     struct sim_context *next;
     int device;
     bool primary, dead;
-    unsigned flags, api;
+    unsigned flags, api, attached;
     uint64_t id;
     CUresult sticky; /* what every call answers after a fault on the device */
     uint64_t host_tickets, host_served;

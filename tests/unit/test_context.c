@@ -50,7 +50,7 @@ static CUresult get_state(CUdevice device, unsigned *flags, int *active)
 static CUresult retain(CUcontext *ret, CUdevice device)
 {
     (void)device;
-    driver.references++;
+    __atomic_add_fetch(&driver.references, 1, __ATOMIC_RELAXED);
     *ret = driver.primary;
     return CUDA_SUCCESS;
 }
@@ -58,7 +58,7 @@ static CUresult retain(CUcontext *ret, CUdevice device)
 static CUresult release(CUdevice device)
 {
     (void)device;
-    driver.references--;
+    __atomic_sub_fetch(&driver.references, 1, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
 }
 
@@ -110,6 +110,11 @@ static void destroyed(void **state)
     assert_ptr_equal(enter_as(HANDLE(32), 201), a);
     gf_context_leave(a);
     gf_context_leaving(HANDLE(32), -1);
+    gf_context_left(HANDLE(32), -1, CUDA_SUCCESS); /* cuCtxDetach: somebody else is attached */
+    assert_ptr_equal(enter_as(HANDLE(32), 201), a);
+    gf_context_leave(a);
+    gf_context_leaving(HANDLE(32), -1);
+    driver.current = NULL;
     gf_context_left(HANDLE(32), -1, CUDA_SUCCESS);
     assert_int_equal(a->id, 0); /* dropped */
 }
@@ -118,6 +123,7 @@ static void dropped_by_the_last(void **state)
 {
     (void)state;
     struct gf_context *a = enter_as(HANDLE(48), 301);
+    driver.current = NULL;
     gf_context_leaving(HANDLE(48), -1); /* waits, but not for ever: the copy is the program's mistake */
     gf_context_left(HANDLE(48), -1, CUDA_SUCCESS);
     assert_int_equal(a->id, 301);
@@ -171,6 +177,7 @@ static void many(void **state)
         }
     }
     assert_true(known > GF_CONTEXTS / 2 && known <= GF_CONTEXTS);
+    driver.current = NULL;
     for (unsigned i = 0; i < 2 * GF_CONTEXTS; i++) {
         gf_context_leaving(HANDLE(1000 + i), -1);
         gf_context_left(HANDLE(1000 + i), -1, CUDA_SUCCESS);
@@ -178,6 +185,62 @@ static void many(void **state)
     struct gf_context *context = enter_as(HANDLE(2000), 2000);
     assert_non_null(context);
     gf_context_leave(context);
+}
+
+/* Threads come and go in a context that ends and is made anew all the time. */
+static struct {
+    unsigned long long id; /* atomic: of the one that lives */
+    bool over;             /* atomic */
+    unsigned entered;      /* atomic */
+} turn;
+
+static CUresult living_id(CUcontext handle, unsigned long long *ret)
+{
+    (void)handle;
+    *ret = __atomic_load_n(&turn.id, __ATOMIC_ACQUIRE);
+    return CUDA_SUCCESS;
+}
+
+static void *come_and_go(void *unused)
+{
+    while (!__atomic_load_n(&turn.over, __ATOMIC_ACQUIRE)) {
+        struct gf_context *context = gf_context_enter();
+        if (!context)
+            continue;
+        assert_int_not_equal(context->id, 0);
+        assert_non_null(context->pool);
+        __atomic_add_fetch(&turn.entered, 1, __ATOMIC_RELAXED);
+        gf_context_leave(context);
+    }
+    return unused;
+}
+
+static void threads_and_ends(void **state)
+{
+    struct gf_cuda cuda = *gf_setup.cuda;
+    const struct gf_cuda *before = gf_setup.cuda;
+    pthread_t thread[4];
+    (void)state;
+    cuda.cuCtxGetId = living_id;
+    gf_setup.cuda = &cuda;
+    driver.current = HANDLE(3000);
+    driver.primary = NULL;
+    turn.id = 3000;
+    for (size_t i = 0; i < GF_ARRAY_LEN(thread); i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, come_and_go, NULL), 0);
+    for (unsigned i = 1; i <= 100; i++) {
+        const unsigned seen = __atomic_load_n(&turn.entered, __ATOMIC_RELAXED);
+        for (unsigned k = 0; k < 5000 && __atomic_load_n(&turn.entered, __ATOMIC_RELAXED) == seen; k++)
+            usleep(100);
+        gf_context_leaving(HANDLE(3000), -1);
+        __atomic_store_n(&turn.id, 3000 + i, __ATOMIC_RELEASE); /* the handle again, another context */
+        gf_context_left(HANDLE(3000), -1, CUDA_SUCCESS);
+    }
+    __atomic_store_n(&turn.over, true, __ATOMIC_RELEASE);
+    for (size_t i = 0; i < GF_ARRAY_LEN(thread); i++)
+        pthread_join(thread[i], NULL);
+    assert_true(__atomic_load_n(&turn.entered, __ATOMIC_RELAXED) >= 100);
+    gf_setup.cuda = before;
 }
 
 int main(void)
@@ -198,6 +261,7 @@ int main(void)
         cmocka_unit_test(known_by_id), cmocka_unit_test(destroyed),
         cmocka_unit_test(dropped_by_the_last), cmocka_unit_test(primary),
         cmocka_unit_test(other_devices), cmocka_unit_test(many),
+        cmocka_unit_test(threads_and_ends),
     };
     return cmocka_run_group_tests_name("context", tests, NULL, NULL);
 }
