@@ -26,4 +26,13 @@
 #define gf_min(a, b) ((a) < (b) ? (a) : (b))
 #define gf_max(a, b) ((a) > (b) ? (a) : (b))
 
+/*
+ * What counters of bytes add: nothing for a size that no memory has, which the call that it was
+ * asked of refuses.
+ */
+static inline uint64_t gf_bytes_counted(uint64_t bytes)
+{
+    return bytes >> 48 ? 0 : bytes;
+}
+
 #endif

@@ -48,7 +48,7 @@ static inline void gf_count(enum gf_hook hook)
 
 static inline void gf_count_bytes(enum gf_hook hook, uint64_t bytes)
 {
-    gf_count_add(&gf_counter_of(hook)->bytes, bytes);
+    gf_count_add(&gf_counter_of(hook)->bytes, gf_bytes_counted(bytes));
 }
 
 /* A copy that is large enough. */
@@ -56,7 +56,8 @@ static inline void gf_count_large(enum gf_hook hook, uint64_t bytes, bool offere
 {
     struct gf_counter *counter = gf_counter_of(hook);
     gf_count_add(offered ? &counter->offered : &counter->unfit, 1);
-    gf_count_add(offered ? &counter->offered_bytes : &counter->unfit_bytes, bytes);
+    gf_count_add(offered ? &counter->offered_bytes : &counter->unfit_bytes,
+                 gf_bytes_counted(bytes));
 }
 
 /* gf_door.each_hook */

@@ -27,12 +27,12 @@ static void add(uint64_t *counter, uint64_t n)
 static void count(struct gf_tally_copy *tally, uint64_t bytes)
 {
     add(&tally->calls, 1);
-    add(&tally->bytes, bytes);
+    add(&tally->bytes, gf_bytes_counted(bytes));
 }
 
 static void time_it(struct gf_tally_copy *tally, uint64_t bytes, uint64_t ns)
 {
-    add(&tally->timed_bytes, bytes);
+    add(&tally->timed_bytes, gf_bytes_counted(bytes));
     add(&tally->timed_ns, ns);
 }
 
