@@ -90,28 +90,21 @@ static bool is_line(const struct extent *extent, const struct end *dst, const st
            lies_in_line(extent, dst, &ret->dst) && lies_in_line(extent, src, &ret->src);
 }
 
+/* One end of a block of either kind: their members have the same names. */
+#define END(block, side)                                                                           \
+    {                                                                                              \
+        .type = (block)->side##MemoryType, .host = (uintptr_t)(block)->side##Host,                 \
+        .device = (block)->side##Device, .x = (block)->side##XInBytes, .y = (block)->side##Y,      \
+        .pitch = (block)->side##Pitch                                                              \
+    }
+
 bool gf_shape_2d(const CUDA_MEMCPY2D *block, struct gf_copy_call *ret)
 {
     ret->bytes = 0;
     if (!block)
         return false;
     const struct extent extent = {block->WidthInBytes, block->Height, 1};
-    const struct end dst = {
-        .type = block->dstMemoryType,
-        .host = (uintptr_t)block->dstHost,
-        .device = block->dstDevice,
-        .x = block->dstXInBytes,
-        .y = block->dstY,
-        .pitch = block->dstPitch,
-    };
-    const struct end src = {
-        .type = block->srcMemoryType,
-        .host = (uintptr_t)block->srcHost,
-        .device = block->srcDevice,
-        .x = block->srcXInBytes,
-        .y = block->srcY,
-        .pitch = block->srcPitch,
-    };
+    const struct end dst = END(block, dst), src = END(block, src);
     return is_line(&extent, &dst, &src, ret);
 }
 
@@ -121,26 +114,11 @@ bool gf_shape_3d(const CUDA_MEMCPY3D *block, struct gf_copy_call *ret)
     if (!block)
         return false;
     const struct extent extent = {block->WidthInBytes, block->Height, block->Depth};
-    const struct end dst = {
-        .type = block->dstMemoryType,
-        .host = (uintptr_t)block->dstHost,
-        .device = block->dstDevice,
-        .x = block->dstXInBytes,
-        .y = block->dstY,
-        .z = block->dstZ,
-        .pitch = block->dstPitch,
-        .height = block->dstHeight,
-    };
-    const struct end src = {
-        .type = block->srcMemoryType,
-        .host = (uintptr_t)block->srcHost,
-        .device = block->srcDevice,
-        .x = block->srcXInBytes,
-        .y = block->srcY,
-        .z = block->srcZ,
-        .pitch = block->srcPitch,
-        .height = block->srcHeight,
-    };
+    struct end dst = END(block, dst), src = END(block, src);
+    dst.z = block->dstZ;
+    dst.height = block->dstHeight;
+    src.z = block->srcZ;
+    src.height = block->srcHeight;
     return is_line(&extent, &dst, &src, ret) && !block->srcLOD && !block->dstLOD &&
            !block->reserved0 && !block->reserved1;
 }
