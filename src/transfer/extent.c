@@ -23,10 +23,13 @@
 
 static size_t page_size(void)
 {
-    static size_t size;
-    if (!size)
-        size = (size_t)sysconf(_SC_PAGESIZE);
-    return size;
+    static size_t size; /* the same from every thread */
+    size_t known = __atomic_load_n(&size, __ATOMIC_RELAXED);
+    if (!known) {
+        known = (size_t)sysconf(_SC_PAGESIZE);
+        __atomic_store_n(&size, known, __ATOMIC_RELAXED);
+    }
+    return known;
 }
 
 static size_t round_up(size_t n, size_t unit)
@@ -232,15 +235,15 @@ static char *reserve(size_t bytes)
     return at;
 }
 
-static bool fill(const struct gf_extent *extent, size_t piece)
+static int fill(const struct gf_extent *extent, size_t piece)
 {
     char *at = extent->at;
     for (size_t i = 0; i < extent->bytes; i += piece)
         if (mmap(at + i, gf_min(piece, extent->bytes - i), PROT_READ | PROT_WRITE,
                  (GF_PLANTED(maps_private) ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS | MAP_FIXED, -1,
                  0) == MAP_FAILED)
-            return false;
-    return true;
+            return -errno;
+    return 0;
 }
 
 static void prefer(const struct gf_extent *extent, int node)
@@ -267,22 +270,25 @@ static int node_of(const struct gf_extent *extent)
     return gf_max(status[0], -1);
 }
 
-int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_extent *ret)
+int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_extent *ret,
+                   const char **ret_call)
 {
     const size_t span = round_up(bytes, page_size());
     const size_t piece = mapping_size(pool, span);
     struct gf_extent extent = {.at = reserve(span), .bytes = span, .piece = piece, .pool = pool};
 
+    *ret_call = "mmap";
     if (!extent.at)
-        return -ENOMEM;
+        return -errno;
     extent.mappings = (unsigned)((span + piece - 1) / piece);
     __atomic_add_fetch(&mapped, extent.mappings, __ATOMIC_RELAXED);
-    int error = fill(&extent, piece) ? 0 : -ENOMEM;
+    int error = fill(&extent, piece);
     if (!error) {
         madvise(extent.at, span, MADV_HUGEPAGE);
         prefer(&extent, node);
         const struct parts parts = parts_of(&extent);
         error = touch_all(pool, extent.at, &parts, true);
+        *ret_call = error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
     }
     if (error) {
         gf_extent_drop(&extent);

@@ -21,10 +21,12 @@ struct gf_extent {
 
 /*
  * One range of zeroes that is all there, begins on a huge page and prefers the node (-1: whichever).
- * Huge pages where the host allows them for shared memory. 0, or -errno; -ENOMEM also when others
- * took what was left while it was touched. pool may be NULL.
+ * Huge pages where the host allows them for shared memory. 0, or -errno of *ret_call, which the
+ * system refused; that is NULL where others took what was left while it was touched. pool may be
+ * NULL.
  */
-int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_extent *ret);
+int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_extent *ret,
+                   const char **ret_call);
 /* Through libc's munmap: communication libraries watch it. Waits for helpers that unmap, too. */
 void gf_extent_drop(const struct gf_extent *extent);
 

@@ -71,7 +71,7 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
     ret->chunks = (ret->bytes + ret->chunk - 1) / ret->chunk;
     const unsigned wished = (unsigned)gf_min(ret->chunks, (uint64_t)GF_TUNE_SLOTS);
     while (ret->slots < wished &&
-           (ret->slot[ret->slots] = gf_ring_take(ret->ring, gf_min(ret->chunk, ret->bytes))))
+           (ret->slot[ret->slots] = gf_block_take(ret->ring, gf_min(ret->chunk, ret->bytes))))
         ret->slots++;
     if (ret->slots < wished && gf_ring_bytes(ret->ring) < GF_TUNE_RING_WINDOW)
         gf_ring_want(ret->ring, gf_ring_bytes(ret->ring) / 2);
@@ -86,7 +86,7 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
 bool gf_flow_whole(struct gf_flow *ret, const struct gf_staging *stage)
 {
     prepare(ret, stage, false);
-    ret->slot[0] = gf_ring_take(ret->ring, ret->bytes);
+    ret->slot[0] = gf_block_take(ret->ring, ret->bytes);
     if (!ret->slot[0])
         return false;
     ret->slots = 1;
@@ -103,7 +103,8 @@ size_t gf_flow_length(const struct gf_flow *flow, uint64_t chunk)
     return gf_min(flow->chunk, flow->bytes - chunk * flow->chunk);
 }
 
-bool gf_flow_reach(struct gf_flow *flow, uint64_t chunk)
+/* Before the pieces of a chunk may be copied; false: it cannot be touched, and the flow ends there. */
+static bool reach(struct gf_flow *flow, uint64_t chunk)
 {
     const size_t offset = chunk * flow->chunk;
     if (!gf_reach_knows(&flow->reach) ||
@@ -113,12 +114,26 @@ bool gf_flow_reach(struct gf_flow *flow, uint64_t chunk)
     return false;
 }
 
+/* A slot for a chunk whose pieces may be copied from now on,... */
+static void ready(struct gf_flow *flow, uint64_t chunk)
+{
+    __atomic_store_n(&flow->left[gf_flow_slot(flow, chunk)],
+                     (uint32_t)pieces_of(flow, gf_flow_length(flow, chunk)), __ATOMIC_RELEASE);
+}
+
+/* ...and how many pieces that allows. */
+static uint64_t limit_of(const struct gf_flow *flow, uint64_t chunks)
+{
+    return chunks >= flow->chunks ? pieces_of(flow, flow->bytes)
+                                  : chunks * (flow->chunk / flow->piece);
+}
+
 bool gf_flow_read_whole(struct gf_flow *flow)
 {
-    const uint64_t pieces = gf_flow_limit(flow, 1);
+    const uint64_t pieces = limit_of(flow, 1);
     uint64_t reached = gf_reach_knows(&flow->reach) ? 0 : pieces;
 
-    gf_flow_ready(flow, 0);
+    ready(flow, 0);
     flow->job.total = pieces;
     gf_pool_open(flow->pool, &flow->job, reached);
     while (reached < pieces && flow->barred != 0) {
@@ -134,31 +149,28 @@ bool gf_flow_read_whole(struct gf_flow *flow)
     return gf_pool_close(flow->pool, &flow->job) == GF_PIECE_NONE && flow->barred != 0;
 }
 
-void gf_flow_ready(struct gf_flow *flow, uint64_t chunk)
-{
-    __atomic_store_n(&flow->left[gf_flow_slot(flow, chunk)],
-                     (uint32_t)pieces_of(flow, gf_flow_length(flow, chunk)), __ATOMIC_RELEASE);
-}
-
-uint64_t gf_flow_limit(const struct gf_flow *flow, uint64_t chunks)
-{
-    return chunks >= flow->chunks ? pieces_of(flow, flow->bytes)
-                                  : chunks * (flow->chunk / flow->piece);
-}
-
 uint64_t gf_flow_open(struct gf_flow *flow, uint64_t chunks)
 {
     uint64_t open = 0;
 
-    flow->job.total = gf_flow_limit(flow, flow->chunks);
+    flow->job.total = limit_of(flow, flow->chunks);
     gf_pool_open(flow->pool, &flow->job, 0);
-    while (open < chunks && gf_flow_reach(flow, open)) {
-        gf_flow_ready(flow, open++);
+    while (open < chunks && reach(flow, open)) {
+        ready(flow, open++);
         if (flow->reach.file) /* its pages take their time: helpers begin with what is there */
-            gf_pool_raise(flow->pool, &flow->job, gf_flow_limit(flow, open));
+            gf_pool_raise(flow->pool, &flow->job, limit_of(flow, open));
     }
-    gf_pool_raise(flow->pool, &flow->job, gf_flow_limit(flow, open));
+    gf_pool_raise(flow->pool, &flow->job, limit_of(flow, open));
     return open;
+}
+
+bool gf_flow_allow(struct gf_flow *flow, uint64_t chunk)
+{
+    if (!reach(flow, chunk))
+        return false;
+    ready(flow, chunk);
+    gf_pool_raise(flow->pool, &flow->job, limit_of(flow, chunk + 1));
+    return true;
 }
 
 bool gf_flow_is_copied(const struct gf_flow *flow, uint64_t chunk)
@@ -177,24 +189,25 @@ uint64_t gf_flow_end(const struct gf_flow *flow)
 bool gf_flow_mark(struct gf_flow *flow, uint64_t chunk, CUstream stream)
 {
     const unsigned slot = gf_flow_slot(flow, chunk);
-    const CUresult result = gf_ring_mark(flow->slot[slot], stream);
+    const CUresult result = gf_block_mark(flow->slot[slot], stream);
     flow->marked[slot] = result == CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         return true;
     gf_ring_turn_off(flow->ring, "cuEventRecord", result);
-    gf_ring_lose(flow->slot[slot]);
+    gf_block_lose(flow->slot[slot]);
     flow->slot[slot] = NULL;
     return false;
 }
 
-CUresult gf_flow_query(const struct gf_flow *flow, uint64_t chunk)
+bool gf_flow_has_ended(const struct gf_flow *flow, uint64_t chunk, bool wait, bool *ret_broken)
 {
-    return gf_ring_query(flow->slot[gf_flow_slot(flow, chunk)]);
-}
-
-CUresult gf_flow_wait(const struct gf_flow *flow, uint64_t chunk)
-{
-    return gf_ring_wait(flow->slot[gf_flow_slot(flow, chunk)]);
+    const struct gf_block *block = flow->slot[gf_flow_slot(flow, chunk)];
+    const CUresult result = wait ? gf_block_wait(block) : gf_block_query(block);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        gf_ring_turn_off(flow->ring, wait ? "cuEventSynchronize" : "cuEventQuery", result);
+        *ret_broken = true;
+    }
+    return result == CUDA_SUCCESS;
 }
 
 void gf_flow_release(struct gf_flow *flow, bool idle)
@@ -204,9 +217,9 @@ void gf_flow_release(struct gf_flow *flow, bool idle)
         if (!flow->slot[i])
             continue;
         if (idle || !flow->marked[i])
-            gf_ring_give(flow->ring, flow->slot[i]);
+            gf_block_give(flow->ring, flow->slot[i]);
         else
-            gf_ring_let_go(flow->slot[i]);
+            gf_block_let_go(flow->slot[i]);
     }
 }
 
@@ -216,7 +229,7 @@ static CUresult look(const struct gf_block *block, bool *ret_idle)
     const uint64_t until = gf_now_ns() + GF_TUNE_IDLE_NS;
     CUresult result;
     do {
-        result = gf_ring_query(block);
+        result = gf_block_query(block);
         *ret_idle = result == CUDA_SUCCESS;
         gf_relax();
     } while (result == CUDA_ERROR_NOT_READY && gf_now_ns() < until);
@@ -225,17 +238,17 @@ static CUresult look(const struct gf_block *block, bool *ret_idle)
 
 CUresult gf_flow_await(const struct gf_staging *stage, bool *ret_idle)
 {
-    struct gf_block *block = gf_ring_take(stage->ring, 0);
+    struct gf_block *block = gf_block_take(stage->ring, 0);
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const char *call = "cuEventRecord";
-    CUresult result = gf_ring_mark(block, stage->call->stream);
+    CUresult result = gf_block_mark(block, stage->call->stream);
     if (result == CUDA_SUCCESS) {
         call = ret_idle ? "cuEventQuery" : "cuEventSynchronize";
-        result = ret_idle ? look(block, ret_idle) : gf_ring_wait(block);
+        result = ret_idle ? look(block, ret_idle) : gf_block_wait(block);
     }
     if (result != CUDA_SUCCESS)
         gf_ring_turn_off(stage->ring, call, result);
-    gf_ring_give(stage->ring, block); /* its event guards no memory */
+    gf_block_give(stage->ring, block); /* its event guards no memory */
     return result;
 }

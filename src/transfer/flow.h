@@ -8,8 +8,8 @@
 #define GF_TRANSFER_FLOW_H
 
 #include "hook/transfer_api.h"
+#include "transfer/block.h"
 #include "transfer/reach.h"
-#include "transfer/ring.h"
 #include "transfer/stats.h"
 #include "transfer/tuning.h"
 
@@ -58,18 +58,15 @@ static inline unsigned gf_flow_slot(const struct gf_flow *flow, uint64_t chunk)
 {
     return (unsigned)(chunk % flow->slots);
 }
-/* Before the pieces of a chunk may be copied; false: it cannot be touched, and the flow ends there. */
-bool gf_flow_reach(struct gf_flow *flow, uint64_t chunk);
 /* Copies the one chunk of gf_flow_whole into the ring; false: some of it cannot be touched. */
 bool gf_flow_read_whole(struct gf_flow *flow);
-/* A slot for a chunk whose pieces may be copied from now on, and how many pieces that allows. */
-void gf_flow_ready(struct gf_flow *flow, uint64_t chunk);
-uint64_t gf_flow_limit(const struct gf_flow *flow, uint64_t chunks);
 /*
  * Opens the job with that many chunks ready, or as many as can be touched, which it returns; helpers
  * are called for all that there will be.
  */
 uint64_t gf_flow_open(struct gf_flow *flow, uint64_t chunks);
+/* The pieces of the next chunk, whose slot is free, may be copied; false: it cannot be touched. */
+bool gf_flow_allow(struct gf_flow *flow, uint64_t chunk);
 /* Whether every piece of the chunk in its slot is copied. */
 bool gf_flow_is_copied(const struct gf_flow *flow, uint64_t chunk);
 /* The first chunk that cannot be copied, as a piece of it could not be reached; else all. */
@@ -77,9 +74,11 @@ uint64_t gf_flow_end(const struct gf_flow *flow);
 
 /* Records the slot's event behind the chunk's DMA; a failure turns the ring off and loses the slot. */
 bool gf_flow_mark(struct gf_flow *flow, uint64_t chunk, CUstream stream);
-/* Whether the slot's DMA has ended. Result of the driver, NOT_READY included. */
-CUresult gf_flow_query(const struct gf_flow *flow, uint64_t chunk);
-CUresult gf_flow_wait(const struct gf_flow *flow, uint64_t chunk);
+/*
+ * Whether the DMA in the chunk's slot has ended, or waits for that. False with *ret_broken set: no
+ * event tells any more, and the ring is off.
+ */
+bool gf_flow_has_ended(const struct gf_flow *flow, uint64_t chunk, bool wait, bool *ret_broken);
 
 /* Gives the slots back. idle: all that was issued is known to have ended. */
 void gf_flow_release(struct gf_flow *flow, bool idle);

@@ -16,6 +16,7 @@ struct buffer {
     unsigned flags; /* likewise */
     uint64_t context;
     bool leaving;  /* somebody is freeing it: others find nothing */
+    bool lost;     /* somebody has, but it stays registered */
     bool orphaned; /* meanwhile its context ended */
 };
 
@@ -73,9 +74,11 @@ static void drop(struct buffer *buffer)
     free(buffer);
 }
 
-/* The context's own trouble or a capture's: no reason not to try again. */
+/* No failure, or the context's own trouble or a capture's: no reason not to try again. */
 static bool expected(CUresult result)
 {
+    if (result == CUDA_SUCCESS)
+        return true;
     if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ||
         result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
         return false;
@@ -86,12 +89,16 @@ static bool expected(CUresult result)
 }
 
 bool gf_large_alloc(const struct gf_large_wish *wish, void **pp, size_t bytes, unsigned flags,
-                    CUresult *ret_result, bool *ret_broken)
+                    CUresult *ret_result, struct gf_fault *ret_fault)
 {
     struct buffer *buffer = calloc(1, sizeof(*buffer));
 
-    *ret_broken = false;
-    if (!buffer || gf_extent_make(wish->pool, bytes, wish->node, &buffer->extent) != 0) {
+    *ret_fault = (struct gf_fault){0};
+    if (!buffer)
+        return false;
+    ret_fault->error = -gf_extent_make(wish->pool, bytes, wish->node, &buffer->extent,
+                                       &ret_fault->call);
+    if (ret_fault->error) {
         free(buffer);
         return false;
     }
@@ -101,33 +108,60 @@ bool gf_large_alloc(const struct gf_large_wish *wish, void **pp, size_t bytes, u
     /* The two calls' flags have the same values, and are reported alike. */
     const CUresult result = wish->cuda->cuMemHostRegister_v2(
         buffer->extent.at, GF_PLANTED(registers_half) ? bytes / 2 : bytes, flags);
+    *ret_fault = (struct gf_fault){.call = expected(result) ? NULL : "cuMemHostRegister",
+                                   .result = result};
+    *ret_result = result;
     if (result == CUDA_SUCCESS) {
         put(buffer);
         *pp = buffer->extent.at;
-        *ret_result = result;
         return true;
     }
     gf_extent_drop(&buffer->extent);
     free(buffer);
-    *ret_broken = !expected(result);
-    *ret_result = result;
     /* Refused beside a capture, which that has ended: as the driver's own call would have done. */
     return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-bool gf_large_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
+/* Claimed ones only. */
+static void lose(struct buffer *buffer)
+{
+    pthread_mutex_lock(&map.lock);
+    buffer->lost = true;
+    const bool orphaned = buffer->orphaned;
+    pthread_mutex_unlock(&map.lock);
+    if (orphaned)
+        drop(buffer);
+}
+
+/* Waits as cuMemFreeHost does. */
+static CUresult unregister(const struct gf_cuda *cuda, void *p)
+{
+    const CUresult result = cuda->cuMemHostUnregister(p);
+    return expected(result) ? result : cuda->cuMemHostUnregister(p);
+}
+
+bool gf_large_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
+                   struct gf_fault *ret_fault)
 {
     struct buffer *buffer = claim(p);
+
+    *ret_fault = (struct gf_fault){0};
     if (!buffer)
         return false;
-    CUresult result = cuda->cuMemHostUnregister(p); /* waits as cuMemFreeHost does */
-    if (result != CUDA_SUCCESS && !expected(result))
-        result = cuda->cuMemHostUnregister(p);
+    CUresult result = unregister(cuda, p);
     /* Its context ended by a way that is not seen: the driver's own would be gone too. */
     if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE || !unclaim(buffer))
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) {
         drop(buffer);
+    } else if (!expected(result)) {
+        /* The program's own call would have waited for its work, and have told of its trouble. */
+        *ret_fault = (struct gf_fault){.call = "cuMemHostUnregister", .result = result};
+        lose(buffer);
+        result = cuda->cuCtxSynchronize ? cuda->cuCtxSynchronize() : CUDA_SUCCESS;
+    } else if (!unclaim(buffer)) {
+        drop(buffer);
+    }
     *ret_result = result;
     return true;
 }
@@ -136,7 +170,7 @@ bool gf_large_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_resu
 {
     pthread_mutex_lock(&map.lock);
     const struct buffer *buffer = *bucket_of(p);
-    while (buffer && buffer->extent.at != p)
+    while (buffer && (buffer->extent.at != p || buffer->lost))
         buffer = buffer->next;
     const size_t bytes = buffer ? buffer->bytes : 0;
     pthread_mutex_unlock(&map.lock);
@@ -182,7 +216,7 @@ void gf_large_forget(uint64_t context)
         for (struct buffer **at = &map.bucket[i], *b; (b = *at);) {
             const bool ends = b->context == context;
             b->orphaned |= ends;
-            if (!ends || b->leaving) {
+            if (!ends || (b->leaving && !b->lost)) {
                 at = &b->next;
                 continue;
             }

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "hook/cuda.h"
+#include "transfer/tell.h"
 
 struct gf_pool;
 
@@ -24,13 +25,18 @@ struct gf_large_wish {
 /*
  * flags are those to register with, PORTABLE and DEVICEMAP at most. True: *ret_result is what the
  * driver would have said, and *pp is set on success. False: nothing was done that can be seen.
- * *ret_broken: registering failed as it should not; better not to try again.
+ * ret_fault->call is NULL unless something failed as it should not: better not to try again.
  */
 bool gf_large_alloc(const struct gf_large_wish *wish, void **pp, size_t bytes, unsigned flags,
-                    CUresult *ret_result, bool *ret_broken);
+                    CUresult *ret_result, struct gf_fault *ret_fault);
 
-/* Each is for the driver where it answers false: the pointer is not the start of one of ours. */
-bool gf_large_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
+/*
+ * Each is for the driver where it answers false: the pointer is not the start of one of ours.
+ * What cannot be unregistered for no reason of the program's stays ours until its context ends;
+ * ret_fault then says so, else its call is NULL.
+ */
+bool gf_large_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
+                   struct gf_fault *ret_fault);
 bool gf_large_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
 
 /* The driver has said these flags of p: as the program asked. False: it is in none of ours. */

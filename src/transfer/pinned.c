@@ -51,8 +51,18 @@ static bool is_on(void)
 static bool decline(enum gf_pinned_reason reason, size_t bytes)
 {
     COUNT(driver_calls[reason], 1);
-    COUNT(driver_bytes[reason], bytes);
+    COUNT(driver_bytes[reason], gf_bytes_counted(bytes));
     return false;
+}
+
+static void turn_large_off(const struct gf_fault *fault)
+{
+    char why[96];
+    if (__atomic_exchange_n(&large_off, true, __ATOMIC_RELAXED))
+        return;
+    gf_fault_text(fault, why, sizeof(why));
+    gf_transfer_tell(gf_transfer_off, GF_LOG_WARN,
+                     "large pinned allocations are left to the driver from now on: %s", why);
 }
 
 /* Allocations. */
@@ -119,7 +129,7 @@ static bool is_native(const struct gf_context *context, unsigned *flags)
     return !others.found;
 }
 
-static bool alloc_large(const struct gf_context *context, void **pp, size_t bytes, unsigned flags,
+static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
                         CUresult *ret_result)
 {
     const struct gf_large_wish wish = {.cuda = gf_setup.cuda,
@@ -130,8 +140,8 @@ static bool alloc_large(const struct gf_context *context, void **pp, size_t byte
                                                    ? -1
                                                    : context->node};
     const uint64_t since = gf_now_ns();
+    struct gf_fault fault;
     unsigned as = flags;
-    bool broken;
 
     if (gf_pool_threads(context->pool) < GF_TUNE_PIN_THREADS && !gf_extent_is_huge())
         return decline(gf_pinned_slow, bytes);
@@ -145,23 +155,19 @@ static bool alloc_large(const struct gf_context *context, void **pp, size_t byte
     }
     gf_prepare_helpers(context->pool);
     *ret_result = CUDA_SUCCESS;
-    if (gf_large_alloc(&wish, pp, bytes, as, ret_result, &broken)) {
+    if (gf_large_alloc(&wish, pp, bytes, as, ret_result, &fault)) {
         COUNT(large_calls, 1);
         COUNT(large_bytes, bytes);
         COUNT(large_ns, gf_now_ns() - since);
         return true;
     }
-    if (!broken)
+    if (!fault.call)
         return decline(*ret_result ? gf_pinned_context : gf_pinned_memory, bytes);
-    if (!__atomic_exchange_n(&large_off, true, __ATOMIC_RELAXED))
-        gf_transfer_tell(gf_transfer_off, GF_LOG_WARN,
-                         "large pinned allocations are left to the driver from now on: registering "
-                         "%zu bytes failed with CUDA error %d",
-                         bytes, (int)*ret_result);
+    turn_large_off(&fault);
     return decline(gf_pinned_failed, bytes);
 }
 
-static bool alloc_small(const struct gf_context *context, void **pp, size_t bytes, unsigned flags,
+static bool alloc_small(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
                         CUresult *ret_result)
 {
     if (!gf_small_can(gf_setup.cuda))
@@ -226,13 +232,17 @@ static bool current_id(uint64_t *ret, int *ret_node)
 
 bool gf_pinned_free(void *p, CUresult *ret_result)
 {
+    struct gf_fault fault;
     uint64_t context = 0;
     int node = -1;
 
     if (GF_PLANTED(reuses_busy_buffers) && gf_plant_keep(p, ret_result))
         return true;
-    if (gf_large_free(gf_setup.cuda, p, ret_result))
+    if (gf_large_free(gf_setup.cuda, p, ret_result, &fault)) {
+        if (fault.call)
+            turn_large_off(&fault);
         return true;
+    }
     if (!gf_small_can(gf_setup.cuda))
         return false;
     const unsigned most = current_id(&context, &node) ? chunks_now(node) : 0;

@@ -1,39 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Memory that is becoming a part of a ring: mapped by a copying call, touched by helpers on the
- * node while that call and others go on, registered by a later one. One at a time for a ring.
- */
+/* One piece of a ring's memory, given out in units. Its owner locks. */
 #ifndef GF_TRANSFER_SEGMENT_H
 #define GF_TRANSFER_SEGMENT_H
 
-#include "transfer/context.h"
+#include "base/base.h"
 
-struct gf_growth {
-    unsigned state; /* atomic; segment.c's */
+#define GF_SEGMENT_UNIT ((size_t)256 << 10)
+
+struct gf_segment {
     char *at;
     size_t bytes;
-    unsigned passed; /* atomic: copies that left it to a larger one */
-    struct gf_job job;
+    unsigned units, taken;
+    uint64_t used_ns; /* when some of it was last given back */
+    uint64_t map[];   /* a bit for each unit that is taken */
 };
 
-/* Starts one of these bytes; false: there is one already, or no memory. */
-bool gf_growth_start(struct gf_growth *growth, const struct gf_context *context, size_t bytes);
+/* NULL: no memory. Freed by free(), which leaves the mapping alone. */
+struct gf_segment *gf_segment_new(char *at, size_t bytes);
 
-/* Whether one is under way or ready; and its size. */
-bool gf_growth_is_on(const struct gf_growth *growth);
-
-enum gf_grown {
-    gf_grown_not,    /* nothing is ready, or somebody else is at it */
-    gf_grown_ready,  /* registered: *ret_at and *ret_bytes are the ring's now */
-    gf_grown_failed, /* *ret_call and *ret_error say why */
-};
-
-/* Registers what is ready. `most`: what the calling copy can carry, unless it has waited long. */
-enum gf_grown gf_growth_finish(struct gf_growth *growth, const struct gf_context *context,
-                               size_t most, char **ret_at, size_t *ret_bytes,
-                               const char **ret_call, CUresult *ret_error);
-
-/* Ends one that is under way, waiting for pieces that helpers have begun. */
-void gf_growth_cancel(struct gf_growth *growth, const struct gf_context *context);
+/* So many units side by side; false: there are none. */
+bool gf_segment_take(struct gf_segment *segment, unsigned units, unsigned *ret_first);
+void gf_segment_give(struct gf_segment *segment, unsigned first, unsigned units);
 
 #endif

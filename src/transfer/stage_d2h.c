@@ -29,20 +29,11 @@ static bool land(struct gf_flow *flow, struct progress *p, bool wait)
 {
     if (p->landed == p->issued)
         return false;
-    const CUresult result = GF_PLANTED(takes_unarrived) ? CUDA_SUCCESS
-                            : wait                       ? gf_flow_wait(flow, p->landed)
-                                                         : gf_flow_query(flow, p->landed);
-    if (result == CUDA_ERROR_NOT_READY)
+    if (!GF_PLANTED(takes_unarrived) && !gf_flow_has_ended(flow, p->landed, wait, &p->broken))
         return false;
-    if (result != CUDA_SUCCESS) {
-        gf_ring_turn_off(flow->ring, wait ? "cuEventSynchronize" : "cuEventQuery", result);
-        p->broken = true;
+    if (!gf_flow_allow(flow, p->landed))
         return false;
-    }
-    if (!gf_flow_reach(flow, p->landed))
-        return false;
-    gf_flow_ready(flow, p->landed++);
-    gf_pool_raise(flow->pool, &flow->job, gf_flow_limit(flow, p->landed));
+    p->landed++;
     return true;
 }
 

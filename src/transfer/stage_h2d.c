@@ -63,20 +63,11 @@ static bool open_next(struct gf_flow *flow, struct progress *p, bool wait)
 {
     if (p->opened >= gf_flow_end(flow) || p->opened - p->issued >= flow->slots)
         return false;
-    const CUresult result = GF_PLANTED(reuses_slots_early) ? CUDA_SUCCESS
-                            : wait                         ? gf_flow_wait(flow, p->opened)
-                                                           : gf_flow_query(flow, p->opened);
-    if (result == CUDA_ERROR_NOT_READY)
+    if (!GF_PLANTED(reuses_slots_early) && !gf_flow_has_ended(flow, p->opened, wait, &p->broken))
         return false;
-    if (result != CUDA_SUCCESS) {
-        gf_ring_turn_off(flow->ring, wait ? "cuEventSynchronize" : "cuEventQuery", result);
-        p->broken = true;
+    if (!gf_flow_allow(flow, p->opened))
         return false;
-    }
-    if (!gf_flow_reach(flow, p->opened))
-        return false;
-    gf_flow_ready(flow, p->opened++);
-    gf_pool_raise(flow->pool, &flow->job, gf_flow_limit(flow, p->opened));
+    p->opened++;
     return true;
 }
 
@@ -101,12 +92,9 @@ static bool arrive(const struct gf_staging *stage, struct gf_flow *flow, struct 
 {
     if (GF_PLANTED(returns_early))
         return true;
-    if (!stage->call->async && p->issued && !p->broken && p->result == CUDA_SUCCESS) {
-        const CUresult result = gf_flow_wait(flow, p->issued - 1);
-        if (result == CUDA_SUCCESS)
-            return true;
-        gf_ring_turn_off(flow->ring, "cuEventSynchronize", result);
-    }
+    if (!stage->call->async && p->issued && !p->broken && p->result == CUDA_SUCCESS &&
+        gf_flow_has_ended(flow, p->issued - 1, true, &p->broken))
+        return true;
     if (!stage->call->async && p->result == CUDA_SUCCESS)
         p->result = gf_setup.cuda->cuStreamSynchronize(stage->call->stream);
     return false;

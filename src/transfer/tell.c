@@ -3,6 +3,16 @@
 
 #include "base/fmt.h"
 
+#include <string.h>
+
+void gf_fault_text(const struct gf_fault *fault, char *buf, size_t size)
+{
+    if (fault->result)
+        gf_fmt(buf, size, "%s failed (%d)", fault->call, (int)fault->result);
+    else
+        gf_fmt(buf, size, "%s failed: %s", fault->call, strerrordesc_np(fault->error));
+}
+
 void gf_transfer_tell(enum gf_transfer_event event, enum gf_log_level level, const char *format,
                       ...)
 {

@@ -6,6 +6,15 @@
 #include "base/log.h"
 #include "transfer/setup.h"
 
+/* A call of ours that failed: the system's, or the driver's where result is not CUDA_SUCCESS. */
+struct gf_fault {
+    const char *call;
+    int error; /* errno */
+    CUresult result;
+};
+/* "mmap failed: Cannot allocate memory", "cuEventCreate failed (2)". Cut at `size`. */
+void gf_fault_text(const struct gf_fault *fault, char *buf, size_t size);
+
 /* Any thread; no lock of this layer is held. */
 void gf_transfer_tell(enum gf_transfer_event event, enum gf_log_level level, const char *format,
                       ...) GF_PRINTF(3, 4);

@@ -7,9 +7,8 @@
 #include "transfer/pinned.h"
 #include "transfer/plant.h"
 #include "transfer/prepare.h"
+#include "transfer/small.h"
 #include "transfer/unmap.h"
-
-#include <string.h>
 
 /* One call, from the hook to its end. */
 struct visit {
@@ -242,20 +241,57 @@ static void choose_least(const struct gf_options *options)
     least[gf_direction_d2h] = automatic ? GF_TUNE_MIN_D2H : options->stage_min;
 }
 
-/* The driver waits for the context's work here: so may giving up what was long unused. */
+/* A block that shares its mapping with others, and one of another context, may be freed at once. */
+static bool free_waits(void *p, const struct gf_context *context)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    const CUdeviceptr at = (uintptr_t)p;
+    CUcontext owner = NULL;
+    size_t bytes = 0;
+    return cuda->cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, at) == CUDA_SUCCESS &&
+           owner == context->handle &&
+           cuda->cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at) ==
+               CUDA_SUCCESS &&
+           bytes > GF_SMALL_MOST;
+}
+
+/* Whether it waits for the work of the current context, whose ring may then be given up in part. */
+static bool free_may_trim(void *p)
+{
+    struct gf_context *context = gf_context_enter();
+    const bool may = context && free_waits(p, context);
+    if (context)
+        gf_context_leave(context);
+    return may;
+}
+
+/* After a free that went well: beside a capture that forbids waiting it would not have. */
+static void trim(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    struct gf_context *context = gf_context_enter();
+    if (!context)
+        return;
+    if (gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
+        gf_ring_trim(context);
+        gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+    gf_context_leave(context);
+}
+
+/* No context is kept alive over a call that waits for its work. */
 static bool host_free(void *p, CUresult *ret_result)
 {
-    if (gf_ring_is_due()) {
-        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-        struct gf_context *context = gf_context_enter();
-        if (context && gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
-            gf_ring_trim(context);
-            gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
-        }
-        if (context)
-            gf_context_leave(context);
-    }
-    return gf_pinned_free(p, ret_result);
+    const bool trims = gf_ring_is_due() && free_may_trim(p);
+    const bool done = gf_pinned_free(p, ret_result);
+
+    if (!trims)
+        return done;
+    if (!done)
+        *ret_result = gf_setup.cuda->cuMemFreeHost(p);
+    if (*ret_result == CUDA_SUCCESS)
+        trim();
+    return true;
 }
 
 const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *setup)

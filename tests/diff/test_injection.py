@@ -16,7 +16,9 @@ OFF = re.compile(r"gpufeed: .*(left to the driver|stays at)")
 REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-write-memory",
             "dontfork", "hugepage", "madvise", "shared-map", "reserve-map", "large-map",
             "large-unmap", "mbind", "move-pages", "affinity", "policy", "name", "threads"]
-SAID = {"populate-write", "populate-write-memory", "threads"}
+# How many lines say what each turns off. A helper's stack is such a mapping, or one that was kept.
+SAID = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],
+        "madvise": [2], "shared-map": [1], "reserve-map": [1, 2], "large-map": [2]}
 
 
 def entries():
@@ -50,11 +52,10 @@ def test_calls_of_the_driver(run, expected, entry):
 
 
 def test_a_buffer_that_cannot_be_unregistered(run, expected):
-    """The free of large pinned memory is that call: it answers what the driver says, as it would."""
+    """That is a call of ours, and the program's free is told nothing of it."""
     done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemHostUnregister:1+:999", **STAGED)
-    plain = native(run, expected).splitlines()
-    wrong = {line for line, right in zip(done.stdout.splitlines(), plain) if line != right}
-    assert done.returncode == 0 and {line[:16] for line in wrong} <= {"host free -> 999"}, wrong
+    assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
+    assert len(lines_about(done)) == 1 and "cuMemHostUnregister failed (999)" in done.stderr
 
 
 def test_what_was_turned_off_is_said(run):
@@ -84,5 +85,4 @@ def test_calls_of_the_system(run, expected, refusal):
     if done.returncode == 77:
         pytest.skip("no seccomp filters here")
     assert (done.returncode, done.stdout) == (0, native(run, expected, refusal)), done.stderr
-    assert len(lines_about(done)) <= 1, done.stderr
-    assert lines_about(done) or refusal not in SAID
+    assert len(lines_about(done)) in SAID.get(refusal, [0]), done.stderr

@@ -104,6 +104,14 @@ def test_contexts_end(run):
     assert to.staged >= 9, said
 
 
+@pytest.mark.parametrize("pin", ["auto", "off"])
+def test_what_was_long_unused_goes_in_a_free_that_waits(run, pin):
+    """A small block beside another, and what is none, may be freed while a kernel waits for us."""
+    _, _, said = compare(run, "trim", program=ENDS, GPUFEED_PIN=pin)
+    assert re.findall(r"^(?:before|small|large): \d$", said, re.M) == ["before: 1", "small: 1", "large: 0"], said
+    assert "has shrunk to 0 MiB" in said
+
+
 @pytest.mark.parametrize("_", range(3))
 def test_fork_cancel_and_exit_beside_copies(run, _):
     compare(run, "leave", program=ENDS)

@@ -49,11 +49,11 @@ int __wrap_madvise(void *at, size_t size, int advice)
 }
 
 static struct {
-    CUresult on_register, on_unregister;
+    CUresult on_register, on_unregister, on_synchronize;
     void *at;
     size_t bytes;
     unsigned flags;
-    unsigned unregistered;
+    unsigned unregistered, synchronized;
     bool ends; /* the context ends while a free is under way */
 } driver;
 
@@ -74,7 +74,14 @@ static CUresult host_unregister(void *at)
     return driver.on_unregister;
 }
 
+static CUresult synchronize(void)
+{
+    driver.synchronized++;
+    return driver.on_synchronize;
+}
+
 static const struct gf_cuda cuda = {.cuMemHostRegister_v2 = host_register,
+                                    .cuCtxSynchronize = synchronize,
                                     .cuMemHostUnregister = host_unregister};
 
 static int start(void **state)
@@ -99,21 +106,28 @@ static struct gf_pool *pool(void)
     return made;
 }
 
-static bool alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret, bool *ret_broken)
+static bool alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret, struct gf_fault *ret_fault)
 {
     const struct gf_large_wish wish = {
         .cuda = &cuda, .pool = pool(), .context = 5, .node = -1, .flags = flags};
-    return gf_large_alloc(&wish, pp, bytes, flags, ret, ret_broken);
+    return gf_large_alloc(&wish, pp, bytes, flags, ret, ret_fault);
 }
 
 static char *get(size_t bytes)
 {
     void *p = NULL;
     CUresult result;
-    bool broken;
-    assert_true(alloc(&p, bytes, 1, &result, &broken));
+    struct gf_fault fault;
+    assert_true(alloc(&p, bytes, 1, &result, &fault));
     assert_int_equal(result, CUDA_SUCCESS);
     return p;
+}
+
+static struct gf_fault fault_of_free;
+
+static bool give(void *p, CUresult *ret)
+{
+    return gf_large_free(&cuda, p, ret, &fault_of_free);
 }
 
 static void one_registration_of_zeroes(void **state)
@@ -133,10 +147,10 @@ static void one_registration_of_zeroes(void **state)
     for (size_t i = 0; i < sizeof(there); i++)
         assert_int_equal(there[i] & 1, 1);
     assert_false(is_mapped(p + 33 * MIB + 2 * 4096));
-    assert_true(gf_large_free(&cuda, p, &result));
+    assert_true(give(p, &result));
     assert_int_equal(result, CUDA_SUCCESS);
     assert_false(is_mapped(p));
-    assert_false(gf_large_free(&cuda, p, &result));
+    assert_false(give(p, &result));
 }
 
 static void refused_registration_leaves_nothing(void **state)
@@ -154,10 +168,11 @@ static void refused_registration_leaves_nothing(void **state)
     for (size_t i = 0; i < GF_ARRAY_LEN(cases); i++) {
         void *p = &driver;
         CUresult result = CUDA_SUCCESS;
-        bool broken;
+        struct gf_fault fault;
         driver.on_register = cases[i].result;
-        assert_true(alloc(&p, 5 * MIB, 0, &result, &broken) == cases[i].done);
-        assert_true(broken == cases[i].broken);
+        assert_true(alloc(&p, 5 * MIB, 0, &result, &fault) == cases[i].done);
+        assert_true((fault.call != NULL) == cases[i].broken);
+        assert_int_equal(fault.result, cases[i].result);
         assert_int_equal(result, cases[i].result);
         assert_ptr_equal(p, &driver);
         assert_false(is_mapped(driver.at));
@@ -181,7 +196,7 @@ static void a_refusing_system_leaves_nothing(void **state)
     } cases[] = {{1, 0}, {2, 0}, {3, 0}, {0, 1}, {0, 2}, {0, 4}};
     void *p = &driver;
     CUresult result = CUDA_SUCCESS;
-    bool broken = true;
+    struct gf_fault fault;
     (void)state;
     pool();
     taken();
@@ -189,15 +204,19 @@ static void a_refusing_system_leaves_nothing(void **state)
         const unsigned long before = taken();
         left.mmap = cases[i].mmap;
         left.populate = cases[i].populate;
-        assert_false(alloc(&p, 64 * MIB, 0, &result, &broken));
-        assert_false(broken);
+        assert_false(alloc(&p, 64 * MIB, 0, &result, &fault));
+        assert_int_equal(fault.error, ENOMEM);
+        if (cases[i].mmap)
+            assert_string_equal(fault.call, "mmap");
+        else /* as when there is too little: to be tried again */
+            assert_null(fault.call);
         assert_ptr_equal(p, &driver);
         assert_null(driver.at);
         assert_int_equal(left.mmap + left.populate, 0);
         assert_true(taken() < before + 64 * 256);
     }
     left.madvise = 1; /* no huge pages: as well without */
-    assert_true(gf_large_free(&cuda, get(4 * MIB), &result));
+    assert_true(give(get(4 * MIB), &result));
     assert_int_equal(left.madvise, 0);
 }
 
@@ -207,23 +226,50 @@ static void a_failed_free_changes_nothing(void **state)
     (void)state;
     char *p = get(4 * MIB);
     driver.on_unregister = CUDA_ERROR_LAUNCH_FAILED;
-    assert_true(gf_large_free(&cuda, p, &result));
+    assert_true(give(p, &result));
     assert_int_equal(result, CUDA_ERROR_LAUNCH_FAILED);
     assert_int_equal(driver.unregistered, 1);
     assert_true(is_mapped(p));
-    driver.on_unregister = CUDA_ERROR_UNKNOWN; /* tried again */
-    assert_true(gf_large_free(&cuda, p, &result));
-    assert_int_equal(driver.unregistered, 3);
+    assert_null(fault_of_free.call);
     driver.on_unregister = CUDA_SUCCESS;
-    assert_true(gf_large_free(&cuda, p, &result));
+    assert_true(give(p, &result));
     assert_int_equal(result, CUDA_SUCCESS);
     assert_false(is_mapped(p));
     /* Its context has ended unseen: gone, as the driver's own. */
     p = get(4 * MIB);
     driver.on_unregister = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    assert_true(gf_large_free(&cuda, p, &result));
+    assert_true(give(p, &result));
     assert_int_equal(result, CUDA_ERROR_INVALID_VALUE);
     assert_false(is_mapped(p));
+}
+
+/* Nothing that the program did: it is not told. A device may still be at it: it stays. */
+static void what_cannot_be_unregistered_is_kept(void **state)
+{
+    CUresult result;
+    uint64_t held[GF_LARGE_NODES + 1], sum = 0;
+    (void)state;
+    char *p = get(4 * MIB), *q = get(4 * MIB);
+    driver.on_unregister = CUDA_ERROR_UNKNOWN;
+    assert_true(give(p, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+    assert_int_equal(driver.unregistered, 2); /* tried again */
+    assert_int_equal(driver.synchronized, 1);
+    assert_string_equal(fault_of_free.call, "cuMemHostUnregister");
+    assert_int_equal(fault_of_free.result, CUDA_ERROR_UNKNOWN);
+    assert_true(is_mapped(p));
+    assert_false(give(p, &result)); /* gone, for the program */
+    assert_false(gf_large_unregister(&cuda, p, &result));
+    driver.on_synchronize = CUDA_ERROR_LAUNCH_FAILED; /* trouble that the program is to hear of */
+    assert_true(give(q, &result));
+    assert_int_equal(result, CUDA_ERROR_LAUNCH_FAILED);
+    gf_large_held(held);
+    for (size_t i = 0; i <= GF_LARGE_NODES; i++)
+        sum += held[i];
+    assert_int_equal(sum, 8 * MIB);
+    gf_large_forget(5);
+    assert_false(is_mapped(p));
+    assert_false(is_mapped(q));
 }
 
 static void it_is_the_drivers_own(void **state)
@@ -240,9 +286,9 @@ static void it_is_the_drivers_own(void **state)
     assert_int_equal(result, CUDA_ERROR_INVALID_VALUE);
     assert_true((char *)driver.at > p && (char *)driver.at < p + 4 * MIB);
     assert_false(gf_large_unregister(&cuda, p + 4096, &result));
-    assert_false(gf_large_free(&cuda, p + 4096, &result));
+    assert_false(give(p + 4096, &result));
     driver.on_unregister = CUDA_SUCCESS;
-    assert_true(gf_large_free(&cuda, p, &result));
+    assert_true(give(p, &result));
 }
 
 static void flags_are_those_asked_for(void **state)
@@ -252,9 +298,9 @@ static void flags_are_those_asked_for(void **state)
     unsigned flags = 3;
     void *p = NULL;
     CUresult result;
-    bool broken;
+    struct gf_fault fault;
     (void)state;
-    assert_true(gf_large_alloc(&wish, &p, 4 * MIB + 1, 3, &result, &broken));
+    assert_true(gf_large_alloc(&wish, &p, 4 * MIB + 1, 3, &result, &fault));
     assert_int_equal(driver.flags, 3);
     assert_true(gf_large_flags((char *)p + 4 * MIB, &flags));
     assert_int_equal(flags, 2);
@@ -262,7 +308,7 @@ static void flags_are_those_asked_for(void **state)
     assert_false(gf_large_flags((char *)p + 4 * MIB + 1, &flags));
     assert_false(gf_large_flags((char *)p - 1, &flags));
     assert_int_equal(flags, 3);
-    assert_true(gf_large_free(&cuda, p, &result));
+    assert_true(give(p, &result));
 }
 
 /* Pages leave one process's tables only. */
@@ -283,7 +329,7 @@ static void a_child_keeps_what_its_parent_frees(void **state)
                 good += p[i] == (char)(i >> 12 | 1);
         _exit(good == 48 * 256 ? 7 : 8);
     }
-    assert_true(gf_large_free(&cuda, p, &result));
+    assert_true(give(p, &result));
     assert_false(is_mapped(p));
     assert_false(is_mapped(p + 48 * MIB - 4096));
     assert_int_equal(write(ready[1], "x", 1), 1);
@@ -303,11 +349,11 @@ static void a_context_takes_its_own_along(void **state)
     /* One is being freed just then, in vain. */
     driver.ends = true;
     driver.on_unregister = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    assert_true(gf_large_free(&cuda, q, &result));
+    assert_true(give(q, &result));
     assert_int_equal(result, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     assert_false(is_mapped(p));
     assert_false(is_mapped(q));
-    assert_false(gf_large_free(&cuda, p, &result));
+    assert_false(give(p, &result));
 }
 
 static void held_bytes_are_counted(void **state)
@@ -320,8 +366,8 @@ static void held_bytes_are_counted(void **state)
     for (size_t i = 0; i <= GF_LARGE_NODES; i++)
         sum += held[i];
     assert_int_equal(sum, 12 * MIB + 1);
-    gf_large_free(&cuda, p, &result);
-    gf_large_free(&cuda, q, &result);
+    give(p, &result);
+    give(q, &result);
     gf_large_held(held);
     for (size_t i = 0; i <= GF_LARGE_NODES; i++)
         assert_int_equal(held[i], 0);
@@ -355,8 +401,8 @@ static void mappings_are_few(void **state)
     for (size_t i = 0; i < 70 * MIB; i += 4096)
         assert_int_equal(p[i] | q[i], 0);
     for (size_t i = 0; i < GF_ARRAY_LEN(many); i++)
-        gf_large_free(&cuda, many[i], &result);
-    assert_true(gf_large_free(&cuda, p, &result) && gf_large_free(&cuda, q, &result));
+        give(many[i], &result);
+    assert_true(give(p, &result) && give(q, &result));
     assert_false(is_mapped(p) || is_mapped(p + 69 * MIB) || is_mapped(q) || is_mapped(q + 69 * MIB));
 }
 
@@ -421,6 +467,7 @@ int main(void)
         cmocka_unit_test_setup(refused_registration_leaves_nothing, start),
         cmocka_unit_test_setup(a_refusing_system_leaves_nothing, start),
         cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
+        cmocka_unit_test_setup(what_cannot_be_unregistered_is_kept, start),
         cmocka_unit_test_setup(it_is_the_drivers_own, start),
         cmocka_unit_test_setup(a_context_takes_its_own_along, start),
         cmocka_unit_test_setup(held_bytes_are_counted, start),

@@ -1,25 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "transfer/ring.h"
+#include "transfer/block.h"
 #include "transfer/setup.h"
 #include "transfer/tuning.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
+
+/* What the system refuses, and how far its clock is ahead. */
+static struct {
+    bool maps;    /* no mapping is made */
+    int advice;   /* this one is not taken */
+    time_t ahead; /* seconds; atomic */
+} computer;
+
+void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+int __real_madvise(void *at, size_t size, int advice);
+int __wrap_madvise(void *at, size_t size, int advice);
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    errno = EPERM;
+    return computer.maps ? MAP_FAILED : __real_mmap64(at, size, protection, flags, fd, offset);
+}
+
+int __wrap_madvise(void *at, size_t size, int advice)
+{
+    errno = ENOSYS;
+    return advice == computer.advice ? -1 : __real_madvise(at, size, advice);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    const int result = __real_clock_gettime(clock, ret);
+    ret->tv_sec += __atomic_load_n(&computer.ahead, __ATOMIC_RELAXED);
+    return result;
+}
+
+/* What the event log is told. */
+static struct {
+    char text[200];
+    unsigned offs, rings;
+} told;
+
+static void hear(enum gf_transfer_event event, const char *text)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    *(event == gf_transfer_off ? &told.offs : &told.rings) += 1;
+    snprintf(told.text, sizeof(told.text), "%s", text);
+    pthread_mutex_unlock(&lock);
+}
 
 /* A driver whose events are numbers: they have come when `come` has passed them. */
 static struct {
     uintptr_t made, come;
-    CUresult record, query, create, enlist;
-    unsigned registered;
+    CUresult record, query, create, enlist, remove;
+    unsigned registered, removed;
     size_t largest;
 } driver;
 
 static CUresult create_event(CUevent *ret, unsigned flags)
 {
     assert_true(flags & CU_EVENT_DISABLE_TIMING);
-    *ret = (CUevent)(++driver.made);
+    *ret = (CUevent)__atomic_add_fetch(&driver.made, 1, __ATOMIC_RELAXED);
     return driver.create;
 }
 
@@ -41,9 +94,17 @@ static CUresult enlist(void *at, size_t bytes, unsigned flags)
     assert_int_equal((uintptr_t)at % GF_MIB(2), 0);
     for (size_t i = 0; i < bytes; i += 4096) /* touched before, or this is what touches it */
         assert_int_equal(((char *)at)[i], 0);
-    driver.registered++;
-    driver.largest = gf_max(driver.largest, bytes);
+    __atomic_add_fetch(&driver.registered, 1, __ATOMIC_RELAXED);
+    if (bytes > __atomic_load_n(&driver.largest, __ATOMIC_RELAXED))
+        __atomic_store_n(&driver.largest, bytes, __ATOMIC_RELAXED);
     return driver.enlist;
+}
+
+static CUresult unregister(void *at)
+{
+    assert_non_null(at);
+    __atomic_add_fetch(&driver.removed, 1, __ATOMIC_RELAXED);
+    return driver.remove;
 }
 
 static struct gf_options options = {.stage_ring = GF_SIZE_AUTO};
@@ -55,6 +116,8 @@ static struct gf_ring *fresh(uint64_t limit)
     static const struct gf_cpus any;
     memset(&driver, 0, sizeof(driver));
     memset(&context, 0, sizeof(context));
+    memset(&computer, 0, sizeof(computer));
+    memset(&told, 0, sizeof(told));
     context.node = -1;
     context.pool = gf_pool_get(node++, &any, 1, 0); /* the caller does all of it */
     options.stage_ring = limit;
@@ -76,7 +139,7 @@ static void grows_in_calls_only(void **state)
 {
     (void)state;
     struct gf_ring *ring = fresh(GF_SIZE_AUTO);
-    assert_null(gf_ring_take(ring, 1));
+    assert_null(gf_block_take(ring, 1));
     assert_false(gf_ring_ready(ring, GF_MIB(16))); /* asked for; this copy goes on without */
     assert_int_equal(driver.registered, 0);
     assert_false(gf_ring_ready(ring, GF_MIB(4))); /* too small to carry the cost */
@@ -152,24 +215,32 @@ static void keeps_to_its_limit(void **state)
     gf_ring_drop(&context);
 }
 
+static void the_least_that_may_be_asked_for_serves(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = ready(gf_option_by_name("GPUFEED_STAGE_RING")->low);
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(2));
+    gf_ring_drop(&context);
+}
+
 static void blocks_do_not_overlap(void **state)
 {
     (void)state;
     struct gf_ring *ring = ready(GF_SIZE_AUTO);
     struct gf_block *taken[64];
     unsigned count = 0;
-    while ((taken[count] = gf_ring_take(ring, GF_KIB(300))))
+    while ((taken[count] = gf_block_take(ring, GF_KIB(300))))
         count++;
     assert_int_equal(count, 16); /* of two units each, out of 32 */
     for (unsigned i = 0; i < count; i++)
         for (unsigned k = 0; k < i; k++)
             assert_true(taken[i]->at + GF_KIB(300) <= taken[k]->at ||
                         taken[k]->at + GF_KIB(300) <= taken[i]->at);
-    gf_ring_give(ring, taken[3]);
-    gf_ring_give(ring, taken[9]);
-    assert_null(gf_ring_take(ring, GF_MIB(1))); /* enough, but not in one piece */
-    gf_ring_give(ring, taken[4]);
-    assert_non_null(gf_ring_take(ring, GF_MIB(1)));
+    gf_block_give(ring, taken[3]);
+    gf_block_give(ring, taken[9]);
+    assert_null(gf_block_take(ring, GF_MIB(1))); /* enough, but not in one piece */
+    gf_block_give(ring, taken[4]);
+    assert_non_null(gf_block_take(ring, GF_MIB(1)));
     gf_ring_drop(&context);
 }
 
@@ -177,18 +248,18 @@ static void freed_by_events_only(void **state)
 {
     (void)state;
     struct gf_ring *ring = ready(GF_SIZE_AUTO);
-    struct gf_block *all = gf_ring_take(ring, GF_MIB(8));
+    struct gf_block *all = gf_block_take(ring, GF_MIB(8));
     assert_non_null(all);
-    assert_int_equal(gf_ring_mark(all, NULL), 0);
-    gf_ring_let_go(all);
-    assert_null(gf_ring_take(ring, 1));
-    assert_null(gf_ring_take(ring, 1));
+    assert_int_equal(gf_block_mark(all, NULL), 0);
+    gf_block_let_go(all);
+    assert_null(gf_block_take(ring, 1));
+    assert_null(gf_block_take(ring, 1));
     driver.come = (uintptr_t)all->event;
-    struct gf_block *again = gf_ring_take(ring, GF_MIB(8));
+    struct gf_block *again = gf_block_take(ring, GF_MIB(8));
     assert_non_null(again);
-    gf_ring_lose(again); /* nobody can tell any more */
+    gf_block_lose(again); /* nobody can tell any more */
     driver.come = UINTPTR_MAX;
-    assert_null(gf_ring_take(ring, 1));
+    assert_null(gf_block_take(ring, 1));
     gf_ring_drop(&context);
 }
 
@@ -196,16 +267,16 @@ static void out_of_order(void **state)
 {
     (void)state;
     struct gf_ring *ring = ready(GF_SIZE_AUTO);
-    struct gf_block *blocked = gf_ring_take(ring, GF_MIB(4));
-    struct gf_block *other = gf_ring_take(ring, GF_MIB(4));
+    struct gf_block *blocked = gf_block_take(ring, GF_MIB(4));
+    struct gf_block *other = gf_block_take(ring, GF_MIB(4));
     CUevent late = blocked->event;
     blocked->event = other->event; /* the later one comes first */
     other->event = late;
-    gf_ring_let_go(blocked);
-    gf_ring_let_go(other);
+    gf_block_let_go(blocked);
+    gf_block_let_go(other);
     driver.come = 1;
-    assert_non_null(gf_ring_take(ring, GF_MIB(4)));
-    assert_null(gf_ring_take(ring, GF_MIB(4)));
+    assert_non_null(gf_block_take(ring, GF_MIB(4)));
+    assert_null(gf_block_take(ring, GF_MIB(4)));
     gf_ring_drop(&context);
 }
 
@@ -219,16 +290,155 @@ static void failures_turn_it_off(void **state)
     assert_false(gf_ring_is_on(ring));
     gf_ring_drop(&context);
     ring = ready(GF_SIZE_AUTO);
-    gf_ring_let_go(gf_ring_take(ring, GF_MIB(8)));
+    gf_block_let_go(gf_block_take(ring, GF_MIB(8)));
     driver.query = CUDA_ERROR_ILLEGAL_ADDRESS;
-    assert_null(gf_ring_take(ring, 1));
+    assert_null(gf_block_take(ring, 1));
     assert_false(gf_ring_is_on(ring));
     gf_ring_drop(&context);
     ring = ready(GF_SIZE_AUTO);
     driver.create = CUDA_ERROR_OUT_OF_MEMORY;
-    assert_null(gf_ring_take(ring, 1));
+    assert_null(gf_block_take(ring, 1));
     assert_false(gf_ring_is_on(ring));
     gf_ring_drop(&context);
+}
+
+/* What the system refuses is said once, in its own words. */
+static void refusals_are_said(void **state)
+{
+    static const struct {
+        bool maps;
+        int advice;
+        const char *words;
+    } kinds[] = {
+        {true, 0, "mmap failed: Operation not permitted"},
+        {false, MADV_DONTFORK, "madvise(MADV_DONTFORK) failed: Function not implemented"},
+        {false, MADV_POPULATE_WRITE, "madvise(MADV_POPULATE_WRITE) failed: Function not implemented"},
+    };
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
+        struct gf_ring *ring = fresh(GF_SIZE_AUTO);
+        computer.maps = kinds[i].maps;
+        computer.advice = kinds[i].advice;
+        assert_false(gf_ring_ready(ring, GF_MIB(16)));
+        assert_false(gf_ring_ready(ring, GF_MIB(16)));
+        assert_false(gf_ring_is_on(ring));
+        assert_int_equal(told.offs, 1);
+        assert_non_null(strstr(told.text, kinds[i].words));
+        gf_ring_drop(&context);
+        /* a later part: what is there goes on */
+        ring = ready(GF_SIZE_AUTO);
+        computer.maps = kinds[i].maps;
+        computer.advice = kinds[i].advice;
+        for (unsigned again = 0; again < 3; again++) {
+            gf_ring_want(ring, GF_MIB(8));
+            assert_true(gf_ring_ready(ring, GF_MIB(64)));
+        }
+        assert_true(gf_ring_is_on(ring));
+        assert_int_equal(gf_ring_limit(ring), GF_MIB(8));
+        assert_int_equal(told.offs, 0);
+        assert_int_equal(told.rings, 2); /* has grown; stays */
+        assert_non_null(strstr(told.text, "stays at 8 MiB"));
+        assert_non_null(strstr(told.text, kinds[i].words));
+        gf_ring_drop(&context);
+    }
+    computer.maps = false;
+    computer.advice = 0;
+}
+
+static void pass(time_t seconds)
+{
+    __atomic_add_fetch(&computer.ahead, seconds, __ATOMIC_RELAXED);
+}
+
+static void gives_up_what_is_long_unused(void **state)
+{
+    const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    gf_ring_want(ring, GF_MIB(8));
+    assert_true(gf_ring_ready(ring, GF_MIB(64)));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(24));
+    struct gf_block *held = gf_block_take(ring, GF_MIB(8)), *other = gf_block_take(ring, GF_MIB(8));
+    gf_block_let_go(other);
+    assert_false(gf_ring_is_due());
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 0);
+    driver.come = (uintptr_t)other->event;
+    pass(idle + 1);
+    assert_true(gf_ring_is_due());
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 0); /* one is held, one was in use until this moment */
+    assert_false(gf_ring_is_due());
+    pass(idle + 1);
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 1);
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
+    assert_non_null(strstr(told.text, "has shrunk to 8 MiB"));
+    gf_block_give(ring, held);
+    pass(idle + 1);
+    driver.remove = CUDA_ERROR_UNKNOWN; /* it stays registered, and in use */
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 2);
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
+    held = gf_block_take(ring, GF_MIB(8));
+    assert_non_null(held);
+    gf_block_give(ring, held);
+    pass(idle + 1);
+    driver.remove = CUDA_SUCCESS;
+    gf_ring_trim(&context);
+    assert_int_equal(gf_ring_bytes(ring), 0);
+    assert_null(gf_block_take(ring, 1));
+    gf_ring_ready(ring, GF_MIB(16)); /* and comes again when it is wanted */
+    assert_true(gf_ring_ready(ring, GF_MIB(16)));
+    gf_ring_drop(&context);
+    pass(-computer.ahead);
+}
+
+/* Many callers at once, for ThreadSanitizer as much as for what is asserted. */
+static struct gf_ring *shared;
+
+static void *use(void *unused)
+{
+    for (unsigned i = 0; i < 300; i++) {
+        gf_ring_ready(shared, GF_MIB(16));
+        struct gf_block *block = gf_block_take(shared, GF_KIB(256) * (1 + i % 7));
+        if (!block) {
+            gf_ring_want(shared, GF_MIB(4));
+            continue;
+        }
+        char *const at = block->at;
+        memset(at, (int)i, GF_KIB(256));
+        assert_int_equal((unsigned char)at[GF_KIB(256) - 1], (unsigned char)i);
+        gf_block_mark(block, NULL);
+        if (i % 3)
+            gf_block_let_go(block);
+        else
+            gf_block_give(shared, block);
+        if (i % 50 == 0) {
+            pass(GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
+            gf_ring_trim(&context);
+        }
+    }
+    return unused;
+}
+
+static void many_threads(void **state)
+{
+    static const struct gf_cpus any;
+    pthread_t thread[4];
+    (void)state;
+    shared = fresh(GF_MIB(32));
+    driver.come = UINTPTR_MAX;
+    context.pool = gf_pool_get(1999, &any, 3, 0);
+    assert_int_equal(gf_pool_start(context.pool), 0);
+    for (size_t i = 0; i < GF_ARRAY_LEN(thread); i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, use, NULL), 0);
+    for (size_t i = 0; i < GF_ARRAY_LEN(thread); i++)
+        pthread_join(thread[i], NULL);
+    assert_true(gf_ring_is_on(shared));
+    assert_true(gf_ring_bytes(shared) <= GF_MIB(32));
+    gf_ring_drop(&context);
+    pass(-computer.ahead);
 }
 
 int main(void)
@@ -236,12 +446,16 @@ int main(void)
     static const struct gf_cuda cuda = {.cuEventCreate = create_event,
                                         .cuEventRecord = record_event,
                                         .cuEventQuery = query_event,
-                                        .cuMemHostRegister_v2 = enlist};
-    gf_setup = (struct gf_transfer_setup){.options = &options, .cuda = &cuda};
+                                        .cuMemHostRegister_v2 = enlist,
+                                        .cuMemHostUnregister = unregister};
+    gf_setup = (struct gf_transfer_setup){.options = &options, .cuda = &cuda, .tell = hear};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_in_calls_only),    cmocka_unit_test(small_copies_get_it_in_the_end),
         cmocka_unit_test(keeps_to_its_limit),     cmocka_unit_test(blocks_do_not_overlap),
+        cmocka_unit_test(the_least_that_may_be_asked_for_serves),
         cmocka_unit_test(freed_by_events_only),   cmocka_unit_test(out_of_order),
+        cmocka_unit_test(failures_turn_it_off),   cmocka_unit_test(refusals_are_said),
+        cmocka_unit_test(gives_up_what_is_long_unused), cmocka_unit_test(many_threads),
         cmocka_unit_test(failures_turn_it_off),   cmocka_unit_test(copies_only_ask),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

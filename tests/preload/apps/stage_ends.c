@@ -2,6 +2,9 @@
 /* Faults, ends of contexts and of the process beside copies: as without the library. */
 #include "stage.h"
 
+#include <sys/syscall.h>
+#include <time.h>
+
 /* Faults in the program's memory: the same signal, on the same thread, with the same address. */
 static pid_t copier;
 static char *fault_start, *fault_end;
@@ -145,6 +148,42 @@ static void leave(void)
     exit(7);
 }
 
+/* The clock of the whole process, which the test sets ahead. */
+static time_t ahead;
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    const long result = syscall(SYS_clock_gettime, clock, ret);
+    ret->tv_sec += __atomic_load_n(&ahead, __ATOMIC_RELAXED);
+    return (int)result;
+}
+
+static void *pinned(size_t bytes)
+{
+    void *ret;
+    ok(cuMemHostAlloc(&ret, bytes, 0));
+    return ret;
+}
+
+/* What the ring did not need for a minute goes inside a free that waits, and in no other call. */
+static void trim(void)
+{
+    CUdeviceptr d = device(8 * MIB);
+    unsigned char *host = calloc(8, MIB);
+    void *block = pinned(4 * MIB), *beside = pinned(4096), *small = pinned(4096);
+    warm(d);
+    fprintf(stderr, "before: %d\n", ring_is_touched());
+    __atomic_store_n(&ahead, 100, __ATOMIC_RELAXED);
+    ok(cuMemFreeHost(small));
+    printf("invalid: %d\n", cuMemFreeHost(host));
+    fprintf(stderr, "small: %d\n", ring_is_touched());
+    ok(cuMemFreeHost(block));
+    fprintf(stderr, "large: %d\n", ring_is_touched());
+    for (unsigned i = 0; i < 4; i++)
+        ok(cuMemcpyHtoD(d, host, 8 * MIB));
+    ok(cuMemFreeHost(beside));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -154,6 +193,8 @@ int main(int argc, char **argv)
         ends();
     else if (!strcmp(what, "leave"))
         leave();
+    else if (!strcmp(what, "trim"))
+        trim();
     else if (!strncmp(what, "fault", 5))
         fault(what + 5);
     printf("%u checked, %u wrong\n", checked, wrong);
