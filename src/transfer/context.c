@@ -6,7 +6,6 @@
 #include "transfer/setup.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <time.h>
 
 /* What a running copy of a legal program needs to end, and more: destroying a context in use is not legal. */

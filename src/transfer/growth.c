@@ -108,7 +108,8 @@ static bool pin(struct gf_growth *growth, const struct gf_context *context,
                 struct gf_fault *ret_fault)
 {
     if (gf_pool_close(context->pool, &growth->job) != GF_PIECE_NONE) {
-        *ret_fault = (struct gf_fault){.call = "madvise(MADV_POPULATE_WRITE)", .error = growth->error};
+        *ret_fault =
+            (struct gf_fault){.call = "madvise(MADV_POPULATE_WRITE)", .error = growth->error};
         return false;
     }
     *ret_fault = (struct gf_fault){.call = "cuMemHostRegister"};

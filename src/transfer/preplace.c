@@ -81,5 +81,5 @@ bool gf_preplace_pays(const void *at, size_t bytes)
     const uintptr_t start = (uintptr_t)at;
 
     return start + bytes > start && mostly_absent(start, bytes, page) &&
-           gf_preplace_is_plain("/proc/self/maps", start / page * page, start + bytes);
+           gf_preplace_is_plain("/proc/thread-self/maps", start / page * page, start + bytes);
 }

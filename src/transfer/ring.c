@@ -12,7 +12,6 @@
 #include "transfer/tuning.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define WISH_UNIT GF_TUNE_RING_FIRST_LEAST

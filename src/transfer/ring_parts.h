@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a ring is made of: for ring.c, which makes, grows and ends it, and block.c, which gives it out. */
+/* What a ring is made of: for ring.c, which makes and ends it, and block.c, which gives it out. */
 #ifndef GF_TRANSFER_RING_PARTS_H
 #define GF_TRANSFER_RING_PARTS_H
 
