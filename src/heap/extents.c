@@ -34,7 +34,10 @@ bool __real_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_
 bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
                          size_t after, unsigned class, bool *deferred);
 
+#define LARGE ((size_t)8 << 20)
+
 static uint64_t active;
+static uint64_t large, large_most; /* of blocks of at least LARGE, now and at most */
 static bool unreadable; /* another jemalloc: nothing is counted any more */
 
 uint64_t gf_extents_active(void)
@@ -45,6 +48,29 @@ uint64_t gf_extents_active(void)
 static size_t size_of(const struct extent *extent)
 {
     return extent->size_and_serial & ~((size_t)GF_JEMALLOC_PAGE - 1);
+}
+
+uint64_t gf_extents_missing(void)
+{
+    const uint64_t most = __atomic_load_n(&large_most, __ATOMIC_RELAXED);
+    return most - gf_min(most, __atomic_load_n(&large, __ATOMIC_RELAXED));
+}
+
+void gf_extents_forget(void)
+{
+    __atomic_store_n(&large_most, __atomic_load_n(&large, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+/* A block of `before` bytes is one of `after` now; 0: there is none. */
+static void resized(size_t before, size_t after)
+{
+    const uint64_t was = before >= LARGE ? before : 0, is = after >= LARGE ? after : 0;
+
+    if (gf_likely(was == is))
+        return;
+    const uint64_t now = __atomic_add_fetch(&large, is - was, __ATOMIC_RELAXED);
+    if (is > was && now > __atomic_load_n(&large_most, __ATOMIC_RELAXED))
+        __atomic_store_n(&large_most, now, __ATOMIC_RELAXED);
 }
 
 static void freed(size_t size)
@@ -67,6 +93,7 @@ struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t
     if (gf_unlikely(size_of(extent) != size))
         __atomic_store_n(&unreadable, true, __ATOMIC_RELAXED);
     __atomic_fetch_add(&active, size, __ATOMIC_RELAXED);
+    resized(0, size);
     if (gf_unlikely(size >= GF_TOUCH_LEAST) && !slab && !guarded && !unreadable)
         gf_touch_block(extent->start, size);
     return extent;
@@ -77,6 +104,7 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
     const size_t size = size_of(extent);
 
     __real_je_pa_dalloc(thread, shard, extent, deferred);
+    resized(size, 0);
     freed(size);
 }
 
@@ -87,6 +115,7 @@ bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_
     if (__real_je_pa_expand(thread, shard, extent, before, after, class, zero, deferred))
         return true;
     __atomic_fetch_add(&active, after - before, __ATOMIC_RELAXED);
+    resized(before, after);
     return false;
 }
 
@@ -95,6 +124,7 @@ bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_
 {
     if (__real_je_pa_shrink(thread, shard, extent, before, after, class, deferred))
         return true;
+    resized(before, after);
     freed(before - after);
     return false;
 }

@@ -11,4 +11,9 @@
 /* Bytes in slabs and large blocks now; 0 when they cannot be counted. */
 uint64_t gf_extents_active(void);
 
+/* How much less there is of large blocks than there has been: what they may want again. */
+uint64_t gf_extents_missing(void);
+/* That is forgotten: nothing is kept for them any more. */
+void gf_extents_forget(void);
+
 #endif

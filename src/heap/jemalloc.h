@@ -27,6 +27,8 @@ extern int je_init_system_thp_mode;
 /* The class of each size, by size / 8 rounded up, and the size of each class; likewise. */
 extern uint8_t je_sz_size2index_tab[];
 extern size_t je_sz_index2size_tab[];
+/* Pages in a set of free extents; likewise. */
+size_t je_eset_npages_get(void *set);
 /* Whether heap profiling is on; likewise. */
 extern bool je_opt_prof;
 

@@ -85,6 +85,7 @@ static void lend_all(void)
         set_decay(arena, 0);
         set_decay(arena, je_opt_dirty_decay_ms);
     }
+    gf_extents_forget();
     __atomic_fetch_add(&keep.lends, 1, __ATOMIC_RELAXED);
 }
 

@@ -54,8 +54,21 @@ void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
     if (framed_)                                                                                   \
         gf_slow_leave(handed_out)
 
+/*
+ * A thread that only frees, as those that hand on what others have read, stays "minimal" in 5.3.0: it gets
+ * no cache, and each of its frees takes the locks of the block's arena. As later jemallocs do, it becomes
+ * a thread like any other after some of them; its first malloc would have done the same.
+ */
+#define FREES_MOST 128
+
 void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
 {
+    static __thread unsigned frees;
+
+    if (minimal && gf_likely(frees < FREES_MOST))
+        frees++;
+    else
+        minimal = false;
     FRAMED(gf_slow_other, 0, 0, NULL, void *ret = __real_je_tsd_fetch_slow(tsd, minimal));
     return ret;
 }
