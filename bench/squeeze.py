@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Freed memory that is kept, in a control group in which somebody else takes 2 GB a second.
+
+    bench/squeeze.py [--door PATH] [--driver FOLDER] [--limit MIB] [--kept MIB] [--live MIB] [--rate MIB]
+
+Makes a memory group below its own (version 1 or 2; it needs the right to), limits it, and starts in it a
+program that holds LIVE and has freed KEPT, and then one that takes most of what is left and of what is
+kept. Who is killed, and how long until what is resident, less LazyFree, is 1.2 times what is live.
+Accept: never-purge gets somebody killed, nobody with the library, with CUDA and without, forked workers
+included; within 2 s.
+"""
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
+MIB = 1 << 20
+
+KEEPER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+live, kept, workers, cuda = map(int, sys.argv[1:])
+
+def block(mib):
+    it = libc.malloc(ctypes.c_size_t(mib << 20))
+    ctypes.memset(it, 1, mib << 20)
+    return it
+
+def batches(mib):
+    for it in [block(32) for _ in range(mib // 32)]:
+        libc.free(it)
+
+def say(word):
+    sys.stdout.write(word + "\\n")
+    sys.stdout.flush()
+
+if cuda:
+    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert driver.cuInit(0) == 0
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+held = block(live)
+say("base")
+sys.stdin.readline()
+children = []
+for _ in range(workers):
+    ready, done = os.pipe()
+    go, wake = os.pipe()
+    if os.fork() == 0:
+        os.close(wake)
+        batches(kept // workers)
+        os.write(done, b"x")
+        os.read(go, 1)
+        batches(64)
+        os._exit(0)
+    os.close(go)
+    os.read(ready, 1)
+    children.append(wake)
+if not workers:
+    batches(kept)
+say("kept")
+sys.stdin.readline()
+batches(64)
+for wake in children:
+    os.close(wake)
+sys.exit(sum(os.wait()[1] for _ in children) != 0)
+"""
+
+# Takes at a rate, at most 10 ms behind it, and holds.
+TAKER = """
+import mmap, sys, time
+most, rate = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20
+held, piece, start = mmap.mmap(-1, most), b"x" * (4 << 20), time.monotonic()
+for at in range(0, most - len(piece) + 1, len(piece)):
+    time.sleep(max(0, start + at / rate - time.monotonic()))
+    held[at:at + len(piece)] = piece
+sys.stdout.write("taken %.2f\\n" % (time.monotonic() - start))
+sys.stdout.flush()
+sys.stdin.readline()
+"""
+
+
+class NoGroup(Exception):
+    """This machine gives us none."""
+
+
+def own_group():
+    """Path of a folder in which a memory group can be made, and the name of the limit in it."""
+    lines = pathlib.Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            return pathlib.Path("/sys/fs/cgroup/memory" + path), "memory.limit_in_bytes"
+    path = next((line.split(":", 2)[2] for line in lines if line.startswith("0::")), None)
+    if path is None:
+        raise NoGroup("no control group")
+    return pathlib.Path("/sys/fs/cgroup" + path), "memory.max"
+
+
+@contextlib.contextmanager
+def group(limit):
+    """A memory group below our own, of so many bytes; its folder."""
+    parent, name = own_group()
+    folder = parent / f"gpufeed-squeeze-{os.getpid()}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise NoGroup(f"no group can be made in {parent}: {error.strerror}") from error
+    try:
+        try:
+            (folder / name).write_text(str(limit), encoding="ascii")
+        except OSError as error:
+            raise NoGroup(f"{folder} has no limit: {error.strerror}") from error
+        yield folder
+    finally:
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                break
+            time.sleep(0.05)
+
+
+class Member:
+    """A Python program in the group."""
+
+    def __init__(self, folder, script, *words, env):
+        def join():
+            with open(folder / "cgroup.procs", "w", encoding="ascii") as file:
+                file.write(str(os.getpid()))
+        self.process = subprocess.Popen(["/usr/bin/python3", "-S", "-c", script, *map(str, words)],
+                                        env=env, preexec_fn=join, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def at(self, word):
+        """Waits for a line that begins so; False if the program ended instead."""
+        return self.process.stdout.readline().startswith(word)
+
+    def go(self):
+        with contextlib.suppress(OSError):
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+
+    def end(self):
+        self.go()
+        return self.process.wait()
+
+    def needed(self):
+        """Resident bytes of it and its children, shared ones once, that are not the kernel's to take."""
+        total = 0
+        for pid in [self.process.pid, *children(self.process.pid)]:
+            with contextlib.suppress(OSError):
+                text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+                size = {key: int(n) << 10 for key, n in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
+                total += size["Pss"] - size["LazyFree"]
+        return total
+
+
+def children(pid):
+    path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="ascii").split()
+    return []
+
+
+def environment(door, driver, **extra):
+    env = {key: value for key, value in os.environ.items()
+           if not key.startswith("GPUFEED") and key not in ("LD_PRELOAD", "MALLOC_CONF")}
+    return {**env, "LD_PRELOAD": str(door), "LD_LIBRARY_PATH": str(driver), **extra}
+
+
+def squeeze(door, driver, sizes, workers=0, cuda=True, patience=10, **extra):
+    """Exit codes of keeper and taker, and after how many seconds little was resident (None: never)."""
+    bare = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    took = None
+    with group(sizes.limit * MIB) as folder:
+        keeper = Member(folder, KEEPER, sizes.live, sizes.kept, workers, int(cuda),
+                        env=environment(door, driver, **extra))
+        keeper.at("base")
+        base = keeper.needed()
+        keeper.go()
+        keeper.at("kept")
+        # Most of what is not live, and of that most is kept now. A fifth is left: up to a quarter of the
+        # room may be dirty when it begins, and at this rate 100 ms between two looks are 200 MiB.
+        taken = (sizes.limit - base // MIB * (1 + workers // 2)) * 8 // 10
+        taker = Member(folder, TAKER, taken, sizes.rate, env=bare)
+        start = time.monotonic()
+        while took is None and time.monotonic() - start < patience and keeper.process.poll() is None:
+            # Once it has come near: before, nobody is short of anything.
+            if time.monotonic() - start > taken / sizes.rate / 2 and \
+                    0 < keeper.needed() <= 1.2 * base:
+                took = time.monotonic() - start
+            time.sleep(0.02)
+        taker.at("taken")
+        code = taker.end()
+        return keeper.end(), code, took
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--door", default=BUILD / "src" / "hook" / "libgpufeed.so")
+    parser.add_argument("--driver", default=BUILD / "tests" / "sim", help="folder of libcuda.so.1")
+    for name, value in ("limit", 1024), ("kept", 640), ("live", 128), ("rate", 2048):
+        parser.add_argument(f"--{name}", type=int, default=value, metavar="MIB")
+    args = parser.parse_args()
+    rows = {"never-purge": dict(MALLOC_CONF="dirty_decay_ms:-1"), "with CUDA": {},
+            "inference": dict(GPUFEED_PROFILE="inference"), "without CUDA": dict(cuda=False),
+            "three forked workers": dict(workers=3)}
+    print("| what | keeper | taker | 1.2 times live after |\n|---|---|---|---|")
+    for name, extra in rows.items():
+        keeper, taker, took = squeeze(args.door, args.driver, args, **extra)
+        ends = ["lives" if code == 0 else "killed" if code == -9 else f"exit code {code}"
+                for code in (keeper, taker)]
+        print(f"| {name} | {ends[0]} | {ends[1]} | {'-' if took is None else f'{took:.2f} s'} |",
+              flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except NoGroup as error:
+        sys.exit(f"bench/squeeze.py: {error}")

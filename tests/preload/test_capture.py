@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading Python's frames from inside malloc, again and again: nothing crashes, and lines are right.
+
+CAPTURES (10000; 100000 in the suite full) are made in each version that is here, on 8 threads with the
+garbage collector at work and every object of the interpreter's from malloc.
+"""
+import os
+import pathlib
+
+import pytest
+
+from conftest import APPS
+from test_python import PYTHONS
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIBRARY = APPS / "libcapture.so"
+COUNT = int(os.environ.get("CAPTURES", "10000"))
+
+
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_capture(run, version):
+    if int(version.split(".")[1]) > 13:
+        pytest.skip("no row for this version")
+    found = run(PYTHONS[version], "-X", "faulthandler", HERE / "apps" / "capture_program.py", LIBRARY,
+                COUNT, LD_PRELOAD=LIBRARY, CAPTURE_EVERY=20, PYTHONMALLOC="malloc", timeout=250)
+    assert found.returncode == 0 and not found.stderr, (found.returncode, found.stderr)
+    numbers, *wrong = found.stdout.splitlines()
+    captures, stacks, asked, right = map(int, numbers.split())
+    assert captures >= COUNT <= stacks and asked >= COUNT / 40
+    # A finalizer that runs between a question and its answer asks one of its own.
+    assert right >= 0.99 * asked, wrong
