@@ -11,8 +11,14 @@
 static struct {
     struct gf_squeeze squeeze;
     uint64_t next_ns;
+    bool woken;                 /* by the heap: at once, then */
+    uint64_t host_ns;           /* when the files are due again, while little is dirty */
     uint64_t freed, lent_bytes; /* at the reading before */
 } watch;
+
+/* A sibling can take 200 MiB in this time. The heap's own numbers, which need no system call. */
+#define SOON_NS UINT64_C(100000000)
+#define LATER_NS UINT64_C(1000000000)
 
 static bool read_heap(struct gf_squeeze_reading *ret)
 {
@@ -24,9 +30,16 @@ static bool read_heap(struct gf_squeeze_reading *ret)
     ret->kept = kept.most;
     ret->dirty = gf_min(kept.freed, kept.most);
     ret->idle = kept.freed == watch.freed && kept.lent_bytes == watch.lent_bytes;
+    return true;
+}
+
+static void remember_heap(void)
+{
+    struct gf_heap_kept kept;
+
+    gf_process.door->heap->kept(&kept);
     watch.freed = kept.freed;
     watch.lent_bytes = kept.lent_bytes;
-    return true;
 }
 
 /* Files are read only where there is something to part with. */
@@ -56,28 +69,37 @@ static void take_down(const struct gf_squeeze_reading *now, enum gf_squeeze_step
     gf_pen_give();
 }
 
-static void look(uint64_t now_ns)
+/* When to look again. */
+static uint64_t look(uint64_t now_ns)
 {
     const struct gf_heap_ops *heap = gf_process.door->heap;
     struct gf_squeeze_reading now = {.now_ns = now_ns};
 
-    if (!read_heap(&now)) {
-        watch.next_ns = UINT64_MAX;
-        return;
-    }
+    if (!read_heap(&now))
+        return UINT64_MAX;
     if (now.kept < GF_SQUEEZE_LITTLE) {
         gf_squeeze_rest(&watch.squeeze);
-        return;
+        return now_ns + LATER_NS; /* or when the heap wakes us: there is more */
     }
+    if (now.dirty < GF_SQUEEZE_LITTLE && now_ns < watch.host_ns)
+        return now_ns + SOON_NS;
     read_host(&now);
     const enum gf_squeeze_step step = gf_squeeze_feed(&watch.squeeze, &now);
     if (step == gf_squeeze_lend)
         heap->lend();
     else if (step == gf_squeeze_give_back)
         heap->give_back();
-    if (step != gf_squeeze_nothing)
-        read_heap(&now); /* what we did is not the program's doing */
+    remember_heap(); /* what we did is not the program's doing */
     take_down(&now, step);
+    watch.host_ns = now_ns + gf_min(gf_squeeze_wait(&watch.squeeze), LATER_NS);
+    return now_ns + SOON_NS;
+}
+
+/* From the heap, within a free. */
+static void wake(void)
+{
+    __atomic_store_n(&watch.woken, true, __ATOMIC_RELEASE);
+    sem_post(&gf_process.wake);
 }
 
 void gf_keep_start(void)
@@ -85,18 +107,15 @@ void gf_keep_start(void)
     const struct gf_heap_ops *heap = gf_process.door->heap;
 
     if (heap->watched && gf_process.door->options->mode == gf_mode_on)
-        heap->watched();
+        heap->watched(wake);
     else
         watch.next_ns = UINT64_MAX;
 }
 
 uint64_t gf_keep_watch(uint64_t now)
 {
-    if (now < watch.next_ns || gf_dead())
-        return watch.next_ns;
-    watch.next_ns = 0;
-    look(now);
-    if (watch.next_ns == 0)
-        watch.next_ns = now + gf_min(gf_squeeze_wait(&watch.squeeze), UINT64_C(1000000000));
+    if ((__atomic_exchange_n(&watch.woken, false, __ATOMIC_ACQUIRE) || now >= watch.next_ns) &&
+        !gf_dead())
+        watch.next_ns = look(now);
     return watch.next_ns;
 }

@@ -94,7 +94,7 @@ struct gf_heap_ops {
     void (*touch)(struct gf_heap_touch *ret);
     void (*kept)(struct gf_heap_kept *ret); /* some loads */
     /* From now on, until the process ends or forks, the caller lends in time: more may be dirty. */
-    void (*watched)(void);
+    void (*watched)(void (*wake)(void));
     /*
      * Freed pages: to the kernel if it wants them; to the kernel now. Any thread that holds no lock
      * of ours. False when nothing was done: another thread is at it, or it is not ours to do.

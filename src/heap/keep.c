@@ -26,6 +26,8 @@ static struct {
     enum gf_profile profile;
     bool ours;            /* the decay is as we set it: a user's MALLOC_CONF did not */
     bool watched;         /* by this process's engine */
+    void (*wake)(void);   /* it looks seldom while little is kept */
+    bool woken;
     bool busy;            /* somebody looks, lends or gives back */
     uint64_t room, bound; /* at the last look */
     uint64_t looks, lends, give_backs, in_child;
@@ -127,12 +129,23 @@ static uint64_t kept_at_most(void)
     return active && mapped > active ? mapped - active : 0;
 }
 
+/* Once, when there begins to be something to watch. */
+static void wake_watch(bool much)
+{
+    void (*const wake)(void) = __atomic_load_n(&keep.wake, __ATOMIC_ACQUIRE);
+
+    if (much && !keep.woken && wake)
+        wake();
+    keep.woken = much;
+}
+
 /* The next look is due before more than an eighth beyond the bound can be dirty. */
 static void look(void)
 {
     const uint64_t kept = kept_at_most();
     uint64_t freed = __atomic_load_n(&gf_keep_count.freed, __ATOMIC_RELAXED);
 
+    wake_watch(kept >= LITTLE);
     if (kept < LITTLE) {
         __atomic_store_n(&gf_keep_count.look_at, freed + LITTLE, __ATOMIC_RELAXED);
         return;
@@ -204,6 +217,7 @@ static void in_child(void)
 
     keep.busy = false;
     keep.watched = false;
+    keep.wake = NULL;
     if (gf_likely(!keep.ours || kept_at_most() < CHILD_LEAST))
         return;
     const int error = errno;
@@ -223,8 +237,9 @@ void gf_keep_init(const struct gf_options *options)
     pthread_atfork(NULL, NULL, in_child);
 }
 
-void gf_keep_watched(void)
+void gf_keep_watched(void (*wake)(void))
 {
+    __atomic_store_n(&keep.wake, wake, __ATOMIC_RELEASE);
     __atomic_store_n(&keep.watched, true, __ATOMIC_RELAXED);
     __atomic_store_n(&gf_keep_count.look_at, 0, __ATOMIC_RELAXED); /* look anew */
 }

@@ -49,7 +49,7 @@ uint64_t gf_keep_bound(uint64_t room, enum gf_profile profile, bool watched);
 
 /* gf_heap_ops */
 void gf_keep_read(struct gf_heap_kept *ret);
-void gf_keep_watched(void);
+void gf_keep_watched(void (*wake)(void));
 bool gf_keep_lend(void);
 bool gf_keep_give_back(void);
 
