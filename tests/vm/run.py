@@ -148,7 +148,7 @@ def main():
     parser.add_argument("--refuse", required=True)
     parser.add_argument("--rows", default="*", help="modules of rows: bind,guard")
     parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--seconds", type=int, default=280, help="kill the machine after this")
+    parser.add_argument("--seconds", type=int, default=560, help="kill the machine after this")
     options = parser.parse_args()
     why = missing()
     if why:
