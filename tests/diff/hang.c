@@ -75,27 +75,24 @@ static void warm_up(void *unused)
     }
 }
 
-static void warm_up_without_threads(void *unused)
-{
-    MUST(cu.cuMemsetD8_v2(kit_device(64), 1, 64)); /* the driver's own are there */
-    kit_refuse_threads();
-    warm_up(unused);
-}
-
 /*
  * Ring and helpers are there. HANG_HELPERS says what becomes of the helpers: no-threads, none can
- * be made; idle, they run when nobody else does; stopped, they stop for good.
+ * be made; idle, they run when nobody else does; stopped, they stop for good. Who asks for that says
+ * by GPUFEED_STAGE_THREADS how many there are.
  */
 static void prepare(void)
 {
-    const char *how = getenv("HANG_HELPERS");
-    kit_thread(context, how && strcmp(how, "no-threads") == 0 ? warm_up_without_threads : warm_up,
-               NULL);
+    const char *how = getenv("HANG_HELPERS"), *threads = getenv("GPUFEED_STAGE_THREADS");
+    const bool none = how && strcmp(how, "no-threads") == 0;
+    if (none)
+        kit_refuse_helpers();
+    kit_thread(context, warm_up, NULL);
     kit_join();
     if (!how)
         return;
-    if ((kit_helpers() == 0) != (strcmp(how, "no-threads") == 0)) {
-        puts("no helpers");
+    const unsigned wanted = none || !threads ? 0 : (unsigned)strtoul(threads, NULL, 10) - 1;
+    if (kit_helpers(wanted) != wanted) {
+        puts("not the helpers that were asked for");
         exit(78);
     }
     if (strcmp(how, "idle") == 0)

@@ -64,12 +64,13 @@ PROLOGUE = textwrap.dedent("""
         params = (c_void_p * 1)(ctypes.addressof(ns))
         ok(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, on, params, None))
 
-    gates = [] # they stay registered
+    gates = [] # they stay registered, and live on in exit: a stream reads them until then
 
     def hold(on):
         "Holds a stream up. What it returns lets it go after so many seconds."
         import threading
         gates.append(mmap.mmap(-1, 4096))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(gates[-1]))
         gate = gates[-1]
         word = c_uint.from_buffer(gate)
         at = ctypes.addressof(word)
