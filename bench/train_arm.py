@@ -7,6 +7,7 @@
     setup TASK -> ok         builds model, data and workers, and takes the first steps
     round WARM STEPS         -> seconds, units (images, rows, bytes, requests), CPU seconds of this
                                 process and its workers; answered once all of them are asleep
+    steps WARM STEPS         -> seconds of each step, each until the GPU has done it
     drop -> ok               gives back what the task took
 
 It knows nothing of gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
@@ -300,6 +301,20 @@ def run(task, warm, steps):
     return f"{took:.6f} {units} {used:.3f}"
 
 
+def single_steps(task, warm, steps):
+    for _ in range(warm):
+        task.step()
+    times = []
+    for _ in range(steps):
+        synchronize()
+        start = time.perf_counter()
+        task.step()
+        synchronize()
+        times.append(time.perf_counter() - start)
+    settle()
+    return " ".join(f"{seconds:.6f}" for seconds in times)
+
+
 @contextlib.contextmanager
 def one_of(places):
     """Inside, no more than so many arms are: first steps of all at once would not fit on the GPU."""
@@ -328,6 +343,8 @@ def main():
             print("ok", flush=True)
         elif words[0] == "round":
             print(run(task, int(words[1]), int(words[2])), flush=True)
+        elif words[0] == "steps":
+            print(single_steps(task, int(words[1]), int(words[2])), flush=True)
         elif words[0] == "drop":
             if hasattr(task, "close"):
                 task.close()
