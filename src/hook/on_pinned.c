@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pinned memory that the program allocates, frees or registers. The engine may serve it; what it
+ * Pinned memory that the program allocates, frees, registers or asks about. The engine may serve it; what it
  * declines, and whatever has no place for a result, is the driver's to judge.
  */
 #include "hook/on_cuda.h"
@@ -102,6 +102,42 @@ CUresult gf_on_cuMemHostGetFlags(unsigned int *pFlags, void *p)
     return result;
 }
 GF_ENTRY(cuMemHostGetFlags);
+
+static void mend_mapping(CUdeviceptr p, size_t *bytes)
+{
+    struct gf_visit visit;
+    const struct gf_transfer_ops *transfer = bytes ? gf_visit_transfer(&visit) : NULL;
+    if (!transfer)
+        return;
+    transfer->host_mapping((const void *)(uintptr_t)p, bytes);
+    gf_visit_end(&visit);
+}
+
+CUresult gf_on_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    __typeof__(cuPointerGetAttribute) *real = GF_REAL(cuPointerGetAttribute);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    const CUresult result = real(data, attribute, ptr);
+    if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE && result == CUDA_SUCCESS)
+        mend_mapping(ptr, data);
+    return result;
+}
+GF_ENTRY(cuPointerGetAttribute);
+
+CUresult gf_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                      void **data, CUdeviceptr ptr)
+{
+    __typeof__(cuPointerGetAttributes) *real = GF_REAL(cuPointerGetAttributes);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    const CUresult result = real(numAttributes, attributes, data, ptr);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < numAttributes; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
+            mend_mapping(ptr, data[i]);
+    return result;
+}
+GF_ENTRY(cuPointerGetAttributes);
 
 /* Both versions take the same parameters. */
 #define REGISTER(symbol)                                                                           \

@@ -55,6 +55,8 @@ struct gf_transfer_ops {
     bool (*host_register)(void *p, size_t bytes, unsigned flags, CUresult *ret_result);
     /* After a successful cuMemHostGetFlags: what the driver would have said without us. */
     void (*host_flags)(const void *p, unsigned *flags);
+    /* The same of CU_POINTER_ATTRIBUTE_MAPPING_SIZE. */
+    void (*host_mapping)(const void *p, size_t *bytes);
 
     /* Before a large munmap, which follows in any case. NULL: nothing is done. */
     void (*unmapping)(void *at, size_t bytes);

@@ -238,8 +238,8 @@ static char *reserve(size_t bytes)
 static int fill(const struct gf_extent *extent, size_t piece)
 {
     char *at = extent->at;
-    for (size_t i = 0; i < extent->bytes; i += piece)
-        if (mmap(at + i, gf_min(piece, extent->bytes - i), PROT_READ | PROT_WRITE,
+    for (size_t i = 0; i < extent->mapped; i += piece)
+        if (mmap(at + i, gf_min(piece, extent->mapped - i), PROT_READ | PROT_WRITE,
                  (GF_PLANTED(maps_private) ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS | MAP_FIXED, -1,
                  0) == MAP_FAILED)
             return -errno;
@@ -252,7 +252,7 @@ static void prefer(const struct gf_extent *extent, int node)
     if (node < 0 || node >= GF_NODES_MAX)
         return;
     gf_set_add(&nodes, (unsigned)node);
-    gf_policy_set_range(extent->at, extent->bytes, GF_MPOL_PREFERRED, &nodes);
+    gf_policy_set_range(extent->at, extent->mapped, GF_MPOL_PREFERRED, &nodes);
 }
 
 /* The node of all pages of a sample; -1 where they are on several, or the kernel does not say. */
@@ -273,18 +273,22 @@ static int node_of(const struct gf_extent *extent)
 int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_extent *ret,
                    const char **ret_call)
 {
-    const size_t span = round_up(bytes, page_size());
-    const size_t piece = mapping_size(pool, span);
-    struct gf_extent extent = {.at = reserve(span), .bytes = span, .piece = piece, .pool = pool};
+    const size_t mapped_bytes = round_up(bytes, HUGE);
+    const size_t piece = mapping_size(pool, mapped_bytes);
+    struct gf_extent extent = {.at = reserve(mapped_bytes),
+                               .bytes = round_up(bytes, page_size()),
+                               .mapped = mapped_bytes,
+                               .piece = piece,
+                               .pool = pool};
 
     *ret_call = "mmap";
     if (!extent.at)
         return -errno;
-    extent.mappings = (unsigned)((span + piece - 1) / piece);
+    extent.mappings = (unsigned)how_many(mapped_bytes, piece);
     __atomic_add_fetch(&mapped, extent.mappings, __ATOMIC_RELAXED);
     int error = fill(&extent, piece);
     if (!error) {
-        madvise(extent.at, span, MADV_HUGEPAGE);
+        madvise(extent.at, mapped_bytes, MADV_HUGEPAGE);
         prefer(&extent, node);
         const struct parts parts = parts_of(&extent);
         error = touch_all(pool, extent.at, &parts, true);
@@ -319,7 +323,7 @@ static bool unmap_piece(struct gf_job *job, uint64_t piece)
 {
     const struct gf_extent *extent = ((struct dropping *)job)->extent;
     const size_t start = (size_t)piece * extent->piece;
-    munmap((char *)extent->at + start, gf_min(extent->piece, extent->bytes - start));
+    munmap((char *)extent->at + start, gf_min(extent->piece, extent->mapped - start));
     return true;
 }
 

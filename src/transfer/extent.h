@@ -12,18 +12,19 @@ struct gf_pool;
 
 struct gf_extent {
     void *at;
-    size_t bytes;
-    size_t piece; /* of each of its mappings; the last may be smaller */
+    size_t bytes;  /* that were asked for, in whole pages: these are touched */
+    size_t mapped; /* the same in whole huge pages, as the driver's own mappings are */
+    size_t piece;  /* of each of its mappings; the last may be smaller */
     unsigned mappings;
     struct gf_pool *pool; /* NULL */
     int node; /* that its pages are on, read back from a sample; -1 unknown or several */
 };
 
 /*
- * One range of zeroes that is all there, begins on a huge page and prefers the node (-1: whichever).
- * Huge pages where the host allows them for shared memory. 0, or -errno of *ret_call, which the
- * system refused; that is NULL where others took what was left while it was touched. pool may be
- * NULL.
+ * One range of zeroes that is all there and prefers the node (-1: whichever). It is mapped in whole
+ * huge pages; what is behind the bytes that were asked for is not touched. Huge pages where the host
+ * allows them for shared memory. 0, or -errno of *ret_call, which the system refused; that is NULL
+ * where others took what was left while it was touched. pool may be NULL.
  */
 int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_extent *ret,
                    const char **ret_call);

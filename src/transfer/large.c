@@ -194,18 +194,34 @@ bool gf_large_meets(const void *p, size_t bytes)
     return meets;
 }
 
+/* Locked. The one that p is in. */
+static const struct buffer *holder(const void *p)
+{
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct buffer *b = map.bucket[i]; b; b = b->next)
+            if ((uintptr_t)p - (uintptr_t)b->extent.at < b->bytes)
+                return b;
+    return NULL;
+}
+
 bool gf_large_flags(const void *p, unsigned *flags)
 {
-    bool found = false;
     pthread_mutex_lock(&map.lock);
-    for (size_t i = 0; i < BUCKETS && !found; i++)
-        for (const struct buffer *b = map.bucket[i]; b && !found; b = b->next) {
-            found = (uintptr_t)p - (uintptr_t)b->extent.at < b->bytes;
-            if (found && !(b->flags & CU_MEMHOSTALLOC_PORTABLE))
-                *flags &= ~(unsigned)CU_MEMHOSTALLOC_PORTABLE;
-        }
+    const struct buffer *buffer = holder(p);
+    if (buffer && !(buffer->flags & CU_MEMHOSTALLOC_PORTABLE))
+        *flags &= ~(unsigned)CU_MEMHOSTALLOC_PORTABLE;
     pthread_mutex_unlock(&map.lock);
-    return found;
+    return buffer;
+}
+
+bool gf_large_mapping(const void *p, size_t *bytes)
+{
+    pthread_mutex_lock(&map.lock);
+    const struct buffer *buffer = holder(p);
+    if (buffer)
+        *bytes = buffer->extent.mapped;
+    pthread_mutex_unlock(&map.lock);
+    return buffer;
 }
 
 void gf_large_forget(uint64_t context)

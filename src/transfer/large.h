@@ -42,6 +42,9 @@ bool gf_large_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_resu
 /* The driver has said these flags of p: as the program asked. False: it is in none of ours. */
 bool gf_large_flags(const void *p, unsigned *flags);
 
+/* The same of the size of the mapping that p is in: the driver's own come in whole huge pages. */
+bool gf_large_mapping(const void *p, size_t *bytes);
+
 /* Whether one of ours lies in that range: registering it is an error of another kind then. */
 bool gf_large_meets(const void *p, size_t bytes);
 

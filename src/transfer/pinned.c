@@ -265,6 +265,11 @@ void gf_pinned_flags(const void *p, unsigned *flags)
         gf_small_flags(gf_setup.cuda, p, flags);
 }
 
+void gf_pinned_mapping(const void *p, size_t *bytes)
+{
+    gf_large_mapping(p, bytes);
+}
+
 void gf_pinned_forget(uint64_t context)
 {
     gf_large_forget(context);

@@ -16,6 +16,7 @@ bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_res
 
 /* The driver has said these flags of p: makes them those that it would have said without us. */
 void gf_pinned_flags(const void *p, unsigned *flags);
+void gf_pinned_mapping(const void *p, size_t *bytes);
 
 /* The context with this id is gone. */
 void gf_pinned_forget(uint64_t context);

@@ -306,6 +306,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .host_unregister = gf_pinned_unregister,
         .host_register = gf_pinned_register,
         .host_flags = gf_pinned_flags,
+        .host_mapping = gf_pinned_mapping,
         .unmapping = gf_unmap_prepare,
         .context_leaving = gf_context_leaving,
         .context_left = gf_context_left,

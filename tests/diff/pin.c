@@ -60,6 +60,13 @@ void act_attributes(struct thread *t)
      * neighbours. */
     if ((h->map_size || !h->pinned_at) && !is_small(h))
         say_attribute(t, "mapping", CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at, 0);
+    if ((h->kind == kind_pinned || h->kind == kind_pinned_v2) && !is_small(h))
+        say_attribute(t, "base", CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, at, start);
+    say_attribute(t, "access", CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, at, 0);
+    say_attribute(t, "handles", CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, at, 0);
+    say_attribute(t, "pool", CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at, 0);
+    say_attribute(t, "ipc", CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at, 0);
+    say_attribute(t, "rdma", CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, at, 0);
     say_attribute(t, "sync", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at, 0);
 }
 

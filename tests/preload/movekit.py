@@ -12,7 +12,8 @@ COPY = ["cuMemcpy ppp", "cuMemcpy_ptds ppp", "cuMemcpyAsync ppps", "cuMemcpyAsyn
         "cuMemcpyHtoDAsync_v2_ptsz ppps", "cuMemcpyDtoH_v2 ppp", "cuMemcpyDtoH_v2_ptds ppp",
         "cuMemcpyDtoHAsync_v2 ppps", "cuMemcpyDtoHAsync_v2_ptsz ppps"]
 PINNED = ["cuMemHostAlloc opi", "cuMemAllocHost_v2 op", "cuMemFreeHost p", "cuMemHostRegister ppi",
-          "cuMemHostRegister_v2 ppi", "cuMemHostUnregister p", "cuMemHostGetFlags op"]
+          "cuMemHostRegister_v2 ppi", "cuMemHostUnregister p", "cuMemHostGetFlags op",
+          "cuPointerGetAttribute opp", "cuPointerGetAttributes pppp"]
 CONTEXT = ["cuCtxDestroy p", "cuCtxDestroy_v2 p", "cuCtxDetach p"]
 PRIMARY = ["cuDevicePrimaryCtxRelease i", "cuDevicePrimaryCtxRelease_v2 i",
            "cuDevicePrimaryCtxReset i", "cuDevicePrimaryCtxReset_v2 i"]
@@ -28,7 +29,8 @@ OLD = ["cuMemcpyHtoD ppp", "cuMemcpyDtoH ppp", "cuMemcpyHtoDAsync ppps", "cuMemc
        "cuMemcpy3D p", "cuMemcpy3DAsync ps"]
 ROWS = [row.split() for row in COPY + PINNED + CONTEXT + PRIMARY + BLOCK + BATCH + OLD]
 RESULT = {name: 100 + i for i, (name, _) in enumerate(ROWS)}
-RESULT["cuMemHostGetFlags"] = 0 # only then there is anything to put right
+for name in ("cuMemHostGetFlags", "cuPointerGetAttribute", "cuPointerGetAttributes"):
+    RESULT[name] = 0 # only then there is anything to put right
 SLOT = 0x70000000
 OWN = "driver cuMemcpyHtoD_v2 1000 2000 1000"  # the engine's own call, passed through
 

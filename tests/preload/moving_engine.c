@@ -104,6 +104,13 @@ static void host_flags(const void *p, unsigned *flags)
         *flags ^= 1;
 }
 
+static void host_mapping(const void *p, size_t *bytes)
+{
+    tell("[mapping %p]\n", p);
+    if (answer(NULL))
+        *bytes += 1;
+}
+
 static void context_leaving(CUcontext context, CUdevice device)
 {
     tell("[leaving %lx %d]\n", (unsigned long)context, device);
@@ -160,6 +167,7 @@ static const struct gf_transfer_ops transfer = {
     .host_unregister = host_unregister,
     .host_register = host_register,
     .host_flags = host_flags,
+    .host_mapping = host_mapping,
     .context_leaving = context_leaving,
     .context_left = context_left,
 };

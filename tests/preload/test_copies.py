@@ -102,6 +102,29 @@ def test_flags_are_put_right(moving, way, mode, slot):
                            f"cuMemHostGetFlags = 0 errno=33 slot={slot} cancel=0 by libgpufeed.so"]
 
 
+MAPPING_SIZE, RANGE_SIZE = 18, 12
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode, slot", [("", "0x55"), ("take", "0x56")])
+def test_sizes_of_mappings_are_put_right(moving, way, mode, slot):
+    lists, places = SLOT + 0x100, SLOT + 0x200
+    result = moving.go(way, f"cuPointerGetAttribute,{SLOT:x},{MAPPING_SIZE:x},abc000",
+                       f"cuPointerGetAttribute,{SLOT:x},{RANGE_SIZE:x},abc001",
+                       poke(lists, RANGE_SIZE | MAPPING_SIZE << 32, RANGE_SIZE), poke(places, 0, SLOT, 0),
+                       f"cuPointerGetAttributes,3,{lists:x},{places:x},abc002",
+                       f"cuPointerGetAttributes,1,{lists:x},{places:x},abc003", GPUFEED_MACHINE=mode)
+    assert heard(result) == ["mapping 0xabc000", "mapping 0xabc002"]
+    one, several = "cuPointerGetAttribute", "cuPointerGetAttributes"
+    end = "cancel=0 by libgpufeed.so"
+    assert own(result) == [f"driver {one} {SLOT:x} 12 abc000", f"{one} = 0 errno=33 slot={slot} {end}",
+                           f"driver {one} {SLOT:x} c abc001", f"{one} = 0 errno=33 slot=0x55 {end}",
+                           f"driver {several} 3 {lists:x} {places:x} abc002",
+                           f"{several} = 0 errno=33 slot={slot} {end}",
+                           f"driver {several} 1 {lists:x} {places:x} abc003",
+                           f"{several} = 0 errno=33 slot=0x55 {end}"]
+
+
 def test_what_has_no_place_for_a_result_is_the_drivers(moving):
     calls = ["cuMemHostAlloc,0,100000,0", "cuMemAllocHost_v2,0,100000", "cuMemFreeHost,0",
              "cuMemHostUnregister,0", "cuMemHostRegister_v2,0,1000,0", "cuMemHostRegister_v2,1000,0,0",

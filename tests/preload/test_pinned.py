@@ -19,6 +19,9 @@ ATTRIBUTES = """
             elif base <= shown <= base + size: shown = f"+{shown - base}"
             elif what in (7, 20): shown = "id"
             print(what, result, shown)
+        kinds, values = (c_int * 3)(2, 18, 12), [c_uint64(0) for _ in range(3)]
+        places = (c_void_p * 3)(*map(ctypes.addressof, values))
+        print(cuda.cuPointerGetAttributes(3, kinds, places, c_uint64(at)), [v.value for v in values])
     """
 
 

@@ -3,7 +3,8 @@
  * Where pinned memory comes from: shared mappings of /dev/zero, so that a forked child's writes are
  * seen. Small blocks of a context share a mapping of 2 MiB, which is given back when its last block
  * is: until then a block that is handed out again holds its old bytes. They begin at any granule, and
- * have the flags of the block for which their mapping was made. All as measured on the driver.
+ * have the flags of the block for which their mapping was made. Larger blocks have mappings of their
+ * own, of whole 2 MiB. All as measured on the driver.
  */
 #include "sim.h"
 
@@ -72,7 +73,7 @@ static struct chunk *chunk_for(const struct sim_range *range, size_t granules, s
 bool sim_pinned_alloc(struct sim_range *range, size_t size, bool apart)
 {
     apart |= size > CHUNK - SIM_PAGE;
-    const size_t unit = apart ? SIM_PAGE : GRANULE, mapped = (size + unit - 1) & ~(unit - 1);
+    const size_t unit = apart ? CHUNK : GRANULE, mapped = (size + unit - 1) & ~(unit - 1);
     if (mapped < size)
         return false;
     if (apart) {
