@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "host/container.h"
 #include "host/launch.h"
+#include "observe/header.h"
 #include "observe/path.h"
 #include "observe/raw.h"
 #include "observe/stops.h"
@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #define LATE_NS UINT64_C(100000000)
@@ -114,57 +113,17 @@ static struct gf_line *begin(const char *event, uint64_t now)
     return line;
 }
 
-const char *gf_journal_program(void)
-{
-    static char program[512];
-    char read[sizeof(program)];
-
-    if (!*program) {
-        const ssize_t length =
-            syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", read, sizeof(read) - 1);
-        memcpy(program, read, (size_t)gf_max(length, 0)); /* whoever does it: the same */
-    }
-    return program;
-}
-
-static void put_job(struct gf_json *json)
-{
-    static const char *const names[] = {
-        "SLURM_JOB_ID", "SLURM_STEP_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "TORCHELASTIC_RUN_ID",
-        "OMPI_MCA_ess_base_jobid", "KUBERNETES_POD_UID", "POD_NAME",
-    };
-    gf_json_begin(json, "job", '{');
-    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
-        const char *value = gf_launch_variable(environment, names[i]);
-        if (value && strlen(value) < 256)
-            gf_json_text(json, names[i], value);
-    }
-    gf_json_end(json, '}');
-}
-
 /* The first line of each process. */
 static void put_header(uint64_t now)
 {
-    struct utsname host;
-    char container[GF_CONTAINER_ID];
     struct gf_line *line = begin("process", now);
 
     if (!line) {
         __atomic_store_n(&headed, false, __ATOMIC_RELAXED); /* before the next one, then */
         return;
     }
-    struct gf_json *json = &line->json;
     line->header = true;
-    gf_json_int(json, "schema", GF_JOURNAL_SCHEMA);
-    gf_json_text(json, "version", version);
-    gf_json_text(json, "program", gf_journal_program());
-    gf_json_int(json, "ppid", getppid());
-    gf_json_int(json, "rank", rank.rank);
-    gf_json_int(json, "local_rank", rank.local_rank);
-    gf_json_text(json, "host", uname(&host) == 0 ? host.nodename : NULL);
-    gf_json_text(json, "container", gf_container_id(container) ? container : NULL);
-    put_job(json);
-    gf_json_size(json, "stall_us", gf_slow_threshold() / 1000);
+    gf_header_put(&line->json, environment, &rank, version);
     gf_journal_end(line);
 }
 

@@ -11,13 +11,9 @@
 
 #include "observe/slots.h"
 
-#define GF_JOURNAL_SCHEMA 1
-
 /* Once; both are kept. envp: of the process at birth. An empty pattern leaves it shut. */
 void gf_journal_open(const char *pattern, char *const *envp, const char *version);
 bool gf_journal_wanted(void);
-/* Path of the program, as its header says it. */
-const char *gf_journal_program(void);
 
 /*
  * An event: begin fills in the times, who and what; the caller adds fields to line->json; end hands

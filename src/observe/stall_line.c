@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "observe/block.h"
+#include "observe/header.h"
 #include "observe/journal.h"
 #include "observe/stall.h"
 
@@ -107,7 +108,7 @@ static void put_module(struct gf_json *json, const struct gf_module *module)
     for (size_t i = 0; i < module->id_length; i++)
         gf_fmt(hex + 2 * i, 3, "%02x", module->id[i]);
     gf_json_begin(json, NULL, '{');
-    gf_json_text(json, "path", *module->path ? module->path : gf_journal_program());
+    gf_json_text(json, "path", *module->path ? module->path : gf_header_program());
     gf_json_text(json, "build_id", hex);
     gf_json_end(json, '}');
 }
