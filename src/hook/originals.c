@@ -22,6 +22,8 @@ static GF_COLD void resolve(void)
     FIND(sched_setaffinity);
     FIND(pthread_setaffinity_np);
     FIND(munmap);
+    FIND(_exit);
+    FIND(_Exit);
 #undef FIND
     /* Last, and tested first: who sees it sees the others. */
     __atomic_store_n(&found.dlsym, find("dlsym"), __ATOMIC_RELEASE);

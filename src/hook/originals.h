@@ -11,7 +11,9 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct gf_originals {
     __typeof__(dlsym) *dlsym;
@@ -20,6 +22,8 @@ struct gf_originals {
     __typeof__(sched_setaffinity) *sched_setaffinity;
     __typeof__(pthread_setaffinity_np) *pthread_setaffinity_np;
     __typeof__(munmap) *munmap;
+    __typeof__(_exit) *_exit;
+    __typeof__(_Exit) *_Exit;
 };
 
 /*

@@ -9,6 +9,7 @@
 #include "observe/stall.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 static void watch(const struct gf_options *options)
@@ -55,6 +56,8 @@ void gf_watch_cuda(void)
     gf_stall_watch_driver((uint64_t)options->stall_us * 1000,
                           (uint64_t)options->stall_wait_us * 1000, current_gpu);
     gf_journal_share();
+    if (gf_journal_wanted())
+        at_quick_exit(gf_journal_leave); /* which calls libc's own _exit, past ours */
 }
 
 static void *serve(void *unused)

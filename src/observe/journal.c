@@ -21,6 +21,8 @@
 
 #define LATE_NS UINT64_C(100000000)
 #define SHARED_LINES 64
+#define FINISH_MS 100
+#define YIELD_MS 20 /* of these */
 #define TAIL 256 /* what may be said of a line when it is written */
 
 static struct gf_line own_lines[4];
@@ -263,7 +265,8 @@ void gf_journal_drain(void)
 static bool is_served(uint64_t now)
 {
     const struct gf_slots *in = slots();
-    const pid_t process = __atomic_load_n(&in->writer, __ATOMIC_ACQUIRE);
+    /* Behind the line's being ready: gf_journal_finish looks at both the other way round. */
+    const pid_t process = __atomic_load_n(&in->writer, __ATOMIC_SEQ_CST);
 
     return process && syscall(SYS_tgkill, process, in->writer_thread, SIGURG) == 0 &&
            !gf_slots_neglected(in, now, LATE_NS);
@@ -307,6 +310,7 @@ void gf_journal_share(void)
 
     if (!gf_journal_wanted() || slots() != &own)
         return;
+    notice_fork();
     /* By number, as all in here: another preload's mmap may allocate. */
     shared = (struct gf_slots *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
@@ -341,11 +345,31 @@ void gf_journal_serve(void)
     }
 }
 
+/*
+ * The thread of ours is given the time to write itself: it knows of stops, and this one may be a signal
+ * handler's. If it does not come to it, on a busy machine, this one does; what that has begun to write it
+ * ends, unless the disk hangs.
+ */
 void gf_journal_finish(void)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
+    struct gf_slots *const in = slots();
 
-    gf_journal_drain();
-    for (unsigned i = 0; i < 100 && slots()->writer == getpid() && gf_slots_in_hand(slots()); i++)
-        syscall(SYS_nanosleep, &moment, NULL);
+    if (__atomic_load_n(&in->writer, __ATOMIC_RELAXED) != getpid()) {
+        if (!is_served(gf_now_ns()))
+            gf_journal_drain();
+        return;
+    }
+    __atomic_store_n(&in->writer, 0, __ATOMIC_SEQ_CST);
+    for (unsigned ms = 0; ms < FINISH_MS && gf_slots_unwritten(in); ms++)
+        if (ms < YIELD_MS || gf_slots_in_hand(in))
+            syscall(SYS_nanosleep, &moment, NULL);
+        else
+            gf_journal_drain();
+}
+
+void gf_journal_leave(void)
+{
+    if (slots() != &own && __atomic_load_n(&pid, __ATOMIC_ACQUIRE) == getpid())
+        gf_journal_finish();
 }

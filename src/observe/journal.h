@@ -36,10 +36,16 @@ void gf_journal_serve(void);
 void gf_journal_drain(void);
 
 /*
- * At the end of the process, and of the thread of ours with it: writes what is ready, and leaves what
- * that thread has taken to it for a moment.
+ * Near the end of the process, and of the thread of ours with it: what is ready is written, and from now
+ * on by whoever made it. Waits for a tenth of a second at the most.
  */
 void gf_journal_finish(void);
+
+/*
+ * Right before an _exit: the same, if there is something that it would lose. For any process and thread,
+ * in a signal handler, and in a child of vfork, whose memory is its parent's: there it does nothing.
+ */
+void gf_journal_leave(void);
 
 /* Lines of this process and, where it shares the slots, of its children. */
 struct gf_journal_count {

@@ -29,7 +29,7 @@ static int64_t age_of(uint64_t mark, uint64_t now)
 
 static bool pass(struct gf_line *line, uint64_t from, uint64_t to)
 {
-    return __atomic_compare_exchange_n(&line->mark, &from, to, false, __ATOMIC_ACQ_REL,
+    return __atomic_compare_exchange_n(&line->mark, &from, to, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
 
@@ -108,12 +108,22 @@ bool gf_slots_neglected(const struct gf_slots *slots, uint64_t now, uint64_t lat
     return late;
 }
 
-bool gf_slots_in_hand(const struct gf_slots *slots)
+static bool has(const struct gf_slots *slots, unsigned state)
 {
     for (unsigned i = 0; i < slots->count; i++)
-        if (state_of(__atomic_load_n(&slots->line[i].mark, __ATOMIC_RELAXED)) == slot_taken)
+        if (state_of(__atomic_load_n(&slots->line[i].mark, __ATOMIC_SEQ_CST)) == state)
             return true;
     return false;
+}
+
+bool gf_slots_in_hand(const struct gf_slots *slots)
+{
+    return has(slots, slot_taken);
+}
+
+bool gf_slots_unwritten(const struct gf_slots *slots)
+{
+    return has(slots, slot_ready) || has(slots, slot_taken);
 }
 
 bool gf_slots_in_time(struct gf_slots *slots, uint64_t now)

@@ -63,8 +63,9 @@ void gf_slots_written(struct gf_line *line, uint64_t mark);
 /* Whether lines wait for longer than late_ns though nobody is writing. */
 bool gf_slots_neglected(const struct gf_slots *slots, uint64_t now, uint64_t late_ns);
 
-/* Whether somebody is writing one. */
+/* Whether somebody is writing one; and whether there is one that is, or is ready to be, written. */
 bool gf_slots_in_hand(const struct gf_slots *slots);
+bool gf_slots_unwritten(const struct gf_slots *slots);
 
 /* Whether one more is within 100 a second for long, 500 at once, 64 MiB in all. */
 bool gf_slots_in_time(struct gf_slots *slots, uint64_t now);

@@ -62,6 +62,10 @@ void gf_journal_serve(void)
 {
 }
 
+void gf_journal_leave(void)
+{
+}
+
 void gf_journal_finish(void)
 {
 }

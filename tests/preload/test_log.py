@@ -2,6 +2,7 @@
 """The log where writing fails, and where the process ends: the program notices nothing, and little is lost."""
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -116,6 +117,53 @@ def test_the_last_event_before_an_exit(program, tmp_path, end):  # noqa: F811
         """, GPUFEED_LOG=tmp_path / f"{turn}.log")
         found = events(tmp_path / f"{turn}.log")
         assert any(event["call"] == "free" for event in found), turn
+
+
+AT_ONCE = 12
+
+
+@pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit", "handler", "exit"])
+def test_processes_that_leave_right_behind_a_stall(run, tmp_path, way):
+    """Each has a log thread of its own, which cannot run before the end."""
+    env = run.env(sim=True, GPUFEED_LOG=tmp_path / "log", SIM_DELAY="cuMemFree_v2:3000")
+    leaving = [subprocess.Popen([APPS / "leaves", way], env=env) for _ in range(AT_ONCE)]
+    assert [process.wait() for process in leaving] == [7] * AT_ONCE
+    assert sorted(event["pid"] for event in events(tmp_path / "log")) == \
+        sorted(process.pid for process in leaving)
+
+
+def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F811
+    for turn in range(6):
+        program("""
+            def log_threads():
+                return [int(t) for t in os.listdir("/proc/self/task")
+                        if open(f"/proc/self/task/{t}/comm").read() == "gpufeed-log\\n"]
+            pointer = c_uint64()
+            check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(4096)))
+            assert wait_for(log_threads)
+            one = [min(os.sched_getaffinity(0))]
+            os.sched_setaffinity(0, one)
+            os.sched_setaffinity(log_threads()[0], one)
+            os.sched_setscheduler(log_threads()[0], os.SCHED_IDLE, os.sched_param(0))
+            check(cuda.cuMemFree_v2(pointer))
+            os._exit(0)
+        """, GPUFEED_LOG=tmp_path / f"{turn}.log", SIM_DELAY="cuMemFree_v2:3000")
+        found = [event for event in events(tmp_path / f"{turn}.log") if event["call"] == "cuMemFree_v2"]
+        assert len(found) == 1 and found[0]["python"]
+
+
+def test_a_child_of_vfork_touches_nothing(run, tmp_path):
+    """Its memory is its parent's, and the thread that writes is there."""
+    out = tmp_path / "trace"
+    env = run.env(preload=False, SIM_DELAY="cuMemFree_v2:3000")
+    inside = run.env(sim=True, GPUFEED_LOG=tmp_path / "log")
+    words = [word for name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "GPUFEED_LOG")
+             for word in ("-E", f"{name}={inside[name]}")]
+    found = subprocess.run(["strace", "-f", "-o", out, *words, APPS / "leaves", "vfork"], env=env,
+                           capture_output=True, text=True, check=False)
+    assert found.returncode == 7 and len(events(tmp_path / "log")) == 1, found.stderr
+    calls = re.findall(rf"^{int(found.stdout)}\s+(\w+)\(", out.read_text(), re.M)
+    assert calls in (["exit_group"], ["getpid", "exit_group"])
 
 
 def test_a_thread_of_ours_takes_no_signal_of_the_programs(program):  # noqa: F811
