@@ -5,6 +5,7 @@
 
 #include "hook/on_cuda.h"
 #include "hook/visit.h"
+#include "hook/watch.h"
 
 /* The stream that 0 means in an entry of either flavour. */
 #define GF_IN_LEGACY CU_STREAM_LEGACY
@@ -50,5 +51,10 @@ static inline CUresult gf_offer_end(const struct gf_offer *offer, CUresult resul
         gf_offer_declined(offer);
     return result;
 }
+
+/* How a copy that `call` describes is made: an asynchronous one waits for nothing. */
+#define GF_AT_ONCE(symbol, call, copy) (copy)
+#define GF_BLOCKING(symbol, call, copy)                                                            \
+    GF_WAITED(gf_timed_driver_copy, #symbol, (call).bytes, gf_idle_copy((call).stream), copy)
 
 #endif

@@ -7,7 +7,6 @@
 #include "hook/offer.h"
 
 #include "base/clock.h"
-#include "hook/watch.h"
 
 /* Not inlined: small copies shall not save registers for it. */
 __attribute__((noinline)) bool gf_offer_to_engine(struct gf_offer *offer)
@@ -35,11 +34,6 @@ __attribute__((noinline)) void gf_offer_declined(const struct gf_offer *offer)
     gf_visit_end(&visit);
 }
 
-/* How a copy is made: an asynchronous one waits for nothing. */
-#define AT_ONCE(symbol, copy) (copy)
-#define BLOCKING(symbol, copy)                                                                     \
-    GF_WAITED(gf_timed_driver_copy, #symbol, call.bytes, gf_idle_copy(call.stream), copy)
-
 /* The hook of `symbol`: its parameters, arguments for the driver, and the copy that it asks for. */
 #define COPY(symbol, timed, parameters, arguments, ...)                                            \
     CUresult gf_on_##symbol parameters                                                             \
@@ -49,39 +43,41 @@ __attribute__((noinline)) void gf_offer_declined(const struct gf_offer *offer)
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return timed(symbol, gf_offer(&offer, gf_hook_##symbol, &call, true)                       \
-                                 ? offer.result                                                    \
-                                 : gf_offer_end(&offer, real arguments));                          \
+        return timed(symbol, call,                                                                 \
+                     gf_offer(&offer, gf_hook_##symbol, &call, true)                               \
+                         ? offer.result                                                            \
+                         : gf_offer_end(&offer, real arguments));                                  \
     }                                                                                              \
     GF_ENTRY(symbol)
 
 #define COPY_ANY(symbol, none)                                                                     \
-    COPY(symbol, BLOCKING, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),                   \
+    COPY(symbol, GF_BLOCKING, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),                \
          (dst, src, ByteCount), gf_copy_any, false, dst, src, ByteCount, none)
 
 #define COPY_ANY_ASYNC(symbol, none)                                                               \
-    COPY(symbol, AT_ONCE, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),  \
+    COPY(symbol, GF_AT_ONCE,                                                                       \
+         (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),                   \
          (dst, src, ByteCount, hStream), gf_copy_any, true, dst, src, ByteCount,                   \
          hStream ? hStream : none)
 
 #define COPY_H2D(symbol, none)                                                                     \
-    COPY(symbol, BLOCKING, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),         \
+    COPY(symbol, GF_BLOCKING, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),      \
          (dstDevice, srcHost, ByteCount), gf_copy_h2d, false, dstDevice, (uintptr_t)srcHost,       \
          ByteCount, none)
 
 #define COPY_H2D_ASYNC(symbol, none)                                                               \
-    COPY(symbol, AT_ONCE,                                                                          \
+    COPY(symbol, GF_AT_ONCE,                                                                       \
          (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),         \
          (dstDevice, srcHost, ByteCount, hStream), gf_copy_h2d, true, dstDevice,                   \
          (uintptr_t)srcHost, ByteCount, hStream ? hStream : none)
 
 #define COPY_D2H(symbol, none)                                                                     \
-    COPY(symbol, BLOCKING, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),               \
+    COPY(symbol, GF_BLOCKING, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),            \
          (dstHost, srcDevice, ByteCount), gf_copy_d2h, false, (uintptr_t)dstHost, srcDevice,       \
          ByteCount, none)
 
 #define COPY_D2H_ASYNC(symbol, none)                                                               \
-    COPY(symbol, AT_ONCE,                                                                          \
+    COPY(symbol, GF_AT_ONCE,                                                                       \
          (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),               \
          (dstHost, srcDevice, ByteCount, hStream), gf_copy_d2h, true, (uintptr_t)dstHost,          \
          srcDevice, ByteCount, hStream ? hStream : none)

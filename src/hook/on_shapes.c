@@ -4,7 +4,7 @@
 #include "hook/shapes.h"
 
 /* The hook of `symbol`; `shape` is gf_shape_2d or gf_shape_3d. */
-#define BLOCK(symbol, shape, is_async, on, parameters, arguments)                                  \
+#define BLOCK(symbol, timed, shape, is_async, on, parameters, arguments)                           \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
         struct gf_offer offer;                                                                     \
@@ -13,21 +13,22 @@
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
         const bool line = shape(pCopy, &call);                                                     \
-        if (gf_offer(&offer, gf_hook_##symbol, &call, line))                                       \
-            return offer.result;                                                                   \
-        return gf_offer_end(&offer, real arguments);                                               \
+        return timed(symbol, call,                                                                 \
+                     gf_offer(&offer, gf_hook_##symbol, &call, line)                               \
+                         ? offer.result                                                            \
+                         : gf_offer_end(&offer, real arguments));                                  \
     }                                                                                              \
     GF_ENTRY(symbol)
 
 #define BLOCK_2D(symbol, none)                                                                     \
-    BLOCK(symbol, gf_shape_2d, false, none, (const CUDA_MEMCPY2D *pCopy), (pCopy))
+    BLOCK(symbol, GF_BLOCKING, gf_shape_2d, false, none, (const CUDA_MEMCPY2D *pCopy), (pCopy))
 #define BLOCK_2D_ASYNC(symbol, none)                                                               \
-    BLOCK(symbol, gf_shape_2d, true, hStream ? hStream : none,                                     \
+    BLOCK(symbol, GF_AT_ONCE, gf_shape_2d, true, hStream ? hStream : none,                         \
           (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, hStream))
 #define BLOCK_3D(symbol, none)                                                                     \
-    BLOCK(symbol, gf_shape_3d, false, none, (const CUDA_MEMCPY3D *pCopy), (pCopy))
+    BLOCK(symbol, GF_BLOCKING, gf_shape_3d, false, none, (const CUDA_MEMCPY3D *pCopy), (pCopy))
 #define BLOCK_3D_ASYNC(symbol, none)                                                               \
-    BLOCK(symbol, gf_shape_3d, true, hStream ? hStream : none,                                     \
+    BLOCK(symbol, GF_AT_ONCE, gf_shape_3d, true, hStream ? hStream : none,                         \
           (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, hStream))
 
 BLOCK_2D(cuMemcpy2D_v2, GF_IN_LEGACY);

@@ -114,6 +114,39 @@ def test_thresholds_of_waits(program):  # noqa: F811
         assert not waits(found)
 
 
+BLOCKS = """
+    HOST, DEVICE = 1, 2
+    pointer = c_uint64()
+    check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+    host = ctypes.create_string_buffer(1 << 20)
+    def end2(kind, pitch):
+        return [0, 0, kind, ctypes.addressof(host), pointer.value, 0, pitch]
+    def end3(kind, pitch, height):
+        return [0, 0, 0, 0, kind, ctypes.addressof(host), pointer.value, 0, 0, pitch, height]
+    lines = (c_uint64 * 16)(*end2(DEVICE, 64), *end2(HOST, 128), 64, 16)
+    solid = (c_uint64 * 25)(*end3(DEVICE, 64, 16), *end3(HOST, 128, 16), 64, 16, 4)
+"""
+
+
+def test_copies_of_blocks_are_timed(program, tmp_path):  # noqa: F811
+    """Those that block: the others wait for nothing."""
+    report = tmp_path / "report"
+    program(BLOCKS + """
+    for flavour in "", "_ptds":
+        for name, block in ("2D", lines), ("2DUnaligned", lines), ("3D", solid):
+            for times in range(3):
+                spin(4)
+                check(getattr(cuda, f"cuMemcpy{name}_v2{flavour}")(block))
+    for flavour in "", "_ptsz":
+        for name, block in ("2D", lines), ("3D", solid):
+            check(getattr(cuda, f"cuMemcpy{name}Async_v2{flavour}")(block, None))
+    """, GPUFEED_REPORT=report)
+    rows = [row for row in json.loads(report.read_text())["latency"]
+            if row["call"] == "cuda_copy" and "tid" not in row]
+    assert sum(row["count"] for row in rows) == 18
+    assert max(row["max_us"] for row in rows) >= 2000
+
+
 def test_copies_that_only_the_gpu_explains_are_none(program):  # noqa: F811
     """The copy engine may be busy for another stream: a slow copy alone tells nothing."""
     _, found = program("""
@@ -127,7 +160,7 @@ def test_copies_that_only_the_gpu_explains_are_none(program):  # noqa: F811
     assert not [event for event in waits(found) if event["cause"] != "preempted"]
 
 
-CAPTURES = """
+CAPTURES = BLOCKS + """
     import threading
     GLOBAL, THREAD, RELAXED = 0, 1, 2
     stream, other, event, taken = c_void_p(), c_void_p(), c_void_p(), c_void_p()
@@ -137,9 +170,6 @@ CAPTURES = """
     check(cuda.cuStreamCreate(byref(blocking), 0))
     check(cuda.cuEventCreate(byref(event), 0))
     check(cuda.cuEventCreate(byref(taken), 0))
-    host = ctypes.create_string_buffer(4)
-    pointer = c_uint64()
-    check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
     calls = dict(
         legacy=lambda: cuda.cuStreamSynchronize(c_void_p()),
         own=lambda: cuda.cuStreamSynchronize_ptsz(c_void_p()),
@@ -150,6 +180,7 @@ CAPTURES = """
         taken=lambda: cuda.cuEventSynchronize(taken),
         context=lambda: cuda.cuCtxSynchronize(),
         copy=lambda: cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)),
+        block=lambda: cuda.cuMemcpy2D_v2(lines),
         own_copy=lambda: cuda.cuMemcpyDtoH_v2_ptds(host, pointer, c_size_t(4)))
 
     def elsewhere(call, relaxed):
@@ -185,6 +216,6 @@ def test_asking_kills_no_capture(program, run):  # noqa: F811
     plain = run(PYTHON, path, sim=True, preload=False, **env)
     assert plain.returncode == 0, plain.stderr
     found, _ = program(CAPTURES)
-    assert found == plain.stdout and len(found.splitlines()) == 2 * 3 * 10 * 3
+    assert found == plain.stdout and len(found.splitlines()) == 2 * 3 * 11 * 3
     ends = {line.split()[-1] for line in found.splitlines()}
     assert {"0", "901"} <= ends
