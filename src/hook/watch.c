@@ -35,9 +35,12 @@ void gf_heap_ready(void)
 static bool current_gpu(struct gf_stall_gpu *ret)
 {
     const struct gf_cuda *cuda = gf_routes_cuda();
+    CUcontext context = NULL;
     CUdevice device;
 
-    if (!cuda || !cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+    /* Without one it would be an error, which tools would show as the program's. */
+    if (!cuda || !cuda->cuCtxGetCurrent || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
+        !context || !cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return false;
     ret->device = device;
     if (!cuda->cuDeviceGetPCIBusId ||

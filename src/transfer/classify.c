@@ -8,15 +8,20 @@
 
 enum kind { kind_pageable, kind_device, kind_other };
 
-/* Any answer but INVALID_VALUE means that the driver knows the address, or cannot say. */
+/*
+ * The question in the plural is answered for memory that the driver does not know, too, with 0; in the
+ * singular that is an error, which tools that watch for errors would show as the program's.
+ */
 static enum kind kind_of(CUdeviceptr at)
 {
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
     CUmemorytype type = 0;
-    const CUresult result = gf_setup.cuda->cuPointerGetAttribute(
-        &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
-    if (result == CUDA_ERROR_INVALID_VALUE)
-        return kind_pageable;
-    return result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE ? kind_device : kind_other;
+    void *into[] = {&type};
+    if (gf_setup.cuda->cuPointerGetAttributes(1, what, into, at) != CUDA_SUCCESS)
+        return kind_other;
+    return type == 0                      ? kind_pageable
+           : type == CU_MEMORYTYPE_DEVICE ? kind_device
+                                          : kind_other;
 }
 
 /* Managed memory says that it is a device's: the other end decides about it later. */

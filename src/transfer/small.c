@@ -98,7 +98,18 @@ static void drop_if_empty(struct chunk *chunk)
 
 bool gf_small_can(const struct gf_cuda *cuda)
 {
-    return cuda->cuMemHostAlloc && cuda->cuMemFreeHost && cuda->cuPointerGetAttribute;
+    return cuda->cuMemHostAlloc && cuda->cuMemFreeHost && cuda->cuPointerGetAttribute &&
+           cuda->cuPointerGetAttributes;
+}
+
+/* Asked first of pointers that may be none of the driver's: about those base_of's question is an error. */
+static bool is_host(const struct gf_cuda *cuda, const void *p)
+{
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    CUmemorytype type = 0;
+    void *into[] = {&type};
+    return cuda->cuPointerGetAttributes(1, what, into, (uintptr_t)p) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_HOST;
 }
 
 /* Where the driver's mapping begins that p lies in; 0: in none that it shares among blocks. */
@@ -285,7 +296,7 @@ static enum leaver leave(uintptr_t base, const void *p)
 
 bool gf_small_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
 {
-    const uintptr_t base = base_of(cuda, p);
+    const uintptr_t base = is_host(cuda, p) ? base_of(cuda, p) : 0;
 
     switch (leave(base, p)) {
     case leaver_foreign:
@@ -305,7 +316,7 @@ bool gf_small_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_resu
 {
     if (!__atomic_load_n(&map.count, __ATOMIC_RELAXED))
         return false;
-    const uintptr_t base = base_of(cuda, p);
+    const uintptr_t base = is_host(cuda, p) ? base_of(cuda, p) : 0;
     pthread_mutex_lock(&map.lock);
     const struct anchor *anchor = base ? anchor_in(base) : NULL;
     const bool is_anchor = anchor && anchor->at == p;

@@ -215,8 +215,7 @@ static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64
 static bool can_copy(const struct gf_cuda *c)
 {
     return c->cuCtxGetFlags && c->cuStreamIsCapturing && (c->cuStreamGetCtx_v2 || c->cuStreamGetCtx) &&
-           c->cuThreadExchangeStreamCaptureMode && c->cuPointerGetAttribute &&
-           c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
+           c->cuThreadExchangeStreamCaptureMode && c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
            c->cuEventSynchronize && c->cuStreamSynchronize && c->cuMemHostRegister_v2 &&
            c->cuMemHostUnregister && c->cuMemcpyHtoD_v2 && c->cuMemcpyHtoD_v2_ptds &&
            c->cuMemcpyHtoDAsync_v2 && c->cuMemcpyDtoH_v2 && c->cuMemcpyDtoH_v2_ptds &&
@@ -244,15 +243,13 @@ static void choose_least(const struct gf_options *options)
 /* A block that shares its mapping with others, and one of another context, may be freed at once. */
 static bool free_waits(void *p, const struct gf_context *context)
 {
-    const struct gf_cuda *cuda = gf_setup.cuda;
-    const CUdeviceptr at = (uintptr_t)p;
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     CUcontext owner = NULL;
     size_t bytes = 0;
-    return cuda->cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, at) == CUDA_SUCCESS &&
-           owner == context->handle &&
-           cuda->cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at) ==
+    void *into[] = {&owner, &bytes};
+    return gf_setup.cuda->cuPointerGetAttributes(GF_ARRAY_LEN(what), what, into, (uintptr_t)p) ==
                CUDA_SUCCESS &&
-           bytes > GF_SMALL_MOST;
+           owner == context->handle && bytes > GF_SMALL_MOST;
 }
 
 /* Whether it waits for the work of the current context, whose ring may then be given up in part. */

@@ -414,6 +414,7 @@ FAULTS = """
 
 # Only calls that a program without the library does not make.
 @pytest.mark.parametrize("fault", ["cuPointerGetAttribute:1+:1", "cuPointerGetAttribute:2:999",
+                                   "cuPointerGetAttributes:1+:1", "cuPointerGetAttributes:2:999",
                                    "cuCtxGetId:1+:801", "cuDevicePrimaryCtxRetain:2+:2",
                                    "cuDeviceGetAttribute:1+:1", "cuDevicePrimaryCtxGetState:1+:999"])
 def test_faults(program, fault):

@@ -135,7 +135,7 @@ static CUresult attribute_of(void *ret, CUpointer_attribute what, CUdeviceptr p)
 {
     const struct mapping *m = mapping_of((void *)(uintptr_t)p);
     if (!m)
-        return CUDA_ERROR_INVALID_VALUE;
+        fail_msg("an error that the program would not have seen");
     switch (what) {
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(void **)ret = m->at;
@@ -156,10 +156,21 @@ static CUresult attribute(void *ret, CUpointer_attribute what, CUdeviceptr p)
     return result;
 }
 
+static CUresult attributes(unsigned count, CUpointer_attribute *what, void **ret, CUdeviceptr p)
+{
+    assert_int_equal(count, 1);
+    assert_int_equal(*what, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+    pthread_mutex_lock(&driver.lock);
+    *(CUmemorytype *)*ret = mapping_of((void *)(uintptr_t)p) ? CU_MEMORYTYPE_HOST : 0;
+    pthread_mutex_unlock(&driver.lock);
+    return CUDA_SUCCESS;
+}
+
 static const struct gf_cuda cuda = {.cuMemHostAlloc = host_alloc,
                                     .cuMemFreeHost = free_host,
                                     .cuMemHostUnregister = unregister,
-                                    .cuPointerGetAttribute = attribute};
+                                    .cuPointerGetAttribute = attribute,
+                                    .cuPointerGetAttributes = attributes};
 
 static int start(void **state)
 {
