@@ -28,6 +28,15 @@ static bool forward(struct visit *v, enum gf_forward why)
     return false;
 }
 
+/* Without a context each question about a stream is an error, which tools would show as the program's. */
+static bool check_current(struct visit *v)
+{
+    CUcontext current = NULL;
+    return gf_setup.cuda->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current
+               ? true
+               : forward(v, gf_forward_context);
+}
+
 /* Whether the stream is one that a copy can be staged on, from this thread, now. */
 static bool check_capture(struct visit *v)
 {
@@ -175,7 +184,7 @@ static bool try(struct visit *v)
         forward(v, why);
     else if (v->call->bytes < least[v->direction])
         forward(v, gf_forward_small);
-    else if (check_capture(v))
+    else if (check_current(v) && check_capture(v))
         stage_relaxed(v);
     if (v->end.forward)
         gf_stats_forwarded(kind_of(v), v->end.why, v->call->bytes);
@@ -214,8 +223,9 @@ static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64
 /* What all of it needs of the driver. */
 static bool can_copy(const struct gf_cuda *c)
 {
-    return c->cuCtxGetFlags && c->cuStreamIsCapturing && (c->cuStreamGetCtx_v2 || c->cuStreamGetCtx) &&
-           c->cuThreadExchangeStreamCaptureMode && c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
+    return c->cuCtxGetCurrent && c->cuCtxGetFlags && c->cuStreamIsCapturing &&
+           (c->cuStreamGetCtx_v2 || c->cuStreamGetCtx) && c->cuThreadExchangeStreamCaptureMode &&
+           c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
            c->cuEventSynchronize && c->cuStreamSynchronize && c->cuMemHostRegister_v2 &&
            c->cuMemHostUnregister && c->cuMemcpyHtoD_v2 && c->cuMemcpyHtoD_v2_ptds &&
            c->cuMemcpyHtoDAsync_v2 && c->cuMemcpyDtoH_v2 && c->cuMemcpyDtoH_v2_ptds &&

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No error of the driver's that the program would not have had: tools show them as the program's mistakes."""
+
+import collections
+import subprocess
+
+import pytest
+from conftest import APPS, BUILD, PRELOAD_TESTS, SIM_DIR, SOURCE
+
+CUDA = subprocess.run([SOURCE / "scripts" / "cuda-headers.sh"], capture_output=True, text=True,
+                      check=True).stdout.strip()
+EAGER = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_THREADS": 4}
+
+# Every kind of call that the library has something to do with, and mistakes of the program's own.
+PROGRAM = """
+import ctypes, sys
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcuda.so.1")
+MIB = 1 << 20
+
+def said(*results):
+    print(*results, flush=True)
+
+context, other, made = c_void_p(), c_void_p(), c_void_p()
+said(cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(byref(context), 0), cuda.cuCtxSetCurrent(context))
+said(cuda.cuStreamCreate(byref(made), 1))
+heap = ctypes.create_string_buffer(32 * MIB)
+at = ctypes.addressof(heap)
+for size in (4096, MIB, 8 * MIB, 32 * MIB):
+    device, pinned = c_uint64(), c_void_p()
+    said(cuda.cuMemAlloc_v2(byref(device), c_size_t(size)))
+    for round in range(3):
+        for host in (at, at + 1):
+            count = c_size_t(size - 1)
+            said(cuda.cuMemcpyHtoD_v2(device, c_void_p(host), count), cuda.cuMemcpyDtoH_v2(c_void_p(host), device, count),
+                 cuda.cuMemcpyHtoDAsync_v2(device, c_void_p(host), count, made),
+                 cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), device, count, made),
+                 cuda.cuMemcpy(device, c_uint64(host), count), cuda.cuMemcpy(c_uint64(host), device, count),
+                 cuda.cuMemcpyAsync(device, c_uint64(host), count, None), cuda.cuCtxSynchronize())
+        said(cuda.cuMemHostAlloc(byref(pinned), c_size_t(size), 0),
+             cuda.cuMemcpyHtoD_v2(device, pinned, c_size_t(size)), cuda.cuMemFreeHost(pinned),
+             cuda.cuMemHostRegister_v2(c_void_p(at), c_size_t(size), 0), cuda.cuMemHostUnregister(c_void_p(at)))
+    said(cuda.cuMemFreeHost(None))
+    if sys.argv[1:] == ["mistaken"]:
+        said("mistakes", cuda.cuMemFreeHost(pinned), cuda.cuMemFreeHost(c_void_p(at)),
+             cuda.cuMemcpyHtoD_v2(device, c_void_p(at), c_size_t(size + 1)),
+             cuda.cuMemcpyDtoH_v2(c_void_p(at), c_uint64(device.value + 1), c_size_t(size)),
+             cuda.cuMemHostUnregister(c_void_p(at)), cuda.cuMemcpyHtoDAsync_v2(device, c_void_p(at), c_size_t(size + 1), made))
+    said(cuda.cuMemFree_v2(device))
+said(cuda.cuStreamDestroy_v2(made), cuda.cuCtxSetCurrent(None), cuda.cuCtxCreate_v2(byref(other), 0, 0),
+     cuda.cuMemHostAlloc(byref(pinned), c_size_t(64), 0), cuda.cuMemFreeHost(pinned), cuda.cuCtxDestroy_v2(other),
+     cuda.cuDevicePrimaryCtxRelease_v2(0))
+"""
+
+
+@pytest.fixture(scope="module")
+def telling(compile_c, tmp_path_factory):
+    """A folder whose libcuda.so.1 tells of errors."""
+    folder = tmp_path_factory.mktemp("telling")
+    built = compile_c((SOURCE / "tests" / "sim" / "telling.c").read_text(), "-shared", "-fPIC", "-O1",
+                      f"-I{SOURCE / 'tests' / 'sim'}", "-isystem", CUDA, name="telling.so")
+    (folder / "libcuda.so.1").symlink_to(built)
+    (folder / "sim.so").symlink_to(SIM_DIR / "libcuda.so.1")
+    return folder
+
+
+@pytest.fixture
+def errors(run, telling, tmp_path):
+    """errors(*command, preload=..., **environment) -> how often which call answered which error, and the output."""
+    def go(*command, preload, **environment):
+        told = tmp_path / "errors"
+        told.write_text("")
+        done = run(*command, preload=preload, LD_LIBRARY_PATH=telling, TELL_ERRORS=told, **environment)
+        assert done.returncode == 0, done.stderr
+        return collections.Counter(told.read_text().splitlines()), done.stdout
+    return go
+
+
+@pytest.mark.parametrize("environment", [{}, EAGER, {"GPUFEED_PIN": "off"}, {"GPUFEED_STAGE": "off"}])
+def test_a_clean_program_has_none(errors, environment):
+    native, expected = errors("/usr/bin/python3", "-c", PROGRAM, preload=False)
+    told, output = errors("/usr/bin/python3", "-c", PROGRAM, preload=True, **environment)
+    assert (native, told, output) == ({}, {}, expected)
+
+
+@pytest.mark.parametrize("environment", [{}, EAGER, {"GPUFEED_PIN": "off"}])
+def test_a_mistaken_program_has_its_own(errors, environment):
+    native, expected = errors("/usr/bin/python3", "-c", PROGRAM, "mistaken", preload=False)
+    told, output = errors("/usr/bin/python3", "-c", PROGRAM, "mistaken", preload=True, **environment)
+    assert sum(native.values()) >= 20
+    assert (told, output) == (native, expected)
+
+
+@pytest.mark.parametrize("what", ["bytes", "kinds"])
+def test_staged_copies_have_none(errors, what):
+    program = BUILD / "tests" / "preload" / "stage"
+    assert errors(program, what, preload=True, **EAGER)[0] == errors(program, what, preload=False)[0]
+
+
+# Of the legacy stream, beside a capture, and of any in a context that was destroyed, the answer is an error.
+ASKED = ["cuStreamIsCapturing 906", "cuStreamIsCapturing 201"]
+
+
+# As under compute-sanitizer, which is given the driver's own pinned memory.
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_random_program_has_its_own(errors, seed):
+    command = [APPS / "diff", "--seed", seed, "--calls", 5000, "--largest", 5 << 20]
+    native, expected = errors(*command, preload=False)
+    told, output = errors(*command, preload=True, GPUFEED_PIN="off", **EAGER)
+    assert output == expected
+    for counted in (told, native):
+        for question in ASKED:
+            counted.pop(question, None)
+    assert told == native
