@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "observe/latency.h"
 
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +22,8 @@ struct row {
 static struct row rows[ROWS];
 /* Of threads that found no place above: a program may have had any number of them. */
 static struct row others[GF_TIMED_COUNT][CLASSES];
+
+static __thread pid_t own_tid; /* 0: not asked yet */
 
 static unsigned class_of(size_t size)
 {
@@ -75,26 +78,66 @@ static void raise_to(uint64_t *max, uint64_t ns)
         ;
 }
 
-static struct row *row_of(enum gf_timed kind, size_t size)
+/* A system call at each small copy would be a hundredth of it. */
+static pid_t tid(void)
 {
-    const unsigned class = class_of(size);
-    struct row *row = find(key_of(kind, class, (pid_t)syscall(SYS_gettid)));
-    return row ? row : &others[kind][class];
+    if (gf_unlikely(!own_tid))
+        own_tid = (pid_t)syscall(SYS_gettid);
+    return own_tid;
+}
+
+static void in_child(void)
+{
+    own_tid = 0;
+}
+
+void gf_latency_open(void)
+{
+    static bool opened;
+
+    if (!__atomic_test_and_set(&opened, __ATOMIC_RELAXED))
+        pthread_atfork(NULL, NULL, in_child);
+}
+
+/* NULL: there is no place any more. */
+static struct row *own_row(enum gf_timed kind, unsigned class)
+{
+    return find(key_of(kind, class, tid()));
 }
 
 void gf_latency_most(enum gf_timed kind, size_t size, uint64_t ns)
 {
-    raise_to(&row_of(kind, size)->max_ns, ns);
+    const unsigned class = class_of(size);
+    struct row *row = own_row(kind, class);
+    raise_to(row ? &row->max_ns : &others[kind][class].max_ns, ns);
 }
 
-void gf_latency_add(enum gf_timed kind, size_t size, uint64_t ns)
+static void add_shared(struct row *row, uint64_t ns)
 {
-    struct row *row = row_of(kind, size);
-
     __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&row->total_ns, ns, __ATOMIC_RELAXED);
     __atomic_fetch_add(&row->bucket[bucket_of(ns)], 1, __ATOMIC_RELAXED);
     raise_to(&row->max_ns, ns);
+}
+
+/* Nobody else writes there but a signal handler of the same thread, to which a count may be lost. */
+#define ADD_OWN(counter, n)                                                                        \
+    __atomic_store_n(&(counter), __atomic_load_n(&(counter), __ATOMIC_RELAXED) + (n), __ATOMIC_RELAXED)
+
+void gf_latency_add(enum gf_timed kind, size_t size, uint64_t ns)
+{
+    const unsigned class = class_of(size);
+    struct row *row = own_row(kind, class);
+
+    if (gf_unlikely(!row)) {
+        add_shared(&others[kind][class], ns);
+        return;
+    }
+    ADD_OWN(row->count, 1);
+    ADD_OWN(row->total_ns, ns);
+    ADD_OWN(row->bucket[bucket_of(ns)], 1);
+    if (ns > __atomic_load_n(&row->max_ns, __ATOMIC_RELAXED))
+        __atomic_store_n(&row->max_ns, ns, __ATOMIC_RELAXED);
 }
 
 static void add_row(struct row *sum, const struct row *row)

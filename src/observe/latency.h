@@ -33,6 +33,8 @@ struct gf_latency {
     uint64_t p50_ns, p99_ns, p999_ns, max_ns; /* a bucket's upper end, the largest exactly */
 };
 
+/* Before the first of the others; again is nothing. Calls pthread_atfork. */
+void gf_latency_open(void);
 void gf_latency_add(enum gf_timed kind, size_t size, uint64_t ns);
 /* A call that was slow: it counts for the largest only, as it was not chosen by chance. */
 void gf_latency_most(enum gf_timed kind, size_t size, uint64_t ns);

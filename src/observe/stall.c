@@ -17,11 +17,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ASK_NS 250000
+#define ASK_NS UINT64_C(1000000)
+#define ASK_SHARE 200 /* what asking takes is at most one part of so many */
+#define ASK_LATEST_NS UINT64_C(100000000)
 
 static __thread struct gf_strain strain_before;
 static uint64_t driver_threshold, wait_threshold; /* the latter 0: no wait is a stall */
-static __thread uint64_t asked_ns;
+static uint64_t ask_again_ns; /* atomic */
 static gf_stall_current_gpu *current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *process_gpu; /* one of these; NULL */
@@ -125,6 +127,7 @@ void gf_stall_watch(uint64_t threshold)
 
     if (!threshold || gf_slow_threshold())
         return;
+    gf_latency_open();
     gf_strain_open();
     gf_unwind_open();
     gf_python_open();
@@ -155,6 +158,7 @@ void gf_stall_watch_driver(uint64_t threshold, uint64_t for_waits, gf_stall_curr
     }
     __atomic_store_n(&current_gpu, current, __ATOMIC_RELEASE);
     __atomic_store_n(&wait_threshold, for_waits, __ATOMIC_RELAXED);
+    gf_latency_open();
     gf_strain_open();
     gf_unwind_open();
     gf_python_open(); /* an embedded interpreter was not there at the start */
@@ -194,17 +198,23 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 bool gf_stall_asks(const struct gf_stall_mark *mark)
 {
     if (!mark->start_ns || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED) ||
-        mark->start_ns - asked_ns < ASK_NS)
+        mark->start_ns < __atomic_load_n(&ask_again_ns, __ATOMIC_RELAXED))
         return false;
-    asked_ns = mark->start_ns;
+    __atomic_store_n(&ask_again_ns, mark->start_ns + ASK_NS, __ATOMIC_RELAXED);
     return true;
 }
 
-void gf_stall_idle(struct gf_stall_mark *mark)
+void gf_stall_asked(struct gf_stall_mark *mark, bool idle)
 {
-    mark->idle = true;
-    gf_slow_usage(&mark->before);
-    mark->start_ns = gf_now_ns();
+    if (idle)
+        gf_slow_usage(&mark->before);
+    const uint64_t now = gf_now_ns(), pause = (now - mark->start_ns) * ASK_SHARE;
+
+    __atomic_store_n(&ask_again_ns, now + gf_min(gf_max(pause, ASK_NS), ASK_LATEST_NS),
+                     __ATOMIC_RELAXED);
+    mark->idle = idle;
+    if (idle)
+        mark->start_ns = now;
 }
 
 static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now,
