@@ -171,10 +171,10 @@ bool gf_heap_before_dlopen(void)
     return state == leads;
 }
 
-void gf_heap_thread_ours(void)
+void gf_heap_thread_aside(void)
 {
     if (gf_heap_ops()->mode == gf_heap_mode_replace)
-        gf_settings_thread_ours();
+        gf_settings_thread_aside();
 }
 
 void gf_heap_thread_born(void)

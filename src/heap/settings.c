@@ -162,7 +162,7 @@ void gf_settings_set_cpus(unsigned cpus)
     __atomic_store_n(&arena_limit, cpus, __ATOMIC_RELAXED);
 }
 
-void gf_settings_thread_ours(void)
+void gf_settings_thread_aside(void)
 {
     void *const first = __atomic_load_n(&je_arenas[0], __ATOMIC_ACQUIRE);
 

@@ -24,6 +24,6 @@ void gf_settings_set_cpus(unsigned cpus);
 void gf_settings_thread_born(void);
 
 /* The calling thread, before its first call of the heap, shares the main thread's arena. */
-void gf_settings_thread_ours(void);
+void gf_settings_thread_aside(void);
 
 #endif

@@ -173,7 +173,6 @@ static void *bring_in(void *caller)
 {
     gf_thread.guard++;
     prctl(PR_SET_NAME, "gpufeed");
-    gf_heap_thread_ours();
     announce(stage_running);
     gf_originals()->dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
     announce(stage_free);

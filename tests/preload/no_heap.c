@@ -17,7 +17,7 @@ const struct gf_heap_ops *gf_heap_ops(void)
     return &none;
 }
 
-void gf_heap_thread_ours(void)
+void gf_heap_thread_aside(void)
 {
 }
 
@@ -85,9 +85,10 @@ bool gf_stall_asks(const struct gf_stall_mark *mark)
     return false;
 }
 
-void gf_stall_idle(struct gf_stall_mark *mark)
+void gf_stall_asked(struct gf_stall_mark *mark, bool idle)
 {
     (void)mark;
+    (void)idle;
 }
 
 void gf_stall_watch_driver(uint64_t threshold_ns, uint64_t wait_threshold_ns,
