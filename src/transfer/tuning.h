@@ -56,7 +56,7 @@
 #define GF_TUNE_CHUNK_MOST GF_MIB(2)
 /* ...and a chunk into so many pieces, each of which one thread copies; no smaller than that. */
 #define GF_TUNE_PIECES 8
-#define GF_TUNE_PIECE_LEAST GF_KIB(256)
+#define GF_TUNE_PIECE_LEAST GF_KIB(64)
 /* Pages of files are brought in so far ahead at once. */
 #define GF_TUNE_REACH GF_MIB(4)
 /* Chunks of one copy under way at once. */

@@ -101,7 +101,7 @@ static struct gf_pool *pool(void)
 {
     struct gf_cpus cpus = {0};
     gf_set_add(&cpus, 0);
-    struct gf_pool *made = gf_pool_get(3, &cpus, 3, 0);
+    struct gf_pool *made = gf_pool_get(3, &cpus, 6, 0);
     assert_int_equal(gf_pool_start(made), 0);
     return made;
 }
