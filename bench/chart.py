@@ -58,7 +58,7 @@ def panel(left, top, wide, high, title, series, most):
 
 
 def copies(cases):
-    chosen = [case for case in cases if case["part"] == "sizes"]
+    chosen = [case for case in cases if case["part"] == "sizes" and not case.get("hot")]
     most = nice_top(max((case["medians"][arm]["GB/s"] for case in chosen for arm in NAMES), default=1))
     parts = []
     for number, (way, title) in enumerate((("h2d", "Host to device, GB/s"), ("d2h", "Device to host, GB/s"))):

@@ -4,7 +4,8 @@
 
     bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...]
 
-Parts: sizes (4 KiB to 1 GiB, both ways, synchronous), threads (16 callers), few (both on 2 CPUs), async
+Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again,
+as the figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async
 (1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
 copy). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
 process of its own; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
@@ -22,6 +23,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB]
 TARGETS = {"h2d": {4 * MIB: 0.5, 16 * MIB: 0.65, 256 * MIB: 0.85, GIB: 0.85},
            "d2h": {4 * MIB: 0.45, 16 * MIB: 0.60, 256 * MIB: 0.80, GIB: 0.80}}
+WALKED = 16 * MIB  # from there on a copy is no smaller than what the caches hold, or nearly so
 NEVER_BELOW = 0.97
 FIRST_AT_MOST = 1.1
 FIRST = [MIB, 16 * MIB, 256 * MIB]
@@ -47,25 +49,28 @@ def turn(arm, words, memory="pageable"):
     return ask
 
 
-def words_for(way, size, mode="sync", threads=1, load=0):
+def words_for(way, size, mode="sync", threads=1, load=0, hot=False):
+    count = max(count_for(size, threads), 1 if arms.DRY or threads > 1 else 3)
     return (f"way={way} mode={mode} bytes={size} threads={threads} load={load} "
-            f"count={count_for(size, threads)}" + (" walk=1" if arms.DRY else ""))
+            f"count={count}" + (" walk=1" if arms.DRY or hot else ""))
 
 
 CHANCE = [("again", "driver", "GB/s")]
 
 
-def case(part, fleet, way, size, mode="sync", threads=1, load=0):
-    words = words_for(way, size, mode, threads, load)
+def case(part, fleet, way, size, mode="sync", threads=1, load=0, hot=False):
+    words = words_for(way, size, mode, threads, load, hot)
     claims = [("ours", "driver", "GB/s", NEVER_BELOW, "of the driver")]
-    if part == "sizes" and size in TARGETS[way]:
+    if part == "sizes" and size in TARGETS[way] and hot == (size <= WALKED):
         claims.append(("ours", "pinned", "GB/s", TARGETS[way][size], "of pinned"))
     name = f"{part}: {way} {mode} {arms.size_name(size)}, {threads} thread{'s' * (threads > 1)}"
+    if hot:
+        name += ", hot"
     if load:
         name += ", GPU busy"
     turns = {name: turn(arm, words, "pinned" if name == "pinned" else "pageable") for name, arm in fleet.items()}
     return arms.Case(name, turns, claims, controls=CHANCE,
-                     part=part, way=way, bytes=size, mode=mode, threads=threads, load=load)
+                     part=part, way=way, bytes=size, mode=mode, threads=threads, load=load, hot=hot)
 
 
 def program():
@@ -86,7 +91,8 @@ def part_cases(part, fleet):
     many = [size for size in SIZES if size <= MANY_AT_MOST]
     ways = ("h2d", "d2h")
     if part == "sizes":
-        return [case(part, fleet, way, size) for way in ways for size in SIZES]
+        return ([case(part, fleet, way, size) for way in ways for size in SIZES] +
+                [case(part, fleet, way, size, hot=True) for way in ways for size in TARGETS[way] if size <= WALKED])
     if part == "threads":
         return [case(part, fleet, way, size, threads=16) for way in ways for size in many]
     if part == "few":

@@ -6,15 +6,11 @@
  *   pairs bytes=N count=N threads=N   each thread gets a block and frees it, again and again
  *   hold bytes=N count=N threads=N    each thread gets so many blocks, then frees them all
  *       -> seconds for one cuMemHostAlloc, for one cuMemFreeHost, CPU seconds for both
- *   fork bytes=N blocks=N times=N     with so much pinned memory
- *       -> seconds of the median fork(), until its child has exited, CPU seconds of one
  *   quit
  */
 #include "driver.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MAX_THREADS 64
 #define MAX_COUNT 4096
@@ -82,38 +78,6 @@ static void run(void)
     printf("%.9f %.9f %.9f\n", alloc / calls, freed / calls, (cpu_seconds() - cpu) / calls);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void forks(size_t times)
-{
-    double took[64], all[64], waste = 0;
-    if (times > 64 || count > MAX_COUNT)
-        exit(2);
-    for (size_t i = 0; i < count; i++)
-        lanes[0].blocks[i] = get(&waste);
-    const double cpu = cpu_seconds();
-    for (size_t i = 0; i < times; i++) {
-        const double start = seconds_now(CLOCK_MONOTONIC);
-        const pid_t child = fork();
-        if (child == 0)
-            _exit(0);
-        took[i] = seconds_now(CLOCK_MONOTONIC) - start;
-        if (child < 0 || waitpid(child, NULL, 0) != child)
-            exit(1);
-        all[i] = seconds_now(CLOCK_MONOTONIC) - start;
-    }
-    const double used = (cpu_seconds() - cpu) / (double)times;
-    for (size_t i = 0; i < count; i++)
-        put(lanes[0].blocks[i], &waste);
-    qsort(took, times, sizeof took[0], by_value);
-    qsort(all, times, sizeof all[0], by_value);
-    printf("%.9f %.9f %.9f\n", took[times / 2], all[times / 2], used);
-}
-
 int main(void)
 {
     char line[512];
@@ -123,12 +87,10 @@ int main(void)
     fflush(stdout);
     while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4) != 0) {
         bytes = number(line, "bytes", 4096);
-        count = number(line, "count", number(line, "blocks", 1));
+        count = number(line, "count", 1);
         threads = number(line, "threads", 1);
         hold = strncmp(line, "hold ", 5) == 0;
-        if (strncmp(line, "fork ", 5) == 0)
-            forks(number(line, "times", 9));
-        else if (hold || strncmp(line, "pairs ", 6) == 0)
+        if (hold || strncmp(line, "pairs ", 6) == 0)
             run();
         else
             return 2;

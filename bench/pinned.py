@@ -23,7 +23,7 @@ PARTS = ("warm", "large", "fork", "huge", "cold", "threads")
 SHMEM = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 SMALL = [4 * KIB, 64 * KIB, MIB]
 LARGE = [32 * MIB] if arms.DRY else [GIB, 4 * GIB]
-FORKED = 64 * MIB if arms.DRY else 8 * GIB
+FORKED, FORKS = (64 * MIB, 3) if arms.DRY else (8 * GIB, 31)
 
 
 def turn(arm, line):
@@ -34,10 +34,10 @@ def turn(arm, line):
     return ask
 
 
-def fork_turn(arm, line):
+def fork_turn(arm):
     def ask():
-        call, whole, cpu = arm.figures(line)
-        return {"1/s": 1 / call, "us": call * 1e6, "whole us": whole * 1e6, "CPU us": cpu * 1e6}
+        call, child, whole, faults, _ = arm.figures(f"fork times={FORKS}")
+        return {"1/s": 1 / call, "us": call * 1e6, "child us": child * 1e6, "whole us": whole * 1e6, "faults": faults}
     return ask
 
 
@@ -62,14 +62,6 @@ def part_cases(part, plain, ours):
     if part in ("large", "huge"):
         return [case(part, plain, ours, "hold", size, 1, 1,
                      LARGE_FASTER if part == "large" else HUGE_FASTER) for size in LARGE]
-    if part == "fork":
-        line = f"fork bytes={FORKED} blocks=1 times=9"
-        many = f"fork bytes={FORKED // 64} blocks=64 times=9"
-        claim = [("ours", "driver", "1/s", 1 / FORK_AT_MOST, "times as fast")]
-        return [arms.Case(f"fork: {text}", {"driver": fork_turn(plain, words), "ours": fork_turn(ours, words)},
-                          claim, most=arms.ROUNDS, part="fork", bytes=FORKED, threads=1)
-                for text, words in ((arms.size_name(FORKED), line),
-                                    (f"64 x {arms.size_name(FORKED // 64)}", many))]
     raise ValueError(part)
 
 
@@ -90,11 +82,28 @@ def shared_huge_pages():
             SHMEM.write_text(before)
 
 
-def program():
-    found = arms.find("pinned", "bench")
+def program(name="pinned"):
+    found = arms.find(name, "bench")
     if found is None:
-        sys.exit("no pinned: build first")
+        sys.exit(f"no {name}: build first")
     return found
+
+
+def forks(blocks, until):
+    """Processes that hold so many buffers throughout: it takes seconds to get them."""
+    fleet = {"driver": arms.Arm([program("fork"), "cuda"]),
+             "ours": arms.Arm([program("fork"), "cuda"], **arms.ours())}
+    try:
+        for arm in fleet.values():
+            arm.ask(f"hold how=driver bytes={FORKED // blocks} blocks={blocks}")
+        name = arms.size_name(FORKED) if blocks == 1 else f"{blocks} x {arms.size_name(FORKED // blocks)}"
+        found = arms.Case(f"fork: {name}", {key: fork_turn(arm) for key, arm in fleet.items()},
+                          [("ours", "driver", "1/s", 1 / FORK_AT_MOST, "times as fast")],
+                          most=2 * arms.ROUNDS, part="fork", bytes=FORKED, threads=1)
+        arms.rounds([found], until)
+        return found
+    finally:
+        arms.end_all(fleet)
 
 
 def run_part(part, plain, ours, until):
@@ -111,13 +120,16 @@ def run_part(part, plain, ours, until):
                 return found
             finally:
                 fresh.end()
+    if part == "fork":
+        middle = time.monotonic() + (until - time.monotonic()) / 2
+        return [forks(1, middle), forks(64, until)]
     found = part_cases(part, plain, ours)
-    arms.rounds(found, until, least=5 if part == "fork" and not arms.DRY else None)
+    arms.rounds(found, until)
     return found
 
 
 def measure(parts=PARTS, seconds=150):
-    share = {"warm": 0.08, "large": 0.35, "fork": 0.2, "huge": 0.25, "cold": 0.06, "threads": 0.06}
+    share = {"warm": 0.08, "large": 0.3, "fork": 0.3, "huge": 0.2, "cold": 0.06, "threads": 0.06}
     whole = sum(share[part] for part in parts)
     plain, ours = arms.Arm([program()]), arms.Arm([program()], **arms.ours())
     cases, bad = [], []

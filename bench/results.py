@@ -77,7 +77,7 @@ def chance(case):
 def sizes(cases):
     parts = []
     for way, title in (("h2d", "Host to device"), ("d2h", "Device to host")):
-        rows = [[arms.size_name(c["bytes"]), figure(c, "pinned", "GB/s"), figure(c, "driver", "GB/s"),
+        rows = [[arms.size_name(c["bytes"]) + (" hot" if c.get("hot") else ""), figure(c, "pinned", "GB/s"), figure(c, "driver", "GB/s"),
                  figure(c, "ours", "GB/s"), interval(claim_of(c, "pinned")), wanted(claim_of(c, "pinned")),
                  interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")), chance(c),
                  figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
