@@ -13,7 +13,7 @@
 static bool leaving(CUcontext context, CUdevice device)
 {
     struct gf_visit visit;
-    if (!context && device < 0)
+    if (!context && device == NO_DEVICE)
         return false; /* nothing that the driver would end */
     const struct gf_transfer_ops *transfer = gf_visit_transfer(&visit);
     if (!transfer)
@@ -49,6 +49,9 @@ static void left(CUcontext context, CUdevice device, CUresult result)
 
 #define END_CONTEXT(symbol) END(symbol, CUcontext, ended, NO_DEVICE)
 #define END_PRIMARY(symbol) END(symbol, CUdevice, NULL, ended)
+/* A green context holds the primary context of its device, and may be the last to do so. */
+#define END_GREEN(symbol)                                                                          \
+    END(symbol, CUgreenCtx, NULL, ended ? GF_ANY_DEVICE : NO_DEVICE)
 
 END_CONTEXT(cuCtxDestroy);
 END_CONTEXT(cuCtxDestroy_v2);
@@ -57,3 +60,4 @@ END_PRIMARY(cuDevicePrimaryCtxRelease);
 END_PRIMARY(cuDevicePrimaryCtxRelease_v2);
 END_PRIMARY(cuDevicePrimaryCtxReset);
 END_PRIMARY(cuDevicePrimaryCtxReset_v2);
+END_GREEN(cuGreenCtxDestroy);

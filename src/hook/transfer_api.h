@@ -30,6 +30,9 @@ struct gf_copy_call {
     CUstream stream; /* never 0: CU_STREAM_LEGACY or CU_STREAM_PER_THREAD where the caller said that */
 };
 
+/* A device that the call does not name. */
+#define GF_ANY_DEVICE (-2)
+
 struct gf_transfer_ops {
     /* Smaller copies need not ask; SIZE_MAX where none is staged (and none observed). */
     size_t copy_least;
@@ -63,8 +66,9 @@ struct gf_transfer_ops {
 
     /*
      * Around what may end contexts: a context's destruction, a primary context's release or reset
-     * (context NULL then, device given; else device is -1). `leaving` refuses new work for it and
-     * lets running copies end; `left` tells how the driver's call went, and drops what died.
+     * (context NULL then, device given, or GF_ANY_DEVICE; else device is -1). `leaving` refuses new
+     * work for it and lets running copies end; `left` tells how the driver's call went, and drops
+     * what died.
      */
     void (*context_leaving)(CUcontext context, CUdevice device);
     void (*context_left)(CUcontext context, CUdevice device, CUresult result);

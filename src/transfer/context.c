@@ -109,10 +109,28 @@ static bool is_primary(CUcontext handle, CUdevice device)
     return primary == handle;
 }
 
+/*
+ * A green context has no entry: what is allocated or registered while it is current may be its device's
+ * primary context's, and outlive it. The legacy stream is the current context's. In doubt it is one.
+ */
+static bool is_green(void)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext context = NULL;
+    CUgreenCtx green = NULL;
+    CUresult result = CUDA_SUCCESS;
+
+    if (cuda->cuStreamGetCtx_v2)
+        result = cuda->cuStreamGetCtx_v2(CU_STREAM_LEGACY, &context, &green);
+    else if (cuda->cuStreamGetGreenCtx) /* CUDA 12.4 */
+        result = cuda->cuStreamGetGreenCtx(CU_STREAM_LEGACY, &green);
+    return result != CUDA_SUCCESS || green;
+}
+
 static bool describe(CUcontext handle, unsigned long long id, struct gf_context *ret)
 {
     *ret = (struct gf_context){.id = id, .handle = handle};
-    if (gf_setup.cuda->cuCtxGetDevice(&ret->device) != CUDA_SUCCESS)
+    if (is_green() || gf_setup.cuda->cuCtxGetDevice(&ret->device) != CUDA_SUCCESS)
         return false;
     ret->primary = is_primary(handle, ret->device);
     ret->shares_pages =
@@ -182,13 +200,17 @@ struct gf_context *gf_context_enter(void)
 
 /* Ends. */
 
-static bool concerns(const struct gf_context *context, CUcontext handle, CUdevice device)
+/* *device becomes the context's. */
+static bool concerns(const struct gf_context *context, CUcontext handle, CUdevice *device)
 {
     if (__atomic_load_n(&context->id, __ATOMIC_ACQUIRE) == 0)
         return false;
     pthread_mutex_lock(&making); /* the entry may be about to be another context's */
-    const bool does =
-        handle ? context->handle == handle : context->primary && context->device == device;
+    const bool does = handle ? context->handle == handle
+                             : context->primary &&
+                                   (*device == context->device || *device == GF_ANY_DEVICE);
+    if (does)
+        *device = context->device;
     pthread_mutex_unlock(&making);
     return does;
 }
@@ -209,10 +231,12 @@ static void await_running(const struct gf_context *context)
  */
 void gf_context_leaving(CUcontext handle, CUdevice device)
 {
-    for (unsigned i = 0; i < GF_CONTEXTS; i++)
-        if (concerns(&contexts[i], handle, device) &&
+    for (unsigned i = 0; i < GF_CONTEXTS; i++) {
+        CUdevice of = device;
+        if (concerns(&contexts[i], handle, &of) &&
             change(&contexts[i], state_live, state_leaving) && handle)
             await_running(&contexts[i]);
+    }
 }
 
 /* cuCtxDetach ends the calling thread's context only if nobody has attached to it. */
@@ -247,10 +271,11 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
 {
     for (unsigned i = 0; i < GF_CONTEXTS; i++) {
         struct gf_context *context = &contexts[i];
-        if (!concerns(context, handle, device))
+        CUdevice of = device;
+        if (!concerns(context, handle, &of))
             continue;
         /* Live: another thread's release came back first, and found it alive. */
-        if (!is_gone(context, handle, device, result))
+        if (!is_gone(context, handle, of, result))
             change(context, state_leaving, state_live);
         else if (change(context, state_leaving, state_dead) ||
                  change(context, state_live, state_dead))

@@ -9,6 +9,7 @@
 #define GF_TRANSFER_CONTEXT_H
 
 #include "hook/cuda.h"
+#include "hook/transfer_api.h"
 #include "transfer/pool.h"
 
 #define GF_CONTEXTS 64 /* alive at once; further ones are left to the driver */
@@ -37,7 +38,8 @@ struct gf_context {
 
 /*
  * The calling thread's current context, kept alive for us until gf_context_leave; NULL: there is
- * none, it is about to end, the driver does not tell, or there are too many. Makes CUDA calls.
+ * none, it is green or about to end, the driver does not tell, or there are too many. Makes CUDA
+ * calls.
  */
 struct gf_context *gf_context_enter(void);
 void gf_context_leave(struct gf_context *context);

@@ -15,7 +15,7 @@
     X(small, "smaller than what pays")                                                             \
     X(capture, "the stream is being captured")                                                     \
     X(stream, "the stream is of another or of a green context")                                    \
-    X(context, "the context is unknown, ending, or one too many")                                  \
+    X(context, "the context is green, unknown, ending, or one too many")                           \
     X(shares_pages, "the GPU reads pageable memory itself")                                        \
     X(device_memory, "managed, of another device, or with synchronous memory operations")          \
     X(range, "not all of the range is device memory")                                              \

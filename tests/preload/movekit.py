@@ -17,6 +17,7 @@ PINNED = ["cuMemHostAlloc opi", "cuMemAllocHost_v2 op", "cuMemFreeHost p", "cuMe
 CONTEXT = ["cuCtxDestroy p", "cuCtxDestroy_v2 p", "cuCtxDetach p"]
 PRIMARY = ["cuDevicePrimaryCtxRelease i", "cuDevicePrimaryCtxRelease_v2 i",
            "cuDevicePrimaryCtxReset i", "cuDevicePrimaryCtxReset_v2 i"]
+GREEN = ["cuGreenCtxDestroy p"]
 BLOCK = ["cuMemcpy2D_v2 p", "cuMemcpy2D_v2_ptds p", "cuMemcpy2DUnaligned_v2 p",
          "cuMemcpy2DUnaligned_v2_ptds p", "cuMemcpy2DAsync_v2 ps", "cuMemcpy2DAsync_v2_ptsz ps",
          "cuMemcpy3D_v2 p", "cuMemcpy3D_v2_ptds p", "cuMemcpy3DAsync_v2 ps", "cuMemcpy3DAsync_v2_ptsz ps"]
@@ -27,7 +28,7 @@ BATCH = ["cuMemcpyBatchAsync bbbpbbpps", "cuMemcpyBatchAsync_ptsz bbbpbbpps",
 OLD = ["cuMemcpyHtoD ppp", "cuMemcpyDtoH ppp", "cuMemcpyHtoDAsync ppps", "cuMemcpyDtoHAsync ppps",
        "cuMemAllocHost op", "cuMemcpy2D p", "cuMemcpy2DUnaligned p", "cuMemcpy2DAsync ps",
        "cuMemcpy3D p", "cuMemcpy3DAsync ps"]
-ROWS = [row.split() for row in COPY + PINNED + CONTEXT + PRIMARY + BLOCK + BATCH + OLD]
+ROWS = [row.split() for row in COPY + PINNED + CONTEXT + PRIMARY + GREEN + BLOCK + BATCH + OLD]
 RESULT = {name: 100 + i for i, (name, _) in enumerate(ROWS)}
 for name in ("cuMemHostGetFlags", "cuPointerGetAttribute", "cuPointerGetAttributes"):
     RESULT[name] = 0 # only then there is anything to put right

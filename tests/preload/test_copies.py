@@ -128,14 +128,15 @@ def test_sizes_of_mappings_are_put_right(moving, way, mode, slot):
 def test_what_has_no_place_for_a_result_is_the_drivers(moving):
     calls = ["cuMemHostAlloc,0,100000,0", "cuMemAllocHost_v2,0,100000", "cuMemFreeHost,0",
              "cuMemHostUnregister,0", "cuMemHostRegister_v2,0,1000,0", "cuMemHostRegister_v2,1000,0,0",
-             "cuCtxDestroy_v2,0", "cuCtxDetach,0"]
+             "cuCtxDestroy_v2,0", "cuCtxDetach,0", "cuGreenCtxDestroy,0"]
     assert heard(moving.same(*calls, GPUFEED_MACHINE="take")) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ends_of_contexts(moving, way):
     rows = ([(name, "c0ffee", "c0ffee -1", "c0ffee") for name in map(lambda r: r.split()[0], CONTEXT)] +
-            [(name, "5", "0 5", "5") for name in map(lambda r: r.split()[0], PRIMARY)])
+            [(name, "5", "0 5", "5") for name in map(lambda r: r.split()[0], PRIMARY)] +
+            [("cuGreenCtxDestroy", "c0ffee", "0 -2", "c0ffee")])
     result = moving.go(way, *[f"{name},{arg}" for name, arg, _, _ in rows])
     assert heard(result) == [line for name, _, told, _ in rows for line in
                              (f"leaving {told}", f"left {told} {RESULT[name]}")]

@@ -104,6 +104,12 @@ def test_contexts_end(run):
     assert to.staged >= 9, said
 
 
+def test_green_contexts(run):
+    """They are the driver's, and neither they nor the primary contexts that end with them fill our table."""
+    to, back, said = compare(run, "greens", program=ENDS)
+    assert to.context == back.context == 80 and to.staged >= 8 and back.staged >= 8, said
+
+
 @pytest.mark.parametrize("pin", ["auto", "off"])
 def test_what_was_long_unused_goes_in_a_free_that_waits(run, pin):
     """A small block beside another, and what is none, may be freed while a kernel waits for us."""

@@ -45,7 +45,7 @@ CUresult sim_context_current(struct sim_context **ret)
 }
 
 /* Locked. */
-static struct sim_context *make(int device, unsigned flags, bool primary, unsigned api)
+struct sim_context *sim_context_make(int device, unsigned flags, bool primary, unsigned api)
 {
     struct sim_context *context = calloc(1, sizeof *context);
     if (!context)
@@ -74,7 +74,7 @@ static void start_handler(void)
 }
 
 /* Locked. */
-static void end(struct sim_context *context)
+void sim_context_end(struct sim_context *context)
 {
     sim_wait_context(context);
     context->dead = true;
@@ -98,7 +98,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
         return d->broken;
     pthread_mutex_lock(&sim_lock);
     if (!d->primary)
-        d->primary = make(device, d->primary_flags, true, 3020);
+        d->primary = sim_context_make(device, d->primary_flags, true, 3020);
     d->retained += d->primary != NULL;
     *ret = sim_context_handle(d->primary);
     pthread_mutex_unlock(&sim_lock);
@@ -123,7 +123,7 @@ static CUresult primary_release(CUdevice device, bool all)
         struct sim_context *context = d->primary;
         d->primary = NULL;
         d->broken = context->sticky; /* a fault outlives the context */
-        end(context);
+        sim_context_end(context);
     }
     pthread_mutex_unlock(&sim_lock);
     return result;
@@ -200,7 +200,7 @@ static CUresult create(CUcontext *ret, unsigned flags, CUdevice device, unsigned
     if (current.depth == STACK)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sim_lock);
-    struct sim_context *context = make(device, flags, false, api);
+    struct sim_context *context = sim_context_make(device, flags, false, api);
     pthread_mutex_unlock(&sim_lock);
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -237,12 +237,12 @@ static CUresult destroy(CUcontext handle)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&sim_lock);
     struct sim_context *context = sim_context_of(handle);
-    if (!context || context->primary)
+    if (!context || context->primary || context->green)
         result = CUDA_ERROR_INVALID_CONTEXT;
     else if (context->dead)
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     else
-        end(context);
+        sim_context_end(context);
     pthread_mutex_unlock(&sim_lock);
     if (!result && top() == context)
         current.depth--;

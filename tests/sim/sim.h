@@ -116,7 +116,7 @@ void sim_devices_make(void);
 struct sim_context {
     struct sim_context *next;
     int device;
-    bool primary, dead;
+    bool primary, green, dead;
     unsigned flags, api, attached;
     uint64_t id;
     CUresult sticky; /* what every call answers after a fault on the device */
@@ -132,8 +132,13 @@ CUresult sim_context_current(struct sim_context **ret);
 struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL when it is none */
 CUcontext sim_context_handle(const struct sim_context *context);
 void sim_context_forget(struct sim_context *context); /* locked; memory.c */
+struct sim_context *sim_context_make(int device, unsigned flags, bool primary, unsigned api); /* locked */
+void sim_context_end(struct sim_context *context);                                            /* locked */
 
 extern struct sim_context *sim_contexts; /* all that ever were */
+
+/* green.c: what a stream's context is: *ret_green, of *ret, or *ret itself. */
+void sim_green_of(CUcontext context, CUcontext *ret, CUgreenCtx *ret_green);
 
 /* work.c */
 struct sim_dep {

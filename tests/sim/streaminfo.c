@@ -45,9 +45,21 @@ static CUresult get_context(bool per_thread, CUstream handle, CUcontext *ret)
 
 static CUresult get_context_v2(bool per_thread, CUstream handle, CUcontext *ret, CUgreenCtx *green)
 {
-    if (green)
-        *green = NULL;
-    return get(per_thread, handle, context_of, ret);
+    CUcontext found = NULL;
+    CUresult result = get(per_thread, handle, context_of, ret ? &found : NULL);
+    if (!result)
+        sim_green_of(found, ret, green);
+    return result;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *ret)
+{
+    CUcontext found = NULL;
+    SIM_ENTER("cuStreamGetGreenCtx");
+    CUresult result = get(false, handle, context_of, ret ? &found : NULL);
+    if (!result)
+        sim_green_of(found, &found, ret);
+    return result;
 }
 
 static CUresult get_id(bool per_thread, CUstream handle, unsigned long long *ret)

@@ -12,6 +12,7 @@ static struct {
     CUcontext current, primary;
     unsigned long long id;
     int active, references;
+    bool green;
 } driver;
 
 static CUresult get_current(CUcontext *ret)
@@ -60,6 +61,27 @@ static CUresult release(CUdevice device)
     (void)device;
     __atomic_sub_fetch(&driver.references, 1, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
+}
+
+static CUresult stream_context(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green)
+{
+    if (stream != CU_STREAM_LEGACY)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *ret = driver.green ? driver.primary : driver.current;
+    *ret_green = driver.green ? (CUgreenCtx)driver.current : NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_green(CUstream stream, CUgreenCtx *ret)
+{
+    CUcontext unused;
+    return stream_context(stream, &unused, ret);
+}
+
+static CUresult stream_context_fails(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green)
+{
+    (void)stream, (void)ret, (void)ret_green;
+    return CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
@@ -165,6 +187,47 @@ static void other_devices(void **state)
     assert_int_equal(a->id, 501);
 }
 
+/* Of a context that only a green one kept alive: whichever device it was. */
+static void any_device(void **state)
+{
+    (void)state;
+    driver.primary = HANDLE(96);
+    struct gf_context *a = enter_as(HANDLE(96), 601), *b = enter_as(HANDLE(97), 602);
+    gf_context_leave(a);
+    gf_context_leave(b);
+    gf_context_leaving(NULL, GF_ANY_DEVICE);
+    assert_null(enter_as(HANDLE(96), 601));
+    gf_context_left(NULL, GF_ANY_DEVICE, CUDA_SUCCESS); /* others hold it */
+    assert_ptr_equal(enter_as(HANDLE(96), 601), a);
+    gf_context_leave(a);
+    gf_context_leaving(NULL, GF_ANY_DEVICE);
+    driver.active = 0;
+    gf_context_left(NULL, GF_ANY_DEVICE, CUDA_SUCCESS);
+    assert_int_equal(a->id, 0);
+    assert_int_equal(b->id, 602);
+}
+
+/* None is made for them, by either way to ask; in doubt it is one. */
+static void green(void **state)
+{
+    struct gf_cuda cuda = *gf_setup.cuda;
+    const struct gf_cuda *before = gf_setup.cuda;
+    (void)state;
+    gf_setup.cuda = &cuda;
+    for (unsigned way = 0; way < 3; way++) {
+        cuda.cuStreamGetCtx_v2 = way == 0 ? stream_context : way == 2 ? stream_context_fails : NULL;
+        cuda.cuStreamGetGreenCtx = way == 1 ? stream_green : NULL;
+        driver.green = true;
+        assert_null(enter_as(HANDLE(112), 701 + way));
+        driver.green = false;
+        struct gf_context *context = enter_as(HANDLE(112), 701 + way);
+        assert_true(way == 2 ? !context : context && context->id == 701 + way);
+        if (context)
+            gf_context_leave(context);
+    }
+    gf_setup.cuda = before;
+}
+
 static void many(void **state)
 {
     (void)state;
@@ -260,7 +323,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_by_id), cmocka_unit_test(destroyed),
         cmocka_unit_test(dropped_by_the_last), cmocka_unit_test(primary),
-        cmocka_unit_test(other_devices), cmocka_unit_test(many),
+        cmocka_unit_test(other_devices), cmocka_unit_test(any_device),
+        cmocka_unit_test(green), cmocka_unit_test(many),
         cmocka_unit_test(threads_and_ends),
     };
     return cmocka_run_group_tests_name("context", tests, NULL, NULL);

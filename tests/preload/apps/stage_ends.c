@@ -109,6 +109,57 @@ static void ends(void)
     printf("%s mappings that no child has\n", locked > 3 ? "many" : "few");
 }
 
+static CUgreenCtx green_context(CUcontext *ret)
+{
+    CUgreenCtx green;
+    ok(cuGreenCtxCreate(&green, (CUdevResourceDesc)&green, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    ok(cuCtxFromGreenCtx(ret, green));
+    return green;
+}
+
+/* There and back in the current context. */
+static void copy_both_ways(unsigned char *source, unsigned char *back, size_t n, unsigned seed)
+{
+    CUdeviceptr d = device(n);
+    fill(source, n, seed);
+    ok(cuMemcpyHtoD(d, source, n));
+    ok(cuMemcpyDtoH(back, d, n));
+    check(back, source, n, "green");
+}
+
+/* More green contexts than the library knows contexts, and as many primary ones that end with one. */
+static void greens(void)
+{
+    const size_t n = MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUcontext own;
+    for (unsigned i = 0; i < 80; i++) {
+        CUgreenCtx green = green_context(&own);
+        ok(cuCtxSetCurrent(own));
+        copy_both_ways(source, back, n, i);
+        void *pinned;
+        ok(cuMemHostAlloc(&pinned, 4096, 0));
+        ok(cuMemFreeHost(pinned));
+        ok(cuGreenCtxDestroy(green));
+    }
+    ok(cuDevicePrimaryCtxRelease(0));
+    for (unsigned i = 0; i < 80; i++) {
+        CUcontext unused;
+        ok(cuDevicePrimaryCtxRetain(&own, 0));
+        ok(cuCtxSetCurrent(own));
+        copy_both_ways(source, back, n, i);
+        CUgreenCtx green = green_context(&unused);
+        ok(cuDevicePrimaryCtxRelease(0));
+        copy_both_ways(source, back, n, i); /* it is alive */
+        ok(cuGreenCtxDestroy(green));
+        printf("ended: %d\n", cuMemcpyHtoD(0, source, n));
+    }
+    ok(cuCtxCreate(&own, NULL, 0, 0));
+    warm(device(8 * MIB));
+    for (unsigned i = 0; i < 8; i++)
+        copy_both_ways(source, back, n, i);
+}
+
 /* A forked child has nothing of ours, and copies are under way when the process ends. */
 static void *copy_for_ever(void *arg)
 {
@@ -191,6 +242,8 @@ int main(int argc, char **argv)
     begin();
     if (!strcmp(what, "ends"))
         ends();
+    else if (!strcmp(what, "greens"))
+        greens();
     else if (!strcmp(what, "leave"))
         leave();
     else if (!strcmp(what, "trim"))
