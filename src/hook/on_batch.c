@@ -35,10 +35,10 @@ static CUresult submit(const struct entry *entry, const struct gf_batch *b, size
                      entry->stream);
 }
 
-/* Only a copy to the device: what an order of reading means for one from it is not known. */
+/* A copy from the device stays in its batch: what an order of reading means for one is not known. */
 static struct gf_copy_call call_of(const struct plan *plan, size_t member)
 {
-    return (struct gf_copy_call){.way = gf_copy_h2d,
+    return (struct gf_copy_call){.way = gf_copy_batched,
                                  .async = true,
                                  .dst = plan->batch->dsts[member],
                                  .src = plan->batch->srcs[member],

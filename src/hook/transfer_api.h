@@ -19,6 +19,7 @@ enum gf_copy_way {
     gf_copy_h2d, /* the entry says that src is the host's */
     gf_copy_d2h, /* the entry says that dst is the host's */
     gf_copy_any, /* unified entries: the addresses say it */
+    gf_copy_batched, /* the same, and only a copy to the device is for staging */
 };
 
 /* One linear copy. Host ends stand in dst and src as numbers too. */

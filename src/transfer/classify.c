@@ -29,11 +29,19 @@ static bool classify_any(const struct gf_copy_call *call, enum gf_direction *ret
                          enum gf_forward *ret_why)
 {
     const enum kind src = kind_of(call->src);
+
     *ret_direction = src == kind_device ? gf_direction_d2h : gf_direction_h2d;
-    *ret_why = src == kind_other ? gf_forward_pinned : gf_forward_ends;
+    *ret_why = gf_forward_pinned;
     if (src == kind_other)
         return false;
-    return kind_of(call->dst) == (src == kind_device ? kind_pageable : kind_device);
+    const enum kind dst = kind_of(call->dst);
+    if (src == kind_device && dst == kind_other)
+        return false;
+    *ret_why = gf_forward_ends;
+    if (dst != (src == kind_device ? kind_pageable : kind_device))
+        return false;
+    *ret_why = gf_forward_batch;
+    return call->way == gf_copy_any || src == kind_pageable;
 }
 
 bool gf_classify_host(const struct gf_copy_call *call, enum gf_direction *ret_direction,
@@ -44,7 +52,7 @@ bool gf_classify_host(const struct gf_copy_call *call, enum gf_direction *ret_di
         *ret_why = gf_forward_ends;
         return false;
     }
-    if (call->way == gf_copy_any)
+    if (call->way == gf_copy_any || call->way == gf_copy_batched)
         return classify_any(call, ret_direction, ret_why);
     *ret_direction = call->way == gf_copy_h2d ? gf_direction_h2d : gf_direction_d2h;
     *ret_why = gf_forward_pinned;

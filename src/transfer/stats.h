@@ -12,6 +12,7 @@
 #define GF_FORWARD_REASONS(X)                                                                      \
     X(pinned, "the driver knows the host memory: pinned, registered or managed")                   \
     X(ends, "not between pageable memory and a device")                                            \
+    X(batch, "from the GPU, in a batch")                                                           \
     X(small, "smaller than what pays")                                                             \
     X(capture, "the stream is being captured")                                                     \
     X(stream, "the stream is of another or of a green context")                                    \

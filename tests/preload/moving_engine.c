@@ -49,7 +49,7 @@ static bool answer(CUresult *ret_result)
 
 static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
 {
-    static const char *const ways[] = {"h2d", "d2h", "any"};
+    static const char *const ways[] = {"h2d", "d2h", "any", "batched"};
     tell("[copy %s %s %llx %llx %lx stream=%lx]\n", ways[call->way], call->async ? "async" : "sync",
          call->dst, call->src, (unsigned long)call->bytes, (unsigned long)call->stream);
     return answer(ret_result);
@@ -67,7 +67,7 @@ static bool copy_fits(const struct gf_copy_call *call)
     tell("[fits %llx %llx %lx stream=%lx]\n", call->dst, call->src, (unsigned long)call->bytes,
          (unsigned long)call->stream);
     answer(NULL);
-    return *door->options->machine && call->way == gf_copy_h2d && call->async && !(call->src & 1);
+    return *door->options->machine && call->way == gf_copy_batched && call->async && !(call->src & 1);
 }
 
 static bool host_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)

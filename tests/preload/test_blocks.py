@@ -115,7 +115,7 @@ def answer(name, result=0, slot="0x55", by="libgpufeed.so"):
 def test_members_are_taken_out_of_a_batch(moving, way, name):
     result = moving.go(way, *batch(name, MIXED), GPUFEED_MACHINE="take")
     assert heard(result) == ["fits d0 a0 1000 stream=abc", "fits d3 a6 3000 stream=abc",
-                             "fits d4 a9 4000 stream=abc", "copy h2d async d0 a0 1000 stream=abc"]
+                             "fits d4 a9 4000 stream=abc", "copy batched async d0 a0 1000 stream=abc"]
     assert own(result) == [reached(name, MIXED, [1, 2, 4, 5]), answer(name, 66)]
     assert said(result, "bytes") == [f"{name} 1: 6 45071, offered 3 32768, unfit 1 8192"]
 
@@ -146,7 +146,7 @@ def test_unsound_batches_are_the_drivers(moving, name):
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("_ptsz")])
 def test_stream_0_of_a_thread(moving, name):
     result = moving.go("dlsym", *batch(name, MIXED, stream=0), GPUFEED_MACHINE="fits")
-    assert "copy h2d async d0 a0 1000 stream=2" in heard(result)
+    assert "copy batched async d0 a0 1000 stream=2" in heard(result)
     assert own(result)[0] == reached(name, MIXED, [1, 2, 4, 5], stream=0)
 
 

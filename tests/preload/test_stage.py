@@ -64,6 +64,12 @@ def test_what_the_driver_knows_is_its_own(run):
     assert back.range == 2 and to.ends == 1, said
 
 
+def test_members_of_a_batch_are_counted_as_what_they_are(run):
+    to, back, said = compare(run, "batch")
+    assert (to.staged, to.pinned, to.batch) == (3, 1, 0), said
+    assert (back.pinned, back.batch) == (1, 1), said
+
+
 def test_a_busy_stream_gets_one_operation_at_once(run):
     """The call is back before its stream has moved, and the driver has been asked for one copy."""
     to, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0),

@@ -129,6 +129,27 @@ static void addresses_decide(void **state)
     assert_int_equal(direction, gf_direction_d2h);
     assert_int_equal(why(HEAP, HEAP + 8192, 4096, gf_copy_any, &direction), gf_forward_ends);
     assert_int_equal(why(DEVICE, DEVICE, 64, gf_copy_any, &direction), gf_forward_ends);
+    known[1] = (struct known){HEAP, 4096, CU_MEMORYTYPE_HOST, 0, 0, 2, 3, 0, 0};
+    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_any, &direction), gf_forward_pinned);
+    assert_int_equal(direction, gf_direction_h2d);
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_any, &direction), gf_forward_pinned);
+    assert_int_equal(direction, gf_direction_d2h);
+}
+
+/* Only its copies to the device are for staging, and each is counted in its own direction. */
+static void members_of_a_batch(void **state)
+{
+    (void)state;
+    enum gf_direction direction;
+    reset();
+    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_batched, &direction), -1);
+    assert_int_equal(direction, gf_direction_h2d);
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_batched, &direction), gf_forward_batch);
+    assert_int_equal(direction, gf_direction_d2h);
+    assert_int_equal(why(HEAP, HEAP + 8192, 4096, gf_copy_batched, &direction), gf_forward_ends);
+    known[1] = (struct known){HEAP, 4096, CU_MEMORYTYPE_HOST, 0, 0, 2, 3, 0, 0};
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_batched, &direction), gf_forward_pinned);
+    assert_int_equal(direction, gf_direction_d2h);
 }
 
 static void pinned_costs_one_question(void **state)
@@ -221,7 +242,7 @@ int main(void)
     gf_setup.cuda = &cuda;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pageable_to_device),
-        cmocka_unit_test(addresses_decide),
+        cmocka_unit_test(addresses_decide), cmocka_unit_test(members_of_a_batch),
         cmocka_unit_test(pinned_costs_one_question),
         cmocka_unit_test(pinned_at_one_end),
         cmocka_unit_test(any_other_answer_is_the_drivers),

@@ -152,6 +152,35 @@ static void busy(void)
     check(back, kept, n, "busy");
 }
 
+/* Both ways, pageable and pinned, in one batch. */
+static void batch(void)
+{
+    const size_t n = 2 * MIB;
+    CUdeviceptr d = device(8 * MIB);
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    unsigned char *kept = malloc(n), *source = malloc(n), *back = malloc(n), *pinned, *pinned_back;
+    ok(cuMemAllocHost((void **)&pinned, n));
+    ok(cuMemAllocHost((void **)&pinned_back, n));
+    warm(d);
+    fill(kept, n, 5);
+    memcpy(source, kept, n);
+    memcpy(pinned, kept, n);
+    for (unsigned i = 2; i < 4; i++)
+        ok(cuMemcpyHtoD(d + i * n, kept, n));
+    CUdeviceptr to[] = {d, d + n, (uintptr_t)back, (uintptr_t)pinned_back};
+    CUdeviceptr from[] = {(uintptr_t)source, (uintptr_t)pinned, d + 2 * n, d + 3 * n};
+    size_t sizes[] = {n, n, n, n}, first = 0;
+    CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY};
+    ok(cuMemcpyBatchAsync(to, from, sizes, 4, &how, &first, 1, s));
+    ok(cuStreamSynchronize(s));
+    check(back, kept, n, "pageable from the device");
+    check(pinned_back, kept, n, "pinned from the device");
+    for (unsigned i = 0; i < 2; i++) {
+        ok(cuMemcpyDtoH(back, d + i * n, n));
+        check(back, kept, n, "to the device");
+    }
+}
+
 struct late {
     struct gate *gate;
     unsigned char *source;
@@ -349,6 +378,8 @@ int main(int argc, char **argv)
         kinds();
     else if (!strcmp(what, "odd"))
         odd();
+    else if (!strcmp(what, "batch"))
+        batch();
     else if (!strcmp(what, "busy"))
         busy();
     else if (!strcmp(what, "late_read"))
