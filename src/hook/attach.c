@@ -3,11 +3,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/symbols.h"
 #include "hook/classes.h"
 #include "hook/counters.h"
 #include "hook/on_thread.h"
 #include "hook/originals.h"
 #include "hook/routes.h"
+#include "hook/stand_in.h"
 #include "hook/thread.h"
 #include "hook/watch.h"
 #include "observe/journal.h"
@@ -116,11 +118,26 @@ static void in_child(void)
     }
 }
 
-static gf_engine_start_fn *find_start(void)
+/*
+ * By name, through the door's RUNPATH: that is searched for a caller who jumps from here into libc.
+ * Another preload's dlopen may call, and is passed by then.
+ */
+static void *open_engine(void)
 {
     const struct gf_originals *originals = gf_originals();
+    struct gf_symbol last;
     void *handle = originals->dlopen(GF_ENGINE_FILE, RTLD_NOW | RTLD_LOCAL);
-    void *start = handle ? originals->dlsym(handle, GF_ENGINE_START) : NULL;
+    if (handle || !gf_symbol_find("dlopen", (const void *)originals->dlopen, &last))
+        return handle;
+    while (gf_symbol_find("dlopen", last.address, &last))
+        ;
+    return ((__typeof__(dlopen) *)last.address)(GF_ENGINE_FILE, RTLD_NOW | RTLD_LOCAL);
+}
+
+static gf_engine_start_fn *find_start(void)
+{
+    void *handle = open_engine();
+    void *start = handle ? gf_originals()->dlsym(handle, GF_ENGINE_START) : NULL;
     if (!start)
         gf_info("off: %s", dlerror());
     return (gf_engine_start_fn *)start;
@@ -135,6 +152,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .options = gf_birth_options(),
         .birth = gf_birth(),
         .cuda = gf_routes_cuda(),
+        .stand_in = gf_stand_in() ? gf_stand_in()->object : NULL,
         .heap = gf_heap_ops(),
         .version = GF_VERSION,
         .thread_class = gf_classes_get,

@@ -45,6 +45,7 @@ struct gf_door {
     const struct gf_options *options;
     const struct gf_birth *birth;
     const struct gf_cuda *cuda;
+    const char *stand_in; /* the file of a preload that has the driver's place; NULL */
     const struct gf_heap_ops *heap; /* NULL functions inside unless the heap is in replace mode */
     const char *version;
     pid_t caller; /* the thread whose cuInit it was; it may have ended */

@@ -6,6 +6,7 @@
 #include "hook/originals.h"
 #include "hook/counters.h"
 #include "hook/routes.h"
+#include "hook/stand_in.h"
 #include "hook/thread.h"
 
 __typeof__(dlsym) *gf_jump_dlsym;
@@ -36,15 +37,28 @@ static struct gf_jump_answer behind_the_door(const char *name)
     return (struct gf_jump_answer){gf_originals()->dlsym(RTLD_NEXT, name), 1};
 }
 
+/*
+ * Asked of the door by a program that meant to open libcuda: what the handle would have given that it
+ * would have got without us.
+ */
+static struct gf_jump_answer of_the_stand_in(const char *name)
+{
+    void *found = gf_originals()->dlsym(RTLD_NEXT, name);
+    void *hook = NULL;
+    if (!gf_thread.guard && !gf_thread.in_driver && gf_birth_options()->mode != gf_mode_off)
+        hook = gf_routes_substitute(gf_routes_by_address(found), found);
+    return (struct gf_jump_answer){hook ? hook : found, 1};
+}
+
 struct gf_jump_answer gf_jump_answer(void *handle, const char *name)
 {
     struct gf_jump_answer answer = {0};
-
-    /* The driver's own look-ups and the engine's get what they would get without us. */
-    if (gf_thread.guard || gf_thread.in_driver)
-        return answer;
     void *found = gf_originals()->dlsym(handle, name);
-    if (!found)
+
+    if ((!found || (gf_stand_in() && gf_routes_is_hook(found))) && gf_stand_in_is_door(handle))
+        return of_the_stand_in(name);
+    /* The driver's own look-ups and the engine's get what they would get without us. */
+    if (!found || gf_thread.guard || gf_thread.in_driver)
         return answer;
     if (gf_routes_is_hook(found))
         return behind_the_door(name);

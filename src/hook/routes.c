@@ -4,6 +4,7 @@
 #include "base/symbols.h"
 #include "hook/on_cuda.h"
 #include "hook/originals.h"
+#include "hook/stand_in.h"
 #include "hook/thread.h"
 
 #include <errno.h>
@@ -34,7 +35,8 @@ static const struct {
 
 struct gf_routes {
     struct gf_cuda real;
-    uintptr_t start, end;             /* where libcuda is mapped */
+    uintptr_t start, end;             /* where libcuda is mapped, or its stand-in */
+    uintptr_t behind, behind_end;     /* where libcuda is mapped that a stand-in hides; or 0 */
     void *hook[GF_ARRAY_LEN(hooked)]; /* NULL: this entry keeps the driver's address */
     bool kept; /* atomic: that libcuda will not be unloaded any more */
 };
@@ -42,7 +44,7 @@ struct gf_routes {
 static struct gf_routes *published;
 
 struct driver {
-    uintptr_t address; /* it must lie in the object; 0: any libcuda */
+    uintptr_t address; /* it must lie in the object; 0: in any */
     uintptr_t base, start, end;
     const char *path;
 };
@@ -54,14 +56,12 @@ static bool is_libcuda(const char *path)
     return strncmp(slash ? slash + 1 : path, name, sizeof(name) - 1) == 0;
 }
 
-static int look_for_driver(struct dl_phdr_info *info, size_t size, void *closure)
+static int look_for_object(struct dl_phdr_info *info, size_t size, void *closure)
 {
     struct driver *driver = closure;
     uintptr_t start = UINTPTR_MAX, end = 0;
 
     (void)size;
-    if (!is_libcuda(info->dlpi_name))
-        return 0;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type != PT_LOAD)
@@ -76,6 +76,11 @@ static int look_for_driver(struct dl_phdr_info *info, size_t size, void *closure
     driver->end = end;
     driver->path = info->dlpi_name;
     return 1;
+}
+
+static int look_for_driver(struct dl_phdr_info *info, size_t size, void *closure)
+{
+    return is_libcuda(info->dlpi_name) ? look_for_object(info, size, closure) : 0;
 }
 
 /* Keeps the driver loaded for ever, as its addresses are kept. False if it is not that one. */
@@ -135,14 +140,24 @@ static void settle_aliases(struct gf_routes *routes, size_t i)
     }
 }
 
-static void fill(struct gf_routes *routes, const struct driver *driver)
+/* What a stand-in lacks a program finds in the libcuda behind it. */
+static bool find_function(const struct driver *driver, const struct driver *behind,
+                          const char *symbol, struct gf_symbol *ret)
+{
+    return gf_symbol_find_in(driver->base, symbol, ret) ||
+           (behind->end && gf_symbol_find_in(behind->base, symbol, ret));
+}
+
+static void fill(struct gf_routes *routes, const struct driver *driver, const struct driver *behind)
 {
     struct gf_symbol found;
 
     routes->start = driver->start;
     routes->end = driver->end;
+    routes->behind = behind->start;
+    routes->behind_end = behind->end;
     for (size_t i = 0; i < GF_ARRAY_LEN(functions); i++)
-        if (gf_symbol_find_in(driver->base, functions[i].symbol, &found))
+        if (find_function(driver, behind, functions[i].symbol, &found))
             memcpy((char *)&routes->real + functions[i].offset, &found.address, sizeof(found.address));
     for (size_t i = 0; i < GF_ARRAY_LEN(hooked); i++) {
         if (!real_of(routes, &hooked[i]))
@@ -153,21 +168,32 @@ static void fill(struct gf_routes *routes, const struct driver *driver)
 }
 
 /* The table of this driver, published: the one that is there already, or a new one in its place. */
-static struct gf_routes *publish(const struct driver *driver)
+static struct gf_routes *publish(const struct driver *driver, const struct driver *behind)
 {
     struct gf_routes *there = __atomic_load_n(&published, __ATOMIC_ACQUIRE);
-    if (there && there->start == driver->start && there->end == driver->end)
+    if (there && there->start == driver->start && there->end == driver->end &&
+        there->behind == behind->start)
         return there;
     struct gf_routes *mine =
         mmap(NULL, sizeof(*mine), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mine == MAP_FAILED)
         return NULL;
-    fill(mine, driver);
+    fill(mine, driver, behind);
     if (__atomic_compare_exchange_n(&published, &there, mine, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return mine;
     munmap(mine, sizeof(*mine));
     return there;
+}
+
+/* It was there at start, and stays. */
+static struct gf_routes *build_on_stand_in(void)
+{
+    struct driver driver = {.address = (uintptr_t)gf_stand_in()->address}, behind = {0};
+    if (!dl_iterate_phdr(look_for_object, &driver))
+        return NULL;
+    dl_iterate_phdr(look_for_driver, &behind);
+    return publish(&driver, &behind);
 }
 
 /*
@@ -177,12 +203,15 @@ static struct gf_routes *publish(const struct driver *driver)
 static GF_COLD const struct gf_routes *build(const void *address, bool keep)
 {
     const int error = errno;
+    static const struct driver none;
     struct driver driver = {.address = (uintptr_t)address};
     struct gf_routes *ret = NULL;
 
     gf_thread.guard++;
-    if (dl_iterate_phdr(look_for_driver, &driver) && (!keep || pin(&driver)))
-        ret = publish(&driver);
+    if (gf_stand_in())
+        ret = build_on_stand_in();
+    else if (dl_iterate_phdr(look_for_driver, &driver) && (!keep || pin(&driver)))
+        ret = publish(&driver, &none);
     if (ret && keep)
         __atomic_store_n(&ret->kept, true, __ATOMIC_RELEASE);
     gf_thread.guard--;
@@ -247,5 +276,7 @@ bool gf_routes_is_hook(const void *address)
 bool gf_routes_in_driver(const void *address)
 {
     const struct gf_routes *routes = gf_routes();
-    return routes && (uintptr_t)address - routes->start < routes->end - routes->start;
+    return routes &&
+           ((uintptr_t)address - routes->start < routes->end - routes->start ||
+            (uintptr_t)address - routes->behind < routes->behind_end - routes->behind);
 }

@@ -2,7 +2,8 @@
 /*
  * The route table: which address is which function of the driver, and which hook stands for it.
  * Built once, at the first sighting of libcuda, from the symbol table of that very object; libcuda
- * is never opened where the program has not. Pointer identity decides, never a name: every table of
+ * is never opened where the program has not. Where another preload has its place (stand_in.h) that is
+ * the driver, and libcuda's own functions are left alone. Pointer identity decides, never a name: every table of
  * names and versions that others kept has at some time handed out a function of another ABI.
  *
  * But for the two places that say so nothing here waits: threads that build at once all build, one publishes, the others discard.
@@ -19,7 +20,7 @@ struct gf_routes;
 /* The table; NULL while libcuda has not been seen. */
 const struct gf_routes *gf_routes(void);
 /*
- * The table, built if `address` lies in a libcuda; NULL when it does not. For where the program
+ * The table, built if `address` lies in a libcuda, or a stand-in is there; else NULL. For where the program
  * takes the loader's lock itself: it may, to keep that libcuda loaded; a pending dlerror is lost.
  */
 const struct gf_routes *gf_routes_by_address(const void *address);

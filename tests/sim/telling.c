@@ -2,15 +2,34 @@
 /*
  * A driver that hands every call on to the simulated one, found as sim.so, and appends each error that
  * comes back to the file TELL_ERRORS: what a tool would show that watches the driver. CUDA_ERROR_NOT_READY
- * is an answer, no error.
+ * is an answer, no error. With STANDS_IN it is a preload that has the driver's place, as Nsight
+ * Compute's: who opens libcuda is given the object that holds its dlopen.
  */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#ifdef STANDS_IN
+static void *open_original(const char *file, int mode)
+{
+    static __typeof__(dlopen) *original;
+    if (!original)
+        original = (__typeof__(dlopen) *)dlsym(RTLD_NEXT, "dlopen");
+    return original(file, mode);
+}
+
+void *dlopen(const char *file, int mode)
+{
+    Dl_info own;
+    const bool is_driver = file && strstr(file, "libcuda.so") && dladdr((void *)dlopen, &own);
+    return open_original(is_driver ? own.dli_fname : file, mode);
+}
+#endif
 
 #define COUNT (sizeof(names) / sizeof(*names))
 

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A preload behind ours that has the driver's place, as Nsight Compute's has: it goes on seeing every call."""
+
+import pytest
+from conftest import APPS
+from doorkit import *
+
+# It opens libcuda for itself. A program that does gets the object that holds its dlopen: with us in front that is us.
+STAND_IN = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+typedef void *open_fn(const char *, int);
+static open_fn *original(void) {
+    static open_fn *found;
+    if (!found) found = dlsym(RTLD_NEXT, "dlopen");
+    return found; }
+static void *real(const char *name) {
+    static void *handle;
+    if (!handle) handle = original()("libcuda.so.1", RTLD_NOW);
+    return dlsym(handle, name); }
+void *dlopen(const char *file, int mode) {
+    Dl_info mine;
+    if (file && strstr(file, "libcuda.so") && dladdr(dlopen, &mine)) return original()(mine.dli_fname, mode);
+    return original()(file, mode); }
+#define STANDS_IN(name, params, ...) int name params { \
+    printf("- " #name "\n"); return ((int (*) params)real(#name))(__VA_ARGS__); }
+STANDS_IN(cuInit, (unsigned f), f)
+STANDS_IN(cuDevicePrimaryCtxRetain, (void **c, int d), c, d)
+STANDS_IN(cuCtxGetCurrent, (void **c), c)
+STANDS_IN(cuCtxGetDevice, (int *d), d)
+STANDS_IN(cuCtxSetCurrent, (void *c), c)
+STANDS_IN(cuMemAlloc_v2, (unsigned long *p, size_t n), p, n)
+STANDS_IN(cuGetExportTable, (const void **t, const void *id), t, id)
+int cuMemcpyHtoD_v2(unsigned long d, void *s, size_t n) { return 42; }
+int cuGetProcAddress_v2(const char *name, void **pfn, int version, unsigned long flags, int *status) {
+    printf("- cuGetProcAddress_v2 %s\n", name);
+    if (!strcmp(name, "cuGetProcAddress")) *pfn = cuGetProcAddress_v2;
+    else if (!strcmp(name, "cuInit")) *pfn = cuInit;
+    else if (!strcmp(name, "cuMemAlloc")) *pfn = cuMemAlloc_v2;
+    else return ((int (*)(const char *, void **, int, unsigned long, int *))real("cuGetProcAddress_v2"))
+        (name, pfn, version, flags, status);
+    return 0; }
+"""
+
+USE = r"""
+#define CALL(name, params, ...) do { int (*call) params = find(#name); \
+    printf("%s", #name); fflush(stdout); \
+    if (call) printf(" = %d\n", call(__VA_ARGS__)); else { const char *e = dlerror(); printf(" is not there: %d\n", !!e); } } while (0)
+static void use(void *(*find)(const char *)) {
+    void *context; unsigned long at; int device; const void *table;
+    CALL(cuInit, (unsigned), 0);
+    CALL(cuDevicePrimaryCtxRetain, (void **, int), &context, 1);
+    CALL(cuCtxSetCurrent, (void *), context);
+    CALL(cuCtxGetDevice, (int *), &device);
+    CALL(cuMemAlloc_v2, (unsigned long *, size_t), &at, 4096);
+    CALL(cuMemcpyHtoD_v2, (unsigned long, void *, size_t), at, &at, 8);
+    CALL(cuGetExportTable, (const void **, const void *), &table, NULL);
+    CALL(cuNothing, (int), 0); }
+"""
+OPENED = USE + r"""
+static void *looked_up(const char *name) { return dlsym(driver(), name); }
+static void *asked(const char *name) {
+    int (*get)(const char *, void **, int, unsigned long, int *) = looked_up("cuGetProcAddress_v2"), status;
+    void *found = NULL, *self = NULL;
+    get("cuGetProcAddress", &self, 12000, 0, &status);
+    printf("%d ", self == (void *)get);
+    get(name, &found, 2000, 0, &status);
+    return found; }
+int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IONBF, 0);
+    puts(dlsym(driver(), "cuMemAllocAsync") ? "more" : "no more"); /* the driver's alone */
+    use(argc > 1 ? asked : looked_up); }
+"""
+LINKED = USE + r"""
+extern int cuInit(), cuDevicePrimaryCtxRetain(), cuCtxSetCurrent(), cuCtxGetDevice(), cuMemAlloc_v2(),
+    cuGetExportTable(), cuMemAllocAsync();
+static void *linked(const char *name) {
+#define IS(symbol) if (!strcmp(name, #symbol)) return symbol;
+    IS(cuInit) IS(cuDevicePrimaryCtxRetain) IS(cuCtxSetCurrent) IS(cuCtxGetDevice) IS(cuMemAlloc_v2)
+    IS(cuGetExportTable)
+    return dlsym(RTLD_DEFAULT, name); }
+int main(void) {
+    unsigned long at = 0;
+    setvbuf(stdout, NULL, _IONBF, 0);
+    use(linked);
+    const int result = cuMemAllocAsync(&at, 8, NULL);
+    printf("%d %lu\n", result, at); }
+"""
+
+
+def calls(output):
+    """What was called and answered, but for the engine's own calls, which stand on lines of their own."""
+    return [line for line in output.splitlines()
+            if line not in ("- cuInit", "- cuCtxGetCurrent", "- cuCtxGetDevice")]
+
+
+def compare(fed, app, *arguments, behind=True, **environment):
+    """The same as with the stand-in alone, which sees each call."""
+    stand_in = fed.library(STAND_IN, "libstandin.so")
+    plain = fed.go(app, *arguments, preload=False, LD_PRELOAD=stand_in)
+    ours = fed.go(app, *arguments, LD_PRELOAD=f"{DOOR}:{stand_in}" if behind else f"{stand_in}:{DOOR}", **environment)
+    assert calls(ours.stdout) == calls(plain.stdout)
+    assert "cuInit- cuInit" in calls(plain.stdout)
+    return ours
+
+
+def test_opened(fed):
+    result = compare(fed, fed.program(OPENED))
+    assert said(result, "seen") == ["retained device=1 bytes=0", "current device=5 bytes=0", "memory device=5 bytes=4096"]
+    assert counts(result)["cuInit"] == 1
+
+
+def test_asked(fed):
+    """What it hands out that is none of its own is none of ours."""
+    result = compare(fed, fed.program(OPENED), "asked")
+    assert counts(result)["cuInit"] == 1 and counts(result)["cuGetProcAddress_v2"] == 16
+
+
+def test_linked(fed):
+    app = fed.program(LINKED, f"-L{fed.folder}", "-l:libcuda.so.1")
+    result = compare(fed, app)
+    assert "retained device=1 bytes=0" in said(result, "seen")
+    assert result.stdout.splitlines()[-1] == "0 1" # of the driver itself: the stand-in has no such function
+
+
+def test_off(fed):
+    result = compare(fed, fed.program(OPENED), GPUFEED="off")
+    assert not said(result, "engine")
+
+
+def test_python(fed):
+    text = """if True:
+        import ctypes
+        cuda = ctypes.CDLL("libcuda.so.1")
+        device = ctypes.c_int()
+        print(cuda.cuInit(0), cuda.cuCtxGetDevice(ctypes.byref(device)), device, hasattr(cuda, "cuNothing"), flush=True)
+        """
+    stand_in = fed.library(STAND_IN, "libstandin.so")
+    plain, ours = (fed.go("/usr/bin/python3", "-c", text, LD_PRELOAD=preload)
+                   for preload in (stand_in, f"{DOOR}:{stand_in}"))
+    assert ours.stdout == plain.stdout and "0 0" in plain.stdout
+
+
+def test_in_front_of_ours(fed):
+    result = compare(fed, fed.program(OPENED), behind=False)
+    assert "retained device=1 bytes=0" in said(result, "seen")
+
+
+def test_in_two_parts(fed):
+    """Whose dlopen is in another object is not known for what it is; what it alone has is found all the same."""
+    functions = fed.library("int cuInit(unsigned f) { return 0; } int cuNothing(int a) { return 7; }", "libfunctions.so")
+    opener = fed.library(STAND_IN.split("#define STANDS_IN")[0], "libopener.so", "-Wl,--no-as-needed", str(functions))
+    app = fed.program("""
+        int main(void) { void *h = driver(); int (*init)(unsigned) = dlsym(h, "cuInit"), (*nothing)(int) = dlsym(h, "cuNothing");
+            void *less = dlsym(h, "cuLess"); const char *error = dlerror();
+            printf("%d %d %d %d\\n", init(0), nothing ? nothing(0) : -1, !less, !!error); }
+        """)
+    plain, ours = (fed.go(app, LD_PRELOAD=preload) for preload in (opener, f"{DOOR}:{opener}"))
+    assert plain.stdout == ours.stdout == "0 7 1 1\n"
+
+
+# A whole driver, whose errors are told in a file, so that all that is called is seen to go through it.
+@pytest.fixture(scope="module")
+def whole(compile_c, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    built = compile_c((SOURCE / "tests" / "sim" / "telling.c").read_text(), *SHARED, "-O1", "-DSTANDS_IN",
+                      f"-I{SOURCE / 'tests' / 'sim'}", *INCLUDES, name="libstandin.so")
+    (folder / "sim.so").symlink_to(SIM_DIR / "libcuda.so.1")
+    return built, folder
+
+
+@pytest.mark.parametrize("what", ["bytes", "kinds"])
+def test_copies_are_the_drivers(run, whole, what):
+    stand_in, folder = whole
+    program = APPS / "stage"
+    places = {"LD_LIBRARY_PATH": f"{folder}:{SIM_DIR}", "GPUFEED_VERBOSE": 2, "GPUFEED_STAGE_MIN": 4096,
+              "GPUFEED_STAGE_THREADS": 4, "COLD": 1} # there is no ring to wait for
+    plain = run(program, what, preload=False, LD_PRELOAD=stand_in, **places)
+    ours = run(program, what, LD_PRELOAD=f"{DOOR}:{stand_in}", **places)
+    assert plain.returncode == 0, plain.stderr
+    assert (ours.stdout, ours.returncode) == (plain.stdout, 0), ours.stderr
+    assert ours.stderr.count(f"copies and pinned memory are left to the driver: {stand_in} has its place") == 1
+    assert "staged" not in ours.stderr
+
+
+def test_errors_go_through_it(run, whole, tmp_path):
+    """Each call reaches it, once: the mistaken ones are told of."""
+    stand_in, folder = whole
+    text = """if True:
+        import ctypes
+        from ctypes import byref, c_size_t, c_uint64, c_void_p
+        cuda = ctypes.CDLL("libcuda.so.1")
+        at, context = c_uint64(), c_void_p()
+        print(cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(byref(context), 0), cuda.cuCtxSetCurrent(context))
+        print(cuda.cuMemFreeHost(c_void_p(4096)), cuda.cuMemAlloc_v2(byref(at), c_size_t(0)), cuda.cuEventDestroy_v2(None),
+              cuda.cuMemcpyHtoD_v2(c_uint64(5), c_void_p(4096), c_size_t(8)), cuda.cuMemFree_v2(c_uint64(5)))
+        """
+    seen = []
+    for preload in (stand_in, f"{DOOR}:{stand_in}"):
+        told = tmp_path / "errors"
+        told.write_text("")
+        done = run("/usr/bin/python3", "-c", text, LD_PRELOAD=preload, TELL_ERRORS=told, LD_LIBRARY_PATH=f"{folder}:{SIM_DIR}")
+        assert done.returncode == 0, done.stderr
+        seen.append((done.stdout, told.read_text()))
+    assert seen[0] == seen[1]
+    assert len(seen[0][1].splitlines()) == 5
