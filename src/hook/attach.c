@@ -54,7 +54,7 @@ const struct gf_engine *gf_engine(void)
 const struct gf_engine *gf_engine_enter(void)
 {
     const struct gf_engine *engine = gf_engine();
-    if (gf_likely(!engine) || gf_thread.guard)
+    if (gf_likely(!engine) || gf_thread.guard || gf_thread.ours)
         return NULL;
     gf_thread.guard++;
     return engine;

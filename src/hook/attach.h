@@ -20,7 +20,7 @@ const struct gf_engine *gf_engine(void);
 
 /*
  * For hooks: the engine, with the calling thread marked so that CUDA calls which the engine makes
- * pass through; NULL also inside such a call. What was entered is left.
+ * pass through; NULL also inside such a call, and on threads of ours. What was entered is left.
  */
 const struct gf_engine *gf_engine_enter(void);
 void gf_engine_leave(void);

@@ -2,7 +2,8 @@
 /*
  * An engine whose transfers only tell what the door asks them for. With GPUFEED_MACHINE=take each
  * is said to be done, with a result of its own; with =fits that is said before and not kept; else
- * each is declined. A batch's members fit unless their source is odd.
+ * each is declined. A batch's members fit unless their source is odd. With =helper a thread of its
+ * own unmaps memory during a copy.
  */
 #include "hook/engine_api.h"
 
@@ -11,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #ifndef LEAST
@@ -47,11 +49,24 @@ static bool answer(CUresult *ret_result)
     return take;
 }
 
+static void *helper(void *unused)
+{
+    const size_t bytes = 64 << 20;
+    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &(int){0});
+    tell("[unmaps %d]\n", munmap(at, bytes));
+    answer(NULL); /* nor is this copy offered to its own engine */
+    return unused;
+}
+
 static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
 {
     static const char *const ways[] = {"h2d", "d2h", "any", "batched"};
+    pthread_t thread;
     tell("[copy %s %s %llx %llx %lx stream=%lx]\n", ways[call->way], call->async ? "async" : "sync",
          call->dst, call->src, (unsigned long)call->bytes, (unsigned long)call->stream);
+    if (strcmp(door->options->machine, "helper") == 0 && !pthread_create(&thread, NULL, helper, NULL))
+        pthread_join(thread, NULL);
     return answer(ret_result);
 }
 
@@ -111,6 +126,12 @@ static void host_mapping(const void *p, size_t *bytes)
         *bytes += 1;
 }
 
+static void unmapping(void *at, size_t bytes)
+{
+    (void)at;
+    tell("[unmapping %lx]\n", (unsigned long)bytes);
+}
+
 static void context_leaving(CUcontext context, CUdevice device)
 {
     tell("[leaving %lx %d]\n", (unsigned long)context, device);
@@ -168,6 +189,7 @@ static const struct gf_transfer_ops transfer = {
     .host_register = host_register,
     .host_flags = host_flags,
     .host_mapping = host_mapping,
+    .unmapping = unmapping,
     .context_leaving = context_leaving,
     .context_left = context_left,
 };

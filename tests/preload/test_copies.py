@@ -147,6 +147,11 @@ def test_ends_of_contexts(moving, way):
             f"{name} = {RESULT[name]} errno=33 slot=0x55 cancel=0 by libgpufeed.so"]
 
 
+def test_the_engines_own_threads_pass_through(moving):
+    result = moving.go("dlsym", "cuMemcpyHtoD_v2,1,2,100000", GPUFEED_MACHINE="helper")
+    assert heard(result) == ["copy h2d sync 1 2 100000 stream=1", "unmaps 0"]
+
+
 def test_entries_of_cuda_2_are_left_alone(moving):
     calls = [",".join([name] + [f"{SLOT:x}" if kind == "o" else "100000" for kind in kinds])
              for name, kinds in (row.split() for row in OLD)]
