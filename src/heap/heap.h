@@ -120,8 +120,9 @@ void gf_heap_ready(void) __attribute__((weak));
 /* First thing in a thread that the program created: takes its arena from those of set_cpus. */
 void gf_heap_thread_born(void);
 /*
- * First thing in a thread of ours or the driver's, which hardly allocates: it shares the main thread's arena. Each
- * has some forty locks on nine pages, which every fork of the process takes and thus copies, twice: 30 us.
+ * First thing in our own thread and in the driver's, which hardly allocate: they share the main
+ * thread's arena. Each has some forty locks on nine pages, which every fork of the process takes and
+ * thus copies, twice: 30 us. For none that never allocates: it would begin with a cache.
  */
 void gf_heap_thread_aside(void);
 

@@ -191,6 +191,7 @@ static void *bring_in(void *caller)
 {
     gf_thread.guard++;
     prctl(PR_SET_NAME, "gpufeed");
+    gf_heap_thread_aside();
     announce(stage_running);
     gf_originals()->dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
     announce(stage_free);

@@ -66,8 +66,8 @@ static void *begin(void *closure)
     gf_classes_set(gettid(), class);
     if (class == gf_thread_program)
         gf_heap_thread_born(); /* before any other call of the heap gives this thread an arena */
-    else if (class != gf_thread_self_set)
-        gf_heap_thread_aside();
+    else if (class == gf_thread_driver)
+        gf_heap_thread_aside(); /* our helpers allocate nothing, and shall not begin with a cache */
     lay_down(self);
     if (class == gf_thread_program) {
         const struct gf_engine *engine = gf_engine_enter();
