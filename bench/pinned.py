@@ -11,6 +11,7 @@ memory by huge pages: needs root, and puts the setting back). GF_DRY=1: small, s
 
 import argparse
 import contextlib
+import os
 import pathlib
 import sys
 import time
@@ -82,6 +83,26 @@ def shared_huge_pages():
             SHMEM.write_text(before)
 
 
+PYTORCH = """
+import os, statistics, sys, time
+import torch
+held = torch.empty(%d, dtype=torch.uint8, pin_memory=True)
+torch.zeros(8).cuda()
+print("ready", flush=True)
+for line in sys.stdin:
+    took, whole = [], []
+    for _ in range(9):
+        begun = time.perf_counter()
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        took.append(time.perf_counter() - begun)
+        os.waitpid(child, 0)
+        whole.append(time.perf_counter() - begun)
+    print("%%.9f 0 %%.9f 0 0" %% (statistics.median(took), statistics.median(whole)), flush=True)
+"""
+
+
 def program(name="pinned"):
     found = arms.find(name, "bench")
     if found is None:
@@ -89,21 +110,36 @@ def program(name="pinned"):
     return found
 
 
-def forks(blocks, until):
-    """Processes that hold so many buffers throughout: it takes seconds to get them."""
-    fleet = {"driver": arms.Arm([program("fork"), "cuda"]),
-             "ours": arms.Arm([program("fork"), "cuda"], **arms.ours())}
+def forks(command, name, hold, until):
+    """Processes that hold their memory throughout: it takes seconds to get it."""
+    fleet = {"driver": arms.Arm(command), "ours": arms.Arm(command, **arms.ours())}
     try:
         for arm in fleet.values():
-            arm.ask(f"hold how=driver bytes={FORKED // blocks} blocks={blocks}")
-        name = arms.size_name(FORKED) if blocks == 1 else f"{blocks} x {arms.size_name(FORKED // blocks)}"
+            arm.begin()
+        for arm in fleet.values() if hold else ():
+            arm.ask(hold)
         found = arms.Case(f"fork: {name}", {key: fork_turn(arm) for key, arm in fleet.items()},
                           [("ours", "driver", "1/s", 1 / FORK_AT_MOST, "times as fast")],
                           most=2 * arms.ROUNDS, part="fork", bytes=FORKED, threads=1)
         arms.rounds([found], until)
-        return found
+        return [found]
+    except RuntimeError as error:
+        print(f"# fork: {name}: {str(error)[-300:]}", flush=True)
+        return []
     finally:
-        arms.end_all(fleet)
+        for arm in fleet.values():
+            arm.kill()
+
+
+def all_forks(until):
+    began, small = time.monotonic(), [program("fork"), "cuda"]
+    whole = arms.size_name(FORKED)
+    held = [(small, whole, f"hold how=driver bytes={FORKED} blocks=1"),
+            (small, f"64 x {arms.size_name(FORKED // 64)}", f"hold how=driver bytes={FORKED // 64} blocks=64")]
+    if not arms.DRY:
+        held.append(([os.environ.get("GF_PYTHON", "python3"), "-c", PYTORCH % FORKED], f"{whole}, PyTorch", None))
+    return [case for index, (command, name, hold) in enumerate(held)
+            for case in forks(command, name, hold, began + (until - began) * (index + 1) / len(held))]
 
 
 def run_part(part, plain, ours, until):
@@ -121,8 +157,7 @@ def run_part(part, plain, ours, until):
             finally:
                 fresh.end()
     if part == "fork":
-        middle = time.monotonic() + (until - time.monotonic()) / 2
-        return [forks(1, middle), forks(64, until)]
+        return all_forks(until)
     found = part_cases(part, plain, ours)
     arms.rounds(found, until)
     return found

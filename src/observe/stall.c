@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define ASK_NS UINT64_C(1000000)
+#define SAMPLE_TICKS (UINT64_C(1) << 20) /* 0.3 to 1 ms */
 #define ASK_SHARE 200 /* what asking takes is at most one part of so many */
 #define ASK_LATEST_NS UINT64_C(100000000)
 
@@ -180,6 +181,18 @@ static bool is_wait(enum gf_timed kind)
     return kind == gf_timed_driver_wait || kind == gf_timed_driver_copy;
 }
 
+/* Two reads of the clock are a thirtieth of a small copy. */
+static bool is_sampled(void)
+{
+    static __thread uint64_t sampled;
+    const uint64_t now = gf_ticks();
+
+    if (now - sampled < SAMPLE_TICKS)
+        return false;
+    sampled = now;
+    return true;
+}
+
 void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 {
     mark->start_ns = 0;
@@ -192,6 +205,8 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
         gf_strain_read(&strain_before);
     if (!is_wait(kind))
         gf_slow_usage(&mark->before);
+    else if (gf_likely(!is_sampled()))
+        return;
     mark->start_ns = gf_now_ns();
 }
 
