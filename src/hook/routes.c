@@ -162,7 +162,9 @@ static void fill(struct gf_routes *routes, const struct driver *driver, const st
     for (size_t i = 0; i < GF_ARRAY_LEN(hooked); i++) {
         if (!real_of(routes, &hooked[i]))
             continue;
-        routes->hook[i] = hooked[i].hook;
+        /* Only a stand-in itself comes by an address of the libcuda behind it: it keeps that. */
+        if ((uintptr_t)real_of(routes, &hooked[i]) - routes->start < routes->end - routes->start)
+            routes->hook[i] = hooked[i].hook;
         settle_aliases(routes, i);
     }
 }

@@ -33,7 +33,12 @@ STANDS_IN(cuCtxGetDevice, (int *d), d)
 STANDS_IN(cuCtxSetCurrent, (void *c), c)
 STANDS_IN(cuMemAlloc_v2, (unsigned long *p, size_t n), p, n)
 STANDS_IN(cuGetExportTable, (const void **t, const void *id), t, id)
-int cuMemcpyHtoD_v2(unsigned long d, void *s, size_t n) { return 42; }
+/* What it looks up for itself is libcuda's own, whether or not it has a function of that name. */
+static int is_libcudas(const char *name) {
+    Dl_info found;
+    return dladdr(real(name), &found) && strstr(found.dli_fname, "libcuda.so"); }
+int cuMemcpyHtoD_v2(unsigned long d, void *s, size_t n) {
+    return is_libcudas("cuMemAllocAsync") && is_libcudas("cuMemAlloc_v2") ? 42 : 43; }
 int cuGetProcAddress_v2(const char *name, void **pfn, int version, unsigned long flags, int *status) {
     printf("- cuGetProcAddress_v2 %s\n", name);
     if (!strcmp(name, "cuGetProcAddress")) *pfn = cuGetProcAddress_v2;
@@ -101,7 +106,9 @@ def compare(fed, app, *arguments, behind=True, **environment):
     stand_in = fed.library(STAND_IN, "libstandin.so")
     plain = fed.go(app, *arguments, preload=False, LD_PRELOAD=stand_in)
     ours = fed.go(app, *arguments, LD_PRELOAD=f"{DOOR}:{stand_in}" if behind else f"{stand_in}:{DOOR}", **environment)
-    assert calls(ours.stdout) == calls(plain.stdout)
+    # In front of ours it looks up libcuda's functions as any program does, and gets the hooks.
+    answered = ours.stdout if behind else ours.stdout.replace("= 43", "= 42")
+    assert calls(answered) == calls(plain.stdout)
     assert "cuInit- cuInit" in calls(plain.stdout)
     return ours
 
