@@ -19,6 +19,8 @@ static struct {
 /* A sibling can take 200 MiB in this time. The heap's own numbers, which need no system call. */
 #define SOON_NS UINT64_C(100000000)
 #define LATER_NS UINT64_C(1000000000)
+/* While the heap will say when there is more: in case it said so while we looked. */
+#define RARELY_NS UINT64_C(5000000000)
 
 static bool read_heap(struct gf_squeeze_reading *ret)
 {
@@ -69,7 +71,14 @@ static void take_down(const struct gf_squeeze_reading *now, enum gf_squeeze_step
     gf_pen_give();
 }
 
-/* When to look again. */
+/* From the heap, within a free. */
+static void wake(void)
+{
+    __atomic_store_n(&watch.woken, true, __ATOMIC_RELEASE);
+    sem_post(&gf_process.wake);
+}
+
+/* When to look again; sooner where the heap wakes us, which it does once much is dirty. */
 static uint64_t look(uint64_t now_ns)
 {
     const struct gf_heap_ops *heap = gf_process.door->heap;
@@ -77,12 +86,16 @@ static uint64_t look(uint64_t now_ns)
 
     if (!read_heap(&now))
         return UINT64_MAX;
+    if (now.dirty < GF_SQUEEZE_LITTLE) {
+        heap->watched(wake);
+        read_heap(&now);
+    }
     if (now.kept < GF_SQUEEZE_LITTLE) {
         gf_squeeze_rest(&watch.squeeze);
-        return now_ns + LATER_NS; /* or when the heap wakes us: there is more */
+        return now_ns + RARELY_NS;
     }
     if (now.dirty < GF_SQUEEZE_LITTLE && now_ns < watch.host_ns)
-        return now_ns + SOON_NS;
+        return watch.host_ns;
     read_host(&now);
     const enum gf_squeeze_step step = gf_squeeze_feed(&watch.squeeze, &now);
     if (step == gf_squeeze_lend)
@@ -92,14 +105,7 @@ static uint64_t look(uint64_t now_ns)
     remember_heap(); /* what we did is not the program's doing */
     take_down(&now, step);
     watch.host_ns = now_ns + gf_min(gf_squeeze_wait(&watch.squeeze), LATER_NS);
-    return now_ns + SOON_NS;
-}
-
-/* From the heap, within a free. */
-static void wake(void)
-{
-    __atomic_store_n(&watch.woken, true, __ATOMIC_RELEASE);
-    sem_post(&gf_process.wake);
+    return now.dirty < GF_SQUEEZE_LITTLE ? watch.host_ns : now_ns + SOON_NS;
 }
 
 void gf_keep_start(void)

@@ -93,7 +93,10 @@ struct gf_heap_ops {
     void (*huge)(struct gf_heap_huge *ret);
     void (*touch)(struct gf_heap_touch *ret);
     void (*kept)(struct gf_heap_kept *ret); /* some loads */
-    /* From now on, until the process ends or forks, the caller lends in time: more may be dirty. */
+    /*
+     * From now on, until the process ends or forks, the caller lends in time: more may be dirty. wake is
+     * called once, from within a free, when much is; again only if this is called again.
+     */
     void (*watched)(void (*wake)(void));
     /*
      * Freed pages: to the kernel if it wants them; to the kernel now. Any thread that holds no lock

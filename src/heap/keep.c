@@ -27,7 +27,7 @@ static struct {
     bool ours;            /* the decay is as we set it: a user's MALLOC_CONF did not */
     bool watched;         /* by this process's engine */
     void (*wake)(void);   /* it looks seldom while little is kept */
-    bool woken;
+    bool woken;           /* since it asked to be */
     bool busy;            /* somebody looks, lends or gives back */
     uint64_t room, bound; /* at the last look */
     uint64_t looks, lends, give_backs, in_child;
@@ -129,14 +129,13 @@ static uint64_t kept_at_most(void)
     return active && mapped > active ? mapped - active : 0;
 }
 
-/* Once, when there begins to be something to watch. */
-static void wake_watch(bool much)
+/* Once, when there begins to be something to watch; again after it has asked again. */
+static void wake_watch(void)
 {
     void (*const wake)(void) = __atomic_load_n(&keep.wake, __ATOMIC_ACQUIRE);
 
-    if (much && !keep.woken && wake)
+    if (wake && !__atomic_exchange_n(&keep.woken, true, __ATOMIC_ACQ_REL))
         wake();
-    keep.woken = much;
 }
 
 /* The next look is due before more than an eighth beyond the bound can be dirty. */
@@ -144,8 +143,10 @@ static void look(void)
 {
     const uint64_t kept = kept_at_most();
     uint64_t freed = __atomic_load_n(&gf_keep_count.freed, __ATOMIC_RELAXED);
+    const bool much = gf_min(kept, freed) >= LITTLE;
 
-    wake_watch(kept >= LITTLE);
+    if (much)
+        wake_watch();
     if (kept < LITTLE) {
         __atomic_store_n(&gf_keep_count.look_at, freed + LITTLE, __ATOMIC_RELAXED);
         return;
@@ -159,6 +160,8 @@ static void look(void)
         freed = 0;
     } else {
         step = gf_max(bound - gf_min(bound, gf_min(kept, freed)), bound / 8);
+        if (!much && keep.watched)
+            step = gf_min(step, LITTLE); /* the watch sleeps until then */
     }
     __atomic_store_n(&gf_keep_count.look_at, freed + step, __ATOMIC_RELAXED);
 }
@@ -218,6 +221,7 @@ static void in_child(void)
     keep.busy = false;
     keep.watched = false;
     keep.wake = NULL;
+    keep.woken = false;
     if (gf_likely(!keep.ours || kept_at_most() < CHILD_LEAST))
         return;
     const int error = errno;
@@ -239,8 +243,11 @@ void gf_keep_init(const struct gf_options *options)
 
 void gf_keep_watched(void (*wake)(void))
 {
-    __atomic_store_n(&keep.wake, wake, __ATOMIC_RELEASE);
+    const bool asks_again = __atomic_exchange_n(&keep.wake, wake, __ATOMIC_ACQ_REL) == wake;
+
     __atomic_store_n(&keep.watched, true, __ATOMIC_RELAXED);
+    if (!__atomic_exchange_n(&keep.woken, false, __ATOMIC_ACQ_REL) && asks_again)
+        return;
     __atomic_store_n(&gf_keep_count.look_at, 0, __ATOMIC_RELAXED); /* look anew */
 }
 

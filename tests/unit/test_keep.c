@@ -253,6 +253,39 @@ static void a_child_of_a_lender_goes_on(void **state)
     assert_int_equal(good, 30);
 }
 
+static unsigned wakes;
+
+static void count_wake(void)
+{
+    wakes++;
+}
+
+/* The watch sleeps while little is dirty: woken once when much is, and again only if it asks again. */
+static void wakes_who_asked(void **state)
+{
+    (void)state;
+    const struct gf_heap_ops *ops = gf_heap_ops();
+    assert_true(ops->lend());
+    ops->watched(count_wake);
+    fill(8 * MIB);
+    ops->watched(count_wake);
+    fill(8 * MIB);
+    assert_int_equal(wakes, 0);
+    for (int i = 0; i < 4; i++)
+        fill(64 * MIB);
+    assert_int_equal(wakes, 1);
+    assert_true(ops->lend());
+    fill(64 * MIB);
+    assert_int_equal(wakes, 1);
+    assert_true(ops->lend());
+    ops->watched(count_wake);
+    fill(8 * MIB);
+    assert_int_equal(wakes, 1);
+    for (int i = 0; i < 2; i++)
+        fill(40 * MIB); /* far below the bound, which would lead to a look too */
+    assert_int_equal(wakes, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_child_keeps_nothing_of_its_parents),
         cmocka_unit_test(huge_pages_have_an_end),
         cmocka_unit_test(a_child_of_a_lender_goes_on),
+        cmocka_unit_test(wakes_who_asked), /* last: this process counts as watched then */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
