@@ -12,8 +12,7 @@
 #define ROWS 1024
 #define TRIES 8
 
-/* Where allocators put large blocks: a page's beginning, or glibc's header behind it. */
-#define IN_PAGE_MOST 16
+#define REGIONS 4096
 
 struct row {
     uintptr_t block; /* 0: free; BUSY: being filled in */
@@ -24,21 +23,31 @@ struct row {
 
 static struct gf_family plain;
 static struct row rows[ROWS];
+/*
+ * How many of them begin in each MiB of addresses. Small blocks lie elsewhere, so a free of one looks
+ * here and nowhere else. Where in its page a large one begins tells nothing: jemalloc scatters them.
+ */
+static uint16_t begun[REGIONS];
 
 static struct row *row_of(uintptr_t block, unsigned number)
 {
     return &rows[(unsigned)((block * UINT64_C(0x9e3779b97f4a7c15)) >> 48) % ROWS ^ number];
 }
 
+static inline uint16_t *begun_beside(const void *block)
+{
+    return &begun[((uintptr_t)block >> 20) % REGIONS];
+}
+
 static inline bool may_be_large(const void *block)
 {
-    return ((uintptr_t)block & 0xfff) <= IN_PAGE_MOST && block;
+    return __atomic_load_n(begun_beside(block), __ATOMIC_RELAXED) && block;
 }
 
 /* One that finds no row is freed untimed. */
 static void remember(const void *block, size_t size)
 {
-    if (size < LARGE || !may_be_large(block))
+    if (size < LARGE || !block)
         return;
     for (unsigned i = 0; i < TRIES; i++) {
         struct row *row = row_of((uintptr_t)block, i);
@@ -47,6 +56,7 @@ static void remember(const void *block, size_t size)
             __atomic_compare_exchange_n(&row->block, &none, BUSY, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED)) {
             __atomic_store_n(&row->size, size, __ATOMIC_RELAXED);
+            __atomic_fetch_add(begun_beside(block), 1, __ATOMIC_RELAXED);
             __atomic_store_n(&row->block, (uintptr_t)block, __ATOMIC_RELEASE);
             return;
         }
@@ -61,6 +71,7 @@ static size_t forget(const void *block)
         if (__atomic_load_n(&row->block, __ATOMIC_ACQUIRE) == (uintptr_t)block) {
             const size_t size = __atomic_load_n(&row->size, __ATOMIC_RELAXED);
             __atomic_store_n(&row->block, 0, __ATOMIC_RELEASE);
+            __atomic_fetch_sub(begun_beside(block), 1, __ATOMIC_RELAXED);
             return size;
         }
     }
