@@ -19,6 +19,12 @@ static inline bool passed_on(void)
     return gf_likely(__atomic_load_n(&gf_heap_mode_now, __ATOMIC_ACQUIRE) == gf_heap_mode_next);
 }
 
+/* Programs with an account of their own (redis) ask for the size of each block that they get or free. */
+static inline const struct gf_family *family(void)
+{
+    return replaced() ? &gf_family_replace : passed_on() ? &gf_family_next : gf_family();
+}
+
 /*
  * Whether the loader has finished with us: it fills in an address by relocation, and the first
  * thread's variables only after it has relocated everything. Without either jemalloc cannot start.
@@ -85,27 +91,27 @@ GF_EXPORT void free(void *block)
 
 GF_EXPORT int posix_memalign(void **ret, size_t alignment, size_t size)
 {
-    return gf_family()->posix_memalign(ret, alignment, size);
+    return family()->posix_memalign(ret, alignment, size);
 }
 
 GF_EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
-    return gf_family()->aligned_alloc(alignment, size);
+    return family()->aligned_alloc(alignment, size);
 }
 
 GF_EXPORT void *memalign(size_t alignment, size_t size)
 {
-    return gf_family()->memalign(alignment, size);
+    return family()->memalign(alignment, size);
 }
 
 GF_EXPORT void *valloc(size_t size)
 {
-    return gf_family()->valloc(size);
+    return family()->valloc(size);
 }
 
 GF_EXPORT void *pvalloc(size_t size)
 {
-    return gf_family()->pvalloc(size);
+    return family()->pvalloc(size);
 }
 
 GF_EXPORT void *reallocarray(void *block, size_t count, size_t size)
@@ -138,12 +144,12 @@ GF_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 
 GF_EXPORT size_t malloc_usable_size(void *block)
 {
-    return gf_family()->malloc_usable_size(block);
+    return replaced() ? je_malloc_usable_size(block) : family()->malloc_usable_size(block);
 }
 
 GF_EXPORT int malloc_trim(size_t pad)
 {
-    return gf_family()->malloc_trim(pad);
+    return family()->malloc_trim(pad);
 }
 
 /* Deprecated by its header, still called. */
@@ -151,28 +157,28 @@ GF_EXPORT int malloc_trim(size_t pad)
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 GF_EXPORT struct mallinfo mallinfo(void)
 {
-    return gf_family()->mallinfo();
+    return family()->mallinfo();
 }
 #pragma GCC diagnostic pop
 
 GF_EXPORT struct mallinfo2 mallinfo2(void)
 {
-    return gf_family()->mallinfo2();
+    return family()->mallinfo2();
 }
 
 GF_EXPORT int mallopt(int parameter, int value)
 {
-    return gf_family()->mallopt(parameter, value);
+    return family()->mallopt(parameter, value);
 }
 
 GF_EXPORT void malloc_stats(void)
 {
-    gf_family()->malloc_stats();
+    family()->malloc_stats();
 }
 
 GF_EXPORT int malloc_info(int options, FILE *stream)
 {
-    return gf_family()->malloc_info(options, stream);
+    return family()->malloc_info(options, stream);
 }
 
 /* glibc's own names for them: programs that call these beside free must get one allocator. */
