@@ -6,6 +6,7 @@
  */
 #include "kit.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -86,6 +87,36 @@ static void say(const char *what, CUresult code, const unsigned char *bytes, siz
     fflush(stdout);
 }
 
+static bool is_asleep(const char *task)
+{
+    char path[300], line[512], *end;
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", task);
+    FILE *file = fopen(path, "r");
+    const bool read = file && fgets(line, sizeof line, file);
+    if (file)
+        fclose(file);
+    return !read || ((end = strrchr(line, ')')) && end[2] == 'S');
+}
+
+static bool all_others_sleep(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    bool ret = true;
+    for (const struct dirent *task; ret && (task = readdir(tasks));)
+        ret = task->d_name[0] == '.' || atoi(task->d_name) == gettid() || is_asleep(task->d_name);
+    closedir(tasks);
+    return ret;
+}
+
+/* Until what was begun beside the program is done, or has failed: who waits for another thread wakes it first. */
+static void settle(void)
+{
+    for (unsigned ms = 0, quiet = 0; quiet < 2 && ms < 5000; ms++) {
+        usleep(1000);
+        quiet = all_others_sleep() ? quiet + 1 : 0;
+    }
+}
+
 static void copies(CUdeviceptr device, unsigned char *host, unsigned char *back, unsigned round)
 {
     const size_t size = SIZE - 3 * 4096 * round - round;
@@ -124,7 +155,9 @@ int main(int argc, char **argv)
         refuse(argv[1]);
     for (unsigned round = 0; round < 6; round++) {
         copies(device, host, back, round);
+        settle();
         pinned(device, round & 1 ? SIZE : 4096 * (1 + round) + 5);
+        settle();
     }
     puts("done");
     return 0;
