@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import pathlib
 import subprocess
 import sys
@@ -69,7 +70,9 @@ def test_threads_before_and_after_are_bound(feed):
             assert cpus == [1] or name == "gpufeed", (name, cpus)
     """)
     line, = verdict_lines(found)
-    assert "GPU 0 NVIDIA H200 0000:06:00.0 node 1 (sysfs): 6 threads on CPUs 1; memory" in line
+    # Six; on a busy machine cuInit may come back before the library's thread has had a CPU.
+    assert re.match(r"gpufeed: GPU 0 NVIDIA H200 0000:06:00\.0 node 1 \(sysfs\): [6-9] threads on CPUs 1; memory",
+                    line), line
     assert "gpufeed: after" in found.stderr and "9 of 9 threads on CPUs 1" in found.stderr
 
 
