@@ -62,8 +62,8 @@ struct gf_transfer_ops {
     /* The same of CU_POINTER_ATTRIBUTE_MAPPING_SIZE. */
     void (*host_mapping)(const void *p, size_t *bytes);
 
-    /* Before a large munmap, which follows in any case. NULL: nothing is done. */
-    void (*unmapping)(void *at, size_t bytes);
+    /* A large munmap: true if it is done, else it follows. NULL: nothing is done. */
+    bool (*unmap)(void *at, size_t bytes);
 
     /*
      * Around what may end contexts: a context's destruction, a primary context's release or reset

@@ -314,7 +314,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .host_register = gf_pinned_register,
         .host_flags = gf_pinned_flags,
         .host_mapping = gf_pinned_mapping,
-        .unmapping = gf_unmap_prepare,
+        .unmap = gf_unmap,
         .context_leaving = gf_context_leaving,
         .context_left = gf_context_left,
     };
@@ -324,7 +324,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     off = why_off(setup);
     choose_least(setup->options);
     if (setup->options->stage == gf_stage_off || observes)
-        ops.unmapping = NULL;
+        ops.unmap = NULL;
     if (setup->options->stage == gf_stage_off && (setup->options->pin == gf_pin_off || observes))
         return NULL;
     /* Observing counts, too; with the option off, or no way to tell memory apart, nothing does. */

@@ -41,6 +41,9 @@
 /* Shared memory that is unmapped leaves the tables in such pieces, where so many helpers are there. */
 #define GF_TUNE_UNMAP_PIECE GF_MIB(8)
 #define GF_TUNE_UNMAP_HELPERS 3
+/* ...or are freed later, where so many times as much is left; how old that figure may be. */
+#define GF_TUNE_ASIDE_TIMES 32
+#define GF_TUNE_ASIDE_LOOK_NS UINT64_C(100000000)
 /* From which size on staging pays, where nobody says: by direction, and with few threads. */
 #define GF_TUNE_MIN_H2D GF_MIB(4)
 #define GF_TUNE_MIN_D2H GF_MIB(4)

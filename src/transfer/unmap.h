@@ -9,10 +9,11 @@
 #include "base/base.h"
 
 /*
- * Before munmap of a range: takes its pages out of this process's tables by several threads, if it
- * lies in one shared mapping of memory that is a file's in name only, and helpers are there already.
- * Whatever munmap then answers, no byte is lost. Waits for pieces that helpers have begun.
+ * Instead of or before munmap of a range that lies in one shared mapping of memory that is a file's in name
+ * only, if helpers are there already. True: done. False: munmap is to be called; several threads have taken the
+ * pages out of this process's tables, if anything. Whatever munmap then answers, no byte is lost. Waits for
+ * pieces that helpers have begun.
  */
-void gf_unmap_prepare(void *at, size_t bytes);
+bool gf_unmap(void *at, size_t bytes);
 
 #endif

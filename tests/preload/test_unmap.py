@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """munmap of shared memory: the pages are gone before, and a program sees nothing of it."""
 
+import os
+import pathlib
+import re
 import textwrap
 
 import pytest
@@ -130,3 +133,66 @@ def test_only_where_helpers_can(unmapped, threads, environment):
     native, ours = unmapped(CASES["all"][0], threads, **environment) if "GPUFEED" not in environment else \
         unmapped("WANTED = 0\n" + CASES["all"][0], 1, **environment)
     assert native == ours == [64]
+
+
+ASIDE = """
+    def mapped(path):
+        return sum(path in line for line in open("/proc/self/maps"))
+
+    def file(size=SIZE):
+        global path
+        path = f"/dev/shm/gpufeed-test-{os.getpid()}"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.ftruncate(fd, size)
+        os.unlink(path)
+        return fd
+
+    def gone():
+        end = time.monotonic() + 20
+        while mapped(path) and time.monotonic() < end:
+            time.sleep(0.01)
+        return mapped(path)
+
+    libc.mincore.argtypes = [c_void_p, c_size_t, c_void_p]
+    def is_free(at):
+        there = ctypes.create_string_buffer(SIZE // 4096)
+        return libc.mincore(at, SIZE, there), ctypes.get_errno()
+"""
+
+ASIDE_CASES = {
+    "all": "at = map_(fd := file()); unmap(at); print(is_free(at)); print(right(os.pread(fd, SIZE, 0)), gone())",
+    "again and again": "for i in range(20):\n    at = map_(fd := file()); unmap(at); os.close(fd)\nprint(gone())",
+    "twice": "at = map_(file()); unmap(at); unmap(at); print(gone())",
+    "mapped anew there": ("at = map_(fd := file()); unmap(at)\n"
+                          "print(map_(fd, at=at) == at, right(ctypes.string_at(at, SIZE)), mapped(path) > 0)"),
+    "a child": ("at = map_(fd := file()); unmap(at)\n"
+                "if os.fork() == 0:\n    print(mapped(path), is_free(at), flush=True); os._exit(0)\n"
+                "print(os.wait()[1], gone())"),
+    "another process's": ("at = map_(fd := file()); r, w = os.pipe()\n"
+                          "if os.fork() == 0:\n"
+                          "    os.read(r, 1); os._exit(7 if right(ctypes.string_at(at, SIZE)) else 8)\n"
+                          "unmap(at); os.write(w, b'x'); print(os.wait()[1], gone())"),
+}
+
+
+@pytest.mark.parametrize("case", ASIDE_CASES)
+def test_a_file_in_shared_memory_is_moved_aside(unmapped, case):
+    free = os.statvfs("/dev/shm")
+    if free.f_bavail * free.f_frsize < 32 * 64 << 20 or int(re.search(
+            r"MemAvailable:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())[1]) < 3 << 20:
+        pytest.skip("less than 2 GiB in /dev/shm, or of memory")
+    native, ours = unmapped(textwrap.dedent(ASIDE) + ASIDE_CASES[case])
+    assert native and ours == native[len(native) - len(ours):], (native, ours)
+    assert len(ours) == (1 if case == "twice" else 0), ours  # munmap is called for what is not there
+
+
+def test_without_room_it_is_not_moved(unmapped):
+    free = os.statvfs("/dev/shm")
+    size = free.f_bavail * free.f_frsize // 16 >> 21 << 21
+    if not 64 << 20 <= size <= 256 << 20:
+        size = 64 << 20
+        if free.f_bavail * free.f_frsize > 32 * size:
+            pytest.skip("/dev/shm is too large to be filled")
+    native, ours = unmapped(textwrap.dedent(ASIDE) +
+                            f"SIZE = {size}; at = map_(file(SIZE), size=SIZE); unmap(at, SIZE); print(gone())")
+    assert native == [size >> 20] and ours == [0]
