@@ -34,6 +34,7 @@ extern bool je_opt_prof;
 
 /* Arenas by number, and how many threads each has, by kind of call; likewise. */
 extern void *je_arenas[];
+unsigned je_arena_nthreads_get(void *arena, bool internal);
 void je_arena_nthreads_inc(void *arena, bool internal);
 void je_arena_nthreads_dec(void *arena, bool internal);
 

@@ -162,16 +162,23 @@ void gf_settings_set_cpus(unsigned cpus)
     __atomic_store_n(&arena_limit, cpus, __ATOMIC_RELAXED);
 }
 
+static void add_threads(void *arena, unsigned times, void (*add)(void *, bool))
+{
+    for (unsigned i = 0; i < times; i++) {
+        add(arena, false);
+        add(arena, true);
+    }
+}
+
 void gf_settings_thread_aside(void)
 {
     void *const first = __atomic_load_n(&je_arenas[0], __ATOMIC_ACQUIRE);
+    const unsigned threads = je_arena_nthreads_get(first, false);
 
     /* A new thread takes an arena that has none before one is made. */
-    je_arena_nthreads_dec(first, false);
-    je_arena_nthreads_dec(first, true);
+    add_threads(first, threads, je_arena_nthreads_dec);
     je_free(je_malloc(1));
-    je_arena_nthreads_inc(first, false);
-    je_arena_nthreads_inc(first, true);
+    add_threads(first, threads, je_arena_nthreads_inc);
 }
 
 void gf_settings_thread_born(void)

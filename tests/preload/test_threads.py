@@ -2,6 +2,7 @@
 """pthread_create and the affinity calls: whose thread is whose, and nothing else changes."""
 
 import os
+import re
 
 import pytest
 from doorkit import *
@@ -280,3 +281,27 @@ def test_threads_from_constructors_and_in_children(fed):
     result = fed.go(app)
     assert result.stdout == "0\n"
     assert not said(result, "born")
+
+
+def test_the_drivers_threads_share_the_main_threads_arena(run, compile_c):
+    """Each arena costs every fork of the process a dozen pages."""
+    program = compile_c(r"""
+        #include <cuda.h>
+        #include <stdlib.h>
+        static void allocate(void *unused) { free(malloc(100)); }
+        int main(void)
+        {
+            CUdevice device = 0;
+            CUcontext context;
+            CUstream streams[6];
+            if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context))
+                return 1;
+            for (int i = 0; i < 6; i++)
+                if (cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) ||
+                    cuLaunchHostFunc(streams[i], allocate, NULL))
+                    return 2;
+            return cuCtxSynchronize();
+        }""", "-fno-builtin", *INCLUDES, f"-L{SIM_DIR}", "-l:libcuda.so.1", name="streams")
+    result = run(program, sim=True, MALLOC_CONF="narenas:16,stats_print:true,stats_print_opts:bl")
+    assert result.returncode == 0, result.stderr
+    assert re.findall(r"^arenas\[(\d+)\]", result.stderr, re.M) == ["0"]
