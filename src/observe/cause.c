@@ -98,6 +98,17 @@ static bool find_swap(const struct gf_evidence *evidence, struct gf_finding *ret
     return true;
 }
 
+static bool find_compaction(const struct gf_evidence *evidence, struct gf_finding *ret)
+{
+    const struct gf_slow *slow = evidence->slow;
+
+    if (!evidence->risen.compactions || evidence->used.minor >= slow->work / PAGE / 2)
+        return false;
+    FOUND(compaction, "%llu page faults for %zu KiB; the kernel compacted memory %llu times",
+          ULL(evidence->used.minor), slow->work >> 10, ULL(evidence->risen.compactions));
+    return true;
+}
+
 static bool find_part(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
 {
@@ -177,10 +188,8 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
 
     if (!slow->work || !is_half(sums->work_us, sums) || !used->known)
         FOUND(unknown, "%llu us in no part that is timed", ULL(sums->work_us));
-    else if (evidence->risen.compactions && used->minor < slow->work / PAGE / 2)
-        FOUND(compaction, "%llu page faults for %zu KiB; the kernel compacted memory %llu times",
-              ULL(used->minor), slow->work >> 10, ULL(evidence->risen.compactions));
-    else if (find_swap(evidence, ret) || find_reclaim(evidence, sums, ret))
+    else if (find_compaction(evidence, ret) || find_swap(evidence, ret) ||
+             find_reclaim(evidence, sums, ret))
         ;
     else if (used->minor >= slow->work / PAGE / 4 ||
              gf_min(used->minor, evidence->risen.huge) > slow->work / HUGE_PAGE / 4)
@@ -195,14 +204,11 @@ static void find_foreign(const struct gf_evidence *evidence, const struct sums *
                          struct gf_finding *ret)
 {
     const struct gf_slow_usage *used = &evidence->used;
-    const struct gf_strain *risen = &evidence->risen;
 
     if (!used->known)
         FOUND(unknown, "%llu us in the program's own allocator", ULL(sums->total_us));
-    else if (risen->compactions && used->minor < evidence->slow->work / PAGE / 2)
-        FOUND(compaction, "%llu page faults for %zu KiB; the kernel compacted memory %llu times",
-              ULL(used->minor), evidence->slow->work >> 10, ULL(risen->compactions));
-    else if ((evidence->slow->work && find_swap(evidence, ret)) || find_reclaim(evidence, sums, ret))
+    else if (find_compaction(evidence, ret) || (evidence->slow->work && find_swap(evidence, ret)) ||
+             find_reclaim(evidence, sums, ret))
         ;
     else if (is_half(2 * used->minor, sums))
         FOUND(faults, "%llu page faults in the program's own allocator", ULL(used->minor));
@@ -216,7 +222,6 @@ static void find_driver(const struct gf_evidence *evidence, const struct sums *s
                         struct gf_finding *ret)
 {
     const struct gf_slow_usage *used = &evidence->used;
-
     const struct gf_strain *risen = &evidence->risen;
     const bool waits = evidence->driver != gf_driver_call;
 

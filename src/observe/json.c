@@ -123,6 +123,22 @@ void gf_json_null(struct gf_json *json, const char *key)
     put(json, "null", 4);
 }
 
+void gf_json_known_int(struct gf_json *json, const char *key, int64_t value)
+{
+    if (value < 0)
+        gf_json_null(json, key);
+    else
+        gf_json_int(json, key, value);
+}
+
+void gf_json_known_size(struct gf_json *json, const char *key, uint64_t value)
+{
+    if (value == UINT64_MAX)
+        gf_json_null(json, key);
+    else
+        gf_json_size(json, key, value);
+}
+
 void gf_json_milli(struct gf_json *json, const char *key, uint64_t value)
 {
     char digits[32];

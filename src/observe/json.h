@@ -25,6 +25,9 @@ void gf_json_int(struct gf_json *json, const char *key, int64_t value);
 void gf_json_size(struct gf_json *json, const char *key, uint64_t value);
 void gf_json_bool(struct gf_json *json, const char *key, bool value);
 void gf_json_null(struct gf_json *json, const char *key);
+/* null for less than 0, and for UINT64_MAX: what is not known. */
+void gf_json_known_int(struct gf_json *json, const char *key, int64_t value);
+void gf_json_known_size(struct gf_json *json, const char *key, uint64_t value);
 /* value/1000 with three decimals. */
 void gf_json_milli(struct gf_json *json, const char *key, uint64_t value);
 /* value/1000000 with six decimals. */

@@ -98,14 +98,6 @@ static void put_start(struct gf_json *json, const struct gf_report *report)
     gf_json_end(json, '}');
 }
 
-static void put_known_node(struct gf_json *json, const char *key, int node)
-{
-    if (node < 0)
-        gf_json_null(json, key);
-    else
-        gf_json_int(json, key, node);
-}
-
 static void put_gpus(struct gf_json *json, const struct gf_decision *decision)
 {
     gf_json_begin(json, "gpus", '[');
@@ -115,8 +107,8 @@ static void put_gpus(struct gf_json *json, const struct gf_decision *decision)
         gf_json_int(json, "device", gpu->device);
         gf_json_text(json, "name", gpu->name);
         gf_json_text(json, "pci", gpu->bdf);
-        put_known_node(json, "driver_node", gpu->attr_node);
-        put_known_node(json, "nvml_node", gpu->nvml_node);
+        gf_json_known_int(json, "driver_node", gpu->attr_node);
+        gf_json_known_int(json, "nvml_node", gpu->nvml_node);
         gf_json_end(json, '}');
     }
     gf_json_end(json, ']');
@@ -199,53 +191,6 @@ static void put_binding(struct gf_json *json, const struct gf_report *report)
     gf_json_end(json, '}');
 }
 
-static void put_pages(struct gf_json *json, const char *key, const struct gf_pages *pages)
-{
-    gf_json_begin(json, key, '{');
-    gf_json_size(json, "bytes", pages->total);
-    gf_json_begin(json, "by_node", '{');
-    for (unsigned node = 0; node < GF_LOCALITY_NODES; node++) {
-        const char name[3] = {(char)('0' + node / 10), (char)('0' + node % 10), '\0'};
-        if (pages->node[node])
-            gf_json_size(json, node < 10 ? name + 1 : name, pages->node[node]);
-    }
-    gf_json_end(json, '}');
-    gf_json_end(json, '}');
-}
-
-static void put_heap(struct gf_json *json, const struct gf_report *report)
-{
-    static const char *const modes[] = {"undecided", "replace", "next"};
-    const struct gf_heap_ops *heap = report->heap;
-    const struct gf_report_migration *moved = &report->migration;
-
-    gf_json_begin(json, "heap", '{');
-    gf_json_text(json, "mode", modes[heap->mode]);
-    gf_json_text(json, "reason", heap->mode_reason);
-    if (heap->stats) {
-        struct gf_heap_stats stats = {0};
-        heap->stats(&stats);
-        gf_json_size(json, "mapped", stats.mapped);
-        gf_json_size(json, "active", stats.active);
-        gf_json_size(json, "allocated", stats.allocated);
-        gf_json_int(json, "arenas", stats.arenas);
-    }
-    if (heap->refused)
-        gf_json_size(json, "mbind_refused", heap->refused());
-    gf_report_put_memory(json, report);
-    gf_json_begin(json, "migration", '{');
-    gf_json_bool(json, "wanted", moved->wanted);
-    gf_json_bool(json, "done", moved->done);
-    gf_json_size(json, "bytes", moved->bytes);
-    gf_json_size(json, "calls", moved->calls);
-    gf_json_size(json, "refused", moved->refused);
-    gf_json_text(json, "error", moved->error ? strerrorname_np(moved->error) : NULL);
-    put_pages(json, "before", &moved->before);
-    put_pages(json, "after", &moved->after);
-    gf_json_end(json, '}');
-    gf_json_end(json, '}');
-}
-
 static void put_samples(struct gf_json *json, const struct gf_report *report)
 {
     gf_json_begin(json, "samples", '[');
@@ -255,8 +200,8 @@ static void put_samples(struct gf_json *json, const struct gf_report *report)
         gf_json_milli(json, "at_s", sample->at_ms);
         put_threads(json, "threads", &sample->threads);
         if (sample->locality.known) {
-            put_pages(json, "heap", &sample->locality.heap);
-            put_pages(json, "other", &sample->locality.other);
+            gf_report_put_pages(json, "heap", &sample->locality.heap);
+            gf_report_put_pages(json, "other", &sample->locality.other);
             gf_json_size(json, "usec", sample->locality.usec);
         }
         gf_json_end(json, '}');
@@ -329,7 +274,7 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     put_binding(&json, report);
     put_threads(&json, "threads_peak", &report->peak);
     gf_json_int(&json, "descendants_peak", report->peak_descendants);
-    put_heap(&json, report);
+    gf_report_put_heap(&json, report);
     gf_report_put_stalls(&json, report);
     gf_transfer_report_put(&json, &report->transfers, report->each_hook);
     put_samples(&json, report);

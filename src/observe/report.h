@@ -118,10 +118,11 @@ struct gf_report {
 /* Writes the report; like snprintf, returns the length it needs. */
 size_t gf_report_json(const struct gf_report *report, char *buf, size_t size);
 
-/* The part of it that tells what the heap keeps, and why: within "heap". */
+/* Parts of it. */
 struct gf_json;
 void gf_report_put_stalls(struct gf_json *json, const struct gf_report *report);
-void gf_report_put_memory(struct gf_json *json, const struct gf_report *report);
+void gf_report_put_heap(struct gf_json *json, const struct gf_report *report);
+void gf_report_put_pages(struct gf_json *json, const char *key, const struct gf_pages *pages);
 
 /* Drops every other sample when the ring is full; never fails. */
 void gf_report_add_sample(struct gf_report *report, const struct gf_report_sample *sample);

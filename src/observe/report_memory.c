@@ -2,14 +2,7 @@
 #include "observe/json.h"
 #include "observe/report.h"
 
-/* Unknown is null. */
-static void put_known(struct gf_json *json, const char *key, uint64_t value)
-{
-    if (value == UINT64_MAX)
-        gf_json_null(json, key);
-    else
-        gf_json_size(json, key, value);
-}
+#include <string.h>
 
 static void put_settings(struct gf_json *json, const struct gf_heap_ops *heap)
 {
@@ -78,17 +71,17 @@ static void put_watch(struct gf_json *json, const struct gf_report_memory *memor
     gf_json_size(json, "looks", memory->looks);
     gf_json_size(json, "lends", memory->lends);
     gf_json_size(json, "give_backs", memory->give_backs);
-    put_known(json, "room", memory->room.bytes);
-    put_known(json, "least_room", memory->least_room);
+    gf_json_known_size(json, "room", memory->room.bytes);
+    gf_json_known_size(json, "least_room", memory->least_room);
     gf_json_text(json, "room_source", gf_headroom_source(&memory->room));
-    put_known(json, "room_cgroup", memory->room.cgroup);
+    gf_json_known_size(json, "room_cgroup", memory->room.cgroup);
     gf_json_text(json, "room_cgroup_source", memory->room.cgroup_file);
-    put_known(json, "room_host", memory->room.host);
-    put_known(json, "room_node", memory->room.node);
-    put_known(json, "stalled_us", memory->pressure.stalled_us);
+    gf_json_known_size(json, "room_host", memory->room.host);
+    gf_json_known_size(json, "room_node", memory->room.node);
+    gf_json_known_size(json, "stalled_us", memory->pressure.stalled_us);
     gf_json_text(json, "stalled_source", memory->pressure.stalled_file);
-    put_known(json, "limited", memory->pressure.limited);
-    put_known(json, "killed", memory->pressure.killed);
+    gf_json_known_size(json, "limited", memory->pressure.limited);
+    gf_json_known_size(json, "killed", memory->pressure.killed);
     gf_json_text(json, "limited_source", memory->pressure.limited_file);
     gf_json_end(json, '}');
 }
@@ -107,13 +100,64 @@ static void put_embedded(struct gf_json *json, const struct gf_embedded *embedde
     gf_json_end(json, ']');
 }
 
-void gf_report_put_memory(struct gf_json *json, const struct gf_report *report)
+void gf_report_put_pages(struct gf_json *json, const char *key, const struct gf_pages *pages)
 {
+    gf_json_begin(json, key, '{');
+    gf_json_size(json, "bytes", pages->total);
+    gf_json_begin(json, "by_node", '{');
+    for (unsigned node = 0; node < GF_LOCALITY_NODES; node++) {
+        const char name[3] = {(char)('0' + node / 10), (char)('0' + node % 10), '\0'};
+        if (pages->node[node])
+            gf_json_size(json, node < 10 ? name + 1 : name, pages->node[node]);
+    }
+    gf_json_end(json, '}');
+    gf_json_end(json, '}');
+}
+
+static void put_migration(struct gf_json *json, const struct gf_report_migration *moved)
+{
+    gf_json_begin(json, "migration", '{');
+    gf_json_bool(json, "wanted", moved->wanted);
+    gf_json_bool(json, "done", moved->done);
+    gf_json_size(json, "bytes", moved->bytes);
+    gf_json_size(json, "calls", moved->calls);
+    gf_json_size(json, "refused", moved->refused);
+    gf_json_text(json, "error", moved->error ? strerrorname_np(moved->error) : NULL);
+    gf_report_put_pages(json, "before", &moved->before);
+    gf_report_put_pages(json, "after", &moved->after);
+    gf_json_end(json, '}');
+}
+
+static void put_stats(struct gf_json *json, const struct gf_heap_ops *heap)
+{
+    struct gf_heap_stats stats = {0};
+
+    heap->stats(&stats);
+    gf_json_size(json, "mapped", stats.mapped);
+    gf_json_size(json, "active", stats.active);
+    gf_json_size(json, "allocated", stats.allocated);
+    gf_json_int(json, "arenas", stats.arenas);
+}
+
+void gf_report_put_heap(struct gf_json *json, const struct gf_report *report)
+{
+    static const char *const modes[] = {"undecided", "replace", "next"};
+    const struct gf_heap_ops *heap = report->heap;
+
+    gf_json_begin(json, "heap", '{');
+    gf_json_text(json, "mode", modes[heap->mode]);
+    gf_json_text(json, "reason", heap->mode_reason);
+    if (heap->stats)
+        put_stats(json, heap);
+    if (heap->refused)
+        gf_json_size(json, "mbind_refused", heap->refused());
     put_embedded(json, &report->embedded);
-    if (!report->heap->kept)
-        return;
-    put_settings(json, report->heap);
-    put_kept(json, report->heap);
-    put_faults(json, report->heap);
-    put_watch(json, &report->memory);
+    if (heap->kept) {
+        put_settings(json, heap);
+        put_kept(json, heap);
+        put_faults(json, heap);
+        put_watch(json, &report->memory);
+    }
+    put_migration(json, &report->migration);
+    gf_json_end(json, '}');
 }

@@ -43,10 +43,7 @@ static void put_row(void *closure, const struct gf_latency *row)
         return;
     gf_json_begin(json, NULL, '{');
     gf_json_text(json, "call", gf_timed_name(row->kind));
-    if (row->size_to && row->size_to != UINT64_MAX)
-        gf_json_size(json, "size_to", row->size_to);
-    else
-        gf_json_null(json, "size_to");
+    gf_json_known_size(json, "size_to", row->size_to ? row->size_to : UINT64_MAX);
     if (row->tid != -1)
         gf_json_int(json, "tid", row->tid);
     gf_json_size(json, "count", row->count);

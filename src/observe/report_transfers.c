@@ -166,10 +166,7 @@ static void put_state(struct gf_json *json, const struct gf_transfer_report *tra
 {
     const struct gf_transfer_state *state = &transfers->state;
 
-    if (transfers->least == SIZE_MAX)
-        gf_json_null(json, "least_bytes");
-    else
-        gf_json_size(json, "least_bytes", transfers->least);
+    gf_json_known_size(json, "least_bytes", transfers->least);
     gf_json_text(json, "staging_off", state->off);
     gf_json_begin(json, "ring", '{');
     gf_json_int(json, "rings", state->rings);

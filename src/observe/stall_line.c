@@ -52,12 +52,8 @@ static void put_thread(struct gf_json *json)
 static void put_place(struct gf_json *json, const struct gf_evidence *evidence)
 {
     const struct gf_slow *slow = evidence->slow;
-    const int node = gf_block_node(slow->block, slow->size);
 
-    if (node >= 0)
-        gf_json_int(json, "block_node", node);
-    else
-        gf_json_null(json, "block_node");
+    gf_json_known_int(json, "block_node", gf_block_node(slow->block, slow->size));
     if (evidence->at.device < 0) {
         gf_json_null(json, "gpu");
         return;
