@@ -275,13 +275,14 @@ static bool is_served(uint64_t now)
 void gf_journal_end(struct gf_line *line)
 {
     const int error = errno;
+    const uint64_t made_ns = line->made_ns; /* once it is ready it may be somebody else's */
 
     if (line->json.at + TAIL > line->json.size) {
         gf_slots_leave_out(slots());
         gf_slots_drop(line);
-    } else if (!gf_slots_ready(slots(), line, line->made_ns)) {
+    } else if (!gf_slots_ready(slots(), line, made_ns)) {
         gf_slots_leave_out(slots());
-    } else if (!is_served(line->made_ns)) {
+    } else if (!is_served(made_ns)) {
         gf_journal_drain();
     }
     errno = error;

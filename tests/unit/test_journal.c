@@ -131,6 +131,34 @@ static void test_children(void **state)
     }
 }
 
+/* Before an end what is ready is in the file, and from then on at once; a child writes for itself. */
+static void test_finish(void **state)
+{
+    unsigned before;
+    (void)state;
+    gf_journal_event("before_the_end", "{}");
+    gf_journal_leave(); /* which waits for the thread that has it in hand for a moment only */
+    for (unsigned i = 0; i < 5000 && !lines_of(getpid(), "before_the_end", NULL); i++)
+        usleep(1000);
+    assert_int_equal(lines_of(getpid(), "before_the_end", NULL), 1);
+    for (unsigned i = 1; i <= 3; i++) {
+        gf_journal_event("at_the_end", "{}");
+        assert_int_equal(lines_of(getpid(), "at_the_end", NULL), i);
+    }
+    before = lines_of(getpid(), "process", NULL);
+    gf_journal_leave();
+    gf_journal_finish();
+    assert_int_equal(lines_of(getpid(), "process", NULL), before);
+    const pid_t child = fork();
+    if (child == 0) {
+        gf_journal_event("child", "{}");
+        _exit(lines_of(getpid(), "child", NULL) == 1 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* Of any number of short children only those with something to say have a header. */
 static void test_rate(void **state)
 {
@@ -164,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_children),
+        cmocka_unit_test(test_finish),
         cmocka_unit_test(test_rate),
     };
     return cmocka_run_group_tests(tests, NULL, clear);
