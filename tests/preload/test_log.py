@@ -122,13 +122,18 @@ def test_the_last_event_before_an_exit(program, tmp_path, end):  # noqa: F811
 AT_ONCE = 12
 
 
+def frees(log):
+    """A busy machine makes other calls slow as well."""
+    return [event for event in events(log) if event["call"] == "cuMemFree_v2"]
+
+
 @pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit", "handler", "exit"])
 def test_processes_that_leave_right_behind_a_stall(run, tmp_path, way):
     """Each has a log thread of its own, which cannot run before the end."""
     env = run.env(sim=True, GPUFEED_LOG=tmp_path / "log", SIM_DELAY="cuMemFree_v2:3000")
     leaving = [subprocess.Popen([APPS / "leaves", way], env=env) for _ in range(AT_ONCE)]
     assert [process.wait() for process in leaving] == [7] * AT_ONCE
-    assert sorted(event["pid"] for event in events(tmp_path / "log")) == \
+    assert sorted(event["pid"] for event in frees(tmp_path / "log")) == \
         sorted(process.pid for process in leaving)
 
 
@@ -148,7 +153,7 @@ def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F8
             check(cuda.cuMemFree_v2(pointer))
             os._exit(0)
         """, GPUFEED_LOG=tmp_path / f"{turn}.log", SIM_DELAY="cuMemFree_v2:3000")
-        found = [event for event in events(tmp_path / f"{turn}.log") if event["call"] == "cuMemFree_v2"]
+        found = frees(tmp_path / f"{turn}.log")
         assert len(found) == 1 and found[0]["python"]
 
 
@@ -161,7 +166,7 @@ def test_a_child_of_vfork_touches_nothing(run, tmp_path):
              for word in ("-E", f"{name}={inside[name]}")]
     found = subprocess.run(["strace", "-f", "-o", out, *words, APPS / "leaves", "vfork"], env=env,
                            capture_output=True, text=True, check=False)
-    assert found.returncode == 7 and len(events(tmp_path / "log")) == 1, found.stderr
+    assert found.returncode == 7 and len(frees(tmp_path / "log")) == 1, found.stderr
     calls = re.findall(rf"^{int(found.stdout)}\s+(\w+)\(", out.read_text(), re.M)
     assert calls in (["exit_group"], ["getpid", "exit_group"])
 
