@@ -494,6 +494,35 @@ def test_header(fed):
 
 
 # --- harmless
+EXITS = r"""
+    #include <stdlib.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    #define SAY(text) (void)!write(1, text, sizeof text - 1)
+    void _exit(int status) { SAY("_exit\n"); for (;;) syscall(SYS_exit_group, status); }
+    void _Exit(int status) { SAY("_Exit\n"); for (;;) syscall(SYS_exit_group, status); }
+"""
+
+
+@pytest.mark.parametrize("name", ["_exit", "_Exit"])
+@pytest.mark.parametrize("order", ["{door}:{spy}", "{spy}:{door}", "{spy}"])
+def test_another_preloads_ends_are_met(run, compile_c, name, order):
+    """By a program that has called no hook before, and in its forked child and its child of vfork."""
+    spy = compile_c(EXITS, "-shared", "-fPIC", name="exits.so")
+    app = compile_c("""
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            for (int i = 0; i < 2; i++) {
+                int status, child = i ? vfork() : fork();
+                if (child == 0) NAME(5);
+                if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 5) return 1; }
+            NAME(3); }""", f"-DNAME={name}", name=f"ends-{name}")
+    done = run(app, preload=False, LD_PRELOAD=order.format(door=DOOR, spy=spy))
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"{name}\n" * 3, "")
+
+
 def syscalls(text):
     return re.findall(r"^(?:\d+\s+)?(\w+)\((.*)$", text, re.M)
 
