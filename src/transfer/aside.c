@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,13 +16,10 @@
 #define SLOTS 4
 #define HUGE GF_MIB(2)
 
-enum { slot_free, slot_held, slot_left };
-
 static struct slot {
     struct gf_job job; /* nobody's: helpers do it when there is nothing to copy */
-    struct gf_pool *pool;
-    unsigned state; /* atomic */
-    char *room;     /* address space around it; NULL: none, or released */
+    bool held;         /* atomic */
+    char *room;        /* address space around it; NULL: none, or released */
     size_t room_bytes;
     char *at;
     size_t bytes;
@@ -36,33 +34,22 @@ static void release(struct slot *slot)
     slot->room = NULL;
 }
 
-static bool change(struct slot *slot, unsigned from, unsigned to)
-{
-    return __atomic_load_n(&slot->state, __ATOMIC_RELAXED) == from &&
-           __atomic_compare_exchange_n(&slot->state, &from, to, false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_RELAXED);
-}
-
-static void collect(void)
-{
-    for (size_t i = 0; i < SLOTS; i++) {
-        struct slot *slot = &slots[i];
-        if (!change(slot, slot_left, slot_held))
-            continue;
-        const bool done = gf_pool_finished(&slot->job);
-        if (done)
-            gf_pool_close(slot->pool, &slot->job);
-        __atomic_store_n(&slot->state, done ? slot_free : slot_left, __ATOMIC_RELEASE);
-    }
-}
-
 static struct slot *claim(void)
 {
-    collect();
     for (size_t i = 0; i < SLOTS; i++)
-        if (change(&slots[i], slot_free, slot_held))
+        if (!__atomic_exchange_n(&slots[i].held, true, __ATOMIC_ACQUIRE))
             return &slots[i];
     return NULL;
+}
+
+static void let_go(struct slot *slot)
+{
+    __atomic_store_n(&slot->held, false, __ATOMIC_RELEASE);
+}
+
+static void gone(struct gf_job *job)
+{
+    let_go((struct slot *)job);
 }
 
 /* One helper at a time, in order. The last piece is what is left to do: freeing the pages. */
@@ -78,9 +65,24 @@ static bool work(struct gf_job *job, uint64_t piece)
     return true;
 }
 
+/* What is left of memory and of room in /dev/shm; 0: of address space there is little, or one is unknown. */
+static uint64_t read_room(void)
+{
+    struct gf_headroom left;
+    struct statfs shm;
+    struct rlimit space;
+
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY || statfs("/dev/shm", &shm) != 0)
+        return 0;
+    gf_headroom_read("", -1, &left);
+    return left.bytes == GF_HEADROOM_UNKNOWN
+               ? 0
+               : gf_min(left.bytes, (uint64_t)shm.f_bavail * (uint64_t)shm.f_bsize);
+}
+
 /*
- * Memory and room in /dev/shm for many times as much: whoever fails for want of it while this is on its
- * way would have failed without it, too. Both are looked at ten times a second.
+ * There for many times as much: whoever fails for want of it while this is on its way would have failed
+ * without it, too. Looked at ten times a second.
  */
 static bool is_roomy(size_t bytes)
 {
@@ -88,12 +90,7 @@ static bool is_roomy(size_t bytes)
     const uint64_t now = gf_now_ns();
 
     if (now - __atomic_load_n(&looked_ns, __ATOMIC_ACQUIRE) > GF_TUNE_ASIDE_LOOK_NS) {
-        struct gf_headroom left;
-        struct statfs shm;
-        gf_headroom_read("", -1, &left);
-        const uint64_t room = statfs("/dev/shm", &shm) ? 0 : (uint64_t)shm.f_bavail * (uint64_t)shm.f_bsize;
-        __atomic_store_n(&found, left.bytes == GF_HEADROOM_UNKNOWN ? 0 : gf_min(left.bytes, room),
-                         __ATOMIC_RELAXED);
+        __atomic_store_n(&found, read_room(), __ATOMIC_RELAXED);
         __atomic_store_n(&looked_ns, now, __ATOMIC_RELEASE);
     }
     return __atomic_load_n(&found, __ATOMIC_RELAXED) / GF_TUNE_ASIDE_TIMES >= bytes;
@@ -113,25 +110,33 @@ static bool reserve(struct slot *slot, const char *like, size_t bytes)
     return true;
 }
 
-/* By libc's mremap: communication libraries watch it, as munmap, to forget what they know of a range. */
+/*
+ * By libc's mremap: communication libraries watch it, as munmap, to forget what they know of a range. Where
+ * the kernel refuses it may have emptied the new place before, and another thread be there: nobody unmaps it.
+ * As that is not given back, nothing is moved any more.
+ */
 static bool move(struct slot *slot, void *at, size_t bytes)
 {
-    if (reserve(slot, at, bytes) &&
-        mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, slot->at) != MAP_FAILED) {
-        slot->stays = true;
-        slot->stays = madvise(slot->at, bytes, MADV_DONTFORK) == 0;
-        return true;
+    static bool refused; /* atomic */
+
+    if (__atomic_load_n(&refused, __ATOMIC_RELAXED) || !reserve(slot, at, bytes))
+        return false;
+    if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, slot->at) == MAP_FAILED) {
+        __atomic_store_n(&refused, true, __ATOMIC_RELAXED);
+        slot->room = NULL;
+        return false;
     }
-    release(slot);
-    return false;
+    slot->stays = true;
+    slot->stays = madvise(slot->at, bytes, MADV_DONTFORK) == 0;
+    syscall(SYS_munlock, slot->at, bytes); /* what is locked is limited, and no more the program's */
+    return true;
 }
 
 static void leave_to(struct gf_pool *pool, struct slot *slot)
 {
     const uint64_t pieces = (slot->bytes + HUGE - 1) / HUGE + 1;
 
-    slot->pool = pool;
-    slot->job = (struct gf_job){.work = work, .most = 1, .patient = true, .total = pieces};
+    slot->job = (struct gf_job){.work = work, .gone = gone, .most = 1, .patient = true, .total = pieces};
     gf_pool_open(pool, &slot->job, pieces);
 }
 
@@ -143,8 +148,8 @@ bool gf_aside_move(struct gf_pool *pool, void *at, size_t bytes)
 
     if (moved)
         leave_to(pool, slot);
-    if (slot)
-        __atomic_store_n(&slot->state, moved ? slot_left : slot_free, __ATOMIC_RELEASE);
+    else if (slot)
+        let_go(slot);
     errno = error;
     return moved;
 }

@@ -13,7 +13,7 @@ struct gf_pool;
 /*
  * True: nothing is mapped there any more, as munmap would have left it. False: nothing has changed; there
  * is too little memory to free some of it later, or the kernel does not want to.
- * For one whole mapping of a file in /dev/shm that is shared. Keeps errno.
+ * For one whole mapping of a file in /dev/shm that is shared and has no name any more. Keeps errno.
  */
 bool gf_aside_move(struct gf_pool *pool, void *at, size_t bytes);
 

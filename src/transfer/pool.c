@@ -141,6 +141,27 @@ bool gf_pool_help(struct gf_job *job)
     return true;
 }
 
+/* Locked. How many there are then. */
+static unsigned add_jobs(struct gf_pool *pool, int n)
+{
+    const unsigned jobs = pool->jobs + (unsigned)n;
+    __atomic_store_n(&pool->jobs, jobs, __ATOMIC_RELAXED);
+    return jobs;
+}
+
+/* Locked. */
+static void take_out(struct gf_pool *pool, struct gf_job *job)
+{
+    if (add_jobs(pool, -1) > 0) {
+        job->before->after = job->after;
+        job->after->before = job->before;
+        if (pool->cursor == job)
+            pool->cursor = job->after;
+    } else {
+        pool->cursor = NULL;
+    }
+}
+
 /* Helpers. */
 
 static bool may_enter(const struct gf_job *job)
@@ -178,10 +199,24 @@ static void work_as(struct gf_pool *pool, struct gf_job *job)
         gf_rights_set(own);
 }
 
-/* The job may be gone once its owner has seen the count fall. */
-static void leave(struct gf_job *job)
+/* Who leaves last sees it, as helpers enter under the lock, too. */
+static void leave_unowned(struct gf_pool *pool, struct gf_job *job)
 {
-    if (__atomic_fetch_sub(&job->inside, 1, __ATOMIC_ACQ_REL) == 1)
+    pthread_mutex_lock(&pool->lock);
+    const bool done = __atomic_sub_fetch(&job->inside, 1, __ATOMIC_ACQ_REL) == 0 && !unclaimed(job);
+    if (done)
+        take_out(pool, job);
+    pthread_mutex_unlock(&pool->lock);
+    if (done)
+        job->gone(job);
+}
+
+/* The job may be gone once its owner has seen the count fall. */
+static void leave(struct gf_pool *pool, struct gf_job *job)
+{
+    if (job->gone)
+        leave_unowned(pool, job);
+    else if (__atomic_fetch_sub(&job->inside, 1, __ATOMIC_ACQ_REL) == 1)
         gf_futex_wake(&job->inside, 1);
 }
 
@@ -226,7 +261,7 @@ static void *help(void *arg)
             continue;
         }
         work_as(pool, job);
-        leave(job);
+        leave(pool, job);
     }
     return NULL;
 }
@@ -308,14 +343,6 @@ static void call(struct gf_pool *pool, const struct gf_job *job, uint64_t pieces
         gf_futex_wake(&pool->bell, (unsigned)gf_min(pieces, most));
 }
 
-/* Locked. How many there are then. */
-static unsigned add_jobs(struct gf_pool *pool, int n)
-{
-    const unsigned jobs = pool->jobs + (unsigned)n;
-    __atomic_store_n(&pool->jobs, jobs, __ATOMIC_RELAXED);
-    return jobs;
-}
-
 void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
 {
     job->rights = pool->has_rights ? gf_rights_get() : 0;
@@ -377,26 +404,14 @@ void gf_pool_wait(struct gf_job *job, uint32_t seen)
     __atomic_store_n(&job->waiting, 0, __ATOMIC_RELAXED);
 }
 
-static void take_out(struct gf_pool *pool, struct gf_job *job)
-{
-    pthread_mutex_lock(&pool->lock);
-    if (add_jobs(pool, -1) > 0) {
-        job->before->after = job->after;
-        job->after->before = job->before;
-        if (pool->cursor == job)
-            pool->cursor = job->after;
-    } else {
-        pool->cursor = NULL;
-    }
-    pthread_mutex_unlock(&pool->lock);
-}
-
 uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job)
 {
     uint32_t inside;
 
     __atomic_store_n(&job->limit, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&pool->lock);
     take_out(pool, job);
+    pthread_mutex_unlock(&pool->lock);
     while ((inside = __atomic_load_n(&job->inside, __ATOMIC_ACQUIRE)) != 0)
         if (!changes(&job->inside, inside))
             gf_futex_wait(&job->inside, inside);

@@ -28,6 +28,11 @@ struct gf_job {
     unsigned most;  /* helpers at once; 0: all */
     bool patient;   /* helpers come only while no other job wants them */
     uint64_t total; /* pieces that there will be: so many helpers are called at once; 0: the limit */
+    /*
+     * Of a job that nobody owns: it is not closed, but leaves the pool when all its pieces are done, or one has
+     * failed and nobody is at work. Then a helper calls this, and it is touched no more. NULL: it has an owner.
+     */
+    void (*gone)(struct gf_job *job);
 
     /* The pool's. */
     struct gf_job *before, *after;
@@ -93,7 +98,7 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job);
 /* All pieces of a job, the caller at work with the helpers. As gf_pool_close. */
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces);
 
-/* Whether a job that nobody owns, opened and left to the helpers, has done all its pieces or failed. */
+/* Whether a job that was opened and left to the helpers has done all its pieces or failed; its owner closes it. */
 bool gf_pool_finished(const struct gf_job *job);
 
 /* The first pool in which that many helpers live; NULL. */

@@ -29,6 +29,19 @@ static bool is_shared_memory(uintptr_t start, uintptr_t end, struct gf_procmap *
     return false;
 }
 
+/*
+ * One that nobody can open any more: while it is mapped so are its lock (flock) and its being open for
+ * writing, which others would meet.
+ */
+static bool is_nameless_shm(const struct gf_procmap *map)
+{
+    static const char deleted[] = " (deleted)";
+    const size_t length = strlen(map->name), end = sizeof(deleted) - 1;
+
+    return strncmp(map->name, SHM, strlen(SHM)) == 0 && length > end &&
+           strcmp(map->name + length - end, deleted) == 0;
+}
+
 struct emptying {
     struct gf_job job;
     char *at;
@@ -52,7 +65,7 @@ bool gf_unmap(void *at, size_t bytes)
     if (!pool || start % page || start + bytes < start || !is_shared_memory(start, start + bytes, &map))
         return false;
     if (map.start == start && map.end - start == (bytes + page - 1) / page * page &&
-        strncmp(map.name, SHM, strlen(SHM)) == 0 && gf_aside_move(pool, at, map.end - start))
+        is_nameless_shm(&map) && gf_aside_move(pool, at, map.end - start))
         return true;
     gf_pool_run(pool, &e.job, (e.bytes + GF_TUNE_UNMAP_PIECE - 1) / GF_TUNE_UNMAP_PIECE);
     return false;

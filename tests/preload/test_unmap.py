@@ -14,12 +14,41 @@ from pinkit import *
 # Behind the door: says how much of what is about to be unmapped is in this process's tables.
 SPY = r"""
 #include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* As a kernel that finds no memory after it has emptied the new place; and another thread is there at once. */
+static char *anothers;
+void *mremap(void *at, size_t bytes, size_t to, int how, ...)
+{
+    va_list more;
+    va_start(more, how);
+    void *place = va_arg(more, void *);
+    va_end(more);
+    if (!getenv("REFUSES"))
+        return (void *)syscall(SYS_mremap, at, bytes, to, how, place);
+    anothers = mmap(place, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    *anothers = 'x';
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+
+/* The helpers wait for the program. */
+int holds;
+int madvise(void *at, size_t bytes, int advice)
+{
+    while (__atomic_load_n(&holds, __ATOMIC_RELAXED) && gettid() != getpid())
+        usleep(1000);
+    return syscall(SYS_madvise, at, bytes, advice);
+}
+
 int munmap(void *at, size_t bytes)
 {
     if (bytes >= 32 << 20 && getenv("SPY")) {
@@ -35,6 +64,8 @@ int munmap(void *at, size_t bytes)
         }
         fclose(maps);
         dprintf(2, "resident %lu\n", all >> 10);
+        if (anothers) /* it is not left, or this faults */
+            dprintf(2, "another's %c\n", *anothers);
     }
     return syscall(SYS_munmap, at, bytes);
 }
@@ -173,6 +204,50 @@ ASIDE_CASES = {
                           "    os.read(r, 1); os._exit(7 if right(ctypes.string_at(at, SIZE)) else 8)\n"
                           "unmap(at); os.write(w, b'x'); print(os.wait()[1], gone())"),
 }
+
+
+LOCKED = """
+    import fcntl, re, resource
+    def locked():
+        return re.search(r"VmLck:\\s+(\\d+)", open("/proc/self/status").read())[1]
+"""
+
+# What others would meet, or the process itself, while the mapping is somewhere else.
+NOT_ASIDE_CASES = {
+    "has a name, and a lock": (
+        "path = f'/dev/shm/gpufeed-test-named-{os.getpid()}'\n"
+        "fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600); again = os.open(path, os.O_RDWR)\n"
+        "try:\n"
+        "    os.ftruncate(fd, SIZE); fcntl.flock(fd, fcntl.LOCK_EX); at = map_(fd); os.close(fd); unmap(at)\n"
+        "    fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB); print('unlocked')\n"
+        "finally:\n"
+        "    os.unlink(path)"),
+    "little address space": (
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 46, resource.RLIM_INFINITY))\n"
+        "at = map_(file()); unmap(at); print(mapped(path))"),
+    "refused": (
+        "libc.setenv(b'REFUSES', b'1', 1)\n"
+        "at = map_(fd := file()); unmap(at); print(right(os.pread(fd, SIZE, 0)), mapped(path))\n"
+        "libc.unsetenv(b'REFUSES'); at = map_(fd); unmap(at); print(mapped(path))"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_ASIDE_CASES)
+def test_what_would_be_met_is_not_moved_aside(unmapped, case):
+    native, ours = unmapped(textwrap.dedent(ASIDE + LOCKED) + NOT_ASIDE_CASES[case])
+    assert set(native) == {64} and ours == [0] * len(native), (native, ours)
+
+
+def test_what_is_moved_aside_is_locked_no_more(unmapped):
+    native, ours = unmapped(textwrap.dedent(ASIDE + LOCKED) + """
+holds = c_int.in_dll(libc, "holds")
+before, holds.value = locked(), 1
+at = map_(file())
+locks = libc.mlock(c_void_p(at), c_size_t(SIZE)) == 0
+unmap(at); print(locked() == before, locks)
+holds.value = 0; print(gone())
+""")
+    assert native == [64] and ours == []
 
 
 @pytest.mark.parametrize("case", ASIDE_CASES)

@@ -241,6 +241,36 @@ static void left_to_the_helpers(void **state)
     assert_each_once(&c, 30);
 }
 
+static uint32_t ended;
+
+static void end(struct gf_job *job)
+{
+    const struct count *c = (struct count *)job;
+    __atomic_fetch_add(&ended, gettid() == c->owner ? 100 : 1, __ATOMIC_SEQ_CST);
+}
+
+static void nobodys(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1003, 2);
+    static struct count c[3];
+    for (unsigned i = 0; i < 3; i++) {
+        prepare(&c[i]);
+        c[i].job.gone = end;
+        c[i].job.most = i;
+        c[i].job.patient = i == 1;
+        c[i].bad = i == 2 ? 10 : GF_PIECE_NONE;
+        gf_pool_open(pool, &c[i].job, 30);
+    }
+    for (unsigned i = 0; i < 5000 && __atomic_load_n(&ended, __ATOMIC_SEQ_CST) < 3; i++)
+        usleep(1000);
+    assert_int_equal(ended, 3);
+    assert_int_equal(gf_pool_jobs(pool), 0); /* or idle helpers would look for more for longer */
+    assert_each_once(&c[0], 30);
+    assert_each_once(&c[1], 30);
+    assert_int_equal(c[2].job.failed, 10);
+}
+
 static uint64_t cpu_us(void)
 {
     struct timespec used;
@@ -284,6 +314,7 @@ int main(void)
         cmocka_unit_test(helpers_are_shared),
         cmocka_unit_test(patience),
         cmocka_unit_test(left_to_the_helpers),
+        cmocka_unit_test(nobodys),
         cmocka_unit_test(asleep_when_idle),
         cmocka_unit_test(as_many_as_pay),
     };
