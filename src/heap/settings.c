@@ -162,23 +162,26 @@ void gf_settings_set_cpus(unsigned cpus)
     __atomic_store_n(&arena_limit, cpus, __ATOMIC_RELAXED);
 }
 
-static void add_threads(void *arena, unsigned times, void (*add)(void *, bool))
+static void add_threads(void *arena, unsigned times, bool internal, void (*add)(void *, bool))
 {
-    for (unsigned i = 0; i < times; i++) {
-        add(arena, false);
-        add(arena, true);
-    }
+    for (unsigned i = 0; i < times; i++)
+        add(arena, internal);
 }
 
+/*
+ * A new thread takes an arena that has none before one is made, for the program's calls and for jemalloc's own:
+ * a thread that was moved (below) counts here for the former and there for the latter.
+ */
 void gf_settings_thread_aside(void)
 {
     void *const first = __atomic_load_n(&je_arenas[0], __ATOMIC_ACQUIRE);
-    const unsigned threads = je_arena_nthreads_get(first, false);
+    const unsigned threads = je_arena_nthreads_get(first, false), own = je_arena_nthreads_get(first, true);
 
-    /* A new thread takes an arena that has none before one is made. */
-    add_threads(first, threads, je_arena_nthreads_dec);
+    add_threads(first, threads, false, je_arena_nthreads_dec);
+    add_threads(first, own, true, je_arena_nthreads_dec);
     je_free(je_malloc(1));
-    add_threads(first, threads, je_arena_nthreads_inc);
+    add_threads(first, threads, false, je_arena_nthreads_inc);
+    add_threads(first, own, true, je_arena_nthreads_inc);
 }
 
 void gf_settings_thread_born(void)

@@ -305,3 +305,23 @@ def test_the_drivers_threads_share_the_main_threads_arena(run, compile_c):
     result = run(program, sim=True, MALLOC_CONF="narenas:16,stats_print:true,stats_print_opts:bl")
     assert result.returncode == 0, result.stderr
     assert re.findall(r"^arenas\[(\d+)\]", result.stderr, re.M) == ["0"]
+
+
+def test_the_drivers_threads_make_no_arena_beside_threads_of_fewer_arenas(kit):
+    """Those count where they were moved to for the program's calls of the heap, and where they were for its own."""
+    kit.library(DRIVER_THREADS, "libcuda.so.1")
+    kit.engine()
+    app = kit.program(WAYS + r"""
+        static int there;
+        static void *waits(void *hold) { free(malloc(100)); __atomic_fetch_add(&there, 1, __ATOMIC_RELEASE);
+            read(*(int *)hold, &hold, 1); return NULL; }
+        int main(int argc, char **argv) { start(); int hold[2]; pthread_t t[3]; (void)argv;
+            if (pipe(hold)) return 3;
+            for (int i = 0; i < 3; i++) { pthread_create(&t[i], NULL, waits, hold);
+                while (__atomic_load_n(&there, __ATOMIC_ACQUIRE) <= i) usleep(100); }
+            if (argc > 1) ((int (*)(void))dlsym(driver(), "fake_later_thread"))(); }
+        """, "-fno-builtin")
+    arenas = [re.findall(r"^arenas\[(\d+)\]", kit.go(app, *more, GPUFEED_MACHINE="one arena",
+                         MALLOC_CONF="narenas:16,stats_print:true,stats_print_opts:bl").stderr, re.M)
+              for more in ([], ["more"])]
+    assert arenas[0] and arenas[0] == arenas[1]
