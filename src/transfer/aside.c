@@ -128,7 +128,7 @@ static bool move(struct slot *slot, void *at, size_t bytes)
     }
     slot->stays = true;
     slot->stays = madvise(slot->at, bytes, MADV_DONTFORK) == 0;
-    syscall(SYS_munlock, slot->at, bytes); /* what is locked is limited, and no more the program's */
+    syscall(SYS_munlock, slot->room, slot->room_bytes); /* locked memory is limited, too */
     return true;
 }
 
