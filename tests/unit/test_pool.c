@@ -43,6 +43,8 @@ static bool count(struct gf_job *job, uint64_t piece)
     struct count *c = (struct count *)job;
     if (piece == c->bad)
         return false;
+    while (piece > c->bad && __atomic_load_n(&job->failed, __ATOMIC_RELAXED) == GF_PIECE_NONE)
+        usleep(100); /* who has the bad one may have to wait for a CPU */
     if (gettid() != c->owner) {
         __atomic_fetch_add(&c->by_helpers, 1, __ATOMIC_RELAXED);
         check_helper(c);
@@ -145,7 +147,7 @@ static void failure_ends_it(void **state)
         for (unsigned i = 0; i < 7; i++)
             assert_int_equal(c.done[i], 1); /* what comes before is whole */
         assert_int_equal(c.done[7], 0);
-        assert_true(c.job.next < 40); /* nothing was begun behind it but what was under way */
+        assert_true(c.job.next <= 11); /* nothing was begun behind it but what was under way, of four threads */
     }
 }
 
