@@ -19,6 +19,7 @@
 
 #define ASK_NS UINT64_C(1000000)
 #define SAMPLE_TICKS (UINT64_C(1) << 20) /* 0.3 to 1 ms */
+#define SAMPLES 4 /* in these; a step copies, waits for its kernels and copies back */
 #define ASK_SHARE 200 /* what asking takes is at most one part of so many */
 #define ASK_LATEST_NS UINT64_C(100000000)
 
@@ -181,15 +182,23 @@ static bool is_wait(enum gf_timed kind)
     return kind == gf_timed_driver_wait || kind == gf_timed_driver_copy;
 }
 
-/* Two reads of the clock are a thirtieth of a small copy. */
+/*
+ * Two reads of the clock are a thirtieth of a small copy. One sample at a time would always be the first
+ * wait of a step, never that for its kernels.
+ */
 static bool is_sampled(void)
 {
-    static __thread uint64_t sampled;
+    static __thread uint64_t since;
+    static __thread unsigned samples;
     const uint64_t now = gf_ticks();
 
-    if (now - sampled < SAMPLE_TICKS)
+    if (now - since >= SAMPLE_TICKS) {
+        since = now;
+        samples = 0;
+    }
+    if (samples == SAMPLES)
         return false;
-    sampled = now;
+    samples++;
     return true;
 }
 

@@ -32,8 +32,8 @@ void gf_stall_gpu_known(const struct gf_stall_gpu *gpu);
 void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT]);
 
 /*
- * Around a call of the driver's. Of a thread's waits for the GPU those are measured that come half a
- * millisecond or so after the last one that was; one is no stall if the GPU was not idle.
+ * Around a call of the driver's. Of a thread's waits for the GPU four in half a millisecond or so are
+ * measured; one is no stall if the GPU was not idle.
  */
 struct gf_stall_mark {
     uint64_t start_ns; /* 0: nobody watches */

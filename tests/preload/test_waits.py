@@ -147,6 +147,30 @@ def test_copies_of_blocks_are_timed(program, tmp_path):  # noqa: F811
     assert max(row["max_us"] for row in rows) >= 2000
 
 
+def test_each_of_a_few_waits_of_a_step_is_timed(program, tmp_path):  # noqa: F811
+    """Or that for the kernel would never be: it comes right behind the copy that the step begins with."""
+    report = tmp_path / "report"
+    program(BLOCKS + """
+    for step in range(20):
+        spin(4)
+        check(cuda.cuMemcpyHtoD_v2(pointer, host, c_size_t(4096)))
+        check(cuda.cuCtxSynchronize())
+        check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4096)))
+    """, GPUFEED_REPORT=report)
+    rows = [(row["call"], row["count"]) for row in json.loads(report.read_text())["latency"] if "tid" not in row]
+    assert [sum(n for call, n in rows if call == kind) for kind in ("cuda_copy", "cuda_wait")] == [40, 20]
+
+
+def test_of_many_waits_few_are_timed(program, tmp_path):  # noqa: F811
+    report = tmp_path / "report"
+    program(BLOCKS + """
+    for i in range(20000):
+        check(cuda.cuCtxSynchronize())
+    """, GPUFEED_REPORT=report)
+    rows = [row for row in json.loads(report.read_text())["latency"] if "tid" not in row]
+    assert 4 <= sum(row["count"] for row in rows if row["call"] == "cuda_wait") < 10000
+
+
 def test_copies_that_only_the_gpu_explains_are_none(program):  # noqa: F811
     """The copy engine may be busy for another stream: a slow copy alone tells nothing."""
     _, found = program("""
