@@ -65,16 +65,20 @@ static bool work(struct gf_job *job, uint64_t piece)
     return true;
 }
 
-/* What is left of memory and of room in /dev/shm; 0: of address space there is little, or one is unknown. */
+/*
+ * What is left of memory and of room in /dev/shm; 0: of address space there is little, or one is unknown. One
+ * thread at a time: its stack may be small.
+ */
 static uint64_t read_room(void)
 {
+    static struct gf_headroom_scratch scratch;
     struct gf_headroom left;
     struct statfs shm;
     struct rlimit space;
 
     if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY || statfs("/dev/shm", &shm) != 0)
         return 0;
-    gf_headroom_read("", -1, &left);
+    gf_headroom_read_in(&scratch, "", -1, &left);
     return left.bytes == GF_HEADROOM_UNKNOWN
                ? 0
                : gf_min(left.bytes, (uint64_t)shm.f_bavail * (uint64_t)shm.f_bsize);
@@ -86,12 +90,15 @@ static uint64_t read_room(void)
  */
 static bool is_roomy(size_t bytes)
 {
-    static uint64_t looked_ns, found; /* atomic */
+    static uint64_t looked_ns, found; /* all three atomic */
+    static bool busy;
     const uint64_t now = gf_now_ns();
 
-    if (now - __atomic_load_n(&looked_ns, __ATOMIC_ACQUIRE) > GF_TUNE_ASIDE_LOOK_NS) {
+    if (now - __atomic_load_n(&looked_ns, __ATOMIC_ACQUIRE) > GF_TUNE_ASIDE_LOOK_NS &&
+        !__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE)) {
         __atomic_store_n(&found, read_room(), __ATOMIC_RELAXED);
         __atomic_store_n(&looked_ns, now, __ATOMIC_RELEASE);
+        __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
     }
     return __atomic_load_n(&found, __ATOMIC_RELAXED) / GF_TUNE_ASIDE_TIMES >= bytes;
 }
