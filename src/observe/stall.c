@@ -17,15 +17,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ASK_NS UINT64_C(1000000)
+#define ASK_CREDIT_NS UINT64_C(10000000) /* so far ahead it may be paid for */
+#define ASK_LEAST_NS UINT64_C(250000)
 #define SAMPLE_TICKS (UINT64_C(1) << 20) /* 0.3 to 1 ms */
 #define SAMPLES 4 /* in these; a step copies, waits for its kernels and copies back */
 #define ASK_SHARE 200 /* what asking takes is at most one part of so many */
-#define ASK_LATEST_NS UINT64_C(100000000)
+#define ASK_MOST_NS UINT64_C(20000000)
 
 static __thread struct gf_strain strain_before;
 static uint64_t driver_threshold, wait_threshold; /* the latter 0: no wait is a stall */
-static uint64_t ask_again_ns; /* atomic */
+static uint64_t ask_paid_ns; /* atomic: until when there is nothing to pay off */
 static gf_stall_current_gpu *current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *process_gpu; /* one of these; NULL */
@@ -221,10 +222,11 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 
 bool gf_stall_asks(const struct gf_stall_mark *mark)
 {
-    if (!mark->start_ns || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED) ||
-        mark->start_ns < __atomic_load_n(&ask_again_ns, __ATOMIC_RELAXED))
+    const uint64_t now = mark->start_ns, paid = __atomic_load_n(&ask_paid_ns, __ATOMIC_RELAXED);
+
+    if (!now || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED) || paid > now + ASK_CREDIT_NS)
         return false;
-    __atomic_store_n(&ask_again_ns, mark->start_ns + ASK_NS, __ATOMIC_RELAXED);
+    __atomic_store_n(&ask_paid_ns, gf_max(paid, now) + ASK_LEAST_NS, __ATOMIC_RELAXED);
     return true;
 }
 
@@ -232,10 +234,11 @@ void gf_stall_asked(struct gf_stall_mark *mark, bool idle)
 {
     if (idle)
         gf_slow_usage(&mark->before);
-    const uint64_t now = gf_now_ns(), pause = (now - mark->start_ns) * ASK_SHARE;
+    const uint64_t now = gf_now_ns();
+    const uint64_t price = gf_min((now - mark->start_ns) * ASK_SHARE, ASK_MOST_NS);
 
-    __atomic_store_n(&ask_again_ns, now + gf_min(gf_max(pause, ASK_NS), ASK_LATEST_NS),
-                     __ATOMIC_RELAXED);
+    if (price > ASK_LEAST_NS)
+        __atomic_fetch_add(&ask_paid_ns, price - ASK_LEAST_NS, __ATOMIC_RELAXED);
     mark->idle = idle;
     if (idle)
         mark->start_ns = now;

@@ -84,6 +84,20 @@ def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
     assert all(event["python"][0]["file"].endswith("program.py") for event in found)
 
 
+def test_each_wait_of_a_step_is_asked_about(program):  # noqa: F811
+    """Not only the first, which reads a number and is soon over."""
+    _, found = program("""
+        host, pointer = ctypes.create_string_buffer(4), c_uint64()
+        check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+        for i in range(10):
+            time.sleep(0.02)
+            check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
+            check(cuda.cuStreamSynchronize(c_void_p()))
+    """, SIM_DELAY="cuStreamSynchronize:6000")
+    found = [event for event in waits(found) if event["call"] == "cuStreamSynchronize"]
+    assert len(found) >= 3  # asking beside other programs may have taken long; without it, none
+
+
 def test_a_stop_explains_a_wait(program, run, tmp_path):  # noqa: F811
     path, env = program.prepare("""
         print("ready", flush=True)
