@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs under the library, and under libjemalloc.so.2.
 
-    bench/programs.py [--seconds N] [--only NAME,...] [--driver FOLDER] [--json FILE]
+    bench/programs.py [--seconds N] [--rounds N] [--only NAME,...] [--driver FOLDER] [--json FILE]
 
 redis: redis-server under redis-benchmark as it comes; redis-pipelined: with 16 requests at a time, so that the
 server does little but allocate and copy (Debian: redis-server); db_bench: RocksDB's own (Debian: rocksdb-tools); fork,
@@ -187,6 +187,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=900)
+    parser.add_argument("--rounds", type=int, default=arms.ROUNDS, help="at least; more where it is not decided")
     parser.add_argument("--only", default=",".join(PROGRAMS), metavar="NAME,...")
     parser.add_argument("--driver", default=arms.BUILD / "tests" / "sim", help="folder of libcuda.so.1")
     args = parser.parse_args()
@@ -199,7 +200,7 @@ def main():
                 cases.append(case(name, folder, args.driver))
             except Missing as reason:
                 print(f"{name}: left out, {reason}", flush=True)
-        arms.rounds(cases, time.monotonic() + args.seconds)
+        arms.rounds(cases, time.monotonic() + args.seconds, args.rounds)
     show(cases)
     arms.keep(args.json, "programs", cases)
 

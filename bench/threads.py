@@ -5,11 +5,13 @@
     bench/threads.py [--door PATH] [--driver FOLDER] [--seconds N] [--settle N] [--only NAME,...] [--json FILE]
 
 Programs that called cuInit (simulated driver) and have a context: one that then sleeps, one that sleeps
-after it has freed 640 MiB, and two that work: blocks of all sizes on two threads, 5 stalls a second, and one of
-the two copies 64 MiB ten times a second. Each with a log. Read from /proc/PID/task while they run, after they
-have run for SETTLE seconds (the library looks more often in a process's first minute). Accept: all together at
-most 0.5 % of one CPU, and nothing in the one that sleeps. Not counted are the helpers that copy, which do
-what the program's thread would have done; they are shown.
+after it has freed 640 MiB, and three that work: blocks of all sizes in a loop beside stalls, five a second; the
+same beside copies of 64 MiB, ten a second; and `quiet`, 2000 blocks of up to 60 KB and a pause of 0.2 ms in turns,
+in which nothing is slow. Each with a log. Read from /proc/PID/task while they run, after they have run
+for SETTLE seconds (the library looks once a second in a process's first minute, then every five). Accept: all
+together at most 0.5 % of one CPU, and nothing in the one that sleeps; `quiet` logs no stall in ten
+minutes on a machine that does nothing else (--only quiet --seconds 600). Not counted are the helpers that copy,
+which do what the program's thread would have done; they are shown.
 """
 import argparse
 import json
@@ -64,16 +66,22 @@ def copies():
         assert driver.cuMemcpyHtoD_v2(at, ctypes.c_void_p(source), ctypes.c_size_t(64 * MIB)) == 0
         time.sleep(0.1)
 
+def quiet():
+    while True:
+        for _ in range(2000):
+            libc.free(block(random.randrange(1, 60000)))
+        time.sleep(0.0002)
+
 if kind == "freed":
     for it in [block(32 * MIB) for _ in range(20)]:
         libc.free(it)
-for work in {"busy": [blocks, stalls], "copies": [blocks, copies]}.get(kind, []):
+for work in {"busy": [blocks, stalls], "copies": [blocks, copies], "quiet": [quiet]}.get(kind, []):
     threading.Thread(target=work, daemon=True).start()
 print("ready", flush=True)
 sys.stdin.readline()
 """
 KINDS = {"idle": "sleeps", "freed": "sleeps, having freed 640 MiB", "busy": "blocks and stalls",
-         "copies": "blocks and copies"}
+         "copies": "blocks and copies", "quiet": "small blocks and pauses"}
 
 
 def read(pid):
