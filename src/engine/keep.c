@@ -12,6 +12,7 @@ static struct {
     struct gf_squeeze squeeze;
     uint64_t next_ns;
     bool woken;                 /* by the heap: at once, then */
+    bool resting;               /* until then: looks when our thread is about something else anyway */
     uint64_t host_ns;           /* when the files are due again, while little is dirty */
     uint64_t freed, lent_bytes; /* at the reading before */
 } watch;
@@ -90,7 +91,8 @@ static uint64_t look(uint64_t now_ns)
         heap->watched(wake);
         read_heap(&now);
     }
-    if (now.kept < GF_SQUEEZE_LITTLE) {
+    watch.resting = now.kept < GF_SQUEEZE_LITTLE;
+    if (watch.resting) {
         gf_squeeze_rest(&watch.squeeze);
         return now_ns + RARELY_NS;
     }
@@ -120,8 +122,9 @@ void gf_keep_start(void)
 
 uint64_t gf_keep_watch(uint64_t now)
 {
-    if ((__atomic_exchange_n(&watch.woken, false, __ATOMIC_ACQUIRE) || now >= watch.next_ns) &&
-        !gf_dead())
+    const uint64_t due_ns = watch.next_ns - (watch.resting ? SOON_NS : 0);
+
+    if ((__atomic_exchange_n(&watch.woken, false, __ATOMIC_ACQUIRE) || now >= due_ns) && !gf_dead())
         watch.next_ns = look(now);
-    return watch.next_ns;
+    return watch.resting ? watch.next_ns + SOON_NS : watch.next_ns;
 }
