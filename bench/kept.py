@@ -8,7 +8,8 @@ fill: the parent's next fill of 512 MiB after it has forked eight children that 
 (GPUFEED_PROFILE=inference) and huge ones (training); accept: at most 1.5 times that of a program that keeps
 nothing. exec: 512 MiB kept, then fork, exec and wait. resident: what threads and batches that come and go leave.
 "children keep" is the library with a decay of the user's, which then gives nothing back in a child; "jemalloc's
-fit" and "always" it with jemalloc's rule for large extents that small blocks may take, and with none.
+fit" and "always" it with a rule like jemalloc's for large extents that small blocks may not take (it has 6 for
+this setting, which the library cannot tell from none), and with no rule.
 """
 
 import argparse
@@ -87,9 +88,10 @@ def execs(program, door, rounds):
 
 
 def resident(program, door, rounds):
+    door = {**door, **SMALL}
     who = {**PEERS, "tcmalloc": {"LD_PRELOAD": "libtcmalloc_minimal.so.4"},
-           "jemalloc's fit": {**door, "MALLOC_CONF": "lg_extent_max_active_fit:6"},
-           "always": {**door, "MALLOC_CONF": "lg_extent_max_active_fit:64"}, "the door": {**door, **SMALL}}
+           "jemalloc's fit": {**door, "MALLOC_CONF": "lg_extent_max_active_fit:5"},
+           "always": {**door, "MALLOC_CONF": "lg_extent_max_active_fit:64"}, "the door": door}
     print("\nMost that was resident, CPU time, page faults a thread or round:")
     head(who)
     for words, name in RESIDENT.items():

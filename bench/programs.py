@@ -157,6 +157,15 @@ def environments(name, unaware, folder, driver):
             for arm, (preload, extra) in wanted.items()}
 
 
+def must_be_whole(driver):
+    """A door without its engine would look cheap."""
+    init = 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0; import time; time.sleep(0.2)'
+    done = subprocess.run([PYTHON, "-c", init], capture_output=True, text=True, check=True,
+                          env=arms.environment(**arms.ours(GPUFEED_VERBOSE=1, LD_LIBRARY_PATH=driver)))
+    if "gpufeed: off" in done.stderr:
+        sys.exit(done.stderr)
+
+
 def case(name, folder, driver):
     program, unit, unaware = PROGRAMS[name]
     turns = {arm: program(env) for arm, env in environments(name, unaware, folder, driver).items()}
@@ -192,6 +201,7 @@ def main():
     parser.add_argument("--driver", default=arms.BUILD / "tests" / "sim", help="folder of libcuda.so.1")
     args = parser.parse_args()
     print(ratio.machine_line(), flush=True)
+    must_be_whole(args.driver)
     cases = []
     with tempfile.TemporaryDirectory(prefix="gpufeed-programs-") as folder:
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", f"{folder}/cuinit.so", HERE / "cuinit.c"], check=True)

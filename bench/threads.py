@@ -112,6 +112,8 @@ def watch(door, driver, kind, settle, seconds, folder):
         if process.poll() is not None:
             sys.exit(f"{kind} ended with {process.wait()}")
         process.kill()
+    if not after:
+        sys.exit(f"{door} has no thread: its engine was not found (GPUFEED_VERBOSE=1 says why)")
     found = {}
     for tid, (name, ran, turns) in after.items():
         _, ran0, turns0 = before.get(tid, (name, 0, 0))
