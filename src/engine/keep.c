@@ -12,7 +12,7 @@ static struct {
     struct gf_squeeze squeeze;
     uint64_t next_ns;
     bool woken;                 /* by the heap: at once, then */
-    bool resting;               /* until then: looks when our thread is about something else anyway */
+    bool resting;               /* until then: it looks when the thread is up anyway */
     uint64_t host_ns;           /* when the files are due again, while little is dirty */
     uint64_t freed, lent_bytes; /* at the reading before */
 } watch;
