@@ -30,14 +30,15 @@ ROUNDS = 3 if DRY else ratio.MIN_ROUNDS
 
 
 def find(name, *folders):
-    """A built file: in the bundle, else in the build folder; None when it is nowhere."""
-    places = [pathlib.Path(os.environ["GF_BUNDLE"])] if "GF_BUNDLE" in os.environ else []
-    places += [BUILD / "bundle", *(BUILD / folder for folder in folders or ("src", "bench", "tests"))]
-    for place in places:
-        found = sorted(path for path in place.rglob(name) if path.is_file())
+    """A built file, in the bundle or the build folder: the newer one, so that no bundle of yesterday is
+    measured. None when it is nowhere. GF_BUNDLE comes before both."""
+    if "GF_BUNDLE" in os.environ:
+        found = sorted(path for path in pathlib.Path(os.environ["GF_BUNDLE"]).rglob(name) if path.is_file())
         if found:
             return found[0]
-    return None
+    places = [BUILD / folder for folder in ("bundle", *(folders or ("src", "bench", "tests")))]
+    found = [path for place in places for path in sorted(place.rglob(name)) if path.is_file()]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def environment(**extra):
