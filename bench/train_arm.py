@@ -76,7 +76,7 @@ def autocast():
 
 
 def cpu_seconds():
-    """Of every live process of this session, workers included."""
+    """Of every live process that setsid() put together with this one, workers included."""
     session, total = os.getsid(0), 0
     for name in os.listdir("/proc"):
         if name.isdigit():

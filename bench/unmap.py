@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it takes a program to unmap a batch that a worker left in /dev/shm: alone, and under the library.
 
-    bench/unmap.py [--json FILE] [--seconds N] [--mib N] [--threads N]
+    bench/unmap.py [--json FILE] [--seconds N] [--mib N] [--threads N] [--memfd]
 
-A process with a CUDA context, as one that trains; the pages were touched by it, as by a copy. --threads sets
+--memfd: shared memory that is emptied in the call instead. A process with a CUDA context, as one that trains; the pages were touched by it, as by a copy. --threads sets
 GPUFEED_STAGE_THREADS, where the CPUs here are fewer than on the machine that is meant. GF_DRY=1: on the
 simulated driver.
 """
@@ -30,10 +30,13 @@ print("ready", flush=True)
 for line in sys.stdin:
     if line.startswith("quit"):
         break
-    size = int(line)
-    path = f"/dev/shm/gpufeed-bench-{os.getpid()}"
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    os.unlink(path)
+    kind, size = line.split()
+    size, path = int(size), f"/dev/shm/gpufeed-bench-{os.getpid()}"
+    if kind == "memfd":
+        file = os.memfd_create("batch")
+    else:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.unlink(path)
     os.ftruncate(file, size)
     at = libc.mmap(None, size, 3, 1, file, 0)
     os.close(file)
@@ -44,19 +47,19 @@ for line in sys.stdin:
 """
 
 
-def turn(arm, size):
+def turn(arm, kind, size):
     def ask():
-        took, cpu = arm.figures(str(size))
+        took, cpu = arm.figures(f"{kind} {size}")
         return {"1/s": 1 / took, "ms": took * 1e3, "CPU ms": cpu * 1e3}
     return ask
 
 
-def measure(seconds, mib, threads):
+def measure(seconds, mib, threads, kind="shm"):
     command = [sys.executable, "-c", PROGRAM]
     fleet = {"alone": arms.Arm(command), "off": arms.Arm(command, **arms.ours(GPUFEED_STAGE="off")),
              "ours": arms.Arm(command, **arms.ours(GPUFEED_STAGE_THREADS=threads))}
-    name = f"munmap of {mib} MiB in /dev/shm"
-    case = arms.Case(name, {key: turn(arm, mib << 20) for key, arm in fleet.items()},
+    name = f"munmap of {mib} MiB " + ("of a memfd" if kind == "memfd" else "in /dev/shm")
+    case = arms.Case(name, {key: turn(arm, kind, mib << 20) for key, arm in fleet.items()},
                      [("ours", "alone", "1/s", 1, "of the speed alone")], controls=[("off", "alone", "1/s")],
                      most=2 * arms.ROUNDS, part="unmap", bytes=mib << 20)
     arms.rounds([case], time.monotonic() + seconds)
@@ -70,8 +73,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--mib", type=int, default=147)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--memfd", action="store_true")
     args = parser.parse_args()
-    cases = measure(args.seconds, args.mib, args.threads)
+    cases = measure(args.seconds, args.mib, args.threads, "memfd" if args.memfd else "shm")
     for one in cases:
         arms.show(one)
     arms.keep(args.json, "unmap", cases)

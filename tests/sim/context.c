@@ -15,6 +15,13 @@ static _Thread_local struct {
     int depth;
 } current;
 
+CUresult sim_context_state(const struct sim_context *context)
+{
+    return !context        ? CUDA_ERROR_INVALID_CONTEXT
+           : context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                           : CUDA_SUCCESS;
+}
+
 struct sim_context *sim_context_of(CUcontext handle)
 {
     for (struct sim_context *c = sim_contexts; c; c = c->next)
@@ -292,9 +299,7 @@ static CUresult live(CUcontext handle, struct sim_context **ret)
 {
     pthread_mutex_lock(&sim_lock);
     *ret = sim_context_of(handle);
-    CUresult result = !*ret          ? CUDA_ERROR_INVALID_CONTEXT
-                      : (*ret)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                     : CUDA_SUCCESS;
+    CUresult result = sim_context_state(*ret);
     pthread_mutex_unlock(&sim_lock);
     return result;
 }

@@ -23,9 +23,7 @@ static CUresult named(CUcontext handle, struct sim_context **ret)
     pthread_mutex_lock(&sim_lock);
     *ret = sim_context_of(handle);
     pthread_mutex_unlock(&sim_lock);
-    return !*ret          ? CUDA_ERROR_INVALID_CONTEXT
-           : (*ret)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                          : CUDA_SUCCESS;
+    return sim_context_state(*ret);
 }
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)

@@ -32,9 +32,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc description, CUdevi
 static CUresult live(CUgreenCtx green, struct sim_context **ret)
 {
     *ret = context_of(green);
-    return !*ret          ? CUDA_ERROR_INVALID_CONTEXT
-           : (*ret)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                          : CUDA_SUCCESS;
+    return sim_context_state(*ret);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)

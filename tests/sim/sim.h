@@ -130,6 +130,7 @@ struct sim_context {
 
 CUresult sim_context_current(struct sim_context **ret);
 struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL when it is none */
+CUresult sim_context_state(const struct sim_context *context); /* what calls for it answer; NULL: none */
 CUcontext sim_context_handle(const struct sim_context *context);
 void sim_context_forget(struct sim_context *context); /* locked; memory.c */
 struct sim_context *sim_context_make(int device, unsigned flags, bool primary, unsigned api); /* locked */
