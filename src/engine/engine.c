@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/tasks.h"
-#include "transfer/aside.h"
 #include "transfer/pinned_stats.h"
 
 #include <errno.h>
@@ -61,7 +60,6 @@ static void thread_born(void)
 static void forked(void)
 {
     __atomic_store_n(&gf_process.dead, true, __ATOMIC_RELAXED);
-    gf_aside_forked();
 }
 
 static int gpu_node(void)

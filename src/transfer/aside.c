@@ -23,7 +23,6 @@ static struct slot {
     size_t room_bytes;
     char *at;
     size_t bytes;
-    bool stays; /* a forked child does not have it: there is a hole, which others may use */
 } slots[SLOTS];
 
 /* By its number: nobody else knows of the range, and nobody's hooks shall hear of it. */
@@ -65,18 +64,21 @@ static bool work(struct gf_job *job, uint64_t piece)
     return true;
 }
 
-/*
- * What is left of memory and of room in /dev/shm; 0: of address space there is little, or one is unknown. One
- * thread at a time: its stack may be small.
- */
+/* What was moved counts there still. */
+static bool is_address_space_limited(void)
+{
+    struct rlimit space;
+    return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY;
+}
+
+/* What is left of memory and of room in /dev/shm; 0: one is unknown. One thread at a time: its stack may be small. */
 static uint64_t read_room(void)
 {
     static struct gf_headroom_scratch scratch;
     struct gf_headroom left;
     struct statfs shm;
-    struct rlimit space;
 
-    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY || statfs("/dev/shm", &shm) != 0)
+    if (statfs("/dev/shm", &shm) != 0)
         return 0;
     gf_headroom_read_in(&scratch, "", -1, &left);
     return left.bytes == GF_HEADROOM_UNKNOWN
@@ -110,7 +112,7 @@ static bool reserve(struct slot *slot, const char *like, size_t bytes)
     void *room = mmap(NULL, slot->room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED)
         return false;
-    slot->stays = false;
+    madvise(room, slot->room_bytes, MADV_DONTFORK); /* of no use to a child */
     slot->room = room;
     slot->at = slot->room + ((uintptr_t)like - (uintptr_t)room) % HUGE;
     slot->bytes = bytes;
@@ -120,7 +122,8 @@ static bool reserve(struct slot *slot, const char *like, size_t bytes)
 /*
  * By libc's mremap: communication libraries watch it, as munmap, to forget what they know of a range. Where
  * the kernel refuses it may have emptied the new place before, and another thread be there: nobody unmaps it.
- * As that is not given back, nothing is moved any more.
+ * As that is not given back, nothing is moved any more. A child that is forked in the midst of it has the
+ * mapping where it was or nowhere, so before it is moved children must not inherit it.
  */
 static bool move(struct slot *slot, void *at, size_t bytes)
 {
@@ -128,13 +131,16 @@ static bool move(struct slot *slot, void *at, size_t bytes)
 
     if (__atomic_load_n(&refused, __ATOMIC_RELAXED) || !reserve(slot, at, bytes))
         return false;
+    if (madvise(at, bytes, MADV_DONTFORK) != 0) {
+        release(slot);
+        return false;
+    }
     if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, slot->at) == MAP_FAILED) {
+        madvise(at, bytes, MADV_DOFORK);
         __atomic_store_n(&refused, true, __ATOMIC_RELAXED);
         slot->room = NULL;
         return false;
     }
-    slot->stays = true;
-    slot->stays = madvise(slot->at, bytes, MADV_DONTFORK) == 0;
     syscall(SYS_munlock, slot->room, slot->room_bytes); /* locked memory is limited, too */
     return true;
 }
@@ -150,7 +156,7 @@ static void leave_to(struct gf_pool *pool, struct slot *slot)
 bool gf_aside_move(struct gf_pool *pool, void *at, size_t bytes)
 {
     const int error = errno;
-    struct slot *slot = is_roomy(bytes) ? claim() : NULL;
+    struct slot *slot = !is_address_space_limited() && is_roomy(bytes) ? claim() : NULL;
     const bool moved = slot && move(slot, at, bytes);
 
     if (moved)
@@ -159,11 +165,4 @@ bool gf_aside_move(struct gf_pool *pool, void *at, size_t bytes)
         let_go(slot);
     errno = error;
     return moved;
-}
-
-void gf_aside_forked(void)
-{
-    for (size_t i = 0; i < SLOTS; i++)
-        if (!slots[i].stays)
-            release(&slots[i]);
 }

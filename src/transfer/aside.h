@@ -17,7 +17,4 @@ struct gf_pool;
  */
 bool gf_aside_move(struct gf_pool *pool, void *at, size_t bytes);
 
-/* In a forked child, which has no helpers: lets go of what was being moved. */
-void gf_aside_forked(void);
-
 #endif

@@ -23,18 +23,44 @@ SPY = r"""
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* As a kernel that finds no memory after it has emptied the new place; and another thread is there at once. */
 static char *anothers;
+
+/* A child has what is moved where it was, or nowhere. */
+char *moving;
+int forks, strays;
+static void fork_now(void)
+{
+    int status;
+    pid_t child = fork();
+    if (!child) {
+        char line[512];
+        int elsewhere = 0;
+        FILE *maps = fopen("/proc/self/maps", "re");
+        while (fgets(line, sizeof line, maps))
+            elsewhere += strstr(line, "/dev/shm/gpufeed-test") && strtoul(line, NULL, 16) != (uintptr_t)moving;
+        _exit(elsewhere);
+    }
+    waitpid(child, &status, 0);
+    strays += status != 0;
+    forks++;
+}
+
 void *mremap(void *at, size_t bytes, size_t to, int how, ...)
 {
     va_list more;
     va_start(more, how);
     void *place = va_arg(more, void *);
     va_end(more);
-    if (!getenv("REFUSES"))
-        return (void *)syscall(SYS_mremap, at, bytes, to, how, place);
+    if (!getenv("REFUSES")) {
+        void *moved = (void *)syscall(SYS_mremap, at, bytes, to, how, place);
+        if (getenv("FORKS"))
+            fork_now();
+        return moved;
+    }
     anothers = mmap(place, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     *anothers = 'x';
     errno = ENOMEM;
@@ -47,7 +73,12 @@ int madvise(void *at, size_t bytes, int advice)
 {
     while (__atomic_load_n(&holds, __ATOMIC_RELAXED) && gettid() != getpid())
         usleep(1000);
-    return syscall(SYS_madvise, at, bytes, advice);
+    if (advice != MADV_DONTFORK || gettid() != getpid() || !getenv("FORKS"))
+        return syscall(SYS_madvise, at, bytes, advice);
+    fork_now();
+    const int result = syscall(SYS_madvise, at, bytes, advice);
+    fork_now();
+    return result;
 }
 
 int munmap(void *at, size_t bytes)
@@ -267,6 +298,27 @@ def test_a_file_in_shared_memory_is_moved_aside(unmapped, case):
     assert native and not any(ours), (native, ours)
     # munmap is called for what is not there, and where helpers do not come to it.
     assert len(ours) in {"again and again": range(17), "twice": [1]}.get(case, [0]), ours
+
+
+@roomy
+def test_the_address_space_is_asked_about_each_time(unmapped):
+    native, ours = unmapped(textwrap.dedent(ASIDE + LOCKED) + """
+at = map_(first := file()); other = map_(file())
+unmap(at); resource.setrlimit(resource.RLIMIT_AS, (1 << 46, resource.RLIM_INFINITY)); unmap(other)
+print(mapped(path))
+""")
+    assert native == [64, 64] and ours == [0]
+
+
+@roomy
+def test_a_child_forked_in_the_midst_has_it_where_it_was_or_nowhere(unmapped):
+    native, ours = unmapped(textwrap.dedent(ASIDE) + """
+forks, strays = c_int.in_dll(libc, "forks"), c_int.in_dll(libc, "strays")
+at = map_(file()); c_void_p.in_dll(libc, "moving").value = at
+libc.setenv(b"FORKS", b"1", 1); unmap(at); libc.unsetenv(b"FORKS")
+print(strays.value, gone(), (forks.value > 1) == ("libgpufeed" in os.environ["LD_PRELOAD"]))
+""")
+    assert native == [64] and ours == []
 
 
 def test_without_room_it_is_not_moved(unmapped):
