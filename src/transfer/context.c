@@ -274,11 +274,14 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
         CUdevice of = device;
         if (!concerns(context, handle, &of))
             continue;
-        /* Live: another thread's release came back first, and found it alive. */
+        /*
+         * Live: another thread's release came back first, and found it alive; or, of a handle, it is a new
+         * one, of another thread's, that was given the handle of what has just ended.
+         */
         if (!is_gone(context, handle, of, result))
             change(context, state_leaving, state_live);
         else if (change(context, state_leaving, state_dead) ||
-                 change(context, state_live, state_dead))
+                 (!handle && change(context, state_live, state_dead)))
             drop_if_last(context);
     }
 }

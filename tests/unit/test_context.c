@@ -153,6 +153,24 @@ static void dropped_by_the_last(void **state)
     assert_int_equal(a->id, 0);
 }
 
+/* Between the driver's end of it and our word of that, another thread's was made. */
+static void handle_used_again(void **state)
+{
+    (void)state;
+    struct gf_context *a = enter_as(HANDLE(56), 351);
+    gf_context_leave(a);
+    gf_context_leaving(HANDLE(56), -1);
+    struct gf_context *b = enter_as(HANDLE(56), 352);
+    assert_non_null(b);
+    gf_context_leave(b);
+    driver.current = NULL;
+    gf_context_left(HANDLE(56), -1, CUDA_SUCCESS);
+    assert_int_equal(a->id, 0);
+    assert_int_equal(b->id, 352);
+    assert_ptr_equal(enter_as(HANDLE(56), 352), b);
+    gf_context_leave(b);
+}
+
 static void primary(void **state)
 {
     (void)state;
@@ -322,7 +340,8 @@ int main(void)
         .options = &options, .cuda = &cuda, .device_node = device_node};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_by_id), cmocka_unit_test(destroyed),
-        cmocka_unit_test(dropped_by_the_last), cmocka_unit_test(primary),
+        cmocka_unit_test(dropped_by_the_last), cmocka_unit_test(handle_used_again),
+        cmocka_unit_test(primary),
         cmocka_unit_test(other_devices), cmocka_unit_test(any_device),
         cmocka_unit_test(green), cmocka_unit_test(many),
         cmocka_unit_test(threads_and_ends),
