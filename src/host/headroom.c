@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/headroom.h"
 
+#include "base/scratch.h"
 #include "host/cgroup.h"
 #include "host/sysfile.h"
 
@@ -126,11 +127,13 @@ static void read_host(struct gf_headroom_scratch *scratch, const char *root, int
         ret->node = unused + takeable(inactive, active);
 }
 
+static const struct gf_headroom unknown = {
+    .bytes = UNKNOWN, .cgroup = UNKNOWN, .host = UNKNOWN, .node = UNKNOWN, .limit = UNKNOWN};
+
 void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
                          struct gf_headroom *ret)
 {
-    *ret =
-        (struct gf_headroom){.cgroup = UNKNOWN, .host = UNKNOWN, .node = UNKNOWN, .limit = UNKNOWN};
+    *ret = unknown;
     for (size_t i = 0; i < GF_ARRAY_LEN(names_v2); i++)
         read_groups(&names_v2[i], "", scratch, root, ret);
     read_groups(&names_v1, "memory", scratch, root, ret);
@@ -140,8 +143,12 @@ void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, 
 
 void gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
 {
-    struct gf_headroom_scratch scratch;
-    gf_headroom_read_in(&scratch, root, node, ret);
+    struct gf_headroom_scratch *scratch = gf_scratch_take(sizeof(*scratch));
+
+    *ret = unknown;
+    if (scratch)
+        gf_headroom_read_in(scratch, root, node, ret);
+    gf_scratch_give(scratch, sizeof(*scratch));
 }
 
 const char *gf_headroom_source(const struct gf_headroom *headroom)

@@ -20,7 +20,7 @@ struct gf_headroom {
         *cgroup_file; /* where its limit stood: "memory.max", "memory.high", ...; NULL: none */
 };
 
-/* For those who call on a small stack: one caller at a time for each. */
+/* For those who call often: one caller at a time for each. */
 struct gf_headroom_scratch {
     char text[4096];
     char group[1024];
@@ -28,7 +28,7 @@ struct gf_headroom_scratch {
 
 /*
  * node: -1, or one whose free memory counts too. Takes about 50 us. Allocates nothing, is no
- * cancellation point; any thread, also inside malloc or in a forked child. errno may change.
+ * cancellation point; any thread with 4 KiB of stack left, also inside malloc or in a forked child. errno may change.
  */
 void gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
 void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,

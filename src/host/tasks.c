@@ -2,6 +2,7 @@
 #include "host/tasks.h"
 
 #include "base/fmt.h"
+#include "base/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -88,17 +89,15 @@ int gf_tasks_children(int task, pid_t tid, void (*see)(void *closure, pid_t chil
     return 0;
 }
 
-int gf_tasks_find_map(pid_t pid, const char *needle, uintptr_t *ret)
+#define MAPS_SIZE ((size_t)8192) /* of a line at least */
+
+static int find_in_maps(int fd, char *text, const char *needle, uintptr_t *ret)
 {
-    char text[8192];
     size_t kept = 0;
     int error = -ENOENT;
     ssize_t got;
-    const int fd = open_of(pid, "maps", 0);
 
-    if (fd < 0)
-        return fd;
-    while (error && (got = read(fd, text + kept, sizeof(text) - 1 - kept)) > 0) {
+    while (error && (got = read(fd, text + kept, MAPS_SIZE - 1 - kept)) > 0) {
         char *line = text, *end;
         text[kept + (size_t)got] = '\0';
         for (; error && (end = strchr(line, '\n')); line = end + 1) {
@@ -111,7 +110,18 @@ int gf_tasks_find_map(pid_t pid, const char *needle, uintptr_t *ret)
         kept = error ? strlen(line) : 0; /* a line that goes on in the next read */
         memmove(text, line, kept);
     }
-    close(fd);
+    return error;
+}
+
+int gf_tasks_find_map(pid_t pid, const char *needle, uintptr_t *ret)
+{
+    char *text = gf_scratch_take(MAPS_SIZE);
+    const int fd = text ? open_of(pid, "maps", 0) : -ENOMEM;
+    const int error = fd < 0 ? fd : find_in_maps(fd, text, needle, ret);
+
+    if (fd >= 0)
+        close(fd);
+    gf_scratch_give(text, MAPS_SIZE);
     return error;
 }
 

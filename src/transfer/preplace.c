@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transfer/preplace.h"
 
+#include "base/scratch.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,7 @@
 #include <unistd.h>
 
 #define SAMPLE 64
+#define TEXT ((size_t)8192) /* of a line at least */
 
 struct walk {
     uintptr_t reached, end; /* [reached, end) is still to be met */
@@ -36,29 +39,35 @@ static void see(struct walk *walk, const char *line)
     walk->reached = walk->plain ? to : UINTPTR_MAX;
 }
 
-bool gf_preplace_is_plain(const char *file, uintptr_t start, uintptr_t end)
+static void see_all(struct walk *walk, int fd, char *text)
 {
-    struct walk walk = {.reached = start, .end = end};
-    char text[8192];
     size_t kept = 0;
     long got;
-    const int fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC);
 
-    if (fd < 0)
-        return false;
-    while (walk.reached < end &&
-           (got = syscall(SYS_read, fd, text + kept, sizeof(text) - 1 - kept)) > 0) {
+    while (walk->reached < walk->end && (got = syscall(SYS_read, fd, text + kept, TEXT - 1 - kept)) > 0) {
         char *line = text, *newline;
         text[kept + (size_t)got] = '\0';
         for (; (newline = strchr(line, '\n')); line = newline + 1) {
             *newline = '\0';
-            if (walk.reached < end)
-                see(&walk, line);
+            if (walk->reached < walk->end)
+                see(walk, line);
         }
         kept = strlen(line);
         memmove(text, line, kept);
     }
-    syscall(SYS_close, fd);
+}
+
+bool gf_preplace_is_plain(const char *file, uintptr_t start, uintptr_t end)
+{
+    struct walk walk = {.reached = start, .end = end};
+    char *text = gf_scratch_take(TEXT);
+    const int fd = text ? (int)syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC) : -1;
+
+    if (fd >= 0) {
+        see_all(&walk, fd, text);
+        syscall(SYS_close, fd);
+    }
+    gf_scratch_give(text, TEXT);
     return walk.plain && walk.reached >= end;
 }
 

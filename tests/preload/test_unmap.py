@@ -8,8 +8,7 @@ import textwrap
 
 import pytest
 
-from conftest import DOOR, SIM_DIR
-from doorkit import INCLUDES
+from conftest import DOOR
 from pinkit import *
 
 # Behind the door: says how much of what is about to be unmapped is in this process's tables.
@@ -331,74 +330,3 @@ def test_without_room_it_is_not_moved(unmapped):
     native, ours = unmapped(textwrap.dedent(ASIDE) +
                             f"SIZE = {size}; at = map_(file(SIZE), size=SIZE); unmap(at, SIZE); print(gone())")
     assert native == [size >> 20] and ours == [0]
-
-
-SMALL_STACK = r"""
-#define _GNU_SOURCE
-#include <cuda.h>
-#include <fcntl.h>
-#include <glob.h>
-#include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-enum { N = 64 << 20 };
-
-static int helpers(void)
-{
-    int found = 0;
-    glob_t tasks;
-    glob("/proc/self/task/*/comm", 0, NULL, &tasks);
-    for (size_t i = 0; i < tasks.gl_pathc; i++) {
-        char name[32] = "";
-        FILE *file = fopen(tasks.gl_pathv[i], "re");
-        if (file && fgets(name, sizeof(name), file))
-            found += strcmp(name, "gpufeed-copy\n") == 0;
-        if (file)
-            fclose(file);
-    }
-    globfree(&tasks);
-    return found;
-}
-
-static void *unmap(void *at)
-{
-    return (void *)(long)munmap(at, N);
-}
-
-int main(int argc, char **argv)
-{
-    CUcontext context;
-    void *pinned, *result = NULL;
-    char name[64];
-    pthread_attr_t attr;
-    pthread_t thread;
-    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
-        cuMemHostAlloc(&pinned, N, 0))
-        return 1;
-    for (int i = 0; i < 2000 && helpers() < atoi(argv[argc - 1]); i++)
-        usleep(10000);
-    snprintf(name, sizeof(name), "/dev/shm/gpufeed-test-%d", getpid());
-    int file = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    unlink(name);
-    if (ftruncate(file, N))
-        return 2;
-    char *at = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    memset(at, 1, N);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN);
-    if (pthread_create(&thread, &attr, unmap, at) || pthread_join(thread, &result))
-        return 3;
-    return (int)(long)result;
-}
-"""
-
-
-def test_the_smallest_stack_is_enough(run, compile_c):
-    """glibc takes what the program's and our variables of a thread need out of it."""
-    program = compile_c(SMALL_STACK, *INCLUDES, f"-L{SIM_DIR}", "-l:libcuda.so.1", "-pthread", name="small_stack")
-    assert run(program, 3, sim=True, GPUFEED_STAGE_THREADS=4).returncode == 0
