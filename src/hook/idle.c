@@ -24,7 +24,14 @@ static bool event_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent e
 static bool can_ask(const struct gf_cuda *cuda)
 {
     return cuda && cuda->cuThreadExchangeStreamCaptureMode && cuda->cuStreamIsCapturing &&
-           cuda->cuStreamQuery && cuda->cuEventQuery;
+           cuda->cuStreamQuery && cuda->cuEventQuery && cuda->cuCtxGetCurrent;
+}
+
+/* Without a context each question is an error, which tools would show as the program's. */
+static bool is_current(const struct gf_cuda *cuda)
+{
+    CUcontext context = NULL;
+    return cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context;
 }
 
 static bool ask(bool (*is_done)(const struct gf_cuda *, CUstream, CUevent), CUstream stream,
@@ -37,7 +44,7 @@ static bool ask(bool (*is_done)(const struct gf_cuda *, CUstream, CUevent), CUst
         return false;
     const int error = errno, cancel = gf_thread_hold_cancel();
     bool done = false;
-    if (cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
+    if (is_current(cuda) && cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
         done = is_done(cuda, stream, event);
         cuda->cuThreadExchangeStreamCaptureMode(&mode);
     }

@@ -23,7 +23,8 @@ def said(*results):
 
 context, other, made = c_void_p(), c_void_p(), c_void_p()
 said(cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(byref(context), 0), cuda.cuCtxSetCurrent(context))
-said(cuda.cuStreamCreate(byref(made), 1))
+done = c_void_p()
+said(cuda.cuStreamCreate(byref(made), 1), cuda.cuEventCreate(byref(done), 0))
 heap = ctypes.create_string_buffer(32 * MIB)
 at = ctypes.addressof(heap)
 for size in (4096, MIB, 8 * MIB, 32 * MIB):
@@ -47,6 +48,14 @@ for size in (4096, MIB, 8 * MIB, 32 * MIB):
              cuda.cuMemcpyDtoH_v2(c_void_p(at), c_uint64(device.value + 1), c_size_t(size)),
              cuda.cuMemHostUnregister(c_void_p(at)), cuda.cuMemcpyHtoDAsync_v2(device, c_void_p(at), c_size_t(size + 1), made))
     said(cuda.cuMemFree_v2(device))
+if sys.argv[1:] == ["mistaken"]: # waits without a context, far enough apart that the library would look into each
+    import time
+    said(cuda.cuCtxSetCurrent(None))
+    for wait in [cuda.cuStreamSynchronize, cuda.cuStreamSynchronize_ptsz, cuda.cuEventSynchronize]:
+        for handle in [done] if wait == cuda.cuEventSynchronize else [None, made]:
+            time.sleep(0.05)
+            said(wait(handle))
+    said(cuda.cuCtxSynchronize(), cuda.cuCtxSetCurrent(context))
 said(cuda.cuStreamDestroy_v2(made), cuda.cuCtxSetCurrent(None), cuda.cuCtxCreate_v2(byref(other), 0, 0),
      cuda.cuMemHostAlloc(byref(pinned), c_size_t(64), 0), cuda.cuMemFreeHost(pinned), cuda.cuCtxDestroy_v2(other),
      cuda.cuDevicePrimaryCtxRelease_v2(0))
