@@ -49,7 +49,6 @@ static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to
     ret->bytes = stage->call->bytes;
     ret->job.most = ret->bytes < GF_TUNE_SMALL ? GF_TUNE_HELPERS_SMALL : 0;
     ret->barred = UINT64_MAX;
-    ret->reach.maps = -1;
 }
 
 /* With all else that can refuse behind it. */
@@ -212,7 +211,6 @@ bool gf_flow_has_ended(const struct gf_flow *flow, uint64_t chunk, bool wait, bo
 
 void gf_flow_release(struct gf_flow *flow, bool idle)
 {
-    gf_reach_end(&flow->reach);
     for (unsigned i = 0; i < flow->slots; i++) {
         if (!flow->slot[i])
             continue;

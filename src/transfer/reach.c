@@ -46,36 +46,42 @@ bool gf_reach_is_possible(void)
     return answer == 2;
 }
 
-/* Whether the kernel answers the question at all; asked once. */
-static bool can_ask(int maps, const void *at)
+/*
+ * By their numbers: copies are no cancellation points, and nobody's hooks see them. The descriptor is closed at
+ * once: a child that is forked meanwhile inherits it, and has it for ever.
+ */
+static int ask(struct procmap_query *query)
+{
+    const int maps = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+    const int error = maps < 0 ? EBADF : ioctl(maps, MAP_QUERY, query) == 0 ? 0 : errno;
+
+    if (maps >= 0)
+        syscall(SYS_close, maps);
+    return error;
+}
+
+/* Whether the kernel answers the question at all; known after the first time that a file could be opened. */
+static bool can_ask(const void *at)
 {
     static unsigned known; /* 1 no, 2 yes; the same from every thread */
     struct procmap_query query = {.size = sizeof(query), .query_addr = (uintptr_t)at};
     unsigned answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!answer) {
-        answer = ioctl(maps, MAP_QUERY, &query) == 0 || errno == ENOENT ? 2 : 1;
+        const int error = ask(&query);
+        if (error == EBADF)
+            return false;
+        answer = error == 0 || error == ENOENT ? 2 : 1;
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
     }
     return answer == 2;
 }
 
-/* By their numbers: copies are no cancellation points, and nobody's hooks see them. */
 void gf_reach_begin(struct gf_reach *ret, const void *at, bool write)
 {
-    *ret = (struct gf_reach){.write = write, .next = (uintptr_t)at};
-    ret->maps = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
-    if (ret->maps >= 0 && !can_ask(ret->maps, at))
-        gf_reach_end(ret);
+    *ret = (struct gf_reach){.write = write, .next = (uintptr_t)at, .knows = can_ask(at)};
 }
 
-void gf_reach_end(struct gf_reach *reach)
-{
-    if (reach->maps >= 0)
-        syscall(SYS_close, reach->maps);
-    reach->maps = -1;
-}
-
-/* The mapping at next. */
+/* The mapping at next. Without a descriptor to be had each page is brought in, as a file's are. */
 static bool look(struct gf_reach *reach)
 {
     struct procmap_query query = {.size = sizeof(query), .query_addr = reach->next};
@@ -85,8 +91,13 @@ static bool look(struct gf_reach *reach)
         reach->known = UINTPTR_MAX;
         return true;
     }
-    if (ioctl(reach->maps, MAP_QUERY, &query) != 0 || !(query.vma_flags & needed) ||
-        !gf_reach_pages((const void *)reach->next, 1, reach->write))
+    const int error = ask(&query);
+    if (error == EBADF) {
+        reach->file = true;
+        reach->known = UINTPTR_MAX;
+        return true;
+    }
+    if (error || !(query.vma_flags & needed) || !gf_reach_pages((const void *)reach->next, 1, reach->write))
         return false;
     reach->known = query.vma_end;
     reach->file = query.inode != 0 || query.dev_major != 0 || query.dev_minor != 0;

@@ -15,7 +15,7 @@
 #include "base/base.h"
 
 struct gf_reach {
-    int maps; /* -1: this kernel does not say; who touches a page brings it in first */
+    bool knows; /* the kernel tells mappings apart; else who touches a page brings it in first */
     bool write;
     bool file;          /* the mapping at next has one */
     uintptr_t next;     /* what lies below can be touched */
@@ -25,14 +25,12 @@ struct gf_reach {
 /* Whether pages can be brought in on this kernel at all (Linux 5.14). */
 bool gf_reach_is_possible(void);
 
-/* Opens a descriptor until gf_reach_end. */
 void gf_reach_begin(struct gf_reach *ret, const void *at, bool write);
-void gf_reach_end(struct gf_reach *reach);
 
 /* Whether the kernel tells mappings apart; if not, gf_reach_pages before each touch. */
 static inline bool gf_reach_knows(const struct gf_reach *reach)
 {
-    return reach->maps >= 0;
+    return reach->knows;
 }
 
 /* False: some page below `until`, from where it stood, cannot be touched. */

@@ -171,3 +171,45 @@ def test_calls_of_ours_fail(run, entry):
         if entry in SAID and when == "3+" and entry != "cuMemHostRegister_v2":
             assert len(warnings) == 1 and entry.split("_v2")[0] in warnings[0], said
         assert len(warnings) <= 1, said
+
+
+FORKS = """
+import ctypes, os, threading
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcuda.so.1")
+SIZE = 16 << 20
+context, device, host = c_void_p(), c_uint64(), ctypes.create_string_buffer(SIZE)
+over = False
+
+def copy():
+    assert cuda.cuCtxSetCurrent(context) == 0
+    while not over:
+        assert cuda.cuMemcpyHtoD_v2(device, host, c_size_t(SIZE)) == 0
+        assert cuda.cuMemcpyDtoH_v2(host, device, c_size_t(SIZE)) == 0
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(byref(context), 0) == cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(byref(device), c_size_t(SIZE)) == 0
+for _ in range(4):
+    assert cuda.cuMemcpyHtoD_v2(device, host, c_size_t(SIZE)) == 0
+before, more = descriptors(), 0
+thread = threading.Thread(target=copy)
+thread.start()
+for _ in range(60):
+    child = os.fork()
+    if not child:
+        os._exit(descriptors() != before)
+    more += os.waitpid(child, 0)[1] != 0
+over = True
+thread.join()
+print(more)
+"""
+
+
+def test_a_child_forked_beside_copies_has_no_descriptor_more(run):
+    """A mapping is asked about by one, for microseconds of a copy that takes a fifth of a second here."""
+    done = run("/usr/bin/python3", "-c", FORKS, sim=True, SIM_DELAY="dma:20000", **{**EAGER, "SIM_DMA": ""})
+    assert done.returncode == 0 and Seen(done.stderr, "to").staged >= 1, done.stderr
+    assert int(done.stdout) <= 10
