@@ -167,6 +167,7 @@ static void batch(void)
     memcpy(pinned, kept, n);
     for (unsigned i = 2; i < 4; i++)
         ok(cuMemcpyHtoD(d + i * n, kept, n));
+    ok(cuCtxSynchronize()); /* pageable ones return before their bytes have arrived; the stream waits for none */
     CUdeviceptr to[] = {d, d + n, (uintptr_t)back, (uintptr_t)pinned_back};
     CUdeviceptr from[] = {(uintptr_t)source, (uintptr_t)pinned, d + 2 * n, d + 3 * n};
     size_t sizes[] = {n, n, n, n}, first = 0;
