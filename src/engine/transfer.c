@@ -4,6 +4,7 @@
 
 #include "base/fmt.h"
 #include "base/log.h"
+#include "host/tasks.h"
 #include "place/locate.h"
 #include "transfer/prepare.h"
 #include "transfer/transfer.h"
@@ -68,6 +69,13 @@ void gf_transfers_prepare(void)
         gf_prepare();
 }
 
+/* compute-sanitizer: cuInit, which has just returned, has loaded its library. */
+static bool is_checked(void)
+{
+    uintptr_t at;
+    return gf_tasks_find_map(0, "libsanitizer-", &at) == 0;
+}
+
 const struct gf_transfer_ops *gf_transfers(void)
 {
     const struct gf_door *door = gf_process.door;
@@ -79,11 +87,15 @@ const struct gf_transfer_ops *gf_transfers(void)
                                             .tell = tell};
 
     /*
-     * A profiler of kernels: it plays them, or what it has seen of calls, over and over. What it is to
-     * see are the program's own copies, and there is no time to be saved.
+     * A profiler of kernels plays them, or what it has seen of calls, over and over, and a checker of
+     * memory reports what is ours as the program's. What they are to see are the program's own copies
+     * and blocks, and there is no time to be saved.
      */
     if (door->stand_in)
         gf_info("copies and pinned memory are left to the driver: %s has its place", door->stand_in);
+    else if (is_checked())
+        gf_info("copies and pinned memory are left to the driver: the process runs under "
+                "compute-sanitizer");
     else
         ops = gf_transfer_start(&setup);
     return ops;

@@ -4,26 +4,58 @@
 #include "transfer/plant.h"
 #include "transfer/ring_parts.h"
 #include "transfer/setup.h"
+#include "transfer/tuning.h"
 
 enum { block_none, block_held, block_under_way, block_asked, block_lost };
 
+/* Locked. */
+static bool cut(struct gf_ring *ring, struct gf_block *block, unsigned segment, unsigned from)
+{
+    block->segment = ring->segments[segment];
+    if (!block->segment ||
+        !gf_segment_take(block->segment, block->units, from, &block->first)) {
+        block->segment = NULL;
+        return false;
+    }
+    block->at = block->segment->at + block->first * GF_SEGMENT_UNIT;
+    return true;
+}
+
+/* Locked. How many of the first segments take turns. */
+static unsigned turning(const struct gf_ring *ring)
+{
+    size_t bytes = 0;
+    unsigned n = 0;
+    while (n < GF_RING_SEGMENTS && ring->segments[n] &&
+           (bytes += ring->segments[n]->bytes) <= GF_TUNE_RING_WINDOW)
+        n++;
+    return gf_max(n, 1u);
+}
+
+/*
+ * Behind the block before it: memory that was just read from lies in the caches of those who read it,
+ * from where a DMA into it has to drive it out first. Later segments, made for copies that stand on a
+ * busy stream, only when those are full, so that they can be given up.
+ */
 static bool carve(struct gf_ring *ring, struct gf_block *block, size_t bytes)
 {
-    const unsigned units = (unsigned)((bytes + GF_SEGMENT_UNIT - 1) / GF_SEGMENT_UNIT);
+    bool found = false;
 
-    block->segment = NULL;
+    block->units = (unsigned)((bytes + GF_SEGMENT_UNIT - 1) / GF_SEGMENT_UNIT);
+    block->bytes = bytes;
     pthread_mutex_lock(&ring->lock);
-    for (unsigned i = 0; i < GF_RING_SEGMENTS && !block->segment; i++) {
-        struct gf_segment *segment = ring->segments[i];
-        if (!segment || !gf_segment_take(segment, units, &block->first))
-            continue;
-        block->segment = segment;
-        block->units = units;
-        block->at = segment->at + block->first * GF_SEGMENT_UNIT;
-        block->bytes = bytes;
+    const unsigned most = turning(ring);
+    if (ring->turn >= most)
+        ring->turn = ring->turn_unit = 0;
+    for (unsigned i = 0; i <= most && !found; i++) {
+        found = cut(ring, block, ring->turn, ring->turn_unit);
+        ring->turn_unit = found ? block->first + block->units : 0;
+        ring->turn = found ? ring->turn : (ring->turn + 1) % most;
     }
+    for (unsigned i = most; i < GF_RING_SEGMENTS && !found; i++)
+        found = cut(ring, block, i, 0);
     pthread_mutex_unlock(&ring->lock);
-    return block->segment != NULL;
+    return found;
 }
 
 static void free_units(struct gf_ring *ring, struct gf_block *block)

@@ -51,10 +51,18 @@ static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to
     ret->barred = UINT64_MAX;
 }
 
-/* With all else that can refuse behind it. */
+/*
+ * With all else that can refuse behind it. The pages of a file take as long to bring in as to copy: each
+ * thread does it for what it copies, a page table at a time, as two would contend for one's lock.
+ */
 static void begin(struct gf_flow *flow)
 {
     gf_reach_begin(&flow->reach, flow->host, flow->to_host);
+    if (flow->to_host || flow->bytes < GF_TUNE_REACH_APART ||
+        !gf_reach_is_one_file(&flow->reach, flow->bytes))
+        return;
+    gf_reach_leave(&flow->reach);
+    flow->piece = gf_min(flow->chunk, GF_TUNE_REACH_PIECE);
 }
 
 static uint64_t pieces_of(const struct gf_flow *flow, size_t bytes)
@@ -62,17 +70,29 @@ static uint64_t pieces_of(const struct gf_flow *flow, size_t bytes)
     return (bytes + flow->piece - 1) / flow->piece;
 }
 
+/* Chunks under way at once that a call wishes for, when so many calls share the ring. */
+static unsigned slots_for(const struct gf_flow *flow, unsigned calls)
+{
+    const size_t share = gf_max(GF_TUNE_RING_WINDOW / calls, GF_TUNE_SHARE_LEAST);
+    const uint64_t slots = gf_min(flow->chunks, (uint64_t)(share / flow->chunk));
+    return (unsigned)gf_min(slots, (uint64_t)GF_TUNE_SLOTS);
+}
+
 bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_host)
 {
+    const unsigned calls = gf_max(__atomic_load_n(&stage->context->running, __ATOMIC_RELAXED), 1u);
+    const size_t most = calls > GF_TUNE_CROWD ? GF_TUNE_CHUNK_CROWD : GF_TUNE_CHUNK_MOST;
+
     prepare(ret, stage, to_host);
-    ret->chunk = power_within(ret->bytes / GF_TUNE_CHUNKS, GF_TUNE_CHUNK_LEAST, GF_TUNE_CHUNK_MOST);
+    ret->chunk = power_within(ret->bytes / GF_TUNE_CHUNKS, GF_TUNE_CHUNK_LEAST, most);
     ret->piece = power_within(ret->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, ret->chunk);
     ret->chunks = (ret->bytes + ret->chunk - 1) / ret->chunk;
-    const unsigned wished = (unsigned)gf_min(ret->chunks, (uint64_t)GF_TUNE_SLOTS);
+    const unsigned wished = slots_for(ret, calls);
     while (ret->slots < wished &&
            (ret->slot[ret->slots] = gf_block_take(ret->ring, gf_min(ret->chunk, ret->bytes))))
         ret->slots++;
-    if (ret->slots < wished && gf_ring_bytes(ret->ring) < GF_TUNE_RING_WINDOW)
+    if ((ret->slots < wished || to_host) &&
+        gf_ring_bytes(ret->ring) < gf_max(GF_TUNE_RING_WINDOW, calls * GF_TUNE_SHARE_LEAST))
         gf_ring_want(ret->ring, gf_ring_bytes(ret->ring) / 2);
     if (ret->slots >= gf_min(wished, 2u)) {
         begin(ret);

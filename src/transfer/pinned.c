@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/headroom.h"
-#include "host/tasks.h"
 #include "transfer/context.h"
 #include "transfer/extent.h"
 #include "transfer/large.h"
@@ -27,25 +26,9 @@ static unsigned chunks;       /* mappings that may be kept, at the last look */
 
 #define COUNT(field, n) __atomic_fetch_add(&gf_pinned_counts.field, (n), __ATOMIC_RELAXED)
 
-/* compute-sanitizer is to see the driver's own blocks come and go. The driver loads it in cuInit. */
-static bool is_watched(void)
-{
-    static int known; /* 1: no, 2: yes */
-    uintptr_t at;
-    int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (!answer) {
-        answer = gf_tasks_find_map(0, "libsanitizer-", &at) == 0 ? 2 : 1;
-        if (answer == 2 && __atomic_exchange_n(&known, answer, __ATOMIC_RELAXED) == 0)
-            gf_info("pinned memory is left to the driver: the process runs under compute-sanitizer");
-        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
-    }
-    return answer == 2;
-}
-
 static bool is_on(void)
 {
-    return gf_setup.options->pin != gf_pin_off && gf_setup.options->mode == gf_mode_on &&
-           !is_watched();
+    return gf_setup.options->pin != gf_pin_off && gf_setup.options->mode == gf_mode_on;
 }
 
 static bool decline(enum gf_pinned_reason reason, size_t bytes)

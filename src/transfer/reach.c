@@ -104,6 +104,12 @@ static bool look(struct gf_reach *reach)
     return true;
 }
 
+bool gf_reach_is_one_file(struct gf_reach *reach, size_t bytes)
+{
+    return gf_reach_knows(reach) && (reach->next < reach->known || look(reach)) && reach->file &&
+           reach->known - reach->next >= bytes;
+}
+
 bool gf_reach_to(struct gf_reach *reach, const void *until)
 {
     const uintptr_t end = (uintptr_t)until;

@@ -6,8 +6,9 @@
  *
  * What the kernel says of a mapping (PROCMAP_QUERY, Linux 6.11) and one page of it, for protection
  * keys belong to mappings, are enough where no file is behind it: what is missing there is a page
- * fault like any other. Pages of a file are brought in one after the other, as far as is asked.
- * Bringing in every page costs copies of many threads a third: they contend for the lock.
+ * fault like any other. Pages of a file are brought in one after the other, as far as is asked, or by
+ * each thread for what it copies. Doing the latter in small pieces costs copies of many threads a
+ * third: they contend for the lock of the page table that they share.
  */
 #ifndef GF_TRANSFER_REACH_H
 #define GF_TRANSFER_REACH_H
@@ -32,6 +33,15 @@ static inline bool gf_reach_knows(const struct gf_reach *reach)
 {
     return reach->knows;
 }
+
+/* From now on who touches a page brings it in. */
+static inline void gf_reach_leave(struct gf_reach *reach)
+{
+    reach->knows = false;
+}
+
+/* Whether the next bytes are all of one mapping that has a file, as far as the kernel tells. */
+bool gf_reach_is_one_file(struct gf_reach *reach, size_t bytes);
 
 /* False: some page below `until`, from where it stood, cannot be touched. */
 bool gf_reach_to(struct gf_reach *reach, const void *until);

@@ -259,7 +259,7 @@ static struct gf_segment *take_stale(struct gf_ring *ring, unsigned i)
     pthread_mutex_lock(&ring->lock);
     struct gf_segment *segment = ring->segments[i];
     if (segment && (segment->taken || gf_now_ns() - segment->used_ns <= GF_TUNE_RING_IDLE_NS ||
-                    !gf_segment_take(segment, segment->units, &first)))
+                    !gf_segment_take(segment, segment->units, 0, &first)))
         segment = NULL;
     pthread_mutex_unlock(&ring->lock);
     return segment;
@@ -297,6 +297,8 @@ void gf_ring_trim(struct gf_context *context)
                   __atomic_sub_fetch(&ring->bytes, segment->bytes, __ATOMIC_RELAXED));
         free(segment);
     }
+    if (!gf_ring_bytes(ring)) /* nobody copies any more: what waits to join it goes, too */
+        gf_growth_cancel(&ring->growth, context);
 }
 
 void gf_ring_drop(struct gf_context *context)

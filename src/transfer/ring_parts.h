@@ -16,6 +16,7 @@ struct gf_ring {
     struct gf_context *context;
     pthread_mutex_t lock; /* of segments and their maps */
     struct gf_segment *segments[GF_RING_SEGMENTS];
+    unsigned turn, turn_unit; /* the segment, and the unit in it, that the next block is looked for from */
     struct gf_block blocks[GF_RING_BLOCKS];
     uint64_t wish; /* atomic: a growth that was asked for, 0 none: the least units << 32 | units */
     struct gf_growth growth;

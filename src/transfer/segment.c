@@ -31,13 +31,13 @@ static void mark(struct gf_segment *segment, unsigned first, unsigned units, boo
             segment->map[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
-bool gf_segment_take(struct gf_segment *segment, unsigned units, unsigned *ret_first)
+bool gf_segment_take(struct gf_segment *segment, unsigned units, unsigned from, unsigned *ret_first)
 {
     unsigned run = 0;
 
     if (units > segment->units - segment->taken)
         return false;
-    for (unsigned i = 0; i < segment->units; i++) {
+    for (unsigned i = from; i < segment->units; i++) {
         run = is_free(segment, i) ? run + 1 : 0;
         if (run < units)
             continue;

@@ -18,8 +18,8 @@ struct gf_segment {
 /* NULL: no memory. Freed by free(), which leaves the mapping alone. */
 struct gf_segment *gf_segment_new(char *at, size_t bytes);
 
-/* So many units side by side; false: there are none. */
-bool gf_segment_take(struct gf_segment *segment, unsigned units, unsigned *ret_first);
+/* So many units side by side, the first such from a unit on; false: there are none. */
+bool gf_segment_take(struct gf_segment *segment, unsigned units, unsigned from, unsigned *ret_first);
 void gf_segment_give(struct gf_segment *segment, unsigned first, unsigned units);
 
 #endif

@@ -175,6 +175,18 @@ static struct gf_copy_kind kind_of(const struct visit *v)
     return (struct gf_copy_kind){v->direction, v->call->async};
 }
 
+/* A program that copies little shall not pay for what it would hardly use. */
+static bool is_early(const struct visit *v)
+{
+    static unsigned seen; /* atomic: small copies, until somebody has prepared for copies at all */
+    if (__atomic_load_n(&seen, __ATOMIC_RELAXED) >= GF_TUNE_EAGER_PATIENCE)
+        return false;
+    if (v->call->bytes < GF_TUNE_EAGER && gf_setup.options->stage_min == GF_SIZE_AUTO)
+        return __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED) < GF_TUNE_EAGER_PATIENCE;
+    __atomic_store_n(&seen, GF_TUNE_EAGER_PATIENCE, __ATOMIC_RELAXED);
+    return false;
+}
+
 /* False, and counted, if it is the driver's. */
 static bool try(struct visit *v)
 {
@@ -184,6 +196,8 @@ static bool try(struct visit *v)
         forward(v, why);
     else if (v->call->bytes < least[v->direction])
         forward(v, gf_forward_small);
+    else if (is_early(v))
+        forward(v, gf_forward_warming);
     else if (check_current(v) && check_capture(v))
         stage_relaxed(v);
     if (v->end.forward)

@@ -45,8 +45,11 @@
 #define GF_TUNE_ASIDE_TIMES 32
 #define GF_TUNE_ASIDE_LOOK_NS UINT64_C(100000000)
 /* From which size on staging pays, where nobody says: by direction, and with few threads. */
-#define GF_TUNE_MIN_H2D GF_MIB(4)
-#define GF_TUNE_MIN_D2H GF_MIB(4)
+#define GF_TUNE_MIN_H2D GF_MIB(1)
+#define GF_TUNE_MIN_D2H GF_MIB(1)
+/* Copies below this prepare for it only after so many of them: the first would be late by a third. */
+#define GF_TUNE_EAGER GF_MIB(4)
+#define GF_TUNE_EAGER_PATIENCE 32
 #define GF_TUNE_FEW_THREADS 4
 #define GF_TUNE_MIN_FEW_H2D GF_MIB(8)
 #define GF_TUNE_MIN_FEW_D2H SIZE_MAX
@@ -60,10 +63,18 @@
 /* ...and a chunk into so many pieces, each of which one thread copies; no smaller than that. */
 #define GF_TUNE_PIECES 8
 #define GF_TUNE_PIECE_LEAST GF_KIB(64)
-/* Pages of files are brought in so far ahead at once. */
+/* Pages of files are brought in so far ahead at once... */
 #define GF_TUNE_REACH GF_MIB(4)
+/* ...or, in copies from here on, by each thread for its own piece, which is what a page table maps. */
+#define GF_TUNE_REACH_APART GF_MIB(16)
+#define GF_TUNE_REACH_PIECE GF_MIB(2)
 /* Chunks of one copy under way at once. */
 #define GF_TUNE_SLOTS 16
+/* Calls at once share what one alone would have; each has this much. Where there are more than so
+ * many, chunks are no larger than that. */
+#define GF_TUNE_SHARE_LEAST GF_MIB(4)
+#define GF_TUNE_CROWD 4
+#define GF_TUNE_CHUNK_CROWD GF_MIB(1)
 /* An asynchronous copy up to this size never waits for its stream in the driver (conformance.md). */
 #define GF_TUNE_PUT_ASIDE GF_MIB(2)
 /* For so long a stream that was just asked may take to say that it is idle. */
@@ -74,7 +85,8 @@
 #define GF_TUNE_RING_FIRST_MOST GF_MIB(16)
 /* A copy too small to carry the cost of registering is asked for it after so many of its kind. */
 #define GF_TUNE_RING_PATIENCE 64
-/* A ring that serves idle streams only needs no more than this. */
+/* A ring that serves idle streams only needs no more than this, while no crowd shares it: what is
+ * read from it has then left the caches of who read it when its turn comes again. */
 #define GF_TUNE_RING_WINDOW GF_MIB(32)
 #define GF_TUNE_RING_LIMIT GF_MIB(1024)
 /* A ring may take this part of the memory that is left. */

@@ -105,6 +105,21 @@ def test_many_threads(run, ring):
     assert back.staged > 0, said
 
 
+@pytest.mark.parametrize("ring", ["8M", "1G"])
+def test_large_files(run, ring):
+    to, _, said = compare(run, "files", GPUFEED_STAGE_RING=ring)
+    assert to.staged >= 4 and to.rest == 0, said
+
+
+def test_small_copies_have_patience(run):
+    """Where nobody says from which size on, they prepare nothing until there were many."""
+    auto = {"GPUFEED_STAGE_MIN": "auto"}
+    to, back, said = compare(run, "some", **auto)
+    assert to.calls == back.calls == {"warming": 12} and "ring 0 of 0 bytes, 0 helpers" in said
+    to, back, said = compare(run, "more", **auto)
+    assert to.staged > 100 and back.staged > 100, said
+
+
 def test_contexts_end(run):
     to, _, said = compare(run, "ends", program=ENDS)
     assert to.staged >= 9, said

@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include "transfer/block.h"
+#include "transfer/flow.h"
+#include "transfer/ring_parts.h"
 #include "transfer/setup.h"
 #include "transfer/tuning.h"
 
@@ -244,6 +246,63 @@ static void blocks_do_not_overlap(void **state)
     gf_ring_drop(&context);
 }
 
+/* One at a time: each lies behind the one before, through all that takes turns; the rest is left alone. */
+static void blocks_take_turns(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    gf_ring_want(ring, GF_MIB(8));
+    assert_true(gf_ring_ready(ring, GF_MIB(64)));
+    gf_ring_want(ring, GF_MIB(32)); /* behind those that take turns */
+    assert_true(gf_ring_ready(ring, GF_MIB(64)));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8 + 16 + 64));
+    char *met[48], *before = NULL;
+    for (unsigned i = 0; i < 48; i++) {
+        struct gf_block *block = gf_block_take(ring, GF_MIB(1));
+        assert_non_null(block);
+        met[i] = block->at;
+        if (i % 24 != 0 && i % 24 != 8)
+            assert_ptr_equal(block->at, before + GF_MIB(1));
+        before = block->at;
+        gf_block_give(ring, block);
+    }
+    for (unsigned i = 0; i < 24; i++) {
+        assert_ptr_equal(met[i], met[i + 24]);
+        for (unsigned k = 0; k < i; k++)
+            assert_ptr_not_equal(met[i], met[k]);
+    }
+    struct gf_block *large = gf_block_take(ring, GF_MIB(64));
+    assert_non_null(large); /* nobody has touched it */
+    gf_ring_drop(&context);
+}
+
+/* What one alone takes, several have between them: no less than the least share each. */
+static void calls_share_it(void **state)
+{
+    static char memory[GF_TUNE_SLOTS * GF_TUNE_CHUNK_MOST];
+    const struct gf_copy_call call = {.src = (uintptr_t)memory, .bytes = sizeof(memory)};
+    struct gf_staging stage = {.call = &call, .context = &context};
+    struct gf_flow flows[9];
+    (void)state;
+    for (unsigned calls = 1; calls < GF_ARRAY_LEN(flows); calls++) {
+        stage.ring = ready(GF_SIZE_AUTO);
+        gf_ring_want(stage.ring, GF_TUNE_RING_WINDOW);
+        gf_ring_ready(stage.ring, GF_MIB(64));
+        gf_ring_want(stage.ring, GF_MIB(4)); /* as nobody else has asked */
+        context.running = calls;
+        for (unsigned i = 0; i < calls; i++) {
+            assert_true(gf_flow_cut(&flows[i], &stage, false));
+            const size_t share = flows[i].slots * flows[i].chunk;
+            assert_true(share >= GF_TUNE_SHARE_LEAST);
+            assert_true(share * calls <= GF_TUNE_RING_WINDOW);
+            assert_true(calls > 1 || share == GF_TUNE_RING_WINDOW);
+        }
+        for (unsigned i = 0; i < calls; i++)
+            gf_flow_release(&flows[i], true);
+        gf_ring_drop(&context);
+    }
+}
+
 static void freed_by_events_only(void **state)
 {
     (void)state;
@@ -385,9 +444,12 @@ static void gives_up_what_is_long_unused(void **state)
     gf_block_give(ring, held);
     pass(idle + 1);
     driver.remove = CUDA_SUCCESS;
+    gf_ring_want(ring, GF_MIB(8)); /* on its way, and nobody copies any more: it goes, too */
+    assert_true(gf_growth_is_on(&ring->growth));
     gf_ring_trim(&context);
     assert_int_equal(gf_ring_bytes(ring), 0);
     assert_null(gf_block_take(ring, 1));
+    assert_false(gf_growth_is_on(&ring->growth));
     gf_ring_ready(ring, GF_MIB(16)); /* and comes again when it is wanted */
     assert_true(gf_ring_ready(ring, GF_MIB(16)));
     gf_ring_drop(&context);
@@ -453,6 +515,8 @@ int main(void)
         cmocka_unit_test(grows_in_calls_only),    cmocka_unit_test(small_copies_get_it_in_the_end),
         cmocka_unit_test(keeps_to_its_limit),     cmocka_unit_test(blocks_do_not_overlap),
         cmocka_unit_test(the_least_that_may_be_asked_for_serves),
+        cmocka_unit_test(blocks_take_turns),
+        cmocka_unit_test(calls_share_it),
         cmocka_unit_test(freed_by_events_only),   cmocka_unit_test(out_of_order),
         cmocka_unit_test(failures_turn_it_off),   cmocka_unit_test(refusals_are_said),
         cmocka_unit_test(gives_up_what_is_long_unused), cmocka_unit_test(many_threads),

@@ -368,6 +368,60 @@ static void threads(void)
         pthread_join(thread[i], NULL);
 }
 
+/* Copies of a size that pays, but hardly. */
+static void some(unsigned count)
+{
+    const size_t n = 2 * MIB;
+    CUdeviceptr d = device(n);
+    unsigned char *source = malloc(n), *back = malloc(n);
+    for (unsigned i = 0; i < count; i++) {
+        fill(source, n, i);
+        ok(cuMemcpyHtoD(d, source, n));
+        ok(cuMemcpyDtoH(back, d, n));
+        check(back, source, n, "some");
+        if (i % 16 == 0)
+            usleep(2000); /* for what is prepared meanwhile */
+    }
+}
+
+static void *open_later(void *gate)
+{
+    usleep(50000);
+    open_gate(gate);
+    return NULL;
+}
+
+/* Files so large that each thread brings in what it copies, on an idle stream and on a busy one. */
+static void files(void)
+{
+    const size_t n = 40 * MIB + 12345, skip = 3 * 4096;
+    CUdeviceptr d = device(n);
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    unsigned char *kept = malloc(n + skip), *back = malloc(n);
+    char path[] = "/tmp/gpufeed-stage-XXXXXX";
+    int fd = mkstemp(path);
+    unlink(path);
+    warm(d);
+    for (unsigned i = 0; i < 4; i++) {
+        fill(kept, n + skip, i);
+        if (pwrite(fd, kept, n + skip, 0) != (ssize_t)(n + skip))
+            exit(1);
+        unsigned char *at = mmap(NULL, n, PROT_READ | PROT_WRITE, i & 1 ? MAP_PRIVATE : MAP_SHARED, fd, (off_t)skip);
+        ok(cuMemsetD8(d, 0, n));
+        ok(cuCtxSynchronize());
+        pthread_t opener; /* natively the call waits for its stream */
+        if (i >= 2)
+            pthread_create(&opener, NULL, open_later, close_gate(s));
+        to_device(d, at + i, n - i, s, i >= 2);
+        memset(at, 0, n);
+        if (i >= 2)
+            pthread_join(opener, NULL);
+        from_device(back, d, n - i, s, true);
+        check(back, kept + skip + i, n - i, "files");
+        munmap(at, n);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -393,6 +447,12 @@ int main(int argc, char **argv)
         captures();
     else if (!strcmp(what, "threads"))
         threads();
+    else if (!strcmp(what, "some"))
+        some(12);
+    else if (!strcmp(what, "more"))
+        some(400);
+    else if (!strcmp(what, "files"))
+        files();
     printf("%u checked, %u wrong\n", checked, wrong);
     return wrong != 0;
 }

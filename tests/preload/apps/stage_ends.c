@@ -106,7 +106,7 @@ static void ends(void)
         if (!strncmp(line, "VmFlags:", 8) && strstr(line, " dc"))
             locked++;
     fclose(maps);
-    printf("%s mappings that no child has\n", locked > 3 ? "many" : "few");
+    printf("%s mappings that no child has\n", locked > 8 ? "many" : "few");
 }
 
 static CUgreenCtx green_context(CUcontext *ret)
