@@ -6,7 +6,7 @@
 
 #define MAPPINGS 65536 /* more than that in one copy: 2 MiB each would be 128 GiB */
 
-enum kind { kind_pageable, kind_device, kind_other };
+enum kind { kind_pageable, kind_device, kind_other, kind_unknown };
 
 /*
  * The question in the plural is answered for memory that the driver does not know, too, with 0; in the
@@ -18,10 +18,16 @@ static enum kind kind_of(CUdeviceptr at)
     CUmemorytype type = 0;
     void *into[] = {&type};
     if (gf_setup.cuda->cuPointerGetAttributes(1, what, into, at) != CUDA_SUCCESS)
-        return kind_other;
+        return kind_unknown;
     return type == 0                      ? kind_pageable
            : type == CU_MEMORYTYPE_DEVICE ? kind_device
                                           : kind_other;
+}
+
+/* Why memory of a kind is the driver's, the way being clear. */
+static enum gf_forward why_of(enum kind kind)
+{
+    return kind == kind_unknown ? gf_forward_failed : gf_forward_pinned;
 }
 
 /* Managed memory says that it is a device's: the other end decides about it later. */
@@ -31,11 +37,12 @@ static bool classify_any(const struct gf_copy_call *call, enum gf_direction *ret
     const enum kind src = kind_of(call->src);
 
     *ret_direction = src == kind_device ? gf_direction_d2h : gf_direction_h2d;
-    *ret_why = gf_forward_pinned;
-    if (src == kind_other)
+    *ret_why = why_of(src);
+    if (src == kind_other || src == kind_unknown)
         return false;
     const enum kind dst = kind_of(call->dst);
-    if (src == kind_device && dst == kind_other)
+    *ret_why = why_of(dst);
+    if (dst == kind_unknown || (src == kind_device && dst == kind_other))
         return false;
     *ret_why = gf_forward_ends;
     if (dst != (src == kind_device ? kind_pageable : kind_device))
@@ -55,8 +62,9 @@ bool gf_classify_host(const struct gf_copy_call *call, enum gf_direction *ret_di
     if (call->way == gf_copy_any || call->way == gf_copy_batched)
         return classify_any(call, ret_direction, ret_why);
     *ret_direction = call->way == gf_copy_h2d ? gf_direction_h2d : gf_direction_d2h;
-    *ret_why = gf_forward_pinned;
-    return kind_of(call->way == gf_copy_h2d ? call->src : call->dst) == kind_pageable;
+    const enum kind kind = kind_of(call->way == gf_copy_h2d ? call->src : call->dst);
+    *ret_why = why_of(kind);
+    return kind == kind_pageable;
 }
 
 struct mapping {
@@ -121,7 +129,8 @@ bool gf_classify_ends(const struct gf_copy_call *call, enum gf_direction directi
                       CUdevice device, enum gf_forward *ret_why)
 {
     const bool h2d = direction == gf_direction_h2d;
-    *ret_why = gf_forward_pinned;
-    return kind_of((h2d ? call->src : call->dst) + call->bytes - 1) == kind_pageable &&
+    const enum kind last = kind_of((h2d ? call->src : call->dst) + call->bytes - 1);
+    *ret_why = why_of(last);
+    return last == kind_pageable &&
            classify_device(h2d ? call->dst : call->src, call->bytes, device, ret_why);
 }

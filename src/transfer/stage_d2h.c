@@ -85,7 +85,7 @@ void gf_stage_d2h(const struct gf_staging *stage, struct gf_staged *ret)
     gf_pool_close(flow.pool, &flow.job);
     /* The host's memory is as it was before the first chunk is in it. */
     *ret = (struct gf_staged){.forward = p.placed == 0,
-                              .why = p.result ? gf_forward_failed : gf_forward_unreadable,
+                              .why = p.result || p.broken ? gf_forward_failed : gf_forward_unreadable,
                               .result = p.result,
                               .done = gf_min(p.placed * flow.chunk, flow.bytes)};
     gf_flow_release(&flow, p.landed == p.issued && !p.broken);

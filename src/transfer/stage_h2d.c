@@ -113,7 +113,7 @@ static void in_chunks(const struct gf_staging *stage, struct gf_staged *ret)
     run(stage, &flow, &p);
     gf_pool_close(flow.pool, &flow.job);
     *ret = (struct gf_staged){.forward = p.issued == 0,
-                              .why = p.result ? gf_forward_failed : gf_forward_unreadable,
+                              .why = p.result || p.broken ? gf_forward_failed : gf_forward_unreadable,
                               .done = gf_min(p.issued * flow.chunk, flow.bytes)};
     const bool idle = !ret->forward && ret->done == flow.bytes && arrive(stage, &flow, &p);
     ret->result = p.result;

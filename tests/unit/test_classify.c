@@ -178,11 +178,11 @@ static void any_other_answer_is_the_drivers(void **state)
     (void)state;
     reset();
     answer_instead = CUDA_ERROR_ILLEGAL_ADDRESS;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_pinned);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_failed);
     answer_instead = CUDA_ERROR_INVALID_VALUE;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_pinned);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_failed);
     answer_instead = CUDA_ERROR_INVALID_CONTEXT;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_pinned);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_failed);
 }
 
 /* Mappings laid side by side are one range; a hole, or the end, is not. */
