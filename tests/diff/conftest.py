@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import pathlib
+import subprocess
 
 import pytest
 
@@ -44,3 +45,21 @@ def diff(run):
         assert done.returncode == 0, (done.returncode, done.stdout[-400:], done.stderr[-400:])
         return done.stdout
     return go
+
+
+@pytest.fixture(scope="session")
+def front(compile_c, tmp_path_factory):
+    """front(name) -> a folder whose libcuda.so.1 is tests/sim/NAME.c, in front of the simulated driver."""
+    cuda = subprocess.run([SOURCE / "scripts" / "cuda-headers.sh"], capture_output=True, text=True,
+                          check=True).stdout.strip()
+    made = {}
+
+    def make(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            built = compile_c((SOURCE / "tests" / "sim" / f"{name}.c").read_text(), "-shared", "-fPIC", "-O1",
+                              "-pthread", f"-I{SOURCE / 'tests' / 'sim'}", "-isystem", cuda, name=f"{name}.so")
+            (made[name] / "libcuda.so.1").symlink_to(built)
+            (made[name] / "sim.so").symlink_to(SIM_DIR / "libcuda.so.1")
+        return made[name]
+    return make

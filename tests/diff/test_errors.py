@@ -2,13 +2,10 @@
 """No error of the driver's that the program would not have had: tools show them as the program's mistakes."""
 
 import collections
-import subprocess
 
 import pytest
-from conftest import APPS, BUILD, PRELOAD_TESTS, SIM_DIR, SOURCE
+from conftest import APPS, BUILD
 
-CUDA = subprocess.run([SOURCE / "scripts" / "cuda-headers.sh"], capture_output=True, text=True,
-                      check=True).stdout.strip()
 EAGER = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_THREADS": 4}
 
 # Every kind of call that the library has something to do with, and mistakes of the program's own.
@@ -62,20 +59,11 @@ said(cuda.cuStreamDestroy_v2(made), cuda.cuCtxSetCurrent(None), cuda.cuCtxCreate
 """
 
 
-@pytest.fixture(scope="module")
-def telling(compile_c, tmp_path_factory):
-    """A folder whose libcuda.so.1 tells of errors."""
-    folder = tmp_path_factory.mktemp("telling")
-    built = compile_c((SOURCE / "tests" / "sim" / "telling.c").read_text(), "-shared", "-fPIC", "-O1",
-                      f"-I{SOURCE / 'tests' / 'sim'}", "-isystem", CUDA, name="telling.so")
-    (folder / "libcuda.so.1").symlink_to(built)
-    (folder / "sim.so").symlink_to(SIM_DIR / "libcuda.so.1")
-    return folder
-
-
 @pytest.fixture
-def errors(run, telling, tmp_path):
+def errors(run, front, tmp_path):
     """errors(*command, preload=..., **environment) -> how often which call answered which error, and the output."""
+    telling = front("telling")
+
     def go(*command, preload, **environment):
         told = tmp_path / "errors"
         told.write_text("")

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A driver in front of the simulated one, which is found as sim.so: every call is handed on, and the file
+ * that includes this sees it before and after.
+ */
+#ifndef SIM_FRONT_H
+#define SIM_FRONT_H
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT (sizeof(names) / sizeof(*names))
+
+static const char *const names[] = {
+#define SIM_ENTRY(export, name, version, flavour) #export,
+#include "entries.def"
+#undef SIM_ENTRY
+};
+
+enum {
+#define SIM_ENTRY(export, name, version, flavour) number_##export,
+#include "entries.def"
+#undef SIM_ENTRY
+};
+
+/* The includer's: around each call, on the thread that makes it. */
+static void front_before(int number);
+static void front_after(int number, int result);
+
+/* Integers and pointers only; what a caller did not pass is whatever its stack holds. */
+typedef long entry_fn(long, long, long, long, long, long, long, long, long, long, long, long);
+
+static entry_fn *real[COUNT];
+
+static __attribute__((constructor)) void find(void)
+{
+    void *sim = dlopen("sim.so", RTLD_NOW);
+    for (size_t i = 0; i < COUNT; i++)
+        if (!sim || !(real[i] = (entry_fn *)dlsym(sim, names[i])))
+            abort();
+}
+
+static void *own(int number);
+
+/* The simulated driver's address becomes the one here. */
+static void exchange(void **pfn)
+{
+    for (size_t i = 0; pfn && i < COUNT; i++)
+        if (*pfn && *pfn == (void *)real[i]) {
+            *pfn = own((int)i);
+            return;
+        }
+}
+
+#define SIM_ENTRY(export, name, version, flavour)                                                  \
+    long told_##export(long a, long b, long c, long d, long e, long f, long g, long h, long i,     \
+                       long j, long k, long l) __asm__(#export);                                   \
+    long told_##export(long a, long b, long c, long d, long e, long f, long g, long h, long i,     \
+                       long j, long k, long l)                                                     \
+    {                                                                                              \
+        front_before(number_##export);                                                             \
+        const int result = (int)real[number_##export](a, b, c, d, e, f, g, h, i, j, k, l);         \
+        front_after(number_##export, result);                                                      \
+        if (!result && strncmp(#export, "cuGetProcAddress", 16) == 0)                              \
+            exchange((void **)b);                                                                  \
+        return result;                                                                             \
+    }
+#include "entries.def"
+#undef SIM_ENTRY
+
+static void *const owns[] = {
+#define SIM_ENTRY(export, name, version, flavour) (void *)told_##export,
+#include "entries.def"
+#undef SIM_ENTRY
+};
+
+static void *own(int number)
+{
+    return owns[number];
+}
+
+#endif
