@@ -45,14 +45,16 @@ static struct host *idle_pageable(struct thread *t)
 void act_gate(struct thread *t)
 {
     static _Thread_local void *value;
+    static _Thread_local unsigned made; /* in which primary context */
     int stream = 3 + (int)any(t, 2); /* apart from the legacy stream */
     CUstream s = handle_of(t, stream);
     struct device *d = any_device(t);
     struct host *h = idle_pageable(t);
     if (options.threads > 1 || t->now->number || !h)
         return;
-    if (!value)
+    if (!value || made != t->renewed)
         MUST(t, cuMemHostAlloc, &value, 64, 0);
+    made = t->renewed;
     settle(t, d->busy);
     d->busy = stream_bit(t->now, stream);
     __atomic_store_n((uint32_t *)value, 0, __ATOMIC_SEQ_CST);
@@ -88,8 +90,22 @@ static void CUDA_CB fill_late(void *data)
     free(late);
 }
 
+static void CUDA_CB call_late(CUstream stream, CUresult status, void *data)
+{
+    (void)stream;
+    if (status == CUDA_SUCCESS)
+        fill_late(data);
+}
+
+static CUresult launch_late(struct thread *t, int stream, struct late_fill *late)
+{
+    CUstream s = stream ? t->now->stream[stream].handle : NULL;
+    return chance(t, 40) ? CALL(t, cuStreamAddCallback, s, call_late, late, 0)
+                         : CALL(t, cuLaunchHostFunc, s, fill_late, late);
+}
+
 /*
- * A host function writes the memory that a copy behind it on the legacy stream reads, or that a
+ * A host function, or a callback, writes the memory that a copy behind it on the legacy stream reads, or that a
  * copy from the device overwrites: a synchronous call must wait for its stream before it begins.
  */
 void act_host_function(struct thread *t)
@@ -104,10 +120,9 @@ void act_host_function(struct thread *t)
     order(t, stream, &e.d->busy);
     struct late_fill *late = malloc(sizeof *late);
     *late = (struct late_fill){e.h->at + e.host_at, e.size, any(t, ~0ull), (unsigned)any(t, 1500)};
-    CUresult result =
-        CALL(t, cuLaunchHostFunc, stream ? t->now->stream[stream].handle : NULL, fill_late, late);
+    CUresult result = launch_late(t, stream, late);
     say(t, "host function stream %d -> %d", stream, (int)result);
-    must(t, result, "cuLaunchHostFunc");
+    must(t, result, "host function");
     CUdeviceptr d = e.d->at + e.device_at;
     unsigned char *h = e.h->at + e.host_at;
     if (to_host)

@@ -17,8 +17,11 @@ struct set {
 static struct set *set_of(struct thread *t)
 {
     static _Thread_local struct set set;
-    if (!set.pageable) {
+    static _Thread_local unsigned made; /* in which primary context */
+    if (!set.pageable || made != t->renewed) {
         void *pinned;
+        free(set.pageable);
+        made = t->renewed;
         set.pageable = malloc(SIZE);
         MUST(t, cuMemHostAlloc, &pinned, SIZE, 0);
         MUST(t, cuMemAlloc_v2, &set.one, SIZE);

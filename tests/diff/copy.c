@@ -191,6 +191,53 @@ void act_h2h(struct thread *t)
         kind_name(from->kind), size, stream, (int)result, (unsigned long)host_hash(to, d, size));
 }
 
+/* By the entries that name contexts: within one, or from the other, whose work is over then. */
+void act_peer(struct thread *t)
+{
+    struct world *other = &t->world[t->now == &t->world[0]];
+    struct device *to = any_device(t);
+    const bool crosses = other->context && chance(t, 50);
+    struct device *from = crosses ? &other->device[any(t, DEVICES)] : any_device(t);
+    const CUcontext source = crosses ? other->context : t->now->context;
+    size_t size = any_size(t, to->size < from->size ? to->size : from->size);
+    int stream = any_stream(t);
+    if (to == from)
+        return;
+    settle(t, from->busy);
+    order(t, stream, &to->busy);
+    CUresult result;
+    if (stream == LEGACY && chance(t, 50))
+        result = CALL(t, cuMemcpyPeer, to->at, t->now->context, from->at, source, size);
+    else if (stream == OWN && chance(t, 50))
+        result = CALL(t, cuMemcpyPeer_ptds, to->at, t->now->context, from->at, source, size);
+    else if (stream == OWN)
+        result = CALL(t, cuMemcpyPeerAsync_ptsz, to->at, t->now->context, from->at, source, size, NULL);
+    else
+        result = CALL(t, cuMemcpyPeerAsync, to->at, t->now->context, from->at, source, size,
+                      stream == LEGACY ? CU_STREAM_LEGACY : t->now->stream[stream].handle);
+    say(t, "peer %s size %zu stream %d -> %d", crosses ? "across" : "within", size, stream, (int)result);
+    if (result)
+        refused(t);
+    settle(t, stream_bit(t->now, stream));
+    read_back(t, to, 0, size);
+}
+
+static bool rows(struct thread *t, struct device *d, int stream, unsigned value)
+{
+    const size_t pitch = 64 * (1 + any(t, 8)), width = 1 + any(t, pitch), height = any(t, d->size / pitch);
+    if (stream >= 2 && height) {
+        CUresult result = CALL(t, cuMemsetD2D8Async, d->at, pitch, (unsigned char)value, width, height,
+                               t->now->stream[stream].handle);
+        say(t, "memset rows %zu x %zu stream %d -> %d", width, height, stream, (int)result);
+    } else if (stream == LEGACY && height) {
+        CUresult result = CALL(t, cuMemsetD2D32_v2, d->at, pitch, value, width / 4, height);
+        say(t, "memset rows %zu x %zu -> %d", width / 4, height, (int)result);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 void act_memset(struct thread *t)
 {
     struct device *d = any_device(t);
@@ -202,10 +249,18 @@ void act_memset(struct thread *t)
                                   : t->now->stream[stream].handle;
     order(t, stream, &d->busy);
     CUresult result;
+    if (chance(t, 30) && rows(t, d, stream, value))
+        return;
     if (stream == LEGACY && chance(t, 50))
         result = CALL(t, cuMemsetD8_v2, d->at + at, (unsigned char)value, size);
+    else if (stream == OWN && chance(t, 30))
+        result = CALL(t, cuMemsetD8_v2_ptds, d->at + at, (unsigned char)value, size);
+    else if ((d->at + at) % 4 == 0 && size >= 4 && stream == OWN && chance(t, 50))
+        result = CALL(t, cuMemsetD32Async_ptsz, d->at + at, value, size / 4, NULL);
     else if ((d->at + at) % 4 == 0 && size >= 4)
         result = CALL(t, cuMemsetD32Async, d->at + at, value, size / 4, s);
+    else if ((d->at + at) % 2 == 0 && size >= 2 && stream == LEGACY)
+        result = CALL(t, cuMemsetD16_v2, d->at + at, (unsigned short)value, size / 2);
     else
         result = CALL(t, cuMemsetD8Async, d->at + at, (unsigned char)value, size, s);
     say(t, "memset device%d+%zu size %zu stream %d -> %d", (int)(d - t->now->device), at, size,

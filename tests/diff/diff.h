@@ -88,6 +88,7 @@ struct device {
     CUdeviceptr at;
     size_t size;
     unsigned busy;
+    bool pooled; /* by cuMemAllocAsync */
 };
 
 struct stream {
@@ -112,6 +113,7 @@ struct thread {
     FILE *out;
     struct host host[HOSTS];
     struct world world[WORLDS], *now;
+    unsigned renewed; /* times that the primary context was made anew */
     bool ended; /* the context is broken: nothing but codes from now on */
     struct {
         unsigned *busy, before;
@@ -159,6 +161,7 @@ const char *kind_name(enum kind kind);
 void world_make(struct thread *t, struct world *w, bool primary);
 void world_end(struct thread *t, struct world *w);
 void world_switch(struct thread *t);
+void act_primary(struct thread *t);
 void device_make(struct thread *t, struct device *d, size_t size);
 void device_drop(struct thread *t, struct device *d);
 struct device *any_device(struct thread *t);
@@ -178,6 +181,9 @@ void act_sync(struct thread *t);
 void act_query(struct thread *t);
 void act_kernel(struct thread *t);
 
+/* event.c */
+void act_event(struct thread *t);
+
 /* copy.c */
 /* Where in both a copy takes place. */
 struct ends {
@@ -192,6 +198,7 @@ void act_d2h(struct thread *t);
 void act_d2d(struct thread *t);
 void act_h2h(struct thread *t);
 void act_memset(struct thread *t);
+void act_peer(struct thread *t);
 void read_back(struct thread *t, struct device *d, size_t at, size_t size);
 /* After a successful copy: what may be touched, what must wait; looks at what has arrived. */
 void copied(struct thread *t, const struct ends *e, int stream, bool to_host, bool async);
@@ -204,6 +211,7 @@ void act_batch(struct thread *t);
 /* pin.c */
 void act_pin_wrong(struct thread *t);
 void act_pin_reuse(struct thread *t);
+void act_register(struct thread *t);
 void act_attributes(struct thread *t);
 void act_fork(struct thread *t);
 

@@ -85,7 +85,8 @@ static const struct {
     {act_pin_wrong, 30}, {act_attributes, 4},      {act_fork, 1},
     {act_gate, 10},      {act_pin_reuse, 20},      {act_host_function, 20},
     {act_wrong, 60},     {act_capture, 12},        {streams_churn, 4},
-    {world_switch, 2},   {act_without_context, 4},
+    {world_switch, 2},   {act_without_context, 4}, {act_event, 20},
+    {act_peer, 15},      {act_register, 15},       {act_primary, 3},
 };
 
 static void act(struct thread *t)

@@ -166,7 +166,10 @@ void act_kernel(struct thread *t)
     int stream = any_stream(t);
     uint64_t ns = 1000 * any(t, 300);
     void *params[] = {&ns};
-    CUresult result = CALL(t, cuLaunchKernel, t->now->spin, 1, 1, 1, 1, 1, 1, 0,
-                           named(t->now, stream), params, NULL);
+    CUresult result =
+        stream == OWN && chance(t, 50)
+            ? CALL(t, cuLaunchKernel_ptsz, t->now->spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL)
+            : CALL(t, cuLaunchKernel, t->now->spin, 1, 1, 1, 1, 1, 1, 0, named(t->now, stream),
+                   params, NULL);
     say(t, "kernel stream %d -> %d", stream, (int)result);
 }

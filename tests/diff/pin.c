@@ -153,6 +153,42 @@ void act_pin_reuse(struct thread *t)
     say(t, "freed -> %d", (int)result);
 }
 
+/* Memory of the program's that is registered for a copy: for reading only too, twice, in part, and given back twice. */
+void act_register(struct thread *t)
+{
+    static const unsigned flags[] = {0, 1, 2, 3, 8, 9};
+    struct host *h = any_host(t, false);
+    struct device *d = any_device(t);
+    const unsigned how = flags[any(t, 6)];
+    const int stream = any_stream(t);
+    unsigned got = 99;
+    bool own;
+    CUstream s = stream_handle(t, stream, &own);
+    size_t size = any_size(t, h->size < d->size ? h->size : d->size);
+    if (!host_pageable(h) || h->busy)
+        return;
+    CUresult result = CALL(t, cuMemHostRegister_v2, h->at, h->size, how);
+    say(t, "register %s %zu as %#x -> %d", kind_name(h->kind), h->size, how, (int)result);
+    if (result)
+        return;
+    const size_t from = any_offset(t, h->size - 1), more = 1 + any(t, h->size - from);
+    result = CALL(t, cuMemHostRegister_v2, h->at + from, more, how);
+    say(t, "again in part -> %d", (int)result);
+    if (!result)
+        MUST(t, cuMemHostUnregister, h->at + from);
+    result = CALL(t, cuMemHostGetFlags, &got, h->at);
+    say(t, "flags -> %d %#x", (int)result, got);
+    order(t, stream, &d->busy);
+    result = own ? CALL(t, cuMemcpyHtoDAsync_v2_ptsz, d->at, h->at, size, s)
+                 : CALL(t, cuMemcpyHtoDAsync_v2, d->at, h->at, size, s);
+    say(t, "h2d-async registered size %zu stream %d -> %d", size, stream, (int)result);
+    if (result)
+        refused(t);
+    result = CALL(t, cuMemHostUnregister, h->at); /* waits for the copy */
+    say(t, "unregister -> %d, again %d", (int)result, (int)CALL(t, cuMemHostUnregister, h->at));
+    read_back(t, d, 0, size);
+}
+
 /* Pinned memory that the driver gave is shared with children, both ways; the rest is as mapped. */
 void act_fork(struct thread *t)
 {

@@ -29,16 +29,23 @@ static void stream_make(struct thread *t, struct world *w, int i)
 void device_make(struct thread *t, struct device *d, size_t size)
 {
     CUdeviceptr at;
+    const bool pooled = chance(t, 20);
     if (chance(t, 50)) /* the next one begins where it ends */
         size = (size + 511) & ~(size_t)511;
-    MUST(t, cuMemAlloc_v2, &at, size);
-    *d = (struct device){at, size, stream_bit(t->now, LEGACY)};
+    if (pooled)
+        MUST(t, cuMemAllocAsync, &at, size, CU_STREAM_LEGACY);
+    else
+        MUST(t, cuMemAlloc_v2, &at, size);
+    *d = (struct device){at, size, stream_bit(t->now, LEGACY), pooled};
     MUST(t, cuMemsetD8_v2, at, (unsigned char)size, size);
 }
 
 void device_drop(struct thread *t, struct device *d)
 {
-    CUresult result = CALL(t, cuMemFree_v2, d->at); /* waits for what uses it */
+    if (d->pooled)
+        settle(t, d->busy);
+    CUresult result = d->pooled ? CALL(t, cuMemFreeAsync, d->at, CU_STREAM_LEGACY)
+                                : CALL(t, cuMemFree_v2, d->at); /* waits for what uses it */
     say(t, "free device %zu -> %d", d->size, (int)result);
     must(t, result, "cuMemFree");
     memset(d, 0, sizeof *d);
@@ -82,6 +89,58 @@ void world_end(struct thread *t, struct world *w)
     w->number = number;
     t->now = &t->world[0];
     MUST(t, cuCtxSetCurrent, t->now->context);
+}
+
+/* The other world's streams use none of this one's pinned memory any more. */
+static void settle_others(struct thread *t)
+{
+    const unsigned mine = 0xffu << (8 * t->now->number);
+    for (struct host *h = t->host; h < t->host + HOSTS; h++)
+        if (h->kind != kind_none && h->world == t->now && !host_pageable(h)) {
+            settle(t, h->busy & ~mine);
+            h->busy &= mine;
+        }
+}
+
+/*
+ * The primary context ends, used or not, by its last release or by a reset, and is made anew: what was
+ * pinned in it is gone.
+ */
+static void renew(struct thread *t)
+{
+    struct world *w = t->now;
+    const bool reset = chance(t, 50);
+    unsigned flags;
+    int active = 1;
+    settle_others(t);
+    CUresult result = reset ? CALL(t, cuDevicePrimaryCtxReset_v2, 0) : CUDA_SUCCESS;
+    for (int i = 0; i < 4 && !result && active; i++) {
+        if (!reset || i)
+            result = CALL(t, cuDevicePrimaryCtxRelease_v2, 0);
+        MUST(t, cuDevicePrimaryCtxGetState, 0, &flags, &active);
+    }
+    say(t, "primary context %s -> %d, %s", reset ? "reset" : "released", (int)result,
+        active ? "active" : "gone");
+    host_forget(t, w);
+    memset(w, 0, sizeof *w);
+    t->renewed++;
+    world_make(t, w, true);
+}
+
+/* Another reference comes and goes, which changes nothing; now and then it was the last. */
+void act_primary(struct thread *t)
+{
+    CUcontext again = NULL;
+    unsigned flags = 9;
+    int active = 9;
+    CUresult result = CALL(t, cuDevicePrimaryCtxRetain, &again, 0);
+    say(t, "retain -> %d, %s", (int)result, again == t->world[0].context ? "the same" : "another");
+    result = CALL(t, cuDevicePrimaryCtxRelease_v2, 0);
+    say(t, "release -> %d", (int)result);
+    result = CALL(t, cuDevicePrimaryCtxGetState, 0, &flags, &active);
+    say(t, "state -> %d flags %u active %d", (int)result, flags, active);
+    if (options.threads == 1 && t->now->number == 0 && chance(t, 60))
+        renew(t);
 }
 
 /* Making a context takes long on a device. */

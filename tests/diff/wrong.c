@@ -18,7 +18,7 @@ static CUresult past_an_end(struct thread *t, bool to_host)
     bool own;
     int stream = any_stream(t);
     CUstream s = stream_handle(t, stream, &own);
-    if (h->size < size || h->busy)
+    if (h->size < size || h->busy || d->pooled) /* a pool may go on behind it */
         return CUDA_SUCCESS;
     order(t, stream, &d->busy);
     CUresult result;
@@ -46,6 +46,8 @@ static CUresult nothing_there(struct thread *t)
     struct device *d = any_device(t);
     void *hole = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     size_t size = d->size + 1 + any(t, 100);
+    if (d->pooled)
+        size = 0;
     CUresult result = chance(t, 50) ? CALL(t, cuMemcpyHtoD_v2, d->at, hole, size)
                                     : CALL(t, cuMemcpyDtoH_v2, hole, d->at, size);
     munmap(hole, 1 << 20);
