@@ -2,7 +2,8 @@
 /*
  * Copies from and to memory that cannot all be touched: faults WHAT WHERE SIZE [catch]. Without
  * `catch` the process dies of the signal; with it a handler says which signal came, on whose thread
- * and at which page. WHERE is the page's place, in parts of a hundred.
+ * and at which page. WHERE is the page's place, in parts of a hundred. FAULTS_OLD_KERNEL: the kernel does
+ * not say what mappings are.
  */
 #include "kit.h"
 
@@ -95,6 +96,17 @@ static void key(void)
         exit(77);
 }
 
+/* What may be read, and not be written to. */
+static void key_to_read(void)
+{
+    int number = pkey_alloc(0, PKEY_DISABLE_WRITE);
+    if (number < 0)
+        exit(77);
+    anonymous();
+    if (pkey_mprotect(host + bad, PAGE, PROT_READ | PROT_WRITE, number))
+        exit(77);
+}
+
 /* Allowed to this thread, which the others have not heard of. */
 static void key_of_mine(void)
 {
@@ -104,6 +116,23 @@ static void key_of_mine(void)
     anonymous();
     if (pkey_mprotect(host, size, PROT_READ | PROT_WRITE, number))
         exit(77);
+}
+
+/* A hole that the program's own handler fills, on the thread that meets it. */
+static void on_hole(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)context;
+    const size_t at = (uintptr_t)info->si_addr - (uintptr_t)host;
+    if (at / PAGE != bad / PAGE || syscall(SYS_gettid) != caller ||
+        mprotect(host + bad, PAGE, PROT_READ | PROT_WRITE))
+        _exit(51);
+}
+
+static void mended(void)
+{
+    struct sigaction action = {.sa_sigaction = on_hole, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, NULL);
+    hole();
 }
 
 static void dropped(void)
@@ -149,7 +178,8 @@ static const struct {
 } kinds[] = {
     {"truncated", truncated}, {"hole", hole},     {"unmapped", unmapped},
     {"read-only", read_only}, {"key", key},       {"key-of-mine", key_of_mine},
-    {"dropped", dropped},     {"served", served},
+    {"dropped", dropped},     {"served", served}, {"key-to-read", key_to_read},
+    {"mended", mended},
 };
 
 /* The library is warm, and knows how to stage. */
@@ -165,8 +195,23 @@ static void warm_up(CUdeviceptr device)
     munmap(plain, size);
 }
 
+/* On the thread's own stream, which need not wait for another, as the legacy stream would. */
+static CUresult copy_on_own(bool to_host, CUdeviceptr device)
+{
+    CUstream blocking;
+    uint32_t *flag = kit_pinned(64);
+    MUST(cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    kit_hold(blocking, flag);
+    CUresult result = to_host ? cu.cuMemcpyDtoH_v2_ptds(host, device, size)
+                              : cu.cuMemcpyHtoD_v2_ptds(device, host, size);
+    kit_release(flag);
+    return result;
+}
+
 static CUresult copy(const char *how, CUdeviceptr device, CUstream stream)
 {
+    if (strstr(how, "-own"))
+        return copy_on_own(strcmp(how, "d2h-own") == 0, device);
     if (strcmp(how, "h2d") == 0)
         return cu.cuMemcpyHtoD_v2(device, host, size);
     if (strcmp(how, "d2h") == 0)
@@ -200,6 +245,8 @@ int main(int argc, char **argv)
         return 2;
     setrlimit(RLIMIT_CORE, &none);
     kit_start();
+    if (getenv("FAULTS_OLD_KERNEL"))
+        kit_refuse_question();
     caller = (pid_t)syscall(SYS_gettid);
     size = strtoul(argv[4], NULL, 10) / PAGE * PAGE;
     bad = size / 100 * strtoul(argv[3], NULL, 10) / PAGE * PAGE;

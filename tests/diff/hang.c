@@ -7,9 +7,13 @@
  */
 #include "kit.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,6 +178,7 @@ static void chain(void)
 
 /* A copy waits behind a host function that waits for another thread's copy. */
 static uint32_t function_flag;
+static int user_fd;
 
 static void CUDA_CB wait_for_flag(void *data)
 {
@@ -190,6 +195,36 @@ static void behind_a_host_function(void)
     free_one.then = &function_flag;
     kit_clock(&function_flag, 1);
     MUST(cu.cuLaunchHostFunc(held.stream, wait_for_flag, NULL));
+    kit_thread(context, copy, &held);
+    kit_sleep_us(30000);
+    kit_thread(context, copy, &free_one);
+    kit_join();
+    say_who();
+}
+
+/* A copy from pages that somebody gives it only when another thread's copy is done. */
+static void serve_late(void *range)
+{
+    while (!__atomic_load_n(&function_flag, __ATOMIC_SEQ_CST))
+        kit_sleep_us(200);
+    WANT(ioctl(user_fd, UFFDIO_UNREGISTER, range) == 0); /* who waits for one goes on with zeroes */
+}
+
+static void behind_a_page(void)
+{
+    struct copy held = copy_of(kit_stream(), 12 * MIB, true, false);
+    struct copy free_one = copy_of(kit_stream(), 12 * MIB, true, true);
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register range = {.range = {(uintptr_t)held.host, held.size},
+                                    .mode = UFFDIO_REGISTER_MODE_MISSING};
+    held.host[0] = 1; /* the first one is there */
+    user_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    if (user_fd < 0 || ioctl(user_fd, UFFDIO_API, &api) || ioctl(user_fd, UFFDIO_REGISTER, &range))
+        exit(77);
+    free_one.times = 3;
+    free_one.then = &function_flag;
+    kit_clock(&function_flag, 1);
+    kit_thread(context, serve_late, &range.range);
     kit_thread(context, copy, &held);
     kit_sleep_us(30000);
     kit_thread(context, copy, &free_one);
@@ -308,6 +343,7 @@ static const struct {
     {"many-held", many_held},
     {"chain", chain},
     {"host-function", behind_a_host_function},
+    {"page", behind_a_page},
     {"two-ranks", two_ranks},
     {"forks", forks},
 };

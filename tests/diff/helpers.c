@@ -60,6 +60,30 @@ static uint64_t makers_stack(void)
     return 0;
 }
 
+/* For all threads. */
+static void refuse(struct sock_filter *code, unsigned short length)
+{
+    struct sock_fprog filter = {length, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter))
+        exit(77);
+}
+
+void kit_refuse_question(void)
+{
+    enum { QUESTION = 'f' << 8 | 17, WITHOUT_SIZE = 0xffff };
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 24), /* its second argument */
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, WITHOUT_SIZE),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QUESTION, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    refuse(code, sizeof code / sizeof code[0]);
+}
+
 /* By where clone3's arguments lie: on its caller's stack. */
 void kit_refuse_helpers(void)
 {
@@ -78,10 +102,7 @@ void kit_refuse_helpers(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog filter = {sizeof code / sizeof code[0], code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter))
-        exit(77);
+    refuse(code, sizeof code / sizeof code[0]);
 }
 
 unsigned kit_helpers(unsigned wanted)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plain program of copies, pinned memory and registrations, one line each: steps [REFUSAL]. It
- * calls few entries itself, so that a fault in any other is one in the library's own calls. A
- * refusal is a system call that fails from before the first copy on, for all threads.
+ * A plain program of copies and pinned memory, or of registrations, one line each: steps [registering]
+ * [REFUSAL]. It calls few entries itself, so that a fault in any other is one in the library's own calls.
+ * A refusal is a system call that fails from before the first copy on, for all threads.
  */
 #include "kit.h"
 
@@ -44,6 +44,11 @@ static const struct refusal {
     {"policy", SYS_set_mempolicy, 0, 0, 0, false, ENOSYS},
     {"name", SYS_prctl, 0, ~0u, PR_SET_NAME, false, EPERM},
     {"threads", SYS_clone3, 0, 0, 0, false, EAGAIN},
+    {"scheduling", SYS_sched_setscheduler, 0, 0, 0, false, EPERM}, /* of a new thread */
+    {"question", SYS_ioctl, 1, 0xffff, 'f' << 8 | 17, false, ENOTTY}, /* PROCMAP_QUERY */
+    {"read", SYS_read, 2, ~0u, 8191, false, EIO}, /* of maps */
+    {"mincore", SYS_mincore, 0, 0, 0, false, ENOMEM},
+    {"dontneed", SYS_madvise, 2, ~0u, MADV_DONTNEED, false, EINVAL},
 };
 
 static void refuse(const char *name)
@@ -144,16 +149,35 @@ static void pinned(CUdeviceptr device, size_t size)
     say("host free", cu.cuMemFreeHost(block), NULL, 0);
 }
 
+/* Mostly absent pages, which are worth making present beforehand; what is there stays. */
+static void registered(CUdeviceptr device)
+{
+    unsigned char *own = kit_pageable(SIZE);
+    kit_fill(own + SIZE / 2, SIZE / 8, 5);
+    say("register", cu.cuMemHostRegister_v2(own, SIZE, 0), own, SIZE);
+    say("h2d registered", cu.cuMemcpyHtoD_v2(device, own, SIZE), NULL, 0);
+    memset(own, 0, SIZE);
+    CUresult result = cu.cuMemcpyDtoH_v2(own, device, SIZE);
+    say("d2h registered", result, own, SIZE);
+    say("unregister", cu.cuMemHostUnregister(own), own, SIZE);
+    munmap(own, SIZE);
+}
+
 int main(int argc, char **argv)
 {
+    const bool registering = argc > 1 && strcmp(argv[1], "registering") == 0;
     kit_start();
     CUdeviceptr device = kit_device(SIZE);
     unsigned char *host = kit_pageable(SIZE), *back = kit_pageable(SIZE);
     kit_fill(back, SIZE, 1);
     MUST(cu.cuMemcpyHtoD_v2(device, back, 64)); /* the driver's threads are there */
-    if (argc > 1)
-        refuse(argv[1]);
-    for (unsigned round = 0; round < 6; round++) {
+    if (argc > 1 + registering)
+        refuse(argv[1 + registering]);
+    for (unsigned round = 0; registering && round < 3; round++) {
+        registered(device);
+        settle();
+    }
+    for (unsigned round = 0; !registering && round < 6; round++) {
         copies(device, host, back, round);
         settle();
         pinned(device, round & 1 ? SIZE : 4096 * (1 + round) + 5);

@@ -36,6 +36,12 @@ def test_nothing_hangs_natively(run, program):
     goes_on(run, program, preload=False)
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_nothing_is_held_while_memory_is_touched(run, threads):
+    """Pages of one copy come when another one is done; what the driver makes of that is its own affair."""
+    goes_on(run, "page", GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=threads)
+
+
 @pytest.mark.parametrize("program", ["released-h2d-h2d", "released-d2h-d2h", "chain"])
 def test_they_end_where_copies_take_turns(run, program):
     """So the real driver was seen to be: natively the clock lets the stream go on, and the library,

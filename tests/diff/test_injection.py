@@ -7,24 +7,32 @@ import re
 import pytest
 from conftest import APPS, SOURCE
 
-# The program calls these itself, or they never reach it by way of the library.
-NOT_OURS = {"cuDriverGetVersion", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetPCIBusId"}
-HOOKED = {"cuMemHostRegister_v2", "cuDevicePrimaryCtxRelease_v2"}
+# The program calls these itself: a fault meets its own calls, too. They have tests of their own below.
+THE_PROGRAMS = {"cuMemHostAlloc", "cuMemFreeHost", "cuMemHostUnregister", "cuMemcpyHtoD_v2",
+                "cuMemcpyDtoH_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"}
+REGISTER, RETAIN = "cuMemHostRegister_v2", "cuDevicePrimaryCtxRetain"
 STAGED = {"GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_MIN": 65536}
 OFF = re.compile(r"gpufeed: .*(left to the driver|stays at)")
 
 REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-write-memory",
             "dontfork", "hugepage", "madvise", "shared-map", "reserve-map", "large-map",
-            "large-unmap", "mbind", "move-pages", "affinity", "policy", "name", "threads"]
+            "large-unmap", "mbind", "move-pages", "affinity", "policy", "name", "threads", "scheduling",
+            "question", "read", "mincore", "dontneed"]
 # How many lines say what each turns off. A helper's stack is such a mapping, or one that was kept.
 SAID = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],
         "madvise": [2], "shared-map": [1], "reserve-map": [1, 2], "large-map": [2]}
 
 
 def entries():
-    text = (SOURCE / "src" / "hook" / "hooks.def").read_text()
-    used = set(re.findall(r"^GF_CU_USE\((\w+)\)", text, re.M))
-    return sorted((used | HOOKED) - NOT_OURS)
+    """All that src/transfer calls, by its own text."""
+    text = "".join(path.read_text() for path in (SOURCE / "src" / "transfer").glob("*.c"))
+    called = set(re.findall(r"\b(?:cuda|c|cuda\(\))->(cu[A-Z]\w+)", text))
+    assert len(called) > 30 and THE_PROGRAMS | {REGISTER} < called
+    return sorted(called - THE_PROGRAMS)
+
+
+def always(entry):
+    return "2+" if entry == RETAIN else "1+" # the program's own is the first
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +52,24 @@ def lines_about(done):
 
 @pytest.mark.parametrize("entry", entries())
 def test_calls_of_the_driver(run, expected, entry):
-    for plan in ("2:999", "1+:2"):
+    for plan in ("2:999", f"{always(entry)}:2"):
         done = run(APPS / "steps", sim=True, SIM_FAULT=f"{entry}:{plan}", **STAGED)
         assert (done.returncode, done.stdout) == (0, native(run, expected)), (plan, done.stderr)
         # One for copies, one for pinned memory, where both need it.
-        assert len(lines_about(done)) <= (2 if entry == "cuMemHostRegister_v2" else 1), done.stderr
+        assert len(lines_about(done)) <= (2 if entry == REGISTER else 1), done.stderr
+
+
+@pytest.mark.parametrize("entry", sorted(set(entries()) - {REGISTER}))
+def test_calls_of_the_driver_before_registering(run, expected, entry):
+    done = run(APPS / "steps", "registering", sim=True, SIM_FAULT=f"{entry}:{always(entry)}:999", **STAGED)
+    assert (done.returncode, done.stdout) == (0, native(run, expected, "registering")), done.stderr
+    assert not lines_about(done), done.stderr
+
+
+def test_an_anchor_that_is_refused(run, expected):
+    """The first small allocation is the library's own; the program's is the next."""
+    done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemHostAlloc:1:999", **STAGED)
+    assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
 
 
 def test_a_buffer_that_cannot_be_unregistered(run, expected):
@@ -71,12 +92,15 @@ def test_a_transfer_that_is_refused_at_once(run, expected, entry):
     assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
 
 
-def test_a_transfer_that_is_refused_in_the_middle(run, expected):
+# There the bytes that have not arrived differ too; here nothing is written before the ring has been round.
+@pytest.mark.parametrize("entry, at, call, more", [("cuMemcpyHtoDAsync_v2", 3, "h2d", 1),
+                                                   ("cuMemcpyDtoHAsync_v2", 18, "d2h", 0)])
+def test_a_transfer_that_is_refused_in_the_middle(run, expected, entry, at, call, more):
     """A part is under way: that copy answers what the driver said, and no other."""
-    done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemcpyHtoDAsync_v2:3:999", **STAGED)
+    done = run(APPS / "steps", sim=True, SIM_FAULT=f"{entry}:{at}:999", **STAGED)
     plain = native(run, expected).splitlines()
     wrong = [line for line, right in zip(done.stdout.splitlines(), plain) if line != right]
-    assert done.returncode == 0 and wrong[0].startswith("h2d -> 999") and len(wrong) == 2, wrong
+    assert done.returncode == 0 and wrong[0].startswith(f"{call} -> 999") and len(wrong) == 1 + more, wrong
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
@@ -86,3 +110,12 @@ def test_calls_of_the_system(run, expected, refusal):
         pytest.skip("no seccomp filters here")
     assert (done.returncode, done.stdout) == (0, native(run, expected, refusal)), done.stderr
     assert len(lines_about(done)) in SAID.get(refusal, [0]), done.stderr
+
+
+@pytest.mark.parametrize("refusal", sorted(set(REFUSALS) - {"large-map"}))
+def test_calls_of_the_system_before_registering(run, expected, refusal):
+    done = run(APPS / "steps", "registering", refusal, sim=True, **STAGED)
+    if done.returncode == 77:
+        pytest.skip("no seccomp filters here")
+    assert (done.returncode, done.stdout) == (0, native(run, expected, "registering", refusal)), done.stderr
+    assert len(lines_about(done)) == (refusal == "threads"), done.stderr

@@ -30,9 +30,35 @@ def test_registered_memory_is_placed_beforehand(program):
     assert ours.stdout.split() == ["0", str(2 * LARGE // 4096), "True", "0"], ours.stderr
 
 
+@pytest.mark.parametrize("flags", [4, 8])
+def test_odd_registrations_are_left_alone(program, flags):
+    """Of a device's registers, and of memory to be read: that would have the zero page first."""
+    same(program(present(f"""
+        at = anonymous()
+        print(register(at, 2 * LARGE, {flags}), present(at, 2 * LARGE), unregister(at))
+        """)))
+
+
+def test_what_is_in_it_stays(program):
+    """Pages that are there keep their bytes, and no policy of their own is left behind."""
+    plain, ours = program(present("""
+        at = anonymous()
+        for offset in range(0, LARGE // 2, MIB):
+            fill(at + offset, 9, 1 + offset // MIB)
+        print(register(at, 2 * LARGE))
+        print({ctypes.string_at(at + i * MIB, 14) == bytes([1 + i]) * 9 + bytes(5) for i in range(LARGE // 2 // MIB)})
+        print({line.split()[1] for line in open("/proc/self/numa_maps") if line.startswith(f"{at:x} ")})
+        print(unregister(at), file=sys.stderr)
+        print(present(at, 2 * LARGE), file=sys.stderr)
+        """))
+    assert plain.stdout.splitlines()[1] == "{True}"
+    assert str(2 * LARGE // 4096) in ours.stderr.split()  # it was placed
+    assert (ours.stdout, ours.returncode) == (plain.stdout, plain.returncode), ours.stderr
+
+
 @pytest.mark.parametrize("how", ["anonymous(1)", "anonymous(0)", "anonymous(3, 0x21)",
                                  "anonymous(3, 0x02, os.open(file, os.O_RDWR))", "holed()", "mixed()"])
-@pytest.mark.parametrize("flags", [0, 8])
+@pytest.mark.parametrize("flags", [0, 4, 8])
 def test_other_memory_is_not_touched(program, tmp_path, how, flags):
     file = tmp_path / "file"
     file.write_bytes(b"x" * (2 * LARGE))

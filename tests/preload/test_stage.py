@@ -9,6 +9,7 @@ from conftest import APPS
 
 STAGE = APPS / "stage"
 ENDS = APPS / "stage_ends"
+CONTEXTS = APPS / "stage_context"
 
 # Small enough to stage nearly everything; more threads than CPUs, so that pieces end out of order.
 EAGER = {"GPUFEED_STAGE_MIN": "4096", "GPUFEED_STAGE_THREADS": "4", "SIM_DMA": "late",
@@ -62,6 +63,14 @@ def test_what_the_driver_knows_is_its_own(run):
     to, back, said = compare(run, "odd")
     assert to.staged == 0 and to.pinned == 2 and to.device_memory == 2 and to.range == 4, said
     assert back.range == 2 and to.ends == 1, said
+
+
+# USES_HOST_PAGE_TABLES; INTEGRATED; PAGEABLE_MEMORY_ACCESS alone, which is HMM.
+@pytest.mark.parametrize("attribute, staged", [(100, False), (18, False), (88, True)])
+def test_gpus_that_read_pageable_memory_themselves(run, attribute, staged):
+    to, back, said = compare(run, "bytes", SIM_ATTRIBUTES=f"{attribute}:1", **{} if staged else {"COLD": "1"})
+    for one in (to, back):
+        assert (one.staged > 0, one.shares_pages > 0) == (staged, not staged), said
 
 
 def test_members_of_a_batch_are_counted_as_what_they_are(run):
@@ -120,6 +129,24 @@ def test_small_copies_have_patience(run):
     assert to.staged > 100 and back.staged > 100, said
 
 
+def test_streams_of_other_contexts_are_the_drivers(run):
+    to, back, said = compare(run, "foreign", program=CONTEXTS)
+    assert to.stream == 2 and back.stream == 2 and to.staged == 2, said
+
+
+def test_contexts_that_copy_synchronously_are_the_drivers(run):
+    """Their asynchronous copies, too, return when the data has arrived."""
+    to, back, said = compare(run, "synchronous", program=CONTEXTS)
+    assert to.staged == back.staged == 0 and to.device_memory == 2, said
+
+
+def test_a_capture_that_is_dead_is_still_one(run):
+    """What stands on its stream is refused, and that is no failure of ours: copies go on being staged."""
+    to, _, said = compare(run, "invalidated", program=CONTEXTS)
+    assert to.capture == 1 and to.staged == 2, said
+    assert "left to the driver" not in said
+
+
 def test_contexts_end(run):
     to, _, said = compare(run, "ends", program=ENDS)
     assert to.staged >= 9, said
@@ -133,9 +160,11 @@ def test_green_contexts(run):
 
 @pytest.mark.parametrize("pin", ["auto", "off"])
 def test_what_was_long_unused_goes_in_a_free_that_waits(run, pin):
-    """A small block beside another, and what is none, may be freed while a kernel waits for us."""
+    """A small block beside another, and what is none, may be freed while a kernel waits for us. A capture that
+    forbids the free keeps the ring, too; beside one that does not it is as whole as without us."""
     _, _, said = compare(run, "trim", program=ENDS, GPUFEED_PIN=pin)
-    assert re.findall(r"^(?:before|small|large): \d$", said, re.M) == ["before: 1", "small: 1", "large: 0"], said
+    assert re.findall(r"^(?:before|copy|small|refused|large): \d$", said, re.M) == \
+        ["before: 1", "copy: 1", "small: 1", "refused: 1", "large: 0"], said
     assert "has shrunk to 0 MiB" in said
 
 

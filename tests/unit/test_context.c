@@ -13,6 +13,8 @@ static struct {
     unsigned long long id;
     int active, references;
     bool green;
+    CUdevice device;
+    CUdevice_attribute has; /* the one that is not 0 */
 } driver;
 
 static CUresult get_current(CUcontext *ret)
@@ -30,14 +32,13 @@ static CUresult get_id(CUcontext context, unsigned long long *ret)
 
 static CUresult get_device(CUdevice *ret)
 {
-    *ret = 0;
+    *ret = driver.device;
     return CUDA_SUCCESS;
 }
 
 static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
-    (void)attribute, (void)device;
-    *ret = 0;
+    *ret = device == driver.device && attribute == driver.has;
     return CUDA_SUCCESS;
 }
 
@@ -86,10 +87,9 @@ static CUresult stream_context_fails(CUstream stream, CUcontext *ret, CUgreenCtx
 
 static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
 {
-    (void)device;
     *ret_cpus = (struct gf_cpus){0};
     gf_set_add(ret_cpus, 0);
-    return 7;
+    return 7 + device;
 }
 
 static struct gf_context *enter_as(CUcontext handle, unsigned long long id)
@@ -171,6 +171,30 @@ static void handle_used_again(void **state)
     gf_context_leave(b);
 }
 
+/* A copy that is under way when its context is about to go has come to its end before that goes. */
+static void *leave_late(void *context)
+{
+    usleep(50000);
+    __atomic_store_n(&driver.references, 77, __ATOMIC_SEQ_CST);
+    gf_context_leave(context);
+    return NULL;
+}
+
+static void running_copies_end_first(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    struct gf_context *a = enter_as(HANDLE(60), 361);
+    assert_int_equal(pthread_create(&thread, NULL, leave_late, a), 0);
+    gf_context_leaving(HANDLE(60), -1);
+    assert_int_equal(__atomic_load_n(&driver.references, __ATOMIC_SEQ_CST), 77);
+    driver.references = 0;
+    driver.current = NULL;
+    gf_context_left(HANDLE(60), -1, CUDA_SUCCESS);
+    assert_int_equal(a->id, 0);
+    pthread_join(thread, NULL);
+}
+
 static void primary(void **state)
 {
     (void)state;
@@ -223,6 +247,31 @@ static void any_device(void **state)
     gf_context_left(NULL, GF_ANY_DEVICE, CUDA_SUCCESS);
     assert_int_equal(a->id, 0);
     assert_int_equal(b->id, 602);
+}
+
+/* Grace and Tegra; that the GPU may fault pages in (HMM) is no reason. And the node is the device's. */
+static void what_is_shared(void **state)
+{
+    static const struct {
+        CUdevice_attribute has;
+        bool shares;
+    } kinds[] = {{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, true},
+                 {CU_DEVICE_ATTRIBUTE_INTEGRATED, true},
+                 {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, false},
+                 {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, false}};
+    (void)state;
+    driver.device = 3;
+    for (unsigned i = 0; i < GF_ARRAY_LEN(kinds); i++) {
+        driver.has = kinds[i].has;
+        struct gf_context *context = enter_as(HANDLE(128 + i), 801 + i);
+        assert_non_null(context);
+        assert_int_equal(context->shares_pages, kinds[i].shares);
+        assert_int_equal(context->device, 3);
+        assert_int_equal(context->node, 10);
+        gf_context_leave(context);
+    }
+    driver.device = 0;
+    driver.has = 0;
 }
 
 /* None is made for them, by either way to ask; in doubt it is one. */
@@ -341,8 +390,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_by_id), cmocka_unit_test(destroyed),
         cmocka_unit_test(dropped_by_the_last), cmocka_unit_test(handle_used_again),
+        cmocka_unit_test(running_copies_end_first),
         cmocka_unit_test(primary),
         cmocka_unit_test(other_devices), cmocka_unit_test(any_device),
+        cmocka_unit_test(what_is_shared),
         cmocka_unit_test(green), cmocka_unit_test(many),
         cmocka_unit_test(threads_and_ends),
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include "host/headroom.h"
 #include "transfer/extent.h"
 #include "transfer/large.h"
 #include "transfer/pool.h"
@@ -19,6 +20,7 @@
 /* The system's answers: the n-th call of one kind fails. */
 static struct {
     int mmap, madvise, populate; /* counted down; at 0 it fails */
+    uint64_t bytes;              /* of memory; 0: as many as there are */
 } left;
 
 void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
@@ -46,6 +48,16 @@ int __wrap_madvise(void *at, size_t size, int advice)
         return __real_madvise(at, size, advice);
     int *const n = advice == MADV_HUGEPAGE ? &left.madvise : &left.populate;
     return fails(n) ? -1 : __real_madvise(at, size, advice);
+}
+
+void __real_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
+void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
+
+void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
+{
+    __real_gf_headroom_read(root, node, ret);
+    if (left.bytes)
+        ret->bytes = left.bytes;
 }
 
 static struct {
@@ -228,6 +240,20 @@ static void a_refusing_system_leaves_nothing(void **state)
     left.madvise = 1; /* no huge pages: as well without */
     assert_true(give(get(4 * MIB), &result));
     assert_int_equal(left.madvise, 0);
+}
+
+/* Others take memory while it is touched: it is looked at again, and all is given back. */
+static void memory_that_goes_meanwhile_is_noticed(void **state)
+{
+    void *p = NULL;
+    CUresult result = CUDA_SUCCESS;
+    struct gf_fault fault;
+    (void)state;
+    left.bytes = 300 * MIB;
+    assert_false(alloc(&p, 300 * MIB, 0, &result, &fault));
+    assert_null(fault.call); /* no reason to give it up for ever */
+    assert_null(driver.at);
+    left.bytes = 0;
 }
 
 static void a_failed_free_changes_nothing(void **state)
@@ -476,6 +502,7 @@ int main(void)
         cmocka_unit_test_setup(one_registration_of_zeroes, start),
         cmocka_unit_test_setup(refused_registration_leaves_nothing, start),
         cmocka_unit_test_setup(a_refusing_system_leaves_nothing, start),
+        cmocka_unit_test_setup(memory_that_goes_meanwhile_is_noticed, start),
         cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
         cmocka_unit_test_setup(what_cannot_be_unregistered_is_kept, start),
         cmocka_unit_test_setup(it_is_the_drivers_own, start),

@@ -151,6 +151,30 @@ static void failure_ends_it(void **state)
     }
 }
 
+/* Helpers are ordinary threads, whoever has them made: the maker may run by other rules. */
+static void *make_in_batch(void *arg)
+{
+    static const struct sched_param none;
+    struct count c;
+    assert_int_equal(sched_setscheduler(0, SCHED_BATCH, &none), 0);
+    assert_int_equal(gf_pool_start(arg), 0);
+    await_helpers(arg, 3);
+    prepare(&c);
+    c.pause = 200;
+    assert_int_equal(gf_pool_run(arg, &c.job, PIECES), GF_PIECE_NONE);
+    assert_each_once(&c, PIECES);
+    assert_true(c.by_helpers > 0);
+    return NULL;
+}
+
+static void made_by_a_batch_thread(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, make_in_batch, pool_of(1004, 4)), 0);
+    pthread_join(thread, NULL);
+}
+
 struct caller {
     pthread_t thread;
     struct gf_pool *pool;
@@ -311,6 +335,7 @@ int main(void)
         cmocka_unit_test(alone),
         cmocka_unit_test(with_helpers),
         cmocka_unit_test(limits_and_waiting),
+        cmocka_unit_test(made_by_a_batch_thread),
         cmocka_unit_test(failure_ends_it),
         cmocka_unit_test(several_callers),
         cmocka_unit_test(helpers_are_shared),

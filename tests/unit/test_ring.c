@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include "host/headroom.h"
 #include "transfer/block.h"
 #include "transfer/flow.h"
 #include "transfer/ring_parts.h"
@@ -20,6 +21,7 @@ static struct {
     bool maps;    /* no mapping is made */
     int advice;   /* this one is not taken */
     time_t ahead; /* seconds; atomic */
+    uint64_t left; /* bytes of memory; 0: as it is */
 } computer;
 
 void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
@@ -46,6 +48,16 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     const int result = __real_clock_gettime(clock, ret);
     ret->tv_sec += __atomic_load_n(&computer.ahead, __ATOMIC_RELAXED);
     return result;
+}
+
+void __real_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
+void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
+
+void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
+{
+    __real_gf_headroom_read(root, node, ret);
+    if (computer.left)
+        ret->bytes = computer.left;
 }
 
 /* What the event log is told. */
@@ -214,6 +226,33 @@ static void keeps_to_its_limit(void **state)
     gf_ring_want(ring, GF_MIB(4));
     gf_ring_ready(ring, GF_MIB(64));
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(12));
+    gf_ring_drop(&context);
+}
+
+static void pass(time_t seconds)
+{
+    __atomic_add_fetch(&computer.ahead, seconds, __ATOMIC_RELAXED);
+}
+
+/* A ring is no reason for a program to be killed for the memory it takes. */
+static void keeps_to_what_is_left(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = fresh(GF_SIZE_AUTO);
+    computer.left = GF_TUNE_RING_SHARE * GF_MIB(2) - 1;
+    assert_false(gf_ring_ready(ring, GF_MIB(16)));
+    assert_false(gf_ring_ready(ring, GF_MIB(16)));
+    pass(GF_TUNE_RING_RETRY_NS / 1000000000 + 1);
+    computer.left = GF_TUNE_RING_SHARE * GF_MIB(6);
+    assert_false(gf_ring_ready(ring, GF_MIB(16)));
+    assert_true(gf_ring_ready(ring, GF_MIB(16)));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(6));
+    gf_ring_want(ring, GF_MIB(8));
+    assert_true(gf_ring_ready(ring, GF_MIB(64)));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(6));
+    assert_int_equal(driver.largest, GF_MIB(6));
+    computer.left = 0;
+    pass(-computer.ahead);
     gf_ring_drop(&context);
 }
 
@@ -404,11 +443,6 @@ static void refusals_are_said(void **state)
     computer.advice = 0;
 }
 
-static void pass(time_t seconds)
-{
-    __atomic_add_fetch(&computer.ahead, seconds, __ATOMIC_RELAXED);
-}
-
 static void gives_up_what_is_long_unused(void **state)
 {
     const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
@@ -517,6 +551,7 @@ int main(void)
         cmocka_unit_test(the_least_that_may_be_asked_for_serves),
         cmocka_unit_test(blocks_take_turns),
         cmocka_unit_test(calls_share_it),
+        cmocka_unit_test(keeps_to_what_is_left),
         cmocka_unit_test(freed_by_events_only),   cmocka_unit_test(out_of_order),
         cmocka_unit_test(failures_turn_it_off),   cmocka_unit_test(refusals_are_said),
         cmocka_unit_test(gives_up_what_is_long_unused), cmocka_unit_test(many_threads),

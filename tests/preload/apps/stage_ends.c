@@ -216,6 +216,23 @@ static void *pinned(size_t bytes)
     return ret;
 }
 
+/* Beside a capture that forbids it, unless the thread has set itself apart. */
+static void free_beside_capture(void *block, CUstreamCaptureMode mode)
+{
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    CUgraph graph = NULL;
+    ok(cuThreadExchangeStreamCaptureMode(&mode));
+    ok(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    printf("free beside a capture: %d\n", cuMemFreeHost(block));
+    printf("its end: %d\n", cuStreamEndCapture(s, &graph));
+    ok(cuThreadExchangeStreamCaptureMode(&mode));
+}
+
+static void say_ring(const char *when)
+{
+    fprintf(stderr, "%s: %d\n", when, ring_is_touched());
+}
+
 /* What the ring did not need for a minute goes inside a free that waits, and in no other call. */
 static void trim(void)
 {
@@ -223,13 +240,18 @@ static void trim(void)
     unsigned char *host = calloc(8, MIB);
     void *block = pinned(4 * MIB), *beside = pinned(4096), *small = pinned(4096);
     warm(d);
-    fprintf(stderr, "before: %d\n", ring_is_touched());
+    say_ring("before");
     __atomic_store_n(&ahead, 100, __ATOMIC_RELAXED);
+    ok(cuMemcpyHtoD(d, host, MIB));
+    say_ring("copy");
+    __atomic_store_n(&ahead, 200, __ATOMIC_RELAXED);
     ok(cuMemFreeHost(small));
     printf("invalid: %d\n", cuMemFreeHost(host));
-    fprintf(stderr, "small: %d\n", ring_is_touched());
-    ok(cuMemFreeHost(block));
-    fprintf(stderr, "large: %d\n", ring_is_touched());
+    say_ring("small");
+    free_beside_capture(block, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    say_ring("refused");
+    free_beside_capture(block, CU_STREAM_CAPTURE_MODE_RELAXED);
+    say_ring("large");
     for (unsigned i = 0; i < 4; i++)
         ok(cuMemcpyHtoD(d, host, 8 * MIB));
     ok(cuMemFreeHost(beside));

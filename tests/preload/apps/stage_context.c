@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies whose context or stream says that they are none to be staged. */
+#include "stage.h"
+
+/* Streams of one context while another is current. */
+static void foreign(void)
+{
+    const size_t n = 4 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUdeviceptr d = device(8 * MIB);
+    CUstream here = stream(CU_STREAM_NON_BLOCKING), there;
+    CUcontext other;
+    warm(d);
+    ok(cuCtxCreate(&other, NULL, 0, 0));
+    there = stream(CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; i < 2; i++) {
+        fill(source, n, i);
+        printf("to it %d\n", cuMemcpyHtoDAsync(d, source, n, i ? there : here));
+        printf("from it %d\n", cuMemcpyDtoHAsync(back, d, n, i ? there : here));
+        check(back, source, n, "foreign");
+        ok(cuCtxSetCurrent(context));
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        ok(cuCtxSetCurrent(i ? other : context));
+        CUdeviceptr own = device(8 * MIB);
+        warm(own);
+        fill(source, n, 7 + i);
+        ok(cuMemcpyHtoD(own, source, n));
+        ok(cuMemcpyDtoH(back, own, n));
+        check(back, source, n, "own");
+    }
+}
+
+/* A context whose copies are all synchronous. */
+static void synchronous(void)
+{
+    const size_t n = 4 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUcontext own;
+    ok(cuCtxCreate(&own, NULL, CU_CTX_SYNC_MEMOPS, 0));
+    CUdeviceptr d = device(n);
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; i < 2; i++) {
+        fill(source, n, i);
+        ok(cuMemcpyHtoDAsync(d, source, n, s));
+        printf("arrived %d\n", cuStreamQuery(s));
+        ok(cuMemcpyDtoHAsync(back, d, n, s));
+        check(back, source, n, "synchronous");
+    }
+}
+
+/* A capture that a call has killed lasts until it is ended. */
+static void invalidated(void)
+{
+    const size_t n = 4 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUdeviceptr d = device(8 * MIB);
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    CUgraph graph = NULL;
+    warm(d);
+    ok(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    printf("killed by %d\n", cuStreamSynchronize(s));
+    printf("copy %d\n", cuMemcpyHtoDAsync(d, source, n, s));
+    printf("end %d\n", cuStreamEndCapture(s, &graph));
+    for (unsigned i = 0; i < 2; i++) {
+        fill(source, n, i);
+        ok(cuMemcpyHtoDAsync(d, source, n, s));
+        ok(cuMemcpyDtoHAsync(back, d, n, s));
+        check(back, source, n, "invalidated");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    alarm(20);
+    begin();
+    if (!strcmp(what, "foreign"))
+        foreign();
+    else if (!strcmp(what, "synchronous"))
+        synchronous();
+    else if (!strcmp(what, "invalidated"))
+        invalidated();
+    printf("%u checked, %u wrong\n", checked, wrong);
+    return wrong != 0;
+}
