@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs on PyTorch: alone, under other libraries, pinned by hand, under ours.
 
-    bench/train.py [--json FILE] [--seconds N] [--only TASK,...]
+    bench/train.py [--json FILE] [--seconds N] [--only TASK,...] [--arms ARM,...]
 
 Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast), weights (4 GiB from a
 mapped safetensors file), tabular (a batch of 256 MiB from memory), serve (one picture a request),
 loaded (16 workers that need every CPU), ranks (eight processes on one GPU, whose workers need every CPU,
 at the same time). Each arm is a process that keeps model, data and workers;
-a round runs some steps of each, in shuffled order, while the others sleep.
+a round runs some steps of each, in shuffled order, while the others sleep. A round begins with nothing on
+the GPU, which costs who copies before it has work: a step's share of that falls with the number of steps.
 
 Scripts: plain copies with .to(device); plain-async with .to(device, non_blocking=True), as PyTorch's
 ImageNet example has it, without pin_memory; hand with both. `again` is a second plain: chance.
@@ -29,10 +30,10 @@ JEMALLOC = ("oversize_threshold:1,background_thread:true,metadata_thp:auto,"
             "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000")
 VISION = ("plain", "plain-async", "ours", "ours-async", "hand", "ours+hand", "jemalloc", "tcmalloc", "numactl")
 TASKS = {  # task: (warm steps, steps, arms, unit, claims)
-    "resnet18": (6, 12, (*VISION, "again"), "images",
+    "resnet18": (6, 24, (*VISION, "again"), "images",
                  [("ours", "plain", 1.5), ("ours", "hand", 1.0), ("ours-async", "plain-async", 1.5),
                   ("ours-async", "hand", 1.0), ("ours+hand", "hand", 0.99)]),
-    "resnet50": (3, 6, VISION, "images",
+    "resnet50": (3, 12, VISION, "images",
                  [("ours", "hand", 0.98), ("ours-async", "hand", 0.98), ("ours+hand", "hand", 0.99)]),
     "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
     "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
@@ -126,15 +127,15 @@ def run_ranks(known, until):
         arms.end_all(dict(enumerate(everyone)))
 
 
-def measure(tasks=(*TASKS, "ranks"), seconds=400):
+def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
     """(cases, what went wrong). Each task has its share of the time, and what the ones before left."""
     began = time.monotonic()
-    known = commands()
+    known = {name: how for name, how in commands().items() if not only or name in only}
     wanted = {arm for task in tasks if task in TASKS for arm in TASKS[task][2]}
     count = sum(name in wanted for name in known)
     running = {name: arms.Arm(command, GF_ARMS=count, **env) for name, (command, env) in known.items()
                if name in wanted}
-    for arm in sorted(wanted - set(known)):
+    for arm in sorted(wanted.intersection(only or wanted) - set(known)):
         print(f"# {arm} is not here, and is left out", flush=True)
     bad = []
     cases = []
@@ -200,8 +201,9 @@ def main():
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=400)
     parser.add_argument("--only", default=",".join((*TASKS, "ranks")))
+    parser.add_argument("--arms", help="these only", type=lambda text: text.split(","))
     args = parser.parse_args()
-    cases, bad = measure(args.only.split(","), args.seconds)
+    cases, bad = measure(args.only.split(","), args.seconds, args.arms)
     arms.keep(args.json, "train", cases, wrong=bad)
     if bad:
         sys.exit(str(bad))
