@@ -20,16 +20,17 @@ static void put_large(struct gf_json *json, const struct gf_pinned_stats *stats)
     gf_json_end(json, '}');
 }
 
-static void put_held(struct gf_json *json, const struct gf_pinned_report *pinned)
+void gf_pinned_report_put_nodes(struct gf_json *json, const char *key,
+                                const uint64_t bytes[GF_LARGE_NODES + 1])
 {
     char name[16];
 
-    gf_json_begin(json, "held_by_node", '{');
+    gf_json_begin(json, key, '{');
     for (unsigned node = 0; node <= GF_LARGE_NODES; node++) {
-        if (!pinned->held[node])
+        if (!bytes[node])
             continue;
         gf_fmt(name, sizeof(name), node == GF_LARGE_NODES ? "unknown" : "%u", node);
-        gf_json_size(json, name, pinned->held[node]);
+        gf_json_size(json, name, bytes[node]);
     }
     gf_json_end(json, '}');
 }
@@ -50,7 +51,7 @@ void gf_pinned_report_put(struct gf_json *json, const struct gf_pinned_report *p
     put_calls(json, "placed", stats->placed_calls, stats->placed_bytes);
     gf_json_size(json, "kept_bytes", stats->kept_bytes);
     gf_json_size(json, "trims", stats->trims);
-    put_held(json, pinned);
+    gf_pinned_report_put_nodes(json, "held_by_node", pinned->held);
     gf_json_end(json, '}');
 }
 

@@ -19,4 +19,8 @@ void gf_pinned_report_put(struct gf_json *json, const struct gf_pinned_report *p
 /* A part of a line; nothing where nothing was served. */
 void gf_pinned_report_say(struct gf_words *words, const struct gf_pinned_report *pinned);
 
+/* Bytes by node, of which the last is that of no node. */
+void gf_pinned_report_put_nodes(struct gf_json *json, const char *key,
+                                const uint64_t bytes[GF_LARGE_NODES + 1]);
+
 #endif

@@ -176,6 +176,7 @@ static void put_state(struct gf_json *json, const struct gf_transfer_report *tra
     gf_json_size(json, "grown", transfers->copies.ring_grown);
     gf_json_size(json, "shrunk", transfers->copies.ring_shrunk);
     gf_json_size(json, "stream_waits", transfers->copies.stream_waits);
+    gf_pinned_report_put_nodes(json, "by_node", state->ring_held);
     gf_json_end(json, '}');
     gf_json_int(json, "helpers", state->helpers);
 }
@@ -271,6 +272,17 @@ static void say_direction(struct gf_words *words, const struct gf_transfer_stats
     say_reasons(words, copies, direction);
 }
 
+static void say_ring(struct gf_words *words, const struct gf_transfer_report *transfers)
+{
+    const uint64_t waits = transfers->copies.stream_waits;
+    if (!transfers->state.ring_most)
+        return;
+    gf_say(words, "; ring of ");
+    gf_say_bytes(words, transfers->state.ring_most);
+    if (waits)
+        gf_say(words, ", too small for %llu", (unsigned long long)waits);
+}
+
 void gf_transfer_report_say(const struct gf_transfer_report *transfers, char *buf, size_t size)
 {
     struct gf_words words = {buf, size, 0};
@@ -282,6 +294,7 @@ void gf_transfer_report_say(const struct gf_transfer_report *transfers, char *bu
         return;
     say_direction(&words, &transfers->copies, gf_direction_h2d, "copied to the GPU:", &between);
     say_direction(&words, &transfers->copies, gf_direction_d2h, "copied from the GPU:", &between);
+    say_ring(&words, transfers);
     const uint64_t ms = gf_transfer_report_saving_ns(&transfers->copies, &rate_of_pinned) / 1000000;
     gf_pinned_report_say(&words, &transfers->pinned);
     if (ms >= 100)

@@ -255,13 +255,12 @@ static void prefer(const struct gf_extent *extent, int node)
     gf_policy_set_range(extent->at, extent->mapped, GF_MPOL_PREFERRED, &nodes);
 }
 
-/* The node of all pages of a sample; -1 where they are on several, or the kernel does not say. */
-static int node_of(const struct gf_extent *extent)
+int gf_extent_node(const void *at, size_t bytes)
 {
     void *page[SAMPLE];
     int status[SAMPLE];
     for (size_t i = 0; i < SAMPLE; i++)
-        page[i] = (char *)extent->at + extent->bytes / SAMPLE * i / page_size() * page_size();
+        page[i] = (void *)((uintptr_t)at + bytes / SAMPLE * i / page_size() * page_size());
     if (syscall(SYS_move_pages, 0, (unsigned long)SAMPLE, page, NULL, status, 0) != 0)
         return -1;
     for (size_t i = 1; i < SAMPLE; i++)
@@ -298,7 +297,7 @@ int gf_extent_make(struct gf_pool *pool, size_t bytes, int node, struct gf_exten
         gf_extent_drop(&extent);
         return error;
     }
-    extent.node = node_of(&extent);
+    extent.node = gf_extent_node(extent.at, extent.bytes);
     *ret = extent;
     return 0;
 }

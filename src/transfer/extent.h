@@ -45,4 +45,7 @@ bool gf_extent_reads_huge(const char *root);
  */
 bool gf_extent_fits(size_t bytes, int node);
 
+/* The node of all pages of a sample; -1 where they are on several, or the kernel does not say. */
+int gf_extent_node(const void *at, size_t bytes);
+
 #endif

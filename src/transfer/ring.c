@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "host/headroom.h"
 #include "transfer/block.h"
+#include "transfer/extent.h"
 #include "transfer/prepare.h"
 #include "transfer/ring_parts.h"
 #include "transfer/setup.h"
@@ -94,6 +95,18 @@ uint64_t gf_ring_limit(const struct gf_ring *ring)
     return __atomic_load_n(&ring->limit, __ATOMIC_RELAXED);
 }
 
+void gf_ring_held(struct gf_ring *ring, uint64_t held[GF_LARGE_NODES + 1])
+{
+    pthread_mutex_lock(&ring->lock);
+    for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
+        if (ring->segments[i]) {
+            const int node = ring->segments[i]->node;
+            const bool known = node >= 0 && node < GF_LARGE_NODES;
+            held[known ? node : GF_LARGE_NODES] += ring->segments[i]->bytes;
+        }
+    pthread_mutex_unlock(&ring->lock);
+}
+
 /* Growing. */
 
 static void tell_size(const struct gf_ring *ring, const char *what, uint64_t bytes)
@@ -107,6 +120,7 @@ static void add_segment(struct gf_ring *ring, char *at, size_t bytes)
     struct gf_segment *segment = gf_segment_new(at, bytes);
     if (!segment)
         return; /* stays registered, and is of no use: memory is at its end anyway */
+    segment->node = gf_extent_node(at, bytes);
     pthread_mutex_lock(&ring->lock);
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
         if (!ring->segments[i]) {

@@ -14,6 +14,7 @@
 #define GF_TRANSFER_RING_H
 
 #include "transfer/context.h"
+#include "transfer/large.h"
 
 /* The context's ring, made when there is none; NULL: no memory. */
 struct gf_ring *gf_ring_of(struct gf_context *context);
@@ -49,5 +50,7 @@ void gf_ring_drop(struct gf_context *context);
 
 uint64_t gf_ring_bytes(const struct gf_ring *ring);
 uint64_t gf_ring_limit(const struct gf_ring *ring);
+/* Adds its bytes to those of the nodes that they are on; the last: not known. */
+void gf_ring_held(struct gf_ring *ring, uint64_t held[GF_LARGE_NODES + 1]);
 
 #endif

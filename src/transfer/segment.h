@@ -11,6 +11,7 @@ struct gf_segment {
     char *at;
     size_t bytes;
     unsigned units, taken;
+    int node;         /* where its pages were seen when it became a part of the ring; -1 */
     uint64_t used_ns; /* when some of it was last given back */
     uint64_t map[];   /* a bit for each unit that is taken */
 };

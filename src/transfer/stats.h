@@ -6,7 +6,7 @@
 #ifndef GF_TRANSFER_STATS_H
 #define GF_TRANSFER_STATS_H
 
-#include "base/base.h"
+#include "transfer/large.h"
 
 /* Why a copy was the driver's, in the order in which it is found out. X(token, words) */
 #define GF_FORWARD_REASONS(X)                                                                      \
@@ -59,6 +59,7 @@ struct gf_transfer_stats {
 struct gf_transfer_state {
     uint64_t ring_bytes, ring_limit; /* registered; of all rings */
     uint64_t ring_most;              /* the most that was registered at one time */
+    uint64_t ring_held[GF_LARGE_NODES + 1]; /* by the node that the pages are on; the last: not known */
     unsigned rings, helpers;
     const char *off; /* why nothing is staged; NULL */
 };

@@ -350,9 +350,10 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
 static void add_state(void *closure, struct gf_context *context)
 {
     struct gf_transfer_state *state = closure;
-    const struct gf_ring *ring = __atomic_load_n(&context->ring, __ATOMIC_ACQUIRE);
+    struct gf_ring *ring = __atomic_load_n(&context->ring, __ATOMIC_ACQUIRE);
     if (!ring)
         return;
+    gf_ring_held(ring, state->ring_held);
     state->rings++;
     state->ring_bytes += gf_ring_bytes(ring);
     state->ring_limit += gf_ring_limit(ring);

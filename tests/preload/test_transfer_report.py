@@ -83,6 +83,7 @@ def test_bytes_are_all_there(report):
     ring = transfers["ring"]
     assert ring["rings"] == 1 and ring["bytes"] == ring["most_bytes"] >= 2 * MIB
     assert ring["limit_bytes"] >= ring["bytes"] and ring["grown"] >= 1
+    assert sum(ring["by_node"].values()) == ring["bytes"]
     assert transfers["helpers"] == 3
     assert len([event for event in events if event["event"] == "ring"]) == ring["grown"]
     assert there["staged"]["held_up_s"] > 0 and there["staged"]["gb_per_s"] > 0

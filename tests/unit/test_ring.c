@@ -149,6 +149,15 @@ static struct gf_ring *ready(uint64_t limit)
     return ring;
 }
 
+static uint64_t held_by_all(struct gf_ring *ring)
+{
+    uint64_t held[GF_LARGE_NODES + 1] = {0}, sum = 0;
+    gf_ring_held(ring, held);
+    for (unsigned i = 0; i <= GF_LARGE_NODES; i++)
+        sum += held[i];
+    return sum;
+}
+
 static void grows_in_calls_only(void **state)
 {
     (void)state;
@@ -165,6 +174,7 @@ static void grows_in_calls_only(void **state)
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
     gf_ring_ready(ring, GF_MIB(20));
     assert_int_equal(driver.registered, 2);
+    assert_int_equal(held_by_all(ring), GF_MIB(48));
     assert_int_equal(driver.largest, GF_MIB(40));
     gf_ring_drop(&context);
 }

@@ -79,9 +79,11 @@ static void ways_and_reasons(void **state)
     c->stream_waits = 5, c->ring_grown = 2, c->ring_shrunk = 1;
     r.state = (struct gf_transfer_state){
         .ring_bytes = 10, .ring_limit = 20, .ring_most = 30, .rings = 1, .helpers = 7};
+    r.state.ring_held[1] = 8, r.state.ring_held[GF_LARGE_NODES] = 2;
     const char *text = written(&r);
     HAS(text, "\"least_bytes\":4194304,\"staging_off\":null,\"ring\":{\"rings\":1,\"bytes\":10,"
-              "\"most_bytes\":30,\"limit_bytes\":20,\"grown\":2,\"shrunk\":1,\"stream_waits\":5},"
+              "\"most_bytes\":30,\"limit_bytes\":20,\"grown\":2,\"shrunk\":1,\"stream_waits\":5,"
+              "\"by_node\":{\"1\":8,\"unknown\":2}},"
               "\"helpers\":7");
     HAS(text, "\"to_device\":{\"staged\":{\"calls\":4,\"bytes\":419430400,\"held_up_s\":0.040,"
               "\"gb_per_s\":10.485},\"staged_rest\":7,"
@@ -149,6 +151,15 @@ static void the_line(void **state)
               "9 MiB by the driver at 8.3 GB/s (smaller than what pays: 1; the stream is being "
               "captured: 2); copied from the GPU: 5 MiB from or to pinned memory; pinned at its "
               "source, memory would save at most 0.5 s");
+    memset(c, 0, sizeof(*c));
+    c->staged[gf_direction_d2h][0] = tally(3, 10 * MIB, 0);
+    r.state.ring_most = 16 * MIB;
+    gf_transfer_report_say(&r, line, sizeof(line));
+    assert_string_equal(line, "copied from the GPU: 10 MiB staged; ring of 16 MiB");
+    c->stream_waits = 2;
+    gf_transfer_report_say(&r, line, sizeof(line));
+    assert_string_equal(line, "copied from the GPU: 10 MiB staged; ring of 16 MiB, too small for 2");
+    r.state.ring_most = 0;
     r.pinned.stats =
         (struct gf_pinned_stats){.large_calls = 1, .large_bytes = 64 * MIB, .large_ns = 12345678};
     memset(c, 0, sizeof(*c));
