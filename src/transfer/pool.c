@@ -335,16 +335,23 @@ int gf_pools_start(void)
 /* Owners. */
 
 /* All in one go: one after the other they would be late by the sum of their wake-up times. */
-static void call(struct gf_pool *pool, const struct gf_job *job, uint64_t pieces)
+static void call(struct gf_pool *pool, unsigned helpers)
 {
-    const uint64_t most = job->most ? job->most : pool->threads;
     __atomic_fetch_add(&pool->bell, 1, __ATOMIC_SEQ_CST);
-    if (pieces && __atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST))
-        gf_futex_wake(&pool->bell, (unsigned)gf_min(pieces, most));
+    if (helpers && __atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST))
+        gf_futex_wake(&pool->bell, helpers);
 }
 
+static unsigned helpers_for(const struct gf_pool *pool, const struct gf_job *job, uint64_t pieces)
+{
+    return (unsigned)gf_min(pieces, (uint64_t)(job->most ? job->most : pool->threads));
+}
+
+/* Once a job that nobody owns is in the ring it is touched no more: it may be done, and another's. */
 void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
 {
+    const unsigned helpers = helpers_for(pool, job, job->total ? job->total : limit);
+
     job->rights = pool->has_rights ? gf_rights_get() : 0;
     job->bell = job->waiting = job->inside = 0;
     job->limit = limit;
@@ -359,14 +366,14 @@ void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
         pool->cursor = job->before = job->after = job;
     }
     pthread_mutex_unlock(&pool->lock);
-    call(pool, job, job->total ? job->total : limit);
+    call(pool, helpers);
 }
 
 void gf_pool_raise(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
 {
     const uint64_t more = limit - job->limit;
     __atomic_store_n(&job->limit, limit, __ATOMIC_SEQ_CST);
-    call(pool, job, more);
+    call(pool, helpers_for(pool, job, more));
 }
 
 void gf_pool_ring(struct gf_job *job)
