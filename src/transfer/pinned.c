@@ -216,7 +216,7 @@ static bool current_id(uint64_t *ret, int *ret_node)
 bool gf_pinned_free(void *p, CUresult *ret_result)
 {
     struct gf_fault fault;
-    uint64_t context = 0;
+    uint64_t context = 0, kept;
     int node = -1;
 
     if (GF_PLANTED(reuses_busy_buffers) && gf_plant_keep(p, ret_result))
@@ -229,9 +229,9 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
     if (!gf_small_can(gf_setup.cuda))
         return false;
     const unsigned most = current_id(&context, &node) ? chunks_now(node) : 0;
-    if (!gf_small_free(gf_setup.cuda, p, ret_result))
+    if (!gf_small_free(gf_setup.cuda, p, ret_result, &kept))
         return false;
-    if (most == 0 && context && gf_small_trim(gf_setup.cuda, context))
+    if (most == 0 && kept && kept == context && gf_small_trim(gf_setup.cuda, context))
         COUNT(trims, 1);
     return true;
 }

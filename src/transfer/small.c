@@ -262,16 +262,19 @@ CUresult gf_small_alloc(const struct gf_cuda *cuda, uint64_t context, unsigned m
     return result;
 }
 
-/* After the driver's free: the block has left its mapping, or has not. */
-static void settle(uintptr_t base, bool left)
+/* After the driver's free: the block has left its mapping, or has not. Whose anchor keeps that, alone; 0. */
+static uint64_t settle(uintptr_t base, bool left)
 {
     pthread_mutex_lock(&map.lock);
     struct chunk *chunk = find(base);
+    const struct anchor *anchor = anchor_in(base);
     if (chunk && !left)
         chunk->live++;
+    const uint64_t kept = left && anchor && chunk && chunk->live == 0 ? anchor->context : 0;
     if (chunk)
         drop_if_empty(chunk);
     pthread_mutex_unlock(&map.lock);
+    return kept;
 }
 
 enum leaver { leaver_foreign, leaver_anchor, leaver_block };
@@ -294,10 +297,11 @@ static enum leaver leave(uintptr_t base, const void *p)
     return leaver;
 }
 
-bool gf_small_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
+bool gf_small_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result, uint64_t *ret_kept)
 {
     const uintptr_t base = is_host(cuda, p) ? base_of(cuda, p) : 0;
 
+    *ret_kept = 0;
     switch (leave(base, p)) {
     case leaver_foreign:
         return false;
@@ -308,7 +312,7 @@ bool gf_small_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
         break;
     }
     *ret_result = cuda->cuMemFreeHost(p);
-    settle(base, *ret_result == CUDA_SUCCESS);
+    *ret_kept = settle(base, *ret_result == CUDA_SUCCESS);
     return true;
 }
 

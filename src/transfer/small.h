@@ -34,9 +34,10 @@ CUresult gf_small_alloc(const struct gf_cuda *cuda, uint64_t context, unsigned m
 
 /*
  * cuMemFreeHost. False: the block is not one of those that gf_small_alloc gave; the driver's own
- * call is due.
+ * call is due. *ret_kept is the context whose anchor alone keeps its mapping now: natively the call would have
+ * waited for that context and given the mapping back. 0: it would not have.
  */
-bool gf_small_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
+bool gf_small_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result, uint64_t *ret_kept);
 
 /* cuMemHostUnregister of what the program does not know; false: it is nothing of ours. */
 bool gf_small_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result);

@@ -198,10 +198,14 @@ static void *get(size_t bytes)
     return get_as(bytes, 0);
 }
 
+static uint64_t kept_by; /* what the last free said; threads write it too */
+
 static CUresult try(void *p)
 {
     CUresult result = 99;
-    assert_true(gf_small_free(&cuda, p, &result));
+    uint64_t kept = 99;
+    assert_true(gf_small_free(&cuda, p, &result, &kept));
+    __atomic_store_n(&kept_by, kept, __ATOMIC_RELAXED);
     return result;
 }
 
@@ -260,6 +264,7 @@ static void an_anchor_is_unknown_to_the_program(void **state)
 {
     CUresult result = 99;
     (void)state;
+    uint64_t kept;
     void *p = get(MIB), *anchor = mapping_of(p)->at;
     assert_ptr_equal(p, (char *)anchor + PAGE);
     assert_int_equal(try(anchor), CUDA_ERROR_INVALID_VALUE);
@@ -268,7 +273,7 @@ static void an_anchor_is_unknown_to_the_program(void **state)
     assert_false(gf_small_unregister(&cuda, p, &result));
     give(p);
     assert_false(gf_small_unregister(&cuda, p, &result));
-    assert_false(gf_small_free(&cuda, p, &result));
+    assert_false(gf_small_free(&cuda, p, &result, &kept));
 }
 
 /* Each call of the program's makes the driver's own, and an allocation never one that waits. */
@@ -381,6 +386,27 @@ static void all_is_given_back(void **state)
     assert_int_equal(gf_small_kept(), GF_SMALL_CHUNK);
 }
 
+/* Who is the last one out of a kept mapping could be waiting for the context; nobody else. */
+static void a_free_tells_what_is_kept_behind_it(void **state)
+{
+    (void)state;
+    void *p = get(MIB), *beside = get(4096), *q = get(MIB), *r = get(MIB);
+    assert_ptr_equal(mapping_of(p), mapping_of(beside));
+    assert_ptr_not_equal(mapping_of(p), mapping_of(q));
+    assert_ptr_equal(mapping_of(q), mapping_of(r));
+    give(p);
+    assert_int_equal(kept_by, 0);
+    assert_int_equal(try((char *)beside + 256), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(kept_by, 0);
+    give(beside);
+    assert_int_equal(kept_by, CONTEXT);
+    give(q); /* the kept mapping is still empty, but this one has another block */
+    assert_int_equal(kept_by, 0);
+    give(r);
+    assert_int_equal(kept_by, 0);
+    assert_int_equal(gf_small_kept(), GF_SMALL_CHUNK);
+}
+
 static void a_failed_free_changes_nothing(void **state)
 {
     (void)state;
@@ -399,10 +425,11 @@ static void foreign_blocks_are_left_alone(void **state)
 {
     void *p = NULL;
     CUresult result;
+    uint64_t kept;
     (void)state;
-    assert_false(gf_small_free(&cuda, &p, &result));
+    assert_false(gf_small_free(&cuda, &p, &result, &kept));
     assert_int_equal(host_alloc(&p, 4096, 0), CUDA_SUCCESS);
-    assert_false(gf_small_free(&cuda, p, &result));
+    assert_false(gf_small_free(&cuda, p, &result, &kept));
     free_host(p);
 }
 
@@ -410,10 +437,11 @@ static void a_dead_context_is_forgotten(void **state)
 {
     (void)state;
     CUresult result;
+    uint64_t kept;
     void *p = get(MIB);
     gf_small_forget(CONTEXT);
     assert_int_equal(gf_small_kept(), 0);
-    assert_false(gf_small_free(&cuda, p, &result));
+    assert_false(gf_small_free(&cuda, p, &result, &kept));
 }
 
 static void *churn(void *closure)
@@ -469,6 +497,7 @@ int main(void)
         cmocka_unit_test_setup(what_is_forgotten_meanwhile_is_not_fresh, start),
         cmocka_unit_test_setup(no_more_than_allowed_is_kept, start),
         cmocka_unit_test_setup(all_is_given_back, start),
+        cmocka_unit_test_setup(a_free_tells_what_is_kept_behind_it, start),
         cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
         cmocka_unit_test_setup(foreign_blocks_are_left_alone, start),
         cmocka_unit_test_setup(a_dead_context_is_forgotten, start),
