@@ -10,11 +10,11 @@ KINDS = ["truncated", "hole", "unmapped", "read-only", "key", "key-of-mine", "dr
 HOW = ["h2d", "d2h", "h2d-async", "d2h-async", "h2d-own", "d2h-own"]
 
 
-def same(run, kind, how, runs, **environment):
+def same(run, kind, how, runs, size=SIZE, **environment):
     if kind == "unmapped":  # at an end somebody's next mapping may come to lie there
         runs = ((60,), (60, "catch"))
     for place, *more in runs:
-        plain, ours = run.both(APPS / "faults", kind, how, place, SIZE, *more, sim=True, KIT_ALARM=20,
+        plain, ours = run.both(APPS / "faults", kind, how, place, size, *more, sim=True, KIT_ALARM=20,
                                GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4, **environment)
         if plain.returncode == 77:
             pytest.skip(f"this machine has no {kind}")
@@ -34,3 +34,9 @@ def test_as_natively(run, kind, how):
 def test_where_the_kernel_does_not_tell_mappings_apart(run, kind, how):
     """Before Linux 6.11: each piece's pages are brought in by who copies it."""
     same(run, kind, how, ((60, "catch"),), FAULTS_OLD_KERNEL="1")
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_large_files(run, how):
+    """Their pages are brought in by who copies them."""
+    same(run, "truncated", how, ((0, "catch"), (60,), (99, "catch")), size=40 << 20)

@@ -134,6 +134,11 @@ def test_streams_of_other_contexts_are_the_drivers(run):
     assert to.stream == 2 and back.stream == 2 and to.staged == 2, said
 
 
+def test_green_streams_are_the_drivers(run):
+    to, back, said = compare(run, "green", program=CONTEXTS)
+    assert to.stream == back.stream == 2 and to.staged == 0, said
+
+
 def test_contexts_that_copy_synchronously_are_the_drivers(run):
     """Their asynchronous copies, too, return when the data has arrived."""
     to, back, said = compare(run, "synchronous", program=CONTEXTS)

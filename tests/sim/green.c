@@ -49,6 +49,19 @@ CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
     return result;
 }
 
+CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
+{
+    struct sim_context *context;
+    SIM_ENTER("cuGreenCtxStreamCreate");
+    if (!ret || flags != CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sim_lock);
+    CUresult result = live(green, &context);
+    *ret = result ? NULL : (CUstream)sim_stream_make(context, flags, priority);
+    pthread_mutex_unlock(&sim_lock);
+    return result || *ret ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     struct sim_context *context;

@@ -194,6 +194,7 @@ void sim_stream_depend(struct sim_stream *stream, struct sim_stream *on, uint64_
 void sim_break(struct sim_context *context, CUresult error); /* sticky from now on */
 
 /* stream.c; a NULL handle means the legacy stream, or the thread's own when per_thread. */
+struct sim_stream *sim_stream_make(struct sim_context *context, unsigned flags, int priority); /* locked */
 CUresult sim_stream_of(struct sim_context *context, CUstream handle, bool per_thread,
                        struct sim_stream **ret); /* locked */
 /* The same for a call with a current context; takes the lock, and keeps it on success. */

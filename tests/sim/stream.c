@@ -10,8 +10,7 @@ static _Thread_local struct {
     int count;
 } own;
 
-/* Locked. */
-static struct sim_stream *make(struct sim_context *context, unsigned flags, int priority)
+struct sim_stream *sim_stream_make(struct sim_context *context, unsigned flags, int priority)
 {
     struct sim_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
@@ -28,7 +27,7 @@ static struct sim_stream *make(struct sim_context *context, unsigned flags, int 
 
 static struct sim_stream *legacy_of(struct sim_context *context)
 {
-    if (!context->legacy && (context->legacy = make(context, 0, 0)))
+    if (!context->legacy && (context->legacy = sim_stream_make(context, 0, 0)))
         context->legacy->internal = true;
     return context->legacy;
 }
@@ -38,7 +37,7 @@ static struct sim_stream *own_of(struct sim_context *context)
     for (int i = 0; i < own.count; i++)
         if (own.at[i]->context == context)
             return own.at[i];
-    struct sim_stream *stream = make(context, 0, 0);
+    struct sim_stream *stream = sim_stream_make(context, 0, 0);
     if (stream) {
         stream->internal = true;
         own.at[own.count % SIM_DEVICES_MAX] = stream;
@@ -89,7 +88,7 @@ static CUresult create(CUstream *ret, unsigned flags, int priority)
     if (!ret || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_lock);
-    *ret = (CUstream)make(context, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
+    *ret = (CUstream)sim_stream_make(context, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
     pthread_mutex_unlock(&sim_lock);
     return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -31,6 +31,26 @@ static void foreign(void)
     }
 }
 
+/* A green context's stream while the primary one is current. */
+static void green(void)
+{
+    const size_t n = 4 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUdeviceptr d = device(8 * MIB);
+    CUgreenCtx green;
+    CUstream s;
+    warm(d);
+    ok(cuGreenCtxCreate(&green, (CUdevResourceDesc)&green, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    ok(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
+    for (unsigned i = 0; i < 2; i++) {
+        fill(source, n, i);
+        ok(cuMemcpyHtoDAsync(d, source, n, s));
+        ok(cuMemcpyDtoHAsync(back, d, n, s));
+        check(back, source, n, "green");
+    }
+    ok(cuGreenCtxDestroy(green));
+}
+
 /* A context whose copies are all synchronous. */
 static void synchronous(void)
 {
@@ -77,6 +97,8 @@ int main(int argc, char **argv)
     begin();
     if (!strcmp(what, "foreign"))
         foreign();
+    else if (!strcmp(what, "green"))
+        green();
     else if (!strcmp(what, "synchronous"))
         synchronous();
     else if (!strcmp(what, "invalidated"))
