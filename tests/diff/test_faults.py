@@ -36,7 +36,7 @@ def test_where_the_kernel_does_not_tell_mappings_apart(run, kind, how):
     same(run, kind, how, ((60, "catch"),), FAULTS_OLD_KERNEL="1")
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", ["h2d", "h2d-async"])
 def test_large_files(run, how):
-    """Their pages are brought in by who copies them."""
-    same(run, "truncated", how, ((0, "catch"), (60,), (99, "catch")), size=40 << 20)
+    """Their pages are brought in by who copies them, so who meets the end is chance."""
+    same(run, "truncated", how, ((place, "catch") for place in range(15, 100, 7)), size=40 << 20)
