@@ -90,12 +90,14 @@ static bool check_size(struct visit *v)
 {
     const struct gf_context *context = v->context;
     const unsigned running = __atomic_load_n(&context->running, __ATOMIC_RELAXED);
-    if (v->call->bytes < least_for(v))
-        return forward(v, gf_forward_small);
+    const unsigned threads = gf_pool_threads(context->pool);
+    const size_t from = least_for(v);
     /* A single thread is no faster than the driver; who asks for it gets it. */
-    if (gf_pool_threads(context->pool) == 1 && gf_setup.options->stage_threads != 1)
-        return forward(v, gf_forward_off);
-    return running <= GF_TUNE_CALLS_PER_THREAD * gf_pool_threads(context->pool)
+    if (from == SIZE_MAX || (threads == 1 && gf_setup.options->stage_threads != 1))
+        return forward(v, gf_forward_few_threads);
+    if (v->call->bytes < from)
+        return forward(v, gf_forward_small);
+    return running <= GF_TUNE_CALLS_PER_THREAD * threads
                ? true
                : forward(v, gf_forward_crowded);
 }

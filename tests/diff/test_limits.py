@@ -48,6 +48,11 @@ def staged(said):
     return bool(re.search(r"copies to the GPU; staged", said))
 
 
+def told(said, reason):
+    """In both directions, of all copies: by the counters that each reason has."""
+    return len(re.findall(rf"^gpufeed: copies (?:to|from) the GPU;.* {reason} 6 ", said, re.M)) == 2
+
+
 def large(said):
     return bool(re.search(r"pinned memory:.* large", said))
 
@@ -60,7 +65,7 @@ def test_locked_memory_does_not_bind(run):
 
 def test_one_cpu(run):
     said = same(run, "taskset", "-c", min(os.sched_getaffinity(0)), GPUFEED_STAGE_MIN=65536)
-    assert not staged(said) and not large(said)
+    assert not staged(said) and not large(said) and told(said, "few_threads")
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
@@ -70,10 +75,18 @@ def test_two_cpus(run):
     assert staged(said) and not large(said)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
+def test_two_cpus_and_nothing_asked_for(run):
+    """Two threads do not beat the driver on the way back."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    said = same(run, "taskset", "-c", "{},{}".format(*cpus))
+    assert staged(said) and re.search(r"copies from the GPU;.* few_threads 6 ", said), said
+
+
 def test_half_a_cpu(run, group):
     said = same(run, *group("cpu", cfs_period_us=100000, cfs_quota_us=50000),
                 GPUFEED_STAGE_MIN=65536)
-    assert not staged(said) and not large(said)
+    assert not staged(said) and not large(said) and told(said, "few_threads")
 
 
 def test_little_memory(run, group):
