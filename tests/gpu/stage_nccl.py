@@ -21,16 +21,13 @@ def losses(text):
     return "\n".join(sorted(re.findall(r"^rank \d (?:loss|turn|sum).*?$", re.sub(r" pid \d+", "", text), re.M)))
 
 
-def programs():
-    for name, pair in many({
-            "threads": (THREADS, 90, {}),
-            "threads-tight": (THREADS, 90, TIGHT),
-            "processes": (RANKS, 120, {}),
-            "processes-tight": (RANKS, 120, TIGHT)}, 2).items():
+def programs(jobs):
+    for name, pair in many(jobs, 2).items():
         judge(check, name, pair, losses)
         if name.startswith("threads"):
             check("errors []" in pair[1].out, f"{name}: no errors", pair[1].out[-200:])
 
 
-guarded(check, programs)
+guarded(check, programs, {"threads": (THREADS, 90, {}), "threads-tight": (THREADS, 90, TIGHT)})
+guarded(check, programs, {"processes": (RANKS, 120, {}), "processes-tight": (RANKS, 120, TIGHT)})
 check.end()

@@ -2,9 +2,10 @@
 """Stage suites: PyTorch's and CuPy's own tests of copies, streams, events, graphs, pinned memory and
 processes, each with the same outcome with and without the library.
 
-torch_tests.txt says which; fetch_suites.sh puts them into .suites. GF_GPUS=2: those that need two
-GPUs; GF_ONLY=WORD,... those whose names hold one of these words. What differs is asked again alone, three
-times each way: it counts when no outcome is shared.
+torch_tests.txt says which; fetch_suites.sh puts them into .suites. Those that want most of the GPU run
+alone, after the others. GF_GPUS=2: those that need two GPUs; GF_ONLY=WORD,... those whose names hold
+one of these words. What differs is asked again by itself, three times each way: it counts when no outcome is
+shared.
 """
 
 import concurrent.futures
@@ -45,13 +46,13 @@ signal.signal(signal.SIGTERM, stop)
 class Job:
     """A line of the list: some tests of one file in one environment."""
 
-    def __init__(self, suite, file, words, variables, omitted):
-        self.suite, self.file = suite, file
+    def __init__(self, suite, file, words, variables, omitted, alone=False):
+        self.suite, self.file, self.alone = suite, file, alone
         self.env = dict(pair.split("=", 1) for pair in [variables] if pair)
         parts = [f"({words})"] if words else []
         parts += [f"not ({one})" for one in omitted]
         self.words = " and ".join(parts)
-        self.name = f"{suite} {file.rpartition('/')[2]}" + (f" {variables.partition('=')[2]}" if variables else "")
+        self.name = " ".join(filter(None, [suite, file.rpartition("/")[2], variables.partition("=")[2], "alone" * alone]))
 
 
 def jobs():
@@ -59,10 +60,11 @@ def jobs():
             for line in (HERE / "torch_tests.txt").read_text().splitlines() if line and line[0] != "#"]
     omitted = {}
     for row in rows:
-        if row[0] == "omit" and row[3]:
+        if row[0] in ("omit", "alone") and row[3]:
             omitted.setdefault((row[1], row[2]), []).append(row[3])
-    return [Job(row[1], row[2], row[3], row[5], omitted.get((row[1], row[2]), []))
-            for row in rows if row[0] == "run" and row[4] == GPUS and (SUITES / row[1] / row[2]).exists()]
+    return [Job(row[1], row[2], row[3], row[5], [] if row[0] == "alone" else omitted.get((row[1], row[2]), []),
+                row[0] == "alone")
+            for row in rows if row[0] in ("run", "alone") and row[4] == GPUS and (SUITES / row[1] / row[2]).exists()]
 
 
 def pytest(job, library, ids, workers, limit, log):
@@ -176,8 +178,11 @@ def main():
     limit = max(20, time_left() * 0.75)
     until = time.monotonic() + limit
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        waiting = [(job, pool.submit(lambda one: both(one, until - time.monotonic(), workers), job)) for job in work]
+        waiting = [(job, pool.submit(lambda one: both(one, until - time.monotonic(), workers), job))
+                   for job in work if not job.alone]
         results = [(job, one.result()) for job, one in waiting]
+    results += [(job, [pytest(job, library, None, 1, 60, log_name(job, library)) for library in (False, True)])
+                for job in work if job.alone]
     for job, result in results:
         guarded(check, compare, job, result)
     check.end()
