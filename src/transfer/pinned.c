@@ -84,31 +84,33 @@ static bool same_address(int *ret_count)
 }
 
 struct others {
-    CUdevice device;
+    const struct gf_context *context;
     bool found;
 };
 
 static void see_context(void *closure, struct gf_context *context)
 {
     struct others *others = closure;
-    others->found |= context->device != others->device;
+    others->found |= context != others->context;
 }
 
 /*
- * Whether registered memory can be to all devices what the driver's own is: that is pinned for all
- * of them, and has one address, whatever its flags. What it takes on top is added to *flags. Whether
- * two devices really cannot tell is not measured: a process that uses a second one is left alone.
+ * Whether registered memory can be to all contexts what the driver's own is: that is pinned for all of them,
+ * on all devices, and has one address, whatever its flags. What it takes on top is added to *flags. Whether two
+ * devices really cannot tell is not measured, nor whether two contexts of one: a process that uses a second is
+ * left alone.
  */
 static bool is_native(const struct gf_context *context, unsigned *flags)
 {
-    struct others others = {.device = context->device};
+    struct others others = {.context = context};
     int count = 0;
     if (!same_address(&count))
         return false;
-    if (count == 1 || (*flags & CU_MEMHOSTALLOC_PORTABLE))
+    if (*flags & CU_MEMHOSTALLOC_PORTABLE)
         return true;
+    if (count > 1)
+        *flags |= CU_MEMHOSTALLOC_PORTABLE;
     gf_context_each(see_context, &others);
-    *flags |= CU_MEMHOSTALLOC_PORTABLE;
     return !others.found;
 }
 

@@ -265,6 +265,26 @@ def test_a_second_device_in_use_leaves_them_to_the_driver(program):
         """, SIM_DEVICES="0000:41:00.0,0000:81:00.0"), served=2)
 
 
+def test_a_second_context_in_use_leaves_them_to_the_driver(program):
+    """The driver's own is pinned for every context, and registered memory for its own."""
+    same(program("""
+        first, second = start(), c_void_p()
+        p = pinned(LARGE)
+        served(p, LARGE)
+        ok(cuda.cuCtxCreate_v2(byref(second), 0, 0))
+        q = pinned(SMALL)
+        r, s, t = pinned(LARGE), pinned(LARGE, 1), pinned(SMALL)
+        served(r, LARGE)
+        served(s, LARGE)
+        print(*map(free, (p, q, r, s, t)))
+        ok(cuda.cuCtxDestroy_v2(second))
+        ok(cuda.cuCtxSetCurrent(first))
+        p = pinned(LARGE)
+        served(p, LARGE)
+        print(free(p))
+        """), served=3)
+
+
 def test_what_a_second_device_sees(run):
     """The program that is to run on two GPUs, on two simulated ones."""
     script = pathlib.Path(__file__).parents[1] / "gpu" / "programs" / "pinned_devices.py"
