@@ -74,7 +74,7 @@ static void drop(struct buffer *buffer)
     free(buffer);
 }
 
-/* No failure, or the context's own trouble or a capture's: no reason not to try again. */
+/* No failure, or the context's own trouble, a capture's or a call's in a host function: no reason not to try again. */
 static bool expected(CUresult result)
 {
     if (result == CUDA_SUCCESS)
@@ -82,7 +82,7 @@ static bool expected(CUresult result)
     if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ||
         result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
         return false;
-    return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result < CUDA_ERROR_NOT_PERMITTED) ||
+    return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_NOT_PERMITTED) ||
            (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_TIMEOUT) ||
            result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_NOT_INITIALIZED ||
            result == CUDA_ERROR_DEINITIALIZED;
