@@ -60,7 +60,7 @@ bool gf_idle_stream(CUstream stream)
 
 bool gf_idle_event(CUevent event)
 {
-    return ask(event_is_done, NULL, event);
+    return event && ask(event_is_done, NULL, event);
 }
 
 bool gf_idle_copy(CUstream stream)

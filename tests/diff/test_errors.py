@@ -53,6 +53,8 @@ if sys.argv[1:] == ["mistaken"]: # waits without a context, far enough apart tha
             time.sleep(0.05)
             said(wait(handle))
     said(cuda.cuCtxSynchronize(), cuda.cuCtxSetCurrent(context))
+    time.sleep(0.05)
+    said(cuda.cuEventSynchronize(None))
 said(cuda.cuStreamDestroy_v2(made), cuda.cuCtxSetCurrent(None), cuda.cuCtxCreate_v2(byref(other), 0, 0),
      cuda.cuMemHostAlloc(byref(pinned), c_size_t(64), 0), cuda.cuMemFreeHost(pinned), cuda.cuCtxDestroy_v2(other),
      cuda.cuDevicePrimaryCtxRelease_v2(0))
