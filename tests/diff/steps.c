@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plain program of copies and pinned memory, or of registrations, one line each: steps [registering]
- * [REFUSAL]. It calls few entries itself, so that a fault in any other is one in the library's own calls.
+ * A plain program of copies and pinned memory, of registrations, or of shared memory that is unmapped, one
+ * line each: steps [registering|sharing] [REFUSAL]. It calls few entries itself, so that a fault in any other is one in the library's own calls.
  * A refusal is a system call that fails from before the first copy on, for all threads.
  */
 #include "kit.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
@@ -48,6 +49,10 @@ static const struct refusal {
     {"question", SYS_ioctl, 1, 0xffff, 'f' << 8 | 17, false, ENOTTY}, /* PROCMAP_QUERY */
     {"read", SYS_read, 2, ~0u, 8191, false, EIO}, /* of maps */
     {"mincore", SYS_mincore, 0, 0, 0, false, ENOMEM},
+    {"mremap", SYS_mremap, 0, 0, 0, false, ENOMEM},
+    {"munlock", SYS_munlock, 0, 0, 0, false, EPERM},
+    {"statfs", SYS_statfs, 0, 0, 0, false, ENOSYS},
+    {"limits", SYS_prlimit64, 0, 0, 0, false, EPERM},
     {"dontneed", SYS_madvise, 2, ~0u, MADV_DONTNEED, false, EINVAL},
 };
 
@@ -163,21 +168,48 @@ static void registered(CUdeviceptr device)
     munmap(own, SIZE);
 }
 
+/* As DataLoader hands batches over: nobody else has the file, and it is unmapped behind the copy. */
+static void shared(CUdeviceptr device, unsigned char *back)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/gpufeed-steps-%d", (int)getpid());
+    const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || shm_unlink(name) || ftruncate(fd, SIZE))
+        exit(77);
+    unsigned char *at = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at == MAP_FAILED) {
+        say("no memory", CUDA_SUCCESS, NULL, 0);
+        return;
+    }
+    kit_fill(at, SIZE, 11);
+    say("h2d shared", cu.cuMemcpyHtoD_v2(device, at, SIZE), NULL, 0);
+    say("unmap", (CUresult)-munmap(at, SIZE), NULL, 0);
+    CUresult result = cu.cuMemcpyDtoH_v2(back, device, SIZE);
+    say("d2h", result, back, SIZE);
+}
+
 int main(int argc, char **argv)
 {
     const bool registering = argc > 1 && strcmp(argv[1], "registering") == 0;
+    const bool sharing = argc > 1 && strcmp(argv[1], "sharing") == 0;
+    const int named = 1 + (registering || sharing);
     kit_start();
     CUdeviceptr device = kit_device(SIZE);
     unsigned char *host = kit_pageable(SIZE), *back = kit_pageable(SIZE);
     kit_fill(back, SIZE, 1);
     MUST(cu.cuMemcpyHtoD_v2(device, back, 64)); /* the driver's threads are there */
-    if (argc > 1 + registering)
-        refuse(argv[1 + registering]);
+    if (argc > named)
+        refuse(argv[named]);
     for (unsigned round = 0; registering && round < 3; round++) {
         registered(device);
         settle();
     }
-    for (unsigned round = 0; !registering && round < 6; round++) {
+    for (unsigned round = 0; sharing && round < 4; round++) {
+        shared(device, back);
+        settle();
+    }
+    for (unsigned round = 0; named == 1 && round < 6; round++) {
         copies(device, host, back, round);
         settle();
         pinned(device, round & 1 ? SIZE : 4096 * (1 + round) + 5);
