@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define SIZE (48 * MIB)
+#define FEW (6 * MIB)
+#define PAGE ((size_t)4096)
 
 static CUcontext context;
 
@@ -163,6 +166,54 @@ static void zero_again(void)
     }
 }
 
+/*
+ * A copy finds its destination's first page forbidden when its transfers are under way, and the program's
+ * handler permits it. What another thread copies meanwhile goes through memory that they may still write to.
+ */
+static unsigned char *forbidden;
+
+static void permit(int number, siginfo_t *info, void *unused)
+{
+    (void)number, (void)unused;
+    if ((uintptr_t)info->si_addr - (uintptr_t)forbidden >= PAGE || mprotect(forbidden, PAGE, PROT_READ | PROT_WRITE))
+        _exit(9);
+}
+
+static void copy_both_ways(void *data)
+{
+    unsigned char *host = kit_pageable(FEW), *back = kit_pageable(FEW);
+    CUdeviceptr device = kit_device(FEW);
+    CUstream stream = kit_stream();
+    for (unsigned i = 0; !__atomic_load_n((bool *)data, __ATOMIC_SEQ_CST); i++) {
+        kit_fill(host, FEW, i);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, FEW, stream));
+        MUST(cu.cuMemcpyDtoHAsync_v2(back, device, FEW, stream));
+        WANT(kit_is(back, FEW, i));
+    }
+}
+
+static void late_transfers(void)
+{
+    static bool over;
+    struct sigaction action = {.sa_sigaction = permit, .sa_flags = SA_SIGINFO};
+    CUdeviceptr device = kit_device(FEW);
+    CUstream stream = kit_stream();
+    unsigned char *host = kit_pageable(FEW);
+    forbidden = kit_pageable(FEW);
+    kit_fill(host, FEW, 99);
+    MUST(cu.cuMemcpyHtoD_v2(device, host, FEW));
+    sigaction(SIGSEGV, &action, NULL);
+    kit_thread(context, copy_both_ways, &over);
+    for (unsigned i = 0; i < 12; i++) {
+        memset(forbidden, 0, FEW);
+        mprotect(forbidden, PAGE, PROT_READ);
+        MUST(cu.cuMemcpyDtoHAsync_v2(forbidden, device, FEW, stream));
+        WANT(kit_is(forbidden, FEW, 99));
+    }
+    __atomic_store_n(&over, true, __ATOMIC_SEQ_CST);
+    kit_join();
+}
+
 /* A fault on the device while a copy from it is waited for. */
 static void fault_ahead(void)
 {
@@ -233,6 +284,7 @@ static const struct {
 } programs[] = {
     {"one-operation", one_operation}, {"signals", signals},
     {"not-inherited", not_inherited}, {"zero-again", zero_again},
+    {"late-transfers", late_transfers},
     {"fault-ahead", fault_ahead},     {"shared-with-children", shared_with_children},
     {"wrong-ways", wrong_ways},
 };

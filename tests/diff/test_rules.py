@@ -17,6 +17,13 @@ def test_as_natively(run, name):
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
 
 
+def test_transfers_of_a_copy_that_was_given_up(run):
+    """Each takes its time, so that the ring's memory would be somebody else's before it has ended."""
+    done = run(APPS / "rules", "late-transfers", sim=True, GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20,
+               SIM_DELAY="dma:3000", **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout
+
+
 def private_mappings(run, **environment):
     done = run(APPS / "rules", "not-inherited", sim=True, **environment)
     assert done.returncode == 0, done.stdout
