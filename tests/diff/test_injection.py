@@ -92,6 +92,14 @@ def test_calls_of_the_driver_before_registering(run, expected, entry):
     assert not lines_about(done), done.stderr
 
 
+def test_an_event_that_fails_anywhere(run, expected):
+    """Behind any of a copy's transfers, the last one too: the copy returns when the data is there."""
+    for n in range(1, 64):
+        done = run(APPS / "steps", sim=True, SIM_FAULT=f"cuEventRecord:{n}:999", SIM_DELAY="dma:1000", **STAGED)
+        assert (done.returncode, done.stdout) == (0, native(run, expected)), (n, done.stderr)
+        assert len(lines_about(done)) == 1, (n, done.stderr)
+
+
 def test_an_anchor_that_is_refused(run, expected):
     """The first small allocation is the library's own; the program's is the next."""
     done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemHostAlloc:1:999", **STAGED)
