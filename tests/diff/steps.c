@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plain program of copies and pinned memory, of registrations, or of shared memory that is unmapped, one
- * line each: steps [registering|sharing] [REFUSAL]. It calls few entries itself, so that a fault in any other is one in the library's own calls.
- * A refusal is a system call that fails from before the first copy on, for all threads.
+ * line each: steps [registering|sharing] [REFUSAL]. It calls few entries itself, so that a fault in any other
+ * is one in the library's own calls. A refusal is a system call that fails from before the first copy on,
+ * for all threads.
  */
 #include "kit.h"
 
@@ -127,12 +128,11 @@ static void settle(void)
     }
 }
 
+static CUstream apart;
+
 /* Back on a stream that waits for no other: what is there when the copy to the device has returned. */
 static void copies(CUdeviceptr device, unsigned char *host, unsigned char *back, unsigned round)
 {
-    static CUstream apart;
-    if (!apart)
-        apart = kit_stream();
     const size_t size = SIZE - 3 * 4096 * round - round;
     kit_fill(host, SIZE, round);
     CUresult result = cu.cuMemcpyHtoD_v2(device, host, size);
@@ -203,7 +203,9 @@ int main(int argc, char **argv)
     CUdeviceptr device = kit_device(SIZE);
     unsigned char *host = kit_pageable(SIZE), *back = kit_pageable(SIZE);
     kit_fill(back, SIZE, 1);
-    MUST(cu.cuMemcpyHtoD_v2(device, back, 64)); /* the driver's threads are there */
+    apart = kit_stream();
+    MUST(cu.cuMemcpyHtoD_v2(device, back, 64));
+    MUST(cu.cuMemsetD8Async(device, 1, 64, apart)); /* the driver's threads are there */
     if (argc > named)
         refuse(argv[named]);
     for (unsigned round = 0; registering && round < 3; round++) {
