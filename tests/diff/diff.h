@@ -32,6 +32,7 @@ struct options {
     size_t largest; /* copy */
     bool fault;     /* break the context near the end */
     bool captures, forks;
+    unsigned devices; /* 2: the context that the program makes is on the second one */
     bool leaves_batches; /* alone: sources of all members, until their stream is done */
 };
 

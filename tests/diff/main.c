@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * diff [--seed N] [--calls N] [--threads N] [--largest BYTES] [--fault] [--no-captures]
+ * diff [--seed N] [--calls N] [--threads N] [--devices N] [--largest BYTES] [--fault] [--no-captures]
  *      [--no-forks] [--leave-batches]
  * Exit code 77 where there is no driver, 3 where the program itself went wrong.
  */
@@ -18,6 +18,7 @@ struct options options = {.seed = 1,
                           .calls = 10000,
                           .threads = 1,
                           .largest = (size_t)16 << 20,
+                          .devices = 1,
                           .captures = true,
                           .forks = true};
 static pthread_rwlock_t captures = PTHREAD_RWLOCK_INITIALIZER;
@@ -170,6 +171,8 @@ static bool read_number(const char *name, const char *value)
         options.seed = number;
     else if (strcmp(name, "--calls") == 0)
         options.calls = number;
+    else if (strcmp(name, "--devices") == 0)
+        options.devices = (unsigned)number;
     else if (strcmp(name, "--threads") == 0)
         options.threads = (unsigned)number;
     else if (strcmp(name, "--largest") == 0)

@@ -65,6 +65,16 @@ def test_threads(diff, native, seed, threads, way):
     compare(diff, native, seed, threads, way)
 
 
+@pytest.mark.parametrize("seed, way", [(1, "all staged"), (2, "as it comes"), (4, "tight")])
+def test_two_devices(diff, seed, way):
+    """One context is the second one's: with a ring of its own, and pinned memory that both use."""
+    arguments = (*arguments_of(seed, 1), "--devices", 2)
+    two = {"SIM_DEVICES": "0000:41:00.0,0000:81:00.0"}
+    expected = diff(*arguments, preload=False, **two)
+    got = diff(*arguments, **WAYS[way], **two)
+    assert got == expected, first_difference(expected, got)
+
+
 @pytest.mark.parametrize("environment", [{}, LATE], ids=["prompt", "late"])
 @pytest.mark.parametrize("threads", [1, 8])
 def test_the_program_repeats_natively(diff, environment, threads):

@@ -62,7 +62,7 @@ void world_make(struct thread *t, struct world *w, bool primary)
     if (primary)
         MUST(t, cuDevicePrimaryCtxRetain, &w->context, 0);
     else
-        MUST(t, cuCtxCreate_v2, &w->context, 0, 0);
+        MUST(t, cuCtxCreate_v2, &w->context, 0, options.devices > 1);
     MUST(t, cuCtxSetCurrent, w->context);
     t->now = w;
     for (int i = 0; i < STREAMS; i++)
