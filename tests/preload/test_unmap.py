@@ -304,7 +304,7 @@ def test_the_address_space_is_asked_about_each_time(unmapped):
     native, ours = unmapped(textwrap.dedent(ASIDE + LOCKED) + """
 at = map_(first := file()); other = map_(file())
 unmap(at); resource.setrlimit(resource.RLIMIT_AS, (1 << 46, resource.RLIM_INFINITY)); unmap(other)
-print(mapped(path))
+print(gone())
 """)
     assert native == [64, 64] and ours == [0]
 
