@@ -268,5 +268,6 @@ CUresult gf_flow_await(const struct gf_staging *stage, bool *ret_idle)
     if (result != CUDA_SUCCESS)
         gf_ring_turn_off(stage->ring, call, result);
     gf_block_give(stage->ring, block); /* its event guards no memory */
+    *stage->since_ns = gf_now_ns();
     return result;
 }

@@ -42,6 +42,7 @@ struct gf_staging {
     const struct gf_copy_call *call;
     struct gf_context *context;
     struct gf_ring *ring;
+    uint64_t *since_ns; /* gf_flow_await says when it was done with waiting */
 };
 
 void gf_stage_h2d(const struct gf_staging *stage, struct gf_staged *ret);

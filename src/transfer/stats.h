@@ -23,6 +23,7 @@
     X(few_threads, "by CPUs and quota there are too few threads to be faster")                     \
     X(off, "staging is off, by option or after a failure")                                         \
     X(crowded, "enough copies were being staged")                                                  \
+    X(slower, "the driver was faster lately")                                                      \
     X(warming, "the ring was not there yet")                                                       \
     X(full, "other streams held the ring")                                                         \
     X(unreadable, "the program's memory could not be reached beforehand")                          \

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "transfer/classify.h"
 #include "transfer/flow.h"
+#include "transfer/pace.h"
 #include "transfer/pinned.h"
 #include "transfer/plant.h"
 #include "transfer/prepare.h"
@@ -16,6 +17,7 @@ struct visit {
     enum gf_direction direction;
     bool looks; /* nothing shall be done yet */
     struct gf_context *context;
+    uint64_t since_ns; /* when the stream had been waited for */
     struct gf_staged end;
 };
 
@@ -78,9 +80,20 @@ static bool check_context(struct visit *v)
     return is_synchronous() ? forward(v, gf_forward_device_memory) : true;
 }
 
+/* Nobody has said from which size on. */
+static bool is_automatic(void)
+{
+    return gf_setup.options->stage_min == GF_SIZE_AUTO;
+}
+
+static struct gf_copy_kind kind_of(const struct visit *v)
+{
+    return (struct gf_copy_kind){v->direction, v->call->async};
+}
+
 static size_t least_for(const struct visit *v)
 {
-    if (gf_setup.options->stage_min != GF_SIZE_AUTO ||
+    if (!is_automatic() ||
         gf_pool_threads(v->context->pool) >= GF_TUNE_FEW_THREADS)
         return least[v->direction];
     return v->direction == gf_direction_h2d ? GF_TUNE_MIN_FEW_H2D : GF_TUNE_MIN_FEW_D2H;
@@ -97,16 +110,18 @@ static bool check_size(struct visit *v)
         return forward(v, gf_forward_few_threads);
     if (v->call->bytes < from)
         return forward(v, gf_forward_small);
-    return running <= GF_TUNE_CALLS_PER_THREAD * threads
+    if (running > GF_TUNE_CALLS_PER_THREAD * threads)
+        return forward(v, gf_forward_crowded);
+    return !is_automatic() || gf_pace_allows(kind_of(v), v->call->bytes)
                ? true
-               : forward(v, gf_forward_crowded);
+               : forward(v, gf_forward_slower);
 }
 
 /* With the thread's capture mode relaxed. */
 static void stage(struct visit *v)
 {
     enum gf_forward why;
-    struct gf_staging s = {.call = v->call};
+    struct gf_staging s = {.call = v->call, .since_ns = &v->since_ns};
 
     v->context = gf_context_enter();
     if (!check_context(v) || !check_stream(v) || !check_size(v))
@@ -172,18 +187,13 @@ static void stage_relaxed(struct visit *v)
     gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-static struct gf_copy_kind kind_of(const struct visit *v)
-{
-    return (struct gf_copy_kind){v->direction, v->call->async};
-}
-
 /* A program that copies little shall not pay for what it would hardly use. */
 static bool is_early(const struct visit *v)
 {
     static unsigned seen; /* atomic: small copies, until somebody has prepared for copies at all */
     if (__atomic_load_n(&seen, __ATOMIC_RELAXED) >= GF_TUNE_EAGER_PATIENCE)
         return false;
-    if (v->call->bytes < GF_TUNE_EAGER && gf_setup.options->stage_min == GF_SIZE_AUTO)
+    if (v->call->bytes < GF_TUNE_EAGER && is_automatic())
         return __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED) < GF_TUNE_EAGER_PATIENCE;
     __atomic_store_n(&seen, GF_TUNE_EAGER_PATIENCE, __ATOMIC_RELAXED);
     return false;
@@ -225,6 +235,8 @@ static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
     *ret_result = v.end.result;
     if (v.end.result == CUDA_SUCCESS && v.end.done < call->bytes)
         *ret_result = copy_rest(call, v.direction, v.end.done);
+    else if (v.end.result == CUDA_SUCCESS && is_automatic())
+        gf_pace_staged(kind_of(&v), call->bytes, gf_now_ns() - v.since_ns);
     gf_stats_staged(kind_of(&v), call->bytes, gf_now_ns() - begun);
     return true;
 }
@@ -233,7 +245,10 @@ static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
 static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64_t ns)
 {
     const struct gf_copy_kind kind = {(unsigned)word % gf_direction_count, call->async};
-    gf_stats_timed(kind, (unsigned)word / gf_direction_count, call->bytes, ns);
+    const enum gf_forward why = (unsigned)word / gf_direction_count;
+    gf_stats_timed(kind, why, call->bytes, ns);
+    if (why == gf_forward_slower || why == gf_forward_warming || why == gf_forward_full)
+        gf_pace_driver(kind, call->bytes, ns);
 }
 
 /* What all of it needs of the driver. */
@@ -261,7 +276,7 @@ static const char *why_off(const struct gf_transfer_setup *setup)
 
 static void choose_least(const struct gf_options *options)
 {
-    const bool automatic = options->stage_min == GF_SIZE_AUTO;
+    const bool automatic = is_automatic();
     least[gf_direction_h2d] = automatic ? GF_TUNE_MIN_H2D : options->stage_min;
     least[gf_direction_d2h] = automatic ? GF_TUNE_MIN_D2H : options->stage_min;
 }

@@ -53,6 +53,13 @@
 #define GF_TUNE_FEW_THREADS 4
 #define GF_TUNE_MIN_FEW_H2D GF_MIB(8)
 #define GF_TUNE_MIN_FEW_D2H SIZE_MAX
+/* After so many trials staging is judged; what it may take for a MiB while the driver was never seen. */
+#define GF_TUNE_PACE_TRIALS 8
+#define GF_TUNE_PACE_UNKNOWN_NS UINT64_C(600000)
+/* Copies that are the driver's where it is faster, at first and at most; so many trials end the doubt. */
+#define GF_TUNE_PACE_TURN 64u
+#define GF_TUNE_PACE_TURN_MOST 4096u
+#define GF_TUNE_PACE_SETTLED 64
 /* Staged copies at once for each thread of the pool; what comes on top goes to the driver. */
 #define GF_TUNE_CALLS_PER_THREAD 8
 
