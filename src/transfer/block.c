@@ -21,20 +21,24 @@ static bool cut(struct gf_ring *ring, struct gf_block *block, unsigned segment, 
     return true;
 }
 
-/* Locked. How many of the first segments take turns. */
+/* Locked. A bit for each segment that takes turns: the first that are no larger together. */
 static unsigned turning(const struct gf_ring *ring)
 {
-    size_t bytes = 0;
-    unsigned n = 0;
-    while (n < GF_RING_SEGMENTS && ring->segments[n] &&
-           (bytes += ring->segments[n]->bytes) <= GF_TUNE_RING_WINDOW)
-        n++;
-    return gf_max(n, 1u);
+    size_t left = GF_TUNE_RING_WINDOW;
+    unsigned ret = 0;
+    for (unsigned i = 0; i < GF_RING_SEGMENTS; i++) {
+        const struct gf_segment *segment = ring->segments[i]; /* those given up leave holes */
+        if (!segment || segment->bytes > left)
+            continue;
+        left -= segment->bytes;
+        ret |= 1u << i;
+    }
+    return ret;
 }
 
 /*
  * Behind the block before it: memory that was just read from lies in the caches of those who read it,
- * from where a DMA into it has to drive it out first. Later segments, made for copies that stand on a
+ * from where a DMA into it has to drive it out first. Other segments, made for copies that stand on a
  * busy stream, only when those are full, so that they can be given up.
  */
 static bool carve(struct gf_ring *ring, struct gf_block *block, size_t bytes)
@@ -44,16 +48,14 @@ static bool carve(struct gf_ring *ring, struct gf_block *block, size_t bytes)
     block->units = (unsigned)((bytes + GF_SEGMENT_UNIT - 1) / GF_SEGMENT_UNIT);
     block->bytes = bytes;
     pthread_mutex_lock(&ring->lock);
-    const unsigned most = turning(ring);
-    if (ring->turn >= most)
-        ring->turn = ring->turn_unit = 0;
-    for (unsigned i = 0; i <= most && !found; i++) {
-        found = cut(ring, block, ring->turn, ring->turn_unit);
+    const unsigned turns = turning(ring);
+    for (unsigned i = 0; i <= GF_RING_SEGMENTS && !found; i++) { /* the first one's beginning comes last */
+        found = turns >> ring->turn & 1 && cut(ring, block, ring->turn, ring->turn_unit);
         ring->turn_unit = found ? block->first + block->units : 0;
-        ring->turn = found ? ring->turn : (ring->turn + 1) % most;
+        ring->turn = found ? ring->turn : (ring->turn + 1) % GF_RING_SEGMENTS;
     }
-    for (unsigned i = most; i < GF_RING_SEGMENTS && !found; i++)
-        found = cut(ring, block, i, 0);
+    for (unsigned i = 0; i < GF_RING_SEGMENTS && !found; i++)
+        found = !(turns >> i & 1) && cut(ring, block, i, 0);
     pthread_mutex_unlock(&ring->lock);
     return found;
 }

@@ -78,10 +78,17 @@ static unsigned slots_for(const struct gf_flow *flow, unsigned calls)
     return (unsigned)gf_min(slots, (uint64_t)GF_TUNE_SLOTS);
 }
 
+/* Two chunks have room in the least ring. */
+static size_t chunk_most(const struct gf_staging *stage, unsigned calls)
+{
+    const size_t most = calls > GF_TUNE_CROWD ? GF_TUNE_CHUNK_CROWD : GF_TUNE_CHUNK_MOST;
+    return power_within(gf_ring_bytes(stage->ring) / 2, GF_TUNE_CHUNK_LEAST, most);
+}
+
 bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_host)
 {
     const unsigned calls = gf_max(__atomic_load_n(&stage->context->running, __ATOMIC_RELAXED), 1u);
-    const size_t most = calls > GF_TUNE_CROWD ? GF_TUNE_CHUNK_CROWD : GF_TUNE_CHUNK_MOST;
+    const size_t most = chunk_most(stage, calls);
 
     prepare(ret, stage, to_host);
     ret->chunk = power_within(ret->bytes / GF_TUNE_CHUNKS, GF_TUNE_CHUNK_LEAST, most);
@@ -91,9 +98,8 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
     while (ret->slots < wished &&
            (ret->slot[ret->slots] = gf_block_take(ret->ring, gf_min(ret->chunk, ret->bytes))))
         ret->slots++;
-    if ((ret->slots < wished || to_host) &&
-        gf_ring_bytes(ret->ring) < gf_max(GF_TUNE_RING_WINDOW, calls * GF_TUNE_SHARE_LEAST))
-        gf_ring_want(ret->ring, gf_ring_bytes(ret->ring) / 2);
+    if (ret->slots < wished || to_host)
+        gf_ring_want_more(ret->ring);
     if (ret->slots >= gf_min(wished, 2u)) {
         begin(ret);
         return true;

@@ -251,11 +251,29 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
     return gf_ring_bytes(ring) != 0;
 }
 
-void gf_ring_want(struct gf_ring *ring, size_t bytes)
+/* What its limit does not allow would be refused, and what it does allow with it for a while. */
+static void want(struct gf_ring *ring, size_t bytes, size_t most)
 {
     const size_t unit = GF_TUNE_RING_FIRST_LEAST;
     const size_t least = (bytes + unit - 1) & ~(unit - 1);
-    ask(ring, least, gf_max(2 * least, (size_t)gf_ring_bytes(ring)));
+    const uint64_t now = gf_ring_bytes(ring);
+    if (now + least <= gf_ring_limit(ring))
+        ask(ring, least, gf_min(gf_max(2 * least, (size_t)now), gf_max(least, most)));
+}
+
+void gf_ring_want(struct gf_ring *ring, size_t bytes)
+{
+    want(ring, bytes, SIZE_MAX);
+}
+
+void gf_ring_want_more(struct gf_ring *ring)
+{
+    const unsigned calls = __atomic_load_n(&ring->context->running, __ATOMIC_RELAXED);
+    const uint64_t now = gf_ring_bytes(ring), limit = gf_ring_limit(ring);
+    const uint64_t end = now < GF_TUNE_RING_WINDOW ? gf_min(limit, (uint64_t)GF_TUNE_RING_WINDOW) : limit;
+
+    if (now < end && now < gf_max(GF_TUNE_RING_WINDOW, calls * GF_TUNE_SHARE_LEAST))
+        want(ring, gf_min(now / 2, end - now), end - now);
 }
 
 /* Ends. */

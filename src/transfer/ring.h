@@ -33,8 +33,11 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes);
 /* Maps what was asked for by these two, and calls the helpers to touch it. Makes no CUDA call. */
 void gf_ring_prepare(struct gf_ring *ring);
 
-/* A call had to wait, or to do with less: one contiguous block of these bytes would have been better. */
+/* A call had to wait: one contiguous block of these bytes would have been better. */
 void gf_ring_want(struct gf_ring *ring, size_t bytes);
+
+/* A call had to do with less than it wished, or reads: up to what the calls at this moment share. */
+void gf_ring_want_more(struct gf_ring *ring);
 
 /* Whether it is time to look for what was long unused: when gf_ring_trim did not for that long. */
 bool gf_ring_is_due(void);

@@ -132,12 +132,13 @@ void gf_stage_h2d(const struct gf_staging *stage, struct gf_staged *ret)
     if (stage->call->async && !idle && !GF_PLANTED(sends_many)) {
         if (put_aside(stage, ret))
             return;
-        gf_ring_want(stage->ring, stage->call->bytes);
         /* The driver would not wait: who is to let the stream go on may be this very thread. */
         if (stage->call->bytes <= GF_TUNE_PUT_ASIDE) {
+            gf_ring_want_more(stage->ring); /* memory for any number of them would gain little */
             forward(ret, gf_forward_full);
             return;
         }
+        gf_ring_want(stage->ring, stage->call->bytes);
         gf_stats_stream_wait();
         if (gf_flow_await(stage, NULL) != CUDA_SUCCESS) {
             forward(ret, gf_forward_failed);

@@ -160,6 +160,13 @@ def test_a_capture_that_is_dead_is_still_one(run):
     assert "left to the driver" not in said
 
 
+def test_small_copies_far_ahead(run):
+    """What the driver would not wait for either is no reason to pin more and more."""
+    to, back, said = compare(run, "ahead")
+    assert to.staged > 20 and back.staged > 100 and to.staged + to.full == 512, said
+    assert 0 < int(re.search(r"copies: ring (\d+) of", said).group(1)) <= 32 << 20, said
+
+
 def test_contexts_end(run):
     to, _, said = compare(run, "ends", program=ENDS)
     assert to.staged >= 9, said

@@ -1,153 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-
-#include "host/headroom.h"
-#include "transfer/block.h"
-#include "transfer/flow.h"
-#include "transfer/ring_parts.h"
-#include "transfer/setup.h"
-#include "transfer/tuning.h"
-
-#include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-
-/* What the system refuses, and how far its clock is ahead. */
-static struct {
-    bool maps;    /* no mapping is made */
-    int advice;   /* this one is not taken */
-    time_t ahead; /* seconds; atomic */
-    uint64_t left; /* bytes of memory; 0: as it is */
-} computer;
-
-void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
-void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
-int __real_madvise(void *at, size_t size, int advice);
-int __wrap_madvise(void *at, size_t size, int advice);
-int __real_clock_gettime(clockid_t clock, struct timespec *ret);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
-
-void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
-{
-    errno = EPERM;
-    return computer.maps ? MAP_FAILED : __real_mmap64(at, size, protection, flags, fd, offset);
-}
-
-int __wrap_madvise(void *at, size_t size, int advice)
-{
-    errno = ENOSYS;
-    return advice == computer.advice ? -1 : __real_madvise(at, size, advice);
-}
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
-{
-    const int result = __real_clock_gettime(clock, ret);
-    ret->tv_sec += __atomic_load_n(&computer.ahead, __ATOMIC_RELAXED);
-    return result;
-}
-
-void __real_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
-void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
-
-void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
-{
-    __real_gf_headroom_read(root, node, ret);
-    if (computer.left)
-        ret->bytes = computer.left;
-}
-
-/* What the event log is told. */
-static struct {
-    char text[200];
-    unsigned offs, rings;
-} told;
-
-static void hear(enum gf_transfer_event event, const char *text)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    *(event == gf_transfer_off ? &told.offs : &told.rings) += 1;
-    snprintf(told.text, sizeof(told.text), "%s", text);
-    pthread_mutex_unlock(&lock);
-}
-
-/* A driver whose events are numbers: they have come when `come` has passed them. */
-static struct {
-    uintptr_t made, come;
-    CUresult record, query, create, enlist, remove;
-    unsigned registered, removed;
-    size_t largest;
-} driver;
-
-static CUresult create_event(CUevent *ret, unsigned flags)
-{
-    assert_true(flags & CU_EVENT_DISABLE_TIMING);
-    *ret = (CUevent)__atomic_add_fetch(&driver.made, 1, __ATOMIC_RELAXED);
-    return driver.create;
-}
-
-static CUresult record_event(CUevent event, CUstream stream)
-{
-    (void)event, (void)stream;
-    return driver.record;
-}
-
-static CUresult query_event(CUevent event)
-{
-    return driver.query ? driver.query
-                        : (uintptr_t)event <= driver.come ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
-static CUresult enlist(void *at, size_t bytes, unsigned flags)
-{
-    (void)flags;
-    assert_int_equal((uintptr_t)at % GF_MIB(2), 0);
-    for (size_t i = 0; i < bytes; i += 4096) /* touched before, or this is what touches it */
-        assert_int_equal(((char *)at)[i], 0);
-    __atomic_add_fetch(&driver.registered, 1, __ATOMIC_RELAXED);
-    if (bytes > __atomic_load_n(&driver.largest, __ATOMIC_RELAXED))
-        __atomic_store_n(&driver.largest, bytes, __ATOMIC_RELAXED);
-    return driver.enlist;
-}
-
-static CUresult unregister(void *at)
-{
-    assert_non_null(at);
-    __atomic_add_fetch(&driver.removed, 1, __ATOMIC_RELAXED);
-    return driver.remove;
-}
-
-static struct gf_options options = {.stage_ring = GF_SIZE_AUTO};
-static struct gf_context context;
-
-static struct gf_ring *fresh(uint64_t limit)
-{
-    static int node = 2000;
-    static const struct gf_cpus any;
-    memset(&driver, 0, sizeof(driver));
-    memset(&context, 0, sizeof(context));
-    memset(&computer, 0, sizeof(computer));
-    memset(&told, 0, sizeof(told));
-    context.node = -1;
-    context.pool = gf_pool_get(node++, &any, 1, 0); /* the caller does all of it */
-    options.stage_ring = limit;
-    struct gf_ring *ring = gf_ring_of(&context);
-    assert_non_null(ring);
-    assert_ptr_equal(gf_ring_of(&context), ring);
-    return ring;
-}
-
-static struct gf_ring *ready(uint64_t limit)
-{
-    struct gf_ring *ring = fresh(limit);
-    assert_false(gf_ring_ready(ring, GF_MIB(16)));
-    assert_true(gf_ring_ready(ring, GF_MIB(16)));
-    return ring;
-}
+#include "rings.h"
 
 static uint64_t held_by_all(struct gf_ring *ring)
 {
@@ -177,13 +29,6 @@ static void grows_in_calls_only(void **state)
     assert_int_equal(held_by_all(ring), GF_MIB(48));
     assert_int_equal(driver.largest, GF_MIB(40));
     gf_ring_drop(&context);
-}
-
-static unsigned askings;
-
-static void count_asking(void)
-{
-    askings++;
 }
 
 /* Looking for room and mapping is for another thread, where there is one; asked for it once. */
@@ -239,11 +84,6 @@ static void keeps_to_its_limit(void **state)
     gf_ring_drop(&context);
 }
 
-static void pass(time_t seconds)
-{
-    __atomic_add_fetch(&computer.ahead, seconds, __ATOMIC_RELAXED);
-}
-
 /* A ring is no reason for a program to be killed for the memory it takes. */
 static void keeps_to_what_is_left(void **state)
 {
@@ -266,14 +106,6 @@ static void keeps_to_what_is_left(void **state)
     gf_ring_drop(&context);
 }
 
-static void the_least_that_may_be_asked_for_serves(void **state)
-{
-    (void)state;
-    struct gf_ring *ring = ready(gf_option_by_name("GPUFEED_STAGE_RING")->low);
-    assert_int_equal(gf_ring_bytes(ring), GF_MIB(2));
-    gf_ring_drop(&context);
-}
-
 static void blocks_do_not_overlap(void **state)
 {
     (void)state;
@@ -293,63 +125,6 @@ static void blocks_do_not_overlap(void **state)
     gf_block_give(ring, taken[4]);
     assert_non_null(gf_block_take(ring, GF_MIB(1)));
     gf_ring_drop(&context);
-}
-
-/* One at a time: each lies behind the one before, through all that takes turns; the rest is left alone. */
-static void blocks_take_turns(void **state)
-{
-    (void)state;
-    struct gf_ring *ring = ready(GF_SIZE_AUTO);
-    gf_ring_want(ring, GF_MIB(8));
-    assert_true(gf_ring_ready(ring, GF_MIB(64)));
-    gf_ring_want(ring, GF_MIB(32)); /* behind those that take turns */
-    assert_true(gf_ring_ready(ring, GF_MIB(64)));
-    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8 + 16 + 64));
-    char *met[48], *before = NULL;
-    for (unsigned i = 0; i < 48; i++) {
-        struct gf_block *block = gf_block_take(ring, GF_MIB(1));
-        assert_non_null(block);
-        met[i] = block->at;
-        if (i % 24 != 0 && i % 24 != 8)
-            assert_ptr_equal(block->at, before + GF_MIB(1));
-        before = block->at;
-        gf_block_give(ring, block);
-    }
-    for (unsigned i = 0; i < 24; i++) {
-        assert_ptr_equal(met[i], met[i + 24]);
-        for (unsigned k = 0; k < i; k++)
-            assert_ptr_not_equal(met[i], met[k]);
-    }
-    struct gf_block *large = gf_block_take(ring, GF_MIB(64));
-    assert_non_null(large); /* nobody has touched it */
-    gf_ring_drop(&context);
-}
-
-/* What one alone takes, several have between them: no less than the least share each. */
-static void calls_share_it(void **state)
-{
-    static char memory[GF_TUNE_SLOTS * GF_TUNE_CHUNK_MOST];
-    const struct gf_copy_call call = {.src = (uintptr_t)memory, .bytes = sizeof(memory)};
-    struct gf_staging stage = {.call = &call, .context = &context};
-    struct gf_flow flows[9];
-    (void)state;
-    for (unsigned calls = 1; calls < GF_ARRAY_LEN(flows); calls++) {
-        stage.ring = ready(GF_SIZE_AUTO);
-        gf_ring_want(stage.ring, GF_TUNE_RING_WINDOW);
-        gf_ring_ready(stage.ring, GF_MIB(64));
-        gf_ring_want(stage.ring, GF_MIB(4)); /* as nobody else has asked */
-        context.running = calls;
-        for (unsigned i = 0; i < calls; i++) {
-            assert_true(gf_flow_cut(&flows[i], &stage, false));
-            const size_t share = flows[i].slots * flows[i].chunk;
-            assert_true(share >= GF_TUNE_SHARE_LEAST);
-            assert_true(share * calls <= GF_TUNE_RING_WINDOW);
-            assert_true(calls > 1 || share == GF_TUNE_RING_WINDOW);
-        }
-        for (unsigned i = 0; i < calls; i++)
-            gf_flow_release(&flows[i], true);
-        gf_ring_drop(&context);
-    }
 }
 
 static void freed_by_events_only(void **state)
@@ -549,18 +324,10 @@ static void many_threads(void **state)
 
 int main(void)
 {
-    static const struct gf_cuda cuda = {.cuEventCreate = create_event,
-                                        .cuEventRecord = record_event,
-                                        .cuEventQuery = query_event,
-                                        .cuMemHostRegister_v2 = enlist,
-                                        .cuMemHostUnregister = unregister};
-    gf_setup = (struct gf_transfer_setup){.options = &options, .cuda = &cuda, .tell = hear};
+    set_up();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_in_calls_only),    cmocka_unit_test(small_copies_get_it_in_the_end),
         cmocka_unit_test(keeps_to_its_limit),     cmocka_unit_test(blocks_do_not_overlap),
-        cmocka_unit_test(the_least_that_may_be_asked_for_serves),
-        cmocka_unit_test(blocks_take_turns),
-        cmocka_unit_test(calls_share_it),
         cmocka_unit_test(keeps_to_what_is_left),
         cmocka_unit_test(freed_by_events_only),   cmocka_unit_test(out_of_order),
         cmocka_unit_test(failures_turn_it_off),   cmocka_unit_test(refusals_are_said),

@@ -384,6 +384,31 @@ static void some(unsigned count)
     }
 }
 
+/* Many that natively wait for nothing, far ahead of their stream. */
+static void ahead(void)
+{
+    const size_t n = MIB;
+    CUdeviceptr d = device(64 * n);
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    unsigned char *source = malloc(n), *kept = malloc(n), *back = malloc(n);
+    warm(d);
+    for (unsigned i = 0; i < 8; i++) {
+        struct gate *gate = close_gate(s);
+        for (unsigned k = 0; k < 64; k++) {
+            fill(source, n, i * 64 + k);
+            to_device(d + k * n, source, n, s, true);
+        }
+        open_gate(gate);
+        ok(cuStreamSynchronize(s));
+        for (unsigned k = 0; k < 64; k++) {
+            fill(kept, n, i * 64 + k);
+            from_device(back, d + k * n, n, s, false);
+            check(back, kept, n, "ahead");
+        }
+        usleep(3000); /* for what is prepared meanwhile */
+    }
+}
+
 static void *open_later(void *gate)
 {
     usleep(50000);
@@ -451,6 +476,8 @@ int main(int argc, char **argv)
         some(12);
     else if (!strcmp(what, "more"))
         some(400);
+    else if (!strcmp(what, "ahead"))
+        ahead();
     else if (!strcmp(what, "files"))
         files();
     printf("%u checked, %u wrong\n", checked, wrong);
