@@ -31,7 +31,7 @@
 #define GF_TUNE_TOUCH_STEP GF_MIB(256)
 /* A buffer's mappings are no smaller than this, and larger when there are so many of ours already. */
 #define GF_TUNE_PIN_MAPPING_LEAST GF_MIB(32)
-#define GF_TUNE_PIN_MAPPINGS 128
+#define GF_TUNE_PIN_MAPPINGS 64
 #define GF_TUNE_PIN_MAPPING_MANY GF_MIB(256)
 /* What is kept of small blocks' mappings, and how often the memory left is looked at. */
 #define GF_TUNE_PIN_CACHE GF_MIB(64)
