@@ -263,7 +263,10 @@ static void want(struct gf_ring *ring, size_t bytes, size_t most)
 
 void gf_ring_want(struct gf_ring *ring, size_t bytes)
 {
-    want(ring, bytes, SIZE_MAX);
+    const uint64_t calls = gf_max(__atomic_load_n(&ring->context->running, __ATOMIC_RELAXED), 1u);
+    const uint64_t most = gf_max((uint64_t)GF_TUNE_RING_WINDOW, calls * GF_TUNE_RING_AHEAD * bytes);
+    if (gf_ring_bytes(ring) < most)
+        want(ring, bytes, SIZE_MAX);
 }
 
 void gf_ring_want_more(struct gf_ring *ring)

@@ -33,7 +33,7 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes);
 /* Maps what was asked for by these two, and calls the helpers to touch it. Makes no CUDA call. */
 void gf_ring_prepare(struct gf_ring *ring);
 
-/* A call had to wait: one contiguous block of these bytes would have been better. */
+/* A call had to wait: one contiguous block of these bytes would have been better, up to some for each call. */
 void gf_ring_want(struct gf_ring *ring, size_t bytes);
 
 /* A call had to do with less than it wished, or reads: up to what the calls at this moment share. */

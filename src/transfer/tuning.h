@@ -96,6 +96,8 @@
  * read from it has then left the caches of who read it when its turn comes again. */
 #define GF_TUNE_RING_WINDOW GF_MIB(32)
 #define GF_TUNE_RING_LIMIT GF_MIB(1024)
+/* Copies of each caller that may stand on a busy stream; who runs further ahead waits, as natively. */
+#define GF_TUNE_RING_AHEAD 4
 /* A ring may take this part of the memory that is left. */
 #define GF_TUNE_RING_SHARE 4
 /* After a refusal nobody asks again for so long; unused for so long, a segment may be given up. */

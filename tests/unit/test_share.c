@@ -28,6 +28,23 @@ static void asks_within_its_limit(void **state)
     gf_ring_drop(&context);
 }
 
+/* A stream that is ever busier is no reason to pin ever more: who waited for it natively waits again. */
+static void some_copies_ahead_are_enough(void **state)
+{
+    (void)state;
+    for (size_t bytes = GF_MIB(3); bytes < GF_MIB(200); bytes *= 2) {
+        struct gf_ring *ring = ready(GF_SIZE_AUTO);
+        for (unsigned i = 0; i < 20; i++) {
+            gf_ring_want(ring, bytes);
+            gf_ring_ready(ring, GF_MIB(1024));
+        }
+        const uint64_t wished = gf_max(GF_TUNE_RING_WINDOW, GF_TUNE_RING_AHEAD * bytes);
+        assert_true(gf_ring_bytes(ring) >= gf_min(wished, (uint64_t)GF_TUNE_RING_LIMIT * 3 / 4));
+        assert_true(gf_ring_bytes(ring) <= 2 * wished + 2 * bytes);
+        gf_ring_drop(&context);
+    }
+}
+
 static void the_least_that_may_be_asked_for_serves(void **state)
 {
     (void)state;
@@ -150,6 +167,7 @@ int main(void)
     set_up();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(asks_within_its_limit),
+        cmocka_unit_test(some_copies_ahead_are_enough),
         cmocka_unit_test(the_least_that_may_be_asked_for_serves),
         cmocka_unit_test(grows_as_far_as_it_serves),
         cmocka_unit_test(blocks_take_turns),
