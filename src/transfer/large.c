@@ -133,10 +133,31 @@ static void lose(struct buffer *buffer)
         drop(buffer);
 }
 
+/*
+ * Without PORTABLE it may be registered for its own context only, where the driver's own memory can be
+ * freed from any. Unmapped it must not be while a device could still write to it.
+ */
+static CUresult unregister_there(const struct gf_cuda *cuda, void *p)
+{
+    CUcontext owner = NULL, popped;
+    if (!cuda->cuPointerGetAttribute || !cuda->cuCtxPushCurrent_v2 || !cuda->cuCtxPopCurrent_v2 ||
+        cuda->cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (uintptr_t)p) !=
+            CUDA_SUCCESS)
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED; /* nobody knows it any more */
+    CUresult result = cuda->cuCtxPushCurrent_v2(owner);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda->cuMemHostUnregister(p);
+    cuda->cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED ? CUDA_ERROR_UNKNOWN : result;
+}
+
 /* Waits as cuMemFreeHost does. */
 static CUresult unregister(const struct gf_cuda *cuda, void *p)
 {
     const CUresult result = cuda->cuMemHostUnregister(p);
+    if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
+        return unregister_there(cuda, p);
     return expected(result) ? result : cuda->cuMemHostUnregister(p);
 }
 

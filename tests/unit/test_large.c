@@ -67,6 +67,7 @@ static struct {
     unsigned flags;
     unsigned unregistered, synchronized;
     bool ends; /* the context ends while a free is under way */
+    CUcontext owner, current; /* owner: the only context that knows it; NULL: all do */
 } driver;
 
 static CUresult host_register(void *at, size_t bytes, unsigned flags)
@@ -83,7 +84,29 @@ static CUresult host_unregister(void *at)
     driver.unregistered++;
     if (driver.ends)
         gf_large_forget(5);
-    return driver.on_unregister;
+    return driver.owner && driver.current != driver.owner ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+                                                          : driver.on_unregister;
+}
+
+static CUresult owner_of(void *ret, CUpointer_attribute what, CUdeviceptr at)
+{
+    assert_int_equal(what, CU_POINTER_ATTRIBUTE_CONTEXT);
+    assert_int_equal(at, (uintptr_t)driver.at);
+    *(CUcontext *)ret = driver.owner;
+    return driver.owner ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult push(CUcontext context)
+{
+    driver.current = context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *ret)
+{
+    *ret = driver.current;
+    driver.current = NULL;
+    return CUDA_SUCCESS;
 }
 
 static CUresult synchronize(void)
@@ -94,6 +117,9 @@ static CUresult synchronize(void)
 
 static const struct gf_cuda cuda = {.cuMemHostRegister_v2 = host_register,
                                     .cuCtxSynchronize = synchronize,
+                                    .cuPointerGetAttribute = owner_of,
+                                    .cuCtxPushCurrent_v2 = push,
+                                    .cuCtxPopCurrent_v2 = pop,
                                     .cuMemHostUnregister = host_unregister};
 
 static int start(void **state)
@@ -282,6 +308,27 @@ static void a_failed_free_changes_nothing(void **state)
     assert_true(give(p, &result));
     assert_int_equal(result, CUDA_ERROR_INVALID_VALUE);
     assert_false(is_mapped(p));
+}
+
+/* Freed from another context: it is unregistered in its own, and never unmapped before. */
+static void freed_from_another_context(void **state)
+{
+    CUresult result;
+    (void)state;
+    char *p = get(4 * MIB), *q = get(4 * MIB);
+    driver.owner = (CUcontext)(uintptr_t)0xa0;
+    driver.at = p;
+    assert_true(give(p, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+    assert_null(driver.current); /* as it was */
+    assert_false(is_mapped(p));
+    driver.at = q;
+    driver.on_unregister = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED; /* the driver contradicts itself */
+    assert_true(give(q, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+    assert_true(is_mapped(q));
+    gf_large_forget(5);
+    assert_false(is_mapped(q));
 }
 
 /* Nothing that the program did: it is not told. A device may still be at it: it stays. */
@@ -509,6 +556,7 @@ int main(void)
         cmocka_unit_test_setup(a_refusing_system_leaves_nothing, start),
         cmocka_unit_test_setup(memory_that_goes_meanwhile_is_noticed, start),
         cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
+        cmocka_unit_test_setup(freed_from_another_context, start),
         cmocka_unit_test_setup(what_cannot_be_unregistered_is_kept, start),
         cmocka_unit_test_setup(it_is_the_drivers_own, start),
         cmocka_unit_test_setup(a_context_takes_its_own_along, start),
