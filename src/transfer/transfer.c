@@ -274,11 +274,11 @@ static const char *why_off(const struct gf_transfer_setup *setup)
     return gf_reach_is_possible() ? NULL : "the kernel has no MADV_POPULATE_READ (Linux 5.14)";
 }
 
-static void choose_least(const struct gf_options *options)
+static void choose_least(void)
 {
-    const bool automatic = is_automatic();
-    least[gf_direction_h2d] = automatic ? GF_TUNE_MIN_H2D : options->stage_min;
-    least[gf_direction_d2h] = automatic ? GF_TUNE_MIN_D2H : options->stage_min;
+    const size_t said = gf_setup.options->stage_min;
+    least[gf_direction_h2d] = is_automatic() ? GF_TUNE_MIN_H2D : said;
+    least[gf_direction_d2h] = is_automatic() ? GF_TUNE_MIN_D2H : said;
 }
 
 /* A block that shares its mapping with others, and one of another context, may be freed at once. */
@@ -353,7 +353,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
 
     gf_setup = *setup;
     off = why_off(setup);
-    choose_least(setup->options);
+    choose_least();
     if (setup->options->stage == gf_stage_off || observes)
         ops.unmap = NULL;
     if (setup->options->stage == gf_stage_off && (setup->options->pin == gf_pin_off || observes))
