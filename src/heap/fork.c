@@ -6,6 +6,7 @@
  * malloc would wait there for ever, and does not.
  */
 #include "heap/jemalloc.h"
+#include "heap/settings.h"
 
 #include <pthread.h>
 #include <sys/single_threaded.h>
@@ -30,8 +31,10 @@ static void in_parent(void)
 
 static void in_child(void)
 {
-    if (!fork_.alone)
-        fork_.child();
+    if (fork_.alone)
+        return;
+    fork_.child();
+    gf_settings_in_child();
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))

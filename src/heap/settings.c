@@ -5,6 +5,7 @@
 #include "heap/jemalloc.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ static enum gf_profile profile;
 
 static unsigned arena_limit; /* 0: jemalloc chooses */
 static unsigned arena_turn;
+static pthread_mutex_t aside_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /*
  * Arena 0, the main thread's, is born before jemalloc has read opt.oversize_threshold and keeps a
@@ -170,10 +172,12 @@ static void add_threads(void *arena, unsigned times, bool internal, void (*add)(
 
 /*
  * A new thread takes an arena that has none before one is made, for the program's calls and for jemalloc's own:
- * a thread that was moved (below) counts here for the former and there for the latter.
+ * a thread that was moved (below) counts here for the former and there for the latter. One at a time: two that
+ * take the same threads off find an arena of less than none.
  */
 void gf_settings_thread_aside(void)
 {
+    pthread_mutex_lock(&aside_lock);
     void *const first = __atomic_load_n(&je_arenas[0], __ATOMIC_ACQUIRE);
     const unsigned threads = je_arena_nthreads_get(first, false), own = je_arena_nthreads_get(first, true);
 
@@ -182,6 +186,12 @@ void gf_settings_thread_aside(void)
     je_free(je_malloc(1));
     add_threads(first, threads, false, je_arena_nthreads_inc);
     add_threads(first, own, true, je_arena_nthreads_inc);
+    pthread_mutex_unlock(&aside_lock);
+}
+
+void gf_settings_in_child(void)
+{
+    aside_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 void gf_settings_thread_born(void)

@@ -26,4 +26,7 @@ void gf_settings_thread_born(void);
 /* The calling thread, before its first call of the heap, shares the main thread's arena. */
 void gf_settings_thread_aside(void);
 
+/* In a forked child, whose parent may have had a thread in there. */
+void gf_settings_in_child(void);
+
 #endif
