@@ -147,7 +147,7 @@ class Case:
 
     claims: (over arm, under arm, figure, least, text): ratio over/under of that figure at least so
     much, where more is better. `same` instead of a number: the interval contains 1 or lies above it,
-    and is narrower than 4 %.
+    and is narrower than 4 %. None: nothing is asked, the ratio shall be known.
     controls: (over arm, under arm, figure) of two arms that are the same: how far 1 is a matter of chance.
     """
 
@@ -177,7 +177,8 @@ class Case:
         for claim in self.claims if self.rounds else ():
             over, under, figure, least, _ = claim
             value, low, high = self.ratio(over, under, figure)
-            good = (high >= 1 and (high - low < 0.04 or low >= 1)) if least == "same" else low >= least
+            good = (least is None or
+                    ((high >= 1 and (high - low < 0.04 or low >= 1)) if least == "same" else low >= least))
             result.append((claim, good, value, low, high))
         return result
 
@@ -246,7 +247,7 @@ def show(case):
              for figure in list(m)[:2]]
     print(f"{case.name}: " + ", ".join(parts), flush=True)
     for (over, under, _, least, text), good, value, low, high in case.judged():
-        print(f"    {over}/{under} {value:.3f} ({low:.3f} to {high:.3f}) "
-              f"{'holds' if good else 'MISSES'} {least} {text}", flush=True)
+        verdict = "" if least is None else f"{'holds' if good else 'MISSES'} {least} "
+        print(f"    {over}/{under} {value:.3f} ({low:.3f} to {high:.3f}) {verdict}{text}", flush=True)
     for (over, under, _), value, low, high in case.noise():
         print(f"    {over}/{under} {value:.3f} ({low:.3f} to {high:.3f}) by chance", flush=True)

@@ -27,6 +27,7 @@
     X(cuMemFree_v2)                                                                                \
     X(cuMemHostAlloc)                                                                              \
     X(cuMemFreeHost)                                                                               \
+    X(cuMemHostRegister_v2)                                                                        \
     X(cuMemcpyHtoD_v2)                                                                             \
     X(cuMemcpyDtoH_v2)                                                                             \
     X(cuMemcpyHtoDAsync_v2)                                                                        \

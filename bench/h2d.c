@@ -8,6 +8,8 @@
  *          stream of its own when async, between memory that no other thread has. Small copies walk
  *          through walk=N bytes (64 MiB), so that no cache has them.
  *   check ...the same        -> "good" when the bytes at the other end are those that were sent
+ *   hold bytes=N             -> "held": registers as much memory in four pieces, as the library does
+ *                               for its ring, and keeps it
  *   first way= bytes=        -> seconds, CPU seconds, bytes: one copy, by a process that made none
  * yet quit
  */
@@ -210,6 +212,20 @@ static bool arrives(struct lane *lane)
     return same;
 }
 
+static void hold(size_t bytes)
+{
+    for (int i = 0; i < 4; i++) {
+        char *at = mmap(NULL, bytes / 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED || madvise(at, bytes / 4, MADV_DONTFORK)) {
+            perror("hold");
+            exit(1);
+        }
+        memset(at, 1, bytes / 4);
+        MUST(cu.cuMemHostRegister_v2(at, bytes / 4, 0));
+    }
+    printf("held\n");
+}
+
 static void first(void)
 {
     const double cpu = cpu_seconds(), start = seconds_now(CLOCK_MONOTONIC);
@@ -232,6 +248,8 @@ int main(void)
             run_copies(number(line, "load", 0) != 0);
         else if (strncmp(line, "check ", 6) == 0)
             printf("%s\n", arrives(&lanes[0]) ? "good" : "bad");
+        else if (strncmp(line, "hold ", 5) == 0)
+            hold(number(line, "bytes", 0));
         else if (strncmp(line, "first ", 6) == 0)
             first();
         else

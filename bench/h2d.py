@@ -7,7 +7,8 @@
 Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again,
 as the figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async
 (1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
-copy). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
+copy), left (16 callers' copies that are the driver's in all arms, in processes that have more and more of what the
+library brings: a registered buffer, hooks, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
 process of its own; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
 how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
 """
@@ -28,9 +29,9 @@ NEVER_BELOW = 0.97
 FIRST_AT_MOST = 1.1
 FIRST = [MIB, 16 * MIB, 256 * MIB]
 ACCEPT = ("sizes", "threads", "few")
-MORE = ("first", "async", "load", "ranks")
+MORE = ("left", "first", "async", "load", "ranks")
 PARTS = ACCEPT + MORE
-SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "first": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
+SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "left": 0.1, "first": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
 MANY_AT_MOST = 256 * MIB  # a copy where 16 threads copy: 4 GiB in each process
 if arms.DRY:
     SIZES, FIRST = [size for size in SIZES if size <= 16 * MIB], [MIB]
@@ -71,6 +72,43 @@ def case(part, fleet, way, size, mode="sync", threads=1, load=0, hot=False):
     turns = {name: turn(arm, words, "pinned" if name == "pinned" else "pageable") for name, arm in fleet.items()}
     return arms.Case(name, turns, claims, controls=CHANCE,
                      part=part, way=way, bytes=size, mode=mode, threads=threads, load=load, hot=hot)
+
+
+LEFT = {"held": "with a registered buffer", "off": "with hooks alone", "fresh": "without a ring", "ours": "as it is"}
+
+
+def left_cases(fleet):
+    """What slows copies down that the library leaves to the driver: each arm has something more of it."""
+    cases = []
+    for way in ("h2d", "d2h"):
+        for size in (4 * KIB, 16 * KIB, 64 * KIB):
+            words = words_for(way, size, threads=16)
+            cases.append(arms.Case(
+                f"left: {way} sync {arms.size_name(size)}, 16 threads",
+                {name: turn(arm, words) for name, arm in fleet.items()},
+                [(name, "driver", "GB/s", None, f"of the driver, {text}") for name, text in LEFT.items()],
+                controls=CHANCE, part="left", way=way, bytes=size, mode="sync", threads=16, load=0))
+    return cases
+
+
+def left_fleet():
+    off = arms.ours(GPUFEED_STAGE="off", GPUFEED_PIN="off")
+    extra = {"driver": {}, "again": {}, "held": {}, "off": off, "fresh": arms.ours(), "ours": arms.ours()}
+    fleet = {name: arms.Arm([program()], **more) for name, more in extra.items()}
+    fleet["held"].ask(f"hold bytes={32 * MIB}")
+    for way in ("h2d", "d2h"):
+        fleet["ours"].ask(f"copy way={way} bytes={16 * MIB} count=20")
+    return fleet
+
+
+def left(until):
+    fleet = left_fleet()
+    try:
+        cases = left_cases(fleet)
+        arms.rounds(cases, until)
+        return cases
+    finally:
+        arms.end_all(fleet)
 
 
 def program():
@@ -177,8 +215,8 @@ def part_of(part, fleets, until, bad):
     """The cases of one part, done. Processes on the same CPUs serve all parts."""
     if part == "first":
         return first(until)
-    if part == "ranks":
-        return ranks(until)
+    if part in ("ranks", "left"):
+        return {"ranks": ranks, "left": left}[part](until)
     few = part == "few"
     if few not in fleets:
         fleets[few] = fleet_on(set(sorted(os.sched_getaffinity(0))[:2]) if few else None)

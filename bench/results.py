@@ -111,8 +111,16 @@ def first(cases):
         ["what", "driver", "ours", "ours / driver", "accept", "driver / driver"], rows)] if rows else []
 
 
+def left(cases):
+    rows = [[c["case"].partition(": ")[2], figure(c, "driver", "GB/s"), chance(c),
+             *(interval(claim) for claim in c["claims"])] for c in cases if c["part"] == "left"]
+    return ["Copies that are the driver's in all processes, GB/s and ratios to it:\n\n" + table(
+        ["what", "driver", "driver / driver", "with a registered buffer", "with hooks alone", "without a ring", "with all"],
+        rows)] if rows else []
+
+
 def h2d(cases):
-    return sizes(cases) + first(cases) + others(cases, {
+    return left(cases) + sizes(cases) + first(cases) + others(cases, {
         "async": "Asynchronous, one caller", "threads": "Several callers",
         "few": "On two CPUs", "load": "While the GPU computes", "ranks": "Eight processes at once"})
 

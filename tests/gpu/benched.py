@@ -18,6 +18,8 @@ def verdicts(check, cases):
     held = {}
     for case in cases:
         for (over, under, _, least, text), good, value, low, high in case.judged():
+            if least is None:
+                continue
             if not isinstance(least, str):
                 least = f"at least {least:.3g}"
             said = f"{over}/{under} {value:.3f} ({low:.3f} to {high:.3f}), wanted {least} {text}"
