@@ -10,6 +10,8 @@ copy therefore has another SONAME, other NEEDED names, and other names for all t
 - An exported name gets two neighbouring letters changed by +1 and -33, which leaves its GNU hash as
   it is (hash = hash * 33 + letter): "hwloc_topology_init" becomes "iVloc_topology_init" and the
   hash table needs no change. A header with one #define a name is written beside the copy.
+- Code and read-only data become one segment, as the linker lays them out with -z noseparate-code: two
+  mappings less for each fork of the program to copy.
 - An undefined name (--import getenv=gfhenv) stands in no hash table at all. It also loses its
   version: no GLIBC_2.2.5 is expected of the definition.
 
@@ -24,6 +26,7 @@ import sys
 
 SHT_STRTAB, SHT_DYNAMIC, SHT_DYNSYM, SHT_GNU_HASH = 3, 6, 11, 0x6FFFFFF6
 SHT_VERDEF, SHT_VERNEED, SHT_VERSYM = 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+PT_NULL, PT_LOAD, PF_W = 0, 1, 2
 DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 14, 15, 29
 SHN_UNDEF, SHN_ABS = 0, 0xFFF1
 VER_NDX_GLOBAL = 1
@@ -205,6 +208,27 @@ def rename_files(library, soname, needed):
     return names
 
 
+def join_segments(library):
+    """Those that nobody writes and that lie in memory as in the file, one behind the other."""
+    phoff, = struct.unpack_from("<Q", library.data, 0x20)
+    phentsize, phnum = struct.unpack_from("<HH", library.data, 0x36)
+    first = None
+    for at in range(phoff, phoff + phnum * phentsize, phentsize):
+        kind, flags, offset, address, _, in_file, in_memory, _ = struct.unpack_from("<IIQQQQQQ", library.data, at)
+        if kind != PT_LOAD:
+            continue
+        if flags & PF_W or in_file != in_memory:
+            return
+        if first is None or address - offset != first[1]:
+            first = at, address - offset, offset, flags
+            continue
+        to, _, start, flags_so_far = first
+        first = (*first[:3], flags | flags_so_far)
+        struct.pack_into("<I", library.data, to + 4, first[3])
+        struct.pack_into("<QQ", library.data, to + 32, *[offset + in_file - start] * 2)
+        struct.pack_into("<I", library.data, at, PT_NULL)
+
+
 def verify(path, names, imports, renamed):
     """Reads the result back with a tool that knows nothing of the above."""
     shown = subprocess.run(["readelf", "-dVW", "--dyn-syms", path], check=True, text=True,
@@ -251,6 +275,7 @@ def main():
     renamed = rename_exports(library)
     rename_imports(library, imports)
     names = rename_files(library, os.path.basename(options.output).encode(), pairs(options.needed))
+    join_segments(library)
     with open(options.output, "wb") as file:
         file.write(library.data)
     os.chmod(options.output, 0o755)

@@ -43,3 +43,14 @@ def test_a_buffer_has_few_mappings(forks):
     """The driver's has one; ours one for 32 MiB, and never more than the threads can use."""
     (native,), (ours,) = forks("mappings", 4, 64 * MIB)
     assert native == 4 and 4 <= ours <= 8
+
+
+def test_our_files_have_few_mappings(run):
+    """Code with read-only data, relocated data, data: three instead of five, libraries of others included."""
+    said = run("/usr/bin/python3", "-c", """if True:
+        import collections, ctypes
+        ctypes.CDLL("libcuda.so.1").cuInit(0)
+        mapped = collections.Counter(line.split()[-1].rpartition("/")[2] for line in open("/proc/self/maps")
+                                     if "/libgf" in line or "/libgpufeed" in line)
+        print(len(mapped), max(mapped.values()))""", sim=True)
+    assert said.stdout.split() == ["5", "3"], (said.stdout, said.stderr)
