@@ -88,12 +88,12 @@ PROLOGUE = textwrap.dedent("""
         ctypes.memset(at, byte, size)
 
     def mappings(at, size):
-        "Permissions and names."
+        "Permissions and names of what is shared, as pinned memory is: where it was there may soon be a heap or a ring."
         found = []
         for line in open("/proc/self/maps"):
             part = line.split(None, 5)
             first, end = (int(x, 16) for x in part[0].split("-"))
-            if first < at + size and at < end:
+            if part[1][3] == "s" and first < at + size and at < end:
                 found.append((part[1], part[5].strip() if len(part) > 5 else ""))
         return found
 
