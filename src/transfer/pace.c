@@ -9,6 +9,7 @@
 /* All atomic. Nanoseconds for a MiB, of which the last copies count most; 0: not known. */
 struct pace {
     uint64_t driver_ns, staged_ns;
+    unsigned driven; /* copies of the driver's that were seen, the first few */
     unsigned trials; /* copies staged since the driver's turn */
     unsigned turn;   /* copies that are the driver's yet */
     unsigned turns;  /* how many that were, last time; 0: staging has paid since */
@@ -28,11 +29,16 @@ static struct pace *pace_of(struct gf_copy_kind kind, uint64_t bytes)
     return &paces[kind.direction][kind.async][63 - __builtin_clzll(mib)];
 }
 
-/* An eighth of it is the newest, which counts as twice the mean at most: one that was late proves nothing. */
-static void blend(uint64_t *mean, uint64_t bytes, uint64_t ns)
+/*
+ * Of the first few the least: what they meet for the first time, or again after the other's turn, makes them late.
+ * From then on an eighth is the newest, which counts as twice the mean at most: one that was late proves nothing.
+ */
+static void blend(uint64_t *mean, unsigned seen, uint64_t bytes, uint64_t ns)
 {
     const uint64_t now = (uint64_t)((double)ns * (1 << 20) / (double)bytes) + 8, before = LOAD(*mean);
-    STORE(*mean, before ? before - before / 8 + gf_min(now, 2 * before) / 8 : now);
+    STORE(*mean, !before                      ? now
+                 : seen < GF_TUNE_PACE_FIRST ? gf_min(before, now)
+                                             : before - before / 8 + gf_min(now, 2 * before) / 8);
 }
 
 bool gf_pace_allows(struct gf_copy_kind kind, uint64_t bytes)
@@ -49,23 +55,25 @@ bool gf_pace_allows(struct gf_copy_kind kind, uint64_t bytes)
     return !left;
 }
 
-/* The longer the more often it has been: trials cost what they show. */
+/* The longer the more often it has been: trials cost what they show. By one of those who find it at once. */
 static void give_turn(struct pace *pace)
 {
     const unsigned turns = gf_min(gf_max(2 * LOAD(pace->turns), GF_TUNE_PACE_TURN), GF_TUNE_PACE_TURN_MOST);
+    unsigned none = 0;
+    if (!__atomic_compare_exchange_n(&pace->turn, &none, turns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    STORE(pace->turns, turns);
     STORE(pace->trials, 0);
     STORE(pace->staged_ns, 0);
-    STORE(pace->turns, turns);
-    STORE(pace->turn, turns);
 }
 
 void gf_pace_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
 {
     struct pace *pace = pace_of(kind, bytes);
 
-    if (!pace)
+    if (!pace || LOAD(pace->turn)) /* what was under way when the turn was given is no trial of the next */
         return;
-    blend(&pace->staged_ns, bytes, ns);
+    blend(&pace->staged_ns, LOAD(pace->trials), bytes, ns);
     const unsigned trials = __atomic_add_fetch(&pace->trials, 1, __ATOMIC_RELAXED);
     const uint64_t driver = LOAD(pace->driver_ns);
     const uint64_t most = driver ? driver + driver / 4 : GF_TUNE_PACE_UNKNOWN_NS;
@@ -78,6 +86,10 @@ void gf_pace_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
 void gf_pace_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
 {
     struct pace *pace = pace_of(kind, bytes);
-    if (pace)
-        blend(&pace->driver_ns, bytes, ns);
+    if (!pace)
+        return;
+    const unsigned seen = LOAD(pace->driven);
+    blend(&pace->driver_ns, seen, bytes, ns);
+    if (seen < GF_TUNE_PACE_FIRST)
+        STORE(pace->driven, seen + 1);
 }

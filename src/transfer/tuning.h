@@ -55,6 +55,8 @@
 #define GF_TUNE_MIN_FEW_D2H SIZE_MAX
 /* After so many trials staging is judged; what it may take for a MiB while the driver was never seen. */
 #define GF_TUNE_PACE_TRIALS 8
+/* Of so many at the beginning the fastest counts. */
+#define GF_TUNE_PACE_FIRST 4
 #define GF_TUNE_PACE_UNKNOWN_NS UINT64_C(600000)
 /* Copies that are the driver's where it is faster, at first and at most; so many trials end the doubt. */
 #define GF_TUNE_PACE_TURN 64u

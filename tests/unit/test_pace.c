@@ -62,6 +62,32 @@ static void what_does_not_is_the_drivers_for_ever_longer(void **state)
     assert_int_equal(turn(slow, GF_MIB(1)), GF_TUNE_PACE_TURN);
 }
 
+/* Those under way when the turn was given come back after it: they are no trials of the next. */
+static void a_crowd_loses_once(void **state)
+{
+    (void)state;
+    drive(slow, GF_MIB(8), 8 * MS, 8);
+    stage(slow, GF_MIB(8), 80 * MS, 3 * GF_TUNE_PACE_TRIALS);
+    assert_int_equal(turn(slow, GF_MIB(8)), GF_TUNE_PACE_TURN);
+    stage(slow, GF_MIB(8), 80 * MS, GF_TUNE_PACE_TRIALS);
+    assert_int_equal(turn(slow, GF_MIB(8)), 2 * GF_TUNE_PACE_TURN);
+}
+
+/* The first after a turn finds sleeping helpers and cold caches; the process's very first copy all of that. */
+static void a_late_first_one_decides_nothing(void **state)
+{
+    (void)state;
+    drive(fast, GF_MIB(16), 160 * MS, 1);
+    drive(fast, GF_MIB(16), 16 * MS, 1);
+    for (unsigned i = 0; i < 4; i++) {
+        stage(fast, GF_MIB(16), 500 * MS, 1);
+        stage(fast, GF_MIB(16), 8 * MS, 2 * GF_TUNE_PACE_TRIALS);
+        assert_int_equal(turn(fast, GF_MIB(16)), 0);
+        stage(fast, GF_MIB(16), 64 * MS, 1000); /* four times the driver's, not the first one's */
+        assert_in_range(turn(fast, GF_MIB(16)), 1, GF_TUNE_PACE_TURN_MOST);
+    }
+}
+
 /* CPUs become busy, and the driver slower too: what counts is how it is now. */
 static void the_driver_is_judged_as_it_is_now(void **state)
 {
@@ -94,6 +120,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_pays_goes_on),
         cmocka_unit_test(what_does_not_is_the_drivers_for_ever_longer),
+        cmocka_unit_test(a_crowd_loses_once),
+        cmocka_unit_test(a_late_first_one_decides_nothing),
         cmocka_unit_test(the_driver_is_judged_as_it_is_now),
         cmocka_unit_test(sizes_are_judged_apart_and_large_ones_never),
     };
