@@ -111,15 +111,19 @@ static bool is_primary(CUcontext handle, CUdevice device)
 
 /*
  * A green context has no entry: what is allocated or registered while it is current may be its device's
- * primary context's, and outlive it. The legacy stream is the current context's. In doubt it is one.
+ * primary context's, and outlive it. The legacy stream is the current context's. In doubt it is one, and
+ * beside a capture on a blocking stream it is not asked for: that, other calls on the legacy stream end.
  */
 static bool is_green(void)
 {
     const struct gf_cuda *cuda = gf_setup.cuda;
     CUcontext context = NULL;
     CUgreenCtx green = NULL;
+    CUstreamCaptureStatus status;
     CUresult result = CUDA_SUCCESS;
 
+    if (cuda->cuStreamIsCapturing && cuda->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) != CUDA_SUCCESS)
+        return true;
     if (cuda->cuStreamGetCtx_v2)
         result = cuda->cuStreamGetCtx_v2(CU_STREAM_LEGACY, &context, &green);
     else if (cuda->cuStreamGetGreenCtx) /* CUDA 12.4 */

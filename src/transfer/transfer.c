@@ -208,9 +208,11 @@ static bool try(struct visit *v)
         forward(v, why);
     else if (v->call->bytes < least[v->direction])
         forward(v, gf_forward_small);
+    else if (!check_current(v) || !check_capture(v))
+        ; /* says itself why: what stands in a capture is no copy yet, and tells nothing of the driver's speed */
     else if (is_early(v))
         forward(v, gf_forward_warming);
-    else if (check_current(v) && check_capture(v))
+    else
         stage_relaxed(v);
     if (v->end.forward)
         gf_stats_forwarded(kind_of(v), v->end.why, v->call->bytes);

@@ -160,6 +160,16 @@ def test_a_capture_that_is_dead_is_still_one(run):
     assert "left to the driver" not in said
 
 
+def test_a_captured_copy_is_no_early_one(run):
+    to, _, said = compare(run, "early", program=CONTEXTS, GPUFEED_STAGE_MIN="auto")
+    assert to.calls == {"capture": 40}, said
+
+
+def test_a_context_is_met_beside_a_capture(run):
+    to, back, said = compare(run, "beginning", program=CONTEXTS)
+    assert to.staged == 1 and back.staged >= 2, said
+
+
 def test_small_copies_far_ahead(run):
     """What the driver would not wait for either is no reason to pin more and more."""
     to, back, said = compare(run, "ahead")

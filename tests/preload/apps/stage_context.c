@@ -90,6 +90,42 @@ static void invalidated(void)
     }
 }
 
+/* What a capture takes in is no copy yet: neither does it wait for the ring, nor is the driver quick at it. */
+static void early(void)
+{
+    unsigned char *source = malloc(MIB);
+    CUdeviceptr d = device(MIB);
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    memset(source, 1, MIB);
+    for (unsigned i = 0; i < 40; i++) {
+        CUgraph graph = NULL;
+        ok(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        ok(cuMemcpyHtoDAsync(d, source, MIB, s));
+        ok(cuStreamEndCapture(s, &graph));
+        ok(cuGraphDestroy(graph));
+    }
+}
+
+/* A context is met for the first time beside a capture that calls on the legacy stream would end. */
+static void beginning(void)
+{
+    const size_t n = 4 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUdeviceptr d = device(8 * MIB);
+    CUstream capturing = stream(0), s = stream(CU_STREAM_NON_BLOCKING);
+    CUgraph graph = NULL;
+    fill(source, n, 3);
+    ok(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ok(cuMemcpyHtoDAsync(d, source, n, s));
+    ok(cuMemcpyDtoHAsync(back, d, n, s));
+    printf("end %d\n", cuStreamEndCapture(capturing, &graph));
+    check(back, source, n, "beside it");
+    warm(d);
+    ok(cuMemcpyHtoD(d, source, n));
+    ok(cuMemcpyDtoH(back, d, n));
+    check(back, source, n, "after it");
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -103,6 +139,10 @@ int main(int argc, char **argv)
         synchronous();
     else if (!strcmp(what, "invalidated"))
         invalidated();
+    else if (!strcmp(what, "early"))
+        early();
+    else if (!strcmp(what, "beginning"))
+        beginning();
     printf("%u checked, %u wrong\n", checked, wrong);
     return wrong != 0;
 }
