@@ -5,6 +5,20 @@
 #include <string.h>
 #include <strings.h>
 
+bool gf_same_start(const char *a, const char *b, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (gf_lower(a[i]) != gf_lower(b[i]) || !a[i])
+            return false;
+    return true;
+}
+
+bool gf_same_word(const char *a, const char *b)
+{
+    const size_t length = strlen(a);
+    return strlen(b) == length && gf_same_start(a, b, length);
+}
+
 static const char *parse_digits(const char *text, uint64_t *ret, int *error)
 {
     uint64_t value = 0;

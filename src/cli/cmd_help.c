@@ -10,7 +10,7 @@ static int help_of(const char *name)
 
     for (size_t i = 0; i < gf_command_count; i++) {
         const struct gf_command *command = &gf_commands[i];
-        if (strcmp(command->name, name) == 0 && command->run != gf_cmd_help) {
+        if (strcmp(command->name, name) == 0) {
             char *argv[] = {(char *)(uintptr_t)command->name, help, NULL};
             return command->run(2, argv);
         }
@@ -28,7 +28,8 @@ int gf_cmd_help(int argc, char **argv)
     FILE *out = argc ? stdout : stderr;
     fputs("Usage: gpufeed VERB [options]\n\n"
           "Puts the threads and the memory of an unmodified program on the NUMA node of the GPU\n"
-          "that it uses, and gives it a tuned allocator: gpufeed run -- python train.py\n\n",
+          "that it uses, speeds up its copies from and to ordinary memory, and gives it a tuned\n"
+          "allocator: gpufeed run -- python train.py\n\n",
           out);
     for (size_t i = 0; i < gf_command_count; i++)
         fprintf(out, "  %-10s%s\n", gf_commands[i].name, gf_commands[i].brief);

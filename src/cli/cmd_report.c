@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#define FOREIGN_MOST 3 /* lines of something else at the start: a log may have been cut there */
+
 struct known {
     char *path, *id;
     struct gf_elf *elf; /* NULL: not there, or another build */
@@ -22,7 +24,7 @@ static void help(void)
 {
     puts("Usage: gpufeed report LOG...\n\n"
          "Shows the events of logs (GPUFEED_LOG) as text, functions by name where the files that\n"
-         "the processes ran are still the same.");
+         "the processes ran are still the same. A report (GPUFEED_REPORT) is JSON to be read as it is.");
 }
 
 /* As a terminal may be given it: a thread's name, say, can hold what takes one over. */
@@ -154,8 +156,10 @@ static void print_threads(const json_t *event)
     size_t i;
     json_t *thread;
 
-    printf("in %.1f s the group was throttled for %lld ms\n", (double)number(event, "interval_ms") / 1000,
-           number(event, "throttled_ms"));
+    printf("in %.1f s", (double)number(event, "interval_ms") / 1000);
+    if (number(event, "throttled_ms"))
+        printf(", for %lld ms of which the group was throttled", number(event, "throttled_ms"));
+    puts("");
     json_array_foreach(json_object_get(event, "threads"), i, thread)
         printf("    %s %lld ran %lld ms, waited %lld for a CPU (%lld or less for the quota), took %lld for "
                "%lld page faults; %lld from a disk\n",
@@ -199,32 +203,65 @@ static void print_event(const json_t *event)
         printf("  (%lld more before it were left out)\n", number(event, "left_out"));
 }
 
+/* False if it is no event. */
+static bool print_line(const char *line)
+{
+    json_t *event = json_loads(line, 0, NULL);
+    const bool is_event = json_is_object(event);
+
+    if (is_event)
+        print_event(event);
+    json_decref(event);
+    return is_event;
+}
+
+/* Said of a file that has had no event yet, and bad lines that are none. */
+static bool is_no_log(const char *path, const char *line, unsigned bad)
+{
+    if (bad == 1 && strcmp(line, "{\n") == 0)
+        gf_cli_error("report", "%s is no log: a report (GPUFEED_REPORT) is JSON to be read as it is",
+                     path);
+    else if (bad > FOREIGN_MOST)
+        gf_cli_error("report", "%s is no log (GPUFEED_LOG)", path);
+    else
+        return false;
+    return true;
+}
+
+static int print_events(FILE *file, const char *path)
+{
+    char *line = NULL;
+    size_t size = 0;
+    unsigned at = 0, events = 0, bad = 0;
+    bool foreign = false;
+
+    while (!foreign && getline(&line, &size, file) > 0) {
+        at++;
+        if (strcmp(line, "\n") == 0)
+            continue; /* behind a line that was cut, in another file */
+        if (print_line(line))
+            events++;
+        else if (!(foreign = !events && is_no_log(path, line, ++bad)))
+            gf_cli_error("report", "%s:%u is no event", path, at);
+    }
+    const int error = ferror(file) ? errno : 0;
+    free(line);
+    if (error)
+        gf_cli_error("report", "cannot read %s: %s", path, strerror(error));
+    return foreign || error ? GF_EXIT_FAILED : GF_EXIT_OK;
+}
+
 static int print_log(const char *path)
 {
     FILE *file = fopen(path, "re");
-    char *line = NULL;
-    size_t size = 0;
-    unsigned at = 0;
 
     if (!file) {
         gf_cli_error("report", "cannot read %s: %s", path, strerror(errno));
         return GF_EXIT_FAILED;
     }
-    while (getline(&line, &size, file) > 0) {
-        at++;
-        if (strcmp(line, "\n") == 0)
-            continue; /* behind a line that was cut, in another file */
-        json_t *event = json_loads(line, 0, NULL);
-        if (json_is_object(event))
-            print_event(event);
-        else
-            gf_cli_error("report", "%s:%u is no event", path, at);
-        json_decref(event);
-    }
-    free(line);
-    const bool failed = ferror(file);
+    const int code = print_events(file, path);
     fclose(file);
-    return failed ? GF_EXIT_FAILED : GF_EXIT_OK;
+    return code;
 }
 
 int gf_cmd_report(int argc, char **argv)

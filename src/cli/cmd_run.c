@@ -33,6 +33,14 @@ static void drop_bad_options(struct gf_env *env)
     env->entries[kept] = NULL;
 }
 
+/* Under an audit library glibc keeps too little thread-local memory for a preloaded jemalloc: the child would die. */
+static bool leaves_no_room(const struct gf_env *env)
+{
+    const char *audit = gf_env_get(env, "LD_AUDIT"), *tunables = gf_env_get(env, "GLIBC_TUNABLES");
+
+    return audit && *audit && !(tunables && strstr(tunables, "glibc.rtld.optional_static_tls="));
+}
+
 /*
  * Puts the library first in the child's LD_PRELOAD, unless the program could not bear it.
  * *ret_preloaded says whether the program itself will have it.
@@ -55,6 +63,11 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
         gf_cli_error("run", "%s: LD_PRELOAD cannot carry a path with a blank, a colon or a dollar "
                             "sign; %s runs without the library",
                      library, name);
+        return 0;
+    }
+    if (leaves_no_room(env)) {
+        gf_cli_error("run", "LD_AUDIT leaves a preload no room: %s runs without the library (with "
+                            "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096 it has room)", name);
         return 0;
     }
     gf_program_inspect(program, &obstacle);

@@ -34,6 +34,18 @@ static int unknown_flag(const char *name)
     return -EINVAL;
 }
 
+/* Those without a value; false for all others. */
+static bool own_flag(const char *flag, struct gf_flags *ret)
+{
+    if (strcmp(flag, "help") == 0)
+        ret->help = true;
+    else if (strcmp(flag, "print") == 0)
+        ret->print = true;
+    else
+        return false;
+    return true;
+}
+
 static int set_option(const struct gf_option_row *row, const char *flag, const char *value,
                       struct gf_env *env)
 {
@@ -61,13 +73,10 @@ static int read_flag(int argc, char **argv, int *at, struct gf_env *env, struct 
     char flag[64];
 
     snprintf(flag, sizeof(flag), "%.*s", (int)(equals ? equals - word : (int)strlen(word)), word);
-    if (!equals && strcmp(flag, "help") == 0) {
-        ret->help = true;
-        return 0;
-    }
-    if (!equals && strcmp(flag, "print") == 0) {
-        ret->print = true;
-        return 0;
+    if (own_flag(flag, ret)) {
+        if (equals)
+            gf_cli_error("run", "--%s takes no value", flag);
+        return equals ? -EINVAL : 0;
     }
     const struct gf_option_row *row = gf_option_by_flag(flag);
     if (!row)

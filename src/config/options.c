@@ -72,7 +72,7 @@ static const void *value_in(const struct gf_options *o, size_t row)
 static int choice_index(const struct gf_option_row *row, const char *value)
 {
     for (int i = 0; row->choices[i]; i++)
-        if (strcmp(row->choices[i], value) == 0)
+        if (gf_same_word(row->choices[i], value))
             return i;
     return -EINVAL;
 }
@@ -89,7 +89,7 @@ static int parse_number(const struct gf_option_row *row, const char *value, unsi
 static int parse_bytes(const struct gf_option_row *row, const char *value, uint64_t *ret)
 {
     uint64_t bytes = GF_SIZE_AUTO;
-    if (strcmp(value, "auto") != 0 &&
+    if (!gf_same_word(value, "auto") &&
         (gf_parse_size(value, &bytes) || bytes < row->low || bytes > row->high))
         return -EINVAL;
     *ret = bytes;
@@ -168,10 +168,13 @@ const struct gf_option_row *gf_option_by_name(const char *name)
     return gf_option_by_flag(name);
 }
 
-/* Splits "NAME=value" when NAME is GPUFEED or begins with GPUFEED_; NULL for all others. */
+/*
+ * Splits "NAME=value" when NAME is GPUFEED or begins with GPUFEED_, in lower case, too, which is a mistake
+ * to be told; NULL for all others.
+ */
 static const char *ours(const char *entry, char *name, size_t size)
 {
-    if (strncmp(entry, "GPUFEED", 7) != 0 || (entry[7] != '=' && entry[7] != '_'))
+    if (!gf_same_start(entry, "GPUFEED", 7) || (entry[7] != '=' && entry[7] != '_'))
         return NULL;
     const char *equals = strchr(entry, '=');
     if (!equals)

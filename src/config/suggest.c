@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/suggest.h"
 
+#include "base/parse.h"
 #include "config/names.h"
 #include "config/options.h"
 
@@ -16,9 +17,14 @@ bool gf_name_is_internal(const char *name)
 static const char *without_prefix(const char *name)
 {
     static const char prefix[] = "GPUFEED";
-    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
+    if (gf_same_start(name, prefix, sizeof(prefix) - 1))
         name += sizeof(prefix) - 1;
     return *name == '_' ? name + 1 : name;
+}
+
+static bool are_swapped(const char *a, const char *b)
+{
+    return gf_lower(a[0]) == gf_lower(b[1]) && gf_lower(a[1]) == gf_lower(b[0]);
 }
 
 unsigned gf_edits(const char *a, const char *b)
@@ -35,9 +41,9 @@ unsigned gf_edits(const char *a, const char *b)
         const unsigned *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
         row[0] = (unsigned)i;
         for (size_t j = 1; j <= lb; j++) {
-            const unsigned change = above[j - 1] + (a[i - 1] != b[j - 1]);
+            const unsigned change = above[j - 1] + (gf_lower(a[i - 1]) != gf_lower(b[j - 1]));
             row[j] = gf_min(gf_min(above[j] + 1, row[j - 1] + 1), change);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+            if (i > 1 && j > 1 && are_swapped(&a[i - 2], &b[j - 2]))
                 row[j] = gf_min(row[j], above2[j - 2] + 1);
         }
     }
@@ -53,6 +59,8 @@ const char *gf_suggest(const char *name)
 
     for (size_t i = 0; i < gf_option_row_count; i++) {
         const char *candidate = without_prefix(gf_option_rows[i].name);
+        if (gf_same_word(name, gf_option_rows[i].name))
+            return gf_option_rows[i].name;
         if (!*candidate)
             continue; /* GPUFEED itself: a few edits away from every short name */
         const unsigned edits = gf_edits(wanted, candidate);

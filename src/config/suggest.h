@@ -9,8 +9,8 @@
 const char *gf_suggest(const char *name);
 
 /*
- * Edits (insert, delete, change, swap of neighbours) that turn a into b; a large number when either
- * has more than 48 characters.
+ * Edits (insert, delete, change, swap of neighbours) that turn a into b, upper and lower case alike; a
+ * large number when either has more than 48 characters.
  */
 unsigned gf_edits(const char *a, const char *b);
 

@@ -19,6 +19,8 @@
 #define TOLD_MOST 16
 /* Of an interval, in thousandths, from which on it is told. */
 #define MUCH 50
+/* Our thread is woken for much else, and a twentieth of little is nothing. */
+#define SHORTEST_NS UINT64_C(900000000)
 
 struct row {
     pid_t tid; /* 0: free */
@@ -133,7 +135,7 @@ void gf_intervals_look(void)
     const uint64_t now = gf_now_ns();
     struct look look = {.json = {.buf = text, .size = sizeof(text)}};
 
-    if (!gf_process.door->log_wanted())
+    if (!gf_process.door->log_wanted() || (past.at_ns && now - past.at_ns < SHORTEST_NS))
         return;
     if (!past.fault_ns)
         past.fault_ns = measure_fault();

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,13 @@ def gpufeed(layout, run):
     def call(*args, **env):
         return run(layout / "bin" / "gpufeed", *args, preload=False, **env)
     return call
+
+
+def run_real(audit, tunables):
+    """A program under the library itself and an audit library."""
+    env = dict(os.environ, LD_AUDIT=str(audit), LD_PRELOAD=str(BUILD / "src" / "hook" / "libgpufeed.so"),
+               GLIBC_TUNABLES=tunables)
+    return subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, check=False)
 
 
 def environment(result):
@@ -78,6 +86,8 @@ def test_verbose_of_the_user_stays(gpufeed):
     (["--stage-mni=4K", "true"], "--stage-mni is not a flag (did you mean --stage-min?)"),
     (["--stage-min=1K", "true"], "--stage-min=1K is not understood: allowed is auto, 4K to 1T"),
     (["--prnit", "true"], "--prnit is not a flag (did you mean --print?)"),
+    (["--print=1", "true"], "--print takes no value"),
+    (["--BIND=off", "true"], "--BIND is not a flag (did you mean --bind?)"),
     (["--quite-different", "true"],
      "--quite-different is not a flag; `gpufeed run --help` lists them"),
     (["--verbose"], "--verbose needs a value: allowed is 0 to 2"),
@@ -220,6 +230,29 @@ def test_version_and_verbs(gpufeed):
     assert gpufeed().returncode == 2
     assert "did you mean run?" in gpufeed("rnu").stderr
     assert gpufeed("--help").returncode == 0
+    verbs = [line.split()[0] for line in gpufeed("help").stdout.splitlines() if line.startswith("  ")]
+    assert {"run", "report", "topo", "help"} <= set(verbs)
+    manual = (BUILD / "src" / "cli" / "gpufeed.1").read_text()
+    completion = (BUILD / "src" / "cli" / "gpufeed.bash").read_text()
+    words = re.search('compgen -W "(run [^"]*)"', completion)[1]
+    for verb in verbs:
+        assert gpufeed("help", verb).stdout.startswith("Usage: gpufeed "), verb
+        assert verb in ("help", "version") or f"gpufeed {verb}\n" in manual, verb
+        assert verb in words.split(), verb
+
+
+def test_an_audit_library_is_named(gpufeed, compile_c, layout):
+    """Preloaded beside it, jemalloc's thread-local memory ends the program before main."""
+    audit = compile_c("unsigned la_version(unsigned v) { return v; }", "-shared", "-fPIC", name="audit.so")
+    result = gpufeed("run", "/bin/sh", "-c", "echo :$LD_PRELOAD; exit 7", LD_AUDIT=str(audit))
+    assert (result.returncode, result.stdout) == (7, ":\n")
+    assert result.stderr.startswith("gpufeed run: LD_AUDIT leaves a preload no room: /bin/sh runs without")
+    room = "glibc.rtld.optional_static_tls=4096"
+    result = gpufeed("run", *SHOW_ENV, LD_AUDIT=str(audit), GLIBC_TUNABLES=room)
+    assert environment(result)["LD_PRELOAD"] == str(layout / "lib" / "libgpufeed.so")
+    assert result.stderr == ""
+    real = run_real(audit, room)
+    assert real.returncode == 0, real.stderr
 
 
 def test_full_disk_is_an_error(layout, run):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import COMMAND
+from conftest import COMMAND, SOURCE
 from stallkit import GIVE_BACK, events, most
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -311,8 +311,22 @@ def test_report_command_on_rubbish(run, tmp_path):
     shown = run(COMMAND, "report", log, preload=False)
     assert shown.returncode == 0 and shown.stderr.count("is no event") == 2
     assert run(COMMAND, "report", tmp_path / "none", preload=False).returncode == 1
+    for path, line in ((tmp_path, f"cannot read {tmp_path}: Is a directory"),
+                       (SOURCE / "meson.build", f"{SOURCE}/meson.build is no log (GPUFEED_LOG)")):
+        shown = run(COMMAND, "report", path, preload=False)
+        assert shown.returncode == 1 and shown.stdout == ""
+        assert shown.stderr.splitlines()[-1] == f"gpufeed report: {line}" and shown.stderr.count("\n") <= 4
     assert run(COMMAND, "report", preload=False).returncode == 2
     assert os.path.exists(log)
+
+
+def test_report_command_on_a_report(program, run, tmp_path):  # noqa: F811
+    """Which is another file, and said to be so in one line."""
+    report = tmp_path / "report.json"
+    program("pass", GPUFEED_REPORT=report)
+    shown = run(COMMAND, "report", report, preload=False)
+    assert shown.returncode == 1 and shown.stdout == ""
+    assert shown.stderr == f"gpufeed report: {report} is no log: a report (GPUFEED_REPORT) is JSON to be read as it is\n"
 
 
 def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
@@ -337,6 +351,17 @@ def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
     assert all(thread["throttled_ms"] <= thread["delay_ms"] for thread in found)
     shown = run(COMMAND, "report", tmp_path / "log", preload=False)
     assert shown.returncode == 0 and " waited " in shown.stdout
+
+
+def test_threads_are_told_of_in_whole_intervals(run, tmp_path):
+    """The library's thread is woken for much else, such as a ring that is to grow: a look of some milliseconds,
+    in which a page fault is a lot, says nothing."""
+    fed = run(PYTHON, SOURCE / "examples" / "feed.py", "--batch-mib", "8", sim=True,
+              GPUFEED_LOG=tmp_path / "log", GPUFEED_STAGE_THREADS=4)
+    assert fed.returncode == 0, fed.stderr
+    assert events(tmp_path / "log", "ring")
+    assert [event["interval_ms"] for event in events(tmp_path / "log", "threads")
+            if event["interval_ms"] < 900] == []
 
 
 def test_the_report_tells_what_no_line_could(program, tmp_path):

@@ -125,7 +125,7 @@ static void rejects_bad_sizes(void **state)
 {
     (void)state;
     static const char *const bad[] = {"", "0", "4095", "3K", "1025G", "2T", "-1", "+4096", "4 K", "4KK",
-                                      "K", "1.5M", "0x1000", "AUTO", "auto ", "4Kb2", "4E", "1e6",
+                                      "K", "1.5M", "0x1000", "auto ", "4Kb2", "4E", "1e6",
                                       "18446744073709551615", "18446744073709551616",
                                       "18014398509481984K", "16777216T"};
     enum gf_origin origin;
@@ -159,8 +159,29 @@ static void suggests_near_names_only(void **state)
     (void)state;
     assert_string_equal(gf_suggest("GPUFEED_VERBOS"), "GPUFEED_VERBOSE");
     assert_string_equal(gf_suggest("GPUFEED_REPROT"), "GPUFEED_REPORT");
+    assert_string_equal(gf_suggest("GPUFEED_stage_min"), "GPUFEED_STAGE_MIN");
+    assert_string_equal(gf_suggest("gpufeed_verbos"), "GPUFEED_VERBOSE");
+    assert_string_equal(gf_suggest("gpufeed"), "GPUFEED");
     assert_null(gf_suggest("GPUFEED_SOMETHING_ELSE"));
     assert_null(gf_suggest("GPUFEED_"));
+}
+
+/* Whoever writes GPUFEED=OFF means it. Names are names: one in lower case is told, not read. */
+static void values_in_any_case(void **state)
+{
+    (void)state;
+    char *env[] = {"GPUFEED=OFF", "GPUFEED_BIND=Node", "GPUFEED_STAGE_RING=AUTO", "gpufeed_mem=off", NULL};
+    struct gf_options o;
+    gf_options_load(&o, env);
+    assert_int_equal(o.mode, gf_mode_off);
+    assert_int_equal(o.bind, gf_bind_node);
+    assert_int_equal(o.stage_ring, GF_SIZE_AUTO);
+    assert_int_equal(o.origin.stage_ring, gf_origin_environment);
+    assert_int_equal(o.mem, gf_mem_auto);
+    assert_true(gf_options_rejects("gpufeed_mem=off"));
+    assert_true(gf_options_rejects("GPUFEED=OFFF"));
+    assert_true(gf_options_rejects("GPUFEED=O"));
+    assert_false(gf_options_rejects("GPUFEED=OFF"));
 }
 
 /* What is complained about, and nothing else. */
@@ -189,6 +210,7 @@ int main(void)
         cmocka_unit_test(rejects_bad_sizes),
         cmocka_unit_test(sizes_are_written_shortly),
         cmocka_unit_test(suggests_near_names_only),
+        cmocka_unit_test(values_in_any_case),
         cmocka_unit_test(rejects_what_it_complains_about),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
