@@ -7,6 +7,7 @@ ratios are taken within rounds. rounds() shuffles cases and arms, and gives case
 decided more rounds while time is left.
 """
 
+import argparse
 import atexit
 import contextlib
 import json
@@ -229,6 +230,17 @@ def keep(path, bench, cases, **about):
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps({"bench": bench, "machine": ratio.machine(), "dry": DRY, **about,
                                "cases": [case.record() for case in cases]}) + "\n")
+
+
+def some_of(known):
+    """The type of an argument that names some of them, separated by commas."""
+    def read(text):
+        words = text.split(",")
+        for word in words:
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+        return words
+    return read
 
 
 def size_name(count):

@@ -183,9 +183,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=150)
-    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--only", default=list(PARTS), type=arms.some_of(PARTS))
     args = parser.parse_args()
-    cases, bad = measure(args.only.split(","), args.seconds)
+    cases, bad = measure(args.only, args.seconds)
     arms.keep(args.json, "pinned", cases, wrong=bad)
     if bad:
         sys.exit(str(bad))

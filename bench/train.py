@@ -200,10 +200,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=400)
-    parser.add_argument("--only", default=",".join((*TASKS, "ranks")))
+    parser.add_argument("--only", default=list((*TASKS, "ranks")), type=arms.some_of((*TASKS, "ranks")))
     parser.add_argument("--arms", help="these only", type=lambda text: text.split(","))
     args = parser.parse_args()
-    cases, bad = measure(args.only.split(","), args.seconds, args.arms)
+    cases, bad = measure(args.only, args.seconds, args.arms)
     arms.keep(args.json, "train", cases, wrong=bad)
     if bad:
         sys.exit(str(bad))

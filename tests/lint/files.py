@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What every file of the repository keeps: the licence line, an end, a length that can be read.
+"""What every file of the repository keeps: the licence line, an end, a length that can be read; that what
+begins with "#!" can be run as the documents say it is.
 
 clang-format keeps code to 100 columns; a comment behind it may stand out a little. A file of more
 than 400 lines is named but fails nothing; one of more than 600 fails.
@@ -44,6 +45,8 @@ def main():
         if path.suffix in (".c", ".h"):
             bad += [f"{name}:{i + 1}: tab, or more than 130 columns" for i, line in enumerate(lines)
                     if len(line) > 130 or "\t" in line]
+        if text.startswith("#!") and not path.stat().st_mode & 0o100:
+            bad.append(f"{name}: begins with #! and is not executable")
         if path.suffix == ".def":
             continue  # a list is as long as it is
         if len(lines) > TOO_LONG:
