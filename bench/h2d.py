@@ -8,7 +8,7 @@ Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the
 as the figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async
 (1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
 copy), left (16 callers' copies that are the driver's in all arms, in processes that have more and more of what the
-library brings: a registered buffer, hooks, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
+library brings: a registered buffer, hooks, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
 process of its own; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
 how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
 """
@@ -74,7 +74,8 @@ def case(part, fleet, way, size, mode="sync", threads=1, load=0, hot=False):
                      part=part, way=way, bytes=size, mode=mode, threads=threads, load=load, hot=hot)
 
 
-LEFT = {"held": "with a registered buffer", "off": "with hooks alone", "fresh": "without a ring", "ours": "as it is"}
+LEFT = {"held": "a registered buffer", "hooks": "hooks alone", "heap": "hooks and heap", "fresh": "no ring yet",
+        "ours": "all of it"}
 
 
 def left_cases(fleet):
@@ -86,14 +87,15 @@ def left_cases(fleet):
             cases.append(arms.Case(
                 f"left: {way} sync {arms.size_name(size)}, 16 threads",
                 {name: turn(arm, words) for name, arm in fleet.items()},
-                [(name, "driver", "GB/s", None, f"of the driver, {text}") for name, text in LEFT.items()],
+                [(name, "driver", "GB/s", None, f"of the driver: {text}") for name, text in LEFT.items()],
                 controls=CHANCE, part="left", way=way, bytes=size, mode="sync", threads=16, load=0))
     return cases
 
 
 def left_fleet():
-    off = arms.ours(GPUFEED_STAGE="off", GPUFEED_PIN="off")
-    extra = {"driver": {}, "again": {}, "held": {}, "off": off, "fresh": arms.ours(), "ours": arms.ours()}
+    off = {"GPUFEED_STAGE": "off", "GPUFEED_PIN": "off"}
+    extra = {"driver": {}, "again": {}, "held": {}, "hooks": arms.ours(GPUFEED_HEAP="off", **off),
+             "heap": arms.ours(**off), "fresh": arms.ours(), "ours": arms.ours()}
     fleet = {name: arms.Arm([program()], **more) for name, more in extra.items()}
     fleet["held"].ask(f"hold bytes={32 * MIB}")
     for way in ("h2d", "d2h"):
