@@ -7,13 +7,14 @@
 Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again,
 as the figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async
 (1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
-copy), left (16 callers' copies that are the driver's in all arms, in processes that have more and more of what the
+copy), left (small copies that are the driver's in all arms, in processes that have more and more of what the
 library brings: a registered buffer, hooks, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
 process of its own; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
 how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
 """
 
 import argparse
+import itertools
 import os
 import sys
 import time
@@ -82,13 +83,13 @@ def left_cases(fleet):
     """What slows copies down that the library leaves to the driver: each arm has something more of it."""
     cases = []
     for way in ("h2d", "d2h"):
-        for size in (4 * KIB, 16 * KIB, 64 * KIB):
-            words = words_for(way, size, threads=16)
+        for size, threads in itertools.product((4 * KIB, 16 * KIB, 64 * KIB), (1, 16)):
+            words = words_for(way, size, threads=threads)
             cases.append(arms.Case(
-                f"left: {way} sync {arms.size_name(size)}, 16 threads",
+                f"left: {way} sync {arms.size_name(size)}, {threads} thread{'s' * (threads > 1)}",
                 {name: turn(arm, words) for name, arm in fleet.items()},
                 [(name, "driver", "GB/s", None, f"of the driver: {text}") for name, text in LEFT.items()],
-                controls=CHANCE, part="left", way=way, bytes=size, mode="sync", threads=16, load=0))
+                controls=CHANCE, part="left", way=way, bytes=size, mode="sync", threads=threads, load=0))
     return cases
 
 
