@@ -83,46 +83,54 @@ static inline void from_device(void *to, CUdeviceptr from, size_t bytes, CUstrea
         ok(cuMemcpyDtoH(to, from, bytes));
 }
 
-/* Memory of the library's that children do not get, all of it touched; NULL: there is none. */
-static inline void *touched_ring(void)
+/* Of the library's memory that children do not get. */
+struct ring {
+    size_t pinned;  /* bytes that the current context has registered */
+    size_t touched; /* and those that nobody has yet */
+};
+
+static inline void add_to(struct ring *ring, unsigned long start, unsigned long end, bool touched)
+{
+    CUcontext current, owner;
+    ok(cuCtxGetCurrent(&current));
+    for (; start < end; start += 2 * MIB) /* neighbours are one mapping */
+        if (cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, start) != CUDA_SUCCESS)
+            ring->touched += touched ? 2 * MIB : 0;
+        else if (owner == current)
+            ring->pinned += 2 * MIB;
+}
+
+static inline struct ring look_at_ring(void)
 {
     char line[512];
-    unsigned long at = 0, start, end, size = 0, resident = 0;
-    void *found = NULL;
+    unsigned long at = 0, until = 0, start, end, size = 0, resident = 0;
+    struct ring ring = {0};
     FILE *maps = fopen("/proc/self/smaps", "r");
     while (fgets(line, sizeof line, maps)) {
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
-            at = start;
+            at = start, until = end;
         sscanf(line, "Size: %lu", &size);
         sscanf(line, "Rss: %lu", &resident);
-        if (!strncmp(line, "VmFlags:", 8) && strstr(line, " dc") && size >= 1024 && size == resident)
-            found = (void *)at;
+        if (!strncmp(line, "VmFlags:", 8) && strstr(line, " dc") && size >= 1024)
+            add_to(&ring, at, until, size == resident);
     }
     fclose(maps);
-    return found;
+    return ring;
 }
 
-static inline bool ring_is_touched(void)
-{
-    return touched_ring() != NULL;
-}
-
-static inline bool ring_is_pinned(void)
-{
-    unsigned flags;
-    void *ring = touched_ring();
-    return ring && cuMemHostGetFlags(&flags, ring) == CUDA_SUCCESS;
-}
-
-/* Until the ring is there: it takes two copies and a moment, which on a busy machine is a long one. */
+/* Until this context's ring is there: it takes two copies and a moment, which on a busy machine is a long one. */
 static inline void warm(CUdeviceptr d)
 {
     unsigned char *host = malloc(8 * MIB);
+    struct ring ring = {0};
     memset(host, 1, 8 * MIB);
     ok(cuMemcpyDtoH(host, d, 8 * MIB));
-    for (unsigned i = 0; getenv("LD_PRELOAD") && !getenv("COLD") && i < 1000 && !ring_is_touched(); i++)
+    for (unsigned i = 0; getenv("LD_PRELOAD") && !getenv("COLD") && i < 1000 && !ring.pinned && !ring.touched; i++) {
         usleep(3000);
-    for (unsigned i = 0; i < 3 || (i < 300 && ring_is_touched() && !ring_is_pinned()); i++) {
+        ring = look_at_ring();
+    }
+    const bool comes = ring.pinned || ring.touched;
+    for (unsigned i = 0; i < 3 || (i < 300 && comes && !look_at_ring().pinned); i++) {
         usleep(3000); /* the helper has still to say so */
         ok(cuMemcpyDtoH(host, d, 8 * MIB));
     }
