@@ -85,6 +85,16 @@ static size_t chunk_most(const struct gf_staging *stage, unsigned calls)
     return power_within(gf_ring_bytes(stage->ring) / 2, GF_TUNE_CHUNK_LEAST, most);
 }
 
+/*
+ * With fewer it is the driver's, which never waits with an asynchronous copy up to some size: one that has a slot
+ * for each chunk does not either, whatever others put on its stream meanwhile.
+ */
+static unsigned slots_least(const struct gf_flow *flow, const struct gf_copy_call *call, unsigned wished)
+{
+    const bool waits = flow->to_host || !call->async || flow->bytes > GF_TUNE_PUT_ASIDE;
+    return waits ? gf_min(wished, 2u) : (unsigned)flow->chunks;
+}
+
 bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_host)
 {
     const unsigned calls = gf_max(__atomic_load_n(&stage->context->running, __ATOMIC_RELAXED), 1u);
@@ -100,7 +110,7 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
         ret->slots++;
     if (ret->slots < wished || to_host)
         gf_ring_want_more(ret->ring);
-    if (ret->slots >= gf_min(wished, 2u)) {
+    if (ret->slots >= slots_least(ret, stage->call, wished)) {
         begin(ret);
         return true;
     }

@@ -162,6 +162,42 @@ static void calls_share_it(void **state)
     }
 }
 
+/*
+ * The driver's asynchronous copy of up to 2 MiB never waits, whatever others put on its stream meanwhile: with less
+ * room than it takes as a whole it is the driver's. A larger one waits as natively, and goes on.
+ */
+static void small_ones_never_wait(void **state)
+{
+    static char memory[GF_MIB(4)];
+    static const struct {
+        size_t bytes, room;
+        bool staged;
+        unsigned waited;
+    } kinds[] = {{GF_MIB(2), GF_MIB(1), false, 0}, {GF_MIB(2), GF_MIB(2), true, 0}, {GF_MIB(4), GF_MIB(1), true, 1}};
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
+        struct gf_ring *ring = ready(GF_SIZE_AUTO);
+        uint64_t since;
+        struct gf_staged done;
+        const struct gf_copy_call call = {.src = (uintptr_t)memory, .bytes = kinds[i].bytes, .async = true};
+        const struct gf_staging stage = {.call = &call, .context = &context, .ring = ring, .since_ns = &since};
+        struct gf_block *others = gf_block_take(ring, GF_MIB(8) - kinds[i].room);
+        driver.come = 2; /* the next one's, by which the stream is idle; those behind it do not come by themselves */
+        gf_stage_h2d(&stage, &done);
+        assert_true(done.forward == !kinds[i].staged);
+        assert_int_equal(driver.waited, kinds[i].waited);
+        if (done.forward)
+            assert_int_equal(done.why, gf_forward_full);
+        assert_int_equal(driver.sent, done.forward ? 0 : kinds[i].bytes / GF_TUNE_CHUNK_LEAST);
+        driver.come = UINTPTR_MAX;
+        gf_block_give(ring, others);
+        others = gf_block_take(ring, GF_MIB(8)); /* all of it is free again */
+        assert_non_null(others);
+        gf_block_give(ring, others);
+        gf_ring_drop(&context);
+    }
+}
+
 int main(void)
 {
     set_up();
@@ -172,6 +208,7 @@ int main(void)
         cmocka_unit_test(grows_as_far_as_it_serves),
         cmocka_unit_test(blocks_take_turns),
         cmocka_unit_test(calls_share_it),
+        cmocka_unit_test(small_ones_never_wait),
     };
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);
 }
