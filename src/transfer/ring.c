@@ -80,8 +80,16 @@ static void turn_off(struct gf_ring *ring, const struct gf_fault *fault)
                      why);
 }
 
+/* A capture on a blocking stream has begun since it was asked for; the driver's own copy is refused likewise. */
+static bool is_a_captures(CUresult error)
+{
+    return error == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 void gf_ring_turn_off(struct gf_ring *ring, const char *call, CUresult error)
 {
+    if (is_a_captures(error))
+        return;
     turn_off(ring, &(struct gf_fault){.call = call, .result = error});
 }
 

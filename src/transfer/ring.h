@@ -21,7 +21,7 @@ struct gf_ring *gf_ring_of(struct gf_context *context);
 
 /* Whether it works: no call of its own has failed. */
 bool gf_ring_is_on(const struct gf_ring *ring);
-/* Turns it off for good and says why, once; error may be what the program itself has caused. */
+/* Turns it off for good and says why, once; error may be what the program itself has caused. Not for a capture's. */
 void gf_ring_turn_off(struct gf_ring *ring, const char *call, CUresult error);
 
 /*

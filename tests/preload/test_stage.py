@@ -247,6 +247,15 @@ def test_calls_of_ours_fail(run, entry):
         assert len(warnings) <= 1, said
 
 
+def test_a_capture_that_begins_meanwhile_turns_nothing_off(run):
+    """The legacy stream was asked, then another thread began: what our call and the driver's are then answered."""
+    to, back, said = compare(run, "beginning", program=CONTEXTS, native=("end 0\n2 checked, 0 wrong\n", 0),
+                             SIM_FAULT="cuEventRecord:1:906,cuEventRecord:4:906")
+    assert to.failed + back.failed == 2 and to.rest + back.rest == 0, said # before its first transfer, and behind one
+    assert to.staged >= 1 and back.staged >= 2, said
+    assert "left to the driver" not in said
+
+
 FORKS = """
 import ctypes, os, threading
 from ctypes import byref, c_size_t, c_uint64, c_void_p
