@@ -170,11 +170,12 @@ bool gf_large_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
     if (!buffer)
         return false;
     CUresult result = unregister(cuda, p);
-    /* Its context ended by a way that is not seen: the driver's own would be gone too. */
-    if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) {
+    if (result == CUDA_SUCCESS) {
         drop(buffer);
+    } else if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) {
+        /* Its context ended by a way that is not seen: the driver's own would be gone too. */
+        drop(buffer);
+        result = CUDA_ERROR_INVALID_VALUE;
     } else if (!expected(result)) {
         /* The program's own call would have waited for its work, and have told of its trouble. */
         *ret_fault = (struct gf_fault){.call = "cuMemHostUnregister", .result = result};

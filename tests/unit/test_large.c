@@ -68,6 +68,7 @@ static struct {
     unsigned unregistered, synchronized;
     bool ends; /* the context ends while a free is under way */
     CUcontext owner, current; /* owner: the only context that knows it; NULL: all do */
+    bool keeps_owner; /* it knows the memory, and does not say whose it is */
 } driver;
 
 static CUresult host_register(void *at, size_t bytes, unsigned flags)
@@ -92,12 +93,14 @@ static CUresult owner_of(void *ret, CUpointer_attribute what, CUdeviceptr at)
 {
     assert_int_equal(what, CU_POINTER_ATTRIBUTE_CONTEXT);
     assert_int_equal(at, (uintptr_t)driver.at);
-    *(CUcontext *)ret = driver.owner;
+    *(CUcontext *)ret = driver.keeps_owner ? NULL : driver.owner;
     return driver.owner ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult push(CUcontext context)
 {
+    if (!context)
+        return CUDA_ERROR_INVALID_VALUE;
     driver.current = context;
     return CUDA_SUCCESS;
 }
@@ -360,6 +363,29 @@ static void what_cannot_be_unregistered_is_kept(void **state)
     assert_false(is_mapped(q));
 }
 
+/* An answer that nothing explains, and memory that is known to be nobody's: neither says that no device is at it. */
+static void what_may_be_registered_is_not_unmapped(void **state)
+{
+    CUresult result;
+    (void)state;
+    char *p = get(4 * MIB), *q = get(4 * MIB);
+    driver.on_unregister = CUDA_ERROR_INVALID_VALUE;
+    assert_true(give(p, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+    assert_int_equal(fault_of_free.result, CUDA_ERROR_INVALID_VALUE);
+    assert_true(is_mapped(p));
+    driver.on_unregister = CUDA_SUCCESS;
+    driver.owner = (CUcontext)(uintptr_t)0xa0;
+    driver.keeps_owner = true;
+    driver.at = q;
+    assert_true(give(q, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+    assert_null(driver.current);
+    assert_true(is_mapped(q));
+    gf_large_forget(5);
+    assert_false(is_mapped(p) || is_mapped(q));
+}
+
 static void it_is_the_drivers_own(void **state)
 {
     CUresult result;
@@ -558,6 +584,7 @@ int main(void)
         cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
         cmocka_unit_test_setup(freed_from_another_context, start),
         cmocka_unit_test_setup(what_cannot_be_unregistered_is_kept, start),
+        cmocka_unit_test_setup(what_may_be_registered_is_not_unmapped, start),
         cmocka_unit_test_setup(it_is_the_drivers_own, start),
         cmocka_unit_test_setup(a_context_takes_its_own_along, start),
         cmocka_unit_test_setup(held_bytes_are_counted, start),
