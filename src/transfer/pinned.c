@@ -96,9 +96,9 @@ static void see_context(void *closure, struct gf_context *context)
 
 /*
  * Whether registered memory can be to all contexts what the driver's own is: that is pinned for all of them,
- * on all devices, and has one address, whatever its flags. What it takes on top is added to *flags. Whether two
- * devices really cannot tell is not measured, nor whether two contexts of one: a process that uses a second is
- * left alone.
+ * on all devices, and has one address, whatever its flags. What it takes on top is added to *flags, for contexts
+ * that are yet to be made too. Whether two devices really cannot tell is not measured, nor whether two contexts of
+ * one: a process that uses a second is left alone.
  */
 static bool is_native(const struct gf_context *context, unsigned *flags)
 {
@@ -108,8 +108,7 @@ static bool is_native(const struct gf_context *context, unsigned *flags)
         return false;
     if (*flags & CU_MEMHOSTALLOC_PORTABLE)
         return true;
-    if (count > 1)
-        *flags |= CU_MEMHOSTALLOC_PORTABLE;
+    *flags |= CU_MEMHOSTALLOC_PORTABLE;
     gf_context_each(see_context, &others);
     return !others.found;
 }

@@ -285,6 +285,26 @@ def test_a_second_context_in_use_leaves_them_to_the_driver(program):
         """), served=3)
 
 
+def test_a_later_context_has_it_pinned_too(program):
+    """So a copy there is read when its stream comes to it, and the call waits for nothing."""
+    same(program("""
+        start()
+        __import__("signal").alarm(60) # natively nothing waits
+        p, second = pinned(LARGE), c_void_p()
+        served(p, LARGE)
+        ok(cuda.cuCtxCreate_v2(byref(second), 0, 0))
+        on, d, back = stream(), device(LARGE), create_string_buffer(LARGE)
+        ctypes.memset(p, 1, LARGE)
+        go = hold(on)
+        ok(cuda.cuMemcpyHtoDAsync_v2(d, c_void_p(p), c_size_t(LARGE), on))
+        ctypes.memset(p, 2, LARGE)
+        go(0)
+        ok(cuda.cuStreamSynchronize(on))
+        ok(cuda.cuMemcpyDtoH_v2(back, d, c_size_t(LARGE)))
+        print(set(back.raw), free(p))
+        """), served=1)
+
+
 def test_what_a_second_device_sees(run):
     """The program that is to run on two GPUs, on two simulated ones."""
     script = pathlib.Path(__file__).parents[1] / "gpu" / "programs" / "pinned_devices.py"
