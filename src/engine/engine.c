@@ -215,7 +215,7 @@ static void sum_up(void)
     if (gf_log_wants(GF_LOG_INFO) && p->choice.contexts) {
         gf_summary_exit(&p->report, text, sizeof(text));
         gf_info("%s", text);
-        gf_transfer_report_say(&p->report.transfers, text, sizeof(text));
+        gf_transfer_report_say(&p->report.transfers, p->report.each_hook, text, sizeof(text));
         if (*text)
             gf_info("%s", text);
     }

@@ -3,6 +3,8 @@
 
 #include "observe/words.h"
 
+#define SMALL_TOLD (UINT64_C(16) << 20) /* bytes in small copies, from which on the summary has them */
+
 static void add(struct gf_tally_copy *sum, const struct gf_tally_copy *copies)
 {
     sum->calls += copies->calls;
@@ -135,6 +137,21 @@ struct entries {
     uint64_t small, small_bytes, unfit, unfit_bytes;
 };
 
+static bool add_entry(void *closure, const struct gf_tally *tally)
+{
+    struct entries *entries = closure;
+    if (!tally->bytes)
+        return true; /* no copy */
+    /* Counters go on meanwhile: a copy may be known as large before it is known at all. */
+    entries->small +=
+        gf_max(tally->copies, tally->offered + tally->unfit) - (tally->offered + tally->unfit);
+    entries->small_bytes += gf_max(tally->bytes, tally->offered_bytes + tally->unfit_bytes) -
+                            (tally->offered_bytes + tally->unfit_bytes);
+    entries->unfit += tally->unfit;
+    entries->unfit_bytes += tally->unfit_bytes;
+    return true;
+}
+
 static bool put_entry(void *closure, const struct gf_tally *tally)
 {
     struct entries *entries = closure;
@@ -144,14 +161,7 @@ static bool put_entry(void *closure, const struct gf_tally *tally)
     gf_json_size(entries->json, "copies", tally->copies);
     gf_json_size(entries->json, "bytes", tally->bytes);
     gf_json_end(entries->json, '}');
-    /* Counters go on meanwhile: a copy may be known as large before it is known at all. */
-    entries->small +=
-        gf_max(tally->copies, tally->offered + tally->unfit) - (tally->offered + tally->unfit);
-    entries->small_bytes += gf_max(tally->bytes, tally->offered_bytes + tally->unfit_bytes) -
-                            (tally->offered_bytes + tally->unfit_bytes);
-    entries->unfit += tally->unfit;
-    entries->unfit_bytes += tally->unfit_bytes;
-    return true;
+    return add_entry(entries, tally);
 }
 
 static void put_copies(struct gf_json *json, const char *key, uint64_t copies, uint64_t bytes)
@@ -196,7 +206,7 @@ static void put_saving(struct gf_json *json, const struct gf_transfer_stats *cop
 }
 
 void gf_transfer_report_put(struct gf_json *json, const struct gf_transfer_report *transfers,
-                            void (*each_hook)(gf_tally_see *see, void *closure))
+                            gf_tally_each *each_hook)
 {
     struct entries entries = {.json = json};
 
@@ -235,26 +245,31 @@ static void say_way(struct gf_words *words, const struct gf_tally_copy *way, con
                (unsigned long long)(rate(way) / 100 % 10));
 }
 
-static void say_reasons(struct gf_words *words, const struct gf_transfer_stats *copies,
+static void say_reasons(struct gf_words *words, const struct gf_transfer_report *transfers,
                         enum gf_direction direction)
 {
-    const char *between = " (";
+    const char *between = " (", *off = transfers->state.off;
 
     for (unsigned why = 0; why < gf_forward_count; why++) {
         struct gf_tally_copy way;
-        gf_transfer_report_why(copies, direction, why, &way);
+        gf_transfer_report_why(&transfers->copies, direction, why, &way);
         if (!way.calls || !is_pageable(why))
             continue;
-        gf_say(words, "%s%s: %llu", between, gf_forward_text(why), (unsigned long long)way.calls);
+        if (why == gf_forward_off && off)
+            gf_say(words, "%sstaging is off, %s", between, off);
+        else
+            gf_say(words, "%s%s", between, gf_forward_text(why));
+        gf_say(words, ": %llu", (unsigned long long)way.calls);
         between = "; ";
     }
     if (*between == ';')
         gf_say(words, ")");
 }
 
-static void say_direction(struct gf_words *words, const struct gf_transfer_stats *copies,
+static void say_direction(struct gf_words *words, const struct gf_transfer_report *transfers,
                           enum gf_direction direction, const char *what, const char **between)
 {
+    const struct gf_transfer_stats *copies = &transfers->copies;
     const char *first = *between;
     struct gf_tally_copy staged, pinned, driver;
 
@@ -269,7 +284,29 @@ static void say_direction(struct gf_words *words, const struct gf_transfer_stats
     say_way(words, &staged, "staged", true, &first);
     say_way(words, &pinned, "from or to pinned memory", false, &first);
     say_way(words, &driver, "by the driver", true, &first);
-    say_reasons(words, copies, direction);
+    say_reasons(words, transfers, direction);
+}
+
+/* Copies that nobody looked at: a program that makes no other shall not be told nothing. */
+static void say_small(struct gf_words *words, const struct gf_transfer_report *transfers,
+                      gf_tally_each *each_hook, const char *between)
+{
+    struct entries entries = {0};
+
+    if (each_hook)
+        each_hook(add_entry, &entries);
+    if (entries.small_bytes < SMALL_TOLD)
+        return;
+    gf_say(words, "%s", between);
+    gf_say_bytes(words, entries.small_bytes);
+    gf_say(words, " by the driver in %llu copies", (unsigned long long)entries.small);
+    if (transfers->least == SIZE_MAX)
+        gf_say(words, " (staging is off%s%s)", transfers->state.off ? ", " : "",
+               transfers->state.off ? transfers->state.off : "");
+    else if (transfers->least < (1 << 20))
+        gf_say(words, " of less than %llu KiB", (unsigned long long)transfers->least >> 10);
+    else
+        gf_say(words, " of less than %llu MiB", (unsigned long long)transfers->least >> 20);
 }
 
 static void say_ring(struct gf_words *words, const struct gf_transfer_report *transfers)
@@ -283,7 +320,8 @@ static void say_ring(struct gf_words *words, const struct gf_transfer_report *tr
         gf_say(words, ", too small for %llu", (unsigned long long)waits);
 }
 
-void gf_transfer_report_say(const struct gf_transfer_report *transfers, char *buf, size_t size)
+void gf_transfer_report_say(const struct gf_transfer_report *transfers, gf_tally_each *each_hook,
+                            char *buf, size_t size)
 {
     struct gf_words words = {buf, size, 0};
     const char *between = "";
@@ -292,8 +330,9 @@ void gf_transfer_report_say(const struct gf_transfer_report *transfers, char *bu
     *buf = '\0';
     if (!transfers->known)
         return;
-    say_direction(&words, &transfers->copies, gf_direction_h2d, "copied to the GPU:", &between);
-    say_direction(&words, &transfers->copies, gf_direction_d2h, "copied from the GPU:", &between);
+    say_direction(&words, transfers, gf_direction_h2d, "copied to the GPU:", &between);
+    say_direction(&words, transfers, gf_direction_d2h, "copied from the GPU:", &between);
+    say_small(&words, transfers, each_hook, *between ? between : "copies: ");
     say_ring(&words, transfers);
     const uint64_t ms = gf_transfer_report_saving_ns(&transfers->copies, &rate_of_pinned) / 1000000;
     gf_pinned_report_say(&words, &transfers->pinned);

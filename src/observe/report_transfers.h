@@ -41,10 +41,10 @@ uint64_t gf_transfer_report_saving_ns(const struct gf_transfer_stats *copies, ui
 
 /* The value of "transfers". each_hook may be NULL. */
 void gf_transfer_report_put(struct gf_json *json, const struct gf_transfer_report *transfers,
-                            void (*each_hook)(gf_tally_see *see, void *closure));
+                            gf_tally_each *each_hook);
 
-/* A line for the summary; "" where nothing was done and no copy was large enough to be looked at.
- */
-void gf_transfer_report_say(const struct gf_transfer_report *transfers, char *buf, size_t size);
+/* A line for the summary; "" where there was next to nothing to do. each_hook may be NULL. */
+void gf_transfer_report_say(const struct gf_transfer_report *transfers, gf_tally_each *each_hook,
+                            char *buf, size_t size);
 
 #endif

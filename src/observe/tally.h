@@ -17,5 +17,7 @@ struct gf_tally {
 
 /* Returns false to stop. */
 typedef bool gf_tally_see(void *closure, const struct gf_tally *tally);
+/* Shows all of them. */
+typedef void gf_tally_each(gf_tally_see *see, void *closure);
 
 #endif

@@ -58,7 +58,7 @@ static void nothing_is_null(void **state)
     static const struct gf_transfer_report none;
     char line[256] = "x";
     assert_string_equal(written(&none), "{\"transfers\":null}");
-    gf_transfer_report_say(&none, line, sizeof(line));
+    gf_transfer_report_say(&none, NULL, line, sizeof(line));
     assert_string_equal(line, "");
 }
 
@@ -135,17 +135,17 @@ static void the_line(void **state)
     static struct gf_transfer_report r = {.known = true};
     struct gf_transfer_stats *c = &r.copies;
     char line[512];
-    gf_transfer_report_say(&r, line, sizeof(line));
+    gf_transfer_report_say(&r, NULL, line, sizeof(line));
     assert_string_equal(line, "");
     c->forwarded[gf_direction_d2h][1][gf_forward_ends] = tally(4, 44, 0);
-    gf_transfer_report_say(&r, line, sizeof(line));
+    gf_transfer_report_say(&r, NULL, line, sizeof(line));
     assert_string_equal(line, "");
     c->staged[gf_direction_h2d][1] = tally(3, 12288 * MIB, SECOND / 2);
     c->forwarded[gf_direction_h2d][1][gf_forward_pinned] = tally(2, 3 * MIB, 5);
     c->forwarded[gf_direction_h2d][1][gf_forward_capture] = tally(2, 8 * MIB, SECOND / 1000);
     c->forwarded[gf_direction_h2d][0][gf_forward_small] = tally(1, MIB, 0);
     c->forwarded[gf_direction_d2h][0][gf_forward_pinned] = tally(2, 5 * MIB, 0);
-    gf_transfer_report_say(&r, line, sizeof(line));
+    gf_transfer_report_say(&r, NULL, line, sizeof(line));
     assert_string_equal(
         line, "copied to the GPU: 12.0 GiB staged at 25.7 GB/s, 3 MiB from or to pinned memory, "
               "9 MiB by the driver at 8.3 GB/s (smaller than what pays: 1; the stream is being "
@@ -154,17 +154,52 @@ static void the_line(void **state)
     memset(c, 0, sizeof(*c));
     c->staged[gf_direction_d2h][0] = tally(3, 10 * MIB, 0);
     r.state.ring_most = 16 * MIB;
-    gf_transfer_report_say(&r, line, sizeof(line));
+    gf_transfer_report_say(&r, NULL, line, sizeof(line));
     assert_string_equal(line, "copied from the GPU: 10 MiB staged; ring of 16 MiB");
     c->stream_waits = 2;
-    gf_transfer_report_say(&r, line, sizeof(line));
+    gf_transfer_report_say(&r, NULL, line, sizeof(line));
     assert_string_equal(line, "copied from the GPU: 10 MiB staged; ring of 16 MiB, too small for 2");
     r.state.ring_most = 0;
     r.pinned.stats =
         (struct gf_pinned_stats){.large_calls = 1, .large_bytes = 64 * MIB, .large_ns = 12345678};
     memset(c, 0, sizeof(*c));
-    gf_transfer_report_say(&r, line, sizeof(line));
+    gf_transfer_report_say(&r, NULL, line, sizeof(line));
     assert_string_equal(line, "64 MiB of pinned memory served in 0.012 s");
+}
+
+static void many_small(gf_tally_see *see, void *closure)
+{
+    const struct gf_tally small = {.name = "cuMemcpyHtoD_v2",
+                                   .calls = 900,
+                                   .copies = 900,
+                                   .bytes = 430 * MIB,
+                                   .offered = 100,
+                                   .offered_bytes = 30 * MIB};
+    const struct gf_tally none = {.name = "cuInit", .calls = 7, .copies = 7};
+    see(closure, &none);
+    see(closure, &small);
+}
+
+/* Whoever copies little at a time is told what became of it. */
+static void the_line_of_small_copies(void **state)
+{
+    (void)state;
+    static struct gf_transfer_report r = {.known = true, .least = MIB};
+    char line[512];
+    gf_transfer_report_say(&r, each_hook, line, sizeof(line)); /* 150 bytes */
+    assert_string_equal(line, "");
+    gf_transfer_report_say(&r, many_small, line, sizeof(line));
+    assert_string_equal(line, "copies: 400 MiB by the driver in 800 copies of less than 1 MiB");
+    r.copies.forwarded[gf_direction_h2d][0][gf_forward_off] = tally(5, 30 * MIB, 0);
+    r.state.off = "observing only";
+    gf_transfer_report_say(&r, many_small, line, sizeof(line));
+    assert_string_equal(line, "copied to the GPU: 30 MiB by the driver (staging is off, observing only: 5); "
+                              "400 MiB by the driver in 800 copies of less than 1 MiB");
+    r.copies = (struct gf_transfer_stats){0};
+    r.least = SIZE_MAX;
+    r.state.off = "by option";
+    gf_transfer_report_say(&r, many_small, line, sizeof(line));
+    assert_string_equal(line, "copies: 400 MiB by the driver in 800 copies (staging is off, by option)");
 }
 
 static void pinned_memory(void **state)
@@ -198,6 +233,7 @@ int main(void)
         cmocka_unit_test(small_ones_are_what_is_left),
         cmocka_unit_test(saving),
         cmocka_unit_test(the_line),
+        cmocka_unit_test(the_line_of_small_copies),
         cmocka_unit_test(pinned_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
