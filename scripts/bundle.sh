@@ -21,6 +21,9 @@ for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libh
     [ -f "/usr/share/doc/$package/copyright" ] &&
         cp "/usr/share/doc/$package/copyright" "$output/share/licenses/$package"
 done
+# libnuma's asks for its text beside every copy; Debian's file only says where it is on Debian.
+[ ! -f /usr/share/common-licenses/LGPL-2.1 ] ||
+    cp -L /usr/share/common-licenses/LGPL-2.1 "$output/share/licenses/"
 patchelf --set-rpath "\$ORIGIN/../lib" "$output/bin/gpufeed"
 # The loader maps what it has to open by name only from here, whoever needs it.
 for library in "$output"/lib/*.so; do

@@ -89,6 +89,14 @@ def test_pkg_config_names_the_preload(installed):
     assert pathlib.Path(str(installed) + preload) == only(installed, "libgpufeed.so")
 
 
+def test_readme_names_the_path_that_an_install_makes():
+    """What people paste. Of a folder that was set up with other options nothing is said."""
+    options = dict(re.findall(r"^ *'(\w+)=([^']*)'", (SOURCE / "meson.build").read_text(), re.M))
+    door = f"{options.get('prefix', '/usr/local')}/{options['libdir']}/libgpufeed.so"
+    named = set(re.findall(r"/[\w/-]*/libgpufeed\.so", (SOURCE / "README.md").read_text()))
+    assert {name for name in named if name.startswith("/usr")} == {door}
+
+
 def test_manual_page_has_no_mistakes(installed):
     if not shutil.which("man"):
         pytest.skip("man is not installed")
@@ -111,6 +119,15 @@ def test_bundle_is_complete_and_finds_itself(bundle):
             assert needed in inside or GLIBC.match(needed), f"{file.name} needs {needed}"
         path = tool("patchelf", "--print-rpath", file).strip()
         assert path == ("$ORIGIN/../lib" if file.parent.name == "bin" else "$ORIGIN")
+
+
+def test_bundle_is_small_and_has_the_licences(bundle):
+    """As README says, for whoever has to answer for an image."""
+    assert sum(p.stat().st_size for p in bundle.rglob("*") if p.is_file()) < 5_000_000
+    texts = {p.name: p.read_text(encoding="utf-8") for p in (bundle / "share" / "licenses").iterdir()}
+    assert "Apache License" in texts["gpufeed"]
+    assert {"libhwloc15", "libnuma1", "libjansson4"} <= set(texts) and {"libjemalloc2", "libjemalloc-dev"} & set(texts)
+    assert "GNU LESSER GENERAL PUBLIC LICENSE" in texts["LGPL-2.1"]
 
 
 def test_bundle_keeps_to_the_glibc_floor(bundle):
