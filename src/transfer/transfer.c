@@ -99,6 +99,16 @@ static size_t least_for(const struct visit *v)
     return v->direction == gf_direction_h2d ? GF_TUNE_MIN_FEW_H2D : GF_TUNE_MIN_FEW_D2H;
 }
 
+/*
+ * On the thread's own stream a synchronous copy waits for that stream alone. Its transfer waits for the legacy one's
+ * work, too, which may be waiting for this very thread: the driver's call is back before, with so many bytes.
+ */
+static bool returns_before(const struct visit *v)
+{
+    return v->call->stream == CU_STREAM_PER_THREAD && !v->call->async && v->direction == gf_direction_h2d &&
+           v->call->bytes <= GF_TUNE_PUT_ASIDE;
+}
+
 static bool check_size(struct visit *v)
 {
     const struct gf_context *context = v->context;
@@ -108,7 +118,7 @@ static bool check_size(struct visit *v)
     /* A single thread is no faster than the driver; who asks for it gets it. */
     if (from == SIZE_MAX || (threads == 1 && gf_setup.options->stage_threads != 1))
         return forward(v, gf_forward_few_threads);
-    if (v->call->bytes < from)
+    if (v->call->bytes < from || returns_before(v))
         return forward(v, gf_forward_small);
     if (running > GF_TUNE_CALLS_PER_THREAD * threads)
         return forward(v, gf_forward_crowded);

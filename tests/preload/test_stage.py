@@ -170,6 +170,11 @@ def test_a_context_is_met_beside_a_capture(run):
     assert to.staged == 1 and back.staged >= 2, said
 
 
+def test_a_copy_on_the_threads_own_stream_waits_for_that_alone(run):
+    to, back, said = compare(run, "behind", program=CONTEXTS)
+    assert to.small == 2 and back.staged >= 2, said
+
+
 def test_small_copies_far_ahead(run):
     """What the driver would not wait for either is no reason to pin more and more."""
     to, back, said = compare(run, "ahead")

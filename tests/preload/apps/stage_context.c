@@ -126,6 +126,33 @@ static void beginning(void)
     check(back, source, n, "after it");
 }
 
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes); /* the header has it by macro only */
+
+/* Work on the legacy stream that ends when the thread that copies on its own stream has come back from that. */
+static void wait_for(void *done)
+{
+    while (!__atomic_load_n((bool *)done, __ATOMIC_ACQUIRE))
+        usleep(100);
+}
+
+static void behind(void)
+{
+    const size_t n = 2 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUdeviceptr d = device(8 * MIB);
+    warm(d);
+    for (size_t size = n; size >= MIB; size /= 2) {
+        bool done = false;
+        fill(source, n, (unsigned)size);
+        ok(cuLaunchHostFunc(CU_STREAM_LEGACY, wait_for, &done));
+        ok(cuMemcpyHtoD_v2_ptds(d, source, size));
+        __atomic_store_n(&done, true, __ATOMIC_RELEASE);
+        ok(cuCtxSynchronize());
+        ok(cuMemcpyDtoH(back, d, size));
+        check(back, source, size, "behind");
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -143,6 +170,8 @@ int main(int argc, char **argv)
         early();
     else if (!strcmp(what, "beginning"))
         beginning();
+    else if (!strcmp(what, "behind"))
+        behind();
     printf("%u checked, %u wrong\n", checked, wrong);
     return wrong != 0;
 }
