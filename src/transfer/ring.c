@@ -13,6 +13,7 @@
 #include "transfer/tuning.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define WISH_UNIT GF_TUNE_RING_FIRST_LEAST
@@ -37,9 +38,10 @@ struct gf_ring *gf_ring_of(struct gf_context *context)
     const uint64_t wish = gf_setup.options->stage_ring;
     if (ring)
         return ring;
-    ring = calloc(1, sizeof(*ring));
+    ring = aligned_alloc(_Alignof(struct gf_ring), sizeof(*ring)); /* a job in it has a line of its own */
     if (!ring)
         return NULL;
+    memset(ring, 0, sizeof(*ring));
     ring->context = context;
     pthread_mutex_init(&ring->lock, NULL);
     ring->event_flags = event_flags();

@@ -157,6 +157,7 @@ static inline struct gf_ring *fresh(uint64_t limit)
     options.stage_ring = limit;
     struct gf_ring *ring = gf_ring_of(&context);
     assert_non_null(ring);
+    assert_int_equal((uintptr_t)ring % _Alignof(struct gf_ring), 0);
     assert_ptr_equal(gf_ring_of(&context), ring);
     return ring;
 }
