@@ -91,10 +91,12 @@ struct ring {
 
 static inline void add_to(struct ring *ring, unsigned long start, unsigned long end, bool touched)
 {
-    CUcontext current, owner;
+    CUpointer_attribute what = CU_POINTER_ATTRIBUTE_CONTEXT; /* asked for in the plural it is never an error */
+    CUcontext current, owner = NULL;
+    void *into = &owner;
     ok(cuCtxGetCurrent(&current));
     for (; start < end; start += 2 * MIB) /* neighbours are one mapping */
-        if (cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, start) != CUDA_SUCCESS)
+        if (cuPointerGetAttributes(1, &what, &into, start) != CUDA_SUCCESS || !owner)
             ring->touched += touched ? 2 * MIB : 0;
         else if (owner == current)
             ring->pinned += 2 * MIB;
