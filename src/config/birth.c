@@ -2,6 +2,7 @@
 #include "config/birth.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -64,6 +65,7 @@ static void record(void)
     /* By number: a wrapper of somebody else's might allocate. */
     const long size = syscall(SYS_sched_getaffinity, 0, sizeof(birth.cpus), &birth.cpus);
     birth.known = size > 0;
+    birth.mute = syscall(SYS_fcntl, STDERR_FILENO, F_GETFD) < 0;
     /* In a program that has more rights than its user, the user's environment decides nothing. */
     const bool secure = getauxval(AT_SECURE) != 0;
     gf_options_load(&options, secure ? NULL : birth.envp);

@@ -14,6 +14,7 @@
 
 struct gf_birth {
     bool known;          /* false when the kernel's mask did not fit: then nothing is bound */
+    bool mute;           /* it was started without standard error: what has that number is the program's own */
     pid_t pid;           /* of the process that recorded it: a forked child inherits the record */
     struct gf_cpus cpus; /* sched_getaffinity of the recording thread */
     char *const *envp;   /* the environment at that time; may have changed since */

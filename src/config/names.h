@@ -12,6 +12,7 @@
  */
 #define GF_NAME_BOUND "GPUFEED_BOUND"
 
+/* That, and what somebody else sets who has a thing of this name: no mistake of the user's. */
 bool gf_name_is_internal(const char *name);
 
 #endif

@@ -11,7 +11,13 @@
 
 bool gf_name_is_internal(const char *name)
 {
-    return strcmp(name, GF_NAME_BOUND) == 0;
+    /* Kubernetes sets these in every pod beside a service that is called gpufeed. */
+    static const char *const service[] = {"GPUFEED_SERVICE_", "GPUFEED_PORT_"};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(service); i++)
+        if (strncmp(name, service[i], strlen(service[i])) == 0)
+            return true;
+    return strcmp(name, GF_NAME_BOUND) == 0 || strcmp(name, "GPUFEED_PORT") == 0;
 }
 
 static const char *without_prefix(const char *name)

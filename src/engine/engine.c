@@ -169,9 +169,13 @@ static void catch_up(const struct gf_cuda *cuda)
         gf_serve(gf_want_decide);
 }
 
-static enum gf_log_level log_level(unsigned verbose)
+static enum gf_log_level log_level(const struct gf_door *door)
 {
-    return verbose >= 2 ? GF_LOG_DEBUG : verbose == 1 ? GF_LOG_INFO : GF_LOG_WARN;
+    const unsigned verbose = door->options->verbose;
+    return door->birth->mute ? GF_LOG_SILENT
+           : verbose >= 2    ? GF_LOG_DEBUG
+           : verbose == 1    ? GF_LOG_INFO
+                             : GF_LOG_WARN;
 }
 
 GF_EXPORT gf_engine_start_fn gf_engine_start;
@@ -191,7 +195,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *door)
     p->started_ns = gf_now_ns();
     p->cuda_since = gf_tasks_now();
     sem_init(&p->wake, 0, 0);
-    gf_log_set_level(log_level(door->options->verbose));
+    gf_log_set_level(log_level(door));
     gf_options_complain(environ, complain, NULL);
     read_machine(door);
     prepare_report(door);

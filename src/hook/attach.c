@@ -215,7 +215,7 @@ static GF_COLD void load(void)
     /* The driver's cuInit is no cancellation point; what the engine reads and prints would be. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     gf_thread.guard++;
-    gf_log_set_level(GF_LOG_WARN + gf_birth_options()->verbose);
+    gf_log_set_level(gf_birth()->mute ? GF_LOG_SILENT : GF_LOG_WARN + gf_birth_options()->verbose);
     gf_watch_cuda();
     int failed = pthread_atfork(before_fork, NULL, in_child);
     if (!failed)

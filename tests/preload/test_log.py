@@ -47,6 +47,17 @@ def test_nobody_reads_standard_error(program, run):  # noqa: F811
     assert found.returncode == 0
 
 
+def test_a_file_in_the_place_of_standard_error(program, run, tmp_path):  # noqa: F811
+    """As in `train 2>&-`: the next file that the program opens has the number 2, and is the program's own."""
+    path, env = program.prepare("""
+        data = os.open(os.environ["DATA"], os.O_WRONLY | os.O_CREAT)
+        assert data == 2 and os.write(data, b"mine") == 4
+    """, GPUFEED_VERBOSE=2, GPUFEED_LOG="/nonexistent/log", DATA=tmp_path / "data")
+    found = subprocess.run(["sh", "-c", f'exec {PYTHON} "$0" 2>&-', path], env=run.env(sim=True, **env), check=False)
+    assert found.returncode == 0
+    assert (tmp_path / "data").read_bytes() == b"mine"
+
+
 def test_lost_lines_are_told_when_writing_works_again(run, compile_c, tmp_path):
     folder = tmp_path / "later"
     stalling = compile_c(r"""

@@ -194,6 +194,10 @@ static void rejects_what_it_complains_about(void **state)
     assert_false(gf_options_rejects("GPUFEED_BIND=node"));
     assert_false(gf_options_rejects("GPUFEED_BOUND=x"));
     assert_false(gf_options_rejects("GPUFEEDER=x"));
+    assert_false(gf_options_rejects("GPUFEED_SERVICE_HOST=10.0.0.1"));
+    assert_false(gf_options_rejects("GPUFEED_PORT=tcp://10.0.0.1:80"));
+    assert_false(gf_options_rejects("GPUFEED_PORT_80_TCP_ADDR=10.0.0.1"));
+    assert_true(gf_options_rejects("GPUFEED_PORTS=1"));
     assert_false(gf_options_rejects("GPUFEED_BIND"));
 }
 
