@@ -68,6 +68,41 @@ def test_a_constructor_races_eight_threads(fed):
         assert len(said(fed.go(app, timeout=20), "engine")) == 1
 
 
+LOADER = r"""
+#include <dlfcn.h>
+#include <time.h>
+#include <unistd.h>
+extern int back;
+void *dlopen(const char *name, int flags) {
+    void *(*real)(const char *, int) = dlsym(RTLD_NEXT, "dlopen");
+    struct timespec begun, now;
+    if (!name && flags & RTLD_NOLOAD) {
+        clock_gettime(CLOCK_MONOTONIC, &begun);
+        do { %s; clock_gettime(CLOCK_MONOTONIC, &now); }
+        while (%s);
+    }
+    return real(name, flags);
+}
+"""
+
+
+@pytest.mark.parametrize("meanwhile, until, there", [
+    ("", "(now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1000000 < 300", 1),
+    ("usleep(1000)", "!__atomic_load_n(&back, __ATOMIC_ACQUIRE)", 0)], ids=["runs", "sleeps"])
+def test_who_is_kept_from_running_is_waited_for(fed, meanwhile, until, there):
+    """Our thread on its way to the lock and back: it runs, or it sleeps for as long as the caller is in cuInit."""
+    spy = fed.library(LOADER % (meanwhile, until), "libspy.so")
+    app = fed.program(ACTIVE + r"""
+        int back;
+        int main(void) { int (*init)(unsigned) = dlsym(driver(), "cuInit"), (*active)(void) = dlsym(RTLD_DEFAULT, "gpufeed_active");
+            int result = init(0), there = active();
+            __atomic_store_n(&back, 1, __ATOMIC_RELEASE);
+            until_active();
+            printf("%d %d %d\n", result, there, active()); }
+        """, "-rdynamic")
+    assert fed.go(app, LD_PRELOAD=f"{DOOR}:{spy}", timeout=30).stdout == f"0 {there} 1\n"
+
+
 FORKS = ACTIVE + r"""
 static int (*init)(unsigned);
 static char **self;
