@@ -67,6 +67,20 @@ static void give_turn(struct pace *pace)
     STORE(pace->staged_ns, 0);
 }
 
+/* What staging may take: by what the driver took for that size; else for others, or in general, with less certainty. */
+static uint64_t allowed(struct gf_copy_kind kind, const struct pace *pace)
+{
+    const struct pace *row = paces[kind.direction][kind.async];
+    const uint64_t own = LOAD(pace->driver_ns);
+    uint64_t others = 0;
+
+    for (unsigned i = 0; !own && i < CLASSES; i++)
+        others = gf_max(others, LOAD(row[i].driver_ns));
+    return own      ? own + own / 4
+           : others ? gf_min(2 * others, GF_TUNE_PACE_UNKNOWN_NS)
+                    : GF_TUNE_PACE_UNKNOWN_NS;
+}
+
 void gf_pace_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
 {
     struct pace *pace = pace_of(kind, bytes);
@@ -75,9 +89,7 @@ void gf_pace_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
         return;
     blend(&pace->staged_ns, LOAD(pace->trials), bytes, ns);
     const unsigned trials = __atomic_add_fetch(&pace->trials, 1, __ATOMIC_RELAXED);
-    const uint64_t driver = LOAD(pace->driver_ns);
-    const uint64_t most = driver ? driver + driver / 4 : GF_TUNE_PACE_UNKNOWN_NS;
-    if (trials >= GF_TUNE_PACE_TRIALS && LOAD(pace->staged_ns) > most)
+    if (trials >= GF_TUNE_PACE_TRIALS && LOAD(pace->staged_ns) > allowed(kind, pace))
         give_turn(pace);
     else if (trials >= GF_TUNE_PACE_SETTLED)
         STORE(pace->turns, 0);

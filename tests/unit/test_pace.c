@@ -88,6 +88,20 @@ static void a_late_first_one_decides_nothing(void **state)
     }
 }
 
+/* Of a size that the driver never had it is known what others take: that is enough to try it. */
+static void unseen_sizes_are_judged_by_others(void **state)
+{
+    (void)state;
+    drive(unseen, GF_MIB(1), MS / 10, 8);
+    stage(unseen, GF_MIB(2), 2 * MS / 10, 100);
+    assert_int_equal(turn(unseen, GF_MIB(2)), 0);
+    stage(unseen, GF_MIB(2), 10 * MS / 10, 20);
+    assert_int_equal(turn(unseen, GF_MIB(2)), GF_TUNE_PACE_TURN);
+    drive(unseen, GF_MIB(2), 10 * MS / 10, 8); /* as it turns out it takes that, too */
+    stage(unseen, GF_MIB(2), 10 * MS / 10, 100);
+    assert_int_equal(turn(unseen, GF_MIB(2)), 0);
+}
+
 /* CPUs become busy, and the driver slower too: what counts is how it is now. */
 static void the_driver_is_judged_as_it_is_now(void **state)
 {
@@ -124,6 +138,7 @@ int main(void)
         cmocka_unit_test(a_late_first_one_decides_nothing),
         cmocka_unit_test(the_driver_is_judged_as_it_is_now),
         cmocka_unit_test(sizes_are_judged_apart_and_large_ones_never),
+        cmocka_unit_test(unseen_sizes_are_judged_by_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
