@@ -419,7 +419,7 @@ def test_engine_thread(feed):
 
 
 POLICY = """
-    import platform, subprocess, sys
+    import json, platform, subprocess, sys
     number = {"x86_64": 239, "aarch64": 236}[platform.machine()]
     def policy():
         mode, nodes = ctypes.c_int(), (ctypes.c_ulong * 16)()
@@ -451,7 +451,10 @@ def test_memory_policy_of_threads_heap_and_children(feed, tmp_path):
     assert seen == [(1, 1)], seen
     assert "policy=preferred;nodes=0" in subprocess.run(["env"], text=True, capture_output=True).stdout
     subprocess.run([sys.executable, __file__, "child"], check=True)
-    time.sleep(3)
+    report = os.environ["GPUFEED_REPORT"].replace("%p", str(os.getpid()))
+    def moved(): # as told at a look of the library's, which come once a second, then less often
+        return os.path.exists(report) and json.load(open(report))["heap"]["migration"]["done"]
+    assert wait_for(moved, 60)
     print(os.getpid())
     """, devices=NODE0, GPUFEED_REPORT=report)
     if found.stdout.strip() == "refused":

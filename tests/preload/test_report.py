@@ -83,6 +83,7 @@ def test_forked_children_do_not_report(feed, tmp_path):  # noqa: F811
         if os.fork() == 0:
             os.execvp("true", ["true"])
         os.wait()
+        assert wait_for(lambda: os.path.exists(os.environ["GPUFEED_REPORT"]))
         print(os.getpid(), open(os.environ["GPUFEED_REPORT"]).read().count('"ended"'))
     """, GPUFEED_REPORT=report)
     pid, ended = found.stdout.split()

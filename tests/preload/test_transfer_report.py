@@ -29,6 +29,14 @@ PROGRAM = """
             check(cuda.cuMemcpyHtoD_v2(d, from_, c_size_t(n)))
     def back(n, into=source):
         check(cuda.cuMemcpyDtoH_v2(into, d, c_size_t(n)))
+    def warm(n, until='"ring"'):
+        "Copies until the log tells of the ring, which is made ready beside the program; says how many that took."
+        log, count = os.environ["GPUFEED_LOG"], 0
+        while count < 3000 and not (os.path.exists(log) and until in open(log).read()):
+            to(n)
+            count += 1
+            time.sleep(0.005)
+        open("warmed", "w").write(str(count))
 """
 
 
@@ -48,12 +56,11 @@ def both(ways):
     return ways["staged"]["bytes"] + ways["driver"]["bytes"]
 
 
-def test_bytes_are_all_there(report):
+def test_bytes_are_all_there(report, tmp_path):
     found, line, events = report("""
+    warm(6 << 20)
     for i in range(10):
         to(6 << 20)
-        if i == 0:
-            time.sleep(0.5)  # the ring is made ready beside the program
         to(4 << 20, asynchronous=True)
         back(6 << 20)
     to(4 << 20, pinned)
@@ -62,10 +69,10 @@ def test_bytes_are_all_there(report):
         to(1000)
     check(cuda.cuCtxSynchronize())
     """)
-    transfers = found["transfers"]
+    transfers, warmed = found["transfers"], int((tmp_path / "warmed").read_text())
     there, here = transfers["to_device"], transfers["from_device"]
-    assert both(there) == 100 * MIB and both(here) == 60 * MIB
-    assert there["staged"]["calls"] + there["driver"]["calls"] == 20
+    assert both(there) == (100 + 6 * warmed) * MIB and both(here) == 60 * MIB
+    assert there["staged"]["calls"] + there["driver"]["calls"] == 20 + warmed
     assert there["staged"]["calls"] >= 5, json.dumps(transfers)  # a busy ring sends some to the driver
     assert here["staged"]["calls"] >= 5
     assert there["staged_rest"] == 0
@@ -76,7 +83,7 @@ def test_bytes_are_all_there(report):
     assert transfers["small"] == {"copies": 7, "bytes": 7000}
     assert transfers["unfit"] == {"copies": 0, "bytes": 0}
     assert transfers["entries"] == {
-        "cuMemcpyHtoD_v2": {"copies": 18, "bytes": 64 * MIB + 7000},
+        "cuMemcpyHtoD_v2": {"copies": 18 + warmed, "bytes": (64 + 6 * warmed) * MIB + 7000},
         "cuMemcpyHtoDAsync_v2": {"copies": 10, "bytes": 40 * MIB},
         "cuMemcpyDtoH_v2": {"copies": 11, "bytes": 64 * MIB}}
     assert transfers["least_bytes"] == MIB and transfers["staging_off"] is None
@@ -105,16 +112,15 @@ def test_reasons_are_told(report):
     assert "the stream is being captured: 1" in line
 
 
-def test_turned_off_is_an_event(report):
+def test_turned_off_is_an_event(report, tmp_path):
     found, _, events = report("""
-    for i in range(5):
-        to(6 << 20)
-        time.sleep(0.1)
+    warm(6 << 20, until='"left_to_driver"')
+    to(6 << 20)
     """, SIM_FAULT="cuMemHostRegister_v2:1+:999", GPUFEED_PIN="off")
     [event] = [event for event in found["events"] if event["event"] == "left_to_driver"]
     assert "copies are left to the driver" in event["text"] and "cuMemHostRegister" in event["text"]
     assert [e["text"] for e in events if e["event"] == "left_to_driver"] == [event["text"]]
-    assert both(found["transfers"]["to_device"]) == 30 * MIB
+    assert both(found["transfers"]["to_device"]) == 6 * MIB * (int((tmp_path / "warmed").read_text()) + 1)
     assert found["transfers"]["to_device"]["reasons"]["off"]["calls"] >= 1
 
 
@@ -140,7 +146,7 @@ def test_none_of_it(report):
     assert found["hooks"]["cuMemcpyHtoD_v2"] == 1
 
 
-def test_the_example(run, tmp_path):
+def test_the_example(feed, run, tmp_path):  # noqa: F811
     """README's claims: staged or left, pinned or not, the loop's checksum is the same."""
     def feeding(*flags, **env):
         found = run(PYTHON, SOURCE / "examples" / "feed.py", "--batches", 8, "--batch-mib", 8, *flags,
@@ -148,8 +154,17 @@ def test_the_example(run, tmp_path):
         assert found.returncode == 0, found.stderr
         report = json.loads((tmp_path / "r.json").read_text())["transfers"]
         return found.stdout.splitlines()[-1], report
-    checksum, staged = feeding()
-    assert staged["to_device"]["staged"]["bytes"] > 0 and both(staged["to_device"]) == 64 * MIB
+    staged = feed(PROGRAM + f"""
+    import runpy, sys
+    warm(6 << 20)
+    sys.argv[1:] = ["--batches", "8", "--batch-mib", "8"]
+    runpy.run_path("{SOURCE / 'examples' / 'feed.py'}", run_name="__main__")
+    """, GPUFEED_REPORT=tmp_path / "w.json", GPUFEED_LOG=tmp_path / "l.json", **EAGER)
+    checksum = staged.stdout.splitlines()[-1]
+    staged = json.loads((tmp_path / "w.json").read_text())["transfers"]
+    warmed = 6 * MIB * int((tmp_path / "warmed").read_text())
+    assert both(staged["to_device"]) == 64 * MIB + warmed and both(staged["from_device"]) == 64 * MIB
+    assert staged["from_device"]["staged"]["bytes"] > 0  # warm() copied to the device alone
     again, pinned = feeding("--pin")
     assert again == checksum and pinned["to_device"]["pinned"]["bytes"] == 64 * MIB
     _, pinned = feeding("--pin", "--batch-mib", 32, "--batches", 2)

@@ -324,6 +324,7 @@ static void captures(void)
     CUstream s = stream(CU_STREAM_NON_BLOCKING);
     unsigned char *source = malloc(n), *back = malloc(n);
     pthread_t thread;
+    warm(d);
     capturing = true;
     pthread_create(&thread, NULL, capture_all, NULL);
     for (unsigned i = 0; i < 10 || __atomic_load_n(&capturing, __ATOMIC_ACQUIRE); i++) {
