@@ -7,6 +7,7 @@ import pytest
 from conftest import APPS
 
 THRESHOLD_US = 1000
+HELD_UP = ("preempted", "throttled", "paused")  # by the machine, whatever the call was
 GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"
 
 
@@ -34,9 +35,9 @@ class Own:
         return self.waits and not self.forced and self.cpu * 4 < self.end - self.start
 
     def causes(self, *right):
-        """Whoever lost its CPU for most of the time may be told that."""
+        """Whoever lost its CPU for most of the time, to others or to a quota, may be told that."""
         lost = self.forced and self.cpu * 2 < self.end - self.start
-        return (*right, "preempted") if lost else right
+        return (*right, "preempted", "throttled") if lost else right
 
     def find(self, logged):
         for event in logged:

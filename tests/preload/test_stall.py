@@ -129,7 +129,7 @@ def test_another_allocators_large_calls(run, tmp_path, library, kind):
     logged = [event for event in events(log) if event["call"] == call]
     assert most(logged[:len(own)], own)
     assert all(event["size"] % size == 0 and event["stack"] for event in logged)
-    allowed = ("unknown", "faults", "preempted", "compaction", "reclaim")
+    allowed = ("unknown", "faults", "preempted", "throttled", "compaction", "reclaim")
     assert all(event["cause"] in allowed for event in logged), logged
     assert all(event["cause"] == "unknown" or "cpu_us" in event for event in logged)
 

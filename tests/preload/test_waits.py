@@ -2,7 +2,7 @@
 """Waiting for the GPU: a stall only where there was nothing to wait for, and asking disturbs nobody."""
 import json
 
-from test_stall import events
+from stallkit import HELD_UP, events
 from test_stall_cuda import PYTHON, met, program, stop_often  # noqa: F401
 
 
@@ -26,7 +26,7 @@ def test_waiting_for_the_gpu_is_no_stall(program, tmp_path):  # noqa: F811
             spin(4)
             check(cuda.cuStreamSynchronize(c_void_p()))
     """, GPUFEED_REPORT=report)
-    wrong = [event for event in waits(found) if event["cause"] not in ("preempted", "paused")]
+    wrong = [event for event in waits(found) if event["cause"] not in HELD_UP]
     assert not wrong
     rows = [row for row in json.loads(report.read_text())["latency"]
             if row["call"] == "cuda_wait" and "tid" not in row]
@@ -60,7 +60,7 @@ def test_waiting_for_other_streams_is_no_stall(program):  # noqa: F811
             check(cuda.cuEventSynchronize(event))
             check(cuda.cuStreamSynchronize(beside))
     """)
-    wrong = [event for event in waits(found) if event["cause"] not in ("preempted", "paused")]
+    wrong = [event for event in waits(found) if event["cause"] not in HELD_UP]
     assert not wrong
 
 
@@ -79,7 +79,7 @@ def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
     """, SIM_DELAY="cuStreamSynchronize:6000,cuStreamSynchronize_ptsz:6000,cuEventSynchronize:6000")
     found = waits(found)
     assert len(found) == 40 and len([event for event in found if event["call"][2] == "E"]) == 10
-    assert all(event["cause"] in ("gpu", "preempted") and event["us"] >= 6000 for event in found)
+    assert all(event["cause"] in ("gpu", *HELD_UP) and event["us"] >= 6000 for event in found)
     assert len([event for event in found if event["cause"] == "gpu"]) >= 20  # a busy machine takes the CPU meanwhile
     assert all(event["python"][0]["file"].endswith("program.py") for event in found)
 
@@ -195,7 +195,7 @@ def test_copies_that_only_the_gpu_explains_are_none(program):  # noqa: F811
             time.sleep(0.001)
             check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
     """, SIM_DELAY="cuMemcpyDtoH_v2:6000")
-    assert not [event for event in waits(found) if event["cause"] != "preempted"]
+    assert not [event for event in waits(found) if event["cause"] not in HELD_UP]
 
 
 CAPTURES = BLOCKS + """
