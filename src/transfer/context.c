@@ -172,7 +172,6 @@ static struct gf_context *make(CUcontext handle, unsigned long long id)
         at->cpus = made.cpus;
         at->pool = made.pool;
         at->ring = NULL;
-        at->pinned = NULL;
         /* Somebody who read an old id may be passing through: running is counted, never set. */
         __atomic_fetch_add(&at->running, 1, __ATOMIC_SEQ_CST);
         __atomic_store_n(&at->state, state_live, __ATOMIC_SEQ_CST);

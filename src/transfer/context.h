@@ -27,9 +27,7 @@ struct gf_context {
     struct gf_cpus cpus;
     struct gf_pool *pool; /* of that node; threads start with gf_pool_start */
 
-    /* The owners' own, atomic; NULL until first needed. */
-    struct gf_ring *ring;
-    void *pinned;
+    struct gf_ring *ring; /* its owner's, atomic; NULL until first needed */
 
     /* Atomic. */
     unsigned state;

@@ -313,6 +313,13 @@ def test_what_a_second_device_sees(run):
     assert re.search(r"pinned memory: large \d+ ", ours.stderr), ours.stderr
 
 
+def test_what_no_row_says_is_the_same(run):
+    """The program that asks a real driver for it, on the simulated one."""
+    script = pathlib.Path(__file__).parents[1] / "gpu" / "programs" / "unrecorded.py"
+    ours = same(run.both("/usr/bin/python3", script, 0, sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_VERBOSE=2))
+    assert re.search(r"copies to the GPU; staged \d+ ", ours.stderr), ours.stderr
+
+
 def test_off_leaves_all_to_the_driver(program):
     text = """
         start()
