@@ -162,7 +162,7 @@ static void carry_out(const struct gf_placement *old, struct gf_placement *now,
     if (now->given_up)
         memcpy(decision->verdict.reason, "it starved the program before",
                sizeof("it starved the program before"));
-    else if (now->bound && !decision->bound)
+    else if (now->bound && !decision->bound && !now->submitters)
         memcpy(decision->verdict.reason, "the masks did not read back as set",
                sizeof("the masks did not read back as set"));
 }

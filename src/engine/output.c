@@ -130,7 +130,10 @@ static void refresh(struct gf_report *report, bool ended)
         report->decision.settled = p->choice.settled;
         if (placement) {
             report->decision.cpus = placement->cpus;
-            report->decision.bound = decision->bound && placement->bound;
+            /* Threads that submit work are bound as they come: what was seen since counts. */
+            report->decision.bound =
+                placement->bound &&
+                (placement->submitters ? report->peak.on_target > 0 : decision->bound);
             report->decision.policy = placement->policy;
         }
     }

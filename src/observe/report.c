@@ -298,8 +298,10 @@ void gf_report_add_sample(struct gf_report *report, const struct gf_report_sampl
         report->sample_count = GF_REPORT_SAMPLES / 2;
     }
     report->samples[report->sample_count++] = *sample;
-    if (sample->threads.program > report->peak.program)
-        report->peak = sample->threads;
+    const struct gf_threads *now = &sample->threads, *peak = &report->peak;
+    if (now->program > peak->program ||
+        (now->program == peak->program && now->on_target > peak->on_target))
+        report->peak = *now;
 }
 
 const char *gf_report_event_name(enum gf_report_event_kind kind)

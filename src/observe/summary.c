@@ -72,7 +72,8 @@ void gf_summary_verdict(const struct gf_decision *decision, const struct gf_opti
         gf_say(&out, "observed only; would use CPUs %s",
                gf_set_format(&verdict->cpus, cpus, sizeof(cpus)));
     } else {
-        gf_say(&out, "not bound: %s", verdict->reason);
+        gf_say(&out, "%s: %s",
+               verdict->bound == gf_bound_submitters ? "nothing bound yet" : "not bound", verdict->reason);
         if (decision->policy != MPOL_DEFAULT)
             say_memory(&out, decision);
     }
