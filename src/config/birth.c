@@ -53,7 +53,8 @@ static void anchor(char path[GF_OPTION_PATH_MAX])
             whole[at++] = '%';
         whole[at++] = *p;
     }
-    whole[at++] = '/';
+    if (whole[at - 1] != '/') /* as in the root */
+        whole[at++] = '/';
     memcpy(whole + at, path, length + 1);
     memcpy(path, whole, at + length + 1);
 }

@@ -121,10 +121,10 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size)
     }
     const struct gf_threads *peak = &report->peak;
     if (report->decision.bound)
-        gf_say(&out, "%u of %u threads on CPUs %s", peak->on_target, peak->program,
-               gf_set_format(&report->decision.cpus, cpus, sizeof(cpus)));
+        gf_say(&out, "%u of %u thread%s on CPUs %s", peak->on_target, peak->program,
+               plural(peak->program), gf_set_format(&report->decision.cpus, cpus, sizeof(cpus)));
     else
-        gf_say(&out, "%u threads, not bound", peak->program);
+        gf_say(&out, "%u thread%s, not bound", peak->program, plural(peak->program));
     if (peak->self_set)
         gf_say(&out, ", %u with masks of their own", peak->self_set);
     if (report->peak_descendants)

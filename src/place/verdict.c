@@ -256,13 +256,13 @@ static void bind_small(const struct decision *d, unsigned need, struct gf_verdic
 
     if (gf_set_count(&ret->socket) >= need && !gf_set_within(&d->facts->start, &ret->socket)) {
         bind_to(gf_bound_socket, &ret->socket, ret);
-        SAY(ret, "only %u CPUs of %s %s may be used, %u are needed: bound to its socket", count,
-            plural(ret), d->nodes, need);
+        SAY(ret, "only %u CPU%s of %s %s may be used, %u are needed: bound to its socket", count,
+            count == 1 ? "" : "s", plural(ret), d->nodes, need);
         return;
     }
     bind_to(gf_bound_submitters, &d->usable, ret);
-    SAY(ret, "only %u CPUs of %s %s may be used, %u are needed: only threads that submit work",
-        count, plural(ret), d->nodes, need);
+    SAY(ret, "only %u CPU%s of %s %s may be used, %u are needed: only threads that submit work",
+        count, count == 1 ? "" : "s", plural(ret), d->nodes, need);
 }
 
 static void bind_node(const struct decision *d, struct gf_verdict *ret)

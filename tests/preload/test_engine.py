@@ -103,7 +103,7 @@ def test_threads_that_submit_are_seen_when_they_come(feed, tmp_path):
         assert mask() == [1] and mask(other) == [0, 1], (mask(), mask(other))
     """, GPUFEED_BIND="auto", GPUFEED_REPORT=tmp_path / "report")
     line, = verdict_lines(found)
-    assert ("nothing bound yet: only 1 CPUs of node 1 may be used, 2 are needed: only threads that submit work" in line
+    assert ("nothing bound yet: only 1 CPU of node 1 may be used, 2 are needed: only threads that submit work" in line
             or ": 1 thread on CPUs 1" in line), line
     assert "1 of 2 threads on CPUs 1" in found.stderr, found.stderr
     assert json.loads((tmp_path / "report").read_text())["binding"]["in_force"] is True
