@@ -448,6 +448,7 @@ def test_topo_of_this_machine_survives_being_recorded(gpufeed, tmp_path):
     assert recorded["nodes"] == here["nodes"] and recorded["gpus"] == here["gpus"]
 
 
+@needs_two
 def test_topo_with_odd_names(gpufeed, tmp_path):
     machine = write_machine(tmp_path / "machine", [1])
     information = machine / "proc/driver/nvidia/gpus" / GPUS[0] / "information"
