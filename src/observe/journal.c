@@ -214,7 +214,8 @@ static void note_failure(const struct gf_line *line, int error)
     if (line->header && line->pid == getpid())
         __atomic_store_n(&headed, false, __ATOMIC_RELAXED);
     gf_slots_leave_out(slots());
-    if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
+    /* Before cuInit nothing is said: the word stays for later. */
+    if (gf_log_wants(GF_LOG_WARN) && !__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
         gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", path,
                 strerrordesc_np(-error));
 }

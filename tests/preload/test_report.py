@@ -117,9 +117,11 @@ def test_killed_jobs_leave_one(machine, tmp_path, number):  # noqa: F811
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
 
 
-def test_unwritable_path_is_one_line(feed):  # noqa: F811
+@pytest.mark.parametrize("stall_us", [None, 1])
+def test_unwritable_path_is_one_line(feed, stall_us):
+    """Also where a stall was to be logged before cuInit, when nothing is said yet."""
     found = feed("start()\ntime.sleep(2.5)", GPUFEED_VERBOSE=0, GPUFEED_REPORT="/nonexistent/r.json",
-                 GPUFEED_LOG="/nonexistent/log")
+                 GPUFEED_LOG="/nonexistent/log", GPUFEED_STALL_US=stall_us)
     lines = found.stderr.splitlines()
     assert len(lines) == 2
     assert any(re.match(r"gpufeed: GPUFEED_REPORT: cannot write /nonexistent/r.json: No such", line)
