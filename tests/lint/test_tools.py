@@ -2,6 +2,7 @@
 """The checks can fail, and the count counts."""
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 LINT = TESTS / "lint"
+SOURCE = TESTS.parent
 
 
 def run(*words):
@@ -26,6 +28,37 @@ def test_layers(tmp_path, included, good):
     assert (result.returncode == 0) == good, result.stdout
     if not good:
         assert f"host includes {included}" in result.stdout
+
+
+def words(path, pattern):
+    return re.findall(pattern, (SOURCE / path).read_text(encoding="utf-8"), re.M)
+
+
+def test_each_reason_is_explained():
+    """A reader of a report looks its words up."""
+    told = words("docs/report.md", r"^\| `(\w+)` \|")
+    reasons = [word for word in words("src/transfer/stats.h", r"^    X\((\w+), ") if word not in ("pinned", "ends")]
+    assert len(reasons) > 10 and [word for word in reasons if word not in told] == []
+    text = (SOURCE / "docs" / "report.md").read_text(encoding="utf-8")
+    for word in words("src/transfer/pinned_stats.c", r'^ *\[gf_pinned_\w+\] = "([^"]+)"'):
+        assert f"`{word}`" in text, word
+
+
+@pytest.mark.parametrize("path, text, complaint", [
+    ("a.md", "[a](b.md) [b](b.md#x-y) docs/b.md", None),
+    ("a.md", "[a](c.md)", "c.md is not there"),
+    ("a.md", "[a](b.md#z)", "no such heading"),
+    ("a.md", "`bench/c.py`", "bench/c.py is named and not there"),
+    ("a.md", "`bench/c*.py`", None),
+])
+def test_links(tmp_path, path, text, complaint):
+    (tmp_path / "b.md").write_text("## X `Y`\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "b.md").write_text("# b\n")
+    (tmp_path / path).write_text(text + "\n")
+    result = run(sys.executable, LINT / "links.py", tmp_path)
+    assert result.returncode == (1 if complaint else 0), result.stdout
+    assert (complaint or "") in result.stdout
 
 
 @pytest.mark.parametrize("text, complaint", [
