@@ -85,8 +85,8 @@ class Program:
             self.stops.append(Stop(words[1], int(words[2])))
 
     def errors(self):
-        self.log.seek(0)
-        return self.log.read()
+        # The program writes where this open file stands: it is not moved for reading.
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def kill(self):
         try:
