@@ -88,6 +88,17 @@ def behind_the_legacy_stream():
         must(cu.cuCtxSynchronize())
 
 
+def behind_its_own_stream():
+    """From which size on an asynchronous copy of pageable memory waits: more than 2 MiB, less than 4."""
+    on = stream(1)
+    for size in range(2 * MIB, 4 * MIB + 1, 256 << 10):
+        memory, source = device(size), pages(size)
+        busy(on)
+        print(f"asynchronous pageable copy of {size} to the device, behind its stream's work",
+              *timed(lambda: cu.cuMemcpyHtoDAsync_v2(memory, c_void_p(source), c_size_t(size), on)))
+        must(cu.cuCtxSynchronize())
+
+
 def green_context(on):
     found, green = c_void_p(), c_void_p()
     if not hasattr(cu, "cuStreamGetCtx_v2"):
@@ -207,6 +218,7 @@ def main():
     must(cu.cuCtxSetCurrent(context))
     print("pageable, context and size at once:", *attributes(pages(4096)))
     behind_the_legacy_stream()
+    behind_its_own_stream()
     beside_a_capture(context)
     of_another_context(context)
     costs()
