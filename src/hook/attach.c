@@ -162,12 +162,14 @@ static void *open_engine(void)
     return ((__typeof__(dlopen) *)last.address)(GF_ENGINE_FILE, RTLD_NOW | RTLD_LOCAL);
 }
 
+#define OFF "copies, pinned memory and placement are off: "
+
 static gf_engine_start_fn *find_start(void)
 {
     void *handle = open_engine();
     void *start = handle ? gf_originals()->dlsym(handle, GF_ENGINE_START) : NULL;
     if (!start)
-        gf_info("off: %s", dlerror());
+        gf_warn(OFF "%s", dlerror());
     return (gf_engine_start_fn *)start;
 }
 
@@ -195,8 +197,8 @@ static const struct gf_engine *start_engine(pid_t caller)
     };
     gf_engine_start_fn *start = find_start();
     const struct gf_engine *engine = start ? start(&door) : NULL;
-    if (engine && (engine->abi != GF_ENGINE_ABI || engine->size != sizeof(*engine))) {
-        gf_info("off: " GF_ENGINE_FILE " is of another version than libgpufeed.so " GF_VERSION);
+    if (start && (!engine || engine->abi != GF_ENGINE_ABI || engine->size != sizeof(*engine))) {
+        gf_warn(OFF GF_ENGINE_FILE " is of another version than libgpufeed.so " GF_VERSION);
         return NULL;
     }
     return engine;
@@ -251,7 +253,7 @@ static GF_COLD void load(void)
         failed = gf_on_thread_start_ours(bring_in, (void *)(intptr_t)gettid());
     if (failed) {
         announce(stage_done);
-        gf_info("off: cannot start a thread: %s", strerrordesc_np(failed));
+        gf_warn(OFF "cannot start a thread: %s", strerrordesc_np(failed));
     } else if (await_engine()) {
         const struct gf_engine *engine = gf_engine();
         if (engine)
