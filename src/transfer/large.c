@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transfer/large.h"
 
+#include "transfer/briefly.h"
 #include "transfer/extent.h"
 #include "transfer/plant.h"
 
@@ -275,7 +276,8 @@ void gf_large_held(uint64_t ret[GF_LARGE_NODES + 1])
 {
     for (size_t i = 0; i <= GF_LARGE_NODES; i++)
         ret[i] = 0;
-    pthread_mutex_lock(&map.lock);
+    if (!gf_lock_briefly(&map.lock))
+        return;
     for (size_t i = 0; i < BUCKETS; i++)
         for (const struct buffer *b = map.bucket[i]; b; b = b->next) {
             const bool known = b->extent.node >= 0 && b->extent.node < GF_LARGE_NODES;

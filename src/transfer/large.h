@@ -51,7 +51,7 @@ bool gf_large_meets(const void *p, size_t bytes);
 /* The context is gone, and its registrations with it. */
 void gf_large_forget(uint64_t context);
 
-/* Bytes that the program holds now, by node; those of unknown node come last. */
+/* For reports: bytes that the program holds now, by node; those of unknown node come last. */
 #define GF_LARGE_NODES 64
 void gf_large_held(uint64_t ret[GF_LARGE_NODES + 1]);
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "host/headroom.h"
 #include "transfer/block.h"
+#include "transfer/briefly.h"
 #include "transfer/extent.h"
 #include "transfer/prepare.h"
 #include "transfer/ring_parts.h"
@@ -107,7 +108,8 @@ uint64_t gf_ring_limit(const struct gf_ring *ring)
 
 void gf_ring_held(struct gf_ring *ring, uint64_t held[GF_LARGE_NODES + 1])
 {
-    pthread_mutex_lock(&ring->lock);
+    if (!gf_lock_briefly(&ring->lock))
+        return;
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
         if (ring->segments[i]) {
             const int node = ring->segments[i]->node;

@@ -53,7 +53,7 @@ void gf_ring_drop(struct gf_context *context);
 
 uint64_t gf_ring_bytes(const struct gf_ring *ring);
 uint64_t gf_ring_limit(const struct gf_ring *ring);
-/* Adds its bytes to those of the nodes that they are on; the last: not known. */
+/* Adds its bytes to those of the nodes that they are on; the last: not known. For reports: none if it is in use. */
 void gf_ring_held(struct gf_ring *ring, uint64_t held[GF_LARGE_NODES + 1]);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transfer/small.h"
 
+#include "transfer/briefly.h"
 #include "transfer/plant.h"
 
 #include <pthread.h>
@@ -404,7 +405,8 @@ void gf_small_forget(uint64_t context)
 uint64_t gf_small_kept(void)
 {
     uint64_t bytes = 0;
-    pthread_mutex_lock(&map.lock);
+    if (!gf_lock_briefly(&map.lock))
+        return 0;
     for (const struct anchor *a = map.anchors; a; a = a->next) {
         const struct chunk *chunk = a->base ? find(a->base) : NULL;
         bytes += chunk && chunk->live == 0 ? GF_SMALL_CHUNK : 0;

@@ -54,7 +54,7 @@ bool gf_small_trim(const struct gf_cuda *cuda, uint64_t context);
 /* The context is gone, and its mappings with it. */
 void gf_small_forget(uint64_t context);
 
-/* Bytes that only anchors keep, in all contexts. */
+/* For reports: bytes that only anchors keep, in all contexts. */
 uint64_t gf_small_kept(void);
 
 #endif

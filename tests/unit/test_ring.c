@@ -10,6 +10,20 @@ static uint64_t held_by_all(struct gf_ring *ring)
     return sum;
 }
 
+/* Exit in a signal's handler reports too, and may have come in the midst of a call of this thread's. */
+static void reports_do_not_wait(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    alarm(20);
+    pthread_mutex_lock(&ring->lock);
+    assert_int_equal(held_by_all(ring), 0);
+    pthread_mutex_unlock(&ring->lock);
+    alarm(0);
+    assert_int_equal(held_by_all(ring), GF_MIB(8));
+    gf_ring_drop(&context);
+}
+
 static void grows_in_calls_only(void **state)
 {
     (void)state;
@@ -326,6 +340,7 @@ int main(void)
 {
     set_up();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reports_do_not_wait),
         cmocka_unit_test(grows_in_calls_only),    cmocka_unit_test(small_copies_get_it_in_the_end),
         cmocka_unit_test(keeps_to_its_limit),     cmocka_unit_test(blocks_do_not_overlap),
         cmocka_unit_test(keeps_to_what_is_left),
