@@ -33,12 +33,30 @@ static void drop_bad_options(struct gf_env *env)
     env->entries[kept] = NULL;
 }
 
-/* Under an audit library glibc keeps too little thread-local memory for a preloaded jemalloc: the child would die. */
-static bool leaves_no_room(const struct gf_env *env)
+/* A run-time of a sanitizer that was preloaded ends the program if it does not come first. */
+static bool preloads_sanitizer(const char *preload)
+{
+    static const char *const names[] = {"libasan.so",   "libtsan.so", "liblsan.so",
+                                        "libhwasan.so", "libclang_rt."};
+
+    for (size_t i = 0; preload && i < GF_ARRAY_LEN(names); i++)
+        if (strstr(preload, names[i]))
+            return true;
+    return false;
+}
+
+/* What in the environment would end the program under a preload of ours; NULL: nothing. */
+static const char *obstacle_around(const struct gf_env *env)
 {
     const char *audit = gf_env_get(env, "LD_AUDIT"), *tunables = gf_env_get(env, "GLIBC_TUNABLES");
 
-    return audit && *audit && !(tunables && strstr(tunables, "glibc.rtld.optional_static_tls="));
+    /* glibc then keeps too little thread-local memory for a preloaded jemalloc. */
+    if (audit && *audit && !(tunables && strstr(tunables, "glibc.rtld.optional_static_tls=")))
+        return "LD_AUDIT leaves a preload no room (GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096 "
+               "makes some)";
+    if (preloads_sanitizer(gf_env_get(env, "LD_PRELOAD")))
+        return "a sanitizer in LD_PRELOAD bears no other before it";
+    return NULL;
 }
 
 /*
@@ -65,9 +83,9 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
                      library, name);
         return 0;
     }
-    if (leaves_no_room(env)) {
-        gf_cli_error("run", "LD_AUDIT leaves a preload no room: %s runs without the library (with "
-                            "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096 it has room)", name);
+    const char *around = obstacle_around(env);
+    if (around) {
+        gf_cli_error("run", "%s: %s runs without the library", around, name);
         return 0;
     }
     gf_program_inspect(program, &obstacle);

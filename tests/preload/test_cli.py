@@ -166,6 +166,18 @@ def test_address_sanitizer_runs_without(gpufeed, compile_c, compiler):
                              "preload cannot work: it runs without the library\n")
 
 
+def test_a_preloaded_sanitizer_stays_first(gpufeed, compile_c):
+    """As for Python with an extension that was built with it; its run-time ends what does not put it first."""
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True,
+                             text=True).stdout.strip()
+    if not os.path.isabs(runtime):
+        pytest.skip("gcc's libasan is not installed")
+    program = compile_c("int main(void) { return 5; }", name="plain")
+    result = gpufeed("run", program, LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
+    assert (result.returncode, result.stderr) == (5, "gpufeed run: a sanitizer in LD_PRELOAD bears no other "
+                                                     f"before it: {program} runs without the library\n")
+
+
 def test_static_program_runs_and_passes_it_on(gpufeed, compile_c, layout):
     program = compile_c(SANITIZED, "-static", name="static")
     result = gpufeed("run", program)
@@ -246,7 +258,8 @@ def test_an_audit_library_is_named(gpufeed, compile_c, layout):
     audit = compile_c("unsigned la_version(unsigned v) { return v; }", "-shared", "-fPIC", name="audit.so")
     result = gpufeed("run", "/bin/sh", "-c", "echo :$LD_PRELOAD; exit 7", LD_AUDIT=str(audit))
     assert (result.returncode, result.stdout) == (7, ":\n")
-    assert result.stderr.startswith("gpufeed run: LD_AUDIT leaves a preload no room: /bin/sh runs without")
+    assert result.stderr == ("gpufeed run: LD_AUDIT leaves a preload no room (GLIBC_TUNABLES=glibc.rtld."
+                             "optional_static_tls=4096 makes some): /bin/sh runs without the library\n")
     room = "glibc.rtld.optional_static_tls=4096"
     result = gpufeed("run", *SHOW_ENV, LD_AUDIT=str(audit), GLIBC_TUNABLES=room)
     assert environment(result)["LD_PRELOAD"] == str(layout / "lib" / "libgpufeed.so")
