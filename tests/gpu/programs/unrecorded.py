@@ -164,9 +164,32 @@ def show(name, at, size, first):
     print(name, "asynchronous copy", code, how, ends_of(memory, size) if BUSY else "")
 
 
+def another():
+    """A context more, current."""
+    made = c_void_p()
+    if hasattr(cu, "cuCtxCreate_v2"):
+        must(cu.cuCtxCreate_v2(byref(made), 0, 0))
+    else:
+        must(cu.cuCtxCreate_v4(byref(made), None, 0, 0))
+    return made
+
+
+def of_a_dead_context(first):
+    """Whether a registration ends with its context while another lives."""
+    for flags in (0, 1):
+        at, flagged = pages(4 * MIB), c_uint()
+        gone = another()
+        must(cu.cuMemHostRegister_v2(c_void_p(at), c_size_t(4 * MIB), flags))
+        must(cu.cuCtxDestroy_v2(gone))
+        must(cu.cuCtxSetCurrent(first))
+        print(f"registered with flags {flags} in a context that has ended: flags", cu.cuMemHostGetFlags(byref(flagged),
+              c_void_p(at)), "register", cu.cuMemHostRegister_v2(c_void_p(at), c_size_t(4 * MIB), flags),
+              "unregister", cu.cuMemHostUnregister(c_void_p(at)))
+
+
 def of_another_context(first):
     """Memory of the first context in a second one of the same device, and there unregistered or freed."""
-    second, size, none = c_void_p(), 64 * MIB, c_void_p()
+    size, none = 64 * MIB, c_void_p()
     blocks = {}
     for name, flags in (("registered", 0), ("registered PORTABLE", 1)):
         blocks[name] = pages(size)
@@ -175,10 +198,7 @@ def of_another_context(first):
     must(cu.cuMemHostAlloc(byref(block), c_size_t(size), 0))
     blocks["allocated"] = block.value
     apart = stream(1)
-    if hasattr(cu, "cuCtxCreate_v2"):
-        must(cu.cuCtxCreate_v2(byref(second), 0, 0))
-    else:
-        must(cu.cuCtxCreate_v4(byref(second), None, 0, 0))
+    second = another()
     for name, at in blocks.items():
         show(f"{name}, in a second context:", at, size, first)
     for name, at in blocks.items():
@@ -221,6 +241,7 @@ def main():
     behind_its_own_stream()
     beside_a_capture(context)
     of_another_context(context)
+    of_a_dead_context(context)
     costs()
 
 
