@@ -59,6 +59,20 @@ static const char *obstacle_around(const struct gf_env *env)
     return NULL;
 }
 
+/* An outer run, or the image, may have put it there. */
+static void leave_out(struct gf_env *env, const char *library)
+{
+    const char *present = gf_env_get(env, "LD_PRELOAD");
+    if (!present)
+        return;
+    char *joined = gf_preload_join(library, present);
+    if (!joined)
+        return;
+    const char *rest = joined + strlen(library);
+    gf_env_set(env, "LD_PRELOAD", *rest == ':' ? rest + 1 : NULL);
+    free(joined);
+}
+
 /*
  * Puts the library first in the child's LD_PRELOAD, unless the program could not bear it.
  * *ret_preloaded says whether the program itself will have it.
@@ -86,6 +100,7 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
     const char *around = obstacle_around(env);
     if (around) {
         gf_cli_error("run", "%s: %s runs without the library", around, name);
+        leave_out(env, library);
         return 0;
     }
     gf_program_inspect(program, &obstacle);
@@ -97,6 +112,8 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
         char *joined = gf_preload_join(library, gf_env_get(env, "LD_PRELOAD"));
         gf_env_set(env, "LD_PRELOAD", joined);
         free(joined);
+    } else {
+        leave_out(env, library);
     }
     return 0;
 }

@@ -155,6 +155,19 @@ int main(void) { const char *p = getenv("LD_PRELOAD"); puts(p ? p : "none"); ret
 """
 
 
+def test_without_means_without(gpufeed, layout, compile_c):
+    """An outer `gpufeed run`, such as an ENTRYPOINT, has preloaded it already."""
+    door, other = layout / "lib" / "libgpufeed.so", compile_c("int gf_other;", "-shared", "-fPIC", name="libother.so")
+    program = compile_c("""#include <stdio.h>
+        #include <stdlib.h>
+        int main(void) { const char *p = getenv("LD_PRELOAD"); puts(p ? p : "none"); return 0; }
+        int __asan_init(void) { return 0; }""", "-rdynamic", name="marked")
+    assert gpufeed("run", program, LD_PRELOAD=str(door)).stdout == "none\n"
+    assert gpufeed("run", program, LD_PRELOAD=f"{door}:{other}").stdout == f"{other}\n"
+    assert gpufeed("run", program, LD_PRELOAD=f"{other} {door}").stdout == f"{other}\n"
+    assert gpufeed("run", program).stdout == "none\n"
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_address_sanitizer_runs_without(gpufeed, compile_c, compiler):
     if not shutil.which(compiler):
