@@ -12,6 +12,7 @@ and on the simulated one of the tests:
 import argparse
 import ctypes
 import multiprocessing
+import sys
 import time
 
 KERNELS = b"""
@@ -66,7 +67,10 @@ class Driver:
     }
 
     def __init__(self):
-        library = ctypes.CDLL("libcuda.so.1")
+        try:
+            library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            sys.exit(f"{error}: LD_LIBRARY_PATH=build/tests/sim has a simulated driver")
         for name, arguments in self.NAMES.items():
             entry = getattr(library, name)
             entry.argtypes = arguments
