@@ -77,7 +77,7 @@ def machine():
                 cpu = line.split(":", 1)[1].strip()
                 break
     return {
-        "cpu": cpu, "cpus": len(os.sched_getaffinity(0)), "kernel": platform.release(),
+        "cpu": cpu, "cpus": len(os.sched_getaffinity(0)), "kernel": platform.release().split("-")[0],
         "libc": " ".join(platform.libc_ver()), "date": time.strftime("%Y-%m-%d"),
         "load": round(os.getloadavg()[0], 2),
     }

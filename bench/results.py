@@ -36,7 +36,7 @@ def load(paths, dry):
                 if case["samples"]:
                     found.setdefault(run["bench"], {})[case["case"]] = case
             m = run["machine"]
-            where[run["bench"]] = (f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['libc']}, "
+            where[run["bench"]] = (f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel'].split('-')[0]}, {m['libc']}, "
                                    f"{m['date']}")
     return {bench: list(cases.values()) for bench, cases in found.items()}, where
 
