@@ -190,6 +190,7 @@ static void warm_up(CUdeviceptr device)
         MUST(cu.cuMemcpyHtoD_v2(device, plain, size));
         MUST(cu.cuMemcpyDtoH_v2(plain, device, size));
     }
+    kit_await_ring();
     kit_fill(plain, size, 3);
     MUST(cu.cuMemcpyHtoD_v2(device, plain, size));
     munmap(plain, size);

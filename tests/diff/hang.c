@@ -70,13 +70,14 @@ static void say_who(void)
     puts(kit_clock_struck() ? "released by the clock" : "released by the copy");
 }
 
-static void warm_up(void *unused)
+static void warm_up(void *no_ring)
 {
-    (void)unused;
     for (int i = 0; i < 4; i++) {
         struct copy c = copy_of(NULL, 16 * MIB, false, i & 1);
         copy(&c);
     }
+    if (!no_ring)
+        kit_await_ring();
 }
 
 /*
@@ -87,10 +88,10 @@ static void warm_up(void *unused)
 static void prepare(void)
 {
     const char *how = getenv("HANG_HELPERS"), *threads = getenv("GPUFEED_STAGE_THREADS");
-    const bool none = how && strcmp(how, "no-threads") == 0;
+    bool none = how && strcmp(how, "no-threads") == 0;
     if (none)
         kit_refuse_helpers();
-    kit_thread(context, warm_up, NULL);
+    kit_thread(context, warm_up, none ? &none : NULL);
     kit_join();
     if (!how)
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may befall the library's helper threads: never born, never given a CPU, stopped. */
+/* The library's helper threads, what may befall them (never born, never given a CPU, stopped), and its ring. */
 #include "kit.h"
 
 #include <dirent.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -112,6 +113,40 @@ unsigned kit_helpers(unsigned wanted)
     for (unsigned wait = 0; (count = find(HELPER, helpers)) < wanted && wait < 500; wait++)
         kit_sleep_us(10000);
     return count;
+}
+
+/* Memory that children do not get and that is registered: neighbours are one mapping. */
+static bool has_ring(void)
+{
+    char line[512];
+    unsigned long from = 0, to = 0, a, b;
+    unsigned flags;
+    bool found = false;
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    while (maps && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx ", &a, &b) == 2)
+            from = a, to = b;
+        if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " dc") && to - from >= MIB)
+            for (; from < to && !found; from += 2 * MIB)
+                found = cu.cuMemHostGetFlags(&flags, (void *)from) == CUDA_SUCCESS;
+    }
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+void kit_await_ring(void)
+{
+    const size_t size = 16 * MIB;
+    const CUdeviceptr device = kit_device(size);
+    unsigned char *host = kit_pageable(size);
+    const bool comes = getenv("LD_PRELOAD") && !getenv("GPUFEED_STAGE"); /* which is set where it is off */
+    for (unsigned i = 0; comes && i < 1000 && !has_ring(); i++) {
+        MUST(cu.cuMemcpyDtoH_v2(host, device, size));
+        kit_sleep_us(3000);
+    }
+    MUST(cu.cuMemFree_v2(device));
+    munmap(host, size);
 }
 
 static void *hog(void *unused)

@@ -59,10 +59,11 @@ void kit_clock(uint32_t *values, unsigned length);
 /* Whether there was something left for it to write. */
 bool kit_clock_struck(void);
 
-/* helpers.c: the library's threads. All exit with 77 where they cannot do it. */
+/* helpers.c: the library's threads and ring. All exit with 77 where they cannot do it. */
 void kit_refuse_question(void); /* what a mapping is (PROCMAP_QUERY, Linux 6.11) */
 void kit_refuse_helpers(void); /* none is made from here on */
 unsigned kit_helpers(unsigned wanted); /* how many there are, once there are so many or 5 s have gone */
+void kit_await_ring(void); /* copies until the library has one, in the current context */
 void kit_starve_helpers(void);
 void kit_stop_helpers(void);
 

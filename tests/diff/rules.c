@@ -27,6 +27,7 @@ static void warm_up(size_t size)
         MUST(cu.cuMemcpyHtoD_v2(device, host, size));
         MUST(cu.cuMemcpyDtoH_v2(host, device, size));
     }
+    kit_await_ring();
 }
 
 /*

@@ -45,12 +45,9 @@ def test_nothing_is_held_while_memory_is_touched(run, threads):
 @pytest.mark.parametrize("program", ["released-h2d-h2d", "released-d2h-d2h", "chain"])
 def test_they_end_where_copies_take_turns(run, program):
     """So the real driver was seen to be: natively the clock lets the stream go on, and the library,
-    whose copies hold nobody up, does not need it. On a machine that is busy its ring may come late,
-    and a copy be the driver's: so one of three."""
+    whose copies hold nobody up, does not need it."""
     goes_on(run, program, by="the clock", preload=False, SIM_TURNS=1, KIT_CLOCK=2)
-    tries = (run(APPS / "hang", program, sim=True, SIM_TURNS=1, GPUFEED_STAGE_THREADS=4, **PATIENT)
-             for _ in range(3))
-    assert any((done.returncode, done.stdout) == (0, "released by the copy\ndone\n") for done in tries)
+    goes_on(run, program, SIM_TURNS=1, GPUFEED_STAGE_THREADS=4)
 
 
 @pytest.mark.parametrize("program", ["released-d2h-h2d", "released-h2d-d2h", "host-function", "many-held"])
