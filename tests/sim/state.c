@@ -3,6 +3,7 @@
 #include "sim.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,19 +72,24 @@ void sim_sleep_ns(uint64_t ns)
         ;
 }
 
-static void *stay(void *closure)
+static void *stay(void *begun)
 {
+    __atomic_store_n((bool *)begun, true, __ATOMIC_RELEASE);
     for (;;)
         pause();
-    return closure;
+    return NULL;
 }
 
+/* Back when it runs: what a preloaded library does as it begins has been done. */
 void sim_start_thread(const char *name)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, stay, NULL) == 0) {
+    bool begun = false;
+    if (pthread_create(&thread, NULL, stay, &begun) == 0) {
         pthread_setname_np(thread, name);
         pthread_detach(thread);
+        while (!__atomic_load_n(&begun, __ATOMIC_ACQUIRE))
+            sched_yield(); /* no cancellation point */
     }
 }
 
