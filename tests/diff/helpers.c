@@ -115,21 +115,18 @@ unsigned kit_helpers(unsigned wanted)
     return count;
 }
 
-/* Memory that children do not get and that is registered: neighbours are one mapping. */
+/* Private memory that is registered, which the programs' own is not while they ask: neighbours are one mapping. */
 static bool has_ring(void)
 {
-    char line[512];
-    unsigned long from = 0, to = 0, a, b;
+    char line[512], access[8];
+    unsigned long from, to;
     unsigned flags;
     bool found = false;
-    FILE *maps = fopen("/proc/self/smaps", "re");
-    while (maps && fgets(line, sizeof line, maps)) {
-        if (sscanf(line, "%lx-%lx ", &a, &b) == 2)
-            from = a, to = b;
-        if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " dc") && to - from >= MIB)
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && !found && fgets(line, sizeof line, maps))
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3 && strcmp(access, "rw-p") == 0 && to - from >= MIB)
             for (; from < to && !found; from += 2 * MIB)
                 found = cu.cuMemHostGetFlags(&flags, (void *)from) == CUDA_SUCCESS;
-    }
     if (maps)
         fclose(maps);
     return found;
