@@ -172,9 +172,12 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
     gf_stats_rest(direction, bytes);
     if (direction == gf_direction_h2d) {
         const void *from = (const void *)(uintptr_t)src;
-        return call->async ? cuda->cuMemcpyHtoDAsync_v2(dst, from, bytes, call->stream)
-               : own       ? cuda->cuMemcpyHtoD_v2_ptds(dst, from, bytes)
-                           : cuda->cuMemcpyHtoD_v2(dst, from, bytes);
+        if (call->async)
+            return cuda->cuMemcpyHtoDAsync_v2(dst, from, bytes, call->stream);
+        const CUresult result =
+            own ? cuda->cuMemcpyHtoD_v2_ptds(dst, from, bytes) : cuda->cuMemcpyHtoD_v2(dst, from, bytes);
+        /* With so few bytes it may be back before they, and those sent before them, have arrived. */
+        return result ? result : cuda->cuStreamSynchronize(call->stream);
     }
     void *to = (void *)(uintptr_t)dst;
     return call->async ? cuda->cuMemcpyDtoHAsync_v2(to, src, bytes, call->stream)

@@ -3,7 +3,8 @@
  * A plain program of copies and pinned memory, of registrations, or of shared memory that is unmapped, one
  * line each: steps [registering|sharing] [REFUSAL]. It calls few entries itself, so that a fault in any other
  * is one in the library's own calls. A refusal is a system call that fails from before the first copy on,
- * for all threads.
+ * for all threads. With STEPS_ASK a line says whether a copy has arrived when its call returns, which the
+ * simulated driver's has.
  */
 #include "kit.h"
 
@@ -136,6 +137,8 @@ static void copies(CUdeviceptr device, unsigned char *host, unsigned char *back,
     const size_t size = SIZE - 3 * 4096 * round - round;
     kit_fill(host, SIZE, round);
     CUresult result = cu.cuMemcpyHtoD_v2(device, host, size);
+    if (getenv("STEPS_ASK"))
+        say("arrived", cu.cuStreamQuery(CU_STREAM_LEGACY), NULL, 0);
     memset(host, (int)round, SIZE);
     say("h2d", result, NULL, 0);
     memset(back, 0, SIZE);

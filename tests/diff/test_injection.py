@@ -100,6 +100,16 @@ def test_an_event_that_fails_anywhere(run, expected):
         assert len(lines_about(done)) == 1, (n, done.stderr)
 
 
+def test_what_was_sent_before_an_event_failed_arrives(run):
+    """The driver's call for a small rest is back before that, where the one for the whole would not have been."""
+    asking = {"STEPS_ASK": 1, "SIM_DELAY": "dma:5000"}
+    native = run(APPS / "steps", sim=True, preload=False, **asking).stdout
+    assert native.count("arrived -> 0 ") == 6
+    for n in range(36, 46):
+        done = run(APPS / "steps", sim=True, SIM_FAULT=f"cuEventRecord:{n}:999", **asking, **STAGED)
+        assert (done.returncode, done.stdout) == (0, native), (n, done.stderr)
+
+
 def test_an_anchor_that_is_refused(run, expected):
     """The first small allocation is the library's own; the program's is the next."""
     done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemHostAlloc:1:999", **STAGED)
