@@ -145,10 +145,14 @@ def folder():
 
 @pytest.fixture(scope="session")
 def run(folder):
-    door = folder / DOOR.name
-    shutil.copy(DOOR, door)
-    os.chmod(door, 0o755)
-    return Compat(door, folder)
+    """The door, and what it opens, in folders as they are built."""
+    top = DOOR.parents[1]
+    for file in (DOOR, *top.glob("engine/*.so"), *top.glob("host/private/*.so")):
+        copy = folder / file.relative_to(top)
+        copy.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+        os.chmod(copy, 0o755)
+    return Compat(folder / DOOR.relative_to(top), folder)
 
 
 def need(program):
