@@ -208,7 +208,7 @@ int main(int argc, char **argv)
     kit_fill(back, SIZE, 1);
     apart = kit_stream();
     MUST(cu.cuMemcpyHtoD_v2(device, back, 64));
-    MUST(cu.cuMemsetD8Async(device, 1, 64, apart)); /* the driver's threads are there */
+    MUST(cu.cuMemsetD8Async(kit_device(64), 1, 64, apart)); /* the driver's threads are there; nobody waits for it */
     if (argc > named)
         refuse(argv[named]);
     for (unsigned round = 0; registering && round < 3; round++) {
