@@ -151,10 +151,10 @@ def test_no_thread_and_no_file(run, files, java_class, name, command, code):
     (one, bare), (two, ours) = (run.traced(*inside, preload=preload) for preload in (False, True))
     assert one.returncode == two.returncode == code
     for _ in range(AGAIN):
-        if not unexpected(bare, ours, "TMP/" + run.door.name):
+        if not unexpected(bare, ours, f"TMP/{run.door.relative_to(run.folder)}"):
             break
         _, bare = run.traced(*inside, preload=False)
-    assert unexpected(bare, ours, "TMP/" + run.door.name) == {}
+    assert unexpected(bare, ours, f"TMP/{run.door.relative_to(run.folder)}") == {}
 
 
 def test_tree_of_probes(run, files):
