@@ -9,8 +9,8 @@
 #                          program, small ones, the conformance transcript and frameworks
 # tools limits             what compute-sanitizer, CUPTI and profilers see; little memory, few CPUs
 # h2d pinned feed          what copies, pinned memory and training cost, with every claim a check; h2d_more
-#                          (first copies, asynchronous ones, a busy GPU, ranks) and feed_more (loading
-#                          weights, tabular data, requests) have the rest
+#                          (what slows small copies, first copies, asynchronous ones, a busy GPU, ranks) and
+#                          feed_more (loading weights, tabular data, requests) have the rest
 # crowd                    eight ranks on one GPU, and workers that need every CPU: not slower
 # suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)
 # ranks nccl               two GPUs; suites with GF_GPUS=2

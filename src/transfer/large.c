@@ -135,8 +135,8 @@ static void lose(struct buffer *buffer)
 }
 
 /*
- * Without PORTABLE it may be registered for its own context only, where the driver's own memory can be
- * freed from any. Unmapped it must not be while a device could still write to it.
+ * The driver's own memory can be freed from any context; whether one that is registered can, PORTABLE as it is,
+ * is not recorded. Unmapped it must not be while a device could still write to it.
  */
 static CUresult unregister_there(const struct gf_cuda *cuda, void *p)
 {
