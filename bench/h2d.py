@@ -75,7 +75,7 @@ def case(part, fleet, way, size, mode="sync", threads=1, load=0, hot=False):
                      part=part, way=way, bytes=size, mode=mode, threads=threads, load=load, hot=hot)
 
 
-LEFT = {"held": "a registered buffer", "hooks": "hooks alone", "heap": "hooks and heap", "fresh": "no ring yet",
+LEFT = {"held": "a registered buffer", "unasked": "hooks, no questions", "hooks": "hooks alone", "heap": "hooks and heap", "fresh": "no ring yet",
         "ours": "all of it"}
 
 
@@ -96,6 +96,7 @@ def left_cases(fleet):
 def left_fleet():
     off = {"GPUFEED_STAGE": "off", "GPUFEED_PIN": "off"}
     extra = {"driver": {}, "again": {}, "held": {}, "hooks": arms.ours(GPUFEED_HEAP="off", **off),
+             "unasked": arms.ours(GPUFEED_HEAP="off", GPUFEED_STALL_WAIT_US="0", **off),
              "heap": arms.ours(**off), "fresh": arms.ours(), "ours": arms.ours()}
     fleet = {name: arms.Arm([program()], **more) for name, more in extra.items()}
     fleet["held"].ask(f"hold bytes={32 * MIB}")
@@ -209,7 +210,7 @@ def check_bytes(ours):
     for way in ("h2d", "d2h"):
         for mode in ("sync", "async"):
             for size in SIZES:
-                if size <= 64 * MIB and ours.ask(f"check way={way} mode={mode} bytes={size}") != "good":
+                if size <= 256 * MIB and ours.ask(f"check way={way} mode={mode} bytes={size}") != "good":
                     bad.append(f"{way} {mode} {arms.size_name(size)}")
     return bad
 

@@ -115,7 +115,7 @@ def left(cases):
     rows = [[c["case"].partition(": ")[2], figure(c, "driver", "GB/s"), chance(c),
              *(interval(claim) for claim in c["claims"])] for c in cases if c["part"] == "left"]
     return ["Copies that are the driver's in all processes, GB/s and ratios to it:\n\n" + table(
-        ["what", "driver", "driver / driver", "a registered buffer", "hooks", "hooks and heap", "no ring yet", "all of it"],
+        ["what", "driver", "driver / driver", "a registered buffer", "hooks, no questions", "hooks", "hooks and heap", "no ring yet", "all of it"],
         rows)] if rows else []
 
 

@@ -17,10 +17,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ASK_CREDIT_NS UINT64_C(10000000) /* so far ahead it may be paid for */
-#define ASK_LEAST_NS UINT64_C(250000)
+#define ASK_CREDIT_NS UINT64_C(100000000) /* so far ahead it may be paid for */
+/* What a question is taken for at least: beside threads that wait for the driver's locks it costs them a turn,
+ * of which who asks sees nothing. */
+#define ASK_LEAST_NS UINT64_C(2500000)
 #define SAMPLE_TICKS (UINT64_C(1) << 20) /* 0.3 to 1 ms */
 #define SAMPLES 4 /* in these; a step copies, waits for its kernels and copies back */
+/* Of small copies as many in 4 to 16 ms: where several threads do nothing else each pays in full for what is timed. */
+#define SMALL_COPY ((size_t)1 << 20)
+#define SMALL_SHIFT 4
 #define ASK_SHARE 200 /* what asking takes is at most one part of so many */
 #define ASK_MOST_NS UINT64_C(20000000)
 
@@ -187,19 +192,22 @@ static bool is_wait(enum gf_timed kind)
  * Two reads of the clock are a thirtieth of a small copy. One sample at a time would always be the first
  * wait of a step, never that for its kernels.
  */
-static bool is_sampled(void)
+static bool is_sampled(bool small_copy)
 {
-    static __thread uint64_t since;
-    static __thread unsigned samples;
+    static __thread struct {
+        uint64_t since;
+        unsigned samples;
+    } past[2];
     const uint64_t now = gf_ticks();
+    __auto_type own_past = &past[small_copy];
 
-    if (now - since >= SAMPLE_TICKS) {
-        since = now;
-        samples = 0;
+    if (now - own_past->since >= SAMPLE_TICKS << (small_copy ? SMALL_SHIFT : 0)) {
+        own_past->since = now;
+        own_past->samples = 0;
     }
-    if (samples == SAMPLES)
+    if (own_past->samples == SAMPLES)
         return false;
-    samples++;
+    own_past->samples++;
     return true;
 }
 
@@ -215,7 +223,7 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
         gf_strain_read(&strain_before);
     if (!is_wait(kind))
         gf_slow_usage(&mark->before);
-    else if (gf_likely(!is_sampled()))
+    else if (gf_likely(!is_sampled(kind == gf_timed_driver_copy && size < SMALL_COPY)))
         return;
     mark->start_ns = gf_now_ns();
 }

@@ -43,7 +43,7 @@ struct gf_stall_mark {
 void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size);
 /*
  * Whether to find that out. Each question takes the driver's locks: 16 threads that copied 4 KiB each lost a
- * twentieth to them. So all threads together spend a two-hundredth of the time on it, a few questions in a row
+ * twentieth to them. So all threads together spend a two-hundredth of the time on it, forty questions in a row
  * at most: a program that waits at each step, in several calls, is asked about each.
  */
 bool gf_stall_asks(const struct gf_stall_mark *mark);

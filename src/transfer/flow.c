@@ -22,6 +22,8 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
         return false;
     if (flow->to_host)
         memcpy(host, ring, bytes);
+    else if (flow->bytes >= GF_TUNE_DEMOTED)
+        gf_demote_copy(ring, host, bytes);
     else
         gf_stream_copy(ring, host, bytes);
     if (__atomic_sub_fetch(&flow->left[slot], 1, __ATOMIC_ACQ_REL) == 0)
@@ -38,6 +40,16 @@ static size_t power_within(size_t wish, size_t least, size_t most)
     return ret;
 }
 
+/* Helpers that come to it at most; 0: all there are, which are as many as the program said if it did. */
+static unsigned helpers_for(const struct gf_flow *flow)
+{
+    if (flow->bytes < GF_TUNE_SMALL)
+        return GF_TUNE_HELPERS_SMALL;
+    if (gf_setup.options->stage_threads || (!flow->to_host && flow->bytes >= GF_TUNE_DEMOTED && gf_demote_is_possible()))
+        return 0;
+    return GF_TUNE_HELPERS;
+}
+
 static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to_host)
 {
     memset(ret, 0, sizeof(*ret));
@@ -47,7 +59,7 @@ static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to
     ret->to_host = to_host;
     ret->host = (char *)(uintptr_t)(to_host ? stage->call->dst : stage->call->src);
     ret->bytes = stage->call->bytes;
-    ret->job.most = ret->bytes < GF_TUNE_SMALL ? GF_TUNE_HELPERS_SMALL : 0;
+    ret->job.most = helpers_for(ret);
     ret->barred = UINT64_MAX;
 }
 

@@ -134,10 +134,7 @@ static void lose(struct buffer *buffer)
         drop(buffer);
 }
 
-/*
- * The driver's own memory can be freed from any context; whether one that is registered can, PORTABLE as it is,
- * is not recorded. Unmapped it must not be while a device could still write to it.
- */
+/* Unmapped it must not be while a device could still write to it: the driver is asked in its own context, too. */
 static CUresult unregister_there(const struct gf_cuda *cuda, void *p)
 {
     CUcontext owner = NULL, popped;

@@ -10,10 +10,14 @@
 #define GF_MIB(n) ((size_t)(n) << 20)
 
 /* Pool: threads that copy at once for one node, the calling one included, where nobody says. */
-#define GF_TUNE_THREADS 10
+#define GF_TUNE_THREADS 12
 /* Copies below this are over before more than so many helpers are awake. */
 #define GF_TUNE_HELPERS_SMALL 7
 #define GF_TUNE_SMALL GF_MIB(32)
+/* Of the others, too, more are no faster, but for those to the device from so many bytes on: what they write into
+ * the ring stays in the cache that all processors share, which takes who writes it longer. */
+#define GF_TUNE_HELPERS 9
+#define GF_TUNE_DEMOTED GF_MIB(256)
 /* How long a helper looks for more, before it sleeps: while a job is open, and with none. */
 #define GF_TUNE_HELPER_SPIN_NS 100000
 #define GF_TUNE_IDLE_SPIN_NS 30000

@@ -26,8 +26,10 @@ HERE = pathlib.Path(__file__).parent
 SUITES = pathlib.Path(os.environ.get("GF_SUITES", SOURCE / ".suites"))
 GPUS = os.environ.get("GF_GPUS", "1")
 AGAIN_AT_MOST = 12
-RESULT = re.compile(r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+::.*?)(?: - .*)?$"
-                    r"|^(\S+::.*?) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)")
+# A name, with its parameters in brackets; what a process of the test's writes may follow on the same line.
+NAME = r"(\S+::[^\s\[]+(?:\[.*?\])?)"
+RESULT = re.compile(rf"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) {NAME}(?: .*)?$"
+                    rf"|^{NAME}(?: .*)? (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)")
 _running, _lock = set(), threading.Lock()
 
 

@@ -36,19 +36,11 @@ static size_t extent(size_t width, size_t height, size_t depth, size_t pitch, si
     return (depth - 1) * slice + (height - 1) * pitch + width;
 }
 
-/* Not recorded; the documentation says that it takes PORTABLE to be pinned for more than its own context. */
-static bool is_pageable(const struct sim_range *range, const struct sim_context *context)
-{
-    return !range || (range->kind == sim_registered && context && range->context != context &&
-                      !(range->flags & CU_MEMHOSTREGISTER_PORTABLE));
-}
-
 /* Locked. False when the bytes are not all of one kind, or not what the side must be. */
-static bool look_up(const struct sim_context *context, uintptr_t at, size_t size, enum sim_side side,
-                    struct end *ret)
+static bool look_up(uintptr_t at, size_t size, enum sim_side side, struct end *ret)
 {
     struct sim_range *range = sim_range_at(at);
-    if (is_pageable(range, context)) {
+    if (!range) {
         *ret = (struct end){sim_none, (char *)at};
         return side != sim_device_side;
     }
@@ -96,12 +88,12 @@ static void transfer_staged(struct sim_op *op)
     free(((struct job *)op->payload)->staged);
 }
 
-static CUresult look_up_both(const struct sim_context *context, struct sim_block *b, enum sim_side dst,
-                             enum sim_side src, struct end *ret_to, struct end *ret_from)
+static CUresult look_up_both(struct sim_block *b, enum sim_side dst, enum sim_side src, struct end *ret_to,
+                             struct end *ret_from)
 {
-    if (!look_up(context, b->dst, extent(b->width, b->height, b->depth, b->dst_pitch, b->dst_slice), dst,
+    if (!look_up(b->dst, extent(b->width, b->height, b->depth, b->dst_pitch, b->dst_slice), dst,
                  ret_to) ||
-        !look_up(context, b->src, extent(b->width, b->height, b->depth, b->src_pitch, b->src_slice), src,
+        !look_up(b->src, extent(b->width, b->height, b->depth, b->src_pitch, b->src_slice), src,
                  ret_from))
         return CUDA_ERROR_INVALID_VALUE;
     b->dst = (uintptr_t)ret_to->at;
@@ -120,7 +112,7 @@ struct sim_op *sim_copy_op(const struct sim_block *block, enum sim_side dst, enu
 {
     struct sim_block b = *block;
     struct end to, from;
-    return look_up_both(NULL, &b, dst, src, &to, &from) ? NULL : new_op(&b);
+    return look_up_both(&b, dst, src, &to, &from) ? NULL : new_op(&b);
 }
 
 /*
@@ -289,7 +281,7 @@ CUresult sim_copy(bool per_thread, CUstream handle, const struct sim_block *bloc
     if (result)
         return result;
     if (b.width && b.height && b.depth) {
-        result = look_up_both(stream->context, &b, dst, src, &to, &from);
+        result = look_up_both(&b, dst, src, &to, &from);
         if (!result)
             result = route(stream, &b, to, from, when);
     }

@@ -66,15 +66,19 @@ static void take_out(struct sim_range *range)
         sim_range_remove(range);
 }
 
-CUresult cuMemFreeHost(void *pointer)
+/* The current context's, if there is one; then a free is refused beside a capture, too. */
+static CUresult without_trouble(void)
 {
     struct sim_context *context;
+    const CUresult result = sim_context_current(&context);
+    return !result ? sim_unsafe() : result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
+}
+
+CUresult cuMemFreeHost(void *pointer)
+{
     SIM_ENTER("cuMemFreeHost");
-    CUresult result = sim_context_current(&context);
-    if (result)
-        return !pointer && result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
     pthread_mutex_lock(&sim_lock);
-    result = sim_unsafe();
+    CUresult result = without_trouble();
     struct sim_range *range = sim_range_at((uintptr_t)pointer);
     if (!result && pointer) {
         if (range && range->kind == sim_host_alloc && range->start == (uintptr_t)pointer)
@@ -155,12 +159,12 @@ CUresult cuMemHostRegister(void *pointer, size_t size, unsigned flags)
     return pin(pointer, size, flags);
 }
 
+/* Like a free, it needs no current context. */
 CUresult cuMemHostUnregister(void *pointer)
 {
-    SIM_ENTER_CONTEXT("cuMemHostUnregister", context);
-    (void)context;
+    SIM_ENTER("cuMemHostUnregister");
     pthread_mutex_lock(&sim_lock);
-    CUresult result = sim_unsafe();
+    CUresult result = without_trouble();
     struct sim_range *range = sim_range_at((uintptr_t)pointer);
     if (result)
         ;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no row of the conformance transcript says of the driver, and the library had to assume.
+"""What no row of the conformance transcript says of the driver, and the library goes by.
 
     unrecorded.py [SECONDS]   on the driver API by ctypes, without the library; prints facts. One device, some 10 s
 
@@ -14,6 +14,7 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 BUSY = float(sys.argv[1]) if len(sys.argv) > 1 else 0.3
 MIB = 1 << 20
+PINNED = 64 * MIB
 LEGACY, OWN = c_void_p(1), c_void_p(2)
 RELAXED = 2
 cu = ctypes.CDLL("libcuda.so.1")
@@ -187,25 +188,31 @@ def of_a_dead_context(first):
               "unregister", cu.cuMemHostUnregister(c_void_p(at)))
 
 
-def of_another_context(first):
-    """Memory of the first context in a second one of the same device, and there unregistered or freed."""
-    size, none = 64 * MIB, c_void_p()
+def pinned_blocks():
+    """{how it came to be so: pinned memory}"""
     blocks = {}
     for name, flags in (("registered", 0), ("registered PORTABLE", 1)):
-        blocks[name] = pages(size)
-        must(cu.cuMemHostRegister_v2(c_void_p(blocks[name]), c_size_t(size), flags))
+        blocks[name] = pages(PINNED)
+        must(cu.cuMemHostRegister_v2(c_void_p(blocks[name]), c_size_t(PINNED), flags))
     block = c_void_p()
-    must(cu.cuMemHostAlloc(byref(block), c_size_t(size), 0))
+    must(cu.cuMemHostAlloc(byref(block), c_size_t(PINNED), 0))
     blocks["allocated"] = block.value
+    return blocks
+
+
+def of_another_context(first):
+    """Memory of the first context in a second one of the same device, and there unregistered or freed."""
+    none = c_void_p()
+    blocks, others = pinned_blocks(), pinned_blocks()
     apart = stream(1)
     second = another()
     for name, at in blocks.items():
-        show(f"{name}, in a second context:", at, size, first)
+        show(f"{name}, in a second context:", at, PINNED, first)
     for name, at in blocks.items():
         end = cu.cuMemFreeHost if name == "allocated" else cu.cuMemHostUnregister
         must(cu.cuCtxPopCurrent_v2(byref(none)))
         must(cu.cuCtxSetCurrent(None))
-        print(f"{name}, without a context: free or unregister", end(c_void_p(at)))
+        print(f"{name}, without a context: free or unregister", end(c_void_p(others[name])))
         must(cu.cuCtxSetCurrent(first))
         busy(apart)
         must(cu.cuCtxPushCurrent_v2(second))
