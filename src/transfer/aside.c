@@ -51,19 +51,6 @@ static void gone(struct gf_job *job)
     let_go((struct slot *)job);
 }
 
-/* One helper at a time, in order. The last piece is what is left to do: freeing the pages. */
-static bool work(struct gf_job *job, uint64_t piece)
-{
-    struct slot *slot = (struct slot *)job;
-    const size_t done = (size_t)piece * HUGE;
-
-    if (done < slot->bytes)
-        madvise(slot->at + done, gf_min(HUGE, slot->bytes - done), MADV_DONTNEED);
-    else
-        release(slot);
-    return true;
-}
-
 /* What was moved counts there still. */
 static bool is_address_space_limited(void)
 {
@@ -86,23 +73,42 @@ static uint64_t read_room(void)
                : gf_min(left.bytes, (uint64_t)shm.f_bavail * (uint64_t)shm.f_bsize);
 }
 
+static uint64_t looked_ns, found; /* atomic: when, and what there was room for */
+
+static void look(void)
+{
+    static bool busy; /* atomic */
+    if (__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE))
+        return;
+    __atomic_store_n(&found, read_room(), __ATOMIC_RELAXED);
+    __atomic_store_n(&looked_ns, gf_now_ns(), __ATOMIC_RELEASE);
+    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
+}
+
 /*
  * There for many times as much: whoever fails for want of it while this is on its way would have failed
- * without it, too. Looked at ten times a second.
+ * without it, too. To look takes as long as to move a batch: a loop finds what a helper saw behind the last one.
  */
 static bool is_roomy(size_t bytes)
 {
-    static uint64_t looked_ns, found; /* all three atomic */
-    static bool busy;
-    const uint64_t now = gf_now_ns();
-
-    if (now - __atomic_load_n(&looked_ns, __ATOMIC_ACQUIRE) > GF_TUNE_ASIDE_LOOK_NS &&
-        !__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE)) {
-        __atomic_store_n(&found, read_room(), __ATOMIC_RELAXED);
-        __atomic_store_n(&looked_ns, now, __ATOMIC_RELEASE);
-        __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
-    }
+    if (gf_now_ns() - __atomic_load_n(&looked_ns, __ATOMIC_ACQUIRE) > GF_TUNE_ASIDE_LOOK_NS)
+        look();
     return __atomic_load_n(&found, __ATOMIC_RELAXED) / GF_TUNE_ASIDE_TIMES >= bytes;
+}
+
+/* One helper at a time, in order. The last piece is what is left to do: freeing the pages. */
+static bool work(struct gf_job *job, uint64_t piece)
+{
+    struct slot *slot = (struct slot *)job;
+    const size_t done = (size_t)piece * HUGE;
+
+    if (done < slot->bytes) {
+        madvise(slot->at + done, gf_min(HUGE, slot->bytes - done), MADV_DONTNEED);
+    } else {
+        release(slot);
+        look();
+    }
+    return true;
 }
 
 /* Page tables move as a whole where both addresses lie alike in them. */

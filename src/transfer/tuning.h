@@ -47,7 +47,7 @@
 #define GF_TUNE_UNMAP_HELPERS 3
 /* ...or are freed later, where so many times as much is left; how old that figure may be. */
 #define GF_TUNE_ASIDE_TIMES 32
-#define GF_TUNE_ASIDE_LOOK_NS UINT64_C(100000000)
+#define GF_TUNE_ASIDE_LOOK_NS UINT64_C(250000000)
 /* From which size on staging pays, where nobody says: by direction, and with few threads. */
 #define GF_TUNE_MIN_H2D GF_MIB(1)
 #define GF_TUNE_MIN_D2H GF_MIB(1)
