@@ -166,6 +166,8 @@ def accepted(found):
     for bench, cases in found.items():
         for case in cases:
             for claim in case["claims"]:
+                if claim["least"] is None:
+                    continue
                 key = bench, case["part"], f"{claim['over']} / {claim['under']}", least_of(claim)
                 kinds.setdefault(key, []).append((claim, case["case"]))
     rows = []
