@@ -88,17 +88,17 @@ struct others {
     bool found;
 };
 
-static void see_context(void *closure, struct gf_context *context)
+static void see_device(void *closure, struct gf_context *context)
 {
     struct others *others = closure;
-    others->found |= context != others->context;
+    others->found |= context->device != others->context->device;
 }
 
 /*
  * Whether registered memory can be to all contexts what the driver's own is: that is pinned for all of them,
  * on all devices, and has one address, whatever its flags. What it takes on top is added to *flags, for contexts
- * that are yet to be made too. Whether two devices really cannot tell is not measured, nor whether two contexts of
- * one: a process that uses a second is left alone.
+ * that are yet to be made too. Two contexts of a device cannot tell (docs/conformance.md). Whether two devices
+ * cannot is not measured: a process that uses a second one is left alone.
  */
 static bool is_native(const struct gf_context *context, unsigned *flags)
 {
@@ -109,7 +109,7 @@ static bool is_native(const struct gf_context *context, unsigned *flags)
     if (*flags & CU_MEMHOSTALLOC_PORTABLE)
         return true;
     *flags |= CU_MEMHOSTALLOC_PORTABLE;
-    gf_context_each(see_context, &others);
+    gf_context_each(see_device, &others);
     return !others.found;
 }
 

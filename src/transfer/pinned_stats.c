@@ -17,7 +17,7 @@ const char *gf_pinned_reason_name(enum gf_pinned_reason reason)
         [gf_pinned_context] = "context",
         [gf_pinned_memory] = "memory",
         [gf_pinned_slow] = "too few threads",
-        [gf_pinned_devices] = "several contexts",
+        [gf_pinned_devices] = "several GPUs",
         [gf_pinned_failed] = "off after a failure",
     };
     return names[reason];

@@ -265,8 +265,7 @@ def test_a_second_device_in_use_leaves_them_to_the_driver(program):
         """, SIM_DEVICES="0000:41:00.0,0000:81:00.0"), served=2)
 
 
-def test_a_second_context_in_use_leaves_them_to_the_driver(program):
-    """The driver's own is pinned for every context, and registered memory for its own."""
+def test_a_second_context_of_the_device_has_them_too(program):
     same(program("""
         first, second = start(), c_void_p()
         p = pinned(LARGE)
@@ -282,7 +281,21 @@ def test_a_second_context_in_use_leaves_them_to_the_driver(program):
         p = pinned(LARGE)
         served(p, LARGE)
         print(free(p))
-        """), served=3)
+        """), served=4)
+
+
+def test_what_a_context_has_goes_with_it_alone(program):
+    same(program("""
+        first, second = start(), c_void_p()
+        ok(cuda.cuCtxCreate_v2(byref(second), 0, 0))
+        theirs = pinned(LARGE)
+        served(theirs, LARGE)
+        ok(cuda.cuCtxSetCurrent(first))
+        ours = pinned(LARGE)
+        served(ours, LARGE)
+        ok(cuda.cuCtxDestroy_v2(second))
+        print(mappings(theirs, LARGE), free(theirs), ctypes.memset(ours, 1, LARGE) == ours, free(ours))
+        """), served=2)
 
 
 def test_a_later_context_has_it_pinned_too(program):
