@@ -38,10 +38,12 @@ if arms.DRY:
     SIZES, FIRST = [size for size in SIZES if size <= 16 * MIB], [MIB]
 
 
-def count_for(size, threads, seconds=0.005):
-    """How many copies a thread makes in a turn: some milliseconds' worth, by what a driver takes."""
+def count_for(size, threads, seconds=None):
+    """How many copies a thread makes in a turn: some milliseconds' worth, by what a driver takes; of small ones, which
+    differ by hundredths only, more, so that how a turn begins matters less."""
+    seconds = seconds or (0.02 if size < MIB else 0.005)
     one = 10e-6 + size * threads / 12e9
-    return max(1, min(1000, round((seconds / 10 if arms.DRY else seconds) / one)))
+    return max(1, min(2000, round((seconds / 10 if arms.DRY else seconds) / one)))
 
 
 def turn(arm, words, memory="pageable"):
