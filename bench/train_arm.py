@@ -279,7 +279,7 @@ class Serve:
 TASKS = {
     "resnet18": lambda: Vision("resnet18"),
     "resnet50": lambda: Vision("resnet50"),
-    "loaded": lambda: Vision("resnet18", workers=16, busy=8, batch=128, ahead=1),
+    "loaded": lambda: Vision("resnet18", workers=16, busy=4, batch=128, ahead=1),
     "rank": lambda: Vision("resnet18", workers=2, busy=8, batch=64, ahead=1),
     "tabular": Tabular,
     "weights": Weights,
