@@ -9,15 +9,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static inline void gf_futex_wait(const uint32_t *word, uint32_t seen)
+/* Whether it was woken; false: the word had changed, or the like. */
+static inline bool gf_futex_wait(const uint32_t *word, uint32_t seen)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0) == 0;
 }
 
-/* The word may be gone by then: a stray wake-up hurts nobody. */
-static inline void gf_futex_wake(const uint32_t *word, unsigned threads)
+/* How many there were. The word may be gone by then: a stray wake-up hurts nobody. */
+static inline unsigned gf_futex_wake(const uint32_t *word, unsigned threads)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+    const long woken = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+    return woken > 0 ? (unsigned)woken : 0;
 }
 
 static inline void gf_relax(void)

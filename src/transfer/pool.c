@@ -29,7 +29,7 @@ struct gf_pool {
     unsigned jobs; /* read without the lock too */
 
     _Alignas(64) uint32_t bell; /* counts the occasions to look */
-    uint32_t sleepers;
+    uint32_t sleepers; /* who wakes them takes them off */
 };
 
 static struct gf_pool *pools;
@@ -241,8 +241,8 @@ static void rest(struct gf_pool *pool, uint32_t seen)
     if (look_on(pool, seen))
         return;
     __atomic_fetch_add(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
-    gf_futex_wait(&pool->bell, seen);
-    __atomic_fetch_sub(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
+    if (!gf_futex_wait(&pool->bell, seen))
+        __atomic_fetch_sub(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
 static void *help(void *arg)
@@ -334,23 +334,41 @@ int gf_pools_start(void)
 
 /* Owners. */
 
-/* All in one go: one after the other they would be late by the sum of their wake-up times. */
-static void call(struct gf_pool *pool, unsigned helpers)
-{
-    __atomic_fetch_add(&pool->bell, 1, __ATOMIC_SEQ_CST);
-    if (helpers && __atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST))
-        gf_futex_wake(&pool->bell, helpers);
-}
-
 static unsigned helpers_for(const struct gf_pool *pool, const struct gf_job *job, uint64_t pieces)
 {
     return (unsigned)gf_min(pieces, (uint64_t)(job->most ? job->most : pool->threads));
 }
 
+/*
+ * How many of those that a job could have are to be woken. Who is awake looks for it by himself; others would
+ * look on all the time for what they may not enter, if there is nothing else.
+ */
+static unsigned wanted_of(struct gf_pool *pool, unsigned most, unsigned helpers)
+{
+    const unsigned asleep = __atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST);
+    const unsigned alive = gf_pool_helpers(pool), awake = alive > asleep ? alive - asleep : 0;
+
+    if (!asleep || !most || gf_pool_jobs(pool) > 1)
+        return asleep ? helpers : 0;
+    return most > awake ? gf_min(helpers, most - awake) : 0;
+}
+
+/*
+ * All in one go: one after the other they would be late by the sum of their wake-up times. The job is not
+ * touched: nobody's may be gone.
+ */
+static void call(struct gf_pool *pool, unsigned most, unsigned helpers)
+{
+    __atomic_fetch_add(&pool->bell, 1, __ATOMIC_SEQ_CST);
+    const unsigned wanted = wanted_of(pool, most, helpers);
+    if (wanted)
+        __atomic_fetch_sub(&pool->sleepers, gf_futex_wake(&pool->bell, wanted), __ATOMIC_SEQ_CST);
+}
+
 /* Once a job that nobody owns is in the ring it is touched no more: it may be done, and another's. */
 void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
 {
-    const unsigned helpers = helpers_for(pool, job, job->total ? job->total : limit);
+    const unsigned most = job->most, helpers = helpers_for(pool, job, job->total ? job->total : limit);
 
     job->rights = pool->has_rights ? gf_rights_get() : 0;
     job->bell = job->waiting = job->inside = 0;
@@ -366,14 +384,14 @@ void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
         pool->cursor = job->before = job->after = job;
     }
     pthread_mutex_unlock(&pool->lock);
-    call(pool, helpers);
+    call(pool, most, helpers);
 }
 
 void gf_pool_raise(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
 {
     const uint64_t more = limit - job->limit;
     __atomic_store_n(&job->limit, limit, __ATOMIC_SEQ_CST);
-    call(pool, helpers_for(pool, job, more));
+    call(pool, job->most, helpers_for(pool, job, more));
 }
 
 void gf_pool_ring(struct gf_job *job)

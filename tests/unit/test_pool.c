@@ -4,10 +4,12 @@
 #include "transfer/pool.h"
 #include "transfer/tuning.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -354,6 +356,74 @@ static void nobodys_place(void **state)
     assert_int_equal(gf_pool_jobs(pool), 0);
 }
 
+/* How often threads other than this one have gone to sleep. */
+static unsigned long naps(void)
+{
+    unsigned long ret = 0, one;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *task; (task = readdir(tasks));) {
+        char path[300], line[128];
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+        FILE *status = atoi(task->d_name) && atoi(task->d_name) != gettid() ? fopen(path, "re") : NULL;
+        while (status && fgets(line, sizeof(line), status))
+            if (sscanf(line, "voluntary_ctxt_switches: %lu", &one) == 1)
+                ret += one;
+        if (status)
+            fclose(status);
+    }
+    closedir(tasks);
+    return ret;
+}
+
+/* The same, once nobody looks for more. */
+static unsigned long naps_in_the_end(void)
+{
+    unsigned long before = 0, now = naps();
+    for (unsigned i = 0; i < 100 && now != before; i++, now = naps()) {
+        before = now;
+        usleep(50000);
+    }
+    return now;
+}
+
+static int held_by[2]; /* a pipe */
+static bool inside;
+
+static bool hold(struct gf_job *job, uint64_t piece)
+{
+    char word;
+    (void)job;
+    __atomic_store_n(&inside, true, __ATOMIC_RELAXED);
+    return piece > 0 || read(held_by[0], &word, 1) == 1;
+}
+
+static void no_more_come_than_may_enter(void **state)
+{
+    (void)state;
+    struct gf_job job = {.work = hold, .most = 1, .total = 20};
+    struct gf_pool *pool = pool_of(1005, 4);
+
+    assert_int_equal(pipe(held_by), 0);
+    assert_int_equal(gf_pool_start(pool), 0);
+    await_helpers(pool, 3);
+    naps_in_the_end();
+    gf_pool_open(pool, &job, 1);
+    while (!__atomic_load_n(&inside, __ATOMIC_RELAXED))
+        usleep(1000);
+    const unsigned long before = naps_in_the_end();
+    for (uint64_t limit = 2; limit <= 20; limit++) {
+        gf_pool_raise(pool, &job, limit);
+        usleep(1000);
+    }
+    assert_int_equal(naps_in_the_end(), before);
+    assert_int_equal(write(held_by[1], "x", 1), 1);
+    while (gf_pool_help(&job))
+        ;
+    assert_int_equal(gf_pool_close(pool, &job), GF_PIECE_NONE);
+    close(held_by[0]);
+    close(held_by[1]);
+}
+
 static uint64_t cpu_us(void)
 {
     struct timespec used;
@@ -399,6 +469,7 @@ int main(void)
         cmocka_unit_test(patience),
         cmocka_unit_test(left_to_the_helpers),
         cmocka_unit_test(nobodys), cmocka_unit_test(nobodys_place),
+        cmocka_unit_test(no_more_come_than_may_enter),
         cmocka_unit_test(asleep_when_idle),
         cmocka_unit_test(as_many_as_pay),
     };
