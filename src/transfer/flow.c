@@ -22,7 +22,7 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
         return false;
     if (flow->to_host)
         memcpy(host, ring, bytes);
-    else if (flow->bytes >= GF_TUNE_DEMOTED)
+    else if (flow->demoted)
         gf_demote_copy(ring, host, bytes);
     else
         gf_stream_copy(ring, host, bytes);
@@ -45,12 +45,11 @@ static unsigned helpers_for(const struct gf_flow *flow)
 {
     if (flow->bytes < GF_TUNE_SMALL)
         return GF_TUNE_HELPERS_SMALL;
-    if (gf_setup.options->stage_threads || (!flow->to_host && flow->bytes >= GF_TUNE_DEMOTED && gf_demote_is_possible()))
-        return 0;
-    return GF_TUNE_HELPERS;
+    return gf_setup.options->stage_threads || flow->demoted ? 0 : GF_TUNE_HELPERS;
 }
 
-static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to_host)
+/* In a row of chunks the device reads at once what was written; one that stands on a busy stream it reads later. */
+static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to_host, bool at_once)
 {
     memset(ret, 0, sizeof(*ret));
     ret->job.work = copy_piece;
@@ -59,6 +58,7 @@ static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to
     ret->to_host = to_host;
     ret->host = (char *)(uintptr_t)(to_host ? stage->call->dst : stage->call->src);
     ret->bytes = stage->call->bytes;
+    ret->demoted = at_once && !to_host && ret->bytes >= GF_TUNE_DEMOTED && gf_demote_is_possible();
     ret->job.most = helpers_for(ret);
     ret->barred = UINT64_MAX;
 }
@@ -112,7 +112,7 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
     const unsigned calls = gf_max(__atomic_load_n(&stage->context->running, __ATOMIC_RELAXED), 1u);
     const size_t most = chunk_most(stage, calls);
 
-    prepare(ret, stage, to_host);
+    prepare(ret, stage, to_host, true);
     ret->chunk = power_within(ret->bytes / GF_TUNE_CHUNKS, GF_TUNE_CHUNK_LEAST, most);
     ret->piece = power_within(ret->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, ret->chunk);
     ret->chunks = (ret->bytes + ret->chunk - 1) / ret->chunk;
@@ -132,7 +132,7 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
 
 bool gf_flow_whole(struct gf_flow *ret, const struct gf_staging *stage)
 {
-    prepare(ret, stage, false);
+    prepare(ret, stage, false, false);
     ret->slot[0] = gf_block_take(ret->ring, ret->bytes);
     if (!ret->slot[0])
         return false;

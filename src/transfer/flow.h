@@ -19,6 +19,7 @@ struct gf_flow {
     struct gf_pool *pool;
     char *host;
     bool to_host;
+    bool demoted; /* what is written into the ring stays in the shared cache */
     size_t bytes, chunk, piece; /* powers of two but for bytes */
     uint64_t chunks;
     unsigned slots;
