@@ -27,7 +27,7 @@ SUITES = pathlib.Path(os.environ.get("GF_SUITES", SOURCE / ".suites"))
 GPUS = os.environ.get("GF_GPUS", "1")
 AGAIN_AT_MOST = 12
 # A name, with its parameters in brackets; what a process of the test's writes may follow on the same line.
-NAME = r"(\S+::[^\s\[]+(?:\[.*?\])?)"
+NAME = r"([^\s\[]+::[^\s\[]+(?:\[.*?\])?)"
 RESULT = re.compile(rf"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) {NAME}(?: .*)?$"
                     rf"|^{NAME}(?: .*)? (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)")
 _running, _lock = set(), threading.Lock()

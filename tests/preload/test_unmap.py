@@ -21,6 +21,7 @@ SPY = r"""
 #include <string.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ static char *anothers;
 
 /* A child has what is moved where it was, or nowhere. */
 char *moving;
-int forks, strays;
+int forks, strays, moves;
 static void fork_now(void)
 {
     int status;
@@ -56,6 +57,7 @@ void *mremap(void *at, size_t bytes, size_t to, int how, ...)
     va_end(more);
     if (!getenv("REFUSES")) {
         void *moved = (void *)syscall(SYS_mremap, at, bytes, to, how, place);
+        moves++;
         if (getenv("FORKS"))
             fork_now();
         return moved;
@@ -64,6 +66,17 @@ void *mremap(void *at, size_t bytes, size_t to, int how, ...)
     *anothers = 'x';
     errno = ENOMEM;
     return MAP_FAILED;
+}
+
+/* Once a helper has asked, there is no room any more. */
+int looks;
+int statfs64(const char *path, struct statfs64 *ret)
+{
+    const int result = syscall(SYS_statfs, path, ret);
+    looks += gettid() != getpid();
+    if (looks && getenv("FILLS"))
+        ret->f_bavail = 0;
+    return result;
 }
 
 /* The helpers wait for the program. */
@@ -307,6 +320,26 @@ unmap(at); resource.setrlimit(resource.RLIMIT_AS, (1 << 46, resource.RLIM_INFINI
 print(gone())
 """)
     assert native == [64, 64] and ours == [0]
+
+
+@roomy
+def test_the_helper_looks_for_room_behind_each_one(unmapped):
+    """A loop that unmaps one after the other never looks itself, and hears of a shortage all the same."""
+    native, ours = unmapped(textwrap.dedent(ASIDE) + """
+moves, looks = c_int.in_dll(libc, "moves"), c_int.in_dll(libc, "looks")
+libc.setenv(b"FILLS", b"1", 1)
+preloaded, met = "libgpufeed" in os.environ["LD_PRELOAD"], False
+for i in range(50 if preloaded else 0):
+    before, at = moves.value, map_(fd := file())
+    libc.munmap(at, SIZE); os.close(fd)
+    met = i > 0 and moves.value == before
+    if met:
+        break
+    gone()
+print(met == preloaded, (looks.value > 0) == preloaded)
+unmap(map_(file()))
+""")
+    assert native == [64] and ours == [0]
 
 
 @roomy

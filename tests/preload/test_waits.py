@@ -171,7 +171,7 @@ def test_each_of_a_few_waits_of_a_step_is_timed(program, tmp_path):  # noqa: F81
     report = tmp_path / "report"
     program(BLOCKS + """
     for step in range(20):
-        spin(4)
+        spin(10) # four small copies are timed in 16 ms or less
         check(cuda.cuMemcpyHtoD_v2(pointer, host, c_size_t(4096)))
         check(cuda.cuCtxSynchronize())
         check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4096)))
@@ -188,6 +188,24 @@ def test_of_many_waits_few_are_timed(program, tmp_path):  # noqa: F811
     """, GPUFEED_REPORT=report)
     rows = [row for row in json.loads(report.read_text())["latency"] if "tid" not in row]
     assert 4 <= sum(row["count"] for row in rows if row["call"] == "cuda_wait") < 10000
+
+
+def test_large_copies_are_timed_beside_many_small_ones(program, tmp_path):  # noqa: F811
+    """Those have a share of their own, and a smaller one."""
+    report = tmp_path / "report"
+    program(BLOCKS + """
+    for step in range(50):
+        time.sleep(0.002)
+        for i in range(10):
+            check(cuda.cuMemcpyHtoD_v2(pointer, host, c_size_t(4096)))
+        check(cuda.cuMemcpyHtoD_v2(pointer, host, c_size_t(1 << 20)))
+        check(cuda.cuCtxSynchronize())
+    """, GPUFEED_REPORT=report, GPUFEED_STAGE="off")
+    rows = [row for row in json.loads(report.read_text())["latency"] if "tid" not in row]
+    waits = sum(row["count"] for row in rows if row["call"] == "cuda_wait")
+    small, large = (sum(row["count"] for row in rows if row["call"] == "cuda_copy" and row["size_to"] == end)
+                    for end in (4096, 2 << 20))
+    assert (waits, large) == (50, 50) and 4 <= small < 500
 
 
 def test_copies_that_only_the_gpu_explains_are_none(program):  # noqa: F811
