@@ -54,6 +54,12 @@ def test_bytes_otherwise(run, env):
     assert to.staged >= 15, said
 
 
+def test_bytes_that_stay_in_the_shared_cache(run):
+    """Where the processor lets go of lines (streamed.c): elsewhere they are streamed."""
+    to, _, said = compare(run, "vast", SIM_DMA="")
+    assert to.staged == 2 and to.rest == 0, said
+
+
 def test_memory_of_all_kinds(run):
     to, back, said = compare(run, "kinds")
     assert to.staged >= 4 and back.staged >= 4 and to.rest + back.rest == 0, said

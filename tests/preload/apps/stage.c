@@ -28,6 +28,21 @@ static void bytes(void)
     }
 }
 
+/* So large that lines of the ring are let go of one by one. */
+static void vast(void)
+{
+    const size_t n = 257 * MIB + 77;
+    unsigned char *source = malloc(n + 64), *back = malloc(n);
+    CUdeviceptr d = device(n);
+    warm(d);
+    fill(source, n + 64, 11);
+    for (unsigned i = 0; i < 2; i++) {
+        to_device(d, source + 13 * i, n, NULL, i);
+        from_device(back, d, n, NULL, false);
+        check(back, source + 13 * i, n, "vast");
+    }
+}
+
 /* Unified entries, memory of all kinds. */
 static void kinds(void)
 {
@@ -455,6 +470,8 @@ int main(int argc, char **argv)
     begin();
     if (!strcmp(what, "bytes"))
         bytes();
+    else if (!strcmp(what, "vast"))
+        vast();
     else if (!strcmp(what, "kinds"))
         kinds();
     else if (!strcmp(what, "odd"))
