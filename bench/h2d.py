@@ -8,7 +8,7 @@ Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the
 as the figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async
 (1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
 copy), left (small copies that are the driver's in all arms, in processes that have more and more of what the
-library brings: a registered buffer, hooks, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
+library brings: a registered buffer, hooks, their questions, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
 process of its own; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
 how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
 """
@@ -77,8 +77,8 @@ def case(part, fleet, way, size, mode="sync", threads=1, load=0, hot=False):
                      part=part, way=way, bytes=size, mode=mode, threads=threads, load=load, hot=hot)
 
 
-LEFT = {"held": "a registered buffer", "unasked": "hooks, no questions", "hooks": "hooks alone", "heap": "hooks and heap", "fresh": "no ring yet",
-        "ours": "all of it"}
+LEFT = {"held": "a registered buffer", "unasked": "hooks, no questions", "hooks": "hooks alone",
+        "heap": "hooks and heap", "fresh": "no ring yet", "ours": "all of it"}
 
 
 def left_cases(fleet):

@@ -33,7 +33,7 @@ void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT]);
 
 /*
  * Around a call of the driver's. Of a thread's waits for the GPU four in half a millisecond or so are
- * measured; one is no stall if the GPU was not idle.
+ * measured, of its small copies four in some more; one is no stall if the GPU was not idle.
  */
 struct gf_stall_mark {
     uint64_t start_ns; /* 0: nobody watches */
@@ -43,8 +43,8 @@ struct gf_stall_mark {
 void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size);
 /*
  * Whether to find that out. Each question takes the driver's locks: 16 threads that copied 4 KiB each lost a
- * twentieth to them. So all threads together spend a two-hundredth of the time on it, forty questions in a row
- * at most: a program that waits at each step, in several calls, is asked about each.
+ * twentieth to them. So all threads together spend a two-hundredth of the time on it and ask no more than each
+ * 2.5 ms, but forty times in a row: of a program that waits at each step, in several calls, each is asked about.
  */
 bool gf_stall_asks(const struct gf_stall_mark *mark);
 /* The answer. idle: there was nothing to wait for; the clock starts now. */

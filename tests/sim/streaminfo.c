@@ -13,7 +13,7 @@ static CUresult get(bool per_thread, CUstream handle, enum what what, void *ret)
     if ((what == flags_of || what == id_of) && stream->capture)
         result = sim_capture_refuses(stream); /* so the driver does */
     else if ((result = sim_capture_implicit(stream)) != CUDA_SUCCESS)
-        ; /* not recorded: the worst that calls on the legacy stream do */
+        ; /* so does the driver for the context; for the others it is taken for granted */
     else if (!ret)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (what == flags_of)
