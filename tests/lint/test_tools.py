@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks can fail, and the count counts."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -89,8 +90,10 @@ def test_docs(tmp_path):
     assert run(LINT / "docs.sh", readme, table).returncode == 1
 
 
-def write_log(build, suites, details=None):
+def write_log(build, suites, details=None, results=None):
     (build / "meson-logs").mkdir(parents=True)
+    (build / "meson-logs" / "testlog.json").write_text(
+        "".join(json.dumps({"name": name, "result": result}) + "\n" for name, result in (results or {}).items()))
     (build / "meson-logs" / "testlog.junit.xml").write_text(f"<testsuites>{suites}</testsuites>")
     (build / "junit").mkdir()
     for name, text in (details or {}).items():
@@ -103,25 +106,32 @@ def count(*builds):
 
 
 GOOD, BAD = '<testcase name="{0}"/>', '<testcase name="{0}"><failure/></testcase>'
-TAP = ('<testsuite name="p.p:unit / cpus" errors="{0}"><testcase name="1 - a"/>'
+TAP = ('<testsuite name="p.p:unit / cpus" errors="0"><testcase name="1 - a"/>'
        '<testcase name="2 - b"/></testsuite>')
 PYTEST = ('<testsuite><testcase classname="t" name="a"/><testcase classname="t" name="b">'
           '<skipped message="no GPU"/></testcase></testsuite>')
 
 
 def test_count_looks_into_programs(tmp_path):
-    write_log(tmp_path / "b", TAP.format(0) + '<testsuite name="p">' +
+    write_log(tmp_path / "b", TAP + '<testsuite name="p">' +
               GOOD.format("p:preload / cli") + "</testsuite>", {"cli": PYTEST})
     assert count(tmp_path / "b") == ("3 passed, 0 failed, 1 skipped", 0)
-    write_log(tmp_path / "c", TAP.format(0))
+    write_log(tmp_path / "c", TAP)
     assert count(tmp_path / "b", tmp_path / "c") == ("5 passed, 0 failed, 1 skipped", 0)
 
 
 def test_count_sees_programs_that_died(tmp_path):
-    # All cases passed, and yet meson says that the program failed.
-    write_log(tmp_path / "b", TAP.format(1) + '<testsuite name="p">' +
-              BAD.format("p:preload / cli") + "</testsuite>", {"cli": PYTEST})
-    assert count(tmp_path / "b") == ("3 passed, 2 failed, 1 skipped", 1)
+    """All cases passed, and yet meson says that the program failed."""
+    for folder, result in (("b", "ERROR"), ("c", "TIMEOUT"), ("d", "FAIL")):
+        write_log(tmp_path / folder, TAP + '<testsuite name="p">' + BAD.format("p:preload / cli") + "</testsuite>",
+                  {"cli": PYTEST}, {"p:unit / cpus": result, "p:preload / cli": "FAIL", "p:unit / fmt": "OK"})
+        assert count(tmp_path / folder) == ("3 passed, 2 failed, 1 skipped", 1)
+
+
+def test_count_takes_a_failed_case_for_its_program(tmp_path):
+    write_log(tmp_path / "b", TAP.replace('name="2 - b"/>', 'name="2 - b"><failure/></testcase>') + '<testsuite name="p">' +
+              BAD.format("p:preload / cli") + "</testsuite>", None, {"p:unit / cpus": "FAIL", "p:preload / cli": "FAIL"})
+    assert count(tmp_path / "b") == ("1 passed, 2 failed, 0 skipped", 1)
 
 
 def test_count_of_nothing_is_a_failure(tmp_path):

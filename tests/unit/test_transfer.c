@@ -30,6 +30,7 @@ static struct {
 
 struct event {
     unsigned asked; /* atomic */
+    struct event *before;
 };
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -143,11 +144,27 @@ static CUresult attributes(unsigned count, CUpointer_attribute *what, void **int
     return CUDA_SUCCESS;
 }
 
+static struct event *last_event; /* atomic */
+
 static CUresult create_event(CUevent *ret, unsigned flags)
 {
+    struct event *event = calloc(1, sizeof(*event));
     (void)flags;
-    *ret = (CUevent)calloc(1, sizeof(struct event));
+    event->before = __atomic_load_n(&last_event, __ATOMIC_ACQUIRE);
+    while (!__atomic_compare_exchange_n(&last_event, &event->before, event, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        ;
+    *ret = (CUevent)event;
     return CUDA_SUCCESS;
+}
+
+/* They end with their contexts, by the driver. */
+static void free_events(void)
+{
+    for (struct event *event = last_event, *before; event; event = before) {
+        before = event->before;
+        free(event);
+    }
+    last_event = NULL;
 }
 
 static CUresult record_event(CUevent event, CUstream stream)
@@ -331,5 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_at_once)};
     driver.id = 1;
     ops = gf_transfer_start(&setup);
-    return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
+    free_events();
+    return failed;
 }
