@@ -132,6 +132,8 @@ static void set_value(struct gf_options *o, size_t index, const char *value)
         parse_bytes(row, value, value_of(o, index));
         break;
     case gf_option_path:
+        if (strcasecmp(value, "off") == 0) /* as everywhere else; a file of that name is ./off */
+            value = "";
         memcpy(value_of(o, index), value, strlen(value) + 1);
         break;
     }
@@ -244,7 +246,7 @@ const char *gf_option_allowed(const struct gf_option_row *row, char *buf, size_t
                size_text(row->high, high, sizeof(high)));
         break;
     case gf_option_path:
-        gf_fmt(buf, size, "a path of fewer than %d bytes", GF_OPTION_PATH_MAX);
+        gf_fmt(buf, size, "off, or a path of fewer than %d bytes", GF_OPTION_PATH_MAX);
         break;
     }
     return buf;
@@ -266,7 +268,7 @@ const char *gf_option_form(const struct gf_option_row *row, char *buf, size_t si
                size_text(row->high, high, sizeof(high)));
         break;
     case gf_option_path:
-        gf_fmt(buf, size, "PATH");
+        gf_fmt(buf, size, "off|PATH");
         break;
     }
     return buf;

@@ -91,7 +91,7 @@ def test_verbose_of_the_user_stays(gpufeed):
     (["--quite-different", "true"],
      "--quite-different is not a flag; `gpufeed run --help` lists them"),
     (["--verbose"], "--verbose needs a value: allowed is 0 to 2"),
-    (["--report", "--", "true"], "--report needs a value: allowed is a path of fewer than 1024 bytes"),
+    (["--report", "--", "true"], "--report needs a value: allowed is off, or a path of fewer than 1024 bytes"),
     (["-x", "true"], "-x is not a flag; `gpufeed run --help` lists them"),
     (["--"], "no command to run: gpufeed run [flags] -- COMMAND"),
 ])
@@ -234,7 +234,7 @@ def test_print_does_nothing(gpufeed, tmp_path):
 def test_help_lists_every_option_within_80_columns(gpufeed):
     result = gpufeed("run", "--help")
     assert result.returncode == 0
-    for flag in ("--mode=on|observe|off", "--bind=auto|node", "--verbose=0..2", "--report=PATH",
+    for flag in ("--mode=on|observe|off", "--bind=auto|node", "--verbose=0..2", "--report=off|PATH",
                  "--stage-min=auto|4K..1T"):
         assert flag in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80

@@ -185,6 +185,17 @@ static void values_in_any_case(void **state)
 }
 
 /* What is complained about, and nothing else. */
+static void off_is_no_path(void **state)
+{
+    (void)state;
+    char *env[] = {"GPUFEED_LOG=off", "GPUFEED_REPORT=OFF", "GPUFEED_MACHINE=./off", NULL};
+    struct gf_options o;
+    gf_options_load(&o, env);
+    assert_string_equal(o.log, "");
+    assert_string_equal(o.report, "");
+    assert_string_equal(o.machine, "./off");
+}
+
 static void rejects_what_it_complains_about(void **state)
 {
     (void)state;
@@ -215,6 +226,7 @@ int main(void)
         cmocka_unit_test(sizes_are_written_shortly),
         cmocka_unit_test(suggests_near_names_only),
         cmocka_unit_test(values_in_any_case),
+        cmocka_unit_test(off_is_no_path),
         cmocka_unit_test(rejects_what_it_complains_about),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
