@@ -36,7 +36,7 @@ def load(paths, dry):
                 if case["samples"]:
                     found.setdefault(run["bench"], {})[case["case"]] = case
             m = run["machine"]
-            where[run["bench"]] = (f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel'].split('-')[0]}, {m['libc']}, "
+            where[run["bench"]] = (f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['libc']}, "
                                    f"{m['date']}")
     return {bench: list(cases.values()) for bench, cases in found.items()}, where
 
@@ -112,10 +112,11 @@ def first(cases):
 
 
 def left(cases):
+    cases = [c for c in cases if c["part"] == "left"]
     rows = [[c["case"].partition(": ")[2], figure(c, "driver", "GB/s"), chance(c),
-             *(interval(claim) for claim in c["claims"])] for c in cases if c["part"] == "left"]
+             *(interval(claim) for claim in c["claims"])] for c in cases]
     return ["Copies that are the driver's in all processes, GB/s and ratios to it:\n\n" + table(
-        ["what", "driver", "driver / driver", "a registered buffer", "hooks, no questions", "hooks", "hooks and heap", "no ring yet", "all of it"],
+        ["what", "driver", "driver / driver", *(claim["text"].rpartition(": ")[2] for claim in cases[0]["claims"])],
         rows)] if rows else []
 
 

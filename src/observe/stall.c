@@ -17,17 +17,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ASK_CREDIT_NS UINT64_C(100000000) /* so far ahead it may be paid for */
+#define SAMPLES 4 /* in a window; a step copies, waits for its kernels and copies back */
+#define SAMPLE_TICKS (UINT64_C(1) << 20) /* 0.3 to 1 ms */
+/* Of small copies: where several threads do nothing else each pays in full for what is timed. */
+#define SMALL_COPY ((size_t)1 << 20)
+#define SMALL_COPY_TICKS (16 * SAMPLE_TICKS)
+#define ASK_SHARE 200 /* what asking takes is at most one part of so many */
 /* What a question is taken for at least: beside threads that wait for the driver's locks it costs them a turn,
  * of which who asks sees nothing. */
 #define ASK_LEAST_NS UINT64_C(2500000)
-#define SAMPLE_TICKS (UINT64_C(1) << 20) /* 0.3 to 1 ms */
-#define SAMPLES 4 /* in these; a step copies, waits for its kernels and copies back */
-/* Of small copies as many in 4 to 16 ms: where several threads do nothing else each pays in full for what is timed. */
-#define SMALL_COPY ((size_t)1 << 20)
-#define SMALL_SHIFT 4
-#define ASK_SHARE 200 /* what asking takes is at most one part of so many */
 #define ASK_MOST_NS UINT64_C(20000000)
+#define ASK_CREDIT_NS UINT64_C(100000000) /* so far ahead it may be paid for */
 
 static __thread struct gf_strain strain_before;
 static uint64_t driver_threshold, wait_threshold; /* the latter 0: no wait is a stall */
@@ -194,20 +194,20 @@ static bool is_wait(enum gf_timed kind)
  */
 static bool is_sampled(bool small_copy)
 {
-    static __thread struct {
+    static __thread struct window {
         uint64_t since;
         unsigned samples;
-    } past[2];
+    } windows[2];
+    struct window *window = &windows[small_copy];
     const uint64_t now = gf_ticks();
-    __auto_type own_past = &past[small_copy];
 
-    if (now - own_past->since >= SAMPLE_TICKS << (small_copy ? SMALL_SHIFT : 0)) {
-        own_past->since = now;
-        own_past->samples = 0;
+    if (now - window->since >= (small_copy ? SMALL_COPY_TICKS : SAMPLE_TICKS)) {
+        window->since = now;
+        window->samples = 0;
     }
-    if (own_past->samples == SAMPLES)
+    if (window->samples == SAMPLES)
         return false;
-    own_past->samples++;
+    window->samples++;
     return true;
 }
 
