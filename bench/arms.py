@@ -28,6 +28,7 @@ BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
 DRY = os.environ.get("GF_DRY") == "1"
 PATIENCE = 120  # seconds for one answer
 ROUNDS = 3 if DRY else ratio.MIN_ROUNDS
+RENEWED = 1 if DRY else 3  # rounds of the same processes
 
 
 def find(name, *folders):
@@ -62,6 +63,7 @@ class Arm:
     """A process that answers each line on its standard input by one on its standard output."""
 
     def __init__(self, command, cpus=None, ready="ready", **env):
+        self.made = (command, cpus, ready), env
         bound = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen([str(c) for c in command], env=environment(**env), cwd=SOURCE,
@@ -69,6 +71,14 @@ class Arm:
                                         stderr=self.errors, preexec_fn=bound, start_new_session=True)
         atexit.register(self.kill)
         self.command, self.waits_for, self.unread = command, ready, b""
+
+    def renew(self):
+        """Another process in place of this one, as a new Arm would have it; not begun."""
+        if code := self.end():
+            raise RuntimeError(f"{self.command} ended with {code}: {self.stderr()[-2000:]}")
+        self.errors.close()
+        atexit.unregister(self.kill)
+        self.__init__(*self.made[0], **self.made[1])
 
     def begin(self):
         """Until it is there; apart from __init__ so that several can start at the same time."""
@@ -199,8 +209,22 @@ class Case:
                              for c, value, low, high in (self.noise() if self.rounds else ())]}
 
 
-def rounds(cases, until, least=None, seed=None):
-    """Turns of all cases, then more of those whose claims do not hold yet, until time.monotonic()."""
+def renew(fleet, cases, chance):
+    """New processes for all arms, and a turn of each case for them to get warm."""
+    for arm in fleet.values():
+        arm.leave()
+    for arm in fleet.values():
+        arm.renew()
+    for case in cases:
+        case.turn(chance, keep=False)
+
+
+def rounds(cases, until, least=None, seed=None, renewed=None):
+    """Turns of all cases, then more of those whose claims do not hold yet, until time.monotonic().
+
+    renewed: {name: Arm} of arms that begin anew each few rounds. One process differs from the next, by where its memory
+    happens to lie, more than small copies may; between the same two processes more rounds would only make that certain.
+    """
     chance = random.Random(seed)
     least = ROUNDS if least is None else least
     for case in cases:
@@ -209,6 +233,8 @@ def rounds(cases, until, least=None, seed=None):
         if time.monotonic() > until:
             print(f"# out of time after {done} rounds", flush=True)
             return
+        if renewed and done and done % RENEWED == 0:
+            renew(renewed, cases, chance)
         order = list(cases)
         chance.shuffle(order)
         for case in order:
@@ -217,8 +243,10 @@ def rounds(cases, until, least=None, seed=None):
         open_ones = [c for c in cases if len(c.rounds) < c.most and not all(j[1] for j in c.judged())]
         if not open_ones:
             return
+        if renewed:
+            renew(renewed, open_ones, chance)
         for case in open_ones:
-            for _ in range(3):
+            for _ in range(RENEWED):
                 if time.monotonic() < until:
                     case.turn(chance)
 

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies between the host and the GPU: pinned, by the driver from pageable memory, and ours.
 
-    bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...]
+    bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...] [--least BYTES] [--most BYTES]
 
 Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again,
 as the figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async
 (1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
 copy), left (small copies that are the driver's in all arms, in processes that have more and more of what the
 library brings: a registered buffer, hooks, their questions, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
-process of its own; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
+process of its own, of small copies another one each few rounds; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
 how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
 """
 
@@ -33,6 +33,7 @@ ACCEPT = ("sizes", "threads", "few")
 MORE = ("left", "first", "async", "load", "ranks")
 PARTS = ACCEPT + MORE
 SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "left": 0.1, "first": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
+SMALL_SHARE = 0.4  # of a part's time, for copies below 1 MiB
 MANY_AT_MOST = 256 * MIB  # a copy where 16 threads copy: 4 GiB in each process
 if arms.DRY:
     SIZES, FIRST = [size for size in SIZES if size <= 16 * MIB], [MIB]
@@ -217,7 +218,7 @@ def check_bytes(ours):
     return bad
 
 
-def part_of(part, fleets, until, bad):
+def part_of(part, fleets, until, bad, asked):
     """The cases of one part, done. Processes on the same CPUs serve all parts."""
     if part == "first":
         return first(until)
@@ -227,12 +228,15 @@ def part_of(part, fleets, until, bad):
     if few not in fleets:
         fleets[few] = fleet_on(set(sorted(os.sched_getaffinity(0))[:2]) if few else None)
         bad += check_bytes(fleets[few]["ours"])
-    found = part_cases(part, fleets[few])
-    arms.rounds(found, until)
+    found = [one for one in part_cases(part, fleets[few]) if asked[0] <= one.about["bytes"] <= asked[1]]
+    small = [one for one in found if one.about["bytes"] < MIB]
+    now = time.monotonic()
+    arms.rounds(small, now + (until - now) * (SMALL_SHARE if len(small) < len(found) else 1), renewed=fleets[few])
+    arms.rounds([one for one in found if one not in small], until)
     return found
 
 
-def measure(parts=PARTS, seconds=240):
+def measure(parts=PARTS, seconds=240, asked=(0, GIB)):
     """(cases, what arrived wrong). Each part has its share of the time, and what the ones before left."""
     began, cases, bad, fleets = time.monotonic(), [], [], {}
     try:
@@ -240,7 +244,7 @@ def measure(parts=PARTS, seconds=240):
             left = seconds - (time.monotonic() - began)
             share = SHARE[part] / sum(SHARE[later] for later in parts[index:])
             try:
-                found = part_of(part, fleets, time.monotonic() + max(0, left) * share, bad)
+                found = part_of(part, fleets, time.monotonic() + max(0, left) * share, bad, asked)
             except RuntimeError as error:  # an arm has died: the other parts get new ones
                 bad.append(f"{part}: {error}"[:600])
                 for fleet in fleets.values():
@@ -264,8 +268,10 @@ def main():
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--only", default=list(PARTS), type=arms.some_of(PARTS))
+    parser.add_argument("--least", type=int, default=0, metavar="BYTES", help="of these sizes only, but in first, left and ranks")
+    parser.add_argument("--most", type=int, default=GIB, metavar="BYTES")
     args = parser.parse_args()
-    cases, bad = measure(args.only, args.seconds)
+    cases, bad = measure(args.only, args.seconds, (args.least, args.most))
     arms.keep(args.json, "h2d", cases, wrong=bad)
     if bad:
         sys.exit(f"wrong bytes, or none measured: {bad}")

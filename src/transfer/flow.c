@@ -40,12 +40,21 @@ static size_t power_within(size_t wish, size_t least, size_t most)
     return ret;
 }
 
+/* With fewer threads than keep up with the link, what each takes longer for is lost. */
+static bool pays_to_demote(const struct gf_flow *flow)
+{
+    return flow->bytes >= GF_TUNE_DEMOTED && gf_pool_threads(flow->pool) >= GF_TUNE_DEMOTED_THREADS &&
+           gf_demote_is_possible();
+}
+
 /* Helpers that come to it at most; 0: all there are, which are as many as the program said if it did. */
 static unsigned helpers_for(const struct gf_flow *flow)
 {
+    if (flow->demoted)
+        return 0;
     if (flow->bytes < GF_TUNE_SMALL)
         return GF_TUNE_HELPERS_SMALL;
-    return gf_setup.options->stage_threads || flow->demoted ? 0 : GF_TUNE_HELPERS;
+    return gf_setup.options->stage_threads ? 0 : GF_TUNE_HELPERS;
 }
 
 /* In a row of chunks the device reads at once what was written; one that stands on a busy stream it reads later. */
@@ -58,7 +67,7 @@ static void prepare(struct gf_flow *ret, const struct gf_staging *stage, bool to
     ret->to_host = to_host;
     ret->host = (char *)(uintptr_t)(to_host ? stage->call->dst : stage->call->src);
     ret->bytes = stage->call->bytes;
-    ret->demoted = at_once && !to_host && ret->bytes >= GF_TUNE_DEMOTED && gf_demote_is_possible();
+    ret->demoted = at_once && !to_host && pays_to_demote(ret);
     ret->job.most = helpers_for(ret);
     ret->barred = UINT64_MAX;
 }
@@ -114,7 +123,8 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
 
     prepare(ret, stage, to_host, true);
     ret->chunk = power_within(ret->bytes / GF_TUNE_CHUNKS, GF_TUNE_CHUNK_LEAST, most);
-    ret->piece = power_within(ret->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, ret->chunk);
+    ret->piece = ret->demoted ? GF_TUNE_PIECE_LEAST
+                              : power_within(ret->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, ret->chunk);
     ret->chunks = (ret->bytes + ret->chunk - 1) / ret->chunk;
     const unsigned wished = slots_for(ret, calls);
     while (ret->slots < wished &&

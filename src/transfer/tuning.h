@@ -14,10 +14,12 @@
 /* Copies below this are over before more than so many helpers are awake. */
 #define GF_TUNE_HELPERS_SMALL 7
 #define GF_TUNE_SMALL GF_MIB(32)
-/* Of the others, too, more are no faster, but for those to the device from so many bytes on: what they write into
- * the ring stays in the cache that all processors share, which takes who writes it longer. */
+/* Of the others, too, more are no faster... */
 #define GF_TUNE_HELPERS 9
-#define GF_TUNE_DEMOTED GF_MIB(256)
+/* ...but for those to the device from so many bytes on, where the pool has so many threads: what they write into the
+ * ring stays in the cache that all processors share, which takes who writes it longer. */
+#define GF_TUNE_DEMOTED GF_MIB(16)
+#define GF_TUNE_DEMOTED_THREADS 12
 /* How long a helper looks for more, before it sleeps: while a job is open, and with none. */
 #define GF_TUNE_HELPER_SPIN_NS 100000
 #define GF_TUNE_IDLE_SPIN_NS 30000
@@ -35,7 +37,7 @@
 #define GF_TUNE_TOUCH_STEP GF_MIB(256)
 /* A buffer's mappings are no smaller than this, and larger when there are so many of ours already. */
 #define GF_TUNE_PIN_MAPPING_LEAST GF_MIB(32)
-#define GF_TUNE_PIN_MAPPINGS 64
+#define GF_TUNE_PIN_MAPPINGS 32
 #define GF_TUNE_PIN_MAPPING_MANY GF_MIB(256)
 /* What is kept of small blocks' mappings, and how often the memory left is looked at. */
 #define GF_TUNE_PIN_CACHE GF_MIB(64)

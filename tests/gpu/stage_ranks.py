@@ -48,8 +48,8 @@ def second_device():
     command = ["python3", PROGRAMS / "second.py"]
     ours = pair(check, "second", command, 60, GPUFEED_MACHINE=machine)
     node, cpus = nodes[gpus[1]]
-    # Two verdicts, the rebinding between them, the summary.
-    said(check, "second device", ours, "GPU", most=4)
+    # Two verdicts, the rebinding between them, the summary in two lines.
+    said(check, "second device", ours, "GPU", most=5)
     last = re.findall(r"^last (\d+)$", ours.out, re.M)
     check(last == [cpus.split("-")[0]], f"second device: ends on node {node}",
           f"first CPU {last}, CPUs {cpus}")
