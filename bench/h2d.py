@@ -9,7 +9,7 @@ as the figures were that it is accepted by), threads (16 callers), few (both on 
 (1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
 copy), left (small copies that are the driver's in all arms, in processes that have more and more of what the
 library brings: a registered buffer, hooks, their questions, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
-process of its own, of small copies another one each few rounds; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
+process of its own, on 2 CPUs and of small copies another one each few rounds; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
 how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
 """
 
@@ -229,7 +229,7 @@ def part_of(part, fleets, until, bad, asked):
         fleets[few] = fleet_on(set(sorted(os.sched_getaffinity(0))[:2]) if few else None)
         bad += check_bytes(fleets[few]["ours"])
     found = [one for one in part_cases(part, fleets[few]) if asked[0] <= one.about["bytes"] <= asked[1]]
-    small = [one for one in found if one.about["bytes"] < MIB]
+    small = [one for one in found if few or one.about["bytes"] < MIB]
     now = time.monotonic()
     arms.rounds(small, now + (until - now) * (SMALL_SHARE if len(small) < len(found) else 1), renewed=fleets[few])
     arms.rounds([one for one in found if one not in small], until)

@@ -45,7 +45,7 @@ TASKS = {  # task: (warm steps, steps, arms, unit, claims)
     "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
     "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
     "serve": (5, 80, ("plain", "ours", "hand", "again"), "requests", [("ours", "plain", "same")]),
-    "loaded": (16, 64, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
+    "loaded": (32, 128, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
 }
 RANKS = 2 if arms.DRY else 8
 MAIN = ("resnet18", "resnet50")

@@ -91,12 +91,33 @@ static struct gf_copy_kind kind_of(const struct visit *v)
     return (struct gf_copy_kind){v->direction, v->call->async};
 }
 
+static const size_t least_of_few[] = {[gf_direction_h2d] = GF_TUNE_MIN_FEW_H2D,
+                                      [gf_direction_d2h] = GF_TUNE_MIN_FEW_D2H};
+static bool few_met, many_met; /* atomic: pools with so many threads */
+
 static size_t least_for(const struct visit *v)
 {
-    if (!is_automatic() ||
-        gf_pool_threads(v->context->pool) >= GF_TUNE_FEW_THREADS)
-        return least[v->direction];
-    return v->direction == gf_direction_h2d ? GF_TUNE_MIN_FEW_H2D : GF_TUNE_MIN_FEW_D2H;
+    const bool few = gf_pool_threads(v->context->pool) < GF_TUNE_FEW_THREADS;
+    bool *const met = few ? &few_met : &many_met;
+
+    if (!__atomic_load_n(met, __ATOMIC_RELAXED))
+        __atomic_store_n(met, true, __ATOMIC_RELAXED);
+    return few && is_automatic() ? least_of_few[v->direction] : least[v->direction];
+}
+
+static enum gf_forward why_not_from(size_t from)
+{
+    return from == SIZE_MAX ? gf_forward_few_threads : gf_forward_small;
+}
+
+/* What no pool met so far would do need not be looked at: with few CPUs that is seen in the driver's time. */
+static bool check_few(struct visit *v)
+{
+    const size_t from = least_of_few[v->direction];
+    if (v->call->bytes >= from || !is_automatic() || !__atomic_load_n(&few_met, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&many_met, __ATOMIC_RELAXED))
+        return true;
+    return forward(v, why_not_from(from));
 }
 
 /*
@@ -116,9 +137,11 @@ static bool check_size(struct visit *v)
     const unsigned threads = gf_pool_threads(context->pool);
     const size_t from = least_for(v);
     /* A single thread is no faster than the driver; who asks for it gets it. */
-    if (from == SIZE_MAX || (threads == 1 && gf_setup.options->stage_threads != 1))
+    if (threads == 1 && gf_setup.options->stage_threads != 1)
         return forward(v, gf_forward_few_threads);
-    if (v->call->bytes < from || returns_before(v))
+    if (v->call->bytes < from)
+        return forward(v, why_not_from(from));
+    if (returns_before(v))
         return forward(v, gf_forward_small);
     if (running > GF_TUNE_CALLS_PER_THREAD * threads)
         return forward(v, gf_forward_crowded);
@@ -221,7 +244,7 @@ static bool try(struct visit *v)
         forward(v, why);
     else if (v->call->bytes < least[v->direction])
         forward(v, gf_forward_small);
-    else if (!check_current(v) || !check_capture(v))
+    else if (!check_current(v) || !check_capture(v) || !check_few(v))
         ; /* says itself why: what stands in a capture is no copy yet, and tells nothing of the driver's speed */
     else if (is_early(v))
         forward(v, gf_forward_warming);
