@@ -26,9 +26,10 @@ done
 [ ! -f /usr/share/common-licenses/LGPL-2.1 ] ||
     cp -L /usr/share/common-licenses/LGPL-2.1 "$output/share/licenses/"
 patchelf --set-rpath "\$ORIGIN/../lib" "$output/bin/gpufeed"
-# The loader maps what it has to open by name only from here, whoever needs it.
+# The loader maps what it has to open by name only from here, whoever needs it. A library that needs none of ours
+# stays as it is: patchelf would add a segment, which is one more mapping in each process.
 for library in "$output"/lib/*.so; do
-    patchelf --set-rpath "\$ORIGIN" "$library"
+    ! patchelf --print-needed "$library" | grep -q '^libg' || patchelf --set-rpath "\$ORIGIN" "$library"
 done
 
 bad=0

@@ -12,6 +12,8 @@ copy therefore has another SONAME, other NEEDED names, and other names for all t
   hash table needs no change. A header with one #define a name is written beside the copy.
 - Code and read-only data become one segment, as the linker lays them out with -z noseparate-code: two
   mappings less for each fork of the program to copy.
+- What it has of libm that libc has as well (modff) comes from there: a program that does not use libm is spared its five
+  mappings.
 - An undefined name (--import getenv=gfhenv) stands in no hash table at all. It also loses its
   version: no GLIBC_2.2.5 is expected of the definition.
 
@@ -30,6 +32,10 @@ PT_NULL, PT_LOAD, PF_W = 0, 1, 2
 DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 14, 15, 29
 SHN_UNDEF, SHN_ABS = 0, 0xFFF1
 VER_NDX_GLOBAL = 1
+LIBM, LIBC = b"libm.so.6", b"libc.so.6"
+# What glibc's libc exports, too, with the same versions: printf and strtod need it.
+OF_BOTH = {stem + kind for stem in (b"copysign", b"finite", b"frexp", b"ldexp", b"modf", b"scalbn")
+           for kind in (b"", b"f", b"l")}
 GLIBC = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s)|ld-linux.*|ld64|ld)\.so\.\d+$")
 
 
@@ -116,6 +122,22 @@ class Library:
             at = at + following if following else 0
         return found
 
+    def imports_of(self, file):
+        """The undefined names that are expected of this file, by their versions."""
+        section, found = self.section(SHT_VERNEED), set()
+        at = section[4] if section else 0
+        while at:
+            _, _, name, aux, following = struct.unpack_from("<HHIII", self.data, at)
+            where = at + aux
+            while where and self.text(name) == file:
+                _, _, index, _, next_aux = struct.unpack_from("<IHHII", self.data, where)
+                found.add(index)
+                where = where + next_aux if next_aux else 0
+            at = at + following if following else 0
+        versions = self.section(SHT_VERSYM)
+        return {self.text(symbol[0]) for i, symbol in enumerate(self.symbols) if versions and symbol[3] == SHN_UNDEF and
+                struct.unpack_from("<H", self.data, versions[4] + 2 * i)[0] & 0x7FFF in found}
+
     def rehash_versions(self):
         """Brings the hashes of .gnu.version_d in line with the names, which may have changed."""
         section = self.section(SHT_VERDEF)
@@ -194,6 +216,9 @@ def rename_files(library, soname, needed):
     names = {old_soname: soname}
     for offset in library.tagged(DT_NEEDED):
         name = library.text(offset)
+        if name == LIBM and library.imports_of(LIBM) <= OF_BOTH:
+            names[LIBM] = LIBC
+            continue
         if GLIBC.match(name.decode()):
             continue
         if name not in needed:

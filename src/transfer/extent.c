@@ -204,14 +204,14 @@ static unsigned threads_of(const struct gf_pool *pool)
 }
 
 /*
- * Two threads in one hardly wait for each other, and each costs every fork of the process the copy of a
+ * Three threads in one hardly wait for each other, and each costs every fork of the process the copy of a
  * mapping, up to 2 us, where the driver's own buffer is one.
  */
 static size_t mapping_size(const struct gf_pool *pool, size_t bytes)
 {
     const bool many = __atomic_load_n(&mapped, __ATOMIC_RELAXED) > GF_TUNE_PIN_MAPPINGS;
     const size_t least = many ? GF_TUNE_PIN_MAPPING_MANY : GF_TUNE_PIN_MAPPING_LEAST;
-    return round_up(gf_max(how_many(bytes, gf_max(threads_of(pool) / 2, 1u)), least), HUGE);
+    return round_up(gf_max(how_many(bytes, gf_max(threads_of(pool) / 3, 1u)), least), HUGE);
 }
 
 static struct parts parts_of(const struct gf_extent *extent)
