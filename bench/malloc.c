@@ -9,6 +9,7 @@
  *   churn           us for a thread that is made, allocates 1000 blocks, frees them and ends
  *   fill MIB        ms for a block allocated, written and freed, in a loop on the main thread
  *   fillother MIB   the same on another thread
+ *   zeroed MIB      the same with calloc, on the main thread
  *   memory          bytes resident for each byte of 300000 live blocks of 16 to 2063 bytes
  *
  * The work is done in pieces of some milliseconds; the figure is the quickest piece, which other
@@ -218,6 +219,8 @@ static int by_size(const void *a, const void *b)
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
+static int zeroed;
+
 static void *fill(void *ret)
 {
     const size_t size = (size_t)number << 20;
@@ -225,7 +228,7 @@ static void *fill(void *ret)
     const int rounds = number > 64 ? FILLS / 3 : FILLS;
     for (int i = -2; i < rounds; i++) {
         const double start = cpu_ns();
-        char *block = malloc(size);
+        char *block = zeroed ? calloc(1, size) : malloc(size);
         memset(block, i, size);
         __asm__ volatile("" ::"r"(block) : "memory");
         free(block);
@@ -242,6 +245,12 @@ static double kind_fill(void)
     double ms;
     fill(&ms);
     return ms;
+}
+
+static double kind_zeroed(void)
+{
+    zeroed = 1;
+    return kind_fill();
 }
 
 static double kind_fillother(void)
@@ -282,6 +291,7 @@ static const struct {
     {"pair", kind_pair},     {"mixed", kind_mixed},         {"large", kind_large},
     {"pass", kind_pass},     {"churn", kind_churn},         {"fill", kind_fill},
     {"memory", kind_memory}, {"fillother", kind_fillother},
+    {"zeroed", kind_zeroed},
 };
 
 int main(int argc, char **argv)
@@ -292,6 +302,6 @@ int main(int argc, char **argv)
             printf("%.4f\n", kinds[i].run());
             return 0;
         }
-    fprintf(stderr, "usage: malloc pair|mixed|large|pass|churn|fill|fillother|memory [NUMBER]\n");
+    fprintf(stderr, "usage: malloc pair|mixed|large|pass|churn|fill|fillother|zeroed|memory [NUMBER]\n");
     return 2;
 }

@@ -40,6 +40,7 @@ SPEED = [("pair", 64, "malloc(64)+free", "ns"), ("pair", 1024, "malloc(1 KiB)+fr
          ("churn", 0, "a thread with 1000 blocks", "us")]
 FILLS = [(kind, size, f"{size} MiB, {where}", "ms") for kind, where in
          (("fill", "main thread"), ("fillother", "another thread")) for size in (16, 64, 256)]
+FILLS += [("zeroed", size, f"{size} MiB by calloc, main thread", "ms") for size in (2, 8, 24)]
 MEMORY = [("memory", 0, "resident bytes for each live one", "")]
 
 

@@ -35,10 +35,11 @@ uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
 }
 
 /*
- * Used pages that must be zero are given back to the kernel, to be faulted in again one by one: dear for
- * the cache of each new thread. Who asks for more than this may mean to use little of it.
+ * Used pages that must be zero are given back to the kernel, to be faulted in again one by one, which takes
+ * several times as long as writing zeros. Who asks for much may mean to use little of it, but up to the
+ * size that glibc may keep (its M_MMAP_THRESHOLD at most) it clears what was used, too.
  */
-#define CLEAR_MOST MIB
+#define CLEAR_MOST (32 * MIB)
 
 void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
 {
