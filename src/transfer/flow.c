@@ -99,6 +99,12 @@ static unsigned slots_for(const struct gf_flow *flow, unsigned calls)
     return (unsigned)gf_min(slots, (uint64_t)GF_TUNE_SLOTS);
 }
 
+static size_t piece_for(const struct gf_flow *flow)
+{
+    return flow->demoted ? GF_TUNE_PIECE_LEAST
+                         : power_within(flow->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, flow->chunk);
+}
+
 /* Two chunks have room in the least ring. */
 static size_t chunk_most(const struct gf_staging *stage, unsigned calls)
 {
@@ -123,8 +129,7 @@ bool gf_flow_cut(struct gf_flow *ret, const struct gf_staging *stage, bool to_ho
 
     prepare(ret, stage, to_host, true);
     ret->chunk = power_within(ret->bytes / GF_TUNE_CHUNKS, GF_TUNE_CHUNK_LEAST, most);
-    ret->piece = ret->demoted ? GF_TUNE_PIECE_LEAST
-                              : power_within(ret->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, ret->chunk);
+    ret->piece = piece_for(ret);
     ret->chunks = (ret->bytes + ret->chunk - 1) / ret->chunk;
     const unsigned wished = slots_for(ret, calls);
     while (ret->slots < wished &&

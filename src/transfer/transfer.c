@@ -8,7 +8,7 @@
 #include "transfer/pinned.h"
 #include "transfer/plant.h"
 #include "transfer/prepare.h"
-#include "transfer/small.h"
+#include "transfer/trim.h"
 #include "transfer/unmap.h"
 
 /* One call, from the hook to its end. */
@@ -93,16 +93,26 @@ static struct gf_copy_kind kind_of(const struct visit *v)
 
 static const size_t least_of_few[] = {[gf_direction_h2d] = GF_TUNE_MIN_FEW_H2D,
                                       [gf_direction_d2h] = GF_TUNE_MIN_FEW_D2H};
-static bool few_met, many_met; /* atomic: pools with so many threads */
+static unsigned most_threads; /* atomic: of all pools met so far; 0: none */
+
+static void meet(unsigned threads)
+{
+    unsigned most = __atomic_load_n(&most_threads, __ATOMIC_RELAXED);
+    while (most < threads && !__atomic_compare_exchange_n(&most_threads, &most, threads, true, __ATOMIC_RELAXED,
+                                                          __ATOMIC_RELAXED))
+        continue;
+}
 
 static size_t least_for(const struct visit *v)
 {
     const bool few = gf_pool_threads(v->context->pool) < GF_TUNE_FEW_THREADS;
-    bool *const met = few ? &few_met : &many_met;
-
-    if (!__atomic_load_n(met, __ATOMIC_RELAXED))
-        __atomic_store_n(met, true, __ATOMIC_RELAXED);
     return few && is_automatic() ? least_of_few[v->direction] : least[v->direction];
+}
+
+/* A single thread is no faster than the driver; who asks for it gets it. */
+static bool is_alone(unsigned threads)
+{
+    return threads == 1 && gf_setup.options->stage_threads != 1;
 }
 
 static enum gf_forward why_not_from(size_t from)
@@ -110,14 +120,21 @@ static enum gf_forward why_not_from(size_t from)
     return from == SIZE_MAX ? gf_forward_few_threads : gf_forward_small;
 }
 
-/* What no pool met so far would do need not be looked at: with few CPUs that is seen in the driver's time. */
+/*
+ * What no pool met so far would do need not be looked at: with few CPUs that is seen in the driver's time. Now and
+ * then it is: a context met later may have more threads.
+ */
 static bool check_few(struct visit *v)
 {
+    static __thread uint8_t passed;
+    const unsigned most = __atomic_load_n(&most_threads, __ATOMIC_RELAXED);
     const size_t from = least_of_few[v->direction];
-    if (v->call->bytes >= from || !is_automatic() || !__atomic_load_n(&few_met, __ATOMIC_RELAXED) ||
-        __atomic_load_n(&many_met, __ATOMIC_RELAXED))
+
+    if (!most || most >= GF_TUNE_FEW_THREADS || !is_automatic() || ++passed == 0)
         return true;
-    return forward(v, why_not_from(from));
+    if (is_alone(most))
+        return forward(v, gf_forward_few_threads);
+    return v->call->bytes >= from ? true : forward(v, why_not_from(from));
 }
 
 /*
@@ -136,8 +153,9 @@ static bool check_size(struct visit *v)
     const unsigned running = __atomic_load_n(&context->running, __ATOMIC_RELAXED);
     const unsigned threads = gf_pool_threads(context->pool);
     const size_t from = least_for(v);
-    /* A single thread is no faster than the driver; who asks for it gets it. */
-    if (threads == 1 && gf_setup.options->stage_threads != 1)
+
+    meet(threads);
+    if (is_alone(threads))
         return forward(v, gf_forward_few_threads);
     if (v->call->bytes < from)
         return forward(v, why_not_from(from));
@@ -319,57 +337,6 @@ static void choose_least(void)
     least[gf_direction_d2h] = is_automatic() ? GF_TUNE_MIN_D2H : said;
 }
 
-/* A block that shares its mapping with others, and one of another context, may be freed at once. */
-static bool free_waits(void *p, const struct gf_context *context)
-{
-    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-    CUcontext owner = NULL;
-    size_t bytes = 0;
-    void *into[] = {&owner, &bytes};
-    return gf_setup.cuda->cuPointerGetAttributes(GF_ARRAY_LEN(what), what, into, (uintptr_t)p) ==
-               CUDA_SUCCESS &&
-           owner == context->handle && bytes > GF_SMALL_MOST;
-}
-
-/* Whether it waits for the work of the current context, whose ring may then be given up in part. */
-static bool free_may_trim(void *p)
-{
-    struct gf_context *context = gf_context_enter();
-    const bool may = context && free_waits(p, context);
-    if (context)
-        gf_context_leave(context);
-    return may;
-}
-
-/* After a free that went well: beside a capture that forbids waiting it would not have. */
-static void trim(void)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    struct gf_context *context = gf_context_enter();
-    if (!context)
-        return;
-    if (gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
-        gf_ring_trim(context);
-        gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
-    }
-    gf_context_leave(context);
-}
-
-/* No context is kept alive over a call that waits for its work. */
-static bool host_free(void *p, CUresult *ret_result)
-{
-    const bool trims = gf_ring_is_due() && free_may_trim(p);
-    const bool done = gf_pinned_free(p, ret_result);
-
-    if (!trims)
-        return done;
-    if (!done)
-        *ret_result = gf_setup.cuda->cuMemFreeHost(p);
-    if (*ret_result == CUDA_SUCCESS)
-        trim();
-    return true;
-}
-
 const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *setup)
 {
     static struct gf_transfer_ops ops = {
@@ -378,7 +345,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .copy_declined = copy_declined,
         .copy_fits = copy_fits,
         .host_alloc = gf_pinned_alloc,
-        .host_free = host_free,
+        .host_free = gf_trim_behind_free,
         .host_unregister = gf_pinned_unregister,
         .host_register = gf_pinned_register,
         .host_flags = gf_pinned_flags,

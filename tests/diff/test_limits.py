@@ -83,6 +83,38 @@ def test_two_cpus_and_nothing_asked_for(run):
     assert staged(said) and re.search(r"copies from the GPU;.* few_threads 6 ", said), said
 
 
+# Six copies of 4 MiB and two of 16 MiB each way.
+COPIES = """
+from ctypes import CDLL, byref, c_size_t, c_uint64, c_void_p, create_string_buffer
+cuda = CDLL("libcuda.so.1")
+context, device, host = c_void_p(), c_uint64(), create_string_buffer(16 << 20)
+assert not (cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(byref(context), 0) or cuda.cuCtxSetCurrent(context)
+            or cuda.cuMemAlloc_v2(byref(device), c_size_t(16 << 20)))
+for size in [4 << 20] * 6 + [16 << 20] * 2:
+    assert not (cuda.cuMemcpyHtoD_v2(device, host, c_size_t(size)) or cuda.cuMemcpyDtoH_v2(host, device, c_size_t(size)))
+"""
+
+
+def reasons(run, cpus):
+    """By direction: {reason: copies} of those that were not staged."""
+    done = run("taskset", "-c", ",".join(map(str, cpus)), "/usr/bin/python3", "-c", COPIES, sim=True, GPUFEED_VERBOSE=2)
+    assert done.returncode == 0, done.stderr
+    lines = dict(re.findall(r"^gpufeed: copies (to|from) the GPU;(.*)$", done.stderr, re.M))
+    return {way: {why: int(count) for why, count in re.findall(r" ([a-z_]+) (\d+) \(", line)} for way, line in lines.items()}
+
+
+def test_one_cpu_and_nothing_asked_for(run):
+    """The reason stays what it is when the size alone decides."""
+    found = reasons(run, sorted(os.sched_getaffinity(0))[:1])
+    assert {way: counts.get("few_threads") for way, counts in found.items()} == {"to": 8, "from": 8}, found
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
+def test_two_cpus_and_sizes_that_do_not_pay(run):
+    found = reasons(run, sorted(os.sched_getaffinity(0))[:2])
+    assert found["from"].get("few_threads") == 8 and found["to"].get("small") == 6, found
+
+
 def test_half_a_cpu(run, group):
     said = same(run, *group("cpu", cfs_period_us=100000, cfs_quota_us=50000),
                 GPUFEED_STAGE_MIN=65536)

@@ -126,6 +126,13 @@ def test_bundle_is_complete_and_finds_itself(bundle):
             assert path == "$ORIGIN"
 
 
+@pytest.mark.skipif(not pathlib.Path("/etc/debian_version").exists(),
+                    reason="another distribution's hwloc may need more of libm than libc has")
+def test_no_library_brings_libm_along(bundle):
+    for file in (bundle / "lib").glob("*.so"):
+        assert "libm.so.6" not in tool("patchelf", "--print-needed", file).split(), file.name
+
+
 def test_any_user_may_run_the_bundle(bundle):
     for path in (bundle, *bundle.rglob("*")):
         wanted = 0o555 if path.is_dir() or path.parent.name in ("bin", "lib") else 0o444
