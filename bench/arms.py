@@ -28,7 +28,8 @@ BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
 DRY = os.environ.get("GF_DRY") == "1"
 PATIENCE = 120  # seconds for one answer
 ROUNDS = 3 if DRY else ratio.MIN_ROUNDS
-RENEWED = 1 if DRY else 3  # rounds of the same processes
+RENEWED = 1 if DRY else 2  # rounds of the same processes, where those are renewed: a set
+SETS = 3 if DRY else 8  # at least; they are what is resampled then
 
 
 def find(name, *folders):
@@ -166,20 +167,31 @@ class Case:
         self.name, self.arms, self.claims, self.most, self.about = name, arms, claims, most, about
         self.controls = controls
         self.rounds, self.known = [], {}
+        self.sets = []  # the number of each round's set, where processes are renewed
 
-    def turn(self, chance, keep=True):
+    def turn(self, chance, keep=True, number=None):
+        """A round; number: of its set."""
         names = list(self.arms)
         chance.shuffle(names)
         figures = {name: self.arms[name]() for name in names}
         if keep:
             self.rounds.append(figures)
+            if number is not None:
+                self.sets.append(number)
+
+    def lacks(self):
+        """What there is too little of for an interval that can be relied on; empty: nothing."""
+        if len(self.rounds) < ROUNDS:
+            return f"{len(self.rounds)} of {ROUNDS} rounds"
+        sets = len(set(self.sets))
+        return f"{sets} of {SETS} sets of processes" if self.sets and sets < SETS else ""
 
     def ratio(self, over, under, figure):
         """(median, low, high) of over/under of a figure where more is better; asked often, made once."""
         asked = over, under, figure, len(self.rounds)
         if asked not in self.known:
             self.known[asked] = ratio.bootstrap(self.rounds, lambda rounds: statistics.median(
-                r[over][figure] / r[under][figure] for r in rounds), draws=1000)
+                r[over][figure] / r[under][figure] for r in rounds), draws=1000, sets=self.sets)
         return self.known[asked]
 
     def judged(self):
@@ -202,6 +214,7 @@ class Case:
         medians = {arm: {figure: statistics.median(r[arm][figure] for r in self.rounds)
                          for figure in figures} for arm, figures in first.items()}
         return {"case": self.name, **self.about, "medians": medians, "samples": self.rounds,
+                **({"sets": self.sets} if self.sets else {}),
                 "claims": [{"over": c[0], "under": c[1], "figure": c[2], "least": c[3], "text": c[4],
                             "good": good, "ratio": value, "low": low, "high": high}
                            for c, good, value, low, high in (self.judged() if self.rounds else ())],
@@ -224,9 +237,13 @@ def rounds(cases, until, least=None, seed=None, renewed=None):
 
     renewed: {name: Arm} of arms that begin anew each few rounds. One process differs from the next, by where its memory
     happens to lie, more than small copies may; between the same two processes more rounds would only make that certain.
+    Their rounds are numbered by set then, and there are at least SETS of them.
     """
-    chance = random.Random(seed)
-    least = ROUNDS if least is None else least
+    if not cases:
+        return
+    chance, number = random.Random(seed), 0 if renewed else None
+    if least is None:
+        least = max(ROUNDS, SETS * RENEWED) if renewed else ROUNDS
     for case in cases:
         case.turn(chance, keep=False)  # warm
     for done in range(least):
@@ -235,20 +252,22 @@ def rounds(cases, until, least=None, seed=None, renewed=None):
             return
         if renewed and done and done % RENEWED == 0:
             renew(renewed, cases, chance)
+            number += 1
         order = list(cases)
         chance.shuffle(order)
         for case in order:
-            case.turn(chance)
+            case.turn(chance, number=number)
     while not DRY and time.monotonic() < until:
         open_ones = [c for c in cases if len(c.rounds) < c.most and not all(j[1] for j in c.judged())]
         if not open_ones:
             return
         if renewed:
             renew(renewed, open_ones, chance)
+            number += 1
         for case in open_ones:
             for _ in range(RENEWED):
                 if time.monotonic() < until:
-                    case.turn(chance)
+                    case.turn(chance, number=number)
 
 
 def keep(path, bench, cases, **about):

@@ -11,6 +11,7 @@ machine() and row() serve the other benches.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -23,10 +24,18 @@ import time
 MIN_ROUNDS = 15
 
 
-def bootstrap(rounds, statistic, draws=4000, level=0.95, seed=1):
-    """(value, low, high) of statistic(rounds), rounds resampled whole: what ran together stays so."""
-    chance = random.Random(seed)
-    values = sorted(statistic(chance.choices(rounds, k=len(rounds))) for _ in range(draws))
+def bootstrap(rounds, statistic, draws=4000, level=0.95, seed=1, sets=None):
+    """(value, low, high) of statistic(rounds), rounds resampled whole: what ran together stays so.
+
+    sets: the number of the set that each round is of, where rounds of one set share what may differ from set to
+    set. Whole sets are resampled then: more rounds of the same set tell little about the next one.
+    """
+    chance, together = random.Random(seed), {}
+    for number, one in zip(sets or range(len(rounds)), rounds):
+        together.setdefault(number, []).append(one)
+    groups = list(together.values())
+    values = sorted(statistic(list(itertools.chain.from_iterable(chance.choices(groups, k=len(groups)))))
+                    for _ in range(draws))
     cut = (1 - level) / 2
     return (statistic(rounds), values[int(cut * draws)], values[min(draws - 1, int((1 - cut) * draws))])
 
