@@ -74,23 +74,25 @@ def copies(cases):
 
 
 def programs(cases):
-    """One group of bars per program, as parts of what `plain`, or else `hand`, reaches."""
+    """One group of bars per program, each with its part of what `plain` reaches, or else `plain-async`, or else
+    `hand`; without a part where none of them is there."""
     parts, y = [], 20
     for case in cases:
         unit = f"{case['unit']}/s"
         arms_here = [arm for arm in COLOURS if arm in case["medians"]]
         if not arms_here:
             continue
-        base = case["medians"].get("plain", case["medians"][arms_here[0]])[unit]
+        base = next((arm for arm in ("plain", "plain-async", "hand") if arm in arms_here), None)
         most = max(case["medians"][arm][unit] for arm in arms_here)
         parts.append(text(20, y + 12, case["case"], kind="title"))
         y += 20
         for arm in arms_here:
             value = case["medians"][arm][unit]
             width = 460 * value / most
+            part = f" ({value / case['medians'][base][unit]:.2f})" if base else ""
             parts += [text(130, y + 12, arm, "end"),
                       f'<rect x="140" y="{y}" width="{width:.1f}" height="16" fill="{COLOURS[arm]}"/>',
-                      text(146 + width, y + 12, f"{value:.4g} {unit} ({value / base:.2f})")]
+                      text(146 + width, y + 12, f"{value:.4g} {unit}{part}")]
             y += 20
         y += 12
     return document(860, y + 8, parts)

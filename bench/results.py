@@ -152,9 +152,9 @@ def train(cases):
             claims += [f"{interval(c)} of {c['under']}, which is the same" for c in case.get("controls", ())
                        if c["over"] == arm]
             rows.append([case["case"], arm, f"{medians[unit]:.4g} {unit}", f"{medians['CPU s/GB']:.3g}",
-                         "; ".join(claims), str(len(case["samples"]))])
+                         figure(case, arm, "CPUs"), "; ".join(claims), str(len(case["samples"]))])
     return ["Whole programs (plain: `.to(device)`; async: `non_blocking=True`; hand: `pin_memory=True` too):\n\n" + table(
-        ["program", "arm", "speed", "CPU s/GB", "ratio", "rounds"], rows)] if rows else []
+        ["program", "arm", "speed", "CPU s/GB", "CPUs", "ratio", "rounds"], rows)] if rows else []
 
 
 BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory", "`bench/pinned.py`", pinned),

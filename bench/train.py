@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs on PyTorch: alone, under other libraries, pinned by hand, under ours.
 
-    bench/train.py [--json FILE] [--seconds N] [--only TASK,...] [--arms ARM,...]
+    bench/train.py [--json FILE] [--seconds N] [--only TASK,...] [--arms ARM,... | --arms claimed]
 
 Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast), resnet18-last, resnet50-last (the
 same in channels_last, as PyTorch's tuning guide has it: the GPU needs half the time), weights (4 GiB from a
 mapped safetensors file), tabular (a batch of 256 MiB from memory), serve (one picture a request),
 loaded (16 workers that need every CPU), ranks (eight processes on one GPU, whose workers need every CPU,
 at the same time). Each arm is a process that keeps model, data and workers;
-a round runs some steps of each, in shuffled order, while the others sleep. Steps are timed behind others: batches
-that workers, and the thread that pins them, made while the arm slept are used up by then, and there is
-work on the GPU, as there is in a training.
+a round runs some steps of each, in shuffled order, while the others sleep. Where there are workers, a round
+begins with taking all batches they were asked for before it, without training; untimed steps follow, then
+those that are timed. CPUs: CPU seconds of the process and its workers in a second, of those programs.
 
 Scripts: plain copies with .to(device); plain-async with .to(device, non_blocking=True), as PyTorch's
 ImageNet example has it, without pin_memory; hand with both. `again` is a second plain: chance.
@@ -32,15 +32,15 @@ JEMALLOC = ("oversize_threshold:1,background_thread:true,metadata_thp:auto,"
             "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000")
 VISION = ("plain", "plain-async", "ours", "ours-async", "hand", "ours+hand", "jemalloc", "tcmalloc", "numactl")
 TASKS = {  # task: (warm steps, steps, arms, unit, claims)
-    "resnet18": (20, 40, (*VISION, "again"), "images",
+    "resnet18": (10, 40, (*VISION, "again"), "images",
                  [("ours", "plain", 1.5), ("ours", "hand", 1.0), ("ours-async", "plain-async", 1.5),
                   ("ours-async", "hand", 1.0), ("ours+hand", "hand", 0.99)]),
-    "resnet50": (20, 24, VISION, "images",
+    "resnet50": (10, 24, VISION, "images",
                  [("ours", "hand", 0.98), ("ours-async", "hand", 0.98), ("ours+hand", "hand", 0.99)]),
-    "resnet18-last": (20, 40, VISION, "images",
+    "resnet18-last": (10, 40, VISION, "images",
                       [("ours", "plain", 1.5), ("ours-async", "plain-async", 1.5), ("ours-async", "hand", 1.0),
                        ("ours+hand", "hand", 0.99)]),
-    "resnet50-last": (20, 30, VISION, "images",
+    "resnet50-last": (10, 30, VISION, "images",
                       [("ours", "hand", 0.98), ("ours-async", "hand", 0.98), ("ours+hand", "hand", 0.99)]),
     "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
     "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
@@ -49,9 +49,11 @@ TASKS = {  # task: (warm steps, steps, arms, unit, claims)
 }
 RANKS = 2 if arms.DRY else 8
 MAIN = ("resnet18", "resnet50")
-MORE = ("weights", "tabular", "serve", "resnet18-last", "resnet50-last")
+LAST = ("resnet18-last", "resnet50-last")
+MORE = ("weights", "tabular", "serve")
 CROWD = ("loaded", "ranks")
 SHARE = {"resnet18": 0.5, "resnet50": 0.5, "resnet18-last": 0.4, "resnet50-last": 0.4, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "loaded": 0.45, "ranks": 0.5}
+CLAIMED = "claimed"
 BYTES = {"images": 3 * 224 * 224 * 4, "rows": 513 * 4, "bytes": 1, "requests": 3 * 224 * 224 * 4}
 
 
@@ -72,16 +74,25 @@ def commands():
     return known
 
 
+def arms_of(task, only):
+    """Those of a task that are asked for: all, those of a list, or (CLAIMED) those that its claims name."""
+    _, _, known, _, claims = TASKS[task]
+    if only == CLAIMED:
+        only = {arm for claim in claims for arm in claim[:2]}
+    return [arm for arm in known if not only or arm in only]
+
+
 def turn(arm, words, unit):
     def ask():
         seconds, units, cpu = arm.figures(words)
-        return {f"{unit}/s": units / seconds, "CPU s/GB": cpu / (units * BYTES[unit] / 1e9)}
+        return {f"{unit}/s": units / seconds, "CPU s/GB": cpu / (units * BYTES[unit] / 1e9),
+                **({"CPUs": cpu / seconds} if unit == "images" else {})}
     return ask
 
 
-def run_task(name, running, until):
-    warm, steps, wanted, unit, claims = TASKS[name]
-    taking = [arm for arm in wanted if arm in running]
+def run_task(name, running, until, only):
+    warm, steps, _, unit, claims = TASKS[name]
+    taking = [arm for arm in arms_of(name, only) if arm in running]
     if arms.DRY:
         warm, steps = 1, 2
     for arm in taking:
@@ -105,9 +116,8 @@ def together(fleet, words):
         for arm in fleet:
             arm.send(words)
         answers = [[float(part) for part in arm.answer().split()] for arm in fleet]
-        units = sum(answer[1] for answer in answers)
-        return {"images/s": units / max(answer[0] for answer in answers),
-                "CPU s/GB": sum(answer[2] for answer in answers) / (units * BYTES["images"] / 1e9)}
+        seconds, units, cpu = max(a[0] for a in answers), sum(a[1] for a in answers), sum(a[2] for a in answers)
+        return {"images/s": units / seconds, "CPU s/GB": cpu / (units * BYTES["images"] / 1e9), "CPUs": cpu / seconds}
     return ask
 
 
@@ -137,12 +147,12 @@ def run_ranks(known, until):
 def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
     """(cases, what went wrong). Each task has its share of the time, and what the ones before left."""
     began = time.monotonic()
-    known = {name: how for name, how in commands().items() if not only or name in only}
-    wanted = {arm for task in tasks if task in TASKS for arm in TASKS[task][2]}
+    known = commands()
+    wanted = {arm for task in tasks if task in TASKS for arm in arms_of(task, only)}
     count = sum(name in wanted for name in known)
     running = {name: arms.Arm(command, GF_ARMS=count, **env) for name, (command, env) in known.items()
                if name in wanted}
-    for arm in sorted(wanted.intersection(only or wanted) - set(known)):
+    for arm in sorted(wanted - set(known)):
         print(f"# {arm} is not here, and is left out", flush=True)
     bad = []
     cases = []
@@ -155,7 +165,7 @@ def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
                 continue
             share = SHARE[task] / sum(SHARE[later] for later in tasks[index:])
             until = time.monotonic() + left * share
-            case, running = attempt(task, running, known, until, bad)
+            case, running = attempt(task, running, known, until, bad, only)
             if case is None:
                 continue
             cases.append(case)
@@ -180,11 +190,11 @@ def those_that_begin(running):
     return there
 
 
-def attempt(task, running, known, until, bad):
+def attempt(task, running, known, until, bad, only):
     """(the case or None, the arms that run now): once more without an arm that died."""
     for _ in range(2):
         try:
-            return (run_task(task, running, until) if task in TASKS else run_ranks(known, until)), running
+            return (run_task(task, running, until, only) if task in TASKS else run_ranks(known, until)), running
         except RuntimeError as error:
             bad.append(f"{task}: {error}"[:600])
             if task in TASKS:
@@ -208,7 +218,8 @@ def main():
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=400)
     parser.add_argument("--only", default=list((*TASKS, "ranks")), type=arms.some_of((*TASKS, "ranks")))
-    parser.add_argument("--arms", help="these only", type=lambda text: text.split(","))
+    parser.add_argument("--arms", help=f"these only, but in ranks; {CLAIMED}: those that a task's claims name",
+                        type=lambda text: CLAIMED if text == CLAIMED else text.split(","))
     args = parser.parse_args()
     cases, bad = measure(args.only, args.seconds, args.arms)
     arms.keep(args.json, "train", cases, wrong=bad)

@@ -5,8 +5,9 @@
                                        only asks for copies that do not block
 
     setup TASK -> ok         builds model, data and workers, and takes the first steps
-    round WARM STEPS         -> seconds, units (images, rows, bytes, requests), CPU seconds of this
-                                process and its workers; answered once all of them are asleep
+    round WARM STEPS         -> seconds (by the GPU), units (images, rows, bytes, requests), CPU seconds
+                                of this process and its workers until the last step is told to the
+                                GPU; answered once all of them are asleep
     steps WARM STEPS         -> seconds of each step, each until the GPU has done it
     drop -> ok               gives back what the task took
 
@@ -153,11 +154,18 @@ class Vision:
         self.model.to(memory_format=layout)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         self.criterion = nn.CrossEntropyLoss()
+        workers = 2 if DRY else workers
+        ahead = prefetch(workers, self.batch * 3 * side * side * 4, ahead)
+        self.stock = workers * ahead  # batches that are asked for and not yet taken, at any time
         loader = torch.utils.data.DataLoader(
             Images(side, busy), batch_size=self.batch, sampler=InOrder(), pin_memory=HAND and not DRY,
-            num_workers=2 if DRY else workers,
-            prefetch_factor=prefetch(workers, self.batch * 3 * side * side * 4, ahead), worker_init_fn=lambda _: torch.set_num_threads(1))
+            num_workers=workers, prefetch_factor=ahead, worker_init_fn=lambda _: torch.set_num_threads(1))
         self.batches = iter(loader)
+
+    def take_stock(self):
+        """Takes all batches that workers were asked for before this call, and trains with none of them."""
+        for _ in range(self.stock):
+            next(self.batches)
 
     def step(self):
         images, labels = next(self.batches)
@@ -283,7 +291,7 @@ TASKS = {
     "resnet50": lambda: Vision("resnet50"),
     "resnet18-last": lambda: Vision("resnet18", layout=torch.channels_last),
     "resnet50-last": lambda: Vision("resnet50", layout=torch.channels_last),
-    "loaded": lambda: Vision("resnet18", workers=16, busy=1, batch=128, ahead=1),
+    "loaded": lambda: Vision("resnet18", workers=16, busy=4, batch=64, ahead=2),
     "rank": lambda: Vision("resnet18", workers=2, busy=8, batch=64, ahead=1),
     "tabular": Tabular,
     "weights": Weights,
@@ -292,8 +300,8 @@ TASKS = {
 
 
 class Span:
-    """From one step's end to a later one's, by the GPU's own clock where there is one: nothing waits in between, so
-    that the first of the steps begins behind another as all do in a training."""
+    """From where it is made to end(), by the GPU's own clock where there is one: from when the GPU has done what it
+    was told before to when it has done what it was told in between. Only seconds() waits for it."""
 
     def __init__(self):
         self.begun = self._mark()
@@ -306,18 +314,24 @@ class Span:
         event.record()
         return event
 
+    def end(self):
+        self.ended = self._mark()
+
     def seconds(self):
-        ended = self._mark()
         synchronize()
-        return ended - self.begun if DRY else self.begun.elapsed_time(ended) / 1000
+        return self.ended - self.begun if DRY else self.begun.elapsed_time(self.ended) / 1000
 
 
 def run(task, warm, steps):
+    if isinstance(task, Vision):
+        task.take_stock()  # some were made while this arm slept
     for _ in range(warm):
         task.step()
     cpu, span = cpu_seconds(), Span()
     units = sum(task.step() for _ in range(steps))
-    took, used = span.seconds(), cpu_seconds() - cpu
+    span.end()
+    used = cpu_seconds() - cpu  # before the GPU is waited for: that would spin
+    took = span.seconds()
     if isinstance(task, Vision) and not DRY:
         torch.cuda.empty_cache()  # what a step needs is not there for ten arms at once
     settle()
