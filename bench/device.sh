@@ -8,9 +8,9 @@
 # random small copy        copies and pinned memory are what they are without the library: the random
 #                          program, small ones, the conformance transcript and frameworks
 # tools limits             what compute-sanitizer, CUPTI and profilers see; little memory, few CPUs
-# h2d pinned feed          what copies, pinned memory and training cost, with every claim a check; h2d_more
-#                          (what slows small copies, first copies, asynchronous ones, a busy GPU, ranks) and
-#                          feed_more (loading weights, tabular data, requests) have the rest
+# h2d pinned feed          what copies, pinned memory and training cost, with every claim a check
+# h2d_more                 what slows small copies, first copies, asynchronous ones, a busy GPU, ranks
+# feed_last feed_more      training in channels_last; loading weights, tabular data, requests
 # crowd                    eight ranks on one GPU, and workers that need every CPU: not slower
 # suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)
 # ranks nccl               two GPUs; suites with GF_GPUS=2
@@ -47,8 +47,8 @@ most() {
     case $1 in
     small | tools | limits | nccl) echo 200 ;;
     random | copy | pinned | ranks | cost) echo 240 ;;
-    h2d | h2d_more | crowd) echo 330 ;;
-    *) echo 500 ;;
+    h2d | h2d_more | feed_more | crowd) echo 330 ;;
+    *) echo 500 ;; # host train split feed feed_last suites
     esac
 }
 

@@ -8,5 +8,5 @@ import train
 from common import Checks, guarded
 
 check = Checks("feed_more")
-guarded(check, benched.measured, check, "train", functools.partial(train.measure, train.MORE), 400)
+guarded(check, benched.measured, check, "train", functools.partial(train.measure, train.MORE), 300)
 check.end()

@@ -5,6 +5,8 @@ import ast
 import builtins
 import json
 import pathlib
+import random
+import statistics
 import subprocess
 import sys
 import xml.dom.minidom
@@ -12,8 +14,12 @@ import xml.dom.minidom
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "gpu")]
 import arms  # noqa: E402
+import benched  # noqa: E402
+import chart  # noqa: E402
+import ratio  # noqa: E402
+import train  # noqa: E402
 
 
 def case(speeds, least, name="sizes: h2d sync 4 MiB, 1 thread"):
@@ -52,6 +58,148 @@ def test_rounds_shuffle_and_stop():
     assert {taken[at] for at in range(0, len(taken), 2)} == {"one", "two"}, "always in the same order"
 
 
+class FakeArm:
+    """Knows how often it was renewed, and puts that down where a figure would be."""
+
+    def __init__(self):
+        self.told, self.age = [], 0
+
+    def leave(self):
+        self.told.append("leave")
+
+    def renew(self):
+        self.told.append("renew")
+        self.age += 1
+
+    def turn(self):
+        self.told.append("turn")
+        return {"GB/s": 1 + self.age}
+
+
+def renewed_cases(fleet, least=None):
+    return [arms.Case(name, {arm: one.turn for arm, one in fleet.items()},
+                      [("a", "b", "GB/s", least, "")] if least else ()) for name in ("one", "two")]
+
+
+def test_processes_are_renewed_and_their_rounds_numbered():
+    fleet = {"a": FakeArm(), "b": FakeArm()}
+    made = renewed_cases(fleet)
+    arms.rounds(made, until=float("inf"), seed=1, renewed=fleet)
+    count = arms.SETS * arms.RENEWED
+    assert arms.SETS >= 8 and count >= arms.ROUNDS
+    for one in made:
+        assert one.sets == [at // arms.RENEWED for at in range(count)]
+        assert [r["a"]["GB/s"] for r in one.rounds] == [1 + number for number in one.sets], "not of the same processes"
+        assert one.record()["sets"] == one.sets and not one.lacks()
+    # Warm turns of both cases, and again behind each renewal: of those no figure is kept.
+    for arm in fleet.values():
+        kept = ["turn"] * 2 * arms.RENEWED
+        assert arm.told == ["turn"] * 2 + kept + (["leave", "renew"] + ["turn"] * 2 + kept) * (arms.SETS - 1)
+
+
+def test_cases_that_are_open_get_new_processes(monkeypatch):
+    fleet = {"a": FakeArm(), "b": FakeArm()}
+    made = renewed_cases(fleet, least=2)
+    made[1].claims = ()
+    monkeypatch.setattr(made[0], "most", arms.SETS * arms.RENEWED + 3)
+    arms.rounds(made, until=float("inf"), seed=1, renewed=fleet)
+    assert made[0].sets == [at // arms.RENEWED for at in range(len(made[0].rounds))]
+    assert len(made[0].rounds) == (arms.SETS + 2) * arms.RENEWED
+    assert [r["a"]["GB/s"] for r in made[0].rounds] == [1 + number for number in made[0].sets]
+    assert len(made[1].rounds) == arms.SETS * arms.RENEWED
+
+
+def test_nothing_is_renewed_for_no_case():
+    fleet = {"a": FakeArm()}
+    arms.rounds([], until=float("inf"), renewed=fleet)
+    assert fleet["a"].told == []
+
+
+def test_rounds_without_renewal_have_no_sets():
+    made = arms.Case("one", {"a": FakeArm().turn})
+    arms.rounds([made], until=float("inf"))
+    assert made.sets == [] and "sets" not in made.record() and len(made.rounds) == arms.ROUNDS
+
+
+def rounds_of_sets(sets, each):
+    """A ratio that differs by set much more than within it: ([rounds], [number of each])."""
+    chance, made, numbers = random.Random(7), [], []
+    for number in range(sets):
+        level = chance.gauss(1, 0.1)
+        for _ in range(each):
+            made.append({"driver": {"GB/s": 1}, "ours": {"GB/s": level + chance.gauss(0, 0.001)}})
+            numbers.append(number)
+    return made, numbers
+
+
+def test_an_interval_of_sets_is_wider():
+    made, numbers = rounds_of_sets(8, 6)
+
+    def middle(rounds):
+        return statistics.median(r["ours"]["GB/s"] for r in rounds)
+    value, low, high = ratio.bootstrap(made, middle)
+    same, less, more = ratio.bootstrap(made, middle, sets=numbers)
+    assert same == value and more - less > 1.3 * (high - low)
+    assert ratio.bootstrap(made, middle, sets=list(range(len(made)))) == (value, low, high)
+
+
+def test_a_case_takes_its_sets_whole():
+    one = case([1], None)
+    one.rounds, numbers = rounds_of_sets(8, 6)
+    _, low, high = one.ratio("ours", "driver", "GB/s")
+    one.known.clear()
+    one.sets = numbers
+    _, less, more = one.ratio("ours", "driver", "GB/s")
+    assert more - less > 1.3 * (high - low)
+
+
+class Said(list):
+    def __call__(self, good, name, detail=""):
+        self.append(("PASS" if good else "FAIL", name))
+
+    def skip(self, name, why):
+        self.append(("SKIP", name))
+
+
+@pytest.mark.parametrize("speeds, sets, said", [
+    ([1.0] * 15, [], "PASS"),
+    ([1.0] * 16, [at // 2 for at in range(16)], "PASS"),
+    ([1.0] * 16, [at // 4 for at in range(16)], "SKIP"),  # four sets only
+    ([1.0] * 9, [], "SKIP"),
+    ([0.9, 1.1] * 4, [], "SKIP"),  # not decided
+    ([0.9] * 9, [], "FAIL"),  # decided
+    ([0.9, 1.1] * 10, [], "FAIL"),
+])
+def test_too_few_rounds_are_no_pass(speeds, sets, said):
+    made, check = case(speeds, 0.97), Said()
+    made.sets = sets
+    benched.verdicts(check, [made])
+    assert [verdict for verdict, _ in check] == [said]
+
+
+def test_arms_that_have_claims():
+    assert train.arms_of("resnet50", train.CLAIMED) == ["ours", "ours-async", "hand", "ours+hand"]
+    assert train.arms_of("resnet50", ["ours", "numactl", "again"]) == ["ours", "numactl"]
+    assert set(train.MAIN + train.LAST + train.MORE + train.CROWD) == {*train.TASKS, "ranks"}
+
+
+def test_every_stage_is_named():
+    head = (ROOT / "bench" / "device.sh").read_text(encoding="utf-8").partition("\nset ")[0]
+    words = set(head.replace(";", " ").split())
+    assert {path.stem[len("stage_"):] for path in ROOT.glob("tests/gpu/stage_*.py")} <= words
+
+
+@pytest.mark.parametrize("speeds, shown", [
+    ({"ours": 30, "plain": 10, "hand": 20}, {"(1.00)", "(3.00)", "(2.00)"}),
+    ({"ours": 30, "plain-async": 10, "hand": 20}, {"(1.00)", "(3.00)", "(2.00)"}),
+    ({"ours": 30, "hand": 20}, {"(1.00)", "(1.50)"}),
+    ({"ours": 30, "ours-async": 20}, set()),
+])
+def test_what_bars_are_parts_of(speeds, shown):
+    drawn = chart.programs([{"case": "c", "unit": "images", "medians": {arm: {"images/s": s} for arm, s in speeds.items()}}])
+    assert {word.partition("<")[0] for word in drawn.split() if word.startswith("(")} == shown
+
+
 def run_results(tmp_path, dry, *options):
     raw, out = tmp_path / "raw.jsonl", tmp_path / "RESULTS.md"
     record = {"bench": "h2d", "dry": dry, "machine": {"cpu": "c", "cpus": 2, "kernel": "k", "libc": "l", "date": "d"},
@@ -84,6 +232,7 @@ def test_what_is_chance_is_shown(tmp_path):
     for turn in range(15):
         speeds = {"plain": 100 + turn % 3, "again": 103 - turn % 3, "ours": 200, "hand": 220, "unheard-of": 1}
         made.rounds.append({arm: {"images/s": speed, "CPU s/GB": 1} for arm, speed in speeds.items()})
+        made.rounds[-1]["ours"]["CPUs"] = 14.25
     (_, value, low, high), = made.noise()
     assert low < value < high
     raw, out = tmp_path / "raw.jsonl", tmp_path / "RESULTS.md"
@@ -92,6 +241,7 @@ def test_what_is_chance_is_shown(tmp_path):
     subprocess.run([sys.executable, ROOT / "bench" / "results.py", raw, "--results", out, "--charts", tmp_path], check=True)
     text = out.read_text()
     assert "of plain, which is the same" in text
+    assert "| 200 images/s | 1 | 14.2 |" in text and "| 220 images/s | 1 |  |" in text  # older records have no CPUs
     assert "| ours / plain | 1.5 | 1 of 1 | met |" in text and "| ours / hand | 1 | 0 of 1 | **not met** |" in text
     xml.dom.minidom.parse(str(tmp_path / "programs.svg"))
 
