@@ -10,6 +10,7 @@
  *   fill MIB        ms for a block allocated, written and freed, in a loop on the main thread
  *   fillother MIB   the same on another thread
  *   zeroed MIB      the same with calloc, on the main thread
+ *   grow MIB        ms for a block that grows by eighths from 64 KiB to that and is written, the first time
  *   memory          bytes resident for each byte of 300000 live blocks of 16 to 2063 bytes
  *
  * The work is done in pieces of some milliseconds; the figure is the quickest piece, which other
@@ -253,6 +254,22 @@ static double kind_zeroed(void)
     return kind_fill();
 }
 
+static double kind_grow(void)
+{
+    const size_t most = (size_t)number << 20;
+    const double start = cpu_ns();
+    size_t size = 0;
+    char *block = NULL;
+    for (size_t next = 65536; next <= most; next += next / 8) {
+        block = realloc(block, next);
+        memset(block + size, 1, next - size);
+        size = next;
+    }
+    __asm__ volatile("" ::"r"(block) : "memory");
+    free(block);
+    return (cpu_ns() - start) / 1e6;
+}
+
 static double kind_fillother(void)
 {
     double ms;
@@ -292,6 +309,7 @@ static const struct {
     {"pass", kind_pass},     {"churn", kind_churn},         {"fill", kind_fill},
     {"memory", kind_memory}, {"fillother", kind_fillother},
     {"zeroed", kind_zeroed},
+    {"grow", kind_grow},
 };
 
 int main(int argc, char **argv)
@@ -302,6 +320,6 @@ int main(int argc, char **argv)
             printf("%.4f\n", kinds[i].run());
             return 0;
         }
-    fprintf(stderr, "usage: malloc pair|mixed|large|pass|churn|fill|fillother|zeroed|memory [NUMBER]\n");
+    fprintf(stderr, "usage: malloc pair|mixed|large|pass|churn|fill|fillother|zeroed|grow|memory [NUMBER]\n");
     return 2;
 }

@@ -41,6 +41,7 @@ SPEED = [("pair", 64, "malloc(64)+free", "ns"), ("pair", 1024, "malloc(1 KiB)+fr
 FILLS = [(kind, size, f"{size} MiB, {where}", "ms") for kind, where in
          (("fill", "main thread"), ("fillother", "another thread")) for size in (16, 64, 256)]
 FILLS += [("zeroed", size, f"{size} MiB by calloc, main thread", "ms") for size in (2, 8, 24)]
+FILLS += [("grow", size, f"{size} MiB grown by realloc, once", "ms") for size in (16, 512)]
 MEMORY = [("memory", 0, "resident bytes for each live one", "")]
 
 
