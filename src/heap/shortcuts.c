@@ -7,7 +7,10 @@
 #include "heap/extents.h"
 #include "heap/jemalloc.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -36,14 +39,36 @@ uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
 
 /*
  * Used pages that must be zero are given back to the kernel, to be faulted in again one by one, which takes
- * several times as long as writing zeros. Who asks for much may mean to use little of it, but up to the
- * size that glibc may keep (its M_MMAP_THRESHOLD at most) it clears what was used, too.
+ * several times as long as writing zeros, where the pages are there. A large block of which little was touched,
+ * or that the kernel has taken meanwhile, would be brought in whole for who may use little of it again. Up to the
+ * size that glibc may keep and clear (its M_MMAP_THRESHOLD at most), and the page that jemalloc adds.
  */
-#define CLEAR_MOST (32 * MIB)
+#define CLEAR_UNSEEN (1 * MIB + GF_JEMALLOC_PAGE)
+#define CLEAR_MOST (32 * MIB + GF_JEMALLOC_PAGE)
+
+/* All but an eighth. In some steps: a thread's stack may be small. Keeps errno. */
+static bool is_there(const char *start, size_t size)
+{
+    const int error = errno;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), count = size / page;
+    unsigned char there[512];
+    size_t missing = 0;
+    bool ret = true;
+
+    for (size_t at = 0; ret && at < count; at += sizeof(there)) {
+        const size_t some = gf_min(count - at, sizeof(there));
+        ret = syscall(SYS_mincore, start + at * page, some * page, there) == 0;
+        for (size_t i = 0; ret && i < some; i++)
+            missing += !(there[i] & 1);
+        ret = ret && missing <= count / 8;
+    }
+    errno = error;
+    return ret;
+}
 
 void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
 {
-    if (size <= CLEAR_MOST)
+    if (size <= CLEAR_UNSEEN || (size <= CLEAR_MOST && is_there(start, size)))
         memset(start, 0, size);
     else
         __real_je_ehooks_default_zero_impl(start, size);
