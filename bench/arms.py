@@ -214,7 +214,7 @@ class Case:
         medians = {arm: {figure: statistics.median(r[arm][figure] for r in self.rounds)
                          for figure in figures} for arm, figures in first.items()}
         return {"case": self.name, **self.about, "medians": medians, "samples": self.rounds,
-                **({"sets": self.sets} if self.sets else {}),
+                **({"sets": self.sets} if self.sets else {}), "lacks": self.lacks(),
                 "claims": [{"over": c[0], "under": c[1], "figure": c[2], "least": c[3], "text": c[4],
                             "good": good, "ratio": value, "low": low, "high": high}
                            for c, good, value, low, high in (self.judged() if self.rounds else ())],

@@ -59,10 +59,20 @@ def interval(claim):
     return f"{claim['ratio']:.3f} ({claim['low']:.3f} to {claim['high']:.3f})" if claim else ""
 
 
-def wanted(claim):
+FEW = 15
+
+
+def verdict(good, case):
+    """What is met in too few rounds, or sets of processes, is said with how many there were."""
+    rounds = len(case["samples"])
+    few = case.get("lacks", f"{rounds} rounds" if rounds < FEW else "")
+    return ("met" + (f" in {few}" if few else "")) if good else "**not met**"
+
+
+def wanted(claim, case):
     if not claim:
         return ""
-    return least_of(claim) + (", met" if claim["good"] else ", **not met**")
+    return f"{least_of(claim)}, {verdict(claim['good'], case)}"
 
 
 def least_of(claim):
@@ -78,8 +88,8 @@ def sizes(cases):
     parts = []
     for way, title in (("h2d", "Host to device"), ("d2h", "Device to host")):
         rows = [[arms.size_name(c["bytes"]) + (" hot" if c.get("hot") else ""), figure(c, "pinned", "GB/s"), figure(c, "driver", "GB/s"),
-                 figure(c, "ours", "GB/s"), interval(claim_of(c, "pinned")), wanted(claim_of(c, "pinned")),
-                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")), chance(c),
+                 figure(c, "ours", "GB/s"), interval(claim_of(c, "pinned")), wanted(claim_of(c, "pinned"), c),
+                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"), c), chance(c),
                  figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
                 for c in sorted(cases, key=lambda c: c["bytes"]) if c["part"] == "sizes" and c["way"] == way]
         if rows:
@@ -93,7 +103,7 @@ def others(cases, titles):
     parts = []
     for part, title in titles.items():
         rows = [[c["case"].partition(": ")[2], figure(c, "driver", "GB/s"), figure(c, "ours", "GB/s"),
-                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")), chance(c),
+                 interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"), c), chance(c),
                  figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
                 for c in cases if c["part"] == part]
         if rows:
@@ -105,7 +115,7 @@ def others(cases, titles):
 
 def first(cases):
     rows = [[c["case"].partition(": ")[2], figure(c, "driver", "ms"), figure(c, "ours", "ms"),
-             interval(claim_of(c, "driver")), wanted(claim_of(c, "driver")), chance(c)]
+             interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"), c), chance(c)]
             for c in cases if c["part"] == "first"]
     return ["A process's first copy, ms (ratio of speeds):\n\n" + table(
         ["what", "driver", "ours", "ours / driver", "accept", "driver / driver"], rows)] if rows else []
@@ -129,9 +139,9 @@ def h2d(cases):
 def pinned(cases):
     rows = [[c["case"], figure(c, "driver", "alloc us"), figure(c, "ours", "alloc us"),
              figure(c, "driver", "free us"), figure(c, "ours", "free us"), interval(claim_of(c, "driver")),
-             wanted(claim_of(c, "driver"))] for c in cases if c["part"] != "fork"]
+             wanted(claim_of(c, "driver"), c)] for c in cases if c["part"] != "fork"]
     forks = [[c["case"], figure(c, "driver", "us"), figure(c, "ours", "us"), figure(c, "driver", "whole us"),
-              figure(c, "ours", "whole us"), interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"))]
+              figure(c, "ours", "whole us"), interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"), c)]
              for c in cases if c["part"] == "fork"]
     parts = []
     if rows:
@@ -148,7 +158,7 @@ def train(cases):
     for case in cases:
         unit = f"{case['unit']}/s"
         for arm, medians in case["medians"].items():
-            claims = [f"{interval(c)} of {c['under']}, accept {wanted(c)}" for c in case["claims"] if c["over"] == arm]
+            claims = [f"{interval(c)} of {c['under']}, accept {wanted(c, case)}" for c in case["claims"] if c["over"] == arm]
             claims += [f"{interval(c)} of {c['under']}, which is the same" for c in case.get("controls", ())
                        if c["over"] == arm]
             rows.append([case["case"], arm, f"{medians[unit]:.4g} {unit}", f"{medians['CPU s/GB']:.3g}",
@@ -170,13 +180,14 @@ def accepted(found):
                 if claim["least"] is None:
                     continue
                 key = bench, case["part"], f"{claim['over']} / {claim['under']}", least_of(claim)
-                kinds.setdefault(key, []).append((claim, case["case"]))
+                kinds.setdefault(key, []).append((claim, case))
     rows = []
     for (bench, part, ratio_of, least), claims in kinds.items():
         held = sum(claim["good"] for claim, _ in claims)
-        worst, name = min(claims, key=lambda one: (one[0]["good"], one[0]["low"]))
+        worst, lowest = min(claims, key=lambda one: (one[0]["good"], one[0]["low"]))
+        fewest = min((case for _, case in claims), key=lambda case: len(case["samples"]))
         rows.append([f"{bench}: {part}", ratio_of, least, f"{held} of {len(claims)}",
-                     "met" if held == len(claims) else "**not met**", f"{name}: {interval(worst)}"])
+                     verdict(held == len(claims), fewest), f"{lowest['case']}: {interval(worst)}"])
     return table(["what", "ratio", "accept", "hold", "", "the lowest"], rows)
 
 

@@ -45,7 +45,7 @@ TASKS = {  # task: (warm steps, steps, arms, unit, claims)
     "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
     "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
     "serve": (5, 80, ("plain", "ours", "hand", "again"), "requests", [("ours", "plain", "same")]),
-    "loaded": (32, 128, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
+    "loaded": (8, 48, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
 }
 RANKS = 2 if arms.DRY else 8
 MAIN = ("resnet18", "resnet50")
@@ -134,7 +134,7 @@ def run_ranks(known, until):
         for arm in everyone:
             if arm.answer() != "ok":
                 raise RuntimeError("a rank cannot be set up")
-        words = "round 1 2" if arms.DRY else "round 4 10"
+        words = "round 1 2" if arms.DRY else "round 2 6"
         case = arms.Case("ranks", {name: together(fleet, words) for name, fleet in fleets.items()},
                          [("ours", "plain", "images/s", "same", "times as fast")], most=3 * arms.ROUNDS,
                          controls=[("again", "plain", "images/s")], part="ranks", unit="images", processes=RANKS)
