@@ -308,8 +308,7 @@ static const struct {
     {"pair", kind_pair},     {"mixed", kind_mixed},         {"large", kind_large},
     {"pass", kind_pass},     {"churn", kind_churn},         {"fill", kind_fill},
     {"memory", kind_memory}, {"fillother", kind_fillother},
-    {"zeroed", kind_zeroed},
-    {"grow", kind_grow},
+    {"zeroed", kind_zeroed}, {"grow", kind_grow},
 };
 
 int main(int argc, char **argv)

@@ -16,6 +16,7 @@ import sys
 
 import arms
 import chart
+import ratio
 
 HERE = pathlib.Path(__file__).resolve().parent
 BEGIN = "<!-- transfers: written by bench/results.py -->"
@@ -59,13 +60,10 @@ def interval(claim):
     return f"{claim['ratio']:.3f} ({claim['low']:.3f} to {claim['high']:.3f})" if claim else ""
 
 
-FEW = 15
-
-
 def verdict(good, case):
     """What is met in too few rounds, or sets of processes, is said with how many there were."""
     rounds = len(case["samples"])
-    few = case.get("lacks", f"{rounds} rounds" if rounds < FEW else "")
+    few = case.get("lacks", f"{rounds} rounds" if rounds < ratio.MIN_ROUNDS else "")
     return ("met" + (f" in {few}" if few else "")) if good else "**not met**"
 
 

@@ -96,6 +96,19 @@ class Library:
     def soname(self):
         return self.text(self.tagged(DT_SONAME)[0])
 
+    def needed_versions(self):
+        """(offset of the file's name, of the version's, index) of each version in .gnu.version_r."""
+        section = self.section(SHT_VERNEED)
+        at = section[4] if section else 0
+        while at:
+            _, _, file, aux, following = struct.unpack_from("<HHIII", self.data, at)
+            where = at + aux
+            while where:
+                _, _, index, name, next_aux = struct.unpack_from("<IHHII", self.data, where)
+                yield file, name, index
+                where = where + next_aux if next_aux else 0
+            at = at + following if following else 0
+
     def version_strings(self):
         """Offsets of the file and version names in .gnu.version_d and .gnu.version_r."""
         found = []
@@ -109,31 +122,13 @@ class Library:
                 found.append(name)
                 where = where + next_aux if next_aux else 0
             at = at + following if following else 0
-        section = self.section(SHT_VERNEED)
-        at = section[4] if section else 0
-        while at:
-            _, _, file, aux, following = struct.unpack_from("<HHIII", self.data, at)
-            found.append(file)
-            where = at + aux
-            while where:
-                _, _, _, name, next_aux = struct.unpack_from("<IHHII", self.data, where)
-                found.append(name)
-                where = where + next_aux if next_aux else 0
-            at = at + following if following else 0
+        for file, name, _ in self.needed_versions():
+            found += [file, name]
         return found
 
     def imports_of(self, file):
         """The undefined names that are expected of this file, by their versions."""
-        section, found = self.section(SHT_VERNEED), set()
-        at = section[4] if section else 0
-        while at:
-            _, _, name, aux, following = struct.unpack_from("<HHIII", self.data, at)
-            where = at + aux
-            while where and self.text(name) == file:
-                _, _, index, _, next_aux = struct.unpack_from("<IHHII", self.data, where)
-                found.add(index)
-                where = where + next_aux if next_aux else 0
-            at = at + following if following else 0
+        found = {index for name, _, index in self.needed_versions() if self.text(name) == file}
         versions = self.section(SHT_VERSYM)
         return {self.text(symbol[0]) for i, symbol in enumerate(self.symbols) if versions and symbol[3] == SHN_UNDEF and
                 struct.unpack_from("<H", self.data, versions[4] + 2 * i)[0] & 0x7FFF in found}

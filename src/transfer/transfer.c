@@ -103,21 +103,15 @@ static void meet(unsigned threads)
         continue;
 }
 
-static size_t least_for(const struct visit *v)
+/* Whether so many threads would make it faster. A single one is not; who asks for it gets it. */
+static bool check_threads(struct visit *v, unsigned threads)
 {
-    const bool few = gf_pool_threads(v->context->pool) < GF_TUNE_FEW_THREADS;
-    return few && is_automatic() ? least_of_few[v->direction] : least[v->direction];
-}
+    const bool few = threads < GF_TUNE_FEW_THREADS && is_automatic();
+    const size_t from = few ? least_of_few[v->direction] : least[v->direction];
 
-/* A single thread is no faster than the driver; who asks for it gets it. */
-static bool is_alone(unsigned threads)
-{
-    return threads == 1 && gf_setup.options->stage_threads != 1;
-}
-
-static enum gf_forward why_not_from(size_t from)
-{
-    return from == SIZE_MAX ? gf_forward_few_threads : gf_forward_small;
+    if (from == SIZE_MAX || (threads == 1 && gf_setup.options->stage_threads != 1))
+        return forward(v, gf_forward_few_threads);
+    return v->call->bytes >= from ? true : forward(v, gf_forward_small);
 }
 
 /*
@@ -128,13 +122,8 @@ static bool check_few(struct visit *v)
 {
     static __thread uint8_t passed;
     const unsigned most = __atomic_load_n(&most_threads, __ATOMIC_RELAXED);
-    const size_t from = least_of_few[v->direction];
 
-    if (!most || most >= GF_TUNE_FEW_THREADS || !is_automatic() || ++passed == 0)
-        return true;
-    if (is_alone(most))
-        return forward(v, gf_forward_few_threads);
-    return v->call->bytes >= from ? true : forward(v, why_not_from(from));
+    return !most || most >= GF_TUNE_FEW_THREADS || ++passed == 0 || check_threads(v, most);
 }
 
 /*
@@ -152,13 +141,10 @@ static bool check_size(struct visit *v)
     const struct gf_context *context = v->context;
     const unsigned running = __atomic_load_n(&context->running, __ATOMIC_RELAXED);
     const unsigned threads = gf_pool_threads(context->pool);
-    const size_t from = least_for(v);
 
     meet(threads);
-    if (is_alone(threads))
-        return forward(v, gf_forward_few_threads);
-    if (v->call->bytes < from)
-        return forward(v, why_not_from(from));
+    if (!check_threads(v, threads))
+        return false;
     if (returns_before(v))
         return forward(v, gf_forward_small);
     if (running > GF_TUNE_CALLS_PER_THREAD * threads)
