@@ -45,7 +45,7 @@ TASKS = {  # task: (warm steps, steps, arms, unit, claims)
     "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
     "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
     "serve": (5, 80, ("plain", "ours", "hand", "again"), "requests", [("ours", "plain", "same")]),
-    "loaded": (8, 48, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
+    "loaded": (16, 96, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
 }
 RANKS = 2 if arms.DRY else 8
 MAIN = ("resnet18", "resnet50")
@@ -102,7 +102,7 @@ def run_task(name, running, until, only):
             raise RuntimeError(f"{arm} cannot set {name} up")
     case = arms.Case(name, {arm: turn(running[arm], f"round {warm} {steps}", unit) for arm in taking},
                      [(over, under, f"{unit}/s", least, "times as fast") for over, under, least in claims
-                      if over in taking and under in taking], most=2 * arms.ROUNDS,
+                      if over in taking and under in taking], most=(6 if name in CROWD else 2) * arms.ROUNDS,
                      controls=[("again", "plain", f"{unit}/s")] if {"again", "plain"} <= set(taking) else [], part=name, unit=unit)
     arms.rounds([case], until)
     for arm in taking:
@@ -136,7 +136,7 @@ def run_ranks(known, until):
                 raise RuntimeError("a rank cannot be set up")
         words = "round 1 2" if arms.DRY else "round 2 6"
         case = arms.Case("ranks", {name: together(fleet, words) for name, fleet in fleets.items()},
-                         [("ours", "plain", "images/s", "same", "times as fast")], most=3 * arms.ROUNDS,
+                         [("ours", "plain", "images/s", "same", "times as fast")], most=6 * arms.ROUNDS,
                          controls=[("again", "plain", "images/s")], part="ranks", unit="images", processes=RANKS)
         arms.rounds([case], until)
         return case
