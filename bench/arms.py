@@ -61,17 +61,18 @@ def ours(**extra):
 
 
 class Arm:
-    """A process that answers each line on its standard input by one on its standard output."""
+    """A process that answers each line on its standard input by one on its standard output. opening: the first
+    one, told before any other, its answer unread."""
 
-    def __init__(self, command, cpus=None, ready="ready", **env):
-        self.made = (command, cpus, ready), env
+    def __init__(self, command, cpus=None, ready="ready", opening=None, **env):
+        self.made = (command, cpus, ready, opening), env
         bound = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen([str(c) for c in command], env=environment(**env), cwd=SOURCE,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
                                         stderr=self.errors, preexec_fn=bound, start_new_session=True)
         atexit.register(self.kill)
-        self.command, self.waits_for, self.unread = command, ready, b""
+        self.command, self.waits_for, self.opening, self.unread = command, ready, opening, b""
 
     def renew(self):
         """Another process in place of this one, as a new Arm would have it; not begun."""
@@ -86,6 +87,9 @@ class Arm:
         if self.waits_for:
             self._expect(self.waits_for)
             self.waits_for = None
+        if self.opening:
+            opening, self.opening = self.opening, None
+            self.ask(opening)
         return self
 
     def stderr(self):

@@ -154,6 +154,16 @@ static bool check_size(struct visit *v)
                : forward(v, gf_forward_slower);
 }
 
+/*
+ * What stands in a capture is no copy yet, and tells nothing of the driver's speed. A synchronous copy never does, and
+ * many threads of few CPUs would wait for the driver's lock with each question.
+ */
+static bool check_call(struct visit *v)
+{
+    return v->call->async ? check_current(v) && check_capture(v) && check_few(v)
+                          : check_few(v) && check_current(v) && check_capture(v);
+}
+
 /* With the thread's capture mode relaxed. */
 static void stage(struct visit *v)
 {
@@ -248,8 +258,8 @@ static bool try(struct visit *v)
         forward(v, why);
     else if (v->call->bytes < least[v->direction])
         forward(v, gf_forward_small);
-    else if (!check_current(v) || !check_capture(v) || !check_few(v))
-        ; /* says itself why: what stands in a capture is no copy yet, and tells nothing of the driver's speed */
+    else if (!check_call(v))
+        ; /* says itself why */
     else if (is_early(v))
         forward(v, gf_forward_warming);
     else
