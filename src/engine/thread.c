@@ -149,6 +149,8 @@ void gf_thread_watch(void)
         gf_transfers_prepare();
     }
     gf_keep_start();
+    if (p->door->heap->ease_forks)
+        p->door->heap->ease_forks();
     while (!gf_dead()) {
         const uint64_t now = gf_now_ns();
         sample_when_due(now);

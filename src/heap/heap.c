@@ -4,6 +4,7 @@
 #include "base/symbols.h"
 #include "config/birth.h"
 #include "heap/family.h"
+#include "heap/gate.h"
 #include "heap/huge.h"
 #include "heap/info.h"
 #include "heap/jemalloc.h"
@@ -57,6 +58,7 @@ static void start_replace(void)
     ops.ranges = gf_system_ranges;
     ops.set_cpus = gf_settings_set_cpus;
     ops.stats = gf_info_heap;
+    ops.ease_forks = gf_gate_allow;
     ops.sample = gf_sample_start;
     ops.setting = gf_settings_read;
     ops.huge = gf_huge_read;

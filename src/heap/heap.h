@@ -83,6 +83,8 @@ struct gf_heap_ops {
     size_t (*ranges)(struct gf_range *ret, size_t cap);
     /* Threads born from now on share this many arenas: as many as CPUs they may use. */
     void (*set_cpus)(unsigned cpus);
+    /* From now on a fork copies fewer pages of the heap's. Takes milliseconds; may change nothing. */
+    void (*ease_forks)(void);
     /* Times the next so many calls, for the histograms. */
     void (*sample)(unsigned calls);
     /* In mode next, where watching is wished: times the other allocator's large calls from now on. */
