@@ -24,7 +24,9 @@ static void before(void)
     fork_.alone = __libc_single_threaded;
     if (fork_.alone)
         return;
-    const bool gated = gf_gate_close(); /* once the forks of other threads have happened */
+    /* jemalloc's handler notes whether it had threads, too; the child has none, and is told so by that alone. */
+    const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
+    const bool gated = !threads && gf_gate_close(); /* once the forks of other threads have happened */
     if (!gated)
         fork_.before();
     fork_.gated = gated;

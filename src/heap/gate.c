@@ -52,7 +52,7 @@ static GF_COLD void choose_slot(void)
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
         for (uint64_t free; (free = ~__atomic_load_n(&taken[word], __ATOMIC_RELAXED));) {
             const uint64_t bit = free & -free;
-            if (__atomic_fetch_or(&taken[word], bit, __ATOMIC_RELAXED) & bit)
+            if (__atomic_fetch_or(&taken[word], bit, __ATOMIC_ACQUIRE) & bit)
                 continue; /* somebody else's by now */
             here.never = false;
             here.slot = &slots[word * 64 + (unsigned)__builtin_ctzll(bit)];
@@ -63,8 +63,8 @@ static GF_COLD void choose_slot(void)
 /*
  * Who passes writes and then looks, who closes writes and then looks too, so one of them sees the other: the
  * processor may let the look go before the store only until the closer's membarrier has interrupted it. A signal handler
- * that comes in between and calls malloc is within a lock already: else it would wait for a fork that waits for
- * what it interrupted.
+ * that comes behind the store and calls malloc passes as within a lock: else it would wait for a fork that waits for
+ * what it interrupted. (It may then change the heap during that fork; without the gate it would wait for a lock for ever.)
  */
 static void set_depth(struct slot *slot, unsigned depth)
 {
@@ -95,6 +95,8 @@ static void leave(void)
 
 static GF_COLD bool pass_others(void)
 {
+    if (here.depth == 0 && is_closed())
+        return false;
     if (here.depth++ > 0)
         return true;
     __atomic_add_fetch(&others, 1, __ATOMIC_SEQ_CST);
@@ -123,10 +125,17 @@ static bool pass(void)
     return false;
 }
 
+/* Who closed it may wait for this very thread, if a signal handler came between its last store and its call of wake. */
+static GF_COLD void await_opening(void)
+{
+    wake(here.slot ? &here.slot->depth : &others);
+    sleep_on(&closed, 1);
+}
+
 static void enter(void)
 {
     while (gf_unlikely(!pass()))
-        sleep_on(&closed, 1);
+        await_opening();
 }
 
 int gf_heap_mutex_lock(pthread_mutex_t *mutex)
@@ -152,12 +161,21 @@ int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
     return error;
 }
 
-/* It comes back with the lock before it has passed: a fork in between finds a lock that is held, but nothing changed. */
+/* With the lock that the wait has come back with. It must not be kept from who is inside: a fork waits for them. */
+static void come_back(pthread_mutex_t *mutex)
+{
+    if (gf_likely(pass()))
+        return;
+    pthread_mutex_unlock(mutex);
+    enter();
+    pthread_mutex_lock(mutex);
+}
+
 int gf_heap_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
     leave();
     const int error = pthread_cond_wait(cond, mutex);
-    enter();
+    come_back(mutex);
     return error;
 }
 
@@ -165,7 +183,7 @@ int gf_heap_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const s
 {
     leave();
     const int error = pthread_cond_timedwait(cond, mutex, until);
-    enter();
+    come_back(mutex);
     return error;
 }
 
@@ -208,7 +226,7 @@ bool gf_gate_close(void)
     if (!__atomic_load_n(&allowed, __ATOMIC_ACQUIRE))
         return false;
     while (__atomic_exchange_n(&closed, 1, __ATOMIC_SEQ_CST))
-        sleep_on(&closed, 1);
+        await_opening();
     if (!barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
         open_for_all();
         return false;
@@ -229,17 +247,22 @@ void gf_gate_open(void)
 
 void gf_gate_in_child(void)
 {
+    closed = 0;
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++) {
-        for (uint64_t left = taken[word]; left; left &= left - 1)
-            slots[word * 64 + (unsigned)__builtin_ctzll(left)].depth = 0;
-        taken[word] = 0;
+        for (uint64_t left = taken[word]; left; left &= left - 1) {
+            struct slot *slot = &slots[word * 64 + (unsigned)__builtin_ctzll(left)];
+            if (slot->depth > 0) /* else its page need not be copied */
+                slot->depth = 0;
+        }
+        if (taken[word])
+            taken[word] = 0;
     }
     if (here.slot)
         taken[(here.slot - slots) / 64] = UINT64_C(1) << (here.slot - slots) % 64;
-    here.depth = others = closed = 0;
+    here.depth = others = 0;
 }
 
-/* jemalloc's, linked with --wrap: the last that is done for a thread that ends, by a key's destructor. */
+/* jemalloc's, linked with --wrap: nearly the last that is done for a thread that ends, by a key's destructor. */
 void __real_je_witnesses_cleanup(void *tsd);
 void __wrap_je_witnesses_cleanup(void *tsd);
 

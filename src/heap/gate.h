@@ -2,7 +2,8 @@
 /*
  * What a fork may wait for in place of taking each of jemalloc's locks: that nobody holds one of them, nor takes
  * one until the fork has happened. Taking a lock of jemalloc's means to pass the gate, giving it back to leave.
- * A lock within a lock passes always, so that who is inside comes out again. Nothing here allocates or changes errno.
+ * A lock within a lock passes always, so that who is inside comes out again; for the same reason nobody inside may wait
+ * for anything but those locks. Nothing here allocates or changes errno.
  */
 #ifndef GF_HEAP_GATE_H
 #define GF_HEAP_GATE_H
@@ -12,7 +13,10 @@
 #include <pthread.h>
 #include <time.h>
 
-/* jemalloc calls these by these names: jemalloc.syms. They answer as those of pthread do. */
+/*
+ * jemalloc calls these by these names: jemalloc.syms. They answer as those of pthread do. Passing is two looks and a
+ * store to the thread's own line, leaving a store and a look, whether the gate may be closed or not.
+ */
 int gf_heap_mutex_lock(pthread_mutex_t *mutex);
 int gf_heap_mutex_trylock(pthread_mutex_t *mutex); /* EBUSY also while the gate is closed */
 int gf_heap_mutex_unlock(pthread_mutex_t *mutex);
@@ -20,9 +24,8 @@ int gf_heap_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex); /* outside 
 int gf_heap_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
 
 /*
- * From now on the gate can be closed: passing it costs a store then, and closing it has the kernel interrupt the
- * CPUs that run threads of this process (membarrier(2), private expedited). Takes milliseconds in a process of several
- * threads. Refused, nothing changes.
+ * From now on the gate can be closed, which has the kernel interrupt the CPUs that run threads of this process
+ * (membarrier(2), private expedited). Takes milliseconds in a process of several threads. Refused, nothing changes.
  */
 void gf_gate_allow(void);
 

@@ -29,6 +29,8 @@ extern uint8_t je_sz_size2index_tab[];
 extern size_t je_sz_index2size_tab[];
 /* Pages in a set of free extents; likewise. */
 size_t je_eset_npages_get(void *set);
+/* Whether it has threads of its own, by the user's MALLOC_CONF; likewise. Atomic. */
+extern bool je_background_thread_enabled_state;
 /* Whether heap profiling is on; likewise. */
 extern bool je_opt_prof;
 

@@ -39,10 +39,14 @@ static GF_COLD void wait_for_lock(void)
     errno = error;
 }
 
+static __thread bool forks;
+
 static void lock(void)
 {
     unsigned expected = lock_free;
 
+    if (gf_unlikely(forks))
+        return;
     if (gf_unlikely(!__atomic_compare_exchange_n(&lock_state, &expected, lock_held, false,
                                                  __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
         wait_for_lock();
@@ -50,13 +54,28 @@ static void lock(void)
 
 static void unlock(void)
 {
+    if (gf_unlikely(forks))
+        return;
     if (gf_unlikely(__atomic_exchange_n(&lock_state, lock_free, __ATOMIC_RELEASE) == lock_wanted))
         syscall(SYS_futex, &lock_state, FUTEX_WAKE_PRIVATE, 1);
 }
 
+/* A handler that runs between these may allocate: this thread has the lock. */
+static void before_fork(void)
+{
+    lock();
+    forks = true;
+}
+
+static void after_fork(void)
+{
+    forks = false;
+    unlock();
+}
+
 void gf_system_init(void)
 {
-    pthread_atfork(lock, unlock, unlock);
+    pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 bool gf_system_has_room(size_t size)

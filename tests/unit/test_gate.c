@@ -304,6 +304,42 @@ static void test_who_waits_for_a_signal_is_outside(void **state)
     pthread_join(start(wait_for_signal, (void *)(uintptr_t)&past), NULL);
 }
 
+static void *hold_and_want(void *unused)
+{
+    assert_int_equal(gf_heap_mutex_lock(&inner), 0);
+    come();
+    while (!__atomic_load_n(&go_on, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
+    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
+    assert_int_equal(gf_heap_mutex_unlock(&inner), 0);
+    return unused;
+}
+
+/* Woken while somebody closes it, by whom one is waited for who wants the lock that came with waking. */
+static void test_who_is_signalled_keeps_no_lock(void **state)
+{
+    bool open = true;
+
+    NEEDS_BARRIER(state);
+    go_on = false;
+    pthread_t waiter = start(wait_for_signal, NULL);
+    wait_until_come(1);
+    give_time(); /* until it waits */
+    pthread_t insider = start(hold_and_want, NULL);
+    wait_until_come(2);
+    pthread_t closer = start(close_and_open, &open);
+    give_time();
+    assert_false(have_come(3));
+    pthread_cond_signal(&cond);
+    give_time();
+    __atomic_store_n(&go_on, true, __ATOMIC_SEQ_CST);
+    wait_until_come(3);
+    pthread_join(closer, NULL);
+    pthread_join(insider, NULL);
+    pthread_join(waiter, NULL);
+}
+
 /* In the child of a thread that had closed it, and of one that holds locks as where it cannot be closed. */
 static void test_in_a_child(void **state)
 {
@@ -326,8 +362,18 @@ static void test_in_a_child(void **state)
             gf_gate_in_child();
             gf_gate_allow();
             const bool passed = gf_heap_mutex_trylock(&outer) == 0 && gf_heap_mutex_unlock(&outer) == 0;
-            const bool did = gf_gate_close();
+            bool did = gf_gate_close();
+            const pid_t inner_child = did ? fork() : -1;
+            if (inner_child == 0)
+                gf_gate_in_child();
+            else
+                gf_gate_open();
+            const bool again = gf_gate_close();
             gf_gate_open();
+            if (inner_child == 0)
+                _exit(again ? 0 : 3);
+            int inner_status = 1;
+            did = did && again && waitpid(inner_child, &inner_status, 0) == inner_child && inner_status == 0;
             _exit(passed && did ? 0 : 2);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -403,6 +449,7 @@ int main(void)
         cmocka_unit_test_setup(test_more_threads_than_slots, allow),
         cmocka_unit_test_setup(test_thread_that_has_nearly_ended, allow),
         cmocka_unit_test_setup(test_who_waits_for_a_signal_is_outside, allow),
+        cmocka_unit_test_setup(test_who_is_signalled_keeps_no_lock, allow),
         cmocka_unit_test_setup(test_in_a_child, allow),
         cmocka_unit_test_setup(test_nothing_changes_while_it_is_closed, allow),
     };

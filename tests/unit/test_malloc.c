@@ -216,6 +216,37 @@ static int policy_of(const void *address)
     return policy;
 }
 
+static bool has_threads(void)
+{
+    bool has = false;
+    size_t size = sizeof(has);
+    return je_mallctl("background_thread", &has, &size, NULL, 0) == 0 && has;
+}
+
+/* It would leave to them what it has to do itself. */
+static void a_forked_child_knows_that_it_has_no_threads_of_jemallocs(void **state)
+{
+    bool on = true;
+    int status = 1;
+
+    (void)state;
+    gf_heap_ops()->ease_forks();
+    assert_int_equal(je_mallctl("background_thread", NULL, NULL, &on, sizeof(on)), 0);
+    free(malloc(MIB));
+    const bool had = has_threads();
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        free(malloc(MIB));
+        _exit(has_threads());
+    }
+    const bool ended = waitpid(child, &status, 0) == child;
+    on = false;
+    assert_int_equal(je_mallctl("background_thread", NULL, NULL, &on, sizeof(on)), 0);
+    assert_true(had && ended);
+    assert_int_equal(status, 0);
+}
+
 static void new_mappings_get_the_node(void **state)
 {
     (void)state;
@@ -305,6 +336,7 @@ int main(void)
         cmocka_unit_test(ranges_hold_every_block),
         cmocka_unit_test(ranges_hold_under_threads),
         cmocka_unit_test(a_forked_child_can_map),
+        cmocka_unit_test(a_forked_child_knows_that_it_has_no_threads_of_jemallocs),
         cmocka_unit_test(new_mappings_get_the_node),
         cmocka_unit_test(new_threads_share_fewer_arenas),
         cmocka_unit_test(trim_gives_back),
