@@ -13,39 +13,59 @@
 #include <pthread.h>
 #include <sys/single_threaded.h>
 
+enum way { way_none, way_alone, way_gated, way_locked };
+
+/*
+ * way: of the fork that is going on; none also where that began before these handlers were registered. Written only by
+ * who forks alone, has closed the gate or holds each lock.
+ */
 static struct {
     void (*before)(void), (*parent)(void), (*child)(void);
-    /* Between the calls for one fork: by the only thread; with the gate closed. */
-    bool alone, gated;
+    enum way way;
 } fork_;
+
+static enum way take_way(void)
+{
+    const enum way way = fork_.way;
+    fork_.way = way_none;
+    return way;
+}
 
 static void before(void)
 {
-    fork_.alone = __libc_single_threaded;
-    if (fork_.alone)
+    if (__libc_single_threaded) {
+        fork_.way = way_alone;
         return;
+    }
     /* jemalloc's handler notes whether it had threads, too; the child has none, and is told so by that alone. */
     const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
-    const bool gated = !threads && gf_gate_close(); /* once the forks of other threads have happened */
-    if (!gated)
-        fork_.before();
-    fork_.gated = gated;
+    if (!threads && gf_gate_close()) {
+        fork_.way = way_gated;
+        return;
+    }
+    fork_.before();
+    gf_gate_hold_all(true);
+    fork_.way = way_locked;
 }
 
 static void in_parent(void)
 {
-    if (fork_.alone)
-        return;
-    if (fork_.gated)
+    const enum way way = take_way();
+    if (way == way_gated) {
         gf_gate_open();
-    else
+    } else if (way == way_locked) {
+        gf_gate_hold_all(false);
         fork_.parent();
+    }
 }
 
 static void in_child(void)
 {
-    if (fork_.alone)
+    const enum way way = take_way();
+    if (way != way_gated && way != way_locked)
         return;
+    if (way == way_locked)
+        gf_gate_hold_all(false);
     fork_.child();
     gf_gate_in_child();
     gf_settings_in_child();

@@ -20,11 +20,13 @@ static uint64_t taken[SLOTS / 64]; /* by a thread that lives */
 static unsigned others;            /* threads inside that have no slot */
 static unsigned closed;            /* 1: by somebody */
 static bool allowed;               /* to close it */
+static struct slot *holders;       /* of the thread that holds each lock */
 
 static __thread struct {
     struct slot *slot;
     unsigned depth; /* of a thread without */
     bool never;     /* shall get no slot */
+    bool has_all;   /* holds each lock, for a fork; has no slot meanwhile */
 } here;
 
 static GF_COLD void sleep_on(const unsigned *word, unsigned value)
@@ -138,14 +140,24 @@ static void enter(void)
         await_opening();
 }
 
+/* Then there is nobody else to keep out, and no lock to wait for but one's own. */
+static bool has_all(void)
+{
+    return gf_unlikely(!here.slot) && here.has_all;
+}
+
 int gf_heap_mutex_lock(pthread_mutex_t *mutex)
 {
+    if (has_all())
+        return 0;
     enter();
     return pthread_mutex_lock(mutex);
 }
 
 int gf_heap_mutex_trylock(pthread_mutex_t *mutex)
 {
+    if (has_all())
+        return 0;
     if (gf_unlikely(!pass()))
         return EBUSY;
     const int error = pthread_mutex_trylock(mutex);
@@ -156,6 +168,8 @@ int gf_heap_mutex_trylock(pthread_mutex_t *mutex)
 
 int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
 {
+    if (has_all())
+        return 0;
     const int error = pthread_mutex_unlock(mutex);
     leave();
     return error;
@@ -243,6 +257,17 @@ void gf_gate_open(void)
 {
     count_myself(-1);
     open_for_all();
+}
+
+void gf_gate_hold_all(bool held)
+{
+    if (held) {
+        holders = here.slot;
+        here.slot = NULL;
+    } else {
+        here.slot = holders;
+    }
+    here.has_all = held;
 }
 
 void gf_gate_in_child(void)

@@ -37,6 +37,12 @@ void gf_gate_allow(void);
 bool gf_gate_close(void);
 void gf_gate_open(void);
 
+/*
+ * Where it cannot be closed: the calling thread has taken each lock of jemalloc's, and is about to give them back. What it
+ * calls in between, as a program's handlers of forks may, meets no lock.
+ */
+void gf_gate_hold_all(bool held);
+
 /* In a forked child, in place of open, and where it was not closed: there are no other threads, and no locks are held. */
 void gf_gate_in_child(void);
 

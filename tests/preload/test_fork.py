@@ -6,7 +6,8 @@ import platform
 
 import pytest
 
-from conftest import APPS
+from conftest import APPS, SIM_DIR
+from doorkit import CUDA
 
 MIB = 1 << 20
 
@@ -50,6 +51,42 @@ def test_our_threads_have_no_arenas(forks):
     """Ten of ours: with an arena each a fork copied 110 pages instead of 20."""
     (native, _), (ours, _) = forks("pinned", 1, 64 * MIB, MALLOC_CONF="narenas:16")
     assert ours <= native + 40
+
+
+HANDLERS = """
+#include <cuda.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void allocate(void) {
+    static void *volatile block[3000];
+    for (int i = 0; i < 3000; i++) block[i] = malloc(20000);
+    for (int i = 0; i < 3000; i++) free(block[i]);
+}
+static void *idle(void *arg) { for (;;) pause(); return arg; }
+int main(int argc, char **argv) {
+    pthread_t thread;
+    CUcontext context;
+    pthread_atfork(allocate, allocate, allocate);
+    if (argc > 1 && (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))) return 1;
+    if (argc > 1) usleep(500000);
+    pthread_create(&thread, NULL, idle, NULL);
+    alarm(20);
+    for (int i = 0; i < 5; i++) { int status; if (!fork()) _exit(0); wait(&status); if (status) return 2; }
+    puts("forked");
+    _exit(fflush(stdout));
+}
+"""
+
+
+@pytest.mark.parametrize("gpu", [[], ["gpu"]])
+def test_handlers_that_were_there_first_may_allocate(run, compile_c, gpu):
+    """They run between the heap's own, which take its locks: before its first malloc nobody knew of the heap."""
+    program = compile_c(HANDLERS, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-pthread")
+    for done in run.both(program, *gpu, sim=True):
+        assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
 
 
 def test_beside_a_gpu_takes_no_lock_of_the_heap(forks, can_bar):

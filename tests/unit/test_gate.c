@@ -304,6 +304,27 @@ static void test_who_waits_for_a_signal_is_outside(void **state)
     pthread_join(start(wait_for_signal, (void *)(uintptr_t)&past), NULL);
 }
 
+static void test_who_holds_all_meets_no_lock(void **state)
+{
+    (void)state;
+    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
+    gf_gate_hold_all(true);
+    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
+    assert_int_equal(gf_heap_mutex_trylock(&inner), 0);
+    assert_int_equal(gf_heap_mutex_unlock(&inner), 0);
+    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
+    assert_int_equal(pthread_mutex_trylock(&outer), EBUSY); /* it was not given back by that */
+    gf_gate_hold_all(false);
+    assert_int_equal(gf_heap_mutex_trylock(&outer), EBUSY);
+    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
+    assert_int_equal(gf_heap_mutex_trylock(&outer), 0);
+    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
+    if (can_close) { /* and this thread is outside again */
+        assert_true(gf_gate_close());
+        gf_gate_open();
+    }
+}
+
 static void *hold_and_want(void *unused)
 {
     assert_int_equal(gf_heap_mutex_lock(&inner), 0);
@@ -449,6 +470,7 @@ int main(void)
         cmocka_unit_test_setup(test_more_threads_than_slots, allow),
         cmocka_unit_test_setup(test_thread_that_has_nearly_ended, allow),
         cmocka_unit_test_setup(test_who_waits_for_a_signal_is_outside, allow),
+        cmocka_unit_test_setup(test_who_holds_all_meets_no_lock, allow),
         cmocka_unit_test_setup(test_who_is_signalled_keeps_no_lock, allow),
         cmocka_unit_test_setup(test_in_a_child, allow),
         cmocka_unit_test_setup(test_nothing_changes_while_it_is_closed, allow),
