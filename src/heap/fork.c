@@ -13,68 +13,65 @@
 #include <pthread.h>
 #include <sys/single_threaded.h>
 
-enum way { way_none, way_alone, way_gated, way_locked };
-
-/*
- * way: of the fork that is going on; none also where that began before these handlers were registered. Written only by
- * who forks alone, has closed the gate or holds each lock.
- */
 static struct {
     void (*before)(void), (*parent)(void), (*child)(void);
-    enum way way;
-} fork_;
+} jemalloc;
 
-static enum way take_way(void)
-{
-    const enum way way = fork_.way;
-    fork_.way = way_none;
-    return way;
-}
+/* How this thread's fork goes; of forks within its handlers, which have nothing left to do, the outermost. */
+enum way { way_alone, way_gated, way_locked };
+static __thread struct {
+    enum way way;
+    unsigned depth; /* 0 also in one that began before these handlers were registered */
+    bool child;
+} forking;
 
 static void before(void)
 {
-    if (__libc_single_threaded) {
-        fork_.way = way_alone;
+    if (forking.depth++ > 0)
         return;
-    }
+    forking.way = way_alone;
+    if (__libc_single_threaded)
+        return;
     /* jemalloc's handler notes whether it had threads, too; the child has none, and is told so by that alone. */
     const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
     if (!threads && gf_gate_close()) {
-        fork_.way = way_gated;
+        forking.way = way_gated;
         return;
     }
-    fork_.before();
-    gf_gate_hold_all(true);
-    fork_.way = way_locked;
+    jemalloc.before();
+    gf_gate_hold_all();
+    forking.way = way_locked;
 }
 
-static void in_parent(void)
+/* In parent and child. Of one within another, the other goes on in both, and ends in the child as a child. */
+static void after(void)
 {
-    const enum way way = take_way();
-    if (way == way_gated) {
+    if (forking.depth == 0 || --forking.depth > 0)
+        return;
+    const bool child = forking.child;
+    forking.child = false;
+    if (forking.way == way_gated && !child)
         gf_gate_open();
-    } else if (way == way_locked) {
-        gf_gate_hold_all(false);
-        fork_.parent();
+    else if (forking.way == way_gated)
+        jemalloc.child();
+    else if (forking.way == way_locked)
+        gf_gate_give_back(child ? jemalloc.child : jemalloc.parent);
+    if (child && forking.way != way_alone) {
+        gf_gate_in_child();
+        gf_settings_in_child();
     }
 }
 
 static void in_child(void)
 {
-    const enum way way = take_way();
-    if (way != way_gated && way != way_locked)
-        return;
-    if (way == way_locked)
-        gf_gate_hold_all(false);
-    fork_.child();
-    gf_gate_in_child();
-    gf_settings_in_child();
+    forking.child = forking.depth > 0;
+    after();
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
-    fork_.before = prepare;
-    fork_.parent = parent;
-    fork_.child = child;
-    return pthread_atfork(before, in_parent, in_child);
+    jemalloc.before = prepare;
+    jemalloc.parent = parent;
+    jemalloc.child = child;
+    return pthread_atfork(before, after, in_child);
 }

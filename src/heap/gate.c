@@ -17,16 +17,17 @@ static struct slot {
     _Alignas(64) unsigned depth;
 } slots[SLOTS];
 static uint64_t taken[SLOTS / 64]; /* by a thread that lives */
+static uint64_t left[SLOTS / 64];  /* those of them that a child will find */
 static unsigned others;            /* threads inside that have no slot */
 static unsigned closed;            /* 1: by somebody */
 static bool allowed;               /* to close it */
-static struct slot *holders;       /* of the thread that holds each lock */
+static struct slot *holders;       /* of the thread that holds the locks */
 
 static __thread struct {
     struct slot *slot;
     unsigned depth; /* of a thread without */
     bool never;     /* shall get no slot */
-    bool has_all;   /* holds each lock, for a fork; has no slot meanwhile */
+    bool has_all;   /* holds the locks, for a fork; has no slot meanwhile */
 } here;
 
 static GF_COLD void sleep_on(const unsigned *word, unsigned value)
@@ -235,6 +236,13 @@ static void count_myself(int by)
         here.depth += (unsigned)by; /* not among the others: they are waited for */
 }
 
+/* Threads that handlers of forks start in the child have others. */
+static void note_taken(void)
+{
+    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
+        left[word] = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST);
+}
+
 bool gf_gate_close(void)
 {
     if (!__atomic_load_n(&allowed, __ATOMIC_ACQUIRE))
@@ -245,9 +253,10 @@ bool gf_gate_close(void)
         open_for_all();
         return false;
     }
-    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
-        for (uint64_t left = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST); left; left &= left - 1)
-            wait_for(&slots[word * 64 + (unsigned)__builtin_ctzll(left)].depth);
+    note_taken();
+    for (unsigned word = 0; word < GF_ARRAY_LEN(left); word++)
+        for (uint64_t bits = left[word]; bits; bits &= bits - 1)
+            wait_for(&slots[word * 64 + (unsigned)__builtin_ctzll(bits)].depth);
     wait_for(&others);
     count_myself(1);
     return true;
@@ -259,32 +268,49 @@ void gf_gate_open(void)
     open_for_all();
 }
 
-void gf_gate_hold_all(bool held)
+/* In this order: a signal handler in between meets locks, and chooses no other slot. */
+void gf_gate_hold_all(void)
 {
-    if (held) {
-        holders = here.slot;
-        here.slot = NULL;
+    note_taken();
+    holders = here.slot;
+    here.has_all = true;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    here.slot = NULL;
+}
+
+void gf_gate_give_back(void (*all)(void))
+{
+    struct slot *slot = holders;
+
+    here.slot = slot;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    here.has_all = false;
+    all();
+    /* Outside, whatever it gave back: more, where it had not taken as much; nothing, where it has made them anew. */
+    if (slot) {
+        set_depth(slot, 1);
+        leave_slot(slot);
+    } else if ((int)here.depth > 0) { /* still among the others */
+        here.depth = 1;
+        leave_others();
     } else {
-        here.slot = holders;
+        here.depth = 0;
     }
-    here.has_all = held;
 }
 
 void gf_gate_in_child(void)
 {
-    closed = 0;
-    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++) {
-        for (uint64_t left = taken[word]; left; left &= left - 1) {
-            struct slot *slot = &slots[word * 64 + (unsigned)__builtin_ctzll(left)];
+    for (unsigned word = 0; word < GF_ARRAY_LEN(left); word++)
+        for (uint64_t bits = left[word]; bits; bits &= bits - 1) {
+            struct slot *slot = &slots[word * 64 + (unsigned)__builtin_ctzll(bits)];
+            const bool mine = slot == here.slot;
             if (slot->depth > 0) /* else its page need not be copied */
                 slot->depth = 0;
+            if (!mine)
+                __atomic_fetch_and(&taken[word], ~(bits & -bits), __ATOMIC_RELAXED);
         }
-        if (taken[word])
-            taken[word] = 0;
-    }
-    if (here.slot)
-        taken[(here.slot - slots) / 64] = UINT64_C(1) << (here.slot - slots) % 64;
     here.depth = others = 0;
+    open_for_all();
 }
 
 /* jemalloc's, linked with --wrap: nearly the last that is done for a thread that ends, by a key's destructor. */

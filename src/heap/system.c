@@ -39,7 +39,7 @@ static GF_COLD void wait_for_lock(void)
     errno = error;
 }
 
-static __thread bool forks;
+static __thread unsigned forks; /* within each other; the outermost has the lock */
 
 static void lock(void)
 {
@@ -60,17 +60,18 @@ static void unlock(void)
         syscall(SYS_futex, &lock_state, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* A handler that runs between these may allocate: this thread has the lock. */
+/* A handler that runs between these may allocate, or fork: this thread has the lock. */
 static void before_fork(void)
 {
-    lock();
-    forks = true;
+    if (!forks)
+        lock();
+    forks++;
 }
 
 static void after_fork(void)
 {
-    forks = false;
-    unlock();
+    if (forks && --forks == 0)
+        unlock();
 }
 
 void gf_system_init(void)

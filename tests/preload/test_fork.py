@@ -65,11 +65,17 @@ static void allocate(void) {
     for (int i = 0; i < 3000; i++) block[i] = malloc(20000);
     for (int i = 0; i < 3000; i++) free(block[i]);
 }
+static void fork_too(void) {
+    static int forking;
+    allocate();
+    if (forking++ == 0) { if (!fork()) _exit(0); wait(NULL); }
+    forking--;
+}
 static void *idle(void *arg) { for (;;) pause(); return arg; }
 int main(int argc, char **argv) {
     pthread_t thread;
     CUcontext context;
-    pthread_atfork(allocate, allocate, allocate);
+    pthread_atfork(fork_too, allocate, allocate);
     if (argc > 1 && (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))) return 1;
     if (argc > 1) usleep(500000);
     pthread_create(&thread, NULL, idle, NULL);
@@ -82,7 +88,7 @@ int main(int argc, char **argv) {
 
 
 @pytest.mark.parametrize("gpu", [[], ["gpu"]])
-def test_handlers_that_were_there_first_may_allocate(run, compile_c, gpu):
+def test_handlers_that_were_there_first_may_allocate_and_fork(run, compile_c, gpu):
     """They run between the heap's own, which take its locks: before its first malloc nobody knew of the heap."""
     program = compile_c(HANDLERS, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-pthread")
     for done in run.both(program, *gpu, sim=True):

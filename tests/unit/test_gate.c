@@ -304,22 +304,48 @@ static void test_who_waits_for_a_signal_is_outside(void **state)
     pthread_join(start(wait_for_signal, (void *)(uintptr_t)&past), NULL);
 }
 
+/* As jemalloc does with the locks of an arena that was born meanwhile. */
+static void give_back_twice(void)
+{
+    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
+    pthread_mutex_lock(&inner); /* not through the gate */
+    assert_int_equal(gf_heap_mutex_unlock(&inner), 0);
+}
+
+static void give_back_none(void)
+{
+    pthread_mutex_unlock(&outer);
+}
+
+static void *hold_all_without_slot(void *unused)
+{
+    gf_gate_forget();
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gf_heap_mutex_lock(&outer), 0);
+        gf_gate_hold_all();
+        gf_gate_give_back(i ? give_back_none : give_back_twice);
+    }
+    return unused;
+}
+
 static void test_who_holds_all_meets_no_lock(void **state)
 {
     (void)state;
     assert_int_equal(gf_heap_mutex_lock(&outer), 0);
-    gf_gate_hold_all(true);
+    gf_gate_hold_all();
     assert_int_equal(gf_heap_mutex_lock(&outer), 0);
     assert_int_equal(gf_heap_mutex_trylock(&inner), 0);
     assert_int_equal(gf_heap_mutex_unlock(&inner), 0);
     assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
     assert_int_equal(pthread_mutex_trylock(&outer), EBUSY); /* it was not given back by that */
-    gf_gate_hold_all(false);
-    assert_int_equal(gf_heap_mutex_trylock(&outer), EBUSY);
-    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
+    gf_gate_give_back(give_back_twice);
     assert_int_equal(gf_heap_mutex_trylock(&outer), 0);
     assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
-    if (can_close) { /* and this thread is outside again */
+    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
+    gf_gate_hold_all();
+    gf_gate_give_back(give_back_none);
+    pthread_join(start(hold_all_without_slot, NULL), NULL);
+    if (can_close) { /* and all are outside again */
         assert_true(gf_gate_close());
         gf_gate_open();
     }
