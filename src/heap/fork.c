@@ -18,29 +18,25 @@ static struct {
 } jemalloc;
 
 /* How this thread's fork goes; of forks within its handlers, which have nothing left to do, the outermost. */
-enum way { way_alone, way_gated, way_locked };
 static __thread struct {
-    enum way way;
-    unsigned depth; /* 0 also in one that began before these handlers were registered */
+    unsigned depth; /* 0 also in one by the only thread, and that began before these handlers were registered */
+    bool gated;     /* else this thread has taken all locks */
     bool child;
 } forking;
 
 static void before(void)
 {
-    if (forking.depth++ > 0)
+    if (forking.depth == 0 && __libc_single_threaded)
         return;
-    forking.way = way_alone;
-    if (__libc_single_threaded)
+    if (forking.depth++ > 0)
         return;
     /* jemalloc's handler notes whether it had threads, too; the child has none, and is told so by that alone. */
     const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
-    if (!threads && gf_gate_close()) {
-        forking.way = way_gated;
+    forking.gated = !threads && gf_gate_close();
+    if (forking.gated)
         return;
-    }
     jemalloc.before();
     gf_gate_hold_all();
-    forking.way = way_locked;
 }
 
 /* In parent and child. Of one within another, the other goes on in both, and ends in the child as a child. */
@@ -50,13 +46,13 @@ static void after(void)
         return;
     const bool child = forking.child;
     forking.child = false;
-    if (forking.way == way_gated && !child)
-        gf_gate_open();
-    else if (forking.way == way_gated)
-        jemalloc.child();
-    else if (forking.way == way_locked)
+    if (!forking.gated)
         gf_gate_give_back(child ? jemalloc.child : jemalloc.parent);
-    if (child && forking.way != way_alone) {
+    else if (child)
+        jemalloc.child();
+    else
+        gf_gate_open();
+    if (child) {
         gf_gate_in_child();
         gf_settings_in_child();
     }

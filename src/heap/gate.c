@@ -15,9 +15,9 @@
 
 static struct slot {
     _Alignas(64) unsigned depth;
+    pid_t process; /* that its thread was born in */
 } slots[SLOTS];
 static uint64_t taken[SLOTS / 64]; /* by a thread that lives */
-static uint64_t left[SLOTS / 64];  /* those of them that a child will find */
 static unsigned others;            /* threads inside that have no slot */
 static unsigned closed;            /* 1: by somebody */
 static bool allowed;               /* to close it */
@@ -57,8 +57,10 @@ static GF_COLD void choose_slot(void)
             const uint64_t bit = free & -free;
             if (__atomic_fetch_or(&taken[word], bit, __ATOMIC_ACQUIRE) & bit)
                 continue; /* somebody else's by now */
+            struct slot *mine = &slots[word * 64 + (unsigned)__builtin_ctzll(bit)];
+            __atomic_store_n(&mine->process, getpid(), __ATOMIC_RELAXED);
             here.never = false;
-            here.slot = &slots[word * 64 + (unsigned)__builtin_ctzll(bit)];
+            here.slot = mine;
             return;
         }
 }
@@ -236,13 +238,6 @@ static void count_myself(int by)
         here.depth += (unsigned)by; /* not among the others: they are waited for */
 }
 
-/* Threads that handlers of forks start in the child have others. */
-static void note_taken(void)
-{
-    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
-        left[word] = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST);
-}
-
 bool gf_gate_close(void)
 {
     if (!__atomic_load_n(&allowed, __ATOMIC_ACQUIRE))
@@ -253,9 +248,8 @@ bool gf_gate_close(void)
         open_for_all();
         return false;
     }
-    note_taken();
-    for (unsigned word = 0; word < GF_ARRAY_LEN(left); word++)
-        for (uint64_t bits = left[word]; bits; bits &= bits - 1)
+    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
+        for (uint64_t bits = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST); bits; bits &= bits - 1)
             wait_for(&slots[word * 64 + (unsigned)__builtin_ctzll(bits)].depth);
     wait_for(&others);
     count_myself(1);
@@ -271,7 +265,6 @@ void gf_gate_open(void)
 /* In this order: a signal handler in between meets locks, and chooses no other slot. */
 void gf_gate_hold_all(void)
 {
-    note_taken();
     holders = here.slot;
     here.has_all = true;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -298,17 +291,29 @@ void gf_gate_give_back(void (*all)(void))
     }
 }
 
+/* Handlers of forks may have started threads here. */
+static bool lives_in(pid_t process, const struct slot *slot)
+{
+    return slot == here.slot || __atomic_load_n(&slot->process, __ATOMIC_RELAXED) == process;
+}
+
 void gf_gate_in_child(void)
 {
-    for (unsigned word = 0; word < GF_ARRAY_LEN(left); word++)
-        for (uint64_t bits = left[word]; bits; bits &= bits - 1) {
+    const pid_t process = getpid();
+
+    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
+        for (uint64_t bits = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST); bits; bits &= bits - 1) {
             struct slot *slot = &slots[word * 64 + (unsigned)__builtin_ctzll(bits)];
-            const bool mine = slot == here.slot;
+            if (lives_in(process, slot))
+                continue;
             if (slot->depth > 0) /* else its page need not be copied */
                 slot->depth = 0;
-            if (!mine)
-                __atomic_fetch_and(&taken[word], ~(bits & -bits), __ATOMIC_RELAXED);
+            __atomic_fetch_and(&taken[word], ~(bits & -bits), __ATOMIC_RELAXED);
         }
+    if (here.slot) {
+        here.slot->depth = 0;
+        here.slot->process = process;
+    }
     here.depth = others = 0;
     open_for_all();
 }
