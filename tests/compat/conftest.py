@@ -101,21 +101,26 @@ class Compat(_preload.Runner):
         return done, count_calls(log.read_text(errors="replace"))
 
 
-CALL = re.compile(r"^\d+ +(\w+)\((.*)$")
+CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
+# What a signal interrupted before it had done anything: the kernel has it called again. In one line, or its second half.
+RESTARTED = re.compile(r"^(\d+) +(?:(?:clone3?|v?fork)\(|<\.\.\. (?:clone3?|v?fork) resumed>).* = \? ERESTART")
+BIRTHS = ("clone", "clone3", "fork", "vfork")
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def count_calls(log):
     """Counter of "open PATH", "readlink PATH", "thread" and "process" in an strace log."""
-    calls = collections.Counter()
+    calls, last = collections.Counter(), {}
     for line in log.splitlines():
-        match = CALL.match(line)
-        if not match:
+        match, again = CALL.match(line), RESTARTED.match(line)
+        if match and match[2] in BIRTHS:
+            last[match[1]] = "thread" if "CLONE_THREAD" in match[3] else "process"
+            calls[last[match[1]]] += 1
+        if again:
+            calls[last[again[1]]] -= 1
+        if not match or match[2] in BIRTHS:
             continue  # resumed halves and exits
-        call, rest = match.groups()
-        if call in ("clone", "clone3", "fork", "vfork"):
-            calls["thread" if "CLONE_THREAD" in rest else "process"] += 1
-            continue
+        _, call, rest = match.groups()
         path = QUOTED.search(rest)
         kind = "readlink" if call.startswith("readlink") else "open"
         calls[f"{kind} {canonical(path.group(1)) if path else rest}"] += 1
