@@ -60,7 +60,8 @@ static void after(void)
 
 static void in_child(void)
 {
-    forking.child = forking.depth > 0;
+    if (forking.depth > 0)
+        forking.child = true;
     after();
 }
 

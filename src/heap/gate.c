@@ -30,6 +30,11 @@ static __thread struct {
     bool has_all;   /* holds the locks, for a fork; has no slot meanwhile */
 } here;
 
+static struct slot *slot_of(unsigned word, uint64_t bits)
+{
+    return &slots[word * 64 + (unsigned)__builtin_ctzll(bits)];
+}
+
 static GF_COLD void sleep_on(const unsigned *word, unsigned value)
 {
     const int error = errno;
@@ -57,7 +62,7 @@ static GF_COLD void choose_slot(void)
             const uint64_t bit = free & -free;
             if (__atomic_fetch_or(&taken[word], bit, __ATOMIC_ACQUIRE) & bit)
                 continue; /* somebody else's by now */
-            struct slot *mine = &slots[word * 64 + (unsigned)__builtin_ctzll(bit)];
+            struct slot *mine = slot_of(word, bit);
             __atomic_store_n(&mine->process, getpid(), __ATOMIC_RELAXED);
             here.never = false;
             here.slot = mine;
@@ -250,7 +255,7 @@ bool gf_gate_close(void)
     }
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
         for (uint64_t bits = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST); bits; bits &= bits - 1)
-            wait_for(&slots[word * 64 + (unsigned)__builtin_ctzll(bits)].depth);
+            wait_for(&slot_of(word, bits)->depth);
     wait_for(&others);
     count_myself(1);
     return true;
@@ -303,7 +308,7 @@ void gf_gate_in_child(void)
 
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
         for (uint64_t bits = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST); bits; bits &= bits - 1) {
-            struct slot *slot = &slots[word * 64 + (unsigned)__builtin_ctzll(bits)];
+            struct slot *slot = slot_of(word, bits);
             if (lives_in(process, slot))
                 continue;
             if (slot->depth > 0) /* else its page need not be copied */

@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -60,9 +61,14 @@ static void unlock(void)
         syscall(SYS_futex, &lock_state, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* A handler that runs between these may allocate, or fork: this thread has the lock. */
+/*
+ * A handler that runs between these may allocate, or fork: this thread has the lock. The only thread needs none, and
+ * each word that is written behind the fork is a page copied.
+ */
 static void before_fork(void)
 {
+    if (!forks && __libc_single_threaded)
+        return;
     if (!forks)
         lock();
     forks++;
