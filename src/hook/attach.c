@@ -139,6 +139,7 @@ static void in_child(void)
 {
     slot = NULL;        /* for kernels without MADV_WIPEONFORK */
     stage = stage_done; /* nobody is left to announce it */
+    gf_counters_in_child();
     if (attached && attached->forked) {
         gf_thread.guard++;
         attached->forked();

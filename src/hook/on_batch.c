@@ -100,7 +100,7 @@ static bool take_apart(struct plan *plan, bool has_fail_idx)
 {
     if (gf_thread.guard || !gf_batch_is_sound(plan->batch))
         return false;
-    gf_count_add(&gf_counter_of(plan->hook)->more, plan->batch->count - 1);
+    gf_count_more(plan->hook, plan->batch->count - 1);
     plan->least = gf_offer_least();
     gf_batch_each(plan->batch, count_member, plan);
     if (gf_likely(!plan->candidates) || !plan->stream || plan->stream == CU_STREAM_LEGACY ||
