@@ -3,18 +3,13 @@
 
 #include "base/clock.h"
 #include "transfer/futex.h"
-#include "transfer/plant.h"
+#include "transfer/helper.h"
 #include "transfer/rights.h"
 #include "transfer/tuning.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-
-#define STACK ((size_t)1 << 20) /* glibc takes what the program's libraries need as TLS out of it */
 
 struct gf_pool {
     struct gf_pool *next; /* pools are made and never freed */
@@ -266,55 +261,12 @@ static void *help(void *arg)
     return NULL;
 }
 
-static int create_with(struct gf_pool *pool, bool explicit_policy, size_t stack)
-{
-    static const struct sched_param ordinary;
-    pthread_attr_t attr;
-    pthread_t thread;
-    int error = pthread_attr_init(&attr);
-    if (error)
-        return error;
-    if (stack)
-        pthread_attr_setstacksize(&attr, stack);
-    /* Side by side and without guards all stacks are one mapping, which a fork copies once. What a
-     * helper does takes some KiB, and never calls the program. */
-    pthread_attr_setguardsize(&attr, 0);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (explicit_policy) {
-        pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-        pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
-        pthread_attr_setschedparam(&attr, &ordinary);
-    }
-    error = pthread_create(&thread, &attr, help, pool);
-    pthread_attr_destroy(&attr);
-    return error;
-}
-
-static int create(struct gf_pool *pool)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    if (GF_PLANTED(helpers_take_signals))
-        sigemptyset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = create_with(pool, true, STACK);
-    if (error == EINVAL) /* the program's thread-local variables take more than that */
-        error = create_with(pool, true, 0);
-    if (error == EPERM) /* out of SCHED_IDLE, where that is not allowed */
-        error = create_with(pool, false, 0);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 int gf_pool_start(struct gf_pool *pool)
 {
     if (pool->threads < 2 || __atomic_load_n(&pool->started, __ATOMIC_RELAXED) ||
         __atomic_exchange_n(&pool->started, 1, __ATOMIC_RELAXED))
         return 0;
-    const int error = create(pool);
-    for (unsigned i = 2; !error && i < pool->threads && create(pool) == 0; i++)
-        ;
-    return error;
+    return gf_helpers_start(pool->threads - 1, help, pool);
 }
 
 bool gf_pool_want(struct gf_pool *pool)

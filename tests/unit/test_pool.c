@@ -5,12 +5,14 @@
 #include "transfer/tuning.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -465,6 +467,64 @@ static void as_many_as_pay(void **state)
     assert_ptr_equal(gf_pool_get(1014, &cpus, 0, 0), gf_pool_get(1014, &cpus, 1, 1));
 }
 
+/* Each helper says once where its stack is. */
+static struct stacks {
+    struct gf_job job;
+    unsigned told;
+    uintptr_t at[8];
+} stacks;
+
+static bool tell_stack(struct gf_job *job, uint64_t piece)
+{
+    char here;
+    (void)piece;
+    stacks.at[__atomic_fetch_add(&stacks.told, 1, __ATOMIC_RELAXED)] = (uintptr_t)&here;
+    while (__atomic_load_n(&stacks.told, __ATOMIC_RELAXED) < 4)
+        usleep(100);
+    gf_pool_ring(job);
+    return true;
+}
+
+static unsigned mapping_of(uintptr_t address)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    uintptr_t from, to;
+    unsigned line = 1;
+    assert_non_null(maps);
+    while (fscanf(maps, "%" SCNxPTR "-%" SCNxPTR "%*[^\n]", &from, &to) == 2 && (address < from || address >= to))
+        line++;
+    fclose(maps);
+    return line;
+}
+
+/* Of one mapping, also where the driver's mappings have left holes that one stack just fits into. */
+static void stacks_side_by_side(void **state)
+{
+    const size_t hole = (size_t)1 << 20;
+    struct gf_pool *pool = pool_of(1020, 5);
+    char *holes[8];
+
+    (void)state;
+    for (unsigned i = 0; i < GF_ARRAY_LEN(holes); i++) {
+        holes[i] = mmap(NULL, 3 * hole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(holes[i] != MAP_FAILED);
+        munmap(holes[i] + hole, hole);
+    }
+    assert_int_equal(gf_pool_start(pool), 0);
+    await_helpers(pool, 4);
+    stacks.job = (struct gf_job){.work = tell_stack, .total = 4};
+    gf_pool_open(pool, &stacks.job, 4);
+    while (!gf_pool_finished(&stacks.job))
+        usleep(100);
+    gf_pool_close(pool, &stacks.job);
+    for (unsigned i = 1; i < 4; i++) {
+        assert_true(stacks.at[i] >> 20 != stacks.at[0] >> 20);
+        assert_int_equal(mapping_of(stacks.at[i]), mapping_of(stacks.at[0]));
+    }
+    for (unsigned i = 0; i < GF_ARRAY_LEN(holes); i++)
+        munmap(holes[i], 3 * hole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -481,6 +541,7 @@ int main(void)
         cmocka_unit_test(no_more_come_than_may_enter),
         cmocka_unit_test(asleep_when_idle),
         cmocka_unit_test(as_many_as_pay),
+        cmocka_unit_test(stacks_side_by_side),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }
