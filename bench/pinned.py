@@ -24,7 +24,7 @@ PARTS = ("warm", "large", "fork", "huge", "cold", "threads")
 SHMEM = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 SMALL = [4 * KIB, 64 * KIB, MIB]
 LARGE = [32 * MIB] if arms.DRY else [GIB, 4 * GIB]
-FORKED, FORKS = (64 * MIB, 3) if arms.DRY else (8 * GIB, 31)
+FORKED, FORKS = (64 * MIB, 3) if arms.DRY else (8 * GIB, 101)
 
 
 def turn(arm, line):
@@ -91,7 +91,7 @@ torch.zeros(8).cuda()
 print("ready", flush=True)
 for line in sys.stdin:
     took, whole = [], []
-    for _ in range(9):
+    for _ in range(21):
         begun = time.perf_counter()
         child = os.fork()
         if child == 0:

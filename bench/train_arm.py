@@ -292,7 +292,7 @@ TASKS = {
     "resnet18-last": lambda: Vision("resnet18", layout=torch.channels_last),
     "resnet50-last": lambda: Vision("resnet50", layout=torch.channels_last),
     "loaded": lambda: Vision("resnet18", workers=16, busy=4, batch=16, ahead=2),
-    "rank": lambda: Vision("resnet18", workers=2, busy=8, batch=64, ahead=1),
+    "rank": lambda: Vision("resnet18", workers=2, busy=8, batch=16, ahead=1),
     "tabular": Tabular,
     "weights": Weights,
     "serve": Serve,
