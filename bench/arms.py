@@ -236,10 +236,10 @@ def renew(fleet, cases, chance):
         case.turn(chance, keep=False)
 
 
-def rounds(cases, until, least=None, seed=None, renewed=None):
+def rounds(cases, until, least=None, seed=None, renewed=None, each=RENEWED):
     """Turns of all cases, then more of those whose claims do not hold yet, until time.monotonic().
 
-    renewed: {name: Arm} of arms that begin anew each few rounds. One process differs from the next, by where its memory
+    renewed: {name: Arm} of arms that begin anew each so many rounds. One process differs from the next, by where its memory
     happens to lie, more than small copies may; between the same two processes more rounds would only make that certain.
     Their rounds are numbered by set then, and there are at least SETS of them.
     """
@@ -247,14 +247,14 @@ def rounds(cases, until, least=None, seed=None, renewed=None):
         return
     chance, number = random.Random(seed), 0 if renewed else None
     if least is None:
-        least = max(ROUNDS, SETS * RENEWED) if renewed else ROUNDS
+        least = max(ROUNDS, SETS * each) if renewed else ROUNDS
     for case in cases:
         case.turn(chance, keep=False)  # warm
     for done in range(least):
         if time.monotonic() > until:
             print(f"# out of time after {done} rounds", flush=True)
             return
-        if renewed and done and done % RENEWED == 0:
+        if renewed and done and done % each == 0:
             renew(renewed, cases, chance)
             number += 1
         order = list(cases)
@@ -269,7 +269,7 @@ def rounds(cases, until, least=None, seed=None, renewed=None):
             renew(renewed, open_ones, chance)
             number += 1
         for case in open_ones:
-            for _ in range(RENEWED):
+            for _ in range(each):
                 if time.monotonic() < until:
                     case.turn(chance, number=number)
 

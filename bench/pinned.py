@@ -24,7 +24,9 @@ PARTS = ("warm", "large", "fork", "huge", "cold", "threads")
 SHMEM = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 SMALL = [4 * KIB, 64 * KIB, MIB]
 LARGE = [32 * MIB] if arms.DRY else [GIB, 4 * GIB]
-FORKED, FORKS = (64 * MIB, 3) if arms.DRY else (8 * GIB, 101)
+FORKED = 64 * MIB if arms.DRY else 8 * GIB
+# The machine's neighbours make one fork half as long again as the next, for seconds: short turns, many of them.
+FORKS, FORK_ROUNDS = (3, 1) if arms.DRY else (5, 40)
 
 
 def turn(arm, line):
@@ -90,8 +92,10 @@ held = torch.empty(%d, dtype=torch.uint8, pin_memory=True)
 torch.zeros(8).cuda()
 print("ready", flush=True)
 for line in sys.stdin:
+    if line.startswith("quit"):
+        break
     took, whole = [], []
-    for _ in range(21):
+    for _ in range(3):
         begun = time.perf_counter()
         child = os.fork()
         if child == 0:
@@ -111,16 +115,16 @@ def program(name="pinned"):
 
 
 def forks(command, name, hold, until):
-    """Processes that hold their memory throughout: it takes seconds to get it. Those that are told to are renewed all
-    the same: one forks slower than the next by as much as the library adds."""
+    """Processes that hold their memory throughout: it takes seconds to get it. They are renewed all the same: one forks
+    slower than the next by as much as the library adds."""
     fleet = {"driver": arms.Arm(command, opening=hold), "ours": arms.Arm(command, opening=hold, **arms.ours())}
     try:
         for arm in fleet.values():
             arm.begin()
         found = arms.Case(f"fork: {name}", {key: fork_turn(arm) for key, arm in fleet.items()},
                           [("ours", "driver", "1/s", 1 / FORK_AT_MOST, "times as fast")],
-                          most=2 * arms.ROUNDS, part="fork", bytes=FORKED, threads=1)
-        arms.rounds([found], until, renewed=fleet if hold else None)
+                          most=2 * arms.ROUNDS * FORK_ROUNDS, part="fork", bytes=FORKED, threads=1)
+        arms.rounds([found], until, renewed=fleet, each=FORK_ROUNDS)
         return [found]
     except RuntimeError as error:
         print(f"# fork: {name}: {str(error)[-300:]}", flush=True)
