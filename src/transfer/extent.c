@@ -3,7 +3,7 @@
 
 #include "host/headroom.h"
 #include "host/policy.h"
-#include "host/sysfile.h"
+#include "host/thp.h"
 #include "transfer/plant.h"
 #include "transfer/pool.h"
 #include "transfer/tuning.h"
@@ -49,39 +49,18 @@ bool gf_extent_fits(size_t bytes, int node)
     return headroom.bytes > kept && bytes <= headroom.bytes - kept;
 }
 
-/* Of a line like "always [advise] never", the chosen word. */
-static bool chosen(const char *line, const char *word)
+static bool reads_huge(void)
 {
-    const char *at = strchr(line, '[');
-    const size_t length = strlen(word);
-    return at && strncmp(at + 1, word, length) == 0 && at[1 + length] == ']';
-}
-
-bool gf_extent_reads_huge(const char *root)
-{
-    static const char *const files[] = {
-        "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled",
-        "sys/kernel/mm/transparent_hugepage/shmem_enabled", /* alone before 6.10; where that inherits */
-    };
-    static const char *const words[] = {"always", "within_size", "advise", "force"};
-    char line[128];
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(files); i++) {
-        if (gf_sysfile_read(line, sizeof(line), root, "%s", files[i]) <= 0 ||
-            chosen(line, "inherit"))
-            continue;
-        for (size_t w = 0; w < GF_ARRAY_LEN(words); w++)
-            if (chosen(line, words[w]))
-                return true;
-    }
-    return false;
+    struct gf_thp thp;
+    gf_thp_read_shared("", &thp);
+    return thp.on;
 }
 
 bool gf_extent_is_huge(void)
 {
     static int known; /* 1: no, 2: yes */
     if (!__atomic_load_n(&known, __ATOMIC_RELAXED))
-        __atomic_store_n(&known, gf_extent_reads_huge("") ? 2 : 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&known, reads_huge() ? 2 : 1, __ATOMIC_RELAXED);
     return __atomic_load_n(&known, __ATOMIC_RELAXED) == 2;
 }
 

@@ -36,8 +36,6 @@ int gf_extent_populate(struct gf_pool *pool, void *at, size_t bytes);
 
 /* Whether this host lets shared memory have huge pages on request. */
 bool gf_extent_is_huge(void);
-/* The same by what the files below a root say. */
-bool gf_extent_reads_huge(const char *root);
 
 /*
  * Whether so much may be touched now without coming near a limit of the control groups, of the host,
