@@ -12,6 +12,7 @@ enum gf_exit {
     GF_EXIT_OK = 0,
     GF_EXIT_FAILED = 1, /* could not be done */
     GF_EXIT_USAGE = 2,  /* was not understood */
+    GF_EXIT_MEND = 3,   /* doctor: there is something to mend */
     GF_EXIT_CANNOT_RUN = 126,
     GF_EXIT_NOT_FOUND = 127,
 };
@@ -28,8 +29,12 @@ extern const size_t gf_command_count;
 int gf_cmd_report(int argc, char **argv);
 int gf_cmd_run(int argc, char **argv);
 int gf_cmd_topo(int argc, char **argv);
+int gf_cmd_doctor(int argc, char **argv);
 int gf_cmd_help(int argc, char **argv);
 int gf_cmd_version(int argc, char **argv);
+
+/* The value of --name=VALUE or --name VALUE at argv[*at], which moves on; NULL when it is another word. */
+const char *gf_cli_value(char **argv, int *at, const char *name);
 
 /* "gpufeed VERB: ..." on standard error, as one line. */
 void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);

@@ -25,30 +25,15 @@ static void help(void)
          "  --record FOLDER   write this machine down, for --machine and GPUFEED_MACHINE");
 }
 
-/* The value of --name=VALUE or --name VALUE at argv[*at]; NULL when it is another word. */
-static const char *take_value(char **argv, int *at, const char *name)
-{
-    const size_t length = strlen(name);
-    const char *word = argv[*at];
-
-    if (strncmp(word, name, length) != 0)
-        return NULL;
-    if (word[length] == '=')
-        return word + length + 1;
-    if (word[length] || !argv[*at + 1])
-        return NULL;
-    return argv[++*at];
-}
-
 static int read_arguments(int argc, char **argv, struct arguments *ret)
 {
     for (int i = 1; i < argc; i++) {
         const char *value;
         if (strcmp(argv[i], "--json") == 0) {
             ret->json = true;
-        } else if ((value = take_value(argv, &i, "--machine"))) {
+        } else if ((value = gf_cli_value(argv, &i, "--machine"))) {
             ret->machine = value;
-        } else if ((value = take_value(argv, &i, "--record"))) {
+        } else if ((value = gf_cli_value(argv, &i, "--record"))) {
             ret->record = value;
         } else {
             gf_cli_error("topo", "%s is not understood; `gpufeed help topo` says what is", argv[i]);

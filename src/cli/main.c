@@ -11,6 +11,7 @@ const struct gf_command gf_commands[] = {
     {"run", "run a program with the library preloaded", gf_cmd_run},
     {"report", "show the events of a log", gf_cmd_report},
     {"topo", "show nodes, CPUs and GPUs, and what this process may use", gf_cmd_topo},
+    {"doctor", "say what on this host keeps a GPU waiting, and what mends it", gf_cmd_doctor},
     {"help", "show this help, or that of a verb", gf_cmd_help},
     {"version", "show the version and those of what is built in", gf_cmd_version},
 };
@@ -26,6 +27,20 @@ void gf_cli_error(const char *verb, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     fprintf(stderr, "gpufeed%s%s: %s\n", *verb ? " " : "", verb, text);
+}
+
+const char *gf_cli_value(char **argv, int *at, const char *name)
+{
+    const size_t length = strlen(name);
+    const char *word = argv[*at];
+
+    if (strncmp(word, name, length) != 0)
+        return NULL;
+    if (word[length] == '=')
+        return word + length + 1;
+    if (word[length] || !argv[*at + 1])
+        return NULL;
+    return argv[++*at];
 }
 
 static const struct gf_command *command_by_name(const char *name)

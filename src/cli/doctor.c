@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const struct gf_doctor_check gf_doctor_checks[] = {
+    {"gpus", gf_check_gpus},           {"links", gf_check_links},         {"nodes", gf_check_nodes},
+    {"cpus", gf_check_cpus},           {"policy", gf_check_policy},       {"quota", gf_check_quota},
+    {"memory", gf_check_memory},       {"shm", gf_check_shm},             {"memlock", gf_check_memlock},
+    {"kernel", gf_check_kernel},       {"shared-huge-pages", gf_check_shared_huge},
+    {"huge-pages", gf_check_huge},     {"zone-reclaim", gf_check_reclaim}, {"numa-balancing", gf_check_balancing},
+    {"governor", gf_check_governor},   {"swap", gf_check_swap},
+};
+const size_t gf_doctor_check_count = GF_ARRAY_LEN(gf_doctor_checks);
+
+struct gf_advice *gf_advise(struct gf_advices *advices, enum gf_health health, const char *format, ...)
+{
+    const size_t most = GF_ARRAY_LEN(advices->list);
+    struct gf_advice *advice = &advices->list[gf_min(advices->count, most - 1)];
+    va_list args;
+
+    advices->count = gf_min(advices->count + 1, most);
+    *advice = (struct gf_advice){.health = health};
+    va_start(args, format);
+    vsnprintf(advice->what, sizeof(advice->what), format, args);
+    va_end(args);
+    return advice;
+}
+
+void gf_advise_read(struct gf_advice *advice, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(advice->read, sizeof(advice->read), format, args);
+    va_end(args);
+}
+
+void gf_advise_mend(struct gf_advice *advice, const char *why, const char *format, ...)
+{
+    va_list args;
+    advice->why = why;
+    va_start(args, format);
+    vsnprintf(advice->mend, sizeof(advice->mend), format, args);
+    va_end(args);
+}
+
+void gf_doctor_see(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    ret->count = 0;
+    for (size_t i = 0; i < gf_doctor_check_count; i++) {
+        const size_t before = ret->count;
+        gf_doctor_checks[i].check(patient, ret);
+        for (size_t j = before; j < ret->count; j++)
+            ret->list[j].check = gf_doctor_checks[i].name;
+    }
+}

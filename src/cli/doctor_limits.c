@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor.h"
+
+#include "host/cgroup.h"
+#include "host/headroom.h"
+#include "host/sysfile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define LITTLE_MEMORY (UINT64_C(1) << 30)
+#define LITTLE_SHM (UINT64_C(1) << 30) /* Docker gives 64 MiB */
+
+static bool is_recorded(const struct gf_patient *patient)
+{
+    return *patient->root;
+}
+
+/* Asked by trying; a recorded machine cannot be. */
+void gf_check_policy(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    const struct gf_machine *machine = patient->topo->machine;
+    struct gf_probe probe;
+    const int node = gf_set_next(&patient->topo->facts.mems, 0);
+
+    if (is_recorded(patient) || machine->node_count < 2 || node < 0)
+        return;
+    gf_probe_run(NULL, (unsigned)node, &patient->topo->facts.start, &probe);
+    const int error = probe.set_mempolicy ? probe.set_mempolicy : probe.mbind;
+    if (!error) {
+        gf_advise(ret, gf_health_fine, "memory policies are permitted");
+        return;
+    }
+    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "memory policies are refused");
+    gf_advise_read(advice, "%s: %s", probe.set_mempolicy ? "set_mempolicy" : "mbind", strerror(error));
+    gf_advise_mend(advice, "memory is on the GPU's node only where a thread there touches it first; what was there before stays",
+                   "%s", gf_probe_remedy(error) ? gf_probe_remedy(error) : "ask who set the limits");
+}
+
+void gf_check_quota(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    const double quota = gf_cgroup_quota(patient->root);
+    const unsigned cpus = gf_set_count(&patient->topo->facts.start);
+
+    if (quota <= 0 || quota >= cpus) {
+        if (!is_recorded(patient))
+            gf_advise(ret, gf_health_fine, "no quota: %u CPUs as long as they are wanted", cpus);
+        return;
+    }
+    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "a quota of %.3g CPUs' time on %u CPUs", quota, cpus);
+    gf_advise_read(advice, "cpu.max; standing still so far: %.1f s (cpu.stat)", (double)gf_cgroup_throttled_ns(patient->root) / 1e9);
+    gf_advise_mend(advice, "when it is used up all threads stand still to the end of the period, up to 100 ms, the one that feeds the GPU too",
+                   "docker run --cpuset-cpus instead of --cpus; Kubernetes: whole CPUs, requests equal to limits, the static CPU manager");
+}
+
+void gf_check_memory(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    struct gf_headroom headroom;
+
+    gf_headroom_read(patient->root, -1, &headroom);
+    if (headroom.bytes == GF_HEADROOM_UNKNOWN) {
+        gf_advise(ret, gf_health_unknown, "how much memory is left: neither /proc/meminfo nor a control group says");
+    } else if (headroom.bytes >= LITTLE_MEMORY) {
+        gf_advise(ret, gf_health_fine, "%.1f GiB of memory are left (%s)", (double)headroom.bytes / (1 << 30),
+                  gf_headroom_source(&headroom));
+    } else {
+        struct gf_advice *advice = gf_advise(ret, gf_health_mend, "only %llu MiB of memory are left",
+                                             (unsigned long long)headroom.bytes >> 20);
+        gf_advise_read(advice, "%s", gf_headroom_source(&headroom));
+        gf_advise_mend(advice, "pinned memory and the ring of copies keep to a part of what is left; without room copies are the driver's",
+                       "a higher limit: docker run --memory, Kubernetes: resources.limits.memory, Slurm: --mem");
+    }
+}
+
+void gf_check_shm(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    static const char folder[] = "/dev/shm";
+    struct statvfs fs;
+
+    if (is_recorded(patient))
+        return;
+    if (statvfs(folder, &fs)) {
+        gf_advise(ret, gf_health_unknown, "shared memory: %s: %s", folder, strerror(errno));
+        return;
+    }
+    const uint64_t bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
+    if (bytes >= LITTLE_SHM) {
+        gf_advise(ret, gf_health_fine, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
+        return;
+    }
+    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "%s holds only %llu MiB", folder, (unsigned long long)bytes >> 20);
+    gf_advise_read(advice, "statvfs %s", folder);
+    gf_advise_mend(advice, "DataLoader workers hand over their batches there, and die of a bus error when it is full",
+                   "docker run --ipc=host or --shm-size=8g; Kubernetes: an emptyDir with medium: Memory at %s", folder);
+}
+
+/* CUDA's own pinning is not bound by it (docs/transfers.md); what registers for a network card is. */
+void gf_check_memlock(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    char text[4096], folder[GF_SYSFILE_PATH_MAX];
+
+    snprintf(folder, sizeof(folder), "%s/sys/class/infiniband", patient->root);
+    if (gf_sysfile_read(text, sizeof(text), patient->root, "proc/self/limits") <= 0 || access(folder, F_OK))
+        return;
+    const char *line = strstr(text, "Max locked memory");
+    const char *limit = line ? line + strlen("Max locked memory") : "";
+    limit += strspn(limit, " ");
+    if (!*limit || strncmp(limit, "unlimited", strlen("unlimited")) == 0) {
+        gf_advise(ret, gf_health_fine, "locked memory is not limited");
+        return;
+    }
+    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "locked memory is limited to %llu KiB, and there is InfiniBand",
+                                         strtoull(limit, NULL, 10) >> 10);
+    gf_advise_read(advice, "/proc/self/limits: Max locked memory; /sys/class/infiniband");
+    gf_advise_mend(advice, "NCCL's buffers cannot be registered with the network card (CUDA's pinned memory is not bound by it)",
+                   "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the container runtime or slurmd");
+}

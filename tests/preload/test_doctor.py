@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpufeed doctor: each setting that keeps a GPU waiting is found, explained and left alone."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from conftest import COMMAND, SOURCE
+
+sys.path.insert(0, str(SOURCE / "tests" / "machines"))
+from make import Machine  # noqa: E402  pylint: disable=wrong-import-position
+
+GPU = "0000:1b:00.0"
+THP = "sys/kernel/mm/transparent_hugepage"
+DEVICE = f"sys/bus/pci/devices/{GPU}"
+MEMINFO = "MemTotal: 67108864 kB\nMemAvailable: {free} kB\nSwapTotal: {swap} kB\n"
+ALLOWED = sorted(os.sched_getaffinity(0))
+needs_two = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")
+
+WELL = {
+    "proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
+    f"{THP}/shmem_enabled": "always within_size [advise] never deny force\n",
+    f"{THP}/enabled": "always [madvise] never\n",
+    f"{THP}/defrag": "always defer defer+madvise [madvise] never\n",
+    "proc/sys/vm/zone_reclaim_mode": "0\n",
+    "proc/sys/kernel/numa_balancing": "0\n",
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+    "proc/sys/vm/swappiness": "60\n",
+    "proc/meminfo": MEMINFO.format(free=32 << 20, swap=0),
+    "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         unlimited            unlimited            bytes\n",
+    "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+    f"{DEVICE}/current_link_width": "16\n",
+    f"{DEVICE}/max_link_width": "16\n",
+}
+
+SICK = {
+    "kernel": ({"proc/sys/kernel/osrelease": "5.4.0-150-generic\n"}, "too old", "Linux 5.14"),
+    "shared-huge-pages": ({f"{THP}/shmem_enabled": "always within_size advise [never] deny force\n"}, "[never]",
+                          f"echo advise > /{THP}/shmem_enabled"),
+    "huge-pages": ({f"{THP}/enabled": "always madvise [never]\n"}, "[never]", f"echo madvise > /{THP}/enabled"),
+    "huge-pages of a page fault": ({f"{THP}/defrag": "[always] defer defer+madvise madvise never\n"}, "[always]",
+                                   f"echo madvise > /{THP}/defrag"),
+    "zone-reclaim": ({"proc/sys/vm/zone_reclaim_mode": "1\n"}, "zone_reclaim_mode: 1", "sysctl -w vm.zone_reclaim_mode=0"),
+    "numa-balancing": ({"proc/sys/kernel/numa_balancing": "1\n"}, "numa_balancing: 1", "sysctl -w kernel.numa_balancing=0"),
+    "governor": ({"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n"}, "powersave",
+                 "cpupower frequency-set -g performance"),
+    "swap": ({"proc/meminfo": MEMINFO.format(free=32 << 20, swap=8 << 20)}, "SwapTotal 8388608 kB", "sysctl -w vm.swappiness=1"),
+    "memory": ({"proc/meminfo": MEMINFO.format(free=512 << 10, swap=0)}, "only 512 MiB", "docker run --memory"),
+    "memlock": ({"proc/self/limits": "Max locked memory         8388608              8388608              bytes\n"},
+                "8192 KiB", "--ulimit memlock=-1"),
+    "links": ({f"{DEVICE}/current_link_width": "8\n"}, "8 of 16 lanes", "bifurcation"),
+    "nodes": ({f"{DEVICE}/numa_node": "-1\n", f"{DEVICE}/local_cpulist": "\n"}, GPU, "pxb-pcie"),
+    "quota": ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+               "sys/fs/cgroup/cpu.max": "50000 100000\n"}, "0.5 CPUs", "--cpuset-cpus instead of --cpus"),
+}
+
+
+def write(folder, changed=None, gpu_nodes=(0,)):
+    machine = Machine(2, 1, 1, 1, 64)
+    machine.files["topology.txt"] = f"Package:2 [NUMANode(memory=64GB)] Core:1 PU:1(indexes={ALLOWED[0]},{ALLOWED[-1]})"
+    for node in (0, 1):
+        machine.nodes[node] = (str(ALLOWED[-node]), 64)
+    for node in gpu_nodes:
+        machine.gpu(GPU, node)
+    machine.write(folder)
+    for name, text in {**WELL, **(changed or {})}.items():
+        file = folder / name
+        if DEVICE in name and not gpu_nodes:
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return f"--machine={folder}"
+
+
+@pytest.fixture
+def doctor(run):
+    def call(*args, **env):
+        return run(COMMAND, "doctor", *args, preload=False, **env)
+    return call
+
+
+def findings(result):
+    return json.loads(result.stdout)["findings"]
+
+
+@needs_two
+def test_nothing_to_mend(doctor, tmp_path):
+    machine = write(tmp_path)
+    told = doctor(machine, "--json")
+    assert {one["health"] for one in findings(told)} == {"fine"}, told.stdout
+    assert told.returncode == 0
+    text = doctor(machine)
+    assert text.returncode == 0 and " 0 not known" in text.stdout.splitlines()[-1]
+    assert text.stdout.splitlines()[-1].startswith("0 to mend, ")
+
+
+@needs_two
+@pytest.mark.parametrize("name", SICK)
+def test_each_is_found(doctor, tmp_path, name):
+    changed, said, does = SICK[name]
+    machine = write(tmp_path, changed)
+    told = doctor(machine, "--json")
+    ill = [one for one in findings(told) if one["health"] != "fine"]
+    assert [one["check"] for one in ill] == [name.partition(" ")[0]], told.stdout
+    assert said in ill[0]["what"] + (ill[0]["read"] or "")
+    assert ill[0]["health"] == "mend" and ill[0]["why"] and does in ill[0]["do"]
+    assert told.returncode == 3
+    text = doctor(machine).stdout
+    assert text.startswith("mend ") and f"do    {ill[0]['do']}\n" in text
+    assert text.splitlines()[-1].startswith("1 to mend, ")
+
+
+@needs_two
+def test_a_mask_without_the_gpus_node(doctor, tmp_path):
+    machine = write(tmp_path)
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {ALLOWED[-1]})
+    try:
+        told = findings(doctor(machine, "--json"))
+    finally:
+        os.sched_setaffinity(0, before)
+    ill = [one for one in told if one["health"] == "mend"]
+    assert [one["check"] for one in ill] == ["cpus"]
+    assert f"--cpuset-cpus {ALLOWED[0]} " in ill[0]["do"]
+
+
+@needs_two
+def test_no_gpu(doctor, tmp_path):
+    none = findings(doctor(write(tmp_path / "none", gpu_nodes=()), "--json"))
+    assert [one["what"] for one in none if one["health"] == "mend"] == ["there is no NVIDIA GPU here"]
+    hidden = findings(doctor(write(tmp_path / "one"), "--json", CUDA_VISIBLE_DEVICES=""))
+    assert [one["what"] for one in hidden if one["health"] == "mend"] == ["a program sees none of the GPUs here (1)"]
+
+
+def test_what_no_file_tells_is_not_known(doctor, tmp_path):
+    machine = write(tmp_path)
+    for name in WELL:
+        (tmp_path / name).unlink(missing_ok=True)
+    told = doctor(machine, "--json")
+    unknown = {one["check"] for one in findings(told) if one["health"] == "unknown"}
+    assert {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "swap", "memory"} == unknown
+    assert not any(one["health"] == "mend" for one in findings(told)) and told.returncode == 0
+
+
+def test_this_machine(doctor):
+    told = doctor("--json")
+    assert told.returncode in (0, 3), told.stderr
+    assert {"gpus", "quota", "shm", "kernel"} <= {one["check"] for one in findings(told)}
+
+
+def test_mistakes(doctor, tmp_path):
+    assert doctor("--jsno").returncode == 2
+    missing = doctor("--machine", str(tmp_path / "none"))
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "No such file or directory" in missing.stderr
