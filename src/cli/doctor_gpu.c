@@ -84,7 +84,8 @@ void gf_check_nodes(const struct gf_patient *patient, struct gf_advices *ret)
         struct gf_advice *advice = gf_advise(ret, gf_health_mend, "GPU %s: nothing tells its NUMA node", gpu->bdf);
         gf_advise_read(advice, "/sys/bus/pci/devices/%s/numa_node: -1; local_cpulist: all CPUs or none", gpu->bdf);
         gf_advise_mend(advice, "threads and memory stay wherever they are, unless the driver knows more when the program runs",
-                       "NUMA in the firmware's settings; in a virtual machine the hypervisor's topology (QEMU: pxb-pcie,numa_node=N)");
+                       "NUMA in the firmware's settings; in a virtual machine the hypervisor's topology "
+                       "(QEMU: pxb-pcie,numa_node=N)");
     }
 }
 
@@ -108,7 +109,7 @@ void gf_check_cpus(const struct gf_patient *patient, struct gf_advices *ret)
         gf_advise_read(advice, "its node has CPUs %s, this process may use %s", near,
                        gf_set_format(&patient->topo->facts.start, may, sizeof(may)));
         gf_advise_mend(advice, "all that is copied crosses between the sockets, and so does each wake-up",
-                       "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with topology policy single-numa-node; "
-                       "Slurm: --gpu-bind=closest)", near);
+                       "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with topology policy "
+                       "single-numa-node; Slurm: --gpu-bind=closest)", near);
     }
 }

@@ -65,7 +65,8 @@ void gf_check_shared_huge(const struct gf_patient *patient, struct gf_advices *r
     } else {
         struct gf_advice *advice = gf_advise(ret, gf_health_mend, "large pinned buffers get no huge pages");
         gf_advise_read(advice, "/%s: %s", thp.file, thp.line);
-        gf_advise_mend(advice, "with them a pinned buffer of 1 GiB is had 8 times as fast as from the driver, without 3 times",
+        gf_advise_mend(advice,
+                       "with them 1 GiB of pinned memory is had 8 times as fast as from the driver, without 3 times (H200)",
                        "echo advise > /%s    (root, on the host; nothing changes for who does not ask)", thp.file);
     }
 }

@@ -52,9 +52,12 @@ void gf_check_quota(const struct gf_patient *patient, struct gf_advices *ret)
         return;
     }
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "a quota of %.3g CPUs' time on %u CPUs", quota, cpus);
-    gf_advise_read(advice, "cpu.max; standing still so far: %.1f s (cpu.stat)", (double)gf_cgroup_throttled_ns(patient->root) / 1e9);
-    gf_advise_mend(advice, "when it is used up all threads stand still to the end of the period, up to 100 ms, the one that feeds the GPU too",
-                   "docker run --cpuset-cpus instead of --cpus; Kubernetes: whole CPUs, requests equal to limits, the static CPU manager");
+    gf_advise_read(advice, "cpu.max; standing still so far: %.1f s (cpu.stat)",
+                   (double)gf_cgroup_throttled_ns(patient->root) / 1e9);
+    gf_advise_mend(advice,
+                   "used up, all threads stand still to the end of the period, up to 100 ms, the one that feeds the GPU too",
+                   "docker run --cpuset-cpus instead of --cpus; Kubernetes: whole CPUs, requests equal to limits, the static CPU "
+                   "manager");
 }
 
 void gf_check_memory(const struct gf_patient *patient, struct gf_advices *ret)
@@ -71,7 +74,8 @@ void gf_check_memory(const struct gf_patient *patient, struct gf_advices *ret)
         struct gf_advice *advice = gf_advise(ret, gf_health_mend, "only %llu MiB of memory are left",
                                              (unsigned long long)headroom.bytes >> 20);
         gf_advise_read(advice, "%s", gf_headroom_source(&headroom));
-        gf_advise_mend(advice, "pinned memory and the ring of copies keep to a part of what is left; without room copies are the driver's",
+        gf_advise_mend(advice,
+                       "pinned memory and the ring of copies keep to a part of what is left; without it copies are the driver's",
                        "a higher limit: docker run --memory, Kubernetes: resources.limits.memory, Slurm: --mem");
     }
 }

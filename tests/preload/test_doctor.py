@@ -29,7 +29,7 @@ WELL = {
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
     "proc/sys/vm/swappiness": "60\n",
     "proc/meminfo": MEMINFO.format(free=32 << 20, swap=0),
-    "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         unlimited            unlimited            bytes\n",
+    "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         unlimited   unlimited   bytes\n",
     "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
     f"{DEVICE}/current_link_width": "16\n",
     f"{DEVICE}/max_link_width": "16\n",

@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include "host/headroom.h"
-#include "host/thp.h"
 #include "transfer/extent.h"
 #include "transfer/large.h"
 #include "transfer/pool.h"
@@ -541,52 +540,6 @@ static void a_file_that_ends_is_an_error(void **state)
     close(fd);
 }
 
-static void say(const char *folder, const char *file, const char *line)
-{
-    char path[256];
-    snprintf(path, sizeof(path), "%s/sys/kernel/mm/transparent_hugepage/%s", folder, file);
-    FILE *to = fopen(path, "w");
-    assert_non_null(to);
-    fputs(line, to);
-    fclose(to);
-}
-
-static bool are_told(const char *root)
-{
-    struct gf_thp thp;
-    gf_thp_read_shared(root, &thp);
-    return thp.on;
-}
-
-static void huge_pages_are_told(void **state)
-{
-    static const char general[] = "shmem_enabled", size[] = "hugepages-2048kB/shmem_enabled";
-    char root[] = "/tmp/gpufeed-extent-XXXXXX", command[256];
-    (void)state;
-    assert_non_null(mkdtemp(root));
-    assert_false(are_told(root));
-    snprintf(command, sizeof(command),
-             "mkdir -p %s/sys/kernel/mm/transparent_hugepage/hugepages-2048kB", root);
-    assert_int_equal(system(command), 0);
-    say(root, general, "always within_size advise [never] deny force\n");
-    assert_false(are_told(root));
-    say(root, general, "always within_size [advise] never deny force\n");
-    assert_true(are_told(root));
-    say(root, size, "always [inherit] within_size advise never\n");
-    assert_true(are_told(root));
-    say(root, general, "always within_size advise never [deny] force\n");
-    assert_false(are_told(root));
-    say(root, size, "[always] inherit within_size advise never\n");
-    assert_false(are_told(root)); /* shmem_allowable_huge_orders of Linux 6.18 */
-    say(root, general, "always within_size advise [never] deny force\n");
-    assert_true(are_told(root));
-    say(root, general, "always within_size [advise] never deny force\n");
-    say(root, size, "always inherit within_size advise [never]\n");
-    assert_false(are_told(root));
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    assert_int_equal(system(command), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -604,7 +557,6 @@ int main(void)
         cmocka_unit_test_setup(mappings_are_few, start),
         cmocka_unit_test_setup(flags_are_those_asked_for, start),
         cmocka_unit_test_setup(a_child_keeps_what_its_parent_frees, start),
-        cmocka_unit_test(huge_pages_are_told),
         cmocka_unit_test_setup(a_file_that_ends_is_an_error, start),
     };
     return cmocka_run_group_tests_name("large", tests, NULL, NULL);
