@@ -78,6 +78,6 @@ int main(int argc, char **argv)
     const int code = command->run(argc - 1, argv + 1);
     /* A full disk or a closed pipe behind standard output is a failure that scripts must see. */
     if (fflush(stdout) || ferror(stdout))
-        return code ? code : GF_EXIT_FAILED;
+        return code && code != GF_EXIT_MEND ? code : GF_EXIT_FAILED;
     return code;
 }

@@ -3,6 +3,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -148,6 +149,12 @@ def test_this_machine(doctor):
     told = doctor("--json")
     assert told.returncode in (0, 3), told.stderr
     assert {"gpus", "quota", "shm", "kernel"} <= {one["check"] for one in findings(told)}
+
+
+def test_findings_that_nobody_reads_are_no_findings(tmp_path):
+    machine = write(tmp_path, SICK["kernel"][0])
+    with open("/dev/full", "w", encoding="ascii") as full:
+        assert subprocess.run([COMMAND, "doctor", machine], stdout=full, check=False).returncode == 1
 
 
 def test_mistakes(doctor, tmp_path):
