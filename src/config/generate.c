@@ -61,6 +61,17 @@ static void md_section(const char *title)
     printf("| **%s** | | | | |\n", title);
 }
 
+/* A shell that completes makes them all: microseconds have no list. */
+#define MOST_NUMBERS 65
+
+static void bash_numbers(uint64_t low, uint64_t high)
+{
+    fputs("words=\"", stdout);
+    for (uint64_t i = low; high - low < MOST_NUMBERS && i <= high; i++)
+        printf("%s%lu", i > low ? " " : "", i);
+    puts("\"");
+}
+
 static void bash_row(const struct gf_option_row *row)
 {
     char flag[GF_OPTION_FLAG_MAX];
@@ -74,13 +85,13 @@ static void bash_row(const struct gf_option_row *row)
         puts("\"");
         break;
     case gf_option_number:
-        printf("words=\"$(seq -s ' ' %lu %lu)\"\n", row->low, row->high);
+        bash_numbers(row->low, row->high);
         break;
     case gf_option_size:
         puts("words=auto");
         break;
     case gf_option_path:
-        puts("words=");
+        puts("files=yes");
         break;
     }
     puts("            ;;");
