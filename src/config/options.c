@@ -69,12 +69,29 @@ static const void *value_in(const struct gf_options *o, size_t row)
     return (const char *)o + offsets[row].value;
 }
 
-static int choice_index(const struct gf_option_row *row, const char *value)
+static int word_index(const char *const *words, const char *value)
 {
-    for (int i = 0; row->choices[i]; i++)
-        if (gf_same_word(row->choices[i], value))
+    for (int i = 0; words[i]; i++)
+        if (gf_same_word(words[i], value))
             return i;
     return -EINVAL;
+}
+
+/*
+ * What can be off is a switch to whoever is in a hurry: GPUFEED=0 must not leave it on. What stands first in
+ * the list is what is on.
+ */
+static int choice_index(const struct gf_option_row *row, const char *value)
+{
+    static const char *const no[] = {"0", "no", "false", NULL};
+    static const char *const yes[] = {"1", "yes", "true", "on", NULL};
+    const int named = word_index(row->choices, value), off = word_index(row->choices, "off");
+
+    if (named >= 0 || off < 0)
+        return named;
+    if (word_index(no, value) >= 0)
+        return off;
+    return word_index(yes, value) >= 0 ? 0 : -EINVAL;
 }
 
 static int parse_number(const struct gf_option_row *row, const char *value, unsigned *ret)

@@ -56,16 +56,33 @@ unsigned gf_edits(const char *a, const char *b)
     return rows[la % 3][lb];
 }
 
+/* What other tools call their main switch; NULL for all else. */
+static const char *main_switch(const char *wanted)
+{
+    static const struct {
+        const char *word, *meant;
+    } words[] = {{"disable", "GPUFEED=off"}, {"disabled", "GPUFEED=off"}, {"off", "GPUFEED=off"},
+                 {"enable", "GPUFEED=on"},   {"enabled", "GPUFEED=on"},   {"on", "GPUFEED=on"}};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(words); i++)
+        if (gf_same_word(words[i].word, wanted))
+            return words[i].meant;
+    return NULL;
+}
+
 const char *gf_suggest(const char *name)
 {
-    const char *wanted = without_prefix(name);
+    const char *wanted = without_prefix(name), *meant = main_switch(wanted);
     const size_t length = strlen(wanted);
     unsigned best = (unsigned)gf_min(3, 1 + length / 4) + 1;
     const char *found = NULL;
 
+    if (meant)
+        return meant;
     for (size_t i = 0; i < gf_option_row_count; i++) {
         const char *candidate = without_prefix(gf_option_rows[i].name);
-        if (gf_same_word(name, gf_option_rows[i].name))
+        /* Or its flag in capitals: --mode sets GPUFEED. */
+        if (gf_same_word(name, gf_option_rows[i].name) || gf_same_word(wanted, gf_option_rows[i].token))
             return gf_option_rows[i].name;
         if (!*candidate)
             continue; /* GPUFEED itself: a few edits away from every short name */

@@ -43,6 +43,34 @@ static void bad_values_leave_the_default(void **state)
     assert_int_equal(o.origin.bind, gf_origin_rejected);
 }
 
+static void a_switch_is_a_switch(void **state)
+{
+    (void)state;
+    static const char *const off[] = {"0", "no", "False"}, *const on[] = {"1", "YES", "true", "on"};
+    struct gf_options o;
+    for (size_t i = 0; i < GF_ARRAY_LEN(off); i++) {
+        char mode[32], stage[32];
+        char *env[] = {strcat(strcpy(mode, "GPUFEED="), off[i]),
+                       strcat(strcpy(stage, "GPUFEED_STAGE="), off[i]), NULL};
+        gf_options_load(&o, env);
+        assert_int_equal(o.mode, gf_mode_off);
+        assert_int_equal(o.stage, gf_stage_off);
+        assert_int_equal(o.origin.mode, gf_origin_environment);
+        assert_false(gf_options_rejects(mode));
+    }
+    for (size_t i = 0; i < GF_ARRAY_LEN(on); i++) {
+        char mode[32], heap[32], profile[32];
+        char *env[] = {strcat(strcpy(mode, "GPUFEED="), on[i]),
+                       strcat(strcpy(heap, "GPUFEED_HEAP="), on[i]),
+                       strcat(strcpy(profile, "GPUFEED_PROFILE="), on[i]), NULL};
+        gf_options_load(&o, env);
+        assert_int_equal(o.mode, gf_mode_on);
+        assert_int_equal(o.heap, gf_heap_auto);
+        assert_int_equal(o.origin.heap, gf_origin_environment);
+        assert_int_equal(o.origin.profile, gf_origin_rejected); /* nothing there is off */
+    }
+}
+
 static void collect(void *closure, const char *line)
 {
     char *all = closure;
@@ -164,6 +192,9 @@ static void suggests_near_names_only(void **state)
     assert_string_equal(gf_suggest("gpufeed"), "GPUFEED");
     assert_null(gf_suggest("GPUFEED_SOMETHING_ELSE"));
     assert_null(gf_suggest("GPUFEED_"));
+    assert_string_equal(gf_suggest("GPUFEED_MODE"), "GPUFEED");
+    assert_string_equal(gf_suggest("GPUFEED_DISABLE"), "GPUFEED=off");
+    assert_string_equal(gf_suggest("GPUFEED_Enabled"), "GPUFEED=on");
 }
 
 /* Whoever writes GPUFEED=OFF means it. Names are names: one in lower case is told, not read. */
@@ -218,6 +249,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(reads_the_environment),
         cmocka_unit_test(bad_values_leave_the_default),
+        cmocka_unit_test(a_switch_is_a_switch),
         cmocka_unit_test(complains_once_and_clearly),
         cmocka_unit_test(every_row_prints_what_it_parsed),
         cmocka_unit_test(flags_are_written_with_dashes),
