@@ -36,6 +36,15 @@ int gf_cmd_version(int argc, char **argv);
 /* The value of --name=VALUE or --name VALUE at argv[*at], which moves on; NULL when it is another word. */
 const char *gf_cli_value(char **argv, int *at, const char *name);
 
+/* Says that argument is not understood, or lacks its folder. Returns GF_EXIT_USAGE. */
+int gf_cli_not_understood(const char *verb, const char *argument);
+
+/* Says that the machine at root ("": this one) cannot be read. Returns GF_EXIT_FAILED. */
+int gf_cli_no_machine(const char *verb, const char *root, int error);
+
+/* Says so, with the nearest one; returns GF_EXIT_USAGE. */
+int gf_cli_unknown_verb(const char *name);
+
 /* "gpufeed VERB: ..." on standard error, as one line. */
 void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
 

@@ -84,10 +84,8 @@ static int show(const char *root, bool json)
     struct gf_machine *machine;
 
     const int error = gf_machine_load(root, &machine);
-    if (error) {
-        gf_cli_error("doctor", "cannot read %s: %s", *root ? root : "this machine", strerror(-error));
-        return GF_EXIT_FAILED;
-    }
+    if (error)
+        return gf_cli_no_machine("doctor", root, error);
     gf_topo_gather(machine, root, environ, &topo);
     gf_doctor_see(&(struct gf_patient){root, &topo}, &advices);
     int failed = 0;
@@ -115,8 +113,7 @@ int gf_cmd_doctor(int argc, char **argv)
         } else if ((value = gf_cli_value(argv, &i, "--machine"))) {
             machine = value;
         } else {
-            gf_cli_error("doctor", "%s is not understood; `gpufeed help doctor` says what is", argv[i]);
-            return GF_EXIT_USAGE;
+            return gf_cli_not_understood("doctor", argv[i]);
         }
     }
     gf_options_load(&options, environ);

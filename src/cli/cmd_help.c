@@ -15,8 +15,7 @@ static int help_of(const char *name)
             return command->run(2, argv);
         }
     }
-    gf_cli_error("help", "%s is not a verb", name);
-    return GF_EXIT_USAGE;
+    return gf_cli_unknown_verb(name);
 }
 
 int gf_cmd_help(int argc, char **argv)

@@ -273,7 +273,7 @@ int gf_cmd_report(int argc, char **argv)
         return GF_EXIT_OK;
     }
     if (argc < 2 || *argv[1] == '-') {
-        gf_cli_error("report", argc < 2 ? "which log?" : "%s is not understood", argv[1]);
+        gf_cli_error("report", argc < 2 ? "which log? gpufeed report LOG..." : "%s is not understood", argv[1]);
         return GF_EXIT_USAGE;
     }
     for (int i = 1; i < argc; i++)

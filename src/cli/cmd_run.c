@@ -86,8 +86,8 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
     *ret_preloaded = false;
     const int error = gf_preload_find(library, sizeof(library));
     if (error == -ENOENT) {
-        gf_cli_error("run", "libgpufeed.so is not where this command expects it (%s, ../lib): "
-                            "the installation is not complete",
+        gf_cli_error("run", "libgpufeed.so is not where this command expects it (%s of its own folder): "
+                            "install it again, or copy the whole folder of the bundle",
                      GF_LIBDIR_FROM_BINDIR);
         return error;
     }
@@ -165,9 +165,22 @@ static void bind_early(struct gf_env *env, bool dry)
         gf_cli_error("run", "%s", text);
 }
 
-static int cannot_run(const char *name, int error)
+static int cannot_run(const char *name, const char *program, int error)
 {
-    gf_cli_error("run", "cannot run %s: %s", name, strerror(error));
+    char lacking[PATH_MAX];
+
+    if (error == ENOENT && *program && gf_program_lacks(program, lacking, sizeof(lacking))) {
+        /* No terminal shows a carriage return. */
+        const size_t length = strcspn(lacking, "\r");
+        const bool cr = lacking[length];
+        lacking[length] = '\0';
+        gf_cli_error("run", "cannot run %s: its interpreter %s%s is not there%s", name, lacking,
+                     cr ? "\\r" : "", cr ? ": the lines of the script end in CR LF" : "");
+    } else if (error == ENOENT && *name && !strchr(name, '/')) {
+        gf_cli_error("run", "cannot run %s: it is in no folder of PATH", name);
+    } else {
+        gf_cli_error("run", "cannot run %s: %s", *name ? name : "\"\"", strerror(error));
+    }
     return error == ENOENT ? GF_EXIT_NOT_FOUND : GF_EXIT_CANNOT_RUN;
 }
 
@@ -193,7 +206,7 @@ int gf_cmd_run(int argc, char **argv)
     const int missing = gf_program_find(command[0], gf_env_get(&env, "PATH"), program,
                                         sizeof(program));
     if (missing)
-        return cannot_run(command[0], -missing);
+        return cannot_run(command[0], "", -missing);
     if (!gf_env_get(&env, "GPUFEED_VERBOSE"))
         gf_env_set(&env, "GPUFEED_VERBOSE", "1");
     bool preloaded;
@@ -206,5 +219,5 @@ int gf_cmd_run(int argc, char **argv)
     if (flags.print)
         return GF_EXIT_OK;
     execvpe(command[0], command, env.entries);
-    return cannot_run(command[0], errno);
+    return cannot_run(command[0], program, errno);
 }

@@ -36,11 +36,10 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         } else if ((value = gf_cli_value(argv, &i, "--record"))) {
             ret->record = value;
         } else {
-            gf_cli_error("topo", "%s is not understood; `gpufeed help topo` says what is", argv[i]);
-            return -EINVAL;
+            return gf_cli_not_understood("topo", argv[i]);
         }
     }
-    return 0;
+    return GF_EXIT_OK;
 }
 
 static int record(const char *folder)
@@ -61,10 +60,8 @@ static int show(const char *root, bool json)
     struct gf_machine *machine;
 
     const int error = gf_machine_load(root, &machine);
-    if (error) {
-        gf_cli_error("topo", "cannot read %s: %s", *root ? root : "this machine", strerror(-error));
-        return GF_EXIT_FAILED;
-    }
+    if (error)
+        return gf_cli_no_machine("topo", root, error);
     gf_topo_gather(machine, root, environ, &topo);
     if (!json)
         gf_topo_print(&topo);
@@ -77,13 +74,14 @@ int gf_cmd_topo(int argc, char **argv)
 {
     static struct gf_options options;
     struct arguments arguments = {0};
+    int code;
 
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         help();
         return GF_EXIT_OK;
     }
-    if (read_arguments(argc, argv, &arguments))
-        return GF_EXIT_USAGE;
+    if ((code = read_arguments(argc, argv, &arguments)))
+        return code;
     if (arguments.record)
         return record(arguments.record);
     gf_options_load(&options, environ);

@@ -3,9 +3,11 @@
 
 #include "config/suggest.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct gf_command gf_commands[] = {
     {"run", "run a program with the library preloaded", gf_cmd_run},
@@ -55,14 +57,35 @@ static const struct gf_command *command_by_name(const char *name)
     return NULL;
 }
 
-static int unknown_verb(const char *name)
+int gf_cli_not_understood(const char *verb, const char *argument)
 {
+    if (strcmp(argument, "--machine") == 0 || (strcmp(argument, "--record") == 0 && strcmp(verb, "topo") == 0))
+        gf_cli_error(verb, "%s needs a folder", argument);
+    else
+        gf_cli_error(verb, "%s is not understood; `gpufeed help %s` says what is", argument, verb);
+    return GF_EXIT_USAGE;
+}
+
+int gf_cli_no_machine(const char *verb, const char *root, int error)
+{
+    const bool other = error == -ENOENT && *root && access(root, F_OK) == 0;
+
+    gf_cli_error(verb, "cannot read %s: %s", *root ? root : "this machine",
+                 other ? "it is no folder that `gpufeed topo --record` has written" : strerror(-error));
+    return GF_EXIT_FAILED;
+}
+
+int gf_cli_unknown_verb(const char *name)
+{
+    const unsigned most = 1 + (unsigned)strlen(name) / 4;
+
     for (size_t i = 0; i < gf_command_count; i++)
-        if (gf_edits(name, gf_commands[i].name) <= 2) {
+        if (gf_edits(name, gf_commands[i].name) <= most) {
             gf_cli_error("", "%s is not a verb (did you mean %s?)", name, gf_commands[i].name);
             return GF_EXIT_USAGE;
         }
-    gf_cli_error("", "%s is not a verb; `gpufeed help` lists them", name);
+    gf_cli_error("", "%s is not a verb; `gpufeed help` lists them, and `gpufeed run -- COMMAND` runs a program",
+                 name);
     return GF_EXIT_USAGE;
 }
 
@@ -74,7 +97,7 @@ int main(int argc, char **argv)
     }
     const struct gf_command *command = command_by_name(argv[1]);
     if (!command)
-        return unknown_verb(argv[1]);
+        return gf_cli_unknown_verb(argv[1]);
     const int code = command->run(argc - 1, argv + 1);
     /* A full disk or a closed pipe behind standard output is a failure that scripts must see. */
     if (fflush(stdout) || ferror(stdout))

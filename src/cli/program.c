@@ -160,42 +160,83 @@ static const char *sanitizer(const struct image *image)
     return why;
 }
 
+static bool read_headers(int fd, const Elf64_Ehdr *elf, struct image *ret)
+{
+    ret->fd = fd;
+    if (elf->e_phentsize != sizeof(Elf64_Phdr) || elf->e_phnum > MAX_HEADERS ||
+        !read_at(fd, ret->headers, elf->e_phnum * sizeof(Elf64_Phdr), elf->e_phoff))
+        return false;
+    ret->count = elf->e_phnum;
+    return true;
+}
+
+static bool is_foreign(const Elf64_Ehdr *elf)
+{
+    return elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != OWN_MACHINE;
+}
+
+/* The path of the loader that the program asks for; false where it cannot be read. */
+static bool read_loader(const struct image *image, char *ret, size_t size)
+{
+    const Elf64_Phdr *interp = header(image, PT_INTERP);
+
+    memset(ret, 0, size);
+    return interp && interp->p_filesz && interp->p_filesz < size &&
+           read_at(image->fd, ret, interp->p_filesz, interp->p_offset);
+}
+
 static void inspect_elf(int fd, const Elf64_Ehdr *elf, struct gf_obstacle *ret)
 {
     struct image image = {.fd = fd};
-    char loader[PATH_MAX] = "";
+    char loader[PATH_MAX];
 
-    if (elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != OWN_MACHINE) {
+    if (is_foreign(elf)) {
         ret->why = "built for another architecture";
         return;
     }
-    if (elf->e_phentsize != sizeof(Elf64_Phdr) || elf->e_phnum > MAX_HEADERS ||
-        !read_at(fd, image.headers, elf->e_phnum * sizeof(Elf64_Phdr), elf->e_phoff))
+    if (!read_headers(fd, elf, &image))
         return;
-    image.count = elf->e_phnum;
-    const Elf64_Phdr *interp = header(&image, PT_INTERP);
-    if (!interp) {
+    if (!header(&image, PT_INTERP)) {
         *ret = (struct gf_obstacle){"statically linked", true};
         return;
     }
-    if (interp->p_filesz && interp->p_filesz < sizeof(loader) &&
-        read_at(fd, loader, interp->p_filesz, interp->p_offset) && strstr(loader, "ld-musl")) {
+    if (read_loader(&image, loader, sizeof(loader)) && strstr(loader, "ld-musl")) {
         ret->why = "built for musl instead of glibc";
         return;
     }
     ret->why = sanitizer(&image);
 }
 
-/* The path behind "#!" in head; false when there is none. */
+/* The path behind "#!" in head, to the kernel a carriage return is part of it; false when there is none. */
 static bool script_interpreter(const char *head, char *ret, size_t size)
 {
     if (strncmp(head, "#!", 2) != 0)
         return false;
     head += 2 + strspn(head + 2, " \t");
-    const size_t length = strcspn(head, " \t\r\n");
+    const size_t length = strcspn(head, " \t\n");
     snprintf(ret, size, "%.*s", (int)length, head);
     return length > 0;
 }
+
+union head {
+    Elf64_Ehdr elf;
+    char text[256];
+};
+
+/* A descriptor, or -1 where the file cannot be read; head is NUL-terminated. */
+static int open_head(const char *name, union head *ret, bool *ret_elf)
+{
+    const int fd = open(name, O_RDONLY | O_CLOEXEC);
+
+    memset(ret, 0, sizeof(*ret));
+    if (fd < 0)
+        return -1;
+    const ssize_t length = pread(fd, ret->text, sizeof(ret->text) - 1, 0);
+    *ret_elf = length >= (ssize_t)sizeof(ret->elf) && memcmp(ret->text, ELFMAG, SELFMAG) == 0;
+    return fd;
+}
+
+#define DEEPEST 5 /* scripts of scripts: the kernel follows as many */
 
 void gf_program_inspect(const char *file, struct gf_obstacle *ret)
 {
@@ -203,23 +244,40 @@ void gf_program_inspect(const char *file, struct gf_obstacle *ret)
 
     *ret = (struct gf_obstacle){NULL, false};
     snprintf(name, sizeof(name), "%s", file);
-    for (int depth = 0; depth < 5; depth++) { /* the kernel follows as many */
-        union {
-            Elf64_Ehdr elf;
-            char text[256];
-        } head = {.text = ""};
-        const int fd = open(name, O_RDONLY | O_CLOEXEC);
+    for (int depth = 0; depth < DEEPEST; depth++) {
+        union head head;
+        bool is_elf;
+        const int fd = open_head(name, &head, &is_elf);
         if (fd < 0)
             return;
-        const ssize_t length = pread(fd, head.text, sizeof(head.text) - 1, 0);
-        const bool is_elf = length >= (ssize_t)sizeof(head.elf) &&
-                            memcmp(head.text, ELFMAG, SELFMAG) == 0;
         if (is_elf && gains_privileges(fd))
             *ret = (struct gf_obstacle){"setuid, setgid or has file capabilities", true};
         else if (is_elf)
             inspect_elf(fd, &head.elf, ret);
         close(fd);
-        if (is_elf || length < 2 || !script_interpreter(head.text, name, sizeof(name)))
+        if (is_elf || !script_interpreter(head.text, name, sizeof(name)))
             return;
     }
+}
+
+bool gf_program_lacks(const char *file, char *ret, size_t size)
+{
+    snprintf(ret, size, "%s", file);
+    for (int depth = 0; depth < DEEPEST; depth++) {
+        union head head;
+        bool is_elf;
+        const int fd = open_head(ret, &head, &is_elf);
+        if (fd < 0)
+            return depth > 0 && errno == ENOENT;
+        struct image image = {.fd = fd};
+        const bool found = is_elf ? !is_foreign(&head.elf) && read_headers(fd, &head.elf, &image) &&
+                                        read_loader(&image, ret, size)
+                                  : script_interpreter(head.text, ret, size);
+        close(fd);
+        if (!found)
+            return false;
+        if (is_elf)
+            return access(ret, F_OK) != 0 && errno == ENOENT;
+    }
+    return false;
 }

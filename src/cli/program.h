@@ -20,4 +20,7 @@ struct gf_obstacle {
 /* Looks at the file, and through "#!" at its interpreter. A file that cannot be read is no obstacle. */
 void gf_program_inspect(const char *file, struct gf_obstacle *ret);
 
+/* Whether the file, or the interpreter of its first line, asks for an interpreter or a loader that is not there: ret. */
+bool gf_program_lacks(const char *file, char *ret, size_t size);
+
 #endif

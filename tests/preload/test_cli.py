@@ -131,6 +131,35 @@ def test_exit_codes_are_those_of_env(gpufeed, tmp_path):
     assert gpufeed("run", str(plain)).stdout == "hello\n"
 
 
+@pytest.mark.parametrize("text, why", [
+    ("#!/no/such/shell -e\n", "its interpreter /no/such/shell is not there"),
+    ("#!/bin/sh\r\necho\r\n", r"its interpreter /bin/sh\r is not there: the lines of the script end in CR LF"),
+])
+def test_what_a_script_lacks_is_named(gpufeed, tmp_path, text, why):
+    """"No such file or directory" of a file that is there sends people looking in the wrong place."""
+    (tmp_path / "inner").write_text(text, newline="")
+    (tmp_path / "outer").write_text(f"#!{tmp_path}/inner\n")
+    for name in ("inner", "outer"):
+        script = tmp_path / name
+        script.chmod(0o755)
+        result = gpufeed("run", "--", str(script))
+        assert result.returncode == 127
+        assert result.stderr == f"gpufeed run: cannot run {script}: {why}\n"
+
+
+def test_what_a_program_lacks_is_named(gpufeed, compile_c, tmp_path):
+    program = compile_c("int main(void) { return 0; }", "-Wl,--dynamic-linker=/no/such/ld.so", name="lost")
+    result = gpufeed("run", str(program))
+    assert result.returncode == 127
+    assert result.stderr == f"gpufeed run: cannot run {program}: its interpreter /no/such/ld.so is not there\n"
+    assert gpufeed("run", str(tmp_path / "none")).stderr.endswith("none: No such file or directory\n")
+    assert gpufeed("run", "no-such-program").stderr.endswith("no-such-program: it is in no folder of PATH\n")
+    # The interpreter's own complaint, of what its argument lacks, is not ours to make.
+    (tmp_path / "env").write_text("#!/usr/bin/env no-such-program\n")
+    (tmp_path / "env").chmod(0o755)
+    assert "gpufeed" not in gpufeed("run", str(tmp_path / "env")).stderr
+
+
 def test_missing_library(layout, run, tmp_path):
     (tmp_path / "bin").mkdir()
     shutil.copy(layout / "bin" / "gpufeed", tmp_path / "bin")
@@ -254,6 +283,10 @@ def test_version_and_verbs(gpufeed):
     assert "hwloc 2." in version.stdout and "libnuma 2." in version.stdout
     assert gpufeed().returncode == 2
     assert "did you mean run?" in gpufeed("rnu").stderr
+    assert "did you mean topo?" in gpufeed("help", "tpoo").stderr
+    for words in (["python", "train.py"], ["help", "foo"]):  # two letters of three are no likeness
+        result = gpufeed(*words)
+        assert result.returncode == 2 and "`gpufeed run -- COMMAND` runs a program" in result.stderr
     assert gpufeed("--help").returncode == 0
     verbs = [line.split()[0] for line in gpufeed("help").stdout.splitlines() if line.startswith("  ")]
     assert {"run", "report", "topo", "help"} <= set(verbs)
@@ -491,5 +524,8 @@ def test_topo_mistakes(gpufeed, tmp_path):
     missing = gpufeed("topo", "--machine", str(tmp_path / "none"))
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "No such file or directory" in missing.stderr
+    other = gpufeed("topo", "--machine", str(tmp_path))
+    assert other.returncode == 1 and "no folder that `gpufeed topo --record` has written" in other.stderr
+    assert gpufeed("topo", "--record").stderr == "gpufeed topo: --record needs a folder\n"
     (tmp_path / "file").write_text("")
     assert gpufeed("topo", "--record", str(tmp_path / "file")).returncode == 1
