@@ -5,14 +5,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PROBES 4 /* owners of sets that a thread asks after when all sets are taken */
+#define PROBES 4 /* owners of sets that a thread asks after when all sets are taken... */
+#define STRIDE 17 /* ...far from each other: those that live on are often side by side */
 
 __thread struct gf_thread gf_thread;
-struct gf_counter_set gf_counters[GF_COUNTER_OWN + 1];
+struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
 
-/* Which thread a set is of; 0: of none so far. That of one that has ended is the next one's. */
-static pid_t owners[GF_COUNTER_OWN];
-static pid_t process; /* of the threads above */
+/*
+ * Whose a set is, which thread's of which process; 0: nobody's so far. That of a thread that has ended is the next one's.
+ * A forked child has its parent's, any of which may be of who forked: nobody takes them until gf_counters_in_child, which
+ * forks before the process's own cuInit do not call.
+ */
+static uint64_t owners[GF_COUNTER_OWN];
 
 static const char *const names[gf_hook_count] = {
 #define GF_CU(symbol) #symbol,
@@ -20,48 +24,65 @@ static const char *const names[gf_hook_count] = {
 #include "hook/hooks.def"
 };
 
-static bool take(unsigned set, pid_t from, pid_t tid)
+static uint64_t name_of(pid_t process, pid_t thread)
 {
-    return __atomic_compare_exchange_n(&owners[set], &from, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    return (uint64_t)(uint32_t)process << 32 | (uint32_t)thread;
 }
 
-static bool has_ended(pid_t tid)
+static pid_t process_of(uint64_t owner)
 {
-    return syscall(SYS_tgkill, __atomic_load_n(&process, __ATOMIC_RELAXED), tid, 0) != 0 && errno == ESRCH;
+    return (pid_t)(owner >> 32);
 }
 
-static unsigned find_set(pid_t tid)
+static bool take(unsigned set, uint64_t from, uint64_t to)
 {
-    static unsigned hand;
+    return __atomic_compare_exchange_n(&owners[set], &from, to, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static bool has_ended(uint64_t owner, pid_t process)
+{
+    return process_of(owner) == process && syscall(SYS_tgkill, process, (pid_t)owner, 0) != 0 && errno == ESRCH;
+}
+
+static unsigned find_set(pid_t process, pid_t thread)
+{
+    static unsigned hand, shared;
+    const uint64_t self = name_of(process, thread);
 
     for (unsigned set = 0; set < GF_COUNTER_OWN; set++)
-        if (!__atomic_load_n(&owners[set], __ATOMIC_RELAXED) && take(set, 0, tid))
+        if (!__atomic_load_n(&owners[set], __ATOMIC_RELAXED) && take(set, 0, self))
             return set;
     for (unsigned i = 0; i < PROBES; i++) {
-        const unsigned set = __atomic_fetch_add(&hand, 1, __ATOMIC_RELAXED) % GF_COUNTER_OWN;
-        const pid_t owner = __atomic_load_n(&owners[set], __ATOMIC_RELAXED);
-        if (has_ended(owner) && take(set, owner, tid))
+        const unsigned set = __atomic_fetch_add(&hand, STRIDE, __ATOMIC_RELAXED) % GF_COUNTER_OWN;
+        const uint64_t owner = __atomic_load_n(&owners[set], __ATOMIC_RELAXED);
+        if (has_ended(owner, process) && take(set, owner, self))
             return set;
     }
-    return GF_COUNTER_OWN;
+    return GF_COUNTER_OWN + __atomic_fetch_add(&shared, 1, __ATOMIC_RELAXED) % GF_COUNTER_SHARED;
 }
 
 unsigned gf_counters_join(void)
 {
     const int error = errno;
 
-    if (!__atomic_load_n(&process, __ATOMIC_RELAXED))
-        __atomic_store_n(&process, getpid(), __ATOMIC_RELAXED);
-    gf_thread.counters = find_set((pid_t)syscall(SYS_gettid)) + 1;
+    gf_thread.counters = find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
     errno = error;
     return gf_thread.counters;
 }
 
+/* Handlers of forks may have started threads here. */
 void gf_counters_in_child(void)
 {
-    __atomic_store_n(&process, getpid(), __ATOMIC_RELAXED);
-    if (gf_thread.counters && gf_thread.counters <= GF_COUNTER_OWN)
-        __atomic_store_n(&owners[gf_thread.counters - 1], (pid_t)syscall(SYS_gettid), __ATOMIC_RELAXED);
+    const pid_t process = getpid();
+    const unsigned mine = gf_thread.counters;
+
+    for (unsigned set = 0; set < GF_COUNTER_OWN; set++) {
+        const uint64_t owner = __atomic_load_n(&owners[set], __ATOMIC_RELAXED);
+        if (set + 1 == mine)
+            __atomic_store_n(&owners[set], name_of(process, (pid_t)syscall(SYS_gettid)), __ATOMIC_RELAXED);
+        else if (owner && process_of(owner) != process)
+            __atomic_store_n(&owners[set], 0, __ATOMIC_RELAXED);
+    }
 }
 
 static void add(const struct gf_counter *counter, struct gf_tally *ret)

@@ -21,20 +21,21 @@ struct gf_counter {
 };
 
 /*
- * A set for each of so many threads that live, which alone writes to it, and one for all others. Adding by a locked
- * instruction first waits until all that was stored before is in the caches: behind a copy from the GPU, to memory that no
- * cache has, that is a fiftieth of a small one.
+ * A set for each of so many threads that live, which alone writes to it, and some for all others together. Adding by a
+ * locked instruction first waits until all that was stored before is in the caches: behind a copy from the GPU, to memory
+ * that no cache has, that is a fiftieth of a small one. If there were one for all others, they would wait for each other's.
  */
 #define GF_COUNTER_OWN 64u
+#define GF_COUNTER_SHARED 16u
 
 struct gf_counter_set {
     _Alignas(64) struct gf_counter of[gf_hook_count];
 };
-extern struct gf_counter_set gf_counters[GF_COUNTER_OWN + 1];
+extern struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
 
 /* Gives the calling thread its set; its number, from 1. Keeps errno. */
 unsigned gf_counters_join(void);
-/* In a forked child, whose other threads' sets are free. */
+/* In a forked child, where the parent's other threads' sets are free. */
 void gf_counters_in_child(void);
 
 static inline unsigned gf_counters_mine(void)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define HOOK gf_hook_pthread_create
 #define BEYOND 100 /* threads at once, more than there are sets of one thread's own */
@@ -67,12 +68,10 @@ static unsigned set_of_a_new_thread(void)
     return (unsigned)(uintptr_t)set;
 }
 
-/* Between more threads than have a set of their own nothing is lost, and those that have are its only writers. */
-static void test_counts_of_many_threads_add_up(void **state)
+/* That all have their sets before one of them ends. */
+static void count_in_many_threads(void)
 {
     pthread_t threads[BEYOND];
-    bool taken[GF_COUNTER_OWN + 2] = {false};
-    const struct gf_tally before = told();
 
     pthread_barrier_init(&all_have_sets, NULL, BEYOND);
     for (int i = 0; i < BEYOND; i++)
@@ -80,16 +79,36 @@ static void test_counts_of_many_threads_add_up(void **state)
     for (int i = 0; i < BEYOND; i++)
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&all_have_sets);
+}
 
+static unsigned threads_of(unsigned set)
+{
+    unsigned ret = gf_thread.counters == set;
+    for (int i = 0; i < BEYOND; i++)
+        ret += sets[i] == set;
+    return ret;
+}
+
+static bool has_each_set_one_thread(void)
+{
+    for (unsigned set = 1; set <= GF_COUNTER_OWN; set++)
+        if (threads_of(set) > 1)
+            return false;
+    return true;
+}
+
+/* Between more threads than have a set of their own nothing is lost, and those that have are its only writers. */
+static void test_counts_of_many_threads_add_up(void **state)
+{
+    const struct gf_tally before = told();
     unsigned shared = 0;
-    for (int i = 0; i < BEYOND; i++) {
-        assert_in_range(sets[i], 1, GF_COUNTER_OWN + 1);
-        if (sets[i] > GF_COUNTER_OWN) {
-            shared++;
-            continue;
-        }
-        assert_false(taken[sets[i]]);
-        taken[sets[i]] = true;
+
+    (void)state;
+    count_in_many_threads();
+    assert_true(has_each_set_one_thread());
+    for (unsigned set = GF_COUNTER_OWN + 1; set <= GF_ARRAY_LEN(gf_counters); set++) {
+        shared += threads_of(set);
+        assert_in_range(threads_of(set), 1, (BEYOND - GF_COUNTER_OWN) / GF_COUNTER_SHARED + 1);
     }
     assert_int_equal(shared, BEYOND - GF_COUNTER_OWN);
 
@@ -101,7 +120,6 @@ static void test_counts_of_many_threads_add_up(void **state)
     assert_int_equal(after.offered_bytes - before.offered_bytes, BEYOND * 5);
     assert_int_equal(after.unfit - before.unfit, BEYOND);
     assert_int_equal(after.unfit_bytes - before.unfit_bytes, BEYOND * 3);
-    (void)state;
 }
 
 /* A thread pool that comes and goes does not use them up: the test above has left a set to nobody who lives. */
@@ -112,6 +130,18 @@ static void test_sets_of_threads_that_have_ended_are_taken_again(void **state)
     for (unsigned i = 0; i < 3 * GF_COUNTER_OWN; i++)
         assert_in_range(set_of_a_new_thread(), 1, GF_COUNTER_OWN);
     assert_int_equal(told().calls - before, 3 * GF_COUNTER_OWN);
+}
+
+/* Also where half of the sets are of threads that live, side by side. */
+static void test_sets_are_found_behind_those_of_threads_that_live(void **state)
+{
+    (void)state;
+    for (unsigned set = 0; set < GF_COUNTER_OWN / 2; set++)
+        owners[set] = name_of(getpid(), getpid());
+    for (unsigned i = 0; i < GF_COUNTER_OWN; i++)
+        assert_in_range(set_of_a_new_thread(), GF_COUNTER_OWN / 2 + 1, GF_COUNTER_OWN);
+    memset(owners, 0, sizeof(owners));
+    gf_thread.counters = 0;
 }
 
 static void test_joining_keeps_errno(void **state)
@@ -130,6 +160,7 @@ static void test_a_child_has_its_parents_sets(void **state)
     gf_count(HOOK);
     const unsigned mine = gf_thread.counters;
     assert_in_range(mine, 1, GF_COUNTER_OWN);
+    count_in_many_threads();
     const pid_t child = fork();
     if (child == 0) {
         gf_counters_in_child();
@@ -145,13 +176,86 @@ static void test_a_child_has_its_parents_sets(void **state)
     assert_int_equal(status, 0);
 }
 
+/* A fork before cuInit calls no handler of ours. The parent's threads are none of the child's, nor its id the child's. */
+static void test_a_child_that_nobody_told_of_shares_no_set(void **state)
+{
+    (void)state;
+    gf_count(HOOK);
+    const pid_t child = fork();
+    if (child == 0) {
+        count_in_many_threads();
+        bool right = has_each_set_one_thread();
+        count_in_many_threads(); /* the first have ended, so their sets are taken again */
+        _exit(right && has_each_set_one_thread() ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void *join_and_stay(void *ret_set)
+{
+    gf_count(HOOK);
+    __atomic_store_n((unsigned *)ret_set, gf_thread.counters, __ATOMIC_RELEASE);
+    pause();
+    return NULL;
+}
+
+/* The program's handler of the fork may have started it. */
+static void test_a_thread_born_before_the_child_is_told_keeps_its_set(void **state)
+{
+    static unsigned its;
+
+    (void)state;
+    memset(owners, 0, sizeof(owners));
+    gf_thread.counters = 0;
+    gf_count(HOOK);
+    const pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, join_and_stay, &its);
+        while (!__atomic_load_n(&its, __ATOMIC_ACQUIRE))
+            usleep(100);
+        gf_counters_in_child();
+        count_in_many_threads();
+        _exit(its <= GF_COUNTER_OWN && has_each_set_one_thread() && threads_of(its) == 0 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* It writes to the memory of its parent, which goes on with the set that it has taken. */
+static void test_a_set_taken_between_vfork_and_exec_is_kept(void **state)
+{
+    (void)state;
+    memset(owners, 0, sizeof(owners));
+    gf_thread.counters = 0;
+    const pid_t child = vfork();
+    if (child == 0) {
+        gf_count(HOOK);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    if (!gf_thread.counters)
+        skip_because("here vfork is fork, as under ThreadSanitizer");
+    assert_in_range(gf_thread.counters, 1, GF_COUNTER_OWN);
+    count_in_many_threads();
+    count_in_many_threads();
+    assert_true(has_each_set_one_thread());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts_of_many_threads_add_up),
         cmocka_unit_test(test_sets_of_threads_that_have_ended_are_taken_again),
+        cmocka_unit_test(test_sets_are_found_behind_those_of_threads_that_live),
         cmocka_unit_test(test_joining_keeps_errno),
         cmocka_unit_test(test_a_child_has_its_parents_sets),
+        cmocka_unit_test(test_a_child_that_nobody_told_of_shares_no_set),
+        cmocka_unit_test(test_a_thread_born_before_the_child_is_told_keeps_its_set),
+        cmocka_unit_test(test_a_set_taken_between_vfork_and_exec_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
