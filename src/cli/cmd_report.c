@@ -179,6 +179,18 @@ static void print_process(const json_t *event)
     puts("");
 }
 
+/* The times of day that follow are of this day, and of this place: a job runs for days, its log is read elsewhere. */
+static void print_day(const struct tm *local)
+{
+    static char day[32];
+    char now[32] = "";
+
+    strftime(now, sizeof(now), "%F, UTC%z", local);
+    if (strcmp(now, day) != 0)
+        puts(now);
+    memcpy(day, now, sizeof(day));
+}
+
 static void print_event(const json_t *event)
 {
     const double told = json_number_value(json_object_get(event, "time"));
@@ -187,8 +199,10 @@ static void print_event(const json_t *event)
     struct tm local;
     char when[32] = "";
 
-    if (localtime_r(&second, &local))
+    if (localtime_r(&second, &local)) {
+        print_day(&local);
         strftime(when, sizeof(when), "%H:%M:%S", &local);
+    }
     printf("%s.%03d %lld %s: ", when, (int)((at - (double)second) * 1000), number(event, "pid"),
            text(event, "event"));
     if (strcmp(text(event, "event"), "stall") == 0)

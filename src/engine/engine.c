@@ -199,6 +199,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *door)
     gf_options_complain(environ, complain, NULL);
     read_machine(door);
     prepare_report(door);
+    gf_output_check();
     if (p->machine && p->machine->node_count > 1)
         gf_nvml_read();
     engine.transfer = gf_transfers();

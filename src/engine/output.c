@@ -188,6 +188,30 @@ void gf_output_report(bool ended)
     report->costs.report_us += (gf_now_ns() - begun) / 1000;
 }
 
+/* A file for each process, or for each rank. */
+static bool tells_ranks_apart(const char *pattern)
+{
+    for (const char *p = strchr(pattern, '%'); p && p[1]; p = strchr(p + 2, '%'))
+        if (p[1] == 'p' || p[1] == 'r')
+            return true;
+    return false;
+}
+
+void gf_output_check(void)
+{
+    const struct gf_options *options = gf_process.report.options;
+    const struct gf_rank *rank = &gf_process.facts.rank;
+    const char *report = options->report;
+
+    if (!*report || strncmp(report, "/dev/", 5) == 0)
+        return; /* a device is appended to */
+    if (strcmp(report, options->log) == 0)
+        gf_warn("GPUFEED_REPORT: %s is the log, too, and takes its place: name another file", report);
+    if (rank->local_size > 1 && rank->local_rank <= 0 && !tells_ranks_apart(report))
+        gf_warn("GPUFEED_REPORT: %d ranks write %s, and the last one stays: put %%r, the rank, into the name",
+                rank->local_size, report);
+}
+
 static void begin_event(struct gf_json *json, char *buf, size_t size)
 {
     *json = (struct gf_json){.buf = buf, .size = size};

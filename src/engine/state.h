@@ -151,6 +151,8 @@ bool gf_pen_take(unsigned wait_ms);
 void gf_pen_give(void);
 void gf_output_sample(bool final);
 void gf_output_report(bool ended);
+/* At the start: warns where somebody else would replace the report, or it the log. */
+void gf_output_check(void);
 /* An event that was already said: for the log and the report. */
 void gf_output_note(enum gf_report_event_kind kind, const char *text);
 void gf_output_event(enum gf_report_event_kind kind, const char *format, ...) GF_PRINTF(2, 3);

@@ -51,6 +51,26 @@ def test_contents(feed, tmp_path):  # noqa: F811
     assert isinstance(found["costs_us"]["sample"], int)
 
 
+@pytest.mark.parametrize("name, ranks, lines", [
+    ("r.json", 4, 1), ("%h%%r", 4, 1), ("r%", 4, 1), ("%r.json", 4, 0), ("r-%%%p", 4, 0), ("r.json", 1, 0)])
+def test_ranks_that_write_one_report_are_told(feed, tmp_path, name, ranks, lines):  # noqa: F811
+    """By the first of them; each replaces what the one before has written."""
+    for rank in range(2):
+        found = feed("start()", GPUFEED_REPORT=tmp_path / name, GPUFEED_VERBOSE=0, RANK=rank, WORLD_SIZE=ranks,
+                     LOCAL_RANK=rank, LOCAL_WORLD_SIZE=ranks)
+        said = [line for line in found.stderr.splitlines() if "ranks write" in line]
+        assert len(said) == (lines if rank == 0 else 0)
+        assert not said or said[0].endswith(f"{ranks} ranks write {tmp_path / name}, and the last one stays: "
+                                            "put %r, the rank, into the name")
+
+
+def test_a_report_in_the_place_of_the_log_is_told(feed, tmp_path):  # noqa: F811
+    said = "is the log, too, and takes its place: name another file"
+    both = tmp_path / "both"
+    assert said in feed("start()", GPUFEED_REPORT=both, GPUFEED_LOG=both, GPUFEED_VERBOSE=0).stderr
+    assert feed("start()", GPUFEED_REPORT="/dev/null", GPUFEED_LOG="/dev/null", GPUFEED_VERBOSE=0).stderr == ""
+
+
 def test_schema_is_documented(feed, tmp_path):  # noqa: F811
     report = tmp_path / "r.json"
     feed("start()", GPUFEED_REPORT=report)

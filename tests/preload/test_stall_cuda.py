@@ -320,6 +320,17 @@ def test_report_command_on_rubbish(run, tmp_path):
     assert os.path.exists(log)
 
 
+def test_report_command_shows_days(run, tmp_path):
+    log = tmp_path / "log"
+    times = [1000000000, 1000000100, 1000050000, 1000050001]
+    log.write_text("".join(f'{{"event":"ring","time":{at}.25,"pid":7,"text":"x"}}\n' for at in times))
+    shown = run(COMMAND, "report", log, preload=False, TZ="UTC-2").stdout.splitlines()
+    assert shown == ["2001-09-09, UTC+0200", "03:46:40.250 7 ring: x", "03:48:20.250 7 ring: x",
+                     "17:40:00.250 7 ring: x", "17:40:01.250 7 ring: x"]
+    shown = run(COMMAND, "report", log, preload=False, TZ="UTC-12").stdout.splitlines()
+    assert [line for line in shown if "UTC" in line] == ["2001-09-09, UTC+1200", "2001-09-10, UTC+1200"]
+
+
 def test_report_command_on_a_report(program, run, tmp_path):  # noqa: F811
     """Which is another file, and said to be so in one line."""
     report = tmp_path / "report.json"
