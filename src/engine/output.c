@@ -197,12 +197,25 @@ static bool tells_ranks_apart(const char *pattern)
     return false;
 }
 
+/* %j and %t are what Slurm replaces: one file for all would be left of many. */
+static void check_pattern(const char *name, const char *pattern)
+{
+    for (const char *p = strchr(pattern, '%'); p && p[1]; p = strchr(p + 2, '%'))
+        if (!strchr("phr%", p[1])) {
+            gf_warn("%s: %.2s stays as it is: %%p (the process), %%h (the host) and %%r (the rank) are replaced",
+                    name, p);
+            return;
+        }
+}
+
 void gf_output_check(void)
 {
     const struct gf_options *options = gf_process.report.options;
     const struct gf_rank *rank = &gf_process.facts.rank;
     const char *report = options->report;
 
+    check_pattern("GPUFEED_LOG", options->log);
+    check_pattern("GPUFEED_REPORT", report);
     if (!*report || strncmp(report, "/dev/", 5) == 0)
         return; /* a device is appended to */
     if (strcmp(report, options->log) == 0)

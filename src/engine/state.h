@@ -151,7 +151,7 @@ bool gf_pen_take(unsigned wait_ms);
 void gf_pen_give(void);
 void gf_output_sample(bool final);
 void gf_output_report(bool ended);
-/* At the start: warns where somebody else would replace the report, or it the log. */
+/* At the start: warns of names that do not mean what they seem to, and where one file would replace another. */
 void gf_output_check(void);
 /* An event that was already said: for the log and the report. */
 void gf_output_note(enum gf_report_event_kind kind, const char *text);

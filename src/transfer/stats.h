@@ -20,7 +20,7 @@
     X(shares_pages, "the GPU reads pageable memory itself")                                        \
     X(device_memory, "managed, of another device, or with synchronous memory operations")          \
     X(range, "not all of the range is device memory")                                              \
-    X(few_threads, "by CPUs and quota there are too few threads to be faster")                     \
+    X(few_threads, "by CPUs, quota or option there are too few threads to be faster")              \
     X(off, "staging is off, by option or after a failure")                                         \
     X(crowded, "enough copies were being staged")                                                  \
     X(slower, "the driver was faster lately")                                                      \

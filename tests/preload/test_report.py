@@ -64,6 +64,14 @@ def test_ranks_that_write_one_report_are_told(feed, tmp_path, name, ranks, lines
                                             "put %r, the rank, into the name")
 
 
+@pytest.mark.parametrize("variable", ["GPUFEED_REPORT", "GPUFEED_LOG"])
+def test_a_name_that_means_nothing_is_told(feed, tmp_path, variable):  # noqa: F811
+    found = feed("start()", **{variable: tmp_path / "%%j-%j-%t", "GPUFEED_VERBOSE": 0})
+    assert found.stderr == (f"gpufeed: {variable}: %j stays as it is: %p (the process), %h (the host) and %r (the "
+                            "rank) are replaced\n")
+    assert (tmp_path / "%j-%j-%t").exists()
+
+
 def test_a_report_in_the_place_of_the_log_is_told(feed, tmp_path):  # noqa: F811
     said = "is the log, too, and takes its place: name another file"
     both = tmp_path / "both"
