@@ -10,7 +10,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#define STACK ((size_t)1 << 20) /* glibc takes what the program's libraries need as TLS out of it */
+#define STACK ((size_t)1 << 20) /* glibc takes what the program's libraries need as TLS out of it... */
+#define ROOM ((size_t)64 << 10) /* ...but not out of this, of which libc is not told: there are no guards */
 
 struct birth {
     void *(*run)(void *);
@@ -19,20 +20,24 @@ struct birth {
 
 /*
  * Side by side and without guards all stacks are one mapping, which a fork copies once; one by one they would lie in
- * whatever holes the driver's mappings leave. What a helper does takes some KiB, and never calls the program.
+ * whatever holes the driver's mappings leave. What a helper does takes some KiB, and never calls the program. As many as
+ * RLIMIT_AS, or RLIMIT_MEMLOCK behind mlockall, leaves room for.
  */
-static char *map_stacks(unsigned count)
+static char *map_stacks(unsigned *count)
 {
-    void *stacks = mmap(NULL, count * STACK, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-    if (stacks == MAP_FAILED)
-        return NULL;
-    madvise(stacks, count * STACK, MADV_NOHUGEPAGE);
-    return stacks;
+    for (; *count; --*count) {
+        void *stacks = mmap(NULL, *count * STACK, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+        if (stacks == MAP_FAILED)
+            continue;
+        madvise(stacks, *count * STACK, MADV_NOHUGEPAGE);
+        return stacks;
+    }
+    return NULL;
 }
 
 /* stack: NULL: libc's. */
-static int create_with(const struct birth *birth, bool explicit_policy, void *stack)
+static int create_with(const struct birth *birth, bool explicit_policy, char *stack)
 {
     static const struct sched_param ordinary;
     pthread_attr_t attr;
@@ -42,7 +47,9 @@ static int create_with(const struct birth *birth, bool explicit_policy, void *st
         return error;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (stack)
-        pthread_attr_setstack(&attr, stack, STACK);
+        pthread_attr_setstack(&attr, stack + ROOM, STACK - ROOM);
+    else
+        pthread_attr_setguardsize(&attr, 0);
     if (explicit_policy) {
         pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
         pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
@@ -53,7 +60,7 @@ static int create_with(const struct birth *birth, bool explicit_policy, void *st
     return error;
 }
 
-static int create(const struct birth *birth, void *stack)
+static int create(const struct birth *birth, char *stack)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -61,21 +68,34 @@ static int create(const struct birth *birth, void *stack)
         sigemptyset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = create_with(birth, true, stack);
-    if (error == EINVAL && stack) /* the program's thread-local variables take more than that */
-        error = create_with(birth, true, stack = NULL);
     if (error == EPERM) /* out of SCHED_IDLE, where that is not allowed */
         error = create_with(birth, false, stack);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 
+/* How many there are. */
+static unsigned start_on(char *stacks, unsigned count, const struct birth *birth, int *ret_error)
+{
+    unsigned started = 0;
+    while (started < count && (*ret_error = create(birth, stacks ? stacks + started * STACK : NULL)) == 0)
+        started++;
+    return started;
+}
+
 int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg)
 {
     const struct birth birth = {run, arg};
-    char *stacks = map_stacks(count);
-    const int error = create(&birth, stacks);
+    unsigned mapped = count, started = 0;
+    char *stacks = map_stacks(&mapped);
+    int error = ENOMEM;
 
-    for (unsigned i = 1; !error && i < count && create(&birth, stacks ? stacks + i * STACK : NULL) == 0; i++)
-        ;
-    return error;
+    if (stacks) {
+        started = start_on(stacks, mapped, &birth, &error);
+        if (started < mapped)
+            munmap(stacks + started * STACK, (mapped - started) * STACK);
+    }
+    if (!started && error == EINVAL) /* the program's thread-local variables take more than that */
+        started = start_on(NULL, count, &birth, &error);
+    return started ? 0 : error;
 }

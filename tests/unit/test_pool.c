@@ -14,7 +14,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -525,6 +527,45 @@ static void stacks_side_by_side(void **state)
         munmap(holes[i], 3 * hole);
 }
 
+static size_t address_space(void)
+{
+    FILE *statm = fopen("/proc/self/statm", "re");
+    size_t pages;
+    assert_non_null(statm);
+    assert_int_equal(fscanf(statm, "%zu", &pages), 1);
+    fclose(statm);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* In a child, as the limit is for good. */
+static unsigned helpers_within(size_t bytes)
+{
+    struct gf_pool *pool = pool_of(1021, 9);
+    const struct rlimit limit = {address_space() + bytes, RLIM_INFINITY};
+
+    if (setrlimit(RLIMIT_AS, &limit) != 0 || gf_pool_start(pool) != 0)
+        return 0;
+    for (unsigned i = 0; i < 1000 && gf_pool_helpers(pool) < 4; i++)
+        usleep(1000);
+    return gf_pool_helpers(pool);
+}
+
+static void as_many_as_there_is_room_for(void **state)
+{
+    int status;
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip_because("a sanitizer needs address space of its own");
+#endif
+    const pid_t child = fork();
+    if (child == 0) {
+        const unsigned helpers = helpers_within((size_t)11 << 19); /* five stacks and a half */
+        _exit(helpers >= 4 && helpers <= 5 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +583,7 @@ int main(void)
         cmocka_unit_test(asleep_when_idle),
         cmocka_unit_test(as_many_as_pay),
         cmocka_unit_test(stacks_side_by_side),
+        cmocka_unit_test(as_many_as_there_is_room_for),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

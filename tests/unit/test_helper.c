@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Helpers in a program whose thread-local variables take nearly all of the stacks that are made for them. */
+#include "unit.h"
+
+#include "transfer/helper.h"
+
+#include <alloca.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define HELPERS 6
+#define KIB ((size_t)1 << 10)
+#define LIBC_STACK (2048 * KIB)
+
+static __thread volatile unsigned char large[1012 * KIB];
+static pthread_barrier_t written, used, told;
+static unsigned numbered, intact;
+
+static void fill(volatile unsigned char *at, unsigned char byte, size_t bytes)
+{
+    while (bytes-- > 0)
+        at[bytes] = byte;
+}
+
+static __attribute__((noinline)) void use_stack(void)
+{
+    fill(alloca(40 * KIB), 0xee, 40 * KIB);
+    pthread_barrier_wait(&used);
+}
+
+static void *help(void *closure)
+{
+    const unsigned char mine = (unsigned char)__atomic_add_fetch(&numbered, 1, __ATOMIC_RELAXED);
+    bool right = true;
+
+    fill(large, mine, sizeof(large));
+    pthread_barrier_wait(&written);
+    use_stack();
+    for (size_t i = 0; i < sizeof(large); i++)
+        right = right && large[i] == mine;
+    __atomic_fetch_add(&intact, right, __ATOMIC_RELAXED);
+    pthread_barrier_wait(&told);
+    pause();
+    return closure;
+}
+
+static unsigned mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    unsigned lines = 0;
+
+    assert_non_null(maps);
+    for (int c; (c = getc(maps)) != EOF;)
+        lines += c == '\n';
+    fclose(maps);
+    return lines;
+}
+
+static size_t address_space(void)
+{
+    FILE *statm = fopen("/proc/self/statm", "re");
+    size_t pages;
+
+    assert_non_null(statm);
+    assert_int_equal(fscanf(statm, "%zu", &pages), 1);
+    fclose(statm);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* They have libc's stacks then: without guards, as these would be mappings, and with nothing else mapped. */
+static void no_stack_reaches_into_another(void **state)
+{
+    pthread_attr_t attr;
+    (void)state;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, LIBC_STACK);
+    assert_int_equal(pthread_setattr_default_np(&attr), 0);
+    pthread_barrier_init(&written, NULL, HELPERS);
+    pthread_barrier_init(&used, NULL, HELPERS);
+    pthread_barrier_init(&told, NULL, HELPERS + 1);
+
+    const unsigned mappings_before = mappings();
+    const size_t before = address_space();
+    assert_int_equal(gf_helpers_start(HELPERS, help, NULL), 0);
+    const unsigned more_mappings = mappings() - mappings_before;
+    const size_t more = address_space() - before;
+    pthread_barrier_wait(&told);
+    assert_int_equal(intact, HELPERS);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_in_range(more, HELPERS * LIBC_STACK, HELPERS * LIBC_STACK + 1024 * KIB);
+    assert_in_range(more_mappings, 0, HELPERS / 2);
+#else
+    (void)more, (void)more_mappings; /* a sanitizer's own are among them */
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_stack_reaches_into_another),
+    };
+    return cmocka_run_group_tests_name("helper", tests, NULL, NULL);
+}
