@@ -58,6 +58,23 @@ def test_a_file_in_the_place_of_standard_error(program, run, tmp_path):  # noqa:
     assert (tmp_path / "data").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("how", ["os.rename(log, log + '.1')", "os.truncate(log, 0)"])
+def test_a_log_that_is_rotated_goes_on(program, tmp_path, how):  # noqa: F811
+    """logrotate's two ways; no signal tells the program."""
+    _, found = program(f"""
+        log = os.environ["GPUFEED_LOG"]
+        stall(96)
+        wait_for(lambda: os.path.exists(log) and '"stall"' in open(log).read())
+        {how}
+        stall(96)
+        wait_for(lambda: os.path.exists(log) and os.path.getsize(log))
+    """)
+    assert found
+    if "rename" in how:
+        moved = [json.loads(line) for line in (tmp_path / "log.1").read_text().splitlines()]
+        assert moved[0]["event"] == "process" and moved[-1]["event"] == "stall"
+
+
 def test_lost_lines_are_told_when_writing_works_again(run, compile_c, tmp_path):
     folder = tmp_path / "later"
     stalling = compile_c(r"""
