@@ -545,7 +545,7 @@ static unsigned helpers_within(size_t bytes)
 
     if (setrlimit(RLIMIT_AS, &limit) != 0 || gf_pool_start(pool) != 0)
         return 0;
-    for (unsigned i = 0; i < 1000 && gf_pool_helpers(pool) < 4; i++)
+    for (unsigned i = 0; i < 10000 && gf_pool_helpers(pool) < 4; i++)
         usleep(1000);
     return gf_pool_helpers(pool);
 }
