@@ -20,20 +20,17 @@ struct birth {
 
 /*
  * Side by side and without guards all stacks are one mapping, which a fork copies once; one by one they would lie in
- * whatever holes the driver's mappings leave. What a helper does takes some KiB, and never calls the program. As many as
- * RLIMIT_AS, or RLIMIT_MEMLOCK behind mlockall, leaves room for.
+ * whatever holes the driver's mappings leave. What a helper does takes some KiB, and never calls the program. All or
+ * none: where RLIMIT_AS, or RLIMIT_MEMLOCK behind mlockall, has less left than that, it is left to the program.
  */
-static char *map_stacks(unsigned *count)
+static char *map_stacks(unsigned count)
 {
-    for (; *count; --*count) {
-        void *stacks = mmap(NULL, *count * STACK, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-        if (stacks == MAP_FAILED)
-            continue;
-        madvise(stacks, *count * STACK, MADV_NOHUGEPAGE);
-        return stacks;
-    }
-    return NULL;
+    void *stacks = mmap(NULL, count * STACK, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED)
+        return NULL;
+    madvise(stacks, count * STACK, MADV_NOHUGEPAGE);
+    return stacks;
 }
 
 /* stack: NULL: libc's. */
@@ -86,15 +83,14 @@ static unsigned start_on(char *stacks, unsigned count, const struct birth *birth
 int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg)
 {
     const struct birth birth = {run, arg};
-    unsigned mapped = count, started = 0;
-    char *stacks = map_stacks(&mapped);
-    int error = ENOMEM;
+    char *stacks = map_stacks(count);
+    int error;
 
-    if (stacks) {
-        started = start_on(stacks, mapped, &birth, &error);
-        if (started < mapped)
-            munmap(stacks + started * STACK, (mapped - started) * STACK);
-    }
+    if (!stacks)
+        return errno;
+    unsigned started = start_on(stacks, count, &birth, &error);
+    if (started < count)
+        munmap(stacks + started * STACK, (count - started) * STACK);
     if (!started && error == EINVAL) /* the program's thread-local variables take more than that */
         started = start_on(NULL, count, &birth, &error);
     return started ? 0 : error;
