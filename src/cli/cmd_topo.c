@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
-#include "cli/topo.h"
+#include "cli/doctor.h"
 #include "config/options.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void help(void)
          "from, and what this process may use.\n\n"
          "  --json            the same as JSON\n"
          "  --machine FOLDER  a recorded machine instead of this one\n"
-         "  --record FOLDER   write this machine down, for --machine and GPUFEED_MACHINE");
+         "  --record FOLDER   write this machine down, for --machine, GPUFEED_MACHINE and `gpufeed doctor`");
 }
 
 static int read_arguments(int argc, char **argv, struct arguments *ret)
@@ -48,6 +48,8 @@ static int record(const char *folder)
 
     if (!error)
         error = gf_visible_record(folder);
+    if (!error)
+        error = gf_doctor_record(folder);
     if (!error)
         return GF_EXIT_OK;
     gf_cli_error("topo", "cannot record into %s: %s", folder, strerror(-error));

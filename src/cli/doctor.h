@@ -41,6 +41,9 @@ extern const size_t gf_doctor_check_count;
 /* Runs all checks, in their order. */
 void gf_doctor_see(const struct gf_patient *patient, struct gf_advices *ret);
 
+/* Copies what the checks of the host read to below a folder, for a patient that is recorded. 0 or -errno. */
+int gf_doctor_record(const char *folder);
+
 /* For the checks. Adds an advice, with `what`; the list is never full. */
 struct gf_advice *gf_advise(struct gf_advices *advices, enum gf_health health, const char *format, ...)
     GF_PRINTF(3, 4);

@@ -37,10 +37,11 @@ static const struct gf_topo_gpu *next_visible(const struct gf_topo *topo, size_t
     return NULL;
 }
 
-static int link_value(const struct gf_patient *patient, const char *bdf, const char *file)
+static long link_value(const struct gf_patient *patient, const char *bdf, const char *file)
 {
     char text[32];
-    return gf_sysfile_read(text, sizeof(text), patient->root, "sys/bus/pci/devices/%s/%s", bdf, file) > 0 ? atoi(text) : 0;
+    const int length = gf_sysfile_read(text, sizeof(text), patient->root, "sys/bus/pci/devices/%s/%s", bdf, file);
+    return length > 0 ? strtol(text, NULL, 10) : 0;
 }
 
 /* The width only: an idle GPU lowers its link's speed. Virtual machines show 0, 63 or 255. */
@@ -49,16 +50,16 @@ void gf_check_links(const struct gf_patient *patient, struct gf_advices *ret)
     const struct gf_topo_gpu *gpu;
 
     for (size_t at = 0; (gpu = next_visible(patient->topo, &at));) {
-        const int now = link_value(patient, gpu->bdf, "current_link_width");
-        const int most = link_value(patient, gpu->bdf, "max_link_width");
+        const long now = link_value(patient, gpu->bdf, "current_link_width");
+        const long most = link_value(patient, gpu->bdf, "max_link_width");
         if (now <= 0 || now > 32 || most <= 0 || most > 32)
             continue;
         if (now >= most) {
-            gf_advise(ret, gf_health_fine, "GPU %s has all %d lanes of its link", gpu->bdf, most);
+            gf_advise(ret, gf_health_fine, "GPU %s has all %ld lanes of its link", gpu->bdf, most);
             continue;
         }
-        struct gf_advice *advice = gf_advise(ret, gf_health_mend, "GPU %s has %d of %d lanes", gpu->bdf, now, most);
-        gf_advise_read(advice, "/sys/bus/pci/devices/%s/current_link_width: %d, max_link_width: %d", gpu->bdf, now, most);
+        struct gf_advice *advice = gf_advise(ret, gf_health_mend, "GPU %s has %ld of %ld lanes", gpu->bdf, now, most);
+        gf_advise_read(advice, "/sys/bus/pci/devices/%s/current_link_width: %ld, max_link_width: %ld", gpu->bdf, now, most);
         gf_advise_mend(advice, "no copy can be faster than the link",
                        "another slot, reseating the card or its riser, the slot's bifurcation in the firmware");
     }

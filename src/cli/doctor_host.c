@@ -8,17 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THP "sys/kernel/mm/transparent_hugepage/"
 #define SWAPPINESS_MOST 10
+
+/* What is read here, and by host/thp.h. */
+enum file { f_release, f_enabled, f_defrag, f_reclaim, f_balancing, f_governor, f_swappiness, f_meminfo };
+static const char *const files[] = {
+    [f_release] = "proc/sys/kernel/osrelease",
+    [f_enabled] = "sys/kernel/mm/transparent_hugepage/enabled",
+    [f_defrag] = "sys/kernel/mm/transparent_hugepage/defrag",
+    [f_reclaim] = "proc/sys/vm/zone_reclaim_mode",
+    [f_balancing] = "proc/sys/kernel/numa_balancing",
+    [f_governor] = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+    [f_swappiness] = "proc/sys/vm/swappiness",
+    [f_meminfo] = "proc/meminfo",
+};
 
 struct line {
     char text[160];
 };
 
 /* The first line of a file; false: there is none. */
-static bool read_line(const struct gf_patient *patient, struct line *ret, const char *file)
+static bool read_line(const struct gf_patient *patient, struct line *ret, enum file file)
 {
-    if (gf_sysfile_read(ret->text, sizeof(ret->text), patient->root, "%s", file) <= 0)
+    if (gf_sysfile_read(ret->text, sizeof(ret->text), patient->root, "%s", files[file]) <= 0)
         return false;
     ret->text[strcspn(ret->text, "\n")] = '\0';
     return true;
@@ -38,16 +50,15 @@ static bool at_least(const char *release, long major, long minor)
 
 void gf_check_kernel(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    static const char file[] = "proc/sys/kernel/osrelease";
     struct line line;
 
-    if (!read_line(patient, &line, file)) {
-        unread(ret, "the kernel's version", file);
+    if (!read_line(patient, &line, f_release)) {
+        unread(ret, "the kernel's version", files[f_release]);
     } else if (at_least(line.text, 5, 14)) {
         gf_advise(ret, gf_health_fine, "Linux %s lets copies be staged", line.text);
     } else {
         struct gf_advice *advice = gf_advise(ret, gf_health_mend, "Linux %s is too old to stage copies", line.text);
-        gf_advise_read(advice, "/%s: %s", file, line.text);
+        gf_advise_read(advice, "/%s: %s", files[f_release], line.text);
         gf_advise_mend(advice, "without MADV_POPULATE_READ pageable copies stay the driver's: a third of the speed",
                        "a host with Linux 5.14 or later (RHEL 9, Ubuntu 22.04, Debian 12)");
     }
@@ -59,7 +70,7 @@ void gf_check_shared_huge(const struct gf_patient *patient, struct gf_advices *r
 
     gf_thp_read_shared(patient->root, &thp);
     if (!thp.file) {
-        unread(ret, "huge pages for shared memory", THP "shmem_enabled");
+        unread(ret, "huge pages for shared memory", gf_thp_shared_files[1]);
     } else if (thp.on) {
         gf_advise(ret, gf_health_fine, "large pinned buffers get huge pages");
     } else {
@@ -71,32 +82,30 @@ void gf_check_shared_huge(const struct gf_patient *patient, struct gf_advices *r
     }
 }
 
-static void advise_huge(struct gf_advices *ret, const char *file, const struct line *line, const char *what,
-                        const char *why, const char *word)
+static void advise_huge(struct gf_advices *ret, enum file file, const struct line *line, const char *what, const char *why)
 {
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "%s", what);
-    gf_advise_read(advice, "/%s: %s", file, line->text);
-    gf_advise_mend(advice, why, "echo %s > /%s    (root, on the host)", word, file);
+    gf_advise_read(advice, "/%s: %s", files[file], line->text);
+    gf_advise_mend(advice, why, "echo madvise > /%s    (root, on the host)", files[file]);
 }
 
 void gf_check_huge(const struct gf_patient *patient, struct gf_advices *ret)
 {
     struct line enabled, defrag;
 
-    if (!read_line(patient, &enabled, THP "enabled"))
-        unread(ret, "huge pages", THP "enabled");
+    if (!read_line(patient, &enabled, f_enabled))
+        unread(ret, "huge pages", files[f_enabled]);
     else if (gf_thp_chosen(enabled.text, "never"))
-        advise_huge(ret, THP "enabled", &enabled, "ordinary memory gets no huge pages",
-                    "large blocks fault in by 4 KiB", "madvise");
-    else if (read_line(patient, &defrag, THP "defrag") && gf_thp_chosen(defrag.text, "always"))
-        advise_huge(ret, THP "defrag", &defrag, "who needs a huge page waits until memory is tidied up for it",
-                    "a page fault takes milliseconds at any moment: a stall of a step or of a request", "madvise");
+        advise_huge(ret, f_enabled, &enabled, "ordinary memory gets no huge pages", "large blocks fault in by 4 KiB");
+    else if (read_line(patient, &defrag, f_defrag) && gf_thp_chosen(defrag.text, "always"))
+        advise_huge(ret, f_defrag, &defrag, "who needs a huge page waits until memory is tidied up for it",
+                    "a page fault takes milliseconds at any moment: a stall of a step or of a request");
     else
         gf_advise(ret, gf_health_fine, "huge pages: %s", enabled.text);
 }
 
 /* A switch that should be off where there are several nodes. */
-static void check_switch(const struct gf_patient *patient, struct gf_advices *ret, const char *file, const char *sysctl,
+static void check_switch(const struct gf_patient *patient, struct gf_advices *ret, enum file file, const char *sysctl,
                          const char *what, const char *why)
 {
     struct line line;
@@ -104,55 +113,54 @@ static void check_switch(const struct gf_patient *patient, struct gf_advices *re
     if (patient->topo->machine->node_count < 2)
         return;
     if (!read_line(patient, &line, file)) {
-        unread(ret, sysctl, file);
+        unread(ret, sysctl, files[file]);
     } else if (strcmp(line.text, "0") == 0) {
         gf_advise(ret, gf_health_fine, "%s is 0", sysctl);
     } else {
         struct gf_advice *advice = gf_advise(ret, gf_health_mend, "%s", what);
-        gf_advise_read(advice, "/%s: %s", file, line.text);
+        gf_advise_read(advice, "/%s: %s", files[file], line.text);
         gf_advise_mend(advice, why, "sysctl -w %s=0    (root, on the host)", sysctl);
     }
 }
 
 void gf_check_reclaim(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    check_switch(patient, ret, "proc/sys/vm/zone_reclaim_mode", "vm.zone_reclaim_mode",
+    check_switch(patient, ret, f_reclaim, "vm.zone_reclaim_mode",
                  "a node that is full is emptied before another one's memory is taken",
                  "the page cache of data sets is thrown away, and who allocates waits for it");
 }
 
 void gf_check_balancing(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    check_switch(patient, ret, "proc/sys/kernel/numa_balancing", "kernel.numa_balancing",
+    check_switch(patient, ret, f_balancing, "kernel.numa_balancing",
                  "the kernel moves pages between nodes by itself",
                  "it finds out by page faults in all threads where memory is used; placement has settled that");
 }
 
 void gf_check_governor(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    static const char file[] = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
     struct line line;
 
-    if (!read_line(patient, &line, file))
+    if (!read_line(patient, &line, f_governor))
         return; /* a virtual machine's CPUs have none */
     if (strcmp(line.text, "performance") == 0) {
         gf_advise(ret, gf_health_fine, "CPUs keep their clock up (governor %s)", line.text);
         return;
     }
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "CPUs lower their clock when they idle (governor %s)", line.text);
-    gf_advise_read(advice, "/%s: %s", file, line.text);
+    gf_advise_read(advice, "/%s: %s", files[f_governor], line.text);
     gf_advise_mend(advice, "threads that feed a GPU sleep and wake for each batch, and begin each with a slow CPU",
                    "cpupower frequency-set -g performance    (root, on the host)");
 }
 
 void gf_check_swap(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    static const char file[] = "proc/sys/vm/swappiness", memory[] = "proc/meminfo";
     static char text[8192];
     struct line line;
 
-    if (gf_sysfile_read(text, sizeof(text), patient->root, "%s", memory) <= 0 || !read_line(patient, &line, file)) {
-        unread(ret, "swapping", memory);
+    if (gf_sysfile_read(text, sizeof(text), patient->root, "%s", files[f_meminfo]) <= 0 ||
+        !read_line(patient, &line, f_swappiness)) {
+        unread(ret, "swapping", files[f_meminfo]);
         return;
     }
     const char *total = gf_sysfile_field(text, "SwapTotal");
@@ -166,7 +174,18 @@ void gf_check_swap(const struct gf_patient *patient, struct gf_advices *ret)
         return;
     }
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "memory is swapped out before it is short");
-    gf_advise_read(advice, "/%s: %s; /%s: SwapTotal %llu kB", file, line.text, memory, strtoull(total, NULL, 10));
+    gf_advise_read(advice, "/%s: %s; /%s: SwapTotal %llu kB", files[f_swappiness], line.text, files[f_meminfo],
+                   strtoull(total, NULL, 10));
     gf_advise_mend(advice, "what a training script has not touched for a while is read back from a disk in the middle of a step",
                    "sysctl -w vm.swappiness=1    (root, on the host)");
+}
+
+int gf_doctor_record(const char *folder)
+{
+    int error = 0;
+    for (size_t i = 0; i < GF_ARRAY_LEN(files) && !error; i++)
+        error = gf_machine_record_file(folder, files[i]);
+    for (size_t i = 0; i < GF_ARRAY_LEN(gf_thp_shared_files) && !error; i++)
+        error = gf_machine_record_file(folder, gf_thp_shared_files[i]);
+    return error;
 }

@@ -54,6 +54,8 @@ void gf_machine_free(struct gf_machine *machine);
 
 /* Writes this machine into the folder, made if need be, as gf_machine_load reads it. 0 or -errno. */
 int gf_machine_record(const char *folder);
+/* A file more of this system ("proc/meminfo"); one that it lacks stays missing. 0 or -errno. */
+int gf_machine_record_file(const char *folder, const char *name);
 
 /* NULL when there is none. */
 const struct gf_node *gf_machine_node(const struct gf_machine *machine, unsigned id);

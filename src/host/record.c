@@ -39,8 +39,7 @@ static int write_file(char *path, const char *text, size_t length)
     return result;
 }
 
-/* A file that this system lacks stays missing in the copy. */
-static int copy(const char *folder, const char *name)
+int gf_machine_record_file(const char *folder, const char *name)
 {
     char text[8192], path[GF_SYSFILE_PATH_MAX];
     const int length = gf_sysfile_read(text, sizeof(text) - 1, "", "%s", name);
@@ -58,7 +57,7 @@ static int copy_each(const char *folder, const char *prefix, const char *const *
     for (size_t i = 0; i < count && !error; i++) {
         char name[256];
         gf_fmt(name, sizeof(name), "%s/%s", prefix, files[i]);
-        error = copy(folder, name);
+        error = gf_machine_record_file(folder, name);
     }
     return error;
 }
@@ -69,7 +68,7 @@ static int copy_system(const char *folder, const struct gf_machine *machine)
                                             "node/has_cpu", "node/has_memory"};
     static const char *const of_node[] = {"cpulist", "distance", "meminfo"};
     static const char *const of_device[] = {"vendor", "class", "device", "numa_node",
-                                            "local_cpulist"};
+                                            "local_cpulist", "current_link_width", "max_link_width"};
     char prefix[128];
     int error = copy_each(folder, "sys/devices/system", of_system, GF_ARRAY_LEN(of_system));
 

@@ -14,6 +14,9 @@ struct gf_thp {
 /* Of 2 MiB, for shared memory. root: host/sysfile.h. */
 void gf_thp_read_shared(const char *root, struct gf_thp *ret);
 
+/* Which files may decide, below the root. */
+extern const char *const gf_thp_shared_files[2];
+
 /* Whether the word is the one in brackets. */
 bool gf_thp_chosen(const char *line, const char *word);
 

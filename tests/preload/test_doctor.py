@@ -151,6 +151,14 @@ def test_this_machine(doctor):
     assert {"gpus", "quota", "shm", "kernel"} <= {one["check"] for one in findings(told)}
 
 
+def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
+    """What it says of the host; limits of the process are not recorded."""
+    host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "governor", "swap"}
+    assert run(COMMAND, "topo", "--record", str(tmp_path), preload=False).returncode == 0
+    here, there = (findings(doctor("--json", *args)) for args in ([], [f"--machine={tmp_path}"]))
+    assert [one for one in there if one["check"] in host] == [one for one in here if one["check"] in host]
+
+
 def test_findings_that_nobody_reads_are_no_findings(tmp_path):
     machine = write(tmp_path, SICK["kernel"][0])
     with open("/dev/full", "w", encoding="ascii") as full:
