@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 #include "cli/doctor.h"
+#include "cli/json.h"
 #include "config/options.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,12 +52,6 @@ static void print(const struct gf_advices *advices)
            count_of(advices, gf_health_fine), count_of(advices, gf_health_unknown));
 }
 
-static json_t *text_or_null(const char *text)
-{
-    json_t *string = text && *text ? json_string(text) : NULL;
-    return string ? string : json_null(); /* what is no UTF-8, too */
-}
-
 static int print_json(const struct gf_advices *advices)
 {
     json_t *list = json_array();
@@ -65,9 +59,9 @@ static int print_json(const struct gf_advices *advices)
     for (size_t i = 0; i < advices->count; i++) {
         const struct gf_advice *advice = &advices->list[i];
         json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "check", advice->check, "health",
-                                              words[advice->health], "what", text_or_null(advice->what), "read",
-                                              text_or_null(advice->read), "why", text_or_null(advice->why), "do",
-                                              text_or_null(advice->mend)));
+                                              words[advice->health], "what", gf_json_text(advice->what), "read",
+                                              gf_json_text(advice->read), "why", gf_json_text(advice->why), "do",
+                                              gf_json_text(advice->mend)));
     }
     json_t *whole = json_pack("{s:i, s:s, s:o}", "schema", SCHEMA, "version", GF_VERSION, "findings", list);
     char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;

@@ -14,6 +14,15 @@ const struct gf_doctor_check gf_doctor_checks[] = {
 };
 const size_t gf_doctor_check_count = GF_ARRAY_LEN(gf_doctor_checks);
 
+/* Files may hold anything: nothing that is no UTF-8 to JSON or a command to a terminal. */
+static void format_plain(char *ret, size_t size, const char *format, va_list args)
+{
+    vsnprintf(ret, size, format, args);
+    for (; *ret; ret++)
+        if (*ret < ' ' || *ret > '~')
+            *ret = '?';
+}
+
 struct gf_advice *gf_advise(struct gf_advices *advices, enum gf_health health, const char *format, ...)
 {
     const size_t most = GF_ARRAY_LEN(advices->list);
@@ -23,7 +32,7 @@ struct gf_advice *gf_advise(struct gf_advices *advices, enum gf_health health, c
     advices->count = gf_min(advices->count + 1, most);
     *advice = (struct gf_advice){.health = health};
     va_start(args, format);
-    vsnprintf(advice->what, sizeof(advice->what), format, args);
+    format_plain(advice->what, sizeof(advice->what), format, args);
     va_end(args);
     return advice;
 }
@@ -32,7 +41,7 @@ void gf_advise_read(struct gf_advice *advice, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(advice->read, sizeof(advice->read), format, args);
+    format_plain(advice->read, sizeof(advice->read), format, args);
     va_end(args);
 }
 

@@ -14,14 +14,17 @@ enum gf_health {
 struct gf_advice {
     const char *check; /* its name in gf_doctor_checks */
     enum gf_health health;
-    char what[256]; /* what is so, in a line */
+    char what[256]; /* what is so, in a line of plain ASCII, as read */
     char read[512]; /* the file or the call, and what it said; "" where `what` says it */
     char mend[384]; /* a command, or whom to ask for what */
     const char *why; /* it matters; NULL where it is fine */
 };
 
+/* Three checks tell of each GPU, the others once. */
+#define GF_ADVICES_MAX (3 * GF_VISIBLE_MAX + 16)
+
 struct gf_advices {
-    struct gf_advice list[64];
+    struct gf_advice list[GF_ADVICES_MAX];
     size_t count;
 };
 
@@ -29,6 +32,12 @@ struct gf_patient {
     const char *root; /* "" this machine; a recorded one tells of itself what its files do */
     const struct gf_topo *topo;
 };
+
+/* Files of it can be read, and nothing be asked by trying. */
+static inline bool gf_patient_is_recorded(const struct gf_patient *patient)
+{
+    return *patient->root;
+}
 
 typedef void gf_check(const struct gf_patient *patient, struct gf_advices *ret);
 

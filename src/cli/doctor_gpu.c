@@ -6,8 +6,25 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define LIST_MAX 256
+
+/* GPUs of WSL and of Jetson are no PCI devices. */
+static bool advise_beside_pci(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    static const char *const devices[] = {"/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu"};
+    char path[GF_SYSFILE_PATH_MAX];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(devices); i++) {
+        snprintf(path, sizeof(path), "%s%s", patient->root, devices[i]);
+        if (access(path, F_OK) == 0) {
+            gf_advise(ret, gf_health_unknown, "GPUs behind %s are not told by the PCI bus", devices[i]);
+            return true;
+        }
+    }
+    return false;
+}
 
 void gf_check_gpus(const struct gf_patient *patient, struct gf_advices *ret)
 {
@@ -20,6 +37,8 @@ void gf_check_gpus(const struct gf_patient *patient, struct gf_advices *ret)
             gf_advise_read(&ret->list[ret->count - 1], "%s", topo->visible.doubt);
         return;
     }
+    if (!topo->gpu_count && advise_beside_pci(patient, ret))
+        return;
     struct gf_advice *advice =
         topo->gpu_count ? gf_advise(ret, gf_health_mend, "a program sees none of the GPUs here (%zu)", topo->gpu_count)
                         : gf_advise(ret, gf_health_mend, "there is no NVIDIA GPU here");
@@ -65,11 +84,17 @@ void gf_check_links(const struct gf_patient *patient, struct gf_advices *ret)
     }
 }
 
+static const char *device_file(const struct gf_patient *patient, const char *bdf, const char *file, char *ret, size_t size)
+{
+    const int length = gf_sysfile_read(ret, size, patient->root, "sys/bus/pci/devices/%s/%s", bdf, file);
+    return length < 0 ? "none" : length == 0 ? "empty" : ret;
+}
+
 void gf_check_nodes(const struct gf_patient *patient, struct gf_advices *ret)
 {
     const struct gf_topo *topo = patient->topo;
     const struct gf_topo_gpu *gpu;
-    char list[LIST_MAX];
+    char list[LIST_MAX], node[16];
 
     if (topo->machine->node_count < 2) {
         if (topo->visible.count)
@@ -83,7 +108,9 @@ void gf_check_nodes(const struct gf_patient *patient, struct gf_advices *ret)
             continue;
         }
         struct gf_advice *advice = gf_advise(ret, gf_health_mend, "GPU %s: nothing tells its NUMA node", gpu->bdf);
-        gf_advise_read(advice, "/sys/bus/pci/devices/%s/numa_node: -1; local_cpulist: all CPUs or none", gpu->bdf);
+        gf_advise_read(advice, "/sys/bus/pci/devices/%s/numa_node: %s; local_cpulist: %s", gpu->bdf,
+                       device_file(patient, gpu->bdf, "numa_node", node, sizeof(node)),
+                       device_file(patient, gpu->bdf, "local_cpulist", list, sizeof(list)));
         gf_advise_mend(advice, "threads and memory stay wherever they are, unless the driver knows more when the program runs",
                        "NUMA in the firmware's settings; in a virtual machine the hypervisor's topology "
                        "(QEMU: pxb-pcie,numa_node=N)");

@@ -2,16 +2,25 @@
 /* Settings of the host's kernel. In a container they are the host's, and to be set there. */
 #include "cli/doctor.h"
 
+#include "host/cgroup.h"
 #include "host/sysfile.h"
 #include "host/thp.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 
 #define SWAPPINESS_MOST 10
 
 /* What is read here, and by host/thp.h. */
-enum file { f_release, f_enabled, f_defrag, f_reclaim, f_balancing, f_governor, f_swappiness, f_meminfo };
+enum file { f_release, f_enabled, f_defrag, f_reclaim, f_balancing, f_governor, f_preference, f_swappiness, f_swaps,
+            f_meminfo };
 static const char *const files[] = {
     [f_release] = "proc/sys/kernel/osrelease",
     [f_enabled] = "sys/kernel/mm/transparent_hugepage/enabled",
@@ -19,7 +28,9 @@ static const char *const files[] = {
     [f_reclaim] = "proc/sys/vm/zone_reclaim_mode",
     [f_balancing] = "proc/sys/kernel/numa_balancing",
     [f_governor] = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+    [f_preference] = "sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference",
     [f_swappiness] = "proc/sys/vm/swappiness",
+    [f_swaps] = "proc/swaps",
     [f_meminfo] = "proc/meminfo",
 };
 
@@ -27,13 +38,23 @@ struct line {
     char text[160];
 };
 
-/* The first line of a file; false: there is none. */
+/* The first line of a file; false: it has none, or an empty one. */
 static bool read_line(const struct gf_patient *patient, struct line *ret, enum file file)
 {
     if (gf_sysfile_read(ret->text, sizeof(ret->text), patient->root, "%s", files[file]) <= 0)
         return false;
     ret->text[strcspn(ret->text, "\n")] = '\0';
-    return true;
+    return *ret->text != '\0';
+}
+
+/* A line that is a number, from 0. */
+static bool read_number(const struct gf_patient *patient, struct line *ret, enum file file, long *ret_value)
+{
+    char *end;
+    if (!read_line(patient, ret, file))
+        return false;
+    *ret_value = strtol(ret->text, &end, 10);
+    return end != ret->text && !*end && *ret_value >= 0;
 }
 
 static void unread(struct gf_advices *ret, const char *what, const char *file)
@@ -48,19 +69,38 @@ static bool at_least(const char *release, long major, long minor)
     return found > major || (found == major && *end == '.' && strtol(end + 1, NULL, 10) >= minor);
 }
 
+/* 0 or what the kernel answers: vendors add calls to old versions, and sandboxes refuse them in new ones. */
+static int populate_error(void)
+{
+    const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return errno;
+    const int error = madvise(page, size, MADV_POPULATE_READ) ? errno : 0;
+    munmap(page, size);
+    return error;
+}
+
 void gf_check_kernel(const struct gf_patient *patient, struct gf_advices *ret)
 {
     struct line line;
 
-    if (!read_line(patient, &line, f_release)) {
+    if (!read_line(patient, &line, f_release) || line.text[0] < '0' || line.text[0] > '9') {
         unread(ret, "the kernel's version", files[f_release]);
-    } else if (at_least(line.text, 5, 14)) {
+        return;
+    }
+    const bool is_old = !at_least(line.text, 5, 14), is_recorded = gf_patient_is_recorded(patient);
+    const int error = is_recorded ? is_old ? EINVAL : 0 : populate_error();
+    if (!error) {
         gf_advise(ret, gf_health_fine, "Linux %s lets copies be staged", line.text);
     } else {
-        struct gf_advice *advice = gf_advise(ret, gf_health_mend, "Linux %s is too old to stage copies", line.text);
-        gf_advise_read(advice, "/%s: %s", files[f_release], line.text);
+        struct gf_advice *advice = gf_advise(ret, gf_health_mend, "Linux %s %s", line.text,
+                                             is_old ? "is too old to stage copies" : "does not let copies be staged");
+        gf_advise_read(advice, "/%s: %s%s%s", files[f_release], line.text,
+                       is_recorded ? "" : "; madvise(MADV_POPULATE_READ): ", is_recorded ? "" : strerror(error));
         gf_advise_mend(advice, "without MADV_POPULATE_READ pageable copies stay the driver's: a third of the speed",
-                       "a host with Linux 5.14 or later (RHEL 9, Ubuntu 22.04, Debian 12)");
+                       "a host with Linux 5.14 or later (RHEL 9, Ubuntu 22.04, Debian 12), and no sandbox that refuses the call");
     }
 }
 
@@ -69,7 +109,7 @@ void gf_check_shared_huge(const struct gf_patient *patient, struct gf_advices *r
     struct gf_thp thp;
 
     gf_thp_read_shared(patient->root, &thp);
-    if (!thp.file) {
+    if (!thp.file || !strchr(thp.line, '[')) {
         unread(ret, "huge pages for shared memory", gf_thp_shared_files[1]);
     } else if (thp.on) {
         gf_advise(ret, gf_health_fine, "large pinned buffers get huge pages");
@@ -93,10 +133,10 @@ void gf_check_huge(const struct gf_patient *patient, struct gf_advices *ret)
 {
     struct line enabled, defrag;
 
-    if (!read_line(patient, &enabled, f_enabled))
+    if (!read_line(patient, &enabled, f_enabled) || !strchr(enabled.text, '['))
         unread(ret, "huge pages", files[f_enabled]);
     else if (gf_thp_chosen(enabled.text, "never"))
-        advise_huge(ret, f_enabled, &enabled, "ordinary memory gets no huge pages", "large blocks fault in by 4 KiB");
+        advise_huge(ret, f_enabled, &enabled, "ordinary memory gets no huge pages", "large blocks fault in page by page");
     else if (read_line(patient, &defrag, f_defrag) && gf_thp_chosen(defrag.text, "always"))
         advise_huge(ret, f_defrag, &defrag, "who needs a huge page waits until memory is tidied up for it",
                     "a page fault takes milliseconds at any moment: a stall of a step or of a request");
@@ -104,47 +144,55 @@ void gf_check_huge(const struct gf_patient *patient, struct gf_advices *ret)
         gf_advise(ret, gf_health_fine, "huge pages: %s", enabled.text);
 }
 
-/* A switch that should be off where there are several nodes. */
-static void check_switch(const struct gf_patient *patient, struct gf_advices *ret, enum file file, const char *sysctl,
-                         const char *what, const char *why)
+/* Bits of a switch that should be off where there are several nodes. */
+static void check_switch(const struct gf_patient *patient, struct gf_advices *ret, enum file file, long bits,
+                         const char *sysctl, const char *what, const char *why)
 {
     struct line line;
+    long value;
 
     if (patient->topo->machine->node_count < 2)
         return;
-    if (!read_line(patient, &line, file)) {
+    if (!read_number(patient, &line, file, &value)) {
         unread(ret, sysctl, files[file]);
-    } else if (strcmp(line.text, "0") == 0) {
-        gf_advise(ret, gf_health_fine, "%s is 0", sysctl);
+    } else if (!(value & bits)) {
+        gf_advise(ret, gf_health_fine, "%s is %ld", sysctl, value);
     } else {
         struct gf_advice *advice = gf_advise(ret, gf_health_mend, "%s", what);
         gf_advise_read(advice, "/%s: %s", files[file], line.text);
-        gf_advise_mend(advice, why, "sysctl -w %s=0    (root, on the host)", sysctl);
+        gf_advise_mend(advice, why, "sysctl -w %s=%ld    (root, on the host)", sysctl, value & ~bits);
     }
 }
 
 void gf_check_reclaim(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    check_switch(patient, ret, f_reclaim, "vm.zone_reclaim_mode",
+    check_switch(patient, ret, f_reclaim, ~0L, "vm.zone_reclaim_mode",
                  "a node that is full is emptied before another one's memory is taken",
                  "the page cache of data sets is thrown away, and who allocates waits for it");
 }
 
 void gf_check_balancing(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    check_switch(patient, ret, f_balancing, "kernel.numa_balancing",
+    /* Its second bit moves pages between fast and slow memory only, by faults on the slow one. */
+    check_switch(patient, ret, f_balancing, 1, "kernel.numa_balancing",
                  "the kernel moves pages between nodes by itself",
                  "it finds out by page faults in all threads where memory is used; placement has settled that");
 }
 
 void gf_check_governor(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    struct line line;
+    struct line line, preference;
 
     if (!read_line(patient, &line, f_governor))
         return; /* a virtual machine's CPUs have none */
     if (strcmp(line.text, "performance") == 0) {
         gf_advise(ret, gf_health_fine, "CPUs keep their clock up (governor %s)", line.text);
+        return;
+    }
+    /* Drivers that let the CPU choose have the governor "powersave" whatever it is told to prefer. */
+    if (strcmp(line.text, "powersave") == 0 && read_line(patient, &preference, f_preference) &&
+        (strcmp(preference.text, "performance") == 0 || strcmp(preference.text, "0") == 0)) {
+        gf_advise(ret, gf_health_fine, "CPUs keep their clock up (governor %s, preference %s)", line.text, preference.text);
         return;
     }
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "CPUs lower their clock when they idle (governor %s)", line.text);
@@ -153,23 +201,46 @@ void gf_check_governor(const struct gf_patient *patient, struct gf_advices *ret)
                    "cpupower frequency-set -g performance    (root, on the host)");
 }
 
+/* Compressed memory is no disk. All of /proc/swaps must be that; a file that names none says nothing. */
+static bool swaps_to_memory(const struct gf_patient *patient)
+{
+    static char text[4096];
+
+    if (gf_sysfile_read(text, sizeof(text), patient->root, "%s", files[f_swaps]) <= 0)
+        return false;
+    const char *line = strchr(text, '\n');
+    bool any = false;
+    for (; line; line = strchr(line + 1, '\n'), any = true)
+        if (strncmp(line + 1, "/dev/zram", strlen("/dev/zram")) != 0 && strncmp(line + 1, "/zram", strlen("/zram")) != 0)
+            return false;
+    return any;
+}
+
 void gf_check_swap(const struct gf_patient *patient, struct gf_advices *ret)
 {
     static char text[8192];
     struct line line;
+    long swappiness;
 
-    if (gf_sysfile_read(text, sizeof(text), patient->root, "%s", files[f_meminfo]) <= 0 ||
-        !read_line(patient, &line, f_swappiness)) {
+    gf_sysfile_read(text, sizeof(text), patient->root, "%s", files[f_meminfo]);
+    const char *total = gf_sysfile_field(text, "SwapTotal");
+    if (!total || *total < '0' || *total > '9') {
         unread(ret, "swapping", files[f_meminfo]);
         return;
     }
-    const char *total = gf_sysfile_field(text, "SwapTotal");
-    const bool swaps = total && strtoull(total, NULL, 10) > 0;
-    if (!swaps) {
+    if (strtoull(total, NULL, 10) == 0 || gf_cgroup_has_no_swap(patient->root)) {
         gf_advise(ret, gf_health_fine, "there is no swap");
         return;
     }
-    if (strtol(line.text, NULL, 10) <= SWAPPINESS_MOST) {
+    if (swaps_to_memory(patient)) {
+        gf_advise(ret, gf_health_fine, "what is swapped out stays in memory (zram)");
+        return;
+    }
+    if (!read_number(patient, &line, f_swappiness, &swappiness)) {
+        unread(ret, "swapping", files[f_swappiness]);
+        return;
+    }
+    if (swappiness <= SWAPPINESS_MOST) {
         gf_advise(ret, gf_health_fine, "swapping is the last resort (vm.swappiness %s)", line.text);
         return;
     }

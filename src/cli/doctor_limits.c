@@ -5,20 +5,16 @@
 #include "host/headroom.h"
 #include "host/sysfile.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #define LITTLE_MEMORY (UINT64_C(1) << 30)
 #define LITTLE_SHM (UINT64_C(1) << 30) /* Docker gives 64 MiB */
-
-static bool is_recorded(const struct gf_patient *patient)
-{
-    return *patient->root;
-}
 
 /* Asked by trying; a recorded machine cannot be. */
 void gf_check_policy(const struct gf_patient *patient, struct gf_advices *ret)
@@ -27,7 +23,7 @@ void gf_check_policy(const struct gf_patient *patient, struct gf_advices *ret)
     struct gf_probe probe;
     const int node = gf_set_next(&patient->topo->facts.mems, 0);
 
-    if (is_recorded(patient) || machine->node_count < 2 || node < 0)
+    if (gf_patient_is_recorded(patient) || machine->node_count < 2 || node < 0)
         return;
     gf_probe_run(NULL, (unsigned)node, &patient->topo->facts.start, &probe);
     const int error = probe.set_mempolicy ? probe.set_mempolicy : probe.mbind;
@@ -47,12 +43,12 @@ void gf_check_quota(const struct gf_patient *patient, struct gf_advices *ret)
     const unsigned cpus = gf_set_count(&patient->topo->facts.start);
 
     if (quota <= 0 || quota >= cpus) {
-        if (!is_recorded(patient))
+        if (!gf_patient_is_recorded(patient))
             gf_advise(ret, gf_health_fine, "no quota: %u CPUs as long as they are wanted", cpus);
         return;
     }
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "a quota of %.3g CPUs' time on %u CPUs", quota, cpus);
-    gf_advise_read(advice, "cpu.max; standing still so far: %.1f s (cpu.stat)",
+    gf_advise_read(advice, "cpu.max (version 1: cpu.cfs_quota_us); standing still so far: %.1f s (cpu.stat)",
                    (double)gf_cgroup_throttled_ns(patient->root) / 1e9);
     gf_advise_mend(advice,
                    "used up, all threads stand still to the end of the period, up to 100 ms, the one that feeds the GPU too",
@@ -85,13 +81,17 @@ void gf_check_shm(const struct gf_patient *patient, struct gf_advices *ret)
     static const char folder[] = "/dev/shm";
     struct statvfs fs;
 
-    if (is_recorded(patient))
+    if (gf_patient_is_recorded(patient))
         return;
     if (statvfs(folder, &fs)) {
         gf_advise(ret, gf_health_unknown, "shared memory: %s: %s", folder, strerror(errno));
         return;
     }
     const uint64_t bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
+    if (fs.f_blocks == 0) {
+        gf_advise(ret, gf_health_fine, "%s is not limited", folder); /* mounted with size=0 */
+        return;
+    }
     if (bytes >= LITTLE_SHM) {
         gf_advise(ret, gf_health_fine, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
         return;
@@ -102,24 +102,51 @@ void gf_check_shm(const struct gf_patient *patient, struct gf_advices *ret)
                    "docker run --ipc=host or --shm-size=8g; Kubernetes: an emptyDir with medium: Memory at %s", folder);
 }
 
+/* Not that the host has cards, which /sys shows in each container: that this process may use one. */
+static bool has_infiniband(const struct gf_patient *patient)
+{
+    char path[GF_SYSFILE_PATH_MAX];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "%s/dev/infiniband", patient->root);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
+        found = strncmp(entry->d_name, "uverbs", strlen("uverbs")) == 0;
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+/* The limit does not bind CAP_IPC_LOCK; that of a user namespace, where there are fewer users, counts for nothing. */
+static bool may_lock_all(const struct gf_patient *patient)
+{
+    char text[4096], map[256];
+
+    gf_sysfile_read(text, sizeof(text), patient->root, "proc/self/status");
+    const char *effective = gf_sysfile_field(text, "CapEff");
+    if (!effective || !(strtoull(effective, NULL, 16) >> CAP_IPC_LOCK & 1))
+        return false;
+    gf_sysfile_read(map, sizeof(map), patient->root, "proc/self/uid_map");
+    return strstr(map, " 4294967295") != NULL;
+}
+
 /* CUDA's own pinning is not bound by it (docs/transfers.md); what registers for a network card is. */
 void gf_check_memlock(const struct gf_patient *patient, struct gf_advices *ret)
 {
-    char text[4096], folder[GF_SYSFILE_PATH_MAX];
+    char text[4096];
 
-    snprintf(folder, sizeof(folder), "%s/sys/class/infiniband", patient->root);
-    if (gf_sysfile_read(text, sizeof(text), patient->root, "proc/self/limits") <= 0 || access(folder, F_OK))
+    if (!has_infiniband(patient) || gf_sysfile_read(text, sizeof(text), patient->root, "proc/self/limits") <= 0)
         return;
     const char *line = strstr(text, "Max locked memory");
     const char *limit = line ? line + strlen("Max locked memory") : "";
     limit += strspn(limit, " ");
-    if (!*limit || strncmp(limit, "unlimited", strlen("unlimited")) == 0) {
+    if (*limit < '0' || *limit > '9' || may_lock_all(patient)) {
         gf_advise(ret, gf_health_fine, "locked memory is not limited");
         return;
     }
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "locked memory is limited to %llu KiB, and there is InfiniBand",
                                          strtoull(limit, NULL, 10) >> 10);
-    gf_advise_read(advice, "/proc/self/limits: Max locked memory; /sys/class/infiniband");
+    gf_advise_read(advice, "/proc/self/limits: Max locked memory; /dev/infiniband");
     gf_advise_mend(advice, "NCCL's buffers cannot be registered with the network card (CUDA's pinned memory is not bound by it)",
                    "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the container runtime or slurmd");
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/topo.h"
 
+#include "cli/json.h"
+
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 
 #define SCHEMA 1
@@ -20,12 +21,6 @@ static json_t *nodes_json(const struct gf_nodes *nodes)
     for (int id = gf_set_next(nodes, 0); id >= 0; id = gf_set_next(nodes, (unsigned)id + 1))
         json_array_append_new(array, json_integer(id));
     return array;
-}
-
-static json_t *text_or_null(const char *text)
-{
-    json_t *string = text && *text ? json_string(text) : NULL;
-    return string ? string : json_null(); /* what is no UTF-8, too */
 }
 
 static json_t *number_or_null(int number)
@@ -51,10 +46,10 @@ static json_t *node_json(const struct gf_machine *machine, const struct gf_node 
 static json_t *gpu_json(const struct gf_topo_gpu *gpu)
 {
     return json_pack("{s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "pci", gpu->bdf, "name",
-                     text_or_null(gpu->name), "uuid", text_or_null(gpu->uuid), "visible",
+                     gf_json_text(gpu->name), "uuid", gf_json_text(gpu->uuid), "visible",
                      gpu->visible, "device", number_or_null(gpu->device), "nodes",
                      gpu->source ? nodes_json(&gpu->nodes) : json_null(), "node_source",
-                     text_or_null(gpu->source), "cpus", cpus_json(&gpu->cpus), "usable_cpus",
+                     gf_json_text(gpu->source), "cpus", cpus_json(&gpu->cpus), "usable_cpus",
                      cpus_json(&gpu->usable), "nearest_usable_node", number_or_null(gpu->nearest));
 }
 
@@ -74,8 +69,8 @@ static json_t *process_json(const struct gf_facts *facts)
                      nodes_json(&facts->mems), "cpu_quota",
                      facts->cpu_quota > 0 ? json_real(facts->cpu_quota) : json_null(),
                      "memory_policy_permitted", facts->start_policy >= 0, "pinned_by",
-                     text_or_null(facts->pinning_source), "bound_by",
-                     text_or_null(facts->binder_source), "rank", rank_json(&facts->rank),
+                     gf_json_text(facts->pinning_source), "bound_by",
+                     gf_json_text(facts->binder_source), "rank", rank_json(&facts->rank),
                      "numa_balancing", facts->numa_balancing);
 }
 
@@ -90,7 +85,7 @@ int gf_topo_print_json(const struct gf_topo *topo)
         json_array_append_new(gpus, gpu_json(&topo->gpus[i]));
     json_t *all = json_pack("{s:i, s:s, s:b, s:o, s:o, s:o, s:o}", "schema", SCHEMA, "version",
                             GF_VERSION, "recorded", machine->recorded, "nodes", nodes, "gpus", gpus,
-                            "device_order_doubt", text_or_null(topo->visible.doubt), "process",
+                            "device_order_doubt", gf_json_text(topo->visible.doubt), "process",
                             process_json(&topo->facts));
     if (!all || json_dumpf(all, stdout, JSON_INDENT(2))) {
         json_decref(all);

@@ -149,6 +149,23 @@ double gf_cgroup_quota(const char *root)
     return best;
 }
 
+bool gf_cgroup_has_no_swap(const char *root)
+{
+    char group[1024], text[64];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++) {
+        if (!find_group(root, "", group, sizeof(group)))
+            break;
+        do
+            if (gf_sysfile_read(text, sizeof(text), root, "%s%s/memory.swap.max", mounts_v2[i],
+                                group) > 0 &&
+                strcmp(text, "0") == 0)
+                return true;
+        while (gf_cgroup_to_parent(group));
+    }
+    return false;
+}
+
 uint64_t gf_cgroup_throttled_ns(const char *root)
 {
     static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};

@@ -24,6 +24,9 @@ int gf_cgroup_cpuset(const char *root, struct gf_cpus *ret);
 /* CPUs' worth of the tightest quota of the group and its visible parents; 0 when unlimited. */
 double gf_cgroup_quota(const char *root);
 
+/* Whether version 2 says that nothing of the group is swapped out. */
+bool gf_cgroup_has_no_swap(const char *root);
+
 /* Nanoseconds for which the group was throttled; 0 when unknown. */
 uint64_t gf_cgroup_throttled_ns(const char *root);
 

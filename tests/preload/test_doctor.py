@@ -16,7 +16,11 @@ from make import Machine  # noqa: E402  pylint: disable=wrong-import-position
 GPU = "0000:1b:00.0"
 THP = "sys/kernel/mm/transparent_hugepage"
 DEVICE = f"sys/bus/pci/devices/{GPU}"
+CPUFREQ = "sys/devices/system/cpu/cpu0/cpufreq"
 MEMINFO = "MemTotal: 67108864 kB\nMemAvailable: {free} kB\nSwapTotal: {swap} kB\n"
+SWAP = {"proc/meminfo": MEMINFO.format(free=32 << 20, swap=8 << 20)}
+SWAPS = "Filename  Type  Size  Used  Priority\n"
+MEMLOCK = {"proc/self/limits": "Max locked memory         8388608              8388608              bytes\n"}
 ALLOWED = sorted(os.sched_getaffinity(0))
 needs_two = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")
 
@@ -27,11 +31,11 @@ WELL = {
     f"{THP}/defrag": "always defer defer+madvise [madvise] never\n",
     "proc/sys/vm/zone_reclaim_mode": "0\n",
     "proc/sys/kernel/numa_balancing": "0\n",
-    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+    f"{CPUFREQ}/scaling_governor": "performance\n",
     "proc/sys/vm/swappiness": "60\n",
     "proc/meminfo": MEMINFO.format(free=32 << 20, swap=0),
     "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         unlimited   unlimited   bytes\n",
-    "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+    "dev/infiniband/uverbs0": "",
     f"{DEVICE}/current_link_width": "16\n",
     f"{DEVICE}/max_link_width": "16\n",
 }
@@ -45,16 +49,36 @@ SICK = {
                                    f"echo madvise > /{THP}/defrag"),
     "zone-reclaim": ({"proc/sys/vm/zone_reclaim_mode": "1\n"}, "zone_reclaim_mode: 1", "sysctl -w vm.zone_reclaim_mode=0"),
     "numa-balancing": ({"proc/sys/kernel/numa_balancing": "1\n"}, "numa_balancing: 1", "sysctl -w kernel.numa_balancing=0"),
-    "governor": ({"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n"}, "powersave",
-                 "cpupower frequency-set -g performance"),
+    "numa-balancing beside tiering": ({"proc/sys/kernel/numa_balancing": "3\n"}, "numa_balancing: 3",
+                                      "sysctl -w kernel.numa_balancing=2"),
+    "governor": ({f"{CPUFREQ}/scaling_governor": "powersave\n"}, "powersave", "cpupower frequency-set -g performance"),
+    "governor that prefers balance": ({f"{CPUFREQ}/scaling_governor": "powersave\n",
+                                       f"{CPUFREQ}/energy_performance_preference": "balance_performance\n"},
+                                      "powersave", "cpupower frequency-set -g performance"),
     "swap": ({"proc/meminfo": MEMINFO.format(free=32 << 20, swap=8 << 20)}, "SwapTotal 8388608 kB", "sysctl -w vm.swappiness=1"),
+    "swap on a disk, too": ({**SWAP, "proc/swaps": SWAPS + "/dev/zram0 partition 8388604 0 100\n/dev/sda2 partition 8 0 -2\n"},
+                            "SwapTotal 8388608 kB", "sysctl -w vm.swappiness=1"),
     "memory": ({"proc/meminfo": MEMINFO.format(free=512 << 10, swap=0)}, "only 512 MiB", "docker run --memory"),
-    "memlock": ({"proc/self/limits": "Max locked memory         8388608              8388608              bytes\n"},
-                "8192 KiB", "--ulimit memlock=-1"),
+    "memlock": (MEMLOCK, "8192 KiB", "--ulimit memlock=-1"),
+    "memlock in a user namespace": ({**MEMLOCK, "proc/self/status": "CapEff:\t000001ffffffffff\n",
+                                     "proc/self/uid_map": "0 1000 1\n"}, "8192 KiB", "--ulimit memlock=-1"),
     "links": ({f"{DEVICE}/current_link_width": "8\n"}, "8 of 16 lanes", "bifurcation"),
-    "nodes": ({f"{DEVICE}/numa_node": "-1\n", f"{DEVICE}/local_cpulist": "\n"}, GPU, "pxb-pcie"),
+    "nodes": ({f"{DEVICE}/numa_node": "-1\n", f"{DEVICE}/local_cpulist": "\n"}, "local_cpulist: empty", "pxb-pcie"),
     "quota": ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
                "sys/fs/cgroup/cpu.max": "50000 100000\n"}, "0.5 CPUs", "--cpuset-cpus instead of --cpus"),
+}
+
+# What ordinary machines have, and nobody should change.
+WELL_TOO = {
+    "the CPU chooses and prefers speed": {f"{CPUFREQ}/scaling_governor": "powersave\n",
+                                          f"{CPUFREQ}/energy_performance_preference": "performance\n"},
+    "slow memory is promoted": {"proc/sys/kernel/numa_balancing": "2\n"},
+    "zram": {**SWAP, "proc/sys/vm/swappiness": "180\n", "proc/swaps": SWAPS + "/dev/zram0  partition  8388604  0  100\n"},
+    "a group without swap": {**SWAP, "proc/self/cgroup": "0::/pod/one\n", "sys/fs/cgroup/pod/memory.swap.max": "0\n"},
+    "locks what it likes": {**MEMLOCK, "proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
+                            "proc/self/uid_map": "         0          0 4294967295\n"},
+    "card of the host only": {**MEMLOCK, "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+                              "dev/infiniband/uverbs0": None},
 }
 
 
@@ -71,7 +95,8 @@ def write(folder, changed=None, gpu_nodes=(0,)):
         if DEVICE in name and not gpu_nodes:
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        if text is not None:
+            file.write_text(text)
     return f"--machine={folder}"
 
 
@@ -114,6 +139,82 @@ def test_each_is_found(doctor, tmp_path, name):
 
 
 @needs_two
+@pytest.mark.parametrize("name", WELL_TOO)
+def test_ordinary_machines_are_well(doctor, tmp_path, name):
+    told = doctor(write(tmp_path, WELL_TOO[name]), "--json")
+    assert [one for one in findings(told) if one["health"] != "fine"] == [] and told.returncode == 0
+
+
+@needs_two
+def test_each_of_many_gpus_leaves_room_for_the_host(doctor, tmp_path):
+    machine = Machine(2, 1, 1, 1, 64)
+    for bus in range(32):
+        machine.gpu(f"0000:{bus + 16:02x}:00.0", bus % 2)
+    machine.write(tmp_path)
+    for bus in range(32):
+        for end in ("current", "max"):
+            (tmp_path / f"sys/bus/pci/devices/0000:{bus + 16:02x}:00.0/{end}_link_width").write_text("16\n")
+    for name, text in {**WELL, **SICK["swap"][0], **SICK["governor"][0]}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    told = findings(doctor(f"--machine={tmp_path}", "--json"))
+    assert {"governor", "swap"} <= {one["check"] for one in told if one["health"] == "mend"}
+    assert len([one for one in told if one["check"] == "links"]) >= 16
+
+
+GARBAGE = [b"", b"\n\n", b"\x00\xff\xfe\x1b[31m", b"\xff" * 9000, b"-1", b"-9223372036854775809", b"9" * 400, None]
+
+
+@needs_two
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+def test_files_may_hold_anything(doctor, tmp_path, garbage):
+    """None: a folder is there instead. What means nothing is no reason to mend."""
+    machine = write(tmp_path)
+    for name in WELL:
+        (tmp_path / name).unlink(missing_ok=True)
+        if garbage is None:
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_bytes(garbage)
+    told = doctor(machine, "--json")
+    assert told.returncode in (0, 3) and told.stderr == ""
+    assert all(one["what"] and one["what"].isprintable() for one in findings(told))
+    mend = {one["check"] for one in findings(told) if one["health"] == "mend"}
+    if garbage is None or not garbage[:1].isdigit():
+        assert mend <= {"governor"}, told.stdout
+    assert doctor(machine).returncode == told.returncode
+
+
+def test_gpus_beside_the_pci_bus(doctor, tmp_path):
+    machine = write(tmp_path, {"dev/dxg": ""}, gpu_nodes=())
+    told = [one for one in findings(doctor(machine, "--json")) if one["check"] == "gpus"]
+    assert [one["health"] for one in told] == ["unknown"] and "/dev/dxg" in told[0]["what"]
+
+
+def inside(before, *args):
+    """The command in a mount namespace of its own, after a line of shell."""
+    told = subprocess.run(["unshare", "-rm", "sh", "-c", before + ' && exec "$0" doctor --json', COMMAND, *args],
+                          capture_output=True, text=True, check=False)
+    if not told.stdout:
+        pytest.skip(f"no mount namespace: {told.stderr}")
+    return {one["check"]: one for one in findings(told)}
+
+
+def test_shared_memory_without_a_limit():
+    told = inside("mount -t tmpfs -o size=0 none /dev/shm")
+    assert (told["shm"]["health"], told["shm"]["what"]) == ("fine", "/dev/shm is not limited")
+
+
+def test_an_old_kernel_that_can(tmp_path):
+    """As vendors name theirs, who add calls to old versions: it is asked, not its name."""
+    if inside("true")["kernel"]["health"] != "fine":
+        pytest.skip("this one cannot")
+    (tmp_path / "osrelease").write_text("4.18.0-553.el8.x86_64\n")
+    told = inside(f"mount --bind {tmp_path}/osrelease /proc/sys/kernel/osrelease")["kernel"]
+    assert told["health"] == "fine" and "4.18.0-553" in told["what"]
+
+
+@needs_two
 def test_a_mask_without_the_gpus_node(doctor, tmp_path):
     machine = write(tmp_path)
     before = os.sched_getaffinity(0)
@@ -153,10 +254,12 @@ def test_this_machine(doctor):
 
 def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
     """What it says of the host; limits of the process are not recorded."""
-    host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "governor", "swap"}
+    host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "governor"}
     assert run(COMMAND, "topo", "--record", str(tmp_path), preload=False).returncode == 0
     here, there = (findings(doctor("--json", *args)) for args in ([], [f"--machine={tmp_path}"]))
     assert [one for one in there if one["check"] in host] == [one for one in here if one["check"] in host]
+    for name in ("proc/swaps", f"{CPUFREQ}/energy_performance_preference"):
+        assert (tmp_path / name).exists() == os.path.exists(f"/{name}")
 
 
 def test_findings_that_nobody_reads_are_no_findings(tmp_path):
