@@ -14,6 +14,7 @@
 #include <sys/statvfs.h>
 
 #define LITTLE_MEMORY (UINT64_C(1) << 30)
+#define FEW_THREADS 128 /* the library starts a handful, each worker of a DataLoader as many as OpenMP does */
 #define LITTLE_SHM (UINT64_C(1) << 30) /* Docker gives 64 MiB */
 
 /* Asked by trying; a recorded machine cannot be. */
@@ -130,23 +131,72 @@ static bool may_lock_all(const struct gf_patient *patient)
     return strstr(map, " 4294967295") != NULL;
 }
 
-/* CUDA's own pinning is not bound by it (docs/transfers.md); what registers for a network card is. */
-void gf_check_memlock(const struct gf_patient *patient, struct gf_advices *ret)
+/* The soft limit behind a name in /proc/self/limits, UINT64_MAX where there is none; false: nothing tells. */
+static bool read_limit(const struct gf_patient *patient, const char *name, uint64_t *ret)
 {
     char text[4096];
 
-    if (!has_infiniband(patient) || gf_sysfile_read(text, sizeof(text), patient->root, "proc/self/limits") <= 0)
+    if (gf_sysfile_read(text, sizeof(text), patient->root, "proc/self/limits") <= 0)
+        return false;
+    const char *at = strstr(text, name);
+    if (!at)
+        return false;
+    at += strlen(name);
+    at += strspn(at, " ");
+    *ret = *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : UINT64_MAX;
+    return true;
+}
+
+/* CUDA's own pinning is not bound by it (docs/transfers.md); what registers for a network card is. */
+void gf_check_memlock(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    uint64_t limit;
+
+    if (!has_infiniband(patient) || !read_limit(patient, "Max locked memory", &limit))
         return;
-    const char *line = strstr(text, "Max locked memory");
-    const char *limit = line ? line + strlen("Max locked memory") : "";
-    limit += strspn(limit, " ");
-    if (*limit < '0' || *limit > '9' || may_lock_all(patient)) {
+    if (limit == UINT64_MAX || may_lock_all(patient)) {
         gf_advise(ret, gf_health_fine, "locked memory is not limited");
         return;
     }
     struct gf_advice *advice = gf_advise(ret, gf_health_mend, "locked memory is limited to %llu KiB, and there is InfiniBand",
-                                         strtoull(limit, NULL, 10) >> 10);
+                                         (unsigned long long)limit >> 10);
     gf_advise_read(advice, "/proc/self/limits: Max locked memory; /dev/infiniband");
     gf_advise_mend(advice, "NCCL's buffers cannot be registered with the network card (CUDA's pinned memory is not bound by it)",
                    "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the container runtime or slurmd");
+}
+
+void gf_check_space(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    uint64_t limit;
+
+    if (!read_limit(patient, "Max address space", &limit))
+        return;
+    if (limit == UINT64_MAX) {
+        gf_advise(ret, gf_health_fine, "address space is not limited");
+        return;
+    }
+    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "address space is limited to %llu MiB",
+                                         (unsigned long long)limit >> 20);
+    gf_advise_read(advice, "/proc/self/limits: Max address space");
+    gf_advise_mend(advice,
+                   "CUDA sets aside more of it than there is memory, and the heap and each helper thread take some: what "
+                   "finds no room is left out, or fails",
+                   "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, VSizeFactor=0");
+}
+
+void gf_check_threads(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    const uint64_t left = gf_cgroup_threads_left(patient->root);
+
+    if (left == UINT64_MAX)
+        return;
+    if (left >= FEW_THREADS) {
+        gf_advise(ret, gf_health_fine, "%llu more threads may be started", (unsigned long long)left);
+        return;
+    }
+    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "only %llu more threads may be started",
+                                         (unsigned long long)left);
+    gf_advise_read(advice, "pids.max and pids.current of the control group or one above it");
+    gf_advise_mend(advice, "workers of a DataLoader fail to start, and copies are left to the driver where no helper can",
+                   "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; systemd: TasksMax=infinity");
 }

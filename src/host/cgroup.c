@@ -166,6 +166,37 @@ bool gf_cgroup_has_no_swap(const char *root)
     return false;
 }
 
+static uint64_t threads_left(const char *root, const char *mount, const char *group)
+{
+    char most[32], now[32], *end;
+
+    if (gf_sysfile_read(most, sizeof(most), root, "%s%s/pids.max", mount, group) <= 0 ||
+        gf_sysfile_read(now, sizeof(now), root, "%s%s/pids.current", mount, group) <= 0)
+        return UINT64_MAX;
+    const uint64_t limit = strtoull(most, &end, 10), used = strtoull(now, NULL, 10);
+    if (end == most) /* "max" */
+        return UINT64_MAX;
+    return limit > used ? limit - used : 0;
+}
+
+uint64_t gf_cgroup_threads_left(const char *root)
+{
+    static const struct {
+        const char *mount, *controller;
+    } places[] = {{MOUNT, ""}, {GF_CGROUP_MOUNT_UNIFIED, ""}, {MOUNT "/pids", "pids"}};
+    char group[1024];
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(places); i++) {
+        if (!find_group(root, places[i].controller, group, sizeof(group)))
+            continue;
+        do
+            least = gf_min(least, threads_left(root, places[i].mount, group));
+        while (gf_cgroup_to_parent(group));
+    }
+    return least;
+}
+
 uint64_t gf_cgroup_throttled_ns(const char *root)
 {
     static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};

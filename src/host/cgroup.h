@@ -27,6 +27,9 @@ double gf_cgroup_quota(const char *root);
 /* Whether version 2 says that nothing of the group is swapped out. */
 bool gf_cgroup_has_no_swap(const char *root);
 
+/* How many more threads the group and its visible parents allow; UINT64_MAX when unlimited. */
+uint64_t gf_cgroup_threads_left(const char *root);
+
 /* Nanoseconds for which the group was throttled; 0 when unknown. */
 uint64_t gf_cgroup_throttled_ns(const char *root);
 
