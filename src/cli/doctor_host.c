@@ -104,10 +104,22 @@ void gf_check_kernel(const struct gf_patient *patient, struct gf_advices *ret)
     }
 }
 
+/* By prctl(PR_SET_THP_DISABLE), which children and what they execute inherit; then no setting matters. */
+static bool process_has_no_huge(const struct gf_patient *patient)
+{
+    char text[4096];
+
+    gf_sysfile_read(text, sizeof(text), patient->root, "proc/self/status");
+    const char *enabled = gf_sysfile_field(text, "THP_enabled");
+    return enabled && *enabled == '0';
+}
+
 void gf_check_shared_huge(const struct gf_patient *patient, struct gf_advices *ret)
 {
     struct gf_thp thp;
 
+    if (process_has_no_huge(patient))
+        return; /* gf_check_huge says so */
     gf_thp_read_shared(patient->root, &thp);
     if (!thp.file || !strchr(thp.line, '[')) {
         unread(ret, "huge pages for shared memory", gf_thp_shared_files[1]);
@@ -133,6 +145,13 @@ void gf_check_huge(const struct gf_patient *patient, struct gf_advices *ret)
 {
     struct line enabled, defrag;
 
+    if (process_has_no_huge(patient)) {
+        struct gf_advice *advice = gf_advise(ret, gf_health_mend, "this process and its children get no huge pages");
+        gf_advise_read(advice, "/proc/self/status: THP_enabled: 0");
+        gf_advise_mend(advice, "large blocks and pinned buffers fault in page by page",
+                       "find the launcher or service that calls prctl(PR_SET_THP_DISABLE) before it starts programs");
+        return;
+    }
     if (!read_line(patient, &enabled, f_enabled) || !strchr(enabled.text, '['))
         unread(ret, "huge pages", files[f_enabled]);
     else if (gf_thp_chosen(enabled.text, "never"))

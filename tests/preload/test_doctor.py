@@ -214,6 +214,15 @@ def test_shared_memory_without_a_limit():
     assert (told["shm"]["health"], told["shm"]["what"]) == ("fine", "/dev/shm is not limited")
 
 
+def test_a_launcher_that_switches_huge_pages_off():
+    script = ("import ctypes, os, sys; assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0;"
+              "os.execv(sys.argv[1], [sys.argv[1], 'doctor', '--json'])")
+    told = subprocess.run([sys.executable, "-c", script, COMMAND], capture_output=True, text=True, check=False)
+    ill = {one["check"]: one for one in findings(told) if "huge" in one["check"]}
+    assert list(ill) == ["huge-pages"] and ill["huge-pages"]["health"] == "mend"
+    assert "THP_enabled: 0" in ill["huge-pages"]["read"] and "PR_SET_THP_DISABLE" in ill["huge-pages"]["do"]
+
+
 def test_an_old_kernel_that_can(tmp_path):
     """As vendors name theirs, who add calls to old versions: it is asked, not its name."""
     if inside("true")["kernel"]["health"] != "fine":
