@@ -17,7 +17,7 @@ struct gf_pool {
     struct gf_cpus cpus;
     unsigned threads; /* the caller included */
     bool has_rights;
-    unsigned wanted, started, alive;
+    unsigned wanted, started, alive, refused;
 
     pthread_mutex_t lock; /* of the ring of open jobs; nothing is done under it but looking */
     struct gf_job *cursor; /* whom to look at next */
@@ -266,7 +266,14 @@ int gf_pool_start(struct gf_pool *pool)
     if (pool->threads < 2 || __atomic_load_n(&pool->started, __ATOMIC_RELAXED) ||
         __atomic_exchange_n(&pool->started, 1, __ATOMIC_RELAXED))
         return 0;
-    return gf_helpers_start(pool->threads - 1, help, pool);
+    const int error = gf_helpers_start(pool->threads - 1, help, pool);
+    __atomic_store_n(&pool->refused, error != 0, __ATOMIC_RELAXED);
+    return error;
+}
+
+bool gf_pool_is_refused(const struct gf_pool *pool)
+{
+    return __atomic_load_n(&pool->refused, __ATOMIC_RELAXED);
 }
 
 bool gf_pool_want(struct gf_pool *pool)

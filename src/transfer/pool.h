@@ -61,6 +61,8 @@ unsigned gf_pool_threads(const struct gf_pool *pool);
  * of the process pays for. That thread is ours, so that they count as ours.
  */
 int gf_pool_start(struct gf_pool *pool);
+/* No helper could be started, and none will be. */
+bool gf_pool_is_refused(const struct gf_pool *pool);
 
 /* Asks for that; whether nobody has before. Then somebody is to call the other: all that are wanted. */
 bool gf_pool_want(struct gf_pool *pool);

@@ -180,7 +180,7 @@ static void stage(struct visit *v)
     }
     s.context = v->context;
     s.ring = off ? NULL : gf_ring_of(v->context);
-    if (!s.ring || !gf_ring_is_on(s.ring)) {
+    if (!s.ring || !gf_ring_is_on(s.ring) || gf_pool_is_refused(v->context->pool)) {
         forward(v, gf_forward_off);
         return;
     }

@@ -108,6 +108,7 @@ static void with_helpers(void **state)
     struct gf_pool *pool = pool_of(1002, 4);
     struct count c;
     assert_int_equal(gf_pool_start(pool), 0);
+    assert_false(gf_pool_is_refused(pool));
     await_helpers(pool, 3);
     for (unsigned round = 0; round < 50; round++) {
         prepare(&c);
@@ -545,7 +546,7 @@ static bool starts_none_and_takes_nothing(void)
     const size_t before = address_space();
     const struct rlimit limit = {before + ((size_t)11 << 19), RLIM_INFINITY}; /* five stacks and a half */
 
-    return setrlimit(RLIMIT_AS, &limit) == 0 && gf_pool_start(pool) == ENOMEM &&
+    return setrlimit(RLIMIT_AS, &limit) == 0 && gf_pool_start(pool) == ENOMEM && gf_pool_is_refused(pool) &&
            address_space() < before + ((size_t)1 << 20);
 }
 
