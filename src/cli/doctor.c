@@ -4,7 +4,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const struct gf_doctor_check gf_doctor_checks[] = {
+static const struct {
+    const char *name;
+    gf_check *check;
+} checks[] = {
     {"gpus", gf_check_gpus},           {"links", gf_check_links},         {"nodes", gf_check_nodes},
     {"cpus", gf_check_cpus},           {"policy", gf_check_policy},       {"quota", gf_check_quota},
     {"memory", gf_check_memory},       {"shm", gf_check_shm},             {"memlock", gf_check_memlock},
@@ -13,7 +16,6 @@ const struct gf_doctor_check gf_doctor_checks[] = {
     {"huge-pages", gf_check_huge},     {"zone-reclaim", gf_check_reclaim}, {"numa-balancing", gf_check_balancing},
     {"governor", gf_check_governor},   {"swap", gf_check_swap},
 };
-const size_t gf_doctor_check_count = GF_ARRAY_LEN(gf_doctor_checks);
 
 /* Files may hold anything: nothing that is no UTF-8 to JSON or a command to a terminal. */
 static void format_plain(char *ret, size_t size, const char *format, va_list args)
@@ -58,10 +60,10 @@ void gf_advise_mend(struct gf_advice *advice, const char *why, const char *forma
 void gf_doctor_see(const struct gf_patient *patient, struct gf_advices *ret)
 {
     ret->count = 0;
-    for (size_t i = 0; i < gf_doctor_check_count; i++) {
+    for (size_t i = 0; i < GF_ARRAY_LEN(checks); i++) {
         const size_t before = ret->count;
-        gf_doctor_checks[i].check(patient, ret);
+        checks[i].check(patient, ret);
         for (size_t j = before; j < ret->count; j++)
-            ret->list[j].check = gf_doctor_checks[i].name;
+            ret->list[j].check = checks[i].name;
     }
 }

@@ -12,7 +12,7 @@ enum gf_health {
 };
 
 struct gf_advice {
-    const char *check; /* its name in gf_doctor_checks */
+    const char *check; /* its name in the list of doctor.c */
     enum gf_health health;
     char what[256]; /* what is so, in a line of plain ASCII, as read */
     char read[512]; /* the file or the call, and what it said; "" where `what` says it */
@@ -40,12 +40,6 @@ static inline bool gf_patient_is_recorded(const struct gf_patient *patient)
 }
 
 typedef void gf_check(const struct gf_patient *patient, struct gf_advices *ret);
-
-extern const struct gf_doctor_check {
-    const char *name;
-    gf_check *check;
-} gf_doctor_checks[];
-extern const size_t gf_doctor_check_count;
 
 /* Runs all checks, in their order. */
 void gf_doctor_see(const struct gf_patient *patient, struct gf_advices *ret);

@@ -2,6 +2,7 @@
 /* Helpers in a program whose thread-local variables take nearly all of the stacks that are made for them. */
 #include "unit.h"
 
+#include "own_maps.h"
 #include "transfer/helper.h"
 
 #include <alloca.h>
@@ -56,17 +57,6 @@ static unsigned mappings(void)
         lines += c == '\n';
     fclose(maps);
     return lines;
-}
-
-static size_t address_space(void)
-{
-    FILE *statm = fopen("/proc/self/statm", "re");
-    size_t pages;
-
-    assert_non_null(statm);
-    assert_int_equal(fscanf(statm, "%zu", &pages), 1);
-    fclose(statm);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Also then they are one mapping, and nothing else is left mapped. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include "own_maps.h"
 #include "transfer/pool.h"
 #include "transfer/tuning.h"
 
@@ -527,16 +528,6 @@ static void stacks_side_by_side(void **state)
     }
     for (unsigned i = 0; i < GF_ARRAY_LEN(holes); i++)
         munmap(holes[i], 3 * hole);
-}
-
-static size_t address_space(void)
-{
-    FILE *statm = fopen("/proc/self/statm", "re");
-    size_t pages;
-    assert_non_null(statm);
-    assert_int_equal(fscanf(statm, "%zu", &pages), 1);
-    fclose(statm);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* In a child, as the limit is for good. What is left of it is the program's. */
