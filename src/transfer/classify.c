@@ -2,56 +2,63 @@
 #include "transfer/classify.h"
 
 #include "transfer/plant.h"
+#include "transfer/recall.h"
 #include "transfer/setup.h"
 
 #define MAPPINGS 65536 /* more than that in one copy: 2 MiB each would be 128 GiB */
-
-enum kind { kind_pageable, kind_device, kind_other, kind_unknown };
 
 /*
  * The question in the plural is answered for memory that the driver does not know, too, with 0; in the
  * singular that is an error, which tools that watch for errors would show as the program's.
  */
-static enum kind kind_of(CUdeviceptr at)
+static enum gf_memory kind_of(CUdeviceptr at)
 {
     CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
     CUmemorytype type = 0;
     void *into[] = {&type};
     if (gf_setup.cuda->cuPointerGetAttributes(1, what, into, at) != CUDA_SUCCESS)
-        return kind_unknown;
-    return type == 0                      ? kind_pageable
-           : type == CU_MEMORYTYPE_DEVICE ? kind_device
-                                          : kind_other;
+        return gf_memory_unknown;
+    return type == 0                      ? gf_memory_pageable
+           : type == CU_MEMORYTYPE_DEVICE ? gf_memory_device
+                                          : gf_memory_other;
+}
+
+static enum gf_memory recalled_kind_of(CUdeviceptr at)
+{
+    enum gf_memory kind = gf_recall(at);
+    if (kind == gf_memory_unknown)
+        gf_recall_keep(at, kind = kind_of(at));
+    return kind;
 }
 
 /* Why memory of a kind is the driver's, the way being clear. */
-static enum gf_forward why_of(enum kind kind)
+static enum gf_forward why_of(enum gf_memory kind)
 {
-    return kind == kind_unknown ? gf_forward_failed : gf_forward_pinned;
+    return kind == gf_memory_unknown ? gf_forward_failed : gf_forward_pinned;
 }
 
 /* Managed memory says that it is a device's: the other end decides about it later. */
 static bool classify_any(const struct gf_copy_call *call, enum gf_direction *ret_direction,
                          enum gf_forward *ret_why)
 {
-    const enum kind src = kind_of(call->src);
+    const enum gf_memory src = kind_of(call->src);
 
-    *ret_direction = src == kind_device ? gf_direction_d2h : gf_direction_h2d;
+    *ret_direction = src == gf_memory_device ? gf_direction_d2h : gf_direction_h2d;
     *ret_why = why_of(src);
-    if (src == kind_other || src == kind_unknown)
+    if (src == gf_memory_other || src == gf_memory_unknown)
         return false;
-    const enum kind dst = kind_of(call->dst);
+    const enum gf_memory dst = kind_of(call->dst);
     *ret_why = why_of(dst);
-    if (dst == kind_unknown || (src == kind_device && dst == kind_other))
+    if (dst == gf_memory_unknown || (src == gf_memory_device && dst == gf_memory_other))
         return false;
     *ret_why = gf_forward_ends;
-    if (dst != (src == kind_device ? kind_pageable : kind_device))
+    if (dst != (src == gf_memory_device ? gf_memory_pageable : gf_memory_device))
         return false;
     *ret_why = gf_forward_batch;
-    return call->way == gf_copy_any || src == kind_pageable;
+    return call->way == gf_copy_any || src == gf_memory_pageable;
 }
 
-bool gf_classify_host(const struct gf_copy_call *call, enum gf_direction *ret_direction,
+bool gf_classify_host(const struct gf_copy_call *call, bool counts, enum gf_direction *ret_direction,
                       enum gf_forward *ret_why)
 {
     if (call->dst + call->bytes < call->dst || call->src + call->bytes < call->src) {
@@ -62,9 +69,10 @@ bool gf_classify_host(const struct gf_copy_call *call, enum gf_direction *ret_di
     if (call->way == gf_copy_any || call->way == gf_copy_batched)
         return classify_any(call, ret_direction, ret_why);
     *ret_direction = call->way == gf_copy_h2d ? gf_direction_h2d : gf_direction_d2h;
-    const enum kind kind = kind_of(call->way == gf_copy_h2d ? call->src : call->dst);
+    const CUdeviceptr host = call->way == gf_copy_h2d ? call->src : call->dst;
+    const enum gf_memory kind = counts ? recalled_kind_of(host) : kind_of(host);
     *ret_why = why_of(kind);
-    return kind == kind_pageable;
+    return kind == gf_memory_pageable;
 }
 
 struct mapping {
@@ -129,8 +137,8 @@ bool gf_classify_ends(const struct gf_copy_call *call, enum gf_direction directi
                       CUdevice device, enum gf_forward *ret_why)
 {
     const bool h2d = direction == gf_direction_h2d;
-    const enum kind last = kind_of((h2d ? call->src : call->dst) + call->bytes - 1);
+    const enum gf_memory last = kind_of((h2d ? call->src : call->dst) + call->bytes - 1);
     *ret_why = why_of(last);
-    return last == kind_pageable &&
+    return last == gf_memory_pageable &&
            classify_device(h2d ? call->dst : call->src, call->bytes, device, ret_why);
 }

@@ -10,18 +10,20 @@
 #include "transfer/prepare.h"
 #include "transfer/trim.h"
 #include "transfer/unmap.h"
+#include "transfer/worth.h"
 
 /* One call, from the hook to its end. */
 struct visit {
     const struct gf_copy_call *call;
     enum gf_direction direction;
     bool looks; /* nothing shall be done yet */
+    bool few;   /* no pool known so far has the threads for it, and what is said of it then */
+    enum gf_forward why_few;
     struct gf_context *context;
     uint64_t since_ns; /* when the stream had been waited for */
     struct gf_staged end;
 };
 
-static size_t least[gf_direction_count];
 static const char *off; /* why nothing is staged; NULL */
 
 static bool forward(struct visit *v, enum gf_forward why)
@@ -80,50 +82,31 @@ static bool check_context(struct visit *v)
     return is_synchronous() ? forward(v, gf_forward_device_memory) : true;
 }
 
-/* Nobody has said from which size on. */
-static bool is_automatic(void)
-{
-    return gf_setup.options->stage_min == GF_SIZE_AUTO;
-}
-
 static struct gf_copy_kind kind_of(const struct visit *v)
 {
     return (struct gf_copy_kind){v->direction, v->call->async};
 }
 
-static const size_t least_of_few[] = {[gf_direction_h2d] = GF_TUNE_MIN_FEW_H2D,
-                                      [gf_direction_d2h] = GF_TUNE_MIN_FEW_D2H};
-static unsigned most_threads; /* atomic: of all pools met so far; 0: none */
-
-static void meet(unsigned threads)
-{
-    unsigned most = __atomic_load_n(&most_threads, __ATOMIC_RELAXED);
-    while (most < threads && !__atomic_compare_exchange_n(&most_threads, &most, threads, true, __ATOMIC_RELAXED,
-                                                          __ATOMIC_RELAXED))
-        continue;
-}
-
-/* Whether so many threads would make it faster. A single one is not; who asks for it gets it. */
-static bool check_threads(struct visit *v, unsigned threads)
-{
-    const bool few = threads < GF_TUNE_FEW_THREADS && is_automatic();
-    const size_t from = few ? least_of_few[v->direction] : least[v->direction];
-
-    if (from == SIZE_MAX || (threads == 1 && gf_setup.options->stage_threads != 1))
-        return forward(v, gf_forward_few_threads);
-    return v->call->bytes >= from ? true : forward(v, gf_forward_small);
-}
-
-/*
- * What no pool met so far would do need not be looked at: with few CPUs that is seen in the driver's time. Now and
- * then it is: a context met later may have more threads.
- */
 static bool check_few(struct visit *v)
 {
-    static __thread uint8_t passed;
-    const unsigned most = __atomic_load_n(&most_threads, __ATOMIC_RELAXED);
+    return v->few ? forward(v, v->why_few) : true;
+}
 
-    return !most || most >= GF_TUNE_FEW_THREADS || ++passed == 0 || check_threads(v, most);
+/* The host's side. Where the call says the way, it is known before the driver is asked whether it is for few threads. */
+static bool check_host(struct visit *v)
+{
+    const bool told = v->call->way == gf_copy_h2d || v->call->way == gf_copy_d2h;
+    enum gf_forward why;
+
+    if (told) {
+        v->direction = v->call->way == gf_copy_h2d ? gf_direction_h2d : gf_direction_d2h;
+        v->few = !gf_worth_asking(v->direction, v->call->bytes, &v->why_few);
+    }
+    if (!gf_classify_host(v->call, v->few, &v->direction, &why))
+        return forward(v, why);
+    if (!told)
+        v->few = !gf_worth_asking(v->direction, v->call->bytes, &v->why_few);
+    return v->call->bytes >= gf_worth_least(v->direction) ? true : forward(v, gf_forward_small);
 }
 
 /*
@@ -141,15 +124,15 @@ static bool check_size(struct visit *v)
     const struct gf_context *context = v->context;
     const unsigned running = __atomic_load_n(&context->running, __ATOMIC_RELAXED);
     const unsigned threads = gf_pool_threads(context->pool);
+    enum gf_forward why;
 
-    meet(threads);
-    if (!check_threads(v, threads))
-        return false;
+    if (!gf_worth_with(threads, v->direction, v->call->bytes, &why))
+        return forward(v, why);
     if (returns_before(v))
         return forward(v, gf_forward_small);
     if (running > GF_TUNE_CALLS_PER_THREAD * threads)
         return forward(v, gf_forward_crowded);
-    return !is_automatic() || gf_pace_allows(kind_of(v), v->call->bytes)
+    return !gf_worth_is_automatic() || gf_pace_allows(kind_of(v), v->call->bytes)
                ? true
                : forward(v, gf_forward_slower);
 }
@@ -243,7 +226,7 @@ static bool is_early(const struct visit *v)
     static unsigned seen; /* atomic: small copies, until somebody has prepared for copies at all */
     if (__atomic_load_n(&seen, __ATOMIC_RELAXED) >= GF_TUNE_EAGER_PATIENCE)
         return false;
-    if (v->call->bytes < GF_TUNE_EAGER && is_automatic())
+    if (v->call->bytes < GF_TUNE_EAGER && gf_worth_is_automatic())
         return __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED) < GF_TUNE_EAGER_PATIENCE;
     __atomic_store_n(&seen, GF_TUNE_EAGER_PATIENCE, __ATOMIC_RELAXED);
     return false;
@@ -252,14 +235,8 @@ static bool is_early(const struct visit *v)
 /* False, and counted, if it is the driver's. */
 static bool try(struct visit *v)
 {
-    enum gf_forward why;
-
-    if (!gf_classify_host(v->call, &v->direction, &why))
-        forward(v, why);
-    else if (v->call->bytes < least[v->direction])
-        forward(v, gf_forward_small);
-    else if (!check_call(v))
-        ; /* says itself why */
+    if (!check_host(v) || !check_call(v))
+        ; /* say themselves why */
     else if (is_early(v))
         forward(v, gf_forward_warming);
     else
@@ -287,7 +264,7 @@ static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
     *ret_result = v.end.result;
     if (v.end.result == CUDA_SUCCESS && v.end.done < call->bytes)
         *ret_result = copy_rest(call, v.direction, v.end.done);
-    else if (v.end.result == CUDA_SUCCESS && is_automatic())
+    else if (v.end.result == CUDA_SUCCESS && gf_worth_is_automatic())
         gf_pace_staged(kind_of(&v), call->bytes, gf_now_ns() - v.since_ns);
     gf_stats_staged(kind_of(&v), call->bytes, gf_now_ns() - begun);
     return true;
@@ -326,13 +303,6 @@ static const char *why_off(const struct gf_transfer_setup *setup)
     return gf_reach_is_possible() ? NULL : "the kernel has no MADV_POPULATE_READ (Linux 5.14)";
 }
 
-static void choose_least(void)
-{
-    const size_t said = gf_setup.options->stage_min;
-    least[gf_direction_h2d] = is_automatic() ? GF_TUNE_MIN_H2D : said;
-    least[gf_direction_d2h] = is_automatic() ? GF_TUNE_MIN_D2H : said;
-}
-
 const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *setup)
 {
     static struct gf_transfer_ops ops = {
@@ -354,14 +324,14 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
 
     gf_setup = *setup;
     off = why_off(setup);
-    choose_least();
+    gf_worth_start();
     if (setup->options->stage == gf_stage_off || observes)
         ops.unmap = NULL;
     if (setup->options->stage == gf_stage_off && (setup->options->pin == gf_pin_off || observes))
         return NULL;
     /* Observing counts, too; with the option off, or no way to tell memory apart, nothing does. */
     if (setup->options->stage == gf_stage_auto && can_copy(setup->cuda))
-        ops.copy_least = gf_min(least[gf_direction_h2d], least[gf_direction_d2h]);
+        ops.copy_least = gf_min(gf_worth_least(gf_direction_h2d), gf_worth_least(gf_direction_d2h));
     return &ops;
 }
 

@@ -95,9 +95,10 @@ for size in [4 << 20] * 6 + [16 << 20] * 2:
 """
 
 
-def reasons(run, cpus):
+def reasons(run, cpus, **environment):
     """By direction: {reason: copies} of those that were not staged."""
-    done = run("taskset", "-c", ",".join(map(str, cpus)), "/usr/bin/python3", "-c", COPIES, sim=True, GPUFEED_VERBOSE=2)
+    done = run("taskset", "-c", ",".join(map(str, cpus)), "/usr/bin/python3", "-c", COPIES, sim=True, GPUFEED_VERBOSE=2,
+               **environment)
     assert done.returncode == 0, done.stderr
     lines = dict(re.findall(r"^gpufeed: copies (to|from) the GPU;(.*)$", done.stderr, re.M))
     return {way: {why: int(count) for why, count in re.findall(r" ([a-z_]+) (\d+) \(", line)} for way, line in lines.items()}
@@ -112,6 +113,13 @@ def test_one_cpu_and_nothing_asked_for(run):
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
 def test_two_cpus_and_sizes_that_do_not_pay(run):
     found = reasons(run, sorted(os.sched_getaffinity(0))[:2])
+    assert found["from"].get("few_threads") == 8 and found["to"].get("small") == 6, found
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
+def test_two_cpus_and_few_questions(run):
+    """What is only counted is not asked for each time: here nine questions are answered, where each copy would ask at least one."""
+    found = reasons(run, sorted(os.sched_getaffinity(0))[:2], SIM_FAULT="cuPointerGetAttributes:10+:999")
     assert found["from"].get("few_threads") == 8 and found["to"].get("small") == 6, found
 
 

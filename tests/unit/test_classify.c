@@ -95,7 +95,7 @@ static int why(CUdeviceptr dst, CUdeviceptr src, size_t bytes, enum gf_copy_way 
 {
     const struct gf_copy_call call = {way, true, dst, src, bytes, NULL};
     enum gf_forward ret;
-    if (gf_classify_host(&call, ret_direction, &ret) &&
+    if (gf_classify_host(&call, false, ret_direction, &ret) &&
         gf_classify_ends(&call, *ret_direction, 2, &ret))
         return -1;
     return (int)ret;
@@ -223,6 +223,46 @@ static void adjacent_allocations(void **state)
     }
 }
 
+/* A copy that is only counted: of each 16 questions one is asked, and what it says is told from then on. */
+static void what_is_counted_is_recalled(void **state)
+{
+    (void)state;
+    const struct gf_copy_call call = {gf_copy_d2h, false, HEAP, DEVICE, 4096, NULL};
+    enum gf_direction direction;
+    enum gf_forward ret;
+
+    reset();
+    for (unsigned i = 0; i < 160; i++)
+        assert_true(gf_classify_host(&call, true, &direction, &ret));
+    assert_int_equal(direction, gf_direction_d2h);
+    assert_in_range(questions, 10, 11);
+    known[1] = (struct known){.start = HEAP, .size = 4096, .type = CU_MEMORYTYPE_HOST};
+    for (unsigned i = 0; i < 16; i++)
+        gf_classify_host(&call, true, &direction, &ret);
+    assert_false(gf_classify_host(&call, true, &direction, &ret));
+    assert_int_equal(ret, gf_forward_pinned);
+    known[1].size = 0;
+    assert_true(gf_classify_host(&call, false, &direction, &ret)); /* who may do something by it asks each time */
+}
+
+/* Memory beside it, or elsewhere on the same slot, is asked for. */
+static void nothing_else_is_recalled(void **state)
+{
+    (void)state;
+    enum gf_direction direction;
+    enum gf_forward ret;
+
+    reset();
+    known[1] = (struct known){.start = UINT64_C(2) << 40, .size = UINT64_C(4) << 30, .type = CU_MEMORYTYPE_HOST};
+    for (uint64_t i = 0; i < 4096; i++) {
+        const CUdeviceptr own = (UINT64_C(1) << 40) + (i << 16), pinned = known[1].start + (i << 16);
+        assert_true(gf_classify_host(&(struct gf_copy_call){gf_copy_h2d, false, DEVICE, own, 4096, NULL}, true,
+                                     &direction, &ret));
+        assert_false(gf_classify_host(&(struct gf_copy_call){gf_copy_h2d, false, DEVICE, pinned, 4096, NULL}, true,
+                                      &direction, &ret));
+    }
+}
+
 static void odd_device_memory(void **state)
 {
     (void)state;
@@ -248,6 +288,8 @@ int main(void)
         cmocka_unit_test(any_other_answer_is_the_drivers),
         cmocka_unit_test(adjacent_mappings),
         cmocka_unit_test(adjacent_allocations),
+        cmocka_unit_test(what_is_counted_is_recalled),
+        cmocka_unit_test(nothing_else_is_recalled),
         cmocka_unit_test(odd_device_memory),
     };
     return cmocka_run_group_tests_name("classify", tests, NULL, NULL);
