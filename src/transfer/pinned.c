@@ -137,7 +137,7 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
                  bytes);
         return decline(gf_pinned_memory, bytes);
     }
-    gf_prepare_helpers(context->pool);
+    gf_prepare_helpers(context->pool, gf_when_now);
     *ret_result = CUDA_SUCCESS;
     if (gf_large_alloc(&wish, pp, bytes, as, ret_result, &fault)) {
         COUNT(large_calls, 1);
@@ -271,7 +271,7 @@ static void preplace(void *p, size_t bytes, unsigned flags)
     if (!context)
         return;
     if (gf_pool_threads(context->pool) > 1 && gf_extent_fits(bytes, -1)) {
-        gf_prepare_helpers(context->pool);
+        gf_prepare_helpers(context->pool, gf_when_now);
         if (gf_extent_populate(context->pool, p, bytes) == 0) {
             COUNT(placed_calls, 1);
             COUNT(placed_bytes, bytes);

@@ -16,18 +16,38 @@ static void tell_start(int error)
                          strerrordesc_np(error));
 }
 
-void gf_prepare_helpers(struct gf_pool *pool)
+static bool put_off; /* atomic: something was asked for that our own thread has not been told of */
+
+static void ask(enum gf_when when)
+{
+    if (when == gf_when_behind)
+        __atomic_store_n(&put_off, true, __ATOMIC_RELEASE);
+    else
+        gf_setup.ask();
+}
+
+/* Not by the copy that put it off alone: that may never come here. */
+void gf_prepare_behind(void)
+{
+    if (gf_unlikely(__atomic_load_n(&put_off, __ATOMIC_RELAXED)) &&
+        __atomic_exchange_n(&put_off, false, __ATOMIC_ACQ_REL))
+        gf_setup.ask();
+}
+
+void gf_prepare_helpers(struct gf_pool *pool, enum gf_when when)
 {
     if (!gf_setup.ask)
         tell_start(gf_pool_start(pool));
     else if (gf_pool_want(pool))
-        gf_setup.ask();
+        ask(when);
+    else if (when == gf_when_now)
+        gf_prepare_behind();
 }
 
-void gf_prepare_ring(struct gf_ring *ring)
+void gf_prepare_ring(struct gf_ring *ring, enum gf_when when)
 {
     if (gf_setup.ask)
-        gf_setup.ask();
+        ask(when);
     else
         gf_ring_prepare(ring);
 }

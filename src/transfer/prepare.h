@@ -11,9 +11,16 @@
 
 struct gf_ring;
 
+enum gf_when {
+    gf_when_now,
+    gf_when_behind, /* behind the driver's call for the copy that wants it, which would share memory and locks with it */
+};
+
 /* Any thread, inside a call of the program's; nothing is waited for. */
-void gf_prepare_helpers(struct gf_pool *pool);
-void gf_prepare_ring(struct gf_ring *ring);
+void gf_prepare_helpers(struct gf_pool *pool, enum gf_when when);
+void gf_prepare_ring(struct gf_ring *ring, enum gf_when when);
+/* What was to begin behind a call may begin. */
+void gf_prepare_behind(void);
 
 /* All that was asked for. The library's own thread. */
 void gf_prepare(void);

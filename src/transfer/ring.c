@@ -192,7 +192,7 @@ static void stay(struct gf_ring *ring, const struct gf_fault *fault)
 }
 
 /* Looking for room reads files, and mapping takes its time: neither is the copying call's. */
-static void ask(struct gf_ring *ring, size_t least, size_t bytes)
+static void ask(struct gf_ring *ring, size_t least, size_t bytes, enum gf_when when)
 {
     const uint64_t wish = least / WISH_UNIT << 32 | bytes / WISH_UNIT;
     uint64_t none = 0;
@@ -200,7 +200,7 @@ static void ask(struct gf_ring *ring, size_t least, size_t bytes)
     if (!gf_growth_is_on(&ring->growth) && !was_refused(ring) &&
         __atomic_compare_exchange_n(&ring->wish, &none, wish, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_RELAXED))
-        gf_prepare_ring(ring);
+        gf_prepare_ring(ring, when);
 }
 
 static void grow(struct gf_ring *ring, size_t least, size_t bytes)
@@ -259,7 +259,7 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
     if (gf_growth_is_on(&ring->growth))
         take_in(ring, bytes);
     else if (!gf_ring_bytes(ring))
-        ask(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2));
+        ask(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2), gf_when_behind);
     return gf_ring_bytes(ring) != 0;
 }
 
@@ -270,7 +270,7 @@ static void want(struct gf_ring *ring, size_t bytes, size_t most)
     const size_t least = (bytes + unit - 1) & ~(unit - 1);
     const uint64_t now = gf_ring_bytes(ring);
     if (now + least <= gf_ring_limit(ring))
-        ask(ring, least, gf_min(gf_max(2 * least, (size_t)now), gf_max(least, most)));
+        ask(ring, least, gf_min(gf_max(2 * least, (size_t)now), gf_max(least, most)), gf_when_now);
 }
 
 void gf_ring_want(struct gf_ring *ring, size_t bytes)

@@ -167,7 +167,7 @@ static void stage(struct visit *v)
         forward(v, gf_forward_off);
         return;
     }
-    gf_prepare_helpers(v->context->pool);
+    gf_prepare_helpers(v->context->pool, gf_when_behind);
     if (!gf_ring_ready(s.ring, v->call->bytes))
         forward(v, gf_forward_warming);
     else if (v->looks)
@@ -249,7 +249,9 @@ static bool try(struct visit *v)
 static bool copy_fits(const struct gf_copy_call *call)
 {
     struct visit v = {.call = call, .looks = true};
-    return try(&v);
+    const bool fits = try(&v);
+    gf_prepare_behind(); /* if it does not, the driver's call for it may be for a batch, of which nobody tells */
+    return fits;
 }
 
 static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
@@ -275,6 +277,7 @@ static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64
 {
     const struct gf_copy_kind kind = {(unsigned)word % gf_direction_count, call->async};
     const enum gf_forward why = (unsigned)word / gf_direction_count;
+    gf_prepare_behind();
     gf_stats_timed(kind, why, call->bytes, ns);
     if (why == gf_forward_slower || why == gf_forward_warming || why == gf_forward_full)
         gf_pace_driver(kind, call->bytes, ns);

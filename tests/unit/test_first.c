@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process's first copy, which is the driver's: what it has done beside it, and when. */
+#include "unit.h"
+
+#include "hook/transfer_api.h"
+#include "transfer/setup.h"
+#include "transfer/stats.h"
+#include "transfer/transfer.h"
+#include "transfer/tuning.h"
+
+#include <string.h>
+
+#define HANDLE ((CUcontext)(uintptr_t)64)
+#define DEVICE ((CUdeviceptr)1 << 46)
+
+static unsigned long long id; /* of the context that lives */
+static unsigned askings;
+static char host[GF_MIB(16)];
+
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = HANDLE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_id(CUcontext context, unsigned long long *ret)
+{
+    (void)context;
+    *ret = id;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUdevice *ret)
+{
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_flags(unsigned *ret)
+{
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)attribute, (void)device;
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_state(CUdevice device, unsigned *flags, int *active)
+{
+    (void)device;
+    *flags = 0;
+    *active = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    (void)stream;
+    *ret = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_context(CUstream stream, CUcontext *ret)
+{
+    (void)stream;
+    *ret = HANDLE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult exchange(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    return CUDA_SUCCESS;
+}
+
+static CUresult attributes(unsigned count, CUpointer_attribute *what, void **into, CUdeviceptr at)
+{
+    const bool device = at - DEVICE < sizeof(host);
+    for (unsigned i = 0; i < count; i++)
+        switch (what[i]) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            *(unsigned *)into[i] = device ? CU_MEMORYTYPE_DEVICE : 0;
+            break;
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+            *(unsigned *)into[i] = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            *(CUdeviceptr *)into[i] = DEVICE;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            *(size_t *)into[i] = sizeof(host);
+            break;
+        default: /* all others: nought, as they come */
+            break;
+        }
+    return CUDA_SUCCESS;
+}
+
+/* What a first copy never calls, and must be there. */
+static CUresult never(void)
+{
+    fail_msg("the first copy is the driver's");
+    return CUDA_ERROR_UNKNOWN;
+}
+#define NEVER(name) .name = (__typeof__(name) *)(void (*)(void))never
+
+static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
+{
+    *ret_cpus = (struct gf_cpus){0};
+    return (int)id + device; /* whose helpers nobody has asked for */
+}
+
+static void count_asking(void)
+{
+    askings++;
+}
+
+static const struct gf_transfer_ops *ops;
+
+static int new_context(void **state)
+{
+    (void)state;
+    ops->context_leaving(HANDLE, -1);
+    id++;
+    ops->context_left(HANDLE, -1, CUDA_SUCCESS);
+    askings = 0;
+    return 0;
+}
+
+static uint64_t warming(void)
+{
+    struct gf_transfer_stats stats;
+    gf_stats_read(&stats);
+    return stats.forwarded[gf_direction_h2d][0][gf_forward_warming].calls +
+           stats.forwarded[gf_direction_h2d][1][gf_forward_warming].calls;
+}
+
+static struct gf_copy_call call_of(enum gf_copy_way way, size_t bytes)
+{
+    return (struct gf_copy_call){way, way == gf_copy_batched, DEVICE, (uintptr_t)host, bytes, CU_STREAM_LEGACY};
+}
+
+/* Making helpers and memory for a ring would disturb the driver's copy. */
+static void own_thread_begins_behind_the_driver(void **state)
+{
+    const struct gf_copy_call call = call_of(gf_copy_h2d, sizeof(host));
+    const uint64_t before = warming();
+    CUresult word;
+    (void)state;
+    assert_false(ops->copy(&call, &word));
+    assert_int_equal(warming(), before + 1);
+    assert_int_equal(askings, 0);
+    ops->copy_declined(&call, word, 1000);
+    assert_int_equal(askings, 1);
+    assert_false(ops->copy(&call, &word)); /* it is at it */
+    ops->copy_declined(&call, word, 1000);
+    assert_int_equal(askings, 1);
+}
+
+/* The first may never come back from the driver, or only when the others have long been. */
+static void another_copy_tells_it_too(void **state)
+{
+    const struct gf_copy_call call = call_of(gf_copy_h2d, sizeof(host)), other = call_of(gf_copy_h2d, GF_MIB(4));
+    CUresult word;
+    (void)state;
+    assert_false(ops->copy(&call, &word));
+    assert_false(ops->copy(&other, &word));
+    assert_int_equal(askings, 0);
+    ops->copy_declined(&other, word, 1000);
+    assert_int_equal(askings, 1);
+}
+
+/* Of a batch that the driver gets as it came nobody tells afterwards. */
+static void a_batch_does_not_put_it_off(void **state)
+{
+    const struct gf_copy_call call = call_of(gf_copy_batched, sizeof(host));
+    (void)state;
+    assert_false(ops->copy_fits(&call));
+    assert_int_equal(askings, 1);
+}
+
+int main(void)
+{
+    static const struct gf_options options = {.stage = gf_stage_auto, .stage_min = GF_SIZE_AUTO,
+                                              .stage_ring = GF_SIZE_AUTO, .stage_threads = 4,
+                                              .pin = gf_pin_off, .mode = gf_mode_on};
+    static const struct gf_cuda cuda = {.cuCtxGetCurrent = get_current,
+                                        .cuCtxGetId = get_id,
+                                        .cuCtxGetDevice = get_device,
+                                        .cuCtxGetFlags = get_flags,
+                                        .cuDeviceGetAttribute = get_attribute,
+                                        .cuDevicePrimaryCtxGetState = get_state,
+                                        .cuStreamIsCapturing = is_capturing,
+                                        .cuStreamGetCtx = stream_context,
+                                        .cuThreadExchangeStreamCaptureMode = exchange,
+                                        .cuPointerGetAttributes = attributes,
+                                        NEVER(cuDevicePrimaryCtxRetain),
+                                        NEVER(cuDevicePrimaryCtxRelease_v2),
+                                        NEVER(cuEventCreate),
+                                        NEVER(cuEventRecord),
+                                        NEVER(cuEventQuery),
+                                        NEVER(cuEventSynchronize),
+                                        NEVER(cuStreamSynchronize),
+                                        NEVER(cuMemHostRegister_v2),
+                                        NEVER(cuMemHostUnregister),
+                                        NEVER(cuMemcpyHtoD_v2),
+                                        NEVER(cuMemcpyHtoD_v2_ptds),
+                                        NEVER(cuMemcpyHtoDAsync_v2),
+                                        NEVER(cuMemcpyDtoH_v2),
+                                        NEVER(cuMemcpyDtoH_v2_ptds),
+                                        NEVER(cuMemcpyDtoHAsync_v2)};
+    const struct gf_transfer_setup setup = {
+        .options = &options, .cuda = &cuda, .device_node = device_node, .ask = count_asking};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(own_thread_begins_behind_the_driver, new_context),
+        cmocka_unit_test_setup(another_copy_tells_it_too, new_context),
+        cmocka_unit_test_setup(a_batch_does_not_put_it_off, new_context),
+    };
+    ops = gf_transfer_start(&setup);
+    return cmocka_run_group_tests_name("first", tests, NULL, NULL);
+}
