@@ -4,13 +4,14 @@
 
     bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...] [--least BYTES] [--most BYTES]
 
-Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again,
-as the figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async
-(1 and 4 callers), load (with the GPU computing), ranks (eight processes at once), first (a process's first
-copy), left (small copies that are the driver's in all arms, in processes that have more and more of what the
-library brings: a registered buffer, hooks, their questions, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is a
-process of its own, on 2 CPUs and of small copies another one each few rounds; within a round each takes its turn, in shuffled order. `again` is a second `driver`:
-how far the two are apart is chance. GF_DRY=1: small, on the simulated driver.
+Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again, as the
+figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async (1 and 4 callers), load (with the
+GPU computing), ranks (eight processes at once), first (a process's first copy), left (small copies that are the driver's
+in all arms, in processes that have more and more of what the library brings: a registered buffer, hooks, their
+questions, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is
+a process of its own, on 2 CPUs and of small copies (eight processes' too) another one each few rounds; within a round each
+takes its turn, in shuffled order. `again` is a second `driver`: how far the two are apart is chance. GF_DRY=1: small, on
+the simulated driver.
 """
 
 import argparse
@@ -41,8 +42,8 @@ if arms.DRY:
 
 def count_for(size, threads, seconds=None):
     """How many copies a thread makes in a turn: some milliseconds' worth, by what a driver takes; of small ones, which
-    differ by hundredths only, more, so that how a turn begins matters less."""
-    seconds = seconds or (0.02 if size < MIB else 0.005)
+    differ by hundredths only, more, so that how a turn begins, with threads that are just born, matters less."""
+    seconds = seconds or (0.02 if size <= MIB else 0.005)
     one = 10e-6 + size * threads / 12e9
     return max(1, min(2000, round((seconds / 10 if arms.DRY else seconds) / one)))
 
@@ -178,7 +179,10 @@ def ranks(until, count=8):
                     {name: together(fleet, words) for name, fleet in fleets.items()},
                     [("ours", "driver", "GB/s", NEVER_BELOW, "of the driver")], controls=CHANCE,
                     part="ranks", way=way, bytes=size, mode="sync", threads=1, load=0, processes=count))
-        arms.rounds(cases, until)
+        small, now = [one for one in cases if one.about["bytes"] < MIB], time.monotonic()
+        everyone = {(name, index): arm for name, fleet in fleets.items() for index, arm in enumerate(fleet)}
+        arms.rounds(small, now + (until - now) * 0.6, renewed=everyone)
+        arms.rounds([one for one in cases if one not in small], until)
         return cases
     finally:
         for fleet in fleets.values():
