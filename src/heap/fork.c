@@ -17,52 +17,42 @@ static struct {
     void (*before)(void), (*parent)(void), (*child)(void);
 } jemalloc;
 
-/* How this thread's fork goes; of forks within its handlers, which have nothing left to do, the outermost. */
-static __thread struct {
-    unsigned depth; /* 0 also in one by the only thread, and that began before these handlers were registered */
-    bool gated;     /* else this thread has taken all locks */
-    bool child;
-} forking;
+/*
+ * What this thread's fork keeps others out by; nothing, not even written to, where it is the only one. None of the
+ * program's handlers runs between these: on_fork.c has them registered before any of its.
+ */
+static __thread enum { nothing, gate, locks } held;
 
 static void before(void)
 {
-    if (forking.depth == 0 && __libc_single_threaded)
-        return;
-    if (forking.depth++ > 0)
+    if (__libc_single_threaded)
         return;
     /* jemalloc's handler notes whether it had threads, too; the child has none, and is told so by that alone. */
     const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
-    forking.gated = !threads && gf_gate_close();
-    if (forking.gated)
-        return;
-    jemalloc.before();
-    gf_gate_hold_all();
+    held = !threads && gf_gate_close() ? gate : locks;
+    if (held == locks)
+        jemalloc.before();
 }
 
-/* In parent and child. Of one within another, the other goes on in both, and ends in the child as a child. */
-static void after(void)
+static void in_parent(void)
 {
-    if (forking.depth == 0 || --forking.depth > 0)
+    if (held == nothing)
         return;
-    const bool child = forking.child;
-    forking.child = false;
-    if (!forking.gated)
-        gf_gate_give_back(child ? jemalloc.child : jemalloc.parent);
-    else if (child)
-        jemalloc.child();
-    else
+    if (held == gate)
         gf_gate_open();
-    if (child) {
-        gf_gate_in_child();
-        gf_settings_in_child();
-    }
+    else
+        jemalloc.parent();
+    held = nothing;
 }
 
 static void in_child(void)
 {
-    if (forking.depth > 0)
-        forking.child = true;
-    after();
+    if (held == nothing)
+        return;
+    jemalloc.child();
+    gf_gate_in_child();
+    gf_settings_in_child();
+    held = nothing;
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
@@ -70,5 +60,5 @@ int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(vo
     jemalloc.before = prepare;
     jemalloc.parent = parent;
     jemalloc.child = child;
-    return pthread_atfork(before, after, in_child);
+    return pthread_atfork(before, in_parent, in_child);
 }

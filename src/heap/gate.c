@@ -15,19 +15,16 @@
 
 static struct slot {
     _Alignas(64) unsigned depth;
-    pid_t process; /* that its thread was born in */
 } slots[SLOTS];
 static uint64_t taken[SLOTS / 64]; /* by a thread that lives */
 static unsigned others;            /* threads inside that have no slot */
 static unsigned closed;            /* 1: by somebody */
 static bool allowed;               /* to close it */
-static struct slot *holders;       /* of the thread that holds the locks */
 
 static __thread struct {
     struct slot *slot;
     unsigned depth; /* of a thread without */
     bool never;     /* shall get no slot */
-    bool has_all;   /* holds the locks, for a fork; has no slot meanwhile */
 } here;
 
 static struct slot *slot_of(unsigned word, uint64_t bits)
@@ -62,10 +59,8 @@ static GF_COLD void choose_slot(void)
             const uint64_t bit = free & -free;
             if (__atomic_fetch_or(&taken[word], bit, __ATOMIC_ACQUIRE) & bit)
                 continue; /* somebody else's by now */
-            struct slot *mine = slot_of(word, bit);
-            __atomic_store_n(&mine->process, getpid(), __ATOMIC_RELAXED);
             here.never = false;
-            here.slot = mine;
+            here.slot = slot_of(word, bit);
             return;
         }
 }
@@ -148,24 +143,14 @@ static void enter(void)
         await_opening();
 }
 
-/* Then there is nobody else to keep out, and no lock to wait for but one's own. */
-static bool has_all(void)
-{
-    return gf_unlikely(!here.slot) && here.has_all;
-}
-
 int gf_heap_mutex_lock(pthread_mutex_t *mutex)
 {
-    if (has_all())
-        return 0;
     enter();
     return pthread_mutex_lock(mutex);
 }
 
 int gf_heap_mutex_trylock(pthread_mutex_t *mutex)
 {
-    if (has_all())
-        return 0;
     if (gf_unlikely(!pass()))
         return EBUSY;
     const int error = pthread_mutex_trylock(mutex);
@@ -176,8 +161,6 @@ int gf_heap_mutex_trylock(pthread_mutex_t *mutex)
 
 int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
 {
-    if (has_all())
-        return 0;
     const int error = pthread_mutex_unlock(mutex);
     leave();
     return error;
@@ -267,58 +250,19 @@ void gf_gate_open(void)
     open_for_all();
 }
 
-/* In this order: a signal handler in between meets locks, and chooses no other slot. */
-void gf_gate_hold_all(void)
-{
-    holders = here.slot;
-    here.has_all = true;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    here.slot = NULL;
-}
-
-void gf_gate_give_back(void (*all)(void))
-{
-    struct slot *slot = holders;
-
-    here.slot = slot;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    here.has_all = false;
-    all();
-    /* Outside, whatever it gave back: more, where it had not taken as much; nothing, where it has made them anew. */
-    if (slot) {
-        set_depth(slot, 1);
-        leave_slot(slot);
-    } else if ((int)here.depth > 0) { /* still among the others */
-        here.depth = 1;
-        leave_others();
-    } else {
-        here.depth = 0;
-    }
-}
-
-/* Handlers of forks may have started threads here. */
-static bool lives_in(pid_t process, const struct slot *slot)
-{
-    return slot == here.slot || __atomic_load_n(&slot->process, __ATOMIC_RELAXED) == process;
-}
-
 void gf_gate_in_child(void)
 {
-    const pid_t process = getpid();
-
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
         for (uint64_t bits = __atomic_load_n(&taken[word], __ATOMIC_SEQ_CST); bits; bits &= bits - 1) {
             struct slot *slot = slot_of(word, bits);
-            if (lives_in(process, slot))
+            if (slot == here.slot)
                 continue;
             if (slot->depth > 0) /* else its page need not be copied */
                 slot->depth = 0;
             __atomic_fetch_and(&taken[word], ~(bits & -bits), __ATOMIC_RELAXED);
         }
-    if (here.slot) {
+    if (here.slot)
         here.slot->depth = 0;
-        here.slot->process = process;
-    }
     here.depth = others = 0;
     open_for_all();
 }

@@ -37,15 +37,7 @@ void gf_gate_allow(void);
 bool gf_gate_close(void);
 void gf_gate_open(void);
 
-/*
- * Where it cannot be closed: the calling thread, which was outside, has taken each lock that jemalloc takes for a fork. What
- * it calls from now on, as a program's handlers of forks may, meets no lock, until all are given back by that function of
- * jemalloc's, in parent or child; also those of arenas that were born in between.
- */
-void gf_gate_hold_all(void);
-void gf_gate_give_back(void (*all)(void));
-
-/* In a forked child, in place of open, and where it was not closed: the parent's other threads are not here. */
+/* In a forked child that has one thread, in place of open, and where it was not closed: nobody is inside. */
 void gf_gate_in_child(void);
 
 /* The thread ends. What it does behind this is a little dearer. */

@@ -40,14 +40,10 @@ static GF_COLD void wait_for_lock(void)
     errno = error;
 }
 
-static __thread unsigned forks; /* within each other; the outermost has the lock */
-
 static void lock(void)
 {
     unsigned expected = lock_free;
 
-    if (gf_unlikely(forks))
-        return;
     if (gf_unlikely(!__atomic_compare_exchange_n(&lock_state, &expected, lock_held, false,
                                                  __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
         wait_for_lock();
@@ -55,29 +51,27 @@ static void lock(void)
 
 static void unlock(void)
 {
-    if (gf_unlikely(forks))
-        return;
     if (gf_unlikely(__atomic_exchange_n(&lock_state, lock_free, __ATOMIC_RELEASE) == lock_wanted))
         syscall(SYS_futex, &lock_state, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/*
- * A handler that runs between these may allocate, or fork: this thread has the lock. The only thread needs none, and
- * each word that is written behind the fork is a page copied.
- */
+/* The only thread needs no lock, and each word that is written behind the fork is a page copied. */
+static __thread bool forks; /* this thread, with the lock */
+
 static void before_fork(void)
 {
-    if (!forks && __libc_single_threaded)
+    if (__libc_single_threaded)
         return;
-    if (!forks)
-        lock();
-    forks++;
+    lock();
+    forks = true;
 }
 
 static void after_fork(void)
 {
-    if (forks && --forks == 0)
-        unlock();
+    if (!forks)
+        return;
+    forks = false;
+    unlock();
 }
 
 void gf_system_init(void)

@@ -19,6 +19,7 @@ static GF_COLD void resolve(void)
 #define FIND(name) __atomic_store_n(&found.name, find(#name), __ATOMIC_RELAXED)
     FIND(dlopen);
     FIND(pthread_create);
+    FIND(__register_atfork);
     FIND(sched_setaffinity);
     FIND(pthread_setaffinity_np);
     FIND(munmap);

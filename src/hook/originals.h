@@ -19,6 +19,7 @@ struct gf_originals {
     __typeof__(dlsym) *dlsym;
     __typeof__(dlopen) *dlopen;
     __typeof__(pthread_create) *pthread_create;
+    int (*__register_atfork)(void (*)(void), void (*)(void), void (*)(void), void *);
     __typeof__(sched_setaffinity) *sched_setaffinity;
     __typeof__(pthread_setaffinity_np) *pthread_setaffinity_np;
     __typeof__(munmap) *munmap;

@@ -89,9 +89,75 @@ int main(int argc, char **argv) {
 
 @pytest.mark.parametrize("gpu", [[], ["gpu"]])
 def test_handlers_that_were_there_first_may_allocate_and_fork(run, compile_c, gpu):
-    """They run between the heap's own, which take its locks: before its first malloc nobody knew of the heap."""
+    """The heap's own, which take its locks, come to stand before them."""
     program = compile_c(HANDLERS, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-pthread")
     for done in run.both(program, *gpu, sim=True):
+        assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
+
+
+WAITING_HANDLERS = """
+#include <cuda.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static pthread_mutex_t programs = PTHREAD_MUTEX_INITIALIZER;
+static char where;
+static int inside;
+static void *allocate(void *arg) {
+    static void *volatile block[3000];
+    for (int i = 0; i < 3000; i++) block[i] = malloc(20000);
+    for (int i = 0; i < 3000; i++) free(block[i]);
+    return arg;
+}
+static void in(char here) {
+    pthread_t thread;
+    if (where == here && (pthread_create(&thread, NULL, allocate, NULL) || pthread_join(thread, NULL))) _exit(9);
+}
+static void before(void) { alarm(20); in('b'); if (where == 'l') pthread_mutex_lock(&programs); }
+static void parent(void) { in('p'); if (where == 'l') pthread_mutex_unlock(&programs); }
+static void child(void) { alarm(20); in('c'); if (where == 'l') pthread_mutex_unlock(&programs); }
+static void *hold(void *arg) {
+    for (;; usleep(100)) {
+        pthread_mutex_lock(&programs);
+        __atomic_store_n(&inside, 1, 5);
+        usleep(2000);
+        allocate(NULL);
+        __atomic_store_n(&inside, 0, 5);
+        pthread_mutex_unlock(&programs);
+    }
+    return arg;
+}
+static void *idle(void *arg) { for (;;) pause(); return arg; }
+int main(int argc, char **argv) {
+    pthread_t thread;
+    CUcontext context;
+    where = *argv[1];
+    pthread_atfork(before, parent, child);
+    if (argc > 2 && (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))) return 1;
+    if (argc > 2) usleep(500000);
+    pthread_create(&thread, NULL, where == 'l' ? hold : idle, NULL);
+    for (int i = 0; i < 5; i++) {
+        int status;
+        while (where == 'l' && !__atomic_load_n(&inside, 5)) usleep(10);
+        if (!fork()) { if (where != 'l') allocate(NULL); _exit(0); }
+        wait(&status);
+        if (status) return 2;
+    }
+    puts("forked");
+    _exit(fflush(stdout));
+}
+"""
+
+
+@pytest.mark.parametrize("gpu", [[], ["gpu"]])
+@pytest.mark.parametrize("where", ["before", "parent", "child", "lock"])
+def test_handlers_that_were_there_first_may_wait_for_threads_that_allocate(run, compile_c, where, gpu):
+    """Started by the handler, in parent or child, or holding a lock of the program's that the handler takes."""
+    program = compile_c(WAITING_HANDLERS, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-pthread")
+    for done in run.both(program, where, *gpu, sim=True):
         assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
 
 

@@ -304,53 +304,6 @@ static void test_who_waits_for_a_signal_is_outside(void **state)
     pthread_join(start(wait_for_signal, (void *)(uintptr_t)&past), NULL);
 }
 
-/* As jemalloc does with the locks of an arena that was born meanwhile. */
-static void give_back_twice(void)
-{
-    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
-    pthread_mutex_lock(&inner); /* not through the gate */
-    assert_int_equal(gf_heap_mutex_unlock(&inner), 0);
-}
-
-static void give_back_none(void)
-{
-    pthread_mutex_unlock(&outer);
-}
-
-static void *hold_all_without_slot(void *unused)
-{
-    gf_gate_forget();
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(gf_heap_mutex_lock(&outer), 0);
-        gf_gate_hold_all();
-        gf_gate_give_back(i ? give_back_none : give_back_twice);
-    }
-    return unused;
-}
-
-static void test_who_holds_all_meets_no_lock(void **state)
-{
-    (void)state;
-    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
-    gf_gate_hold_all();
-    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
-    assert_int_equal(gf_heap_mutex_trylock(&inner), 0);
-    assert_int_equal(gf_heap_mutex_unlock(&inner), 0);
-    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
-    assert_int_equal(pthread_mutex_trylock(&outer), EBUSY); /* it was not given back by that */
-    gf_gate_give_back(give_back_twice);
-    assert_int_equal(gf_heap_mutex_trylock(&outer), 0);
-    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
-    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
-    gf_gate_hold_all();
-    gf_gate_give_back(give_back_none);
-    pthread_join(start(hold_all_without_slot, NULL), NULL);
-    if (can_close) { /* and all are outside again */
-        assert_true(gf_gate_close());
-        gf_gate_open();
-    }
-}
-
 static void *hold_and_want(void *unused)
 {
     assert_int_equal(gf_heap_mutex_lock(&inner), 0);
@@ -435,65 +388,6 @@ static void test_in_a_child(void **state)
     }
 }
 
-static void give_back_outer(void)
-{
-    gf_heap_mutex_unlock(&outer);
-}
-
-/* It waits for the lock of who holds all, with a slot that nobody had when that began. */
-static void test_thread_of_the_parent_that_has_just_come(void **state)
-{
-    int status = 1;
-
-    NEEDS_BARRIER(state);
-    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
-    gf_gate_hold_all();
-    pthread_t other = start(lock_and_come, NULL);
-    give_time();
-    assert_false(have_come(1));
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        gf_gate_give_back(give_back_none);
-        gf_gate_in_child();
-        gf_gate_allow();
-        _exit(!gf_gate_close());
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    gf_gate_give_back(give_back_outer);
-    wait_until_come(1);
-    pthread_join(other, NULL);
-}
-
-/* A handler of the program has started it, before ours has run: its slot stays its own. */
-static void test_thread_that_was_born_in_the_child(void **state)
-{
-    int status = 1;
-
-    NEEDS_BARRIER(state);
-    assert_true(gf_gate_close());
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        pthread_t other = start(lock_and_come, NULL);
-        give_time();
-        const unsigned before = have_come(1);
-        uint64_t bits[GF_ARRAY_LEN(taken)], theirs = 0;
-        for (size_t i = 0; i < GF_ARRAY_LEN(taken); i++)
-            bits[i] = __atomic_load_n(&taken[i], __ATOMIC_RELAXED);
-        gf_gate_in_child();
-        wait_until_come(1);
-        pthread_join(other, NULL);
-        for (size_t i = 0; i < GF_ARRAY_LEN(taken); i++)
-            theirs += (unsigned)__builtin_popcountll(bits[i] & __atomic_load_n(&taken[i], __ATOMIC_RELAXED));
-        _exit(before || theirs != 2); /* this thread's, and the other's */
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    gf_gate_open();
-}
-
 /* Two numbers each, that are the same whenever the writer is outside. */
 static struct pair {
     _Alignas(64) unsigned a, b;
@@ -554,11 +448,8 @@ int main(void)
         cmocka_unit_test_setup(test_one_closes_after_the_other, allow),
         cmocka_unit_test_setup(test_thread_that_has_nearly_ended, allow),
         cmocka_unit_test_setup(test_who_waits_for_a_signal_is_outside, allow),
-        cmocka_unit_test_setup(test_who_holds_all_meets_no_lock, allow),
         cmocka_unit_test_setup(test_who_is_signalled_keeps_no_lock, allow),
         cmocka_unit_test_setup(test_in_a_child, allow),
-        cmocka_unit_test_setup(test_thread_of_the_parent_that_has_just_come, allow),
-        cmocka_unit_test_setup(test_thread_that_was_born_in_the_child, allow),
         cmocka_unit_test_setup(test_nothing_changes_while_it_is_closed, allow),
         /* Last: those slots are not given back here. */
         cmocka_unit_test_setup(test_more_threads_than_slots, allow),
