@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hook/on_cuda.h"
 
-#include "hook/visit.h"
-#include "hook/watch.h"
+#include "hook/offer.h"
 
 static void see(CUdevice device, enum gf_sighting how, uint64_t bytes)
 {
@@ -20,8 +19,10 @@ static void see_current(enum gf_sighting how, uint64_t bytes)
     if (gf_likely(!gf_engine()))
         return;
     const struct gf_cuda *cuda = gf_routes_cuda();
-    if (cuda->cuCtxGetDevice && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        see(device, how, bytes);
+    if (!cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return;
+    see(device, how, bytes);
+    gf_offer_rehearse();
 }
 
 /* Runs a call of the driver's in which it may make threads of its own. */

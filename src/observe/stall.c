@@ -252,6 +252,17 @@ void gf_stall_asked(struct gf_stall_mark *mark, bool idle)
         mark->start_ns = now;
 }
 
+bool gf_stall_rehearse(enum gf_timed kind)
+{
+    struct gf_slow_usage usage;
+
+    if (!__atomic_load_n(&driver_threshold, __ATOMIC_ACQUIRE))
+        return false;
+    gf_slow_usage(&usage);
+    gf_latency_touch(kind);
+    return __atomic_load_n(&wait_threshold, __ATOMIC_RELAXED);
+}
+
 static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now,
                                   enum gf_timed kind, const char *name, size_t size,
                                   const void *block)

@@ -22,6 +22,7 @@ enum {
 struct gf_transfer_setup gf_setup;
 
 static struct gf_context contexts[GF_CONTEXTS];
+static unsigned used; /* atomic: entries from here on were never anybody's: pages that are not there */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of entries; no call is made under it */
 
 static unsigned state_of(const struct gf_context *context)
@@ -76,10 +77,15 @@ static bool enter(struct gf_context *context, unsigned long long id)
     return false;
 }
 
+static unsigned count_used(void)
+{
+    return __atomic_load_n(&used, __ATOMIC_ACQUIRE);
+}
+
 /* Whether it is there; *ret is then NULL if it may not be entered. */
 static bool find(unsigned long long id, struct gf_context **ret)
 {
-    for (unsigned i = 0; i < GF_CONTEXTS; i++)
+    for (unsigned i = 0; i < count_used(); i++)
         if (__atomic_load_n(&contexts[i].id, __ATOMIC_ACQUIRE) == id) {
             *ret = enter(&contexts[i], id) ? &contexts[i] : NULL;
             return true;
@@ -131,7 +137,8 @@ static bool is_green(void)
     return result != CUDA_SUCCESS || green;
 }
 
-static bool describe(CUcontext handle, unsigned long long id, struct gf_context *ret)
+/* All but where it is. */
+static bool ask_about(CUcontext handle, unsigned long long id, struct gf_context *ret)
 {
     *ret = (struct gf_context){.id = id, .handle = handle};
     if (is_green() || gf_setup.cuda->cuCtxGetDevice(&ret->device) != CUDA_SUCCESS)
@@ -141,6 +148,13 @@ static bool describe(CUcontext handle, unsigned long long id, struct gf_context 
         has_attribute(ret->device,
                       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) ||
         has_attribute(ret->device, CU_DEVICE_ATTRIBUTE_INTEGRATED);
+    return true;
+}
+
+static bool describe(CUcontext handle, unsigned long long id, struct gf_context *ret)
+{
+    if (!ask_about(handle, id, ret))
+        return false;
     ret->node = gf_setup.device_node(ret->device, &ret->cpus);
     ret->pool = gf_pool_get(ret->node, &ret->cpus, gf_setup.options->stage_threads,
                             gf_setup.cpu_quota);
@@ -174,6 +188,7 @@ static struct gf_context *make(CUcontext handle, unsigned long long id)
         at->ring = NULL;
         /* Somebody who read an old id may be passing through: running is counted, never set. */
         __atomic_fetch_add(&at->running, 1, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&used, gf_max(used, (unsigned)(at - contexts) + 1), __ATOMIC_SEQ_CST);
         __atomic_store_n(&at->state, state_live, __ATOMIC_SEQ_CST);
         __atomic_store_n(&at->id, id, __ATOMIC_SEQ_CST);
     }
@@ -188,17 +203,33 @@ static bool can_ask(const struct gf_cuda *cuda)
            cuda->cuDevicePrimaryCtxRetain && cuda->cuDevicePrimaryCtxRelease_v2;
 }
 
-struct gf_context *gf_context_enter(void)
+static bool get_current(CUcontext *ret_handle, unsigned long long *ret_id)
 {
     const struct gf_cuda *cuda = gf_setup.cuda;
+    return can_ask(cuda) && cuda->cuCtxGetCurrent(ret_handle) == CUDA_SUCCESS && *ret_handle &&
+           cuda->cuCtxGetId(*ret_handle, ret_id) == CUDA_SUCCESS && *ret_id;
+}
+
+struct gf_context *gf_context_enter(void)
+{
     struct gf_context *context;
     CUcontext handle = NULL;
     unsigned long long id = 0;
 
-    if (!can_ask(cuda) || cuda->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle ||
-        cuda->cuCtxGetId(handle, &id) != CUDA_SUCCESS || id == 0)
+    if (!get_current(&handle, &id))
         return NULL;
     return find(id, &context) ? context : make(handle, id);
+}
+
+/* An entry would choose the CPUs to copy on, and where the process is bound may not be settled yet. */
+void gf_context_rehearse(void)
+{
+    struct gf_context unused;
+    CUcontext handle = NULL;
+    unsigned long long id = 0;
+
+    if (get_current(&handle, &id))
+        ask_about(handle, id, &unused);
 }
 
 /* Ends. */
@@ -234,7 +265,7 @@ static void await_running(const struct gf_context *context)
  */
 void gf_context_leaving(CUcontext handle, CUdevice device)
 {
-    for (unsigned i = 0; i < GF_CONTEXTS; i++) {
+    for (unsigned i = 0; i < count_used(); i++) {
         CUdevice of = device;
         if (concerns(&contexts[i], handle, &of) &&
             change(&contexts[i], state_live, state_leaving) && handle)
@@ -272,7 +303,7 @@ static bool is_gone(const struct gf_context *context, CUcontext handle, CUdevice
 
 void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
 {
-    for (unsigned i = 0; i < GF_CONTEXTS; i++) {
+    for (unsigned i = 0; i < count_used(); i++) {
         struct gf_context *context = &contexts[i];
         CUdevice of = device;
         if (!concerns(context, handle, &of))
@@ -291,7 +322,7 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
 
 void gf_context_each(void (*see)(void *closure, struct gf_context *context), void *closure)
 {
-    for (unsigned i = 0; i < GF_CONTEXTS; i++) {
+    for (unsigned i = 0; i < count_used(); i++) {
         const unsigned long long id = __atomic_load_n(&contexts[i].id, __ATOMIC_ACQUIRE);
         if (id && enter(&contexts[i], id)) {
             see(closure, &contexts[i]);

@@ -14,7 +14,6 @@
 #include "transfer/tuning.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define WISH_UNIT GF_TUNE_RING_FIRST_LEAST
@@ -33,16 +32,30 @@ static unsigned event_flags(void)
     return ret;
 }
 
+/*
+ * A job in it has a line of its own. Zero by calloc, which may know that fresh pages are: they are most of it, and
+ * what touches them all would be a process's first large copy.
+ */
+static struct gf_ring *new_ring(void)
+{
+    const uintptr_t line = _Alignof(struct gf_ring);
+    char *memory = calloc(1, sizeof(struct gf_ring) + line - 1);
+    struct gf_ring *ring = (struct gf_ring *)(((uintptr_t)memory + line - 1) & ~(line - 1));
+    if (!memory)
+        return NULL;
+    ring->memory = memory;
+    return ring;
+}
+
 struct gf_ring *gf_ring_of(struct gf_context *context)
 {
     struct gf_ring *ring = __atomic_load_n(&context->ring, __ATOMIC_ACQUIRE), *none = NULL;
     const uint64_t wish = gf_setup.options->stage_ring;
     if (ring)
         return ring;
-    ring = aligned_alloc(_Alignof(struct gf_ring), sizeof(*ring)); /* a job in it has a line of its own */
+    ring = new_ring();
     if (!ring)
         return NULL;
-    memset(ring, 0, sizeof(*ring));
     ring->context = context;
     pthread_mutex_init(&ring->lock, NULL);
     ring->event_flags = event_flags();
@@ -50,7 +63,7 @@ struct gf_ring *gf_ring_of(struct gf_context *context)
     if (__atomic_compare_exchange_n(&context->ring, &none, ring, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return ring;
-    free(ring);
+    free(ring->memory);
     return none;
 }
 
@@ -361,5 +374,5 @@ void gf_ring_drop(struct gf_context *context)
             free(ring->segments[i]);
         }
     pthread_mutex_destroy(&ring->lock);
-    free(ring);
+    free(ring->memory);
 }

@@ -8,6 +8,7 @@
 #include "transfer/pinned.h"
 #include "transfer/plant.h"
 #include "transfer/prepare.h"
+#include "transfer/rehearse.h"
 #include "transfer/trim.h"
 #include "transfer/unmap.h"
 #include "transfer/worth.h"
@@ -335,6 +336,8 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     /* Observing counts, too; with the option off, or no way to tell memory apart, nothing does. */
     if (setup->options->stage == gf_stage_auto && can_copy(setup->cuda))
         ops.copy_least = gf_min(gf_worth_least(gf_direction_h2d), gf_worth_least(gf_direction_d2h));
+    if (!off)
+        ops.rehearse = gf_rehearse;
     return &ops;
 }
 

@@ -74,6 +74,12 @@ void gf_journal_drain(void)
 {
 }
 
+bool gf_stall_rehearse(enum gf_timed kind)
+{
+    (void)kind;
+    return false;
+}
+
 void gf_stall_watch(uint64_t threshold_ns)
 {
     (void)threshold_ns;

@@ -17,14 +17,33 @@ static unsigned long long id; /* of the context that lives */
 static unsigned askings;
 static char host[GF_MIB(16)];
 
+/* Which of the driver's functions were called. */
+enum {
+    asked_current = 1,
+    asked_id = 2,
+    asked_device = 4,
+    asked_flags = 8,
+    asked_attribute = 16,
+    asked_state = 32,
+    asked_primary = 64,
+    asked_capturing = 128,
+    asked_stream = 256,
+    asked_mode = 512,
+    asked_pointer = 1024,
+};
+static unsigned asked;
+static bool lacks_context;
+
 static CUresult get_current(CUcontext *ret)
 {
-    *ret = HANDLE;
+    asked |= asked_current;
+    *ret = lacks_context ? NULL : HANDLE;
     return CUDA_SUCCESS;
 }
 
 static CUresult get_id(CUcontext context, unsigned long long *ret)
 {
+    asked |= asked_id;
     (void)context;
     *ret = id;
     return CUDA_SUCCESS;
@@ -32,18 +51,21 @@ static CUresult get_id(CUcontext context, unsigned long long *ret)
 
 static CUresult get_device(CUdevice *ret)
 {
+    asked |= asked_device;
     *ret = 0;
     return CUDA_SUCCESS;
 }
 
 static CUresult get_flags(unsigned *ret)
 {
+    asked |= asked_flags;
     *ret = 0;
     return CUDA_SUCCESS;
 }
 
 static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
+    asked |= asked_attribute;
     (void)attribute, (void)device;
     *ret = 0;
     return CUDA_SUCCESS;
@@ -51,34 +73,55 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 
 static CUresult get_state(CUdevice device, unsigned *flags, int *active)
 {
+    asked |= asked_state;
     (void)device;
     *flags = 0;
-    *active = 0;
+    *active = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult retain(CUcontext *ret, CUdevice device)
+{
+    asked |= asked_primary;
+    (void)device;
+    *ret = HANDLE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdevice device)
+{
+    asked |= asked_primary;
+    (void)device;
     return CUDA_SUCCESS;
 }
 
 static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
+    asked |= asked_capturing;
     (void)stream;
     *ret = CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
 
-static CUresult stream_context(CUstream stream, CUcontext *ret)
+static CUresult stream_context(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green)
 {
+    asked |= asked_stream;
     (void)stream;
     *ret = HANDLE;
+    *ret_green = NULL;
     return CUDA_SUCCESS;
 }
 
 static CUresult exchange(CUstreamCaptureMode *mode)
 {
+    asked |= asked_mode;
     (void)mode;
     return CUDA_SUCCESS;
 }
 
 static CUresult attributes(unsigned count, CUpointer_attribute *what, void **into, CUdeviceptr at)
 {
+    asked |= asked_pointer;
     const bool device = at - DEVICE < sizeof(host);
     for (unsigned i = 0; i < count; i++)
         switch (what[i]) {
@@ -183,6 +226,37 @@ static void a_batch_does_not_put_it_off(void **state)
     assert_int_equal(askings, 1);
 }
 
+/* Whose code no cache has yet, and no page table; nothing is counted, prepared or kept. */
+static void a_first_copy_asks_what_was_rehearsed(void **state)
+{
+    const struct gf_copy_call call = call_of(gf_copy_h2d, sizeof(host));
+    const uint64_t before = warming();
+    CUresult word;
+    (void)state;
+    asked = 0;
+    ops->rehearse();
+    const unsigned rehearsed = asked;
+    assert_int_equal(warming(), before);
+    asked = 0;
+    assert_false(ops->copy(&call, &word));
+    assert_int_equal(warming(), before + 1);
+    assert_true(asked & asked_state); /* it is the context's first */
+    assert_int_equal(asked & ~rehearsed, 0);
+    ops->copy_declined(&call, word, 1000);
+    assert_int_equal(askings, 1);
+}
+
+/* Where nothing is current each question would be an error. */
+static void without_a_context_nothing_is_rehearsed(void **state)
+{
+    (void)state;
+    lacks_context = true;
+    asked = 0;
+    ops->rehearse();
+    lacks_context = false;
+    assert_int_equal(asked, asked_current);
+}
+
 int main(void)
 {
     static const struct gf_options options = {.stage = gf_stage_auto, .stage_min = GF_SIZE_AUTO,
@@ -194,12 +268,12 @@ int main(void)
                                         .cuCtxGetFlags = get_flags,
                                         .cuDeviceGetAttribute = get_attribute,
                                         .cuDevicePrimaryCtxGetState = get_state,
+                                        .cuDevicePrimaryCtxRetain = retain,
+                                        .cuDevicePrimaryCtxRelease_v2 = release,
                                         .cuStreamIsCapturing = is_capturing,
-                                        .cuStreamGetCtx = stream_context,
+                                        .cuStreamGetCtx_v2 = stream_context,
                                         .cuThreadExchangeStreamCaptureMode = exchange,
                                         .cuPointerGetAttributes = attributes,
-                                        NEVER(cuDevicePrimaryCtxRetain),
-                                        NEVER(cuDevicePrimaryCtxRelease_v2),
                                         NEVER(cuEventCreate),
                                         NEVER(cuEventRecord),
                                         NEVER(cuEventQuery),
@@ -219,6 +293,8 @@ int main(void)
         cmocka_unit_test_setup(own_thread_begins_behind_the_driver, new_context),
         cmocka_unit_test_setup(another_copy_tells_it_too, new_context),
         cmocka_unit_test_setup(a_batch_does_not_put_it_off, new_context),
+        cmocka_unit_test_setup(a_first_copy_asks_what_was_rehearsed, new_context),
+        cmocka_unit_test_setup(without_a_context_nothing_is_rehearsed, new_context),
     };
     ops = gf_transfer_start(&setup);
     return cmocka_run_group_tests_name("first", tests, NULL, NULL);
