@@ -8,7 +8,7 @@ Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the
 figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async (1 and 4 callers), load (with the
 GPU computing), ranks (eight processes at once), first (a process's first copy), left (small copies that are the driver's
 in all arms, in processes that have more and more of what the library brings: a registered buffer, hooks, their
-questions, the heap, a ring). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is
+questions, the heap, a ring) and, only when it is named, firsts (first copies in such). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is
 a process of its own, on 2 CPUs and of small copies (eight processes' too) another one each few rounds; within a round each
 takes its turn, in shuffled order. `again` is a second `driver`: how far the two are apart is chance. GF_DRY=1: small, on
 the simulated driver.
@@ -33,7 +33,8 @@ FIRST = [MIB, 16 * MIB, 256 * MIB]
 ACCEPT = ("sizes", "threads", "few")
 MORE = ("left", "first", "async", "load", "ranks")
 PARTS = ACCEPT + MORE
-SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "left": 0.1, "first": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
+ASKED = ("firsts",)
+SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "left": 0.1, "first": 0.36, "firsts": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
 SMALL_SHARE = 0.4  # of a part's time, for copies below 1 MiB
 MANY_AT_MOST = 256 * MIB  # a copy where 16 threads copy: 4 GiB in each process
 if arms.DRY:
@@ -97,11 +98,16 @@ def left_cases(fleet):
     return cases
 
 
-def left_fleet():
+def left_extra():
+    """{arm: its environment}"""
     off = {"GPUFEED_STAGE": "off", "GPUFEED_PIN": "off"}
-    extra = {"driver": {}, "again": {}, "held": {}, "hooks": arms.ours(GPUFEED_HEAP="off", **off),
-             "unasked": arms.ours(GPUFEED_HEAP="off", GPUFEED_STALL_WAIT_US="0", **off),
-             "heap": arms.ours(**off), "fresh": arms.ours(), "ours": arms.ours()}
+    return {"driver": {}, "again": {}, "hooks": arms.ours(GPUFEED_HEAP="off", **off),
+            "unasked": arms.ours(GPUFEED_HEAP="off", GPUFEED_STALL_WAIT_US="0", **off),
+            "heap": arms.ours(**off), "ours": arms.ours()}
+
+
+def left_fleet():
+    extra = {**left_extra(), "held": {}, "fresh": arms.ours()}
     fleet = {name: arms.Arm([program()], **more) for name, more in extra.items()}
     fleet["held"].ask(f"hold bytes={32 * MIB}")
     for way in ("h2d", "d2h"):
@@ -189,17 +195,31 @@ def ranks(until, count=8):
             arms.end_all(dict(enumerate(fleet)))
 
 
-def first(until):
+def fresh(extra, words):
     """Each turn is a process of its own; 1/s, so that more is better as everywhere."""
-    def fresh(extra, words):
-        def ask():
-            arm = arms.Arm([program()], **extra)
-            try:
-                seconds, cpu, size = arm.figures(f"first {words} walk=1")
-                return {"1/s": 1 / seconds, "ms": seconds * 1e3, "CPU s/GB": cpu / (size / 1e9)}
-            finally:
-                arm.end()
-        return ask
+    def ask():
+        arm = arms.Arm([program()], **extra)
+        try:
+            seconds, cpu, size = arm.figures(f"first {words} walk=1")
+            return {"1/s": 1 / seconds, "ms": seconds * 1e3, "CPU s/GB": cpu / (size / 1e9)}
+        finally:
+            arm.end()
+    return ask
+
+
+def firsts(until):
+    cases = [arms.Case(f"firsts: h2d {arms.size_name(size)}",
+                       {name: fresh(extra, f"way=h2d bytes={size}") for name, extra in left_extra().items()},
+                       [(name, "driver", "1/s", None, f"of the driver: {text}") for name, text in LEFT.items()
+                        if name in left_extra()],
+                       controls=[("again", "driver", "1/s")], part="firsts", way="h2d", bytes=size, mode="sync", threads=1,
+                       load=0)
+             for size in FIRST[:2]]
+    arms.rounds(cases, until)
+    return cases
+
+
+def first(until):
     cases = [arms.Case(f"first: {way} {arms.size_name(size)}",
                        {"driver": fresh({}, f"way={way} bytes={size}"),
                         "again": fresh({}, f"way={way} bytes={size}"),
@@ -226,8 +246,8 @@ def part_of(part, fleets, until, bad, asked):
     """The cases of one part, done. Processes on the same CPUs serve all parts."""
     if part == "first":
         return first(until)
-    if part in ("ranks", "left"):
-        return {"ranks": ranks, "left": left}[part](until)
+    if part in ("ranks", "left", "firsts"):
+        return {"ranks": ranks, "left": left, "firsts": firsts}[part](until)
     few = part == "few"
     if few not in fleets:
         fleets[few] = fleet_on(set(sorted(os.sched_getaffinity(0))[:2]) if few else None)
@@ -271,7 +291,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=240)
-    parser.add_argument("--only", default=list(PARTS), type=arms.some_of(PARTS))
+    parser.add_argument("--only", default=list(PARTS), type=arms.some_of(PARTS + ASKED))
     parser.add_argument("--least", type=int, default=0, metavar="BYTES", help="of these sizes only, but in first, left and ranks")
     parser.add_argument("--most", type=int, default=GIB, metavar="BYTES")
     args = parser.parse_args()
