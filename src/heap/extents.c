@@ -95,7 +95,7 @@ struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t
     __atomic_fetch_add(&active, size, __ATOMIC_RELAXED);
     resized(0, size);
     if (gf_unlikely(size >= GF_TOUCH_LEAST) && !slab && !guarded && !unreadable)
-        gf_touch_block(extent->start, size);
+        gf_touch_given(extent->start, size, size);
     return extent;
 }
 
@@ -103,6 +103,8 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
 {
     const size_t size = size_of(extent);
 
+    if (gf_unlikely(size >= GF_TOUCH_LEAST) && !unreadable) /* no slab is as large */
+        gf_touch_back(extent->start, size, size);
     __real_je_pa_dalloc(thread, shard, extent, deferred);
     resized(size, 0);
     freed(size);
@@ -116,12 +118,16 @@ bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_
         return true;
     __atomic_fetch_add(&active, after - before, __ATOMIC_RELAXED);
     resized(before, after);
+    if (gf_unlikely(after >= GF_TOUCH_LEAST) && !unreadable)
+        gf_touch_given((char *)extent->start + before, after - before, after);
     return false;
 }
 
 bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
                          size_t after, unsigned class, bool *deferred)
 {
+    if (gf_unlikely(before >= GF_TOUCH_LEAST) && !unreadable)
+        gf_touch_back((char *)extent->start + after, before - after, before);
     if (__real_je_pa_shrink(thread, shard, extent, before, after, class, deferred))
         return true;
     resized(before, after);

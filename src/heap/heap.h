@@ -51,7 +51,7 @@ struct gf_heap_huge {
 /* Estimates, from samples: src/heap/touch.h. */
 struct gf_heap_touch {
     uint64_t looks, timed;  /* blocks looked at; faults timed */
-    uint64_t missing_bytes; /* of large blocks, not there when they were handed out */
+    uint64_t missing_bytes; /* of large blocks, not there when they were handed out, and touched since or alive */
     uint64_t again_bytes;   /* of these: had been there before, and were purged */
     uint64_t us;            /* what their first touch takes */
     uint64_t ns_per_mib;    /* at the latest sample */

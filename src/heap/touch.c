@@ -18,8 +18,9 @@
 #define GAP_NS UINT64_C(10000000) /* between two faults that are timed */
 
 static struct {
-    _Alignas(64) uint64_t turn;
+    _Alignas(64) uint64_t turn, turn_back; /* apart: who takes and frees in turn would meet one of them alone */
     uint64_t looks, missing_bytes;
+    uint64_t untouched_bytes; /* of these, when they were given back */
     uint64_t timed, timed_ns;
     uint64_t due_ns;     /* when the next fault is timed */
     uint64_t ns_per_mib; /* of the latest */
@@ -64,49 +65,71 @@ static bool is_due(void)
                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-static void look(uintptr_t start, size_t size, uint64_t weight)
+/* Of PROBES pages, and one of them. */
+static uint64_t count_missing(uintptr_t start, size_t size, uintptr_t *ret_one)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t missing = 0;
     uint64_t count = 0;
 
     for (size_t i = 0; i < PROBES; i++) {
         const uintptr_t at = (start + size / PROBES * i + size / PROBES / 2) & ~(page - 1);
         if (!is_there(at)) {
-            missing = at;
+            *ret_one = at;
             count++;
         }
     }
-    __atomic_fetch_add(&touch.looks, 1, __ATOMIC_RELAXED);
-    if (count == 0)
-        return;
-    if (is_due())
-        time_one(missing, start, size);
-    const uint64_t bytes = size / PROBES * count * weight;
-    __atomic_fetch_add(&touch.missing_bytes, bytes, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&touch.us,
-                       bytes / 1024 * __atomic_load_n(&touch.ns_per_mib, __ATOMIC_RELAXED) / 1024 /
-                           1000,
-                       __ATOMIC_RELAXED);
+    return count;
 }
 
-void gf_touch_block(void *start, size_t size)
+/* How many blocks this one stands for; 0: it is not looked at. */
+static uint64_t weigh(uint64_t *turn, size_t block)
 {
-    uint64_t weight = 1;
+    if (block >= ALWAYS)
+        return 1;
+    return __atomic_fetch_add(turn, 1, __ATOMIC_RELAXED) % ONE_IN ? 0 : ONE_IN;
+}
 
-    if (size < ALWAYS) {
-        weight = ONE_IN;
-        if (__atomic_fetch_add(&touch.turn, 1, __ATOMIC_RELAXED) % ONE_IN)
-            return;
-    }
+void gf_touch_given(void *start, size_t size, size_t block)
+{
+    const uint64_t weight = weigh(&touch.turn, block);
     const int error = errno;
-    look((uintptr_t)start, size, weight);
+    uintptr_t missing;
+
+    if (!weight)
+        return;
+    const uint64_t count = count_missing((uintptr_t)start, size, &missing);
+    __atomic_fetch_add(&touch.looks, 1, __ATOMIC_RELAXED);
+    if (count) {
+        if (is_due())
+            time_one(missing, (uintptr_t)start, size);
+        const uint64_t bytes = size / PROBES * count * weight;
+        __atomic_fetch_add(&touch.missing_bytes, bytes, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&touch.us,
+                           bytes / 1024 * __atomic_load_n(&touch.ns_per_mib, __ATOMIC_RELAXED) / 1024 / 1000,
+                           __ATOMIC_RELAXED);
+    }
+    errno = error;
+}
+
+void gf_touch_back(void *start, size_t size, size_t block)
+{
+    const uint64_t weight = weigh(&touch.turn_back, block);
+    const int error = errno;
+    uintptr_t missing;
+
+    if (!weight)
+        return;
+    const uint64_t count = count_missing((uintptr_t)start, size, &missing);
+    __atomic_fetch_add(&touch.untouched_bytes, size / PROBES * count * weight, __ATOMIC_RELAXED);
     errno = error;
 }
 
 void gf_touch_read(struct gf_heap_touch *ret)
 {
-    const uint64_t missing = __atomic_load_n(&touch.missing_bytes, __ATOMIC_RELAXED);
+    const uint64_t all = __atomic_load_n(&touch.missing_bytes, __ATOMIC_RELAXED);
+    /* By samples of their own: may be more. */
+    const uint64_t missing = all - gf_min(all, __atomic_load_n(&touch.untouched_bytes, __ATOMIC_RELAXED));
+    const uint64_t us = __atomic_load_n(&touch.us, __ATOMIC_RELAXED);
     const uint64_t first = gf_min(missing, gf_system_mapped());
 
     *ret = (struct gf_heap_touch){
@@ -115,7 +138,7 @@ void gf_touch_read(struct gf_heap_touch *ret)
         .missing_bytes = missing,
         /* Not more than was lent or given back at all. */
         .again_bytes = gf_min(missing - first, gf_system_lent() + gf_system_given_back()),
-        .us = __atomic_load_n(&touch.us, __ATOMIC_RELAXED),
+        .us = all ? (uint64_t)((double)us * (double)missing / (double)all) : 0,
         .ns_per_mib = __atomic_load_n(&touch.ns_per_mib, __ATOMIC_RELAXED),
     };
 }

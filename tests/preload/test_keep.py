@@ -130,6 +130,35 @@ def test_what_was_purged_is_faulted_again(feed, tmp_path):  # noqa: F811
     assert purged["timed"] >= 1 and purged["usec"] > 0 and purged["ns_per_mib"] > 0
 
 
+@pytest.mark.parametrize("how", ["cut short", "moved", "unused", "grown"])
+def test_pages_that_nobody_touched_are_not_missing(feed, tmp_path, how):  # noqa: F811
+    """Of a buffer that is read into and cut short only what was read into is paid for; of one that grows, all."""
+    report = tmp_path / "r.json"
+    feed(FILL + f"""
+    libc.realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.realloc.restype = ctypes.c_void_p
+    start()
+    for _ in range(10):
+        if {how!r} == "grown":
+            block = libc.malloc(ctypes.c_size_t(16 << 20))
+            ctypes.memset(block, 1, 16 << 20)
+            block = libc.realloc(block, 64 << 20)
+            ctypes.memset(block, 1, 64 << 20)
+        else:
+            block = libc.malloc(ctypes.c_size_t(64 << 20))
+        if {how!r} in ("cut short", "moved"):
+            ctypes.memset(block, 1, 4 << 20)
+            block = libc.realloc(block, 4 << 20 if {how!r} == "cut short" else 4096)
+        libc.free(block)
+    """, GPUFEED_REPORT=report, GPUFEED_PROFILE="inference", MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0")
+    found = heap_of(report)["first_touch"]
+    assert found["looks"] >= 10
+    if how == "grown":
+        assert 10 * 60 * MIB <= found["missing_bytes"] <= 10 * 96 * MIB, found
+    else:
+        assert found["missing_bytes"] <= 10 * 20 * MIB, found  # 64 each without
+
+
 @pytest.mark.parametrize("profile", ["training", "inference"])
 def test_huge_pages_by_profile(feed, tmp_path, profile):  # noqa: F811
     report = tmp_path / "r.json"
