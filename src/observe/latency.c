@@ -105,9 +105,9 @@ void gf_latency_open(void)
 }
 
 /* No row is taken: which sizes there will be nobody knows. */
-void gf_latency_touch(enum gf_timed kind)
+void gf_latency_touch(enum gf_timed kind, size_t least)
 {
-    for (unsigned class = 0; class < CLASSES; class++)
+    for (unsigned class = class_of(least); class < CLASSES; class++)
         __atomic_fetch_add(&rows[place_of(key_of(kind, class, tid()))].count, 0, __ATOMIC_RELAXED);
 }
 

@@ -8,6 +8,7 @@
 #define GF_TRANSFER_PREPARE_H
 
 #include "transfer/pool.h"
+#include "transfer/tuning.h"
 
 struct gf_ring;
 
@@ -15,6 +16,12 @@ enum gf_when {
     gf_when_now,
     gf_when_behind, /* behind the driver's call for the copy that wants it, which would share memory and locks with it */
 };
+
+/* For a copy of so many bytes, which finds nothing prepared. */
+static inline enum gf_when gf_when_for(size_t bytes)
+{
+    return bytes < GF_TUNE_BEHIND ? gf_when_behind : gf_when_now;
+}
 
 /* Any thread, inside a call of the program's; nothing is waited for. */
 void gf_prepare_helpers(struct gf_pool *pool, enum gf_when when);

@@ -272,7 +272,7 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
     if (gf_growth_is_on(&ring->growth))
         take_in(ring, bytes);
     else if (!gf_ring_bytes(ring))
-        ask(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2), gf_when_behind);
+        ask(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2), gf_when_for(bytes));
     return gf_ring_bytes(ring) != 0;
 }
 

@@ -26,7 +26,7 @@ void gf_ring_turn_off(struct gf_ring *ring, const char *call, CUresult error);
 
 /*
  * To be called by each copy that wants to be staged: takes in what was touched meanwhile if a copy
- * of these bytes can carry the cost; asks for a first segment, to be made behind this copy (prepare.h).
+ * of these bytes can carry the cost; asks for a first segment, to be made behind a copy that is not very large (prepare.h).
  * Whether there is any memory.
  */
 bool gf_ring_ready(struct gf_ring *ring, size_t bytes);

@@ -168,7 +168,7 @@ static void stage(struct visit *v)
         forward(v, gf_forward_off);
         return;
     }
-    gf_prepare_helpers(v->context->pool, gf_when_behind);
+    gf_prepare_helpers(v->context->pool, gf_when_for(v->call->bytes));
     if (!gf_ring_ready(s.ring, v->call->bytes))
         forward(v, gf_forward_warming);
     else if (v->looks)

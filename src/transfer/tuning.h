@@ -98,6 +98,8 @@
 /* The first segment of a ring: half of the copy that asks for it, within these bounds. */
 #define GF_TUNE_RING_FIRST_LEAST GF_MIB(2)
 #define GF_TUNE_RING_FIRST_MOST GF_MIB(16)
+/* A first copy of fewer bytes has it made behind it. Of a larger one it is a small part, and the next finds it ready. */
+#define GF_TUNE_BEHIND GF_MIB(512)
 /* A copy too small to carry the cost of registering is asked for it after so many of its kind. */
 #define GF_TUNE_RING_PATIENCE 64
 /* A ring that serves idle streams only needs no more than this, while no crowd shares it: what is

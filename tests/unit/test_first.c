@@ -16,6 +16,7 @@
 static unsigned long long id; /* of the context that lives */
 static unsigned askings;
 static char host[GF_MIB(16)];
+#define LARGEST GF_TUNE_BEHIND /* as large as the device's memory; nobody looks at the host's behind its end */
 
 /* Which of the driver's functions were called. */
 enum {
@@ -122,7 +123,7 @@ static CUresult exchange(CUstreamCaptureMode *mode)
 static CUresult attributes(unsigned count, CUpointer_attribute *what, void **into, CUdeviceptr at)
 {
     asked |= asked_pointer;
-    const bool device = at - DEVICE < sizeof(host);
+    const bool device = at - DEVICE < LARGEST;
     for (unsigned i = 0; i < count; i++)
         switch (what[i]) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -135,7 +136,7 @@ static CUresult attributes(unsigned count, CUpointer_attribute *what, void **int
             *(CUdeviceptr *)into[i] = DEVICE;
             break;
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-            *(size_t *)into[i] = sizeof(host);
+            *(size_t *)into[i] = LARGEST;
             break;
         default: /* all others: nought, as they come */
             break;
@@ -217,6 +218,19 @@ static void another_copy_tells_it_too(void **state)
     assert_int_equal(askings, 1);
 }
 
+/* The next one is as large, perhaps, and shall find it ready. */
+static void a_very_large_copy_does_not_put_it_off(void **state)
+{
+    const struct gf_copy_call call = call_of(gf_copy_h2d, LARGEST);
+    CUresult word;
+    (void)state;
+    assert_false(ops->copy(&call, &word));
+    assert_true(askings > 0);
+    const unsigned asked_before = askings;
+    ops->copy_declined(&call, word, 1000);
+    assert_int_equal(askings, asked_before);
+}
+
 /* Of a batch that the driver gets as it came nobody tells afterwards. */
 static void a_batch_does_not_put_it_off(void **state)
 {
@@ -292,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(own_thread_begins_behind_the_driver, new_context),
         cmocka_unit_test_setup(another_copy_tells_it_too, new_context),
+        cmocka_unit_test_setup(a_very_large_copy_does_not_put_it_off, new_context),
         cmocka_unit_test_setup(a_batch_does_not_put_it_off, new_context),
         cmocka_unit_test_setup(a_first_copy_asks_what_was_rehearsed, new_context),
         cmocka_unit_test_setup(without_a_context_nothing_is_rehearsed, new_context),
