@@ -25,12 +25,22 @@ static void drop_bad_options(struct gf_env *env)
 {
     size_t kept = 0;
 
-    gf_options_complain(env->entries, complain, NULL);
+    gf_options_complain(env->entries, true, complain, NULL);
     for (size_t i = 0; i < env->count; i++)
         if (!gf_options_rejects(env->entries[i]))
             env->entries[kept++] = env->entries[i];
     env->count = kept;
     env->entries[kept] = NULL;
+}
+
+static void set_defaults(struct gf_env *env)
+{
+    for (size_t i = 0; i < gf_option_row_count; i++) {
+        const struct gf_option_row *row = &gf_option_rows[i];
+        const char *fallback = gf_option_fallback(row, true);
+        if (strcmp(fallback, row->fallback) != 0 && !gf_env_get(env, row->name))
+            gf_env_set(env, row->name, fallback);
+    }
 }
 
 /* A run-time of a sanitizer that was preloaded ends the program if it does not come first. */
@@ -207,8 +217,7 @@ int gf_cmd_run(int argc, char **argv)
                                         sizeof(program));
     if (missing)
         return cannot_run(command[0], "", -missing);
-    if (!gf_env_get(&env, "GPUFEED_VERBOSE"))
-        gf_env_set(&env, "GPUFEED_VERBOSE", "1");
+    set_defaults(&env);
     bool preloaded;
     if (set_preload(&env, program, command[0], &preloaded))
         return GF_EXIT_FAILED;

@@ -301,7 +301,12 @@ bool gf_options_rejects(const char *entry)
     return !row || gf_option_check(row, value) != 0;
 }
 
-void gf_options_complain(char *const *envp, void (*say)(void *closure, const char *line),
+const char *gf_option_fallback(const struct gf_option_row *row, bool from_run)
+{
+    return from_run && row == &gf_option_rows[row_verbose] ? "1" : row->fallback;
+}
+
+void gf_options_complain(char *const *envp, bool from_run, void (*say)(void *closure, const char *line),
                          void *closure)
 {
     for (; envp && *envp; envp++) {
@@ -317,9 +322,10 @@ void gf_options_complain(char *const *envp, void (*say)(void *closure, const cha
                    name, nearest);
             say(closure, line);
         } else if (gf_option_check(row, value)) {
+            const char *fallback = gf_option_fallback(row, from_run);
             gf_option_allowed(row, allowed, sizeof(allowed));
             gf_fmt(line, sizeof(line), "%s=%.80s is not understood: allowed is %s; using %s", name,
-                   value, allowed, *row->fallback ? row->fallback : "none");
+                   value, allowed, *fallback ? fallback : "none");
             say(closure, line);
         }
     }

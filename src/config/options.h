@@ -69,11 +69,14 @@ void gf_options_load(struct gf_options *ret, char *const *envp);
 /* Whether "NAME=value" is the library's by name and no option, or not a value of that option. */
 bool gf_options_rejects(const char *entry);
 
+/* What an option is where nothing sets it; from `gpufeed run`, which sets some itself. "": none. */
+const char *gf_option_fallback(const struct gf_option_row *row, bool from_run);
+
 /*
  * Calls say(closure, line) once for each bad value and each unknown GPUFEED_ name in envp: the
- * line names the option, the value, what is allowed, or the nearest name.
+ * line names the option, the value, what is allowed and what it will be, or the nearest name.
  */
-void gf_options_complain(char *const *envp, void (*say)(void *closure, const char *line),
+void gf_options_complain(char *const *envp, bool from_run, void (*say)(void *closure, const char *line),
                          void *closure);
 
 /* The value of a row in o as text; buf is used for numbers. Never NULL. */

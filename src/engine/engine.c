@@ -196,7 +196,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *door)
     p->cuda_since = gf_tasks_now();
     sem_init(&p->wake, 0, 0);
     gf_log_set_level(log_level(door));
-    gf_options_complain(environ, complain, NULL);
+    gf_options_complain(environ, false, complain, NULL);
     read_machine(door);
     prepare_report(door);
     gf_output_check();

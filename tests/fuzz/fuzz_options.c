@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < ENTRIES && (envp[i] = strsep(&rest, "\n")); i++)
         continue;
     gf_options_load(&options, envp);
-    gf_options_complain(envp, see_line, NULL);
+    gf_options_complain(envp, size % 2, see_line, NULL);
     for (size_t i = 0; i < gf_option_row_count; i++) {
         const char *value = gf_options_text(&options, &gf_option_rows[i], buf, sizeof(buf));
         CHECK(gf_option_check(&gf_option_rows[i], value) == 0);

@@ -77,6 +77,15 @@ def test_verbose_of_the_user_stays(gpufeed):
     assert environment(gpufeed("run", "--verbose=2", *SHOW_ENV))["GPUFEED_VERBOSE"] == "2"
 
 
+def test_what_it_says_of_a_bad_verbose_is_what_the_library_takes(gpufeed, run):
+    said = gpufeed("run", *SHOW_ENV, GPUFEED_VERBOSE="yes")
+    assert "GPUFEED_VERBOSE=yes is not understood: allowed is 0 to 2; using 1\n" in said.stderr
+    assert environment(said)["GPUFEED_VERBOSE"] == "1"
+    alone = run("/usr/bin/python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)", sim=True,
+                GPUFEED_VERBOSE="yes")
+    assert alone.stderr == "gpufeed: GPUFEED_VERBOSE=yes is not understood: allowed is 0 to 2; using 0\n"
+
+
 @pytest.mark.parametrize("args, line", [
     (["--bind=both", "true"],
      "--bind=both is not understood: allowed is auto, node, socket, exclusive, force, off"),

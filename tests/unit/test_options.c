@@ -83,7 +83,7 @@ static void complains_once_and_clearly(void **state)
     char *env[] = {"GPUFEED_BIND=both", "GPUFEED_BNID=node", "GPUFEED_BOUND=x", "GPUFEED_ZZZZZZZZ=1",
                    "GPUFEED_VERBOSE=", "GPUFEED_STAGE_MIN=1K", "HOME=/", NULL};
     char all[2048] = "";
-    gf_options_complain(env, collect, all);
+    gf_options_complain(env, false, collect, all);
     assert_string_equal(all,
         "GPUFEED_BIND=both is not understood: allowed is auto, node, socket, exclusive, force, off; "
         "using auto\n"
