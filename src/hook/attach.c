@@ -10,6 +10,7 @@
 #include "hook/on_thread.h"
 #include "hook/originals.h"
 #include "hook/routes.h"
+#include "hook/second.h"
 #include "hook/stand_in.h"
 #include "hook/thread.h"
 #include "hook/watch.h"
@@ -239,6 +240,16 @@ static void *bring_in(void *caller)
     return NULL;
 }
 
+static void tell_of_second(void)
+{
+    struct gf_symbol here, second;
+
+    if (gf_second_find(&here, &second))
+        gf_warn("two copies of the library are loaded: %s serves, %s stays out; name one only, in LD_PRELOAD (`gpufeed "
+                "run` puts its own there) or in /etc/ld.so.preload",
+                here.object, second.object);
+}
+
 static GF_COLD void load(void)
 {
     const int error = errno;
@@ -248,6 +259,7 @@ static GF_COLD void load(void)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     gf_thread.guard++;
     gf_log_set_level(gf_birth()->mute ? GF_LOG_SILENT : GF_LOG_WARN + gf_birth_options()->verbose);
+    tell_of_second();
     gf_watch_cuda();
     int failed = pthread_atfork(before_fork, NULL, in_child);
     if (!failed)
@@ -268,8 +280,7 @@ static GF_COLD void load(void)
 void gf_attach(void)
 {
     unsigned none = stage_none;
-    if (__atomic_load_n(&stage, __ATOMIC_RELAXED) != none || gf_thread.guard ||
-        gf_birth_options()->mode == gf_mode_off)
+    if (__atomic_load_n(&stage, __ATOMIC_RELAXED) != none || gf_thread.guard || gf_stays_out())
         return;
     if (__atomic_compare_exchange_n(&stage, &none, stage_taken, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_RELAXED))

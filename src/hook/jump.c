@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hook/jump.h"
 
-#include "config/birth.h"
 #include "heap/heap.h"
 #include "hook/originals.h"
 #include "hook/counters.h"
 #include "hook/routes.h"
+#include "hook/second.h"
 #include "hook/stand_in.h"
 #include "hook/thread.h"
 
@@ -45,7 +45,7 @@ static struct gf_jump_answer of_the_stand_in(const char *name)
 {
     void *found = gf_originals()->dlsym(RTLD_NEXT, name);
     void *hook = NULL;
-    if (!gf_thread.guard && !gf_thread.in_driver && gf_birth_options()->mode != gf_mode_off)
+    if (!gf_thread.guard && !gf_thread.in_driver && !gf_stays_out())
         hook = gf_routes_substitute(gf_routes_by_address(found), found);
     return (struct gf_jump_answer){hook ? hook : found, 1};
 }
@@ -62,7 +62,7 @@ struct gf_jump_answer gf_jump_answer(void *handle, const char *name)
         return answer;
     if (gf_routes_is_hook(found))
         return behind_the_door(name);
-    if (handle == RTLD_DEFAULT || gf_birth_options()->mode == gf_mode_off)
+    if (handle == RTLD_DEFAULT || gf_stays_out())
         return answer;
     gf_count(gf_hook_dlsym);
     answer.address = gf_routes_substitute(gf_routes_by_address(found), found);

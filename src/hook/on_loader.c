@@ -6,14 +6,12 @@
  * driver gives one of its own, and the hook of exactly that one comes back.
  */
 #include "hook/on_cuda.h"
+#include "hook/second.h"
 #include "hook/thread.h"
-
-#include "config/birth.h"
 
 static CUresult route(CUresult result, void **pfn)
 {
-    if (result != CUDA_SUCCESS || !pfn || !*pfn || gf_thread.guard || gf_thread.in_driver ||
-        gf_birth_options()->mode == gf_mode_off)
+    if (result != CUDA_SUCCESS || !pfn || !*pfn || gf_thread.guard || gf_thread.in_driver || gf_stays_out())
         return result;
     void *hook = gf_routes_substitute(gf_routes(), *pfn);
     if (hook)

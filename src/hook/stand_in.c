@@ -15,11 +15,12 @@ static bool is_nsights(const char *path)
     return strncmp(slash ? slash + 1 : path, name, sizeof(name) - 1) == 0;
 }
 
-/* What has no dlopen behind it was itself opened, and is in nobody's way. */
+/* What has no dlopen behind it was itself opened, and is in nobody's way; nor is a second copy of this library. */
 static bool stands_in(const struct gf_symbol *object)
 {
     struct gf_symbol found;
     return gf_symbol_find("dlopen", object->address, &found) &&
+           !gf_symbol_find_in(object->base, "gpufeed_version", &found) &&
            (gf_symbol_find_in(object->base, "dlopen", &found) || is_nsights(object->object));
 }
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A preload behind ours that has the driver's place, as Nsight Compute's has: it goes on seeing every call."""
 
+import json
+import shutil
+
 import pytest
-from conftest import APPS
+from conftest import APPS, BUILD, ENGINE_DIR
 from doorkit import *
 
 # It opens libcuda for itself. A program that does gets the object that holds its dlopen: with us in front that is us.
@@ -213,3 +216,29 @@ def test_errors_go_through_it(run, whole, tmp_path):
         seen.append((done.stdout, told.read_text()))
     assert seen[0] == seen[1]
     assert len(seen[0][1].splitlines()) == 5
+
+
+@pytest.mark.parametrize("first", ["ours", "other"])
+def test_of_two_copies_one_serves(run, tmp_path, first):
+    """As by /etc/ld.so.preload and `gpufeed run`: the first in search order, and the other says so."""
+    for file in (DOOR, *ENGINE_DIR.glob("*.so"), *(BUILD / "src" / "host" / "private").glob("*.so")):
+        shutil.copy(file, tmp_path)
+    other = tmp_path / DOOR.name
+    serves, out = (DOOR, other) if first == "ours" else (other, DOOR)
+    report = tmp_path / "r.json"
+    done = run("/usr/bin/python3", "-c", """if True:
+        import ctypes, threading
+        thread = threading.Thread(target=print)
+        thread.start()
+        thread.join()
+        cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+        print(cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context))
+        print(ctypes.CDLL(None).gpufeed_active())
+        """, preload=False, sim=True, LD_PRELOAD=f"{serves}:{out}", GPUFEED_VERBOSE=1, GPUFEED_REPORT=report)
+    assert (done.returncode, done.stdout) == (0, "\n0 0 0\n1\n"), done.stderr
+    warning, *others = done.stderr.splitlines()
+    assert warning == (f"gpufeed: two copies of the library are loaded: {serves} serves, {out} stays out; name one only, "
+                       "in LD_PRELOAD (`gpufeed run` puts its own there) or in /etc/ld.so.preload")
+    assert [line.split()[1] for line in others] == ["GPU", "after"], done.stderr
+    transfers = json.loads(report.read_text())["transfers"]
+    assert transfers and not transfers["staging_off"], transfers
