@@ -10,8 +10,7 @@
 struct pace {
     uint64_t driver_ns, staged_ns;
     unsigned driven; /* copies of the driver's that were seen, the first few */
-    unsigned trials; /* copies staged since the driver's turn... */
-    unsigned over;   /* ...of which the last ones, so many in a row, found staging slower */
+    unsigned trials; /* copies staged since the driver's turn */
     unsigned turn;   /* copies that are the driver's yet */
     unsigned turns;  /* how many that were, last time; 0: staging has paid since */
 };
@@ -65,14 +64,10 @@ static void give_turn(struct pace *pace)
         return;
     STORE(pace->turns, turns);
     STORE(pace->trials, 0);
-    STORE(pace->over, 0);
     STORE(pace->staged_ns, 0);
 }
 
-/*
- * What staging may take: by what the driver took for that size, hardly more, since a turn too many costs no more than
- * the difference, and shows anew what the driver takes; else for others, or in general, with less certainty.
- */
+/* What staging may take: by what the driver took for that size; else for others, or in general, with less certainty. */
 static uint64_t allowed(struct gf_copy_kind kind, const struct pace *pace)
 {
     const struct pace *row = paces[kind.direction][kind.async];
@@ -81,7 +76,7 @@ static uint64_t allowed(struct gf_copy_kind kind, const struct pace *pace)
 
     for (unsigned i = 0; !own && i < CLASSES; i++)
         others = gf_max(others, LOAD(row[i].driver_ns));
-    return own      ? own + own / GF_TUNE_PACE_DOUBT
+    return own      ? own + own / 4
            : others ? gf_min(2 * others, GF_TUNE_PACE_UNKNOWN_NS)
                     : GF_TUNE_PACE_UNKNOWN_NS;
 }
@@ -94,9 +89,7 @@ void gf_pace_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
         return;
     blend(&pace->staged_ns, LOAD(pace->trials), bytes, ns);
     const unsigned trials = __atomic_add_fetch(&pace->trials, 1, __ATOMIC_RELAXED);
-    const unsigned over = LOAD(pace->staged_ns) > allowed(kind, pace) ? LOAD(pace->over) + 1 : 0;
-    STORE(pace->over, over);
-    if (trials >= GF_TUNE_PACE_TRIALS && over >= gf_min(trials, GF_TUNE_PACE_SURE))
+    if (trials >= GF_TUNE_PACE_TRIALS && LOAD(pace->staged_ns) > allowed(kind, pace))
         give_turn(pace);
     else if (trials >= GF_TUNE_PACE_SETTLED)
         STORE(pace->turns, 0);

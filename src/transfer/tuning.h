@@ -61,9 +61,6 @@
 #define GF_TUNE_MIN_FEW_D2H SIZE_MAX
 /* After so many trials staging is judged; what it may take for a MiB while the driver was never seen. */
 #define GF_TUNE_PACE_TRIALS 8
-/* It may take the driver's time and such a part of it more, or less often in a row: so long one late copy is felt. */
-#define GF_TUNE_PACE_DOUBT 32
-#define GF_TUNE_PACE_SURE 12u
 /* Of so many at the beginning the fastest counts. */
 #define GF_TUNE_PACE_FIRST 4
 #define GF_TUNE_PACE_UNKNOWN_NS UINT64_C(600000)
