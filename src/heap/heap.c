@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/heap.h"
 
-#include "base/symbols.h"
+#include "base/copies.h"
 #include "config/birth.h"
 #include "heap/family.h"
 #include "heap/gate.h"
@@ -43,10 +43,12 @@ static const char *object_behind(void)
 {
     struct gf_symbol next, libc;
 
-    if (!gf_symbol_find("malloc", &ops, &next) || !gf_symbol_find("__libc_start_main", NULL, &libc) ||
-        next.base == libc.base)
+    if (!gf_symbol_find("__libc_start_main", NULL, &libc))
         return NULL;
-    return next.object;
+    for (const void *self = &ops; gf_symbol_find("malloc", self, &next) && next.base != libc.base; self = next.address)
+        if (!gf_copy_is(next.base)) /* which leaves it to us */
+            return next.object;
+    return NULL;
 }
 
 static void start_replace(void)
@@ -94,6 +96,7 @@ static void decide(void)
         .cramped = !gf_system_has_room(START_ROOM),
     };
 
+    facts.second = facts.before && gf_copy_before(&ops);
     facts.called_inside = gf_boot_used();
     ops.mode = gf_mode_decide(&facts, reason, sizeof(reason), &ops.mode_reason);
     if (ops.mode == gf_heap_mode_replace) {

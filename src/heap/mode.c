@@ -22,6 +22,8 @@ enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, s
         *ret_reason = "GPUFEED=off";
     else if (options->mode == gf_mode_observe)
         *ret_reason = "GPUFEED=observe";
+    else if (facts->second)
+        *ret_reason = "another copy of the library serves";
     else if (options->heap == gf_heap_off)
         *ret_reason = "GPUFEED_HEAP=off";
     else if (options->heap == gf_heap_wrap)

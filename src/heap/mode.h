@@ -12,6 +12,7 @@ struct gf_mode_facts {
     size_t jemalloc_page; /* what jemalloc was built for: it serves this and smaller ones */
     bool called_inside;   /* an allocation arrived before or while deciding */
     bool cramped;         /* not even the address space that jemalloc needs to start */
+    bool second;          /* another copy of the library stands before this one */
     const char *before;   /* object that serves malloc before us; NULL when we are the first */
     const char *behind;   /* object that would serve it without us; NULL when that is libc */
 };

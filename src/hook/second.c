@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hook/second.h"
 
+#include "base/copies.h"
 #include "config/birth.h"
 
 static const char here;
-
-static bool is_second(void)
-{
-    struct gf_symbol first, self;
-
-    return gf_symbol_holder(&here, &self) && gf_symbol_find("gpufeed_version", NULL, &first) && first.base != self.base;
-}
 
 bool gf_stays_out(void)
 {
@@ -18,7 +12,7 @@ bool gf_stays_out(void)
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
     if (gf_unlikely(!answer)) {
-        answer = gf_birth_options()->mode == gf_mode_off || is_second() ? 2 : 1;
+        answer = gf_birth_options()->mode == gf_mode_off || gf_copy_before(&here) ? 2 : 1;
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
     }
     return answer == 2;
@@ -26,5 +20,5 @@ bool gf_stays_out(void)
 
 bool gf_second_find(struct gf_symbol *ret_this, struct gf_symbol *ret_second)
 {
-    return gf_symbol_holder(&here, ret_this) && gf_symbol_find("gpufeed_version", &here, ret_second);
+    return gf_symbol_holder(&here, ret_this) && gf_copy_behind(&here, ret_second);
 }

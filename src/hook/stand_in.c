@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hook/stand_in.h"
 
+#include "base/copies.h"
 #include "gpufeed.h"
 #include "hook/originals.h"
 
@@ -20,7 +21,7 @@ static bool stands_in(const struct gf_symbol *object)
 {
     struct gf_symbol found;
     return gf_symbol_find("dlopen", object->address, &found) &&
-           !gf_symbol_find_in(object->base, "gpufeed_version", &found) &&
+           !gf_copy_is(object->base) &&
            (gf_symbol_find_in(object->base, "dlopen", &found) || is_nsights(object->object));
 }
 

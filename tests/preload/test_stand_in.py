@@ -240,5 +240,21 @@ def test_of_two_copies_one_serves(run, tmp_path, first):
     assert warning == (f"gpufeed: two copies of the library are loaded: {serves} serves, {out} stays out; name one only, "
                        "in LD_PRELOAD (`gpufeed run` puts its own there) or in /etc/ld.so.preload")
     assert [line.split()[1] for line in others] == ["GPU", "after"], done.stderr
-    transfers = json.loads(report.read_text())["transfers"]
-    assert transfers and not transfers["staging_off"], transfers
+    told = json.loads(report.read_text())
+    assert told["transfers"] and not told["transfers"]["staging_off"], told["transfers"]
+    assert told["heap"]["mode"] == "replace", told["heap"]  # and not the other's malloc, which it leaves to the first
+
+
+def test_a_program_with_a_version_of_its_own_is_no_copy(run, compile_c):
+    program = compile_c("""
+        #include <dlfcn.h>
+        #include <stdio.h>
+        const char *gpufeed_version(void) { return "the program's"; }
+        int main(void) {
+            int (*init)(unsigned) = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+            int (*active)(void) = dlsym(RTLD_DEFAULT, "gpufeed_active");
+            int result = init(0);
+            printf("%d %d\\n", result, active());
+        }""", "-rdynamic")
+    done = run(program, sim=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 1\n", "")

@@ -71,6 +71,16 @@ static void another_allocator_wins_unless_told(void **state)
     expect(gf_heap_mode_next, "the program serves malloc");
 }
 
+static void a_second_copy_leaves_it_to_the_first(void **state)
+{
+    (void)state;
+    facts.second = true;
+    facts.before = "/opt/gpufeed/lib/libgpufeed.so";
+    expect(gf_heap_mode_next, "another copy of the library serves");
+    options.heap = gf_heap_replace;
+    expect(gf_heap_mode_next, "another copy of the library serves");
+}
+
 static void pages_must_fit(void **state)
 {
     (void)state;
@@ -97,6 +107,7 @@ int main(void)
         cmocka_unit_test_setup(replaces_by_default, ordinary),
         cmocka_unit_test_setup(the_switches_leave_it, ordinary),
         cmocka_unit_test_setup(another_allocator_wins_unless_told, ordinary),
+        cmocka_unit_test_setup(a_second_copy_leaves_it_to_the_first, ordinary),
         cmocka_unit_test_setup(pages_must_fit, ordinary),
         cmocka_unit_test_setup(without_room_it_is_left_alone, ordinary),
         cmocka_unit_test_setup(an_allocation_while_deciding, ordinary),
