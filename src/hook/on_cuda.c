@@ -25,6 +25,16 @@ static void see_current(enum gf_sighting how, uint64_t bytes)
     gf_offer_rehearse();
 }
 
+/*
+ * It is current, too. Of the first one nobody else knows yet; later another thread may be capturing in it, beside which
+ * some of what is asked is an error.
+ */
+static void see_created(CUdevice device)
+{
+    see(device, gf_sighting_retained, 0);
+    gf_offer_rehearse();
+}
+
 /* Runs a call of the driver's in which it may make threads of its own. */
 #define IN_DRIVER(call)                                                                            \
     ({                                                                                             \
@@ -68,15 +78,15 @@ GF_ENTRY(cuInit);
 TELLING(cuDevicePrimaryCtxRetain, (CUcontext *pctx, CUdevice dev), IN_DRIVER(real(pctx, dev)),
         see(dev, gf_sighting_retained, 0));
 TELLING(cuCtxCreate_v2, (CUcontext *pctx, unsigned flags, CUdevice dev),
-        IN_DRIVER(real(pctx, flags, dev)), see(dev, gf_sighting_retained, 0));
+        IN_DRIVER(real(pctx, flags, dev)), see_created(dev));
 TELLING(cuCtxCreate_v3,
         (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned flags,
          CUdevice dev),
         IN_DRIVER(real(pctx, paramsArray, numParams, flags, dev)),
-        see(dev, gf_sighting_retained, 0));
+        see_created(dev));
 TELLING(cuCtxCreate_v4,
         (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned flags, CUdevice dev),
-        IN_DRIVER(real(pctx, ctxCreateParams, flags, dev)), see(dev, gf_sighting_retained, 0));
+        IN_DRIVER(real(pctx, ctxCreateParams, flags, dev)), see_created(dev));
 
 /* Without a context, as a program that is done with one sets it, no device has been seen. */
 TELLING(cuCtxSetCurrent, (CUcontext ctx), real(ctx),

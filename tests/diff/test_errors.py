@@ -96,6 +96,31 @@ def test_staged_copies_have_none(errors, what):
     assert errors(program, what, preload=True, **EAGER)[0] == errors(program, what, preload=False)[0]
 
 
+# What would be the first context to be made current, if it were not by the call that creates it.
+CREATED = """
+import ctypes, sys, threading
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcuda.so.1")
+context, stream, graph, device = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+print(cuda.cuInit(0), *[cuda.cuCtxCreate_v2(byref(context), 0, 0)] if sys.argv[1] == "v2" else
+      [cuda.cuCtxCreate_v3(byref(context), None, 0, 0, 0)] if sys.argv[1] == "v3" else
+      [cuda.cuCtxCreate_v4(byref(context), None, 0, 0)])
+print(cuda.cuStreamCreate(byref(stream), 0), cuda.cuStreamBeginCapture_v2(stream, 0))
+other = threading.Thread(target=lambda: print(cuda.cuCtxSetCurrent(context)))
+other.start()
+other.join()
+print(cuda.cuStreamEndCapture(stream, byref(graph)), cuda.cuMemAlloc_v2(byref(device), c_size_t(4096)))
+"""
+
+
+@pytest.mark.parametrize("version", ["v2", "v3", "v4"])
+def test_nor_has_a_capture_beside_a_thread_that_comes_to_a_context(errors, version):
+    """Copies are rehearsed when a context is current for the first time, which is when nobody can capture yet."""
+    native, expected = errors("/usr/bin/python3", "-c", CREATED, version, preload=False)
+    told, output = errors("/usr/bin/python3", "-c", CREATED, version, preload=True)
+    assert (native, told, output) == ({}, {}, expected)
+
+
 # Of the legacy stream, beside a capture, and of any in a context that was destroyed, the answer is an error.
 ASKED = ["cuStreamIsCapturing 906", "cuStreamIsCapturing 201"]
 
