@@ -40,8 +40,6 @@ void gf_prepare_helpers(struct gf_pool *pool, enum gf_when when)
         tell_start(gf_pool_start(pool));
     else if (gf_pool_want(pool))
         ask(when);
-    else if (when == gf_when_now)
-        gf_prepare_behind();
 }
 
 void gf_prepare_ring(struct gf_ring *ring, enum gf_when when)

@@ -168,8 +168,12 @@ static void stage(struct visit *v)
         forward(v, gf_forward_off);
         return;
     }
-    gf_prepare_helpers(v->context->pool, gf_when_for(v->call->bytes));
-    if (!gf_ring_ready(s.ring, v->call->bytes))
+    const enum gf_when when = gf_when_for(v->call->bytes);
+    gf_prepare_helpers(v->context->pool, when);
+    const bool ready = gf_ring_ready(s.ring, v->call->bytes);
+    if (when == gf_when_now)
+        gf_prepare_behind(); /* what smaller ones have put off, up to this moment */
+    if (!ready)
         forward(v, gf_forward_warming);
     else if (v->looks)
         ;

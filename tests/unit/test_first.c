@@ -231,6 +231,20 @@ static void a_very_large_copy_does_not_put_it_off(void **state)
     assert_int_equal(askings, asked_before);
 }
 
+/* While the small one is the driver's yet. */
+static void a_very_large_copy_begins_what_was_put_off(void **state)
+{
+    const struct gf_copy_call call = call_of(gf_copy_h2d, sizeof(host)), large = call_of(gf_copy_h2d, LARGEST);
+    CUresult word;
+    (void)state;
+    assert_false(ops->copy(&call, &word));
+    assert_int_equal(askings, 0);
+    assert_false(ops->copy(&large, &word));
+    assert_int_equal(askings, 1);
+    ops->copy_declined(&call, word, 1000);
+    assert_int_equal(askings, 1);
+}
+
 /* Of a batch that the driver gets as it came nobody tells afterwards. */
 static void a_batch_does_not_put_it_off(void **state)
 {
@@ -307,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup(own_thread_begins_behind_the_driver, new_context),
         cmocka_unit_test_setup(another_copy_tells_it_too, new_context),
         cmocka_unit_test_setup(a_very_large_copy_does_not_put_it_off, new_context),
+        cmocka_unit_test_setup(a_very_large_copy_begins_what_was_put_off, new_context),
         cmocka_unit_test_setup(a_batch_does_not_put_it_off, new_context),
         cmocka_unit_test_setup(a_first_copy_asks_what_was_rehearsed, new_context),
         cmocka_unit_test_setup(without_a_context_nothing_is_rehearsed, new_context),
