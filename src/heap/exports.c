@@ -6,6 +6,7 @@
 #include "heap/exports.h"
 
 #include "heap/family.h"
+#include "heap/first.h"
 #include "heap/replace.h"
 
 /* A plain read, which is one instruction less: an int that is written once is never half new. */
@@ -121,25 +122,26 @@ GF_EXPORT void *reallocarray(void *block, size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return realloc(block, total);
+    return gf_likely(loaded()) ? gf_first_realloc(block, total) : realloc(block, total);
 }
 
 GF_EXPORT void cfree(void *block)
 {
-    free(block);
+    if (gf_likely(loaded())) /* what came earlier is not freed */
+        gf_first_free(block);
 }
 
 GF_EXPORT void free_sized(void *block, size_t size)
 {
     (void)size;
-    free(block);
+    cfree(block);
 }
 
 GF_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 {
     (void)alignment;
     (void)size;
-    free(block);
+    cfree(block);
 }
 
 GF_EXPORT size_t malloc_usable_size(void *block)

@@ -84,6 +84,58 @@ def test_another_allocator_before_serves(run, compile_c):
     assert usable(run, compile_c, LD_PRELOAD=f"{JEMALLOC}:{DOOR}") == 8
 
 
+# It has what every allocator has, and ends the process at a block of somebody else's.
+SMALL_ALLOCATOR = """
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+static _Alignas(16) char pool[64 << 20];
+static size_t used;
+void *malloc(size_t size) {
+    size_t at = __atomic_fetch_add(&used, (size + 31) & ~15ul, 5) + 16;
+    *(size_t *)(pool + at - 16) = size;
+    return pool + at;
+}
+static size_t size_of(char *block) {
+    if (block < pool || block >= pool + sizeof(pool)) _exit(77);
+    return *(size_t *)(block - 16);
+}
+void free(void *block) { if (block) size_of(block); }
+void *calloc(size_t count, size_t size) { return memset(malloc(count * size), 0, count * size); }
+void *realloc(void *block, size_t size) {
+    size_t before = block ? size_of(block) : 0;
+    return memcpy(malloc(size), block ? block : "", before < size ? before : size);
+}
+"""
+BUILT_ON_THEM = """
+#include <stdlib.h>
+void free_sized(void *, size_t) __attribute__((weak));
+void free_aligned_sized(void *, size_t, size_t) __attribute__((weak));
+int main(void) {
+    char *block = reallocarray(NULL, 2, 50);
+    block[99] = 1;
+    block = realloc(block, 200);
+    block = reallocarray(block, 100, 50);
+    int good = block[99] == 1;
+    free(block);
+    if (free_sized) free_sized(malloc(10), 10);
+    if (free_aligned_sized) free_aligned_sized(malloc(16), 16, 16);
+    return good ? 0 : 3;
+}
+"""
+
+
+@pytest.mark.parametrize("setting", [{}, {"GPUFEED": "off"}, {"GPUFEED_HEAP": "off"}, {"GPUFEED_HEAP": "replace"}])
+def test_what_another_allocator_before_lacks_is_built_on_it(run, compile_c, setting):
+    """Preloaded before us, or the program's own: neither jemalloc nor tcmalloc has reallocarray."""
+    allocator = compile_c(SMALL_ALLOCATOR, "-shared", "-fPIC", "-fno-builtin", name="small.so")
+    preloaded = compile_c(BUILT_ON_THEM, "-fno-builtin")
+    linked = compile_c(SMALL_ALLOCATOR + BUILT_ON_THEM, "-fno-builtin", name="linked")
+    assert run(preloaded, LD_PRELOAD=allocator).returncode == run(linked, preload=False).returncode == 0
+    for done in run(preloaded, LD_PRELOAD=f"{allocator}:{DOOR}", **setting), run(linked, **setting):
+        assert (done.returncode, done.stderr) == (0, ""), done
+
+
 @pytest.mark.parametrize("setting", [{}, {"GPUFEED_HEAP": "off"}])
 def test_threads_and_forks(run, setting):
     result = run(APPS / "malloc_threads", timeout=250, **setting)
