@@ -12,16 +12,16 @@ static void see(CUdevice device, enum gf_sighting how, uint64_t bytes)
     gf_visit_end(&visit);
 }
 
-/* Of the device whose context is current. Costs nothing while there is no engine. */
+/* Of the device whose context is current. Costs nothing to speak of while there is no engine. */
 static void see_current(enum gf_sighting how, uint64_t bytes)
 {
     CUdevice device;
-    if (gf_likely(!gf_engine()))
-        return;
-    const struct gf_cuda *cuda = gf_routes_cuda();
-    if (!cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        return;
-    see(device, how, bytes);
+    const struct gf_cuda *cuda = gf_engine() ? gf_routes_cuda() : NULL;
+    if (gf_unlikely(cuda)) {
+        if (!cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+            return;
+        see(device, how, bytes);
+    }
     gf_offer_rehearse();
 }
 

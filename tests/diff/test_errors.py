@@ -96,28 +96,50 @@ def test_staged_copies_have_none(errors, what):
     assert errors(program, what, preload=True, **EAGER)[0] == errors(program, what, preload=False)[0]
 
 
-# What would be the first context to be made current, if it were not by the call that creates it.
-CREATED = """
-import ctypes, sys, threading
+# A thread that comes to a context in which another captures. Created: what creates it makes it current, too. Early: by a
+# library's constructor, under the loader's lock, so that the engine comes later.
+CAPTURING = """
+import ctypes, sys, threading, time
 from ctypes import byref, c_size_t, c_uint64, c_void_p
-cuda = ctypes.CDLL("libcuda.so.1")
 context, stream, graph, device = c_void_p(), c_void_p(), c_void_p(), c_uint64()
-print(cuda.cuInit(0), *[cuda.cuCtxCreate_v2(byref(context), 0, 0)] if sys.argv[1] == "v2" else
-      [cuda.cuCtxCreate_v3(byref(context), None, 0, 0, 0)] if sys.argv[1] == "v3" else
-      [cuda.cuCtxCreate_v4(byref(context), None, 0, 0)])
+how, *library = sys.argv[1:]
+if how == "early":
+    made = ctypes.CDLL(library[0]).made
+    made.restype = c_void_p
+    context = c_void_p(made())
+cuda, active = ctypes.CDLL("libcuda.so.1"), getattr(ctypes.CDLL(None), "gpufeed_active", None)
+print(cuda.cuInit(0) if how != "early" else 0,
+      cuda.cuCtxCreate_v2(byref(context), 0, 0) if how == "v2" else
+      cuda.cuCtxCreate_v3(byref(context), None, 0, 0, 0) if how == "v3" else
+      cuda.cuCtxCreate_v4(byref(context), None, 0, 0) if how == "v4" else 0)
+while active and not active():
+    time.sleep(0.001)
 print(cuda.cuStreamCreate(byref(stream), 0), cuda.cuStreamBeginCapture_v2(stream, 0))
 other = threading.Thread(target=lambda: print(cuda.cuCtxSetCurrent(context)))
 other.start()
 other.join()
 print(cuda.cuStreamEndCapture(stream, byref(graph)), cuda.cuMemAlloc_v2(byref(device), c_size_t(4096)))
 """
+EARLY = """
+#include <dlfcn.h>
+static void *context;
+static __attribute__((constructor)) void make(void)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    ((int (*)(unsigned))dlsym(cuda, "cuInit"))(0);
+    ((int (*)(void **, int))dlsym(cuda, "cuDevicePrimaryCtxRetain"))(&context, 0);
+    ((int (*)(void *))dlsym(cuda, "cuCtxSetCurrent"))(context);
+}
+void *made(void) { return context; }
+"""
 
 
-@pytest.mark.parametrize("version", ["v2", "v3", "v4"])
-def test_nor_has_a_capture_beside_a_thread_that_comes_to_a_context(errors, version):
-    """Copies are rehearsed when a context is current for the first time, which is when nobody can capture yet."""
-    native, expected = errors("/usr/bin/python3", "-c", CREATED, version, preload=False)
-    told, output = errors("/usr/bin/python3", "-c", CREATED, version, preload=True)
+@pytest.mark.parametrize("how", ["v2", "v3", "v4", "early"])
+def test_nor_has_a_thread_beside_a_capture(errors, compile_c, how):
+    """Copies are rehearsed when the first context comes to be current, which is when nobody captures yet, or not at all."""
+    library = [compile_c(EARLY, "-shared", "-fPIC", name="early.so")] if how == "early" else []
+    native, expected = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=False)
+    told, output = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=True)
     assert (native, told, output) == ({}, {}, expected)
 
 
