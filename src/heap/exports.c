@@ -7,6 +7,7 @@
 
 #include "heap/family.h"
 #include "heap/first.h"
+#include "heap/heap.h"
 #include "heap/replace.h"
 
 /* A plain read, which is one instruction less: an int that is written once is never half new. */
@@ -27,10 +28,10 @@ static inline const struct gf_family *family(void)
 }
 
 /*
- * Whether the loader has finished with us: it fills in an address by relocation, and the first
- * thread's variables only after it has relocated everything. Without either jemalloc cannot start.
+ * It fills in an address by relocation, and the first thread's variables only after it has relocated
+ * everything. Without either jemalloc cannot start.
  */
-static bool loaded(void)
+bool gf_heap_loaded(void)
 {
     static const volatile uintptr_t filled_in = (uintptr_t)&gf_heap_mode_now;
     static __thread volatile bool initialised = true;
@@ -40,22 +41,22 @@ static bool loaded(void)
 
 GF_COLD static void *malloc_otherwise(size_t size)
 {
-    return loaded() ? gf_family()->malloc(size) : gf_boot_malloc(size);
+    return gf_heap_loaded() ? gf_family()->malloc(size) : gf_boot_malloc(size);
 }
 
 GF_COLD static void *calloc_otherwise(size_t count, size_t size)
 {
-    return loaded() ? gf_family()->calloc(count, size) : gf_boot_calloc(count, size);
+    return gf_heap_loaded() ? gf_family()->calloc(count, size) : gf_boot_calloc(count, size);
 }
 
 GF_COLD static void *realloc_otherwise(void *block, size_t size)
 {
-    return loaded() ? gf_family()->realloc(block, size) : gf_boot_realloc(block, size);
+    return gf_heap_loaded() ? gf_family()->realloc(block, size) : gf_boot_realloc(block, size);
 }
 
 GF_COLD static void free_otherwise(void *block)
 {
-    if (loaded())
+    if (gf_heap_loaded())
         gf_family()->free(block);
 }
 
@@ -122,12 +123,12 @@ GF_EXPORT void *reallocarray(void *block, size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return gf_likely(loaded()) ? gf_first_realloc(block, total) : realloc(block, total);
+    return gf_likely(gf_heap_loaded()) ? gf_first_realloc(block, total) : realloc(block, total);
 }
 
 GF_EXPORT void cfree(void *block)
 {
-    if (gf_likely(loaded())) /* what came earlier is not freed */
+    if (gf_likely(gf_heap_loaded())) /* what came earlier is not freed */
         gf_first_free(block);
 }
 

@@ -113,6 +113,11 @@ struct gf_heap_ops {
  * before main. The pthread_create hook calls it before the first thread is made.
  */
 void gf_heap_init(void);
+/*
+ * Whether the loader is done with us. It is not when an indirect function's resolver calls: what then runs may use no
+ * pointer table, no thread-local variable and no function of another object.
+ */
+bool gf_heap_loaded(void);
 const struct gf_heap_ops *gf_heap_ops(void);
 /*
  * Makes lookups that start at libc find what serves malloc. Such a lookup needs a handle or a
@@ -120,7 +125,7 @@ const struct gf_heap_ops *gf_heap_ops(void);
  * False where that is impossible: then no library may be opened with RTLD_DEEPBIND.
  */
 bool gf_heap_before_dlopen(void);
-/* Called once when jemalloc serves malloc, perhaps before main; the door has it. */
+/* Called once when the mode is decided, perhaps before main; the door has it. */
 void gf_heap_ready(void) __attribute__((weak));
 /* First thing in a thread that the program created: takes its arena from those of set_cpus. */
 void gf_heap_thread_born(void);

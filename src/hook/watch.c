@@ -3,6 +3,7 @@
 
 #include "config/birth.h"
 #include "heap/heap.h"
+#include "hook/on_fork.h"
 #include "hook/on_thread.h"
 #include "hook/routes.h"
 #include "observe/journal.h"
@@ -27,6 +28,7 @@ void gf_heap_ready(void)
 {
     const struct gf_options *options = gf_birth_options();
 
+    gf_on_fork_register_early();
     if (gf_unlikely(*options->log))
         watch(options);
 }

@@ -8,6 +8,11 @@ void gf_heap_init(void)
 {
 }
 
+bool gf_heap_loaded(void)
+{
+    return true;
+}
+
 const struct gf_heap_ops *gf_heap_ops(void)
 {
     static const struct gf_heap_ops none = {

@@ -161,6 +161,45 @@ def test_handlers_that_were_there_first_may_wait_for_threads_that_allocate(run, 
         assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
 
 
+RESOLVER = """
+#include <pthread.h>
+static int runs;
+static void handler(void) { runs++; }
+static int answer(void) { return 42; }
+static void *resolve(void) { pthread_atfork(handler, handler, handler); return answer; }
+int chosen(void) __attribute__((ifunc("resolve")));
+int count_runs(void) { return runs; }
+"""
+RESOLVED = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int chosen(void);
+int count_runs(void);
+int main(void) {
+    int status;
+    if (chosen() != 42) return 1;
+    free(malloc(1));
+    if (!fork()) _exit(count_runs());
+    wait(&status);
+    printf("%d %d\\n", count_runs(), WEXITSTATUS(status));
+}
+"""
+
+
+@pytest.mark.parametrize("where", ["library", "program"])
+def test_a_resolver_may_register_handlers(run, compile_c, where):
+    """The loader relocates libraries before preloads: it runs while the door has no addresses."""
+    if where == "library":
+        library = compile_c(RESOLVER, "-shared", "-fPIC", name="libresolver.so")
+        program = compile_c(RESOLVED, library, "-Wl,-z,now")
+    else:
+        program = compile_c(RESOLVER + RESOLVED)
+    for done in run.both(program):
+        assert (done.returncode, done.stdout, done.stderr) == (0, "2 2\n", ""), done
+
+
 def test_beside_a_gpu_takes_no_lock_of_the_heap(forks, can_bar):
     """Each arena has nine pages of them: where all were taken, fifteen more were copied than without the library."""
     (native, _), (ours, _) = forks("pinned", 1, 64 * MIB)
