@@ -188,14 +188,18 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize("where", ["library", "program"])
-def test_a_resolver_may_register_handlers(run, compile_c, where):
-    """The loader relocates libraries before preloads: it runs while the door has no addresses."""
-    if where == "library":
-        library = compile_c(RESOLVER, "-shared", "-fPIC", name="libresolver.so")
-        program = compile_c(RESOLVED, library, "-Wl,-z,now")
-    else:
+@pytest.mark.parametrize("caller", ["library", "program", "own program"])
+def test_a_resolver_may_register_handlers(run, compile_c, caller):
+    """It runs as its caller is relocated: a library before preloads, a program before the thread's variables are there."""
+    if caller == "own program":
         program = compile_c(RESOLVER + RESOLVED)
+    else:
+        libraries = [compile_c(RESOLVER, "-shared", "-fPIC", name="libresolver.so")]
+        if caller == "library":
+            libraries.append(compile_c("int chosen(void); int inside(void) { return chosen(); }", "-shared", "-fPIC",
+                                       libraries[0], "-Wl,-z,now", name="libcaller.so"))
+        source = RESOLVED.replace("chosen", "inside") if caller == "library" else RESOLVED
+        program = compile_c(source, "-Wl,--no-as-needed", *libraries, "-Wl,-z,now")
     for done in run.both(program):
         assert (done.returncode, done.stdout, done.stderr) == (0, "2 2\n", ""), done
 
