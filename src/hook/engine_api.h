@@ -27,7 +27,6 @@
 
 #include <sys/types.h>
 
-#define GF_ENGINE_ABI 1
 #define GF_ENGINE_FILE "libgpufeed-engine.so"
 #define GF_ENGINE_START "gf_engine_start"
 
@@ -94,6 +93,14 @@ struct gf_engine {
     /* Copies and pinned memory; NULL where none of it is wanted. The same for the process's life. */
     const struct gf_transfer_ops *transfer;
 };
+
+/*
+ * Goes up when something changes its meaning; what changes its size is seen by that. A package may be upgraded between
+ * a process's start, which loads the door, and its cuInit, which loads the engine: two builds part ways.
+ */
+#define GF_ENGINE_ABI                                                                                       \
+    ((uint32_t)(2u << 24 | (sizeof(struct gf_options) + sizeof(struct gf_birth) + sizeof(struct gf_cuda) + \
+                            sizeof(struct gf_heap_ops) + sizeof(struct gf_transfer_ops))))
 
 typedef const struct gf_engine *gf_engine_start_fn(const struct gf_door *door);
 

@@ -51,8 +51,7 @@ void gf_offer_rehearse(void)
         return;
     if (transfer->rehearse) {
         transfer->rehearse();
-        if (gf_stall_rehearse(gf_timed_driver_copy, transfer->copy_least))
-            gf_idle_copy(GF_IN_LEGACY);
+        gf_stall_rehearse(gf_timed_driver_copy, transfer->copy_least);
     }
     gf_visit_end(&visit);
 }

@@ -252,15 +252,14 @@ void gf_stall_asked(struct gf_stall_mark *mark, bool idle)
         mark->start_ns = now;
 }
 
-bool gf_stall_rehearse(enum gf_timed kind, size_t least)
+void gf_stall_rehearse(enum gf_timed kind, size_t least)
 {
     struct gf_slow_usage usage;
 
     if (!__atomic_load_n(&driver_threshold, __ATOMIC_ACQUIRE))
-        return false;
+        return;
     gf_slow_usage(&usage);
     gf_latency_touch(kind, least);
-    return __atomic_load_n(&wait_threshold, __ATOMIC_RELAXED);
 }
 
 static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now,

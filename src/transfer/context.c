@@ -137,13 +137,11 @@ static bool is_green(void)
     return result != CUDA_SUCCESS || green;
 }
 
-/* All but where it is. */
-static bool ask_about(CUcontext handle, unsigned long long id, struct gf_context *ret)
+/* What is the device's. */
+static bool ask_device(struct gf_context *ret)
 {
-    *ret = (struct gf_context){.id = id, .handle = handle};
-    if (is_green() || gf_setup.cuda->cuCtxGetDevice(&ret->device) != CUDA_SUCCESS)
+    if (gf_setup.cuda->cuCtxGetDevice(&ret->device) != CUDA_SUCCESS)
         return false;
-    ret->primary = is_primary(handle, ret->device);
     ret->shares_pages =
         has_attribute(ret->device,
                       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) ||
@@ -153,8 +151,10 @@ static bool ask_about(CUcontext handle, unsigned long long id, struct gf_context
 
 static bool describe(CUcontext handle, unsigned long long id, struct gf_context *ret)
 {
-    if (!ask_about(handle, id, ret))
+    *ret = (struct gf_context){.id = id, .handle = handle};
+    if (is_green() || !ask_device(ret))
         return false;
+    ret->primary = is_primary(handle, ret->device);
     ret->node = gf_setup.device_node(ret->device, &ret->cpus);
     ret->pool = gf_pool_get(ret->node, &ret->cpus, gf_setup.options->stage_threads,
                             gf_setup.cpu_quota);
@@ -221,7 +221,10 @@ struct gf_context *gf_context_enter(void)
     return find(id, &context) ? context : make(handle, id);
 }
 
-/* An entry would choose the CPUs to copy on, and where the process is bound may not be settled yet. */
+/*
+ * An entry would choose the CPUs to copy on, and where the process is bound may not be settled yet. The legacy stream is
+ * not asked about: another thread may be about to capture, which such questions can end. Nor is the context retained.
+ */
 void gf_context_rehearse(void)
 {
     struct gf_context unused;
@@ -229,7 +232,7 @@ void gf_context_rehearse(void)
     unsigned long long id = 0;
 
     if (get_current(&handle, &id))
-        ask_about(handle, id, &unused);
+        ask_device(&unused);
 }
 
 /* Ends. */

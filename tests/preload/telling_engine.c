@@ -117,7 +117,7 @@ static const struct gf_engine engine = {
 GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *given)
 {
     door = given;
-    tell("[engine abi=%u size=%d version=%s]\n", door->abi, door->size == sizeof(*door),
+    tell("[engine abi=%d size=%d version=%s]\n", door->abi == GF_ENGINE_ABI, door->size == sizeof(*door),
          door->version);
     if (strcmp(door->options->machine, "thread") == 0)
         tell_ours();
