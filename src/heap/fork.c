@@ -7,10 +7,13 @@
  * ever, and does not.
  */
 #include "heap/gate.h"
+#include "heap/heap.h"
 #include "heap/jemalloc.h"
 #include "heap/settings.h"
 
+#include <gnu/libc-version.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/single_threaded.h>
 
 static struct {
@@ -23,15 +26,64 @@ static struct {
  */
 static __thread enum { nothing, gate, locks } held;
 
+/*
+ * Who registers a handler holds libc's lock of them, and may allocate meanwhile; a fork takes that lock once more behind
+ * our handler, which keeps everybody else out of the heap. So it waits first until nobody registers, and who begins to
+ * waits until it is over: at the gate, which a fork need not write to anew, or by a lock where there are jemalloc's to
+ * be taken. The gate first, so that nobody has the lock when it is closed: a child would never get it. glibc before 2.36
+ * holds its lock while handlers run: nobody registers beside them, and who wants to would never come out here.
+ */
+static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
+static __thread unsigned registers; /* how deep this thread is in it: it has the lock */
+static __thread bool keeps_out;     /* this thread's fork has it */
+
+static bool handlers_run_unlocked(void)
+{
+    return strverscmp(gnu_get_libc_version(), "2.36") >= 0;
+}
+
+void gf_heap_registers(void)
+{
+    if (handlers_run_unlocked() && registers++ == 0) {
+        gf_gate_enter();
+        pthread_mutex_lock(&registering);
+    }
+}
+
+void gf_heap_registered(void)
+{
+    if (handlers_run_unlocked() && --registers == 0) {
+        pthread_mutex_unlock(&registering);
+        gf_gate_leave();
+    }
+}
+
+/* A signal handler that forks in the midst of it has to take its chance, as natively. */
+static void take_locks(void)
+{
+    keeps_out = !registers && handlers_run_unlocked();
+    if (keeps_out)
+        pthread_mutex_lock(&registering);
+    jemalloc.before();
+}
+
+static void let_in(void)
+{
+    if (!keeps_out)
+        return;
+    keeps_out = false;
+    pthread_mutex_unlock(&registering);
+}
+
 static void before(void)
 {
     if (__libc_single_threaded)
         return;
     /* jemalloc's handler notes whether it had threads, too; the child has none, and is told so by that alone. */
     const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
-    held = !threads && gf_gate_close() ? gate : locks;
+    held = !threads && !registers && gf_gate_close() ? gate : locks;
     if (held == locks)
-        jemalloc.before();
+        take_locks();
 }
 
 static void in_parent(void)
@@ -43,6 +95,7 @@ static void in_parent(void)
     else
         jemalloc.parent();
     held = nothing;
+    let_in();
 }
 
 static void in_child(void)
@@ -53,6 +106,7 @@ static void in_child(void)
     gf_gate_in_child();
     gf_settings_in_child();
     held = nothing;
+    let_in();
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))

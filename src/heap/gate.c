@@ -244,6 +244,16 @@ bool gf_gate_close(void)
     return true;
 }
 
+void gf_gate_enter(void)
+{
+    enter();
+}
+
+void gf_gate_leave(void)
+{
+    leave();
+}
+
 void gf_gate_open(void)
 {
     count_myself(-1);

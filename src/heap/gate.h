@@ -37,6 +37,10 @@ void gf_gate_allow(void);
 bool gf_gate_close(void);
 void gf_gate_open(void);
 
+/* Passing and leaving without a lock: a fork that closes the gate waits for who is in between. */
+void gf_gate_enter(void);
+void gf_gate_leave(void);
+
 /* In a forked child that has one thread, in place of open, and where it was not closed: nobody is inside. */
 void gf_gate_in_child(void);
 

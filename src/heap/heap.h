@@ -113,6 +113,9 @@ struct gf_heap_ops {
  * before main. The pthread_create hook calls it before the first thread is made.
  */
 void gf_heap_init(void);
+/* Around a call of libc's that registers handlers of forks: forks wait for it, and it for them. Not inside the heap. */
+void gf_heap_registers(void);
+void gf_heap_registered(void);
 /*
  * Whether the loader is done with us. It is not when an indirect function's resolver calls: what then runs may use no
  * pointer table, no thread-local variable and no function of another object.

@@ -46,5 +46,8 @@ GF_EXPORT int __register_atfork(void (*prepare)(void), void (*parent)(void), voi
     if (gf_unlikely(!gf_heap_loaded()))
         return keep(prepare, parent, child, object);
     gf_heap_init();
-    return gf_originals()->__register_atfork(prepare, parent, child, object);
+    gf_heap_registers();
+    const int error = gf_originals()->__register_atfork(prepare, parent, child, object);
+    gf_heap_registered();
+    return error;
 }

@@ -8,6 +8,14 @@ void gf_heap_init(void)
 {
 }
 
+void gf_heap_registers(void)
+{
+}
+
+void gf_heap_registered(void)
+{
+}
+
 bool gf_heap_loaded(void)
 {
     return true;
