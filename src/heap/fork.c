@@ -30,12 +30,14 @@ static __thread enum { nothing, gate, locks } held;
  * Who registers a handler holds libc's lock of them, and may allocate meanwhile; a fork takes that lock once more behind
  * our handler, which keeps everybody else out of the heap. So it waits first until nobody registers, and who begins to
  * waits until it is over: at the gate, which a fork need not write to anew, or by a lock where there are jemalloc's to
- * be taken. The gate first, so that nobody has the lock when it is closed: a child would never get it. glibc before 2.36
- * holds its lock while handlers run: nobody registers beside them, and who wants to would never come out here.
+ * be taken. All pass the gate first, forks too, so that nobody has the lock when it is closed: a child would never get it,
+ * and whoever has it would wait for an opening that waits for who waits for it. glibc before 2.36 holds its lock
+ * while handlers run: nobody registers beside them, and who wants to would never come out here.
  */
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
 static __thread unsigned registers; /* how deep this thread is in it: it has the lock */
 static __thread bool keeps_out;     /* this thread's fork has it */
+static bool handled;                /* forks come by our handlers, which a child needs to get the lock back */
 
 static bool handlers_run_unlocked(void)
 {
@@ -44,7 +46,7 @@ static bool handlers_run_unlocked(void)
 
 void gf_heap_registers(void)
 {
-    if (handlers_run_unlocked() && registers++ == 0) {
+    if (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) && handlers_run_unlocked() && registers++ == 0) {
         gf_gate_enter();
         pthread_mutex_lock(&registering);
     }
@@ -52,7 +54,7 @@ void gf_heap_registers(void)
 
 void gf_heap_registered(void)
 {
-    if (handlers_run_unlocked() && --registers == 0) {
+    if (registers > 0 && --registers == 0) {
         pthread_mutex_unlock(&registering);
         gf_gate_leave();
     }
@@ -62,17 +64,20 @@ void gf_heap_registered(void)
 static void take_locks(void)
 {
     keeps_out = !registers && handlers_run_unlocked();
-    if (keeps_out)
+    if (keeps_out) {
+        gf_gate_enter();
         pthread_mutex_lock(&registering);
+    }
     jemalloc.before();
 }
 
-static void let_in(void)
+static bool let_in(void)
 {
     if (!keeps_out)
-        return;
+        return false;
     keeps_out = false;
     pthread_mutex_unlock(&registering);
+    return true;
 }
 
 static void before(void)
@@ -95,7 +100,8 @@ static void in_parent(void)
     else
         jemalloc.parent();
     held = nothing;
-    let_in();
+    if (let_in())
+        gf_gate_leave();
 }
 
 static void in_child(void)
@@ -107,6 +113,8 @@ static void in_child(void)
     gf_settings_in_child();
     held = nothing;
     let_in();
+    if (registers > 0)
+        gf_gate_enter(); /* nobody is inside: whom its signal handler interrupted comes out */
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
@@ -114,5 +122,7 @@ int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(vo
     jemalloc.before = prepare;
     jemalloc.parent = parent;
     jemalloc.child = child;
-    return pthread_atfork(before, in_parent, in_child);
+    const int error = pthread_atfork(before, in_parent, in_child);
+    __atomic_store_n(&handled, error == 0, __ATOMIC_RELEASE);
+    return error;
 }
