@@ -98,9 +98,19 @@ struct gf_engine {
  * Goes up when something changes its meaning; what changes its size is seen by that. A package may be upgraded between
  * a process's start, which loads the door, and its cuInit, which loads the engine: two builds part ways.
  */
-#define GF_ENGINE_ABI                                                                                       \
-    ((uint32_t)(2u << 24 | (sizeof(struct gf_options) + sizeof(struct gf_birth) + sizeof(struct gf_cuda) + \
-                            sizeof(struct gf_heap_ops) + sizeof(struct gf_transfer_ops))))
+#define GF_ENGINE_ABI ((uint32_t)(2u << 24 | (GF_SHARED_TABLES + GF_SHARED_ANSWERS + GF_SHARED_HEAP)))
+#define GF_SHARED_TABLES                                                                            \
+    (sizeof(struct gf_options) + sizeof(struct gf_birth) + sizeof(struct gf_cuda) +                 \
+     sizeof(struct gf_heap_ops) + sizeof(struct gf_transfer_ops))
+/* What one fills in memory of the other's. */
+#define GF_SHARED_ANSWERS                                                                           \
+    (sizeof(struct gf_stall_count[GF_CAUSE_COUNT]) + sizeof(struct gf_stall_gpu) +                  \
+     sizeof(struct gf_journal_count) + sizeof(struct gf_tally) + sizeof(struct gf_latency) +        \
+     sizeof(struct gf_copy_call))
+#define GF_SHARED_HEAP                                                                              \
+    (sizeof(struct gf_nodes) + sizeof(struct gf_range) + sizeof(struct gf_heap_stats) +             \
+     sizeof(struct gf_heap_setting) + sizeof(struct gf_heap_huge) + sizeof(struct gf_heap_touch) +  \
+     sizeof(struct gf_heap_kept))
 
 typedef const struct gf_engine *gf_engine_start_fn(const struct gf_door *door);
 
