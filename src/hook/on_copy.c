@@ -34,17 +34,14 @@ __attribute__((noinline)) void gf_offer_declined(const struct gf_offer *offer)
     gf_visit_end(&visit);
 }
 
-/*
- * Before it the engine was told of the device; inside one, and on threads of ours, there is no program's copy. An engine
- * that comes later than the first context finds threads that may be capturing in it, and rehearses nothing.
- */
+/* Before it the engine was told of the device; inside one, and on threads of ours, there is no program's copy. */
 void gf_offer_rehearse(void)
 {
     static bool done;
     struct gf_visit visit;
 
     if (gf_likely(__atomic_load_n(&done, __ATOMIC_RELAXED)) || gf_thread.guard || gf_thread.ours ||
-        __atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
+        !gf_engine() || __atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
         return;
     const struct gf_transfer_ops *transfer = gf_visit_transfer(&visit);
     if (!transfer)

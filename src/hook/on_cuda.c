@@ -12,23 +12,20 @@ static void see(CUdevice device, enum gf_sighting how, uint64_t bytes)
     gf_visit_end(&visit);
 }
 
-/* Of the device whose context is current. Costs nothing to speak of while there is no engine. */
+/* Of the device whose context is current. Costs nothing while there is no engine. */
 static void see_current(enum gf_sighting how, uint64_t bytes)
 {
     CUdevice device;
-    const struct gf_cuda *cuda = gf_engine() ? gf_routes_cuda() : NULL;
-    if (gf_unlikely(cuda)) {
-        if (!cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-            return;
-        see(device, how, bytes);
-    }
+    if (gf_likely(!gf_engine()))
+        return;
+    const struct gf_cuda *cuda = gf_routes_cuda();
+    if (!cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return;
+    see(device, how, bytes);
     gf_offer_rehearse();
 }
 
-/*
- * It is current, too. Of the first one nobody else knows yet; later another thread may be capturing in it, beside which
- * some of what is asked is an error.
- */
+/* It is current, too. */
 static void see_created(CUdevice device)
 {
     see(device, gf_sighting_retained, 0);
