@@ -19,8 +19,8 @@
 # (`meson compile -C build bundle bench-bundle`), else the build folder, and a `python3` with PyTorch
 # (CUDA) and torchvision. GF_DRY=1 runs what can be run small on the simulated driver. GF_SECONDS is
 # the time for all stages, of which each has a share at most (GF_SHARE: another one). Details go to $OUT
-# (default gpu-out): stages.log, table.txt, measured.jsonl (for bench/results.py) and gpu-logs.tar.gz
-# with each run's output, reports and threads. A table comes last.
+# (default gpu-out): stages.log, table.txt, measured.jsonl (raw, for bench/results.py, which keeps a summary
+# of each case in bench/) and gpu-logs.tar.gz with each run's output, reports and threads. A table comes last.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 

@@ -2,13 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what was measured into RESULTS.md, and draws it.
 
-    bench/results.py RAW.jsonl... [--results bench/RESULTS.md] [--charts bench] [--note TEXT] [--dry]
+    bench/results.py [RAW.jsonl...] [--build COMMIT] [--note TEXT] [--measured bench/measured.jsonl]
+                     [--results bench/RESULTS.md] [--charts bench]
 
-RAW: what bench/h2d.py, pinned.py and train.py wrote with --json, or a stage's measured.jsonl. The
-part of RESULTS.md between the two marks is replaced. Figures of the simulated driver are refused.
+RAW: what bench/h2d.py, pinned.py and train.py wrote with --json, or what a stage left as measured.jsonl in its $OUT.
+Their cases replace those of the same name in bench/measured.jsonl, which keeps a summary of each; a later file wins.
+From that the part of RESULTS.md between the two marks and the charts are written: without RAW, only that. --build:
+the commit that RAW was measured with; --note: the paragraph above the tables, which else stays as it is. Figures of
+the simulated driver are refused.
 """
 
 import argparse
+import collections
 import json
 import pathlib
 import re
@@ -16,30 +21,27 @@ import sys
 
 import arms
 import chart
-import ratio
+import measured
 
 HERE = pathlib.Path(__file__).resolve().parent
 BEGIN = "<!-- transfers: written by bench/results.py -->"
 END = "<!-- end of transfers -->"
 
 
-def load(paths, dry):
-    """{bench: [case record]}, and the lines that say where; a later record of a case wins."""
-    found, where = {}, {}
+def load(paths, build):
+    """The summary of each case that has a round, as the files have them."""
+    found = []
     for path in paths:
         for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
             run = json.loads(line)
-            if run["dry"] and not dry:
+            if "cases" not in run:
+                sys.exit(f"{path}: not what a bench wrote with --json")
+            if run["dry"]:
                 sys.exit(f"{path}: figures of the simulated driver")
             if run.get("wrong"):
                 print(f"note: {path}: {run['bench']}: {run['wrong']}", file=sys.stderr)
-            for case in run["cases"]:
-                if case["samples"]:
-                    found.setdefault(run["bench"], {})[case["case"]] = case
-            m = run["machine"]
-            where[run["bench"]] = (f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['libc']}, "
-                                   f"{m['date']}")
-    return {bench: list(cases.values()) for bench, cases in found.items()}, where
+            found += [measured.summary(run, case, build) for case in run["cases"] if case["samples"]]
+    return found
 
 
 def table(head, rows):
@@ -62,8 +64,7 @@ def interval(claim):
 
 def verdict(good, case):
     """What is met in too few rounds, or sets of processes, is said with how many there were."""
-    rounds = len(case["samples"])
-    few = case.get("lacks", f"{rounds} rounds" if rounds < ratio.MIN_ROUNDS else "")
+    few = case.get("lacks")
     return ("met" + (f" in {few}" if few else "")) if good else "**not met**"
 
 
@@ -85,8 +86,9 @@ def chance(case):
 def sizes(cases):
     parts = []
     for way, title in (("h2d", "Host to device"), ("d2h", "Device to host")):
-        rows = [[arms.size_name(c["bytes"]) + (" hot" if c.get("hot") else ""), figure(c, "pinned", "GB/s"), figure(c, "driver", "GB/s"),
-                 figure(c, "ours", "GB/s"), interval(claim_of(c, "pinned")), wanted(claim_of(c, "pinned"), c),
+        rows = [[arms.size_name(c["bytes"]) + (" hot" if c.get("hot") else ""), figure(c, "pinned", "GB/s"),
+                 figure(c, "driver", "GB/s"), figure(c, "ours", "GB/s"),
+                 interval(claim_of(c, "pinned")), wanted(claim_of(c, "pinned"), c),
                  interval(claim_of(c, "driver")), wanted(claim_of(c, "driver"), c), chance(c),
                  figure(c, "driver", "CPU s/GB"), figure(c, "ours", "CPU s/GB")]
                 for c in sorted(cases, key=lambda c: c["bytes"]) if c["part"] == "sizes" and c["way"] == way]
@@ -160,7 +162,7 @@ def train(cases):
             claims += [f"{interval(c)} of {c['under']}, which is the same" for c in case.get("controls", ())
                        if c["over"] == arm]
             rows.append([case["case"], arm, f"{medians[unit]:.4g} {unit}", f"{medians['CPU s/GB']:.3g}",
-                         figure(case, arm, "CPUs"), "; ".join(claims), str(len(case["samples"]))])
+                         figure(case, arm, "CPUs"), "; ".join(claims), str(case["rounds"])])
     return ["Whole programs (plain: `.to(device)`; async: `non_blocking=True`; hand: `pin_memory=True` too):\n\n" + table(
         ["program", "arm", "speed", "CPU s/GB", "CPUs", "ratio", "rounds"], rows)] if rows else []
 
@@ -183,13 +185,33 @@ def accepted(found):
     for (bench, part, ratio_of, least), claims in kinds.items():
         held = sum(claim["good"] for claim, _ in claims)
         worst, lowest = min(claims, key=lambda one: (one[0]["good"], one[0]["low"]))
-        fewest = min((case for _, case in claims), key=lambda case: len(case["samples"]))
+        fewest = min((case for _, case in claims), key=lambda case: case["rounds"])
         rows.append([f"{bench}: {part}", ratio_of, least, f"{held} of {len(claims)}",
                      verdict(held == len(claims), fewest), f"{lowest['case']}: {interval(worst)}"])
     return table(["what", "ratio", "accept", "hold", "", "the lowest"], rows)
 
 
-def section(found, where, note):
+def machines(cases):
+    """Where it was measured, and when: from the first day to the last."""
+    days = {}
+    for case in cases:
+        days.setdefault(case["machine"], set()).add(case["date"])
+    return "; ".join(f"{machine}, {min(dates)}" + (f" to {max(dates)}" if len(dates) > 1 else "")
+                     for machine, dates in days.items())
+
+
+def builds(cases):
+    """Of which build which parts are, where that is known; of some of a part's cases with how many."""
+    parts, known = collections.Counter(case["part"] for case in cases), {}
+    for case in cases:
+        if case.get("build"):
+            known.setdefault((case["date"], case["build"]), collections.Counter())[case["part"]] += 1
+    return [f"Of build {build}, {date}: " + ", ".join(
+        part if count == parts[part] else f"{part} ({count} of {parts[part]})" for part, count in some.items()) + "."
+            for (date, build), some in sorted(known.items())]
+
+
+def section(found, note):
     lines = [BEGIN, "## Copies and pinned memory", "",
              "Arms take turns in shuffled order within each round; a ratio is the median over the rounds, with "
              "its bootstrap 95 % interval, whose lower end is what is accepted. Where two arms are the same, "
@@ -197,7 +219,7 @@ def section(found, where, note):
     lines += ["", accepted(found)]
     for bench, (title, command, render) in BENCHES.items():
         if bench in found:
-            lines += ["", f"### {title}", "", f"{command}: {where[bench]}."]
+            lines += ["", f"### {title}", "", " ".join([f"{command}: {machines(found[bench])}.", *builds(found[bench])])]
             for part in render(found[bench]):
                 lines += ["", part]
             if bench in chart.CHARTS:
@@ -217,17 +239,25 @@ def put(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("raw", nargs="+")
+    parser.add_argument("raw", nargs="*")
+    parser.add_argument("--build", default="", metavar="COMMIT")
+    parser.add_argument("--note", metavar="TEXT")
+    parser.add_argument("--measured", type=pathlib.Path, default=HERE / "measured.jsonl")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "RESULTS.md")
     parser.add_argument("--charts", type=pathlib.Path, default=HERE)
-    parser.add_argument("--note", default="")
-    parser.add_argument("--dry", action="store_true", help="take figures of the simulated driver, for a test")
     args = parser.parse_args()
-    found, where = load(args.raw, args.dry)
-    put(args.results, section(found, where, args.note))
-    for bench, (name, draw) in chart.CHARTS.items():
-        if bench in found:
-            (args.charts / name).write_text(draw(found[bench]), encoding="utf-8")
+    note, cases = measured.read(args.measured)
+    cases = measured.merged(cases, load(args.raw, args.build))
+    note = note if args.note is None else args.note
+    found = {}
+    for case in cases:
+        found.setdefault(case["bench"], []).append(case)
+    text = section(found, note)
+    drawn = {name: draw(found[bench]) for bench, (name, draw) in chart.CHARTS.items() if bench in found}
+    measured.write(args.measured, note, cases)
+    put(args.results, text)
+    for name, svg in drawn.items():
+        (args.charts / name).write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":

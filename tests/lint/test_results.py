@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From raw figures to measured.jsonl, RESULTS.md and the charts; and that those committed belong together."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import xml.dom.minidom
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import arms  # noqa: E402
+import measured  # noqa: E402
+
+WRITTEN = ("measured.jsonl", "RESULTS.md", "copies.svg", "programs.svg")
+MACHINE = {"cpu": "c", "cpus": 2, "kernel": "k", "libc": "l", "date": "2026-11-01"}
+
+
+def copy_case(name, speed, rounds=15):
+    """A case whose arm `ours` is so many times as fast as `driver`."""
+    made = arms.Case(name, {}, [("ours", "driver", "GB/s", 0.97, "of the driver")], controls=[("again", "driver", "GB/s")],
+                     part="sizes", way="h2d", bytes=4 << 20, mode="sync", threads=1, load=0, hot=False)
+    made.rounds = [{"ours": {"GB/s": 10 * speed, "CPU s/GB": 0.2}, "driver": {"GB/s": 10, "CPU s/GB": 0.1},
+                    "again": {"GB/s": 10, "CPU s/GB": 0.1}, "pinned": {"GB/s": 50, "CPU s/GB": 0.01}}] * rounds
+    return made
+
+
+def train_case(name="resnet18"):
+    made = arms.Case(name, {}, [("ours", "plain", "images/s", 1.5, "times"), ("ours", "hand", "images/s", 1.0, "times")],
+                     controls=[("again", "plain", "images/s")], part=name, unit="images")
+    for turn in range(15):
+        speeds = {"plain": 100 + turn % 3, "again": 103 - turn % 3, "ours": 200, "hand": 220, "unheard-of": 1}
+        made.rounds.append({arm: {"images/s": speed, "CPU s/GB": 1} for arm, speed in speeds.items()})
+        made.rounds[-1]["ours"]["CPUs"] = 14.25
+    return made
+
+
+def write_raw(path, *cases, bench="h2d", dry=False, **machine):
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"bench": bench, "dry": dry, "machine": {**MACHINE, **machine},
+                               "cases": [case.record() for case in cases]}) + "\n")
+    return path
+
+
+class Folder:
+    """Where results.py reads and writes instead of bench/."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def run(self, *words):
+        return subprocess.run([sys.executable, ROOT / "bench" / "results.py", "--measured", self.path / "measured.jsonl",
+                               "--results", self.path / "RESULTS.md", "--charts", self.path, *words],
+                              capture_output=True, text=True, check=False)
+
+    def results(self, *words):
+        done = self.run(*words)
+        assert done.returncode == 0, done.stderr
+        return self.read("RESULTS.md")
+
+    def read(self, name):
+        return (self.path / name).read_text(encoding="utf-8")
+
+    def all(self):
+        return {name: self.read(name) for name in WRITTEN if (self.path / name).exists()}
+
+    def cases(self):
+        return {case["case"]: case for case in measured.read(self.path / "measured.jsonl")[1]}
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    (tmp_path / "RESULTS.md").write_text("# Results\n\nbefore\n")
+    return Folder(tmp_path)
+
+
+@pytest.fixture(name="raw")
+def fixture_raw(tmp_path):
+    return write_raw(tmp_path / "raw.jsonl", copy_case("sizes: one", 3.0), copy_case("sizes: other", 0.5))
+
+
+def test_results_are_written_and_drawn(folder, raw):
+    text = folder.results(raw)
+    assert "3.000 (3.000 to 3.000)" in text and "0.97, **not met**" in text and "0.97, met" in text and "before" in text
+    assert "`bench/h2d.py`: c, 2 CPUs, Linux k, l, 2026-11-01.\n" in text
+    xml.dom.minidom.parse(str(folder.path / "copies.svg"))
+
+
+def test_again_without_raw_files_nothing_changes(folder, raw):
+    folder.results(raw, "--note", "A note.")
+    once = folder.all()
+    folder.results()
+    assert folder.all() == once
+    folder.results(raw)
+    assert folder.all() == once
+
+
+def test_no_samples_are_kept(folder, raw):
+    folder.results(raw)
+    note, *lines = map(json.loads, folder.read("measured.jsonl").splitlines())
+    assert note == {"note": ""} and all("samples" not in line and line["rounds"] == 15 for line in lines)
+    assert list(lines[0]["medians"]) == ["pinned", "driver", "ours", "again"]  # however the round was shuffled
+
+
+def test_other_cases_stay_as_they_are(folder, raw, tmp_path):
+    first = folder.results(raw, "--note", "A note.")
+    before = folder.read("measured.jsonl").splitlines()
+    later = write_raw(tmp_path / "later.jsonl", copy_case("sizes: one", 2.0), copy_case("sizes: new", 1.0),
+                      date="2026-11-03")
+    text = folder.results(later, "--build", "abc1234")
+    after = folder.read("measured.jsonl").splitlines()
+    assert [line for line in before if "sizes: one" not in line] == [line for line in after if line in before]
+    assert len(after) == len(before) + 1 and after[1:] == sorted(after[1:])
+    assert "3.000 (3.000 to 3.000)" in first and "3.000 (" not in text and "2.000 (2.000 to 2.000)" in text
+    assert " A note.\n" in text
+    assert "l, 2026-11-01 to 2026-11-03. Of build abc1234, 2026-11-03: sizes (2 of 3).\n" in text
+    assert list(folder.cases()) == ["sizes: one", "sizes: other", "sizes: new"]  # each in its place, new ones last
+
+
+def test_another_bench_stays(folder, raw, tmp_path):
+    folder.results(raw)
+    text = folder.results(write_raw(tmp_path / "train.jsonl", train_case(), bench="train"))
+    assert "### Copies" in text and "### Programs" in text
+
+
+def test_a_later_file_wins(folder, tmp_path):
+    files = [write_raw(tmp_path / f"{speed}.jsonl", copy_case("sizes: one", speed)) for speed in (2.0, 4.0)]
+    folder.results(*files)
+    assert folder.cases()["sizes: one"]["claims"][0]["ratio"] == 4
+    folder.results(*reversed(files))
+    assert folder.cases()["sizes: one"]["claims"][0]["ratio"] == 2
+
+
+def test_the_note_stays_until_there_is_another(folder, raw):
+    assert "what is chance. First.\n" in folder.results(raw, "--note", "First.")
+    assert "what is chance. First.\n" in folder.results(raw)
+    assert "what is chance. Second.\n" in folder.results("--note", "Second.")
+    assert "what is chance.\n" in folder.results("--note", "")
+
+
+def test_few_rounds_are_said(folder, tmp_path):
+    text = folder.results(write_raw(tmp_path / "raw.jsonl", copy_case("sizes: one", 3.0, rounds=2)))
+    few = copy_case("sizes: one", 3.0, rounds=2).lacks()
+    assert few and f"| 0.97, met in {few} |" in text and f"| 1 of 1 | met in {few} |" in text
+    assert folder.cases()["sizes: one"]["rounds"] == 2
+
+
+def test_a_case_without_a_round_replaces_nothing(folder, raw, tmp_path):
+    folder.results(raw)
+    once = folder.all()
+    folder.results(write_raw(tmp_path / "none.jsonl", copy_case("sizes: one", 9.0, rounds=0)))
+    assert folder.all() == once
+
+
+def test_figures_of_the_simulated_driver_are_refused(folder, raw, tmp_path):
+    folder.results(raw)
+    once = folder.all()
+    done = folder.run(write_raw(tmp_path / "dry.jsonl", copy_case("sizes: one", 9.0), dry=True))
+    assert done.returncode != 0 and "simulated driver" in done.stderr and folder.all() == once
+
+
+def test_a_summary_is_no_raw_file(folder, raw):
+    folder.results(raw)
+    once = folder.all()
+    done = folder.run(folder.path / "measured.jsonl")
+    assert done.returncode != 0 and "not what a bench wrote" in done.stderr and folder.all() == once
+
+
+def test_what_is_chance_is_shown(folder, tmp_path):
+    made = train_case()
+    (_, value, low, high), = made.noise()
+    assert low < value < high
+    text = folder.results(write_raw(tmp_path / "raw.jsonl", made, bench="train"))
+    assert "of plain, which is the same" in text
+    assert "| 200 images/s | 1 | 14.2 |" in text and "| 220 images/s | 1 |  |" in text  # older records have no CPUs
+    assert "| ours / plain | 1.5 | 1 of 1 | met |" in text and "| ours / hand | 1 | 0 of 1 | **not met** |" in text
+    xml.dom.minidom.parse(str(folder.path / "programs.svg"))
+
+
+def test_what_is_committed_is_what_measured_jsonl_says(tmp_path):
+    """`bench/results.py` writes all four: nothing in them is changed by hand but a line of measured.jsonl."""
+    for name in WRITTEN:
+        shutil.copy(ROOT / "bench" / name, tmp_path)
+    Folder(tmp_path).results()
+    for name in WRITTEN:
+        same = (tmp_path / name).read_bytes() == (ROOT / "bench" / name).read_bytes()
+        assert same, f"bench/{name} is not as bench/results.py writes it: run it"
