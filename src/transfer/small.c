@@ -3,6 +3,7 @@
 
 #include "transfer/briefly.h"
 #include "transfer/plant.h"
+#include "transfer/zero.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -195,7 +196,7 @@ static void make_right(char *p, size_t bytes, uintptr_t base, const struct span 
     memset(outer, 0, (size_t)(p + bytes - outer));
     for (size_t i = span->first, end; (i = seek(span, i, true)) < span->end; i = end) {
         end = seek(span, i, false);
-        memset((char *)base + i * UNIT, 0, (end - i) * UNIT);
+        gf_zero((char *)base + i * UNIT, (end - i) * UNIT);
     }
 }
 
