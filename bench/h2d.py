@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies between the host and the GPU: pinned, by the driver from pageable memory, and ours.
 
-    bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...] [--least BYTES] [--most BYTES]
+    bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...] [--least BYTES] [--most BYTES] [--way h2d|d2h]
 
 Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again, as the
 figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async (1 and 4 callers), load (with the
@@ -19,10 +19,12 @@ import itertools
 import os
 import sys
 import time
+import typing
 
 import arms
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+WAYS = ("h2d", "d2h")
 SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB]
 TARGETS = {"h2d": {4 * MIB: 0.5, 16 * MIB: 0.65, 256 * MIB: 0.85, GIB: 0.85},
            "d2h": {4 * MIB: 0.45, 16 * MIB: 0.60, 256 * MIB: 0.80, GIB: 0.80}}
@@ -87,7 +89,7 @@ LEFT = {"held": "a registered buffer", "unasked": "hooks, no questions", "hooks"
 def left_cases(fleet):
     """What slows copies down that the library leaves to the driver: each arm has something more of it."""
     cases = []
-    for way in ("h2d", "d2h"):
+    for way in WAYS:
         for size, threads in itertools.product((4 * KIB, 16 * KIB, 64 * KIB), (1, 16)):
             words = words_for(way, size, threads=threads)
             cases.append(arms.Case(
@@ -110,7 +112,7 @@ def left_fleet():
     extra = {**left_extra(), "held": {}, "fresh": arms.ours()}
     fleet = {name: arms.Arm([program()], **more) for name, more in extra.items()}
     fleet["held"].ask(f"hold bytes={32 * MIB}")
-    for way in ("h2d", "d2h"):
+    for way in WAYS:
         fleet["ours"].ask(f"copy way={way} bytes={16 * MIB} count=20")
     return fleet
 
@@ -141,20 +143,19 @@ def fleet_on(cpus=None):
 def part_cases(part, fleet):
     small = [size for size in SIZES if size <= 16 * MIB]
     many = [size for size in SIZES if size <= MANY_AT_MOST]
-    ways = ("h2d", "d2h")
     if part == "sizes":
-        return ([case(part, fleet, way, size) for way in ways for size in SIZES] +
-                [case(part, fleet, way, size, hot=True) for way in ways for size in TARGETS[way] if size <= WALKED])
+        return ([case(part, fleet, way, size) for way in WAYS for size in SIZES] +
+                [case(part, fleet, way, size, hot=True) for way in WAYS for size in TARGETS[way] if size <= WALKED])
     if part == "threads":
-        return [case(part, fleet, way, size, threads=16) for way in ways for size in many]
+        return [case(part, fleet, way, size, threads=16) for way in WAYS for size in many]
     if part == "few":
-        return ([case(part, fleet, way, size) for way in ways for size in SIZES] +
-                [case(part, fleet, way, size, threads=16) for way in ways for size in many])
+        return ([case(part, fleet, way, size) for way in WAYS for size in SIZES] +
+                [case(part, fleet, way, size, threads=16) for way in WAYS for size in many])
     if part == "async":
-        return ([case(part, fleet, way, size, "async") for way in ways for size in SIZES] +
-                [case(part, fleet, way, size, "async", 4) for way in ways for size in small])
+        return ([case(part, fleet, way, size, "async") for way in WAYS for size in SIZES] +
+                [case(part, fleet, way, size, "async", 4) for way in WAYS for size in small])
     if part == "load":
-        return [case(part, fleet, way, size, mode, load=1) for way in ways
+        return [case(part, fleet, way, size, mode, load=1) for way in WAYS
                 for size, mode in ((64 * KIB, "sync"), (4 * MIB, "async"), (min(SIZES[-1], 256 * MIB), "sync"))]
     raise ValueError(part)
 
@@ -177,7 +178,7 @@ def ranks(until, count=8):
               for name in ("driver", "again", "ours")}
     try:
         cases = []
-        for way in ("h2d", "d2h"):
+        for way in WAYS:
             for size in (MIB, 16 * MIB) if arms.DRY else (256 * KIB, 16 * MIB, 256 * MIB):
                 words = f"way={way} mode=sync bytes={size} count={max(2, count_for(size, count, 0.05))}"
                 cases.append(arms.Case(
@@ -234,12 +235,19 @@ def first(until):
 def check_bytes(ours):
     """[what arrived wrong]: before anything is timed."""
     bad = []
-    for way in ("h2d", "d2h"):
+    for way in WAYS:
         for mode in ("sync", "async"):
             for size in SIZES:
                 if size <= 256 * MIB and ours.ask(f"check way={way} mode={mode} bytes={size}") != "good":
                     bad.append(f"{way} {mode} {arms.size_name(size)}")
     return bad
+
+
+class Asked(typing.NamedTuple):
+    """Which cases of the parts whose processes are the same."""
+    least: int = 0
+    most: int = GIB
+    ways: tuple = WAYS
 
 
 def part_of(part, fleets, until, bad, asked):
@@ -252,7 +260,8 @@ def part_of(part, fleets, until, bad, asked):
     if few not in fleets:
         fleets[few] = fleet_on(set(sorted(os.sched_getaffinity(0))[:2]) if few else None)
         bad += check_bytes(fleets[few]["ours"])
-    found = [one for one in part_cases(part, fleets[few]) if asked[0] <= one.about["bytes"] <= asked[1]]
+    found = [one for one in part_cases(part, fleets[few])
+             if asked.least <= one.about["bytes"] <= asked.most and one.about["way"] in asked.ways]
     small = [one for one in found if few or one.about["bytes"] < MIB]
     now = time.monotonic()
     arms.rounds(small, now + (until - now) * (SMALL_SHARE if len(small) < len(found) else 1), renewed=fleets[few])
@@ -260,7 +269,7 @@ def part_of(part, fleets, until, bad, asked):
     return found
 
 
-def measure(parts=PARTS, seconds=240, asked=(0, GIB)):
+def measure(parts=PARTS, seconds=240, asked=Asked()):
     """(cases, what arrived wrong). Each part has its share of the time, and what the ones before left."""
     began, cases, bad, fleets = time.monotonic(), [], [], {}
     try:
@@ -294,8 +303,9 @@ def main():
     parser.add_argument("--only", default=list(PARTS), type=arms.some_of(PARTS + ASKED))
     parser.add_argument("--least", type=int, default=0, metavar="BYTES", help="of these sizes only, but in first, left and ranks")
     parser.add_argument("--most", type=int, default=GIB, metavar="BYTES")
+    parser.add_argument("--way", choices=WAYS, help="the same")
     args = parser.parse_args()
-    cases, bad = measure(args.only, args.seconds, (args.least, args.most))
+    cases, bad = measure(args.only, args.seconds, Asked(args.least, args.most, (args.way,) if args.way else WAYS))
     arms.keep(args.json, "h2d", cases, wrong=bad)
     if bad:
         sys.exit(f"wrong bytes, or none measured: {bad}")

@@ -54,7 +54,7 @@ def case(part, plain, ours, verb, size, count, threads=1, least=None, figure="al
 
 def part_cases(part, plain, ours):
     if part == "warm":
-        return [case(part, plain, ours, "pairs", size, 4 if arms.DRY else 16, 1, WARM_FASTER, "pairs/s")
+        return [case(part, plain, ours, "pairs", size, 4 if arms.DRY else 100, 1, WARM_FASTER, "pairs/s")
                 for size in SMALL]
     if part == "cold":
         return [case(part, plain, ours, "hold", size, count) for size, count in

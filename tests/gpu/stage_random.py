@@ -3,7 +3,8 @@
 with staging; and when a batch's sources are read. Says which of the four differ, and where first.
 
 Where the driver reads the sources of some batches late, programs leave them alone (--leave-batches). A
-seed whose two native runs differ all the same says nothing about the library. GF_CALLS: of each seed.
+seed whose two native runs differ all the same says nothing about the library. GF_CALLS: of each seed;
+GF_SEEDS=7,8: only these.
 """
 
 import concurrent.futures
@@ -18,6 +19,8 @@ EARLY = {"GPUFEED_STAGE_MIN": 4096}  # stage nearly everything
 TIGHT = {**EARLY, "GPUFEED_STAGE_RING": 4 * MIB, "GPUFEED_STAGE_THREADS": 4, "GPUFEED_PIN_CACHE": "2M"}
 SEEDS = [(1, 1, {}), (2, 1, EARLY), (3, 1, TIGHT), (4, 8, {}), (5, 8, TIGHT), (6, 2, EARLY), (7, 1, TIGHT),
          (8, 8, EARLY)]
+if "GF_SEEDS" in os.environ:
+    SEEDS = [row for row in SEEDS if str(row[0]) in os.environ["GF_SEEDS"].split(",")]
 WAYS = ("natively", "again", "off", "staged")
 LIMIT = 200
 
@@ -112,7 +115,7 @@ def reads(futures):
 def programs(pool, late):
     """late: the driver reads some batches' sources late, and so does not repeat itself where those are overwritten."""
     jobs = {f"seed {seed}, {threads} threads": (arguments(seed, threads, *(["--leave-batches"] if late else [])), env)
-            for seed, threads, env in (SEEDS[2:4] if DRY else SEEDS)}
+            for seed, threads, env in (SEEDS[2:4] if DRY and "GF_SEEDS" not in os.environ else SEEDS)}
     waiting = {name: four(pool, name.replace(" ", "-").replace(",", ""), *job) for name, job in jobs.items()}
     found = {}
     for name, futures in waiting.items():
