@@ -29,9 +29,6 @@ struct gf_offer {
 bool gf_offer_to_engine(struct gf_offer *offer);
 void gf_offer_declined(const struct gf_offer *offer);
 
-/* Behind what made a context current: once a process, what a first copy will do beside the driver's call. */
-void gf_offer_rehearse(void);
-
 /* Counts the copy too. line: it is one that may be staged at all. */
 static inline bool gf_offer(struct gf_offer *ret, enum gf_hook hook,
                             const struct gf_copy_call *call, bool line)

@@ -34,25 +34,6 @@ __attribute__((noinline)) void gf_offer_declined(const struct gf_offer *offer)
     gf_visit_end(&visit);
 }
 
-/* Before it the engine was told of the device; inside one, and on threads of ours, there is no program's copy. */
-void gf_offer_rehearse(void)
-{
-    static bool done;
-    struct gf_visit visit;
-
-    if (gf_likely(__atomic_load_n(&done, __ATOMIC_RELAXED)) || gf_thread.guard || gf_thread.ours ||
-        !gf_engine() || __atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
-        return;
-    const struct gf_transfer_ops *transfer = gf_visit_transfer(&visit);
-    if (!transfer)
-        return;
-    if (transfer->rehearse) {
-        transfer->rehearse();
-        gf_stall_rehearse(gf_timed_driver_copy, transfer->copy_least);
-    }
-    gf_visit_end(&visit);
-}
-
 /* The hook of `symbol`: its parameters, arguments for the driver, and the copy that it asks for. */
 #define COPY(symbol, timed, parameters, arguments, ...)                                            \
     CUresult gf_on_##symbol parameters                                                             \

@@ -22,14 +22,11 @@ static void see_current(enum gf_sighting how, uint64_t bytes)
     if (!cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return;
     see(device, how, bytes);
-    gf_offer_rehearse();
 }
 
-/* It is current, too. */
 static void see_created(CUdevice device)
 {
     see(device, gf_sighting_retained, 0);
-    gf_offer_rehearse();
 }
 
 /* Runs a call of the driver's in which it may make threads of its own. */

@@ -46,11 +46,6 @@ struct gf_transfer_ops {
      * stream and capture were looked at. A false is counted with its reason. NULL: never.
      */
     bool (*copy_fits)(const struct gf_copy_call *call);
-    /*
-     * Once, when a context is current for the first time: asks the driver what a first copy will ask of memory, devices
-     * and the context. NULL: nothing.
-     */
-    void (*rehearse)(void);
 
     /* Pinned memory. NULL out-parameters and odd flags are the driver's to judge: answer false. */
     bool (*host_alloc)(void **pp, size_t bytes, unsigned flags, CUresult *ret_result);

@@ -104,13 +104,6 @@ void gf_latency_open(void)
         pthread_atfork(NULL, NULL, in_child);
 }
 
-/* No row is taken: which sizes there will be nobody knows. */
-void gf_latency_touch(enum gf_timed kind, size_t least)
-{
-    for (unsigned class = class_of(least); class < CLASSES; class++)
-        __atomic_fetch_add(&rows[place_of(key_of(kind, class, tid()))].count, 0, __ATOMIC_RELAXED);
-}
-
 /* NULL: there is no place any more. */
 static struct row *own_row(enum gf_timed kind, unsigned class)
 {

@@ -36,8 +36,6 @@ struct gf_latency {
 /* Before the first of the others; again is nothing. Calls pthread_atfork. */
 void gf_latency_open(void);
 void gf_latency_add(enum gf_timed kind, size_t size, uint64_t ns);
-/* Makes the pages present that the calling thread's calls of a kind and such sizes or more will be counted in. */
-void gf_latency_touch(enum gf_timed kind, size_t least);
 /* A call that was slow: it counts for the largest only, as it was not chosen by chance. */
 void gf_latency_most(enum gf_timed kind, size_t size, uint64_t ns);
 

@@ -28,6 +28,8 @@
 #define ASK_LEAST_NS UINT64_C(2500000)
 #define ASK_MOST_NS UINT64_C(20000000)
 #define ASK_CREDIT_NS UINT64_C(100000000) /* so far ahead it may be paid for */
+/* For so long nothing is asked: a first question takes a fifth of a first copy, and what is first is slow anyway. */
+#define ASK_AFTER_NS UINT64_C(20000000)
 
 static __thread struct gf_strain strain_before;
 static uint64_t driver_threshold, wait_threshold; /* the latter 0: no wait is a stall */
@@ -230,9 +232,14 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 
 bool gf_stall_asks(const struct gf_stall_mark *mark)
 {
-    const uint64_t now = mark->start_ns, paid = __atomic_load_n(&ask_paid_ns, __ATOMIC_RELAXED);
+    const uint64_t now = mark->start_ns;
+    uint64_t paid = __atomic_load_n(&ask_paid_ns, __ATOMIC_RELAXED);
 
-    if (!now || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED) || paid > now + ASK_CREDIT_NS)
+    if (!now || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED))
+        return false;
+    if (gf_unlikely(!paid))
+        __atomic_store_n(&ask_paid_ns, paid = now + ASK_CREDIT_NS + ASK_AFTER_NS, __ATOMIC_RELAXED);
+    if (paid > now + ASK_CREDIT_NS)
         return false;
     __atomic_store_n(&ask_paid_ns, gf_max(paid, now) + ASK_LEAST_NS, __ATOMIC_RELAXED);
     return true;
@@ -250,16 +257,6 @@ void gf_stall_asked(struct gf_stall_mark *mark, bool idle)
     mark->idle = idle;
     if (idle)
         mark->start_ns = now;
-}
-
-void gf_stall_rehearse(enum gf_timed kind, size_t least)
-{
-    struct gf_slow_usage usage;
-
-    if (!__atomic_load_n(&driver_threshold, __ATOMIC_ACQUIRE))
-        return;
-    gf_slow_usage(&usage);
-    gf_latency_touch(kind, least);
 }
 
 static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now,

@@ -53,9 +53,6 @@ void gf_stall_asked(struct gf_stall_mark *mark, bool idle);
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
                   size_t size, const void *block);
 
-/* What is touched around the first of such calls, of so many bytes or more, so that it meets pages that are there. */
-void gf_stall_rehearse(enum gf_timed kind, size_t least);
-
 /* The step that the program says it is in; 0: none. */
 void gf_stall_step(uint64_t step);
 

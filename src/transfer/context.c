@@ -221,20 +221,6 @@ struct gf_context *gf_context_enter(void)
     return find(id, &context) ? context : make(handle, id);
 }
 
-/*
- * An entry would choose the CPUs to copy on, and where the process is bound may not be settled yet. The legacy stream is
- * not asked about: another thread may be about to capture, which such questions can end. Nor is the context retained.
- */
-void gf_context_rehearse(void)
-{
-    struct gf_context unused;
-    CUcontext handle = NULL;
-    unsigned long long id = 0;
-
-    if (get_current(&handle, &id))
-        ask_device(&unused);
-}
-
 /* Ends. */
 
 /* *device becomes the context's. */

@@ -41,8 +41,6 @@ struct gf_context {
  */
 struct gf_context *gf_context_enter(void);
 void gf_context_leave(struct gf_context *context);
-/* Asks what the first to enter asks, as far as nobody can tell, and forgets it. */
-void gf_context_rehearse(void);
 
 /* Around what may end contexts: see transfer_api.h. */
 void gf_context_leaving(CUcontext handle, CUdevice device);

@@ -10,6 +10,7 @@
 
 /* Why a copy was the driver's, in the order in which it is found out. X(token, words) */
 #define GF_FORWARD_REASONS(X)                                                                      \
+    X(early, "among the first below 4 MiB, of which nothing is asked")                             \
     X(pinned, "the driver knows the host memory: pinned, registered or managed")                   \
     X(ends, "not between pageable memory and a device")                                            \
     X(batch, "from the GPU, in a batch")                                                           \

@@ -8,7 +8,6 @@
 #include "transfer/pinned.h"
 #include "transfer/plant.h"
 #include "transfer/prepare.h"
-#include "transfer/rehearse.h"
 #include "transfer/trim.h"
 #include "transfer/unmap.h"
 #include "transfer/worth.h"
@@ -18,6 +17,7 @@ struct visit {
     const struct gf_copy_call *call;
     enum gf_direction direction;
     bool looks; /* nothing shall be done yet */
+    bool told;  /* the call says which way */
     bool few;   /* no pool known so far has the threads for it, and what is said of it then */
     enum gf_forward why_few;
     struct gf_context *context;
@@ -96,16 +96,13 @@ static bool check_few(struct visit *v)
 /* The host's side. Where the call says the way, it is known before the driver is asked whether it is for few threads. */
 static bool check_host(struct visit *v)
 {
-    const bool told = v->call->way == gf_copy_h2d || v->call->way == gf_copy_d2h;
     enum gf_forward why;
 
-    if (told) {
-        v->direction = v->call->way == gf_copy_h2d ? gf_direction_h2d : gf_direction_d2h;
+    if (v->told)
         v->few = !gf_worth_asking(v->direction, v->call->bytes, &v->why_few);
-    }
     if (!gf_classify_host(v->call, v->few, &v->direction, &why))
         return forward(v, why);
-    if (!told)
+    if (!v->told)
         v->few = !gf_worth_asking(v->direction, v->call->bytes, &v->why_few);
     return v->call->bytes >= gf_worth_least(v->direction) ? true : forward(v, gf_forward_small);
 }
@@ -225,11 +222,14 @@ static void stage_relaxed(struct visit *v)
     gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-/* A program that copies little shall not pay for what it would hardly use. */
+/*
+ * A program that copies little shall not pay for what it would hardly use, nor a first copy for questions: they cost
+ * one of a megabyte a tenth of its time and more.
+ */
 static bool is_early(const struct visit *v)
 {
     static unsigned seen; /* atomic: small copies, until somebody has prepared for copies at all */
-    if (__atomic_load_n(&seen, __ATOMIC_RELAXED) >= GF_TUNE_EAGER_PATIENCE)
+    if (off || __atomic_load_n(&seen, __ATOMIC_RELAXED) >= GF_TUNE_EAGER_PATIENCE)
         return false;
     if (v->call->bytes < GF_TUNE_EAGER && gf_worth_is_automatic())
         return __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED) < GF_TUNE_EAGER_PATIENCE;
@@ -240,10 +240,14 @@ static bool is_early(const struct visit *v)
 /* False, and counted, if it is the driver's. */
 static bool try(struct visit *v)
 {
-    if (!check_host(v) || !check_call(v))
+    v->told = v->call->way == gf_copy_h2d || v->call->way == gf_copy_d2h;
+    v->direction = v->call->way == gf_copy_d2h ? gf_direction_d2h : gf_direction_h2d;
+    if (v->told && is_early(v))
+        forward(v, gf_forward_early);
+    else if (!check_host(v) || !check_call(v))
         ; /* say themselves why */
-    else if (is_early(v))
-        forward(v, gf_forward_warming);
+    else if (!v->told && is_early(v))
+        forward(v, gf_forward_early);
     else
         stage_relaxed(v);
     if (v->end.forward)
@@ -283,6 +287,8 @@ static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64
     const struct gf_copy_kind kind = {(unsigned)word % gf_direction_count, call->async};
     const enum gf_forward why = (unsigned)word / gf_direction_count;
     gf_prepare_behind();
+    if (why == gf_forward_early) /* it may have been of pinned memory, or none yet: no rate of the driver's */
+        return;
     gf_stats_timed(kind, why, call->bytes, ns);
     if (why == gf_forward_slower || why == gf_forward_warming || why == gf_forward_full)
         gf_pace_driver(kind, call->bytes, ns);
@@ -340,8 +346,6 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     /* Observing counts, too; with the option off, or no way to tell memory apart, nothing does. */
     if (setup->options->stage == gf_stage_auto && can_copy(setup->cuda))
         ops.copy_least = gf_min(gf_worth_least(gf_direction_h2d), gf_worth_least(gf_direction_d2h));
-    if (!off)
-        ops.rehearse = gf_rehearse;
     return &ops;
 }
 

@@ -136,7 +136,7 @@ void *made(void) { return context; }
 
 @pytest.mark.parametrize("how", ["v2", "v3", "v4", "early"])
 def test_nor_has_a_thread_beside_a_capture(errors, compile_c, how):
-    """Copies are rehearsed when a context first comes to be current for the engine, whoever captures then."""
+    """Whoever captures when a context first comes to be current for the engine."""
     library = [compile_c(EARLY, "-shared", "-fPIC", name="early.so")] if how == "early" else []
     native, expected = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=False)
     told, output = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=True)

@@ -85,12 +85,6 @@ static bool copy_fits(const struct gf_copy_call *call)
     return *door->options->machine && call->way == gf_copy_batched && call->async && !(call->src & 1);
 }
 
-static void rehearse(void)
-{
-    tell("[rehearses copies]\n");
-    answer(NULL);
-}
-
 static bool host_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
     tell("[alloc %p %lx %x]\n", (void *)pp, (unsigned long)bytes, flags);
@@ -190,7 +184,6 @@ static const struct gf_transfer_ops transfer = {
     .copy_declined = copy_declined,
     .copy_fits = copy_fits,
 #endif
-    .rehearse = rehearse,
     .host_alloc = host_alloc,
     .host_free = host_free,
     .host_unregister = host_unregister,

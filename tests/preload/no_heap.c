@@ -87,11 +87,6 @@ void gf_journal_drain(void)
 {
 }
 
-void gf_stall_rehearse(enum gf_timed kind, size_t least)
-{
-    (void)kind, (void)least;
-}
-
 void gf_stall_watch(uint64_t threshold_ns)
 {
     (void)threshold_ns;

@@ -45,21 +45,6 @@ def test_what_the_engine_does_the_driver_does_not(moving, way):
     assert lines == [f"{name} = 66 errno=33 slot=0x55 cancel=0 by libgpufeed.so" for name, *_ in rows]
 
 
-def test_copies_are_rehearsed_with_the_first_current_context(moving, kit):
-    kit.library(fake_driver() + """
-        int cuCtxSetCurrent(void *context) { return context == (void *)1; }
-        int cuCtxGetDevice(int *ret) { *ret = 0; return 0; }""", "libcuda.so.1", "-Wl,-Bsymbolic")
-    app = moving.kit.program("""
-        int main(void) { void *h = driver(); ((int (*)(unsigned))dlsym(h, "cuInit"))(0); fflush(stdout);
-            int (*set)(long) = dlsym(h, "cuCtxSetCurrent");
-            long contexts[] = {0, 1, 64, 64, 65};
-            for (int i = 0; i < 5; i++) { errno = 33; int result = set(contexts[i]), e = errno;
-                char line[64]; write(2, line, sprintf(line, "[set %ld: %d errno=%d]\\n", contexts[i], result, e)); } }""")
-    result = kit.go(app, LD_LIBRARY_PATH=f"{kit.folder}:{moving.kit.folder}")
-    assert heard(result) == ["set 0: 0 errno=33", "set 1: 1 errno=33",  # none is current then
-                             "rehearses copies", "set 64: 0 errno=33", "set 64: 0 errno=33", "set 65: 0 errno=33"]
-
-
 def test_small_copies_are_not_offered(moving):
     rows = list(calls_of_copies(4095))
     result = moving.same(*[call for _, call, _, _ in rows], GPUFEED_MACHINE="take")
