@@ -22,6 +22,7 @@
 /* Of small copies: where several threads do nothing else each pays in full for what is timed. */
 #define SMALL_COPY ((size_t)1 << 20)
 #define SMALL_COPY_TICKS (16 * SAMPLE_TICKS)
+#define USAGE_NS UINT64_C(20000) /* so old may a reading of what a thread has used be */
 #define ASK_SHARE 200 /* what asking takes is at most one part of so many */
 /* What a question is taken for at least: beside threads that wait for the driver's locks it costs them a turn,
  * of which who asks sees nothing. */
@@ -213,6 +214,25 @@ static bool is_sampled(bool small_copy)
     return true;
 }
 
+/*
+ * What the thread has used up to the start of a call that may stall for a millisecond: a reading of a little before
+ * will do, as two system calls take a tenth of a pinned block's way out of the cache and back. A signal's handler that
+ * comes between leaves one as good.
+ */
+static void recent_usage(struct gf_slow_usage *ret, uint64_t now)
+{
+    static __thread struct {
+        uint64_t since;
+        struct gf_slow_usage usage;
+    } last;
+
+    if (now - last.since >= USAGE_NS || gf_slow_forked(last.since, now)) {
+        gf_slow_usage(&last.usage);
+        last.since = now;
+    }
+    *ret = last.usage;
+}
+
 void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
 {
     mark->start_ns = 0;
@@ -223,11 +243,11 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
         return;
     if (kind == gf_timed_driver_pin && size >= GF_SLOW_MUCH_WORK)
         gf_strain_read(&strain_before);
-    if (!is_wait(kind))
-        gf_slow_usage(&mark->before);
-    else if (gf_likely(!is_sampled(kind == gf_timed_driver_copy && size < SMALL_COPY)))
+    if (is_wait(kind) && gf_likely(!is_sampled(kind == gf_timed_driver_copy && size < SMALL_COPY)))
         return;
     mark->start_ns = gf_now_ns();
+    if (!is_wait(kind))
+        recent_usage(&mark->before, mark->start_ns);
 }
 
 bool gf_stall_asks(const struct gf_stall_mark *mark)
