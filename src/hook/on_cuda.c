@@ -24,11 +24,6 @@ static void see_current(enum gf_sighting how, uint64_t bytes)
     see(device, how, bytes);
 }
 
-static void see_created(CUdevice device)
-{
-    see(device, gf_sighting_retained, 0);
-}
-
 /* Runs a call of the driver's in which it may make threads of its own. */
 #define IN_DRIVER(call)                                                                            \
     ({                                                                                             \
@@ -72,15 +67,15 @@ GF_ENTRY(cuInit);
 TELLING(cuDevicePrimaryCtxRetain, (CUcontext *pctx, CUdevice dev), IN_DRIVER(real(pctx, dev)),
         see(dev, gf_sighting_retained, 0));
 TELLING(cuCtxCreate_v2, (CUcontext *pctx, unsigned flags, CUdevice dev),
-        IN_DRIVER(real(pctx, flags, dev)), see_created(dev));
+        IN_DRIVER(real(pctx, flags, dev)), see(dev, gf_sighting_retained, 0));
 TELLING(cuCtxCreate_v3,
         (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned flags,
          CUdevice dev),
         IN_DRIVER(real(pctx, paramsArray, numParams, flags, dev)),
-        see_created(dev));
+        see(dev, gf_sighting_retained, 0));
 TELLING(cuCtxCreate_v4,
         (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned flags, CUdevice dev),
-        IN_DRIVER(real(pctx, ctxCreateParams, flags, dev)), see_created(dev));
+        IN_DRIVER(real(pctx, ctxCreateParams, flags, dev)), see(dev, gf_sighting_retained, 0));
 
 /* Without a context, as a program that is done with one sets it, no device has been seen. */
 TELLING(cuCtxSetCurrent, (CUcontext ctx), real(ctx),

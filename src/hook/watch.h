@@ -28,7 +28,7 @@ void gf_watch_cuda(void);
     ({                                                                                             \
         struct gf_stall_mark mark_;                                                                \
         gf_stall_begin(&mark_, kind, size);                                                        \
-        if (gf_unlikely(gf_stall_asks(&mark_)) && !gf_thread.guard)                                \
+        if (gf_unlikely(gf_stall_asks(&mark_, kind)) && !gf_thread.guard)                                \
             gf_stall_asked(&mark_, is_idle);                                                       \
         const CUresult timed_ = (call);                                                            \
         gf_stall_end(&mark_, kind, name, size, NULL);                                              \

@@ -29,8 +29,7 @@
 #define ASK_LEAST_NS UINT64_C(2500000)
 #define ASK_MOST_NS UINT64_C(20000000)
 #define ASK_CREDIT_NS UINT64_C(100000000) /* so far ahead it may be paid for */
-/* For so long nothing is asked: a first question takes a fifth of a first copy, and what is first is slow anyway. */
-#define ASK_AFTER_NS UINT64_C(20000000)
+#define FIRST_COPIES_NS UINT64_C(20000000) /* for so long copies are asked nothing about */
 
 static __thread struct gf_strain strain_before;
 static uint64_t driver_threshold, wait_threshold; /* the latter 0: no wait is a stall */
@@ -215,9 +214,9 @@ static bool is_sampled(bool small_copy)
 }
 
 /*
- * What the thread has used up to the start of a call that may stall for a millisecond: a reading of a little before
- * will do, as two system calls take a tenth of a pinned block's way out of the cache and back. A signal's handler that
- * comes between leaves one as good.
+ * What the thread has used up to the start of a call that may stall for a millisecond. A reading of a little before
+ * will do, with what the thread did in between, as two system calls take as long as a small pinned block's way out of
+ * the cache. A signal's handler that comes between leaves one as good.
  */
 static void recent_usage(struct gf_slow_usage *ret, uint64_t now)
 {
@@ -250,16 +249,23 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
         recent_usage(&mark->before, mark->start_ns);
 }
 
-bool gf_stall_asks(const struct gf_stall_mark *mark)
+/* Of a process: they are slow by what the driver does for the first time, too. */
+static bool is_first_copy(uint64_t now)
 {
-    const uint64_t now = mark->start_ns;
-    uint64_t paid = __atomic_load_n(&ask_paid_ns, __ATOMIC_RELAXED);
+    static uint64_t until; /* atomic */
+    uint64_t end = __atomic_load_n(&until, __ATOMIC_RELAXED);
 
-    if (!now || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED))
-        return false;
-    if (gf_unlikely(!paid))
-        __atomic_store_n(&ask_paid_ns, paid = now + ASK_CREDIT_NS + ASK_AFTER_NS, __ATOMIC_RELAXED);
-    if (paid > now + ASK_CREDIT_NS)
+    if (gf_unlikely(!end))
+        __atomic_store_n(&until, end = now + FIRST_COPIES_NS, __ATOMIC_RELAXED);
+    return now < end;
+}
+
+bool gf_stall_asks(const struct gf_stall_mark *mark, enum gf_timed kind)
+{
+    const uint64_t now = mark->start_ns, paid = __atomic_load_n(&ask_paid_ns, __ATOMIC_RELAXED);
+
+    if (!now || !__atomic_load_n(&wait_threshold, __ATOMIC_RELAXED) || paid > now + ASK_CREDIT_NS ||
+        (kind == gf_timed_driver_copy && is_first_copy(now)))
         return false;
     __atomic_store_n(&ask_paid_ns, gf_max(paid, now) + ASK_LEAST_NS, __ATOMIC_RELAXED);
     return true;

@@ -45,8 +45,9 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
  * Whether to find that out. Each question takes the driver's locks: 16 threads that copied 4 KiB each lost a
  * twentieth to them. So all threads together spend a two-hundredth of the time on it and ask no more than each
  * 2.5 ms, but forty times in a row: of a program that waits at each step, in several calls, each is asked about.
+ * Copies are not in the 20 ms behind a process's first: the first question takes a fifth of a small one.
  */
-bool gf_stall_asks(const struct gf_stall_mark *mark);
+bool gf_stall_asks(const struct gf_stall_mark *mark, enum gf_timed kind);
 /* The answer. idle: there was nothing to wait for; the clock starts now. */
 void gf_stall_asked(struct gf_stall_mark *mark, bool idle);
 /* block: host memory that the call gave or was given, or NULL. */

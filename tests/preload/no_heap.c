@@ -92,9 +92,9 @@ void gf_stall_watch(uint64_t threshold_ns)
     (void)threshold_ns;
 }
 
-bool gf_stall_asks(const struct gf_stall_mark *mark)
+bool gf_stall_asks(const struct gf_stall_mark *mark, enum gf_timed kind)
 {
-    (void)mark;
+    (void)mark, (void)kind;
     return false;
 }
 

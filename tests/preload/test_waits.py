@@ -64,6 +64,19 @@ def test_waiting_for_other_streams_is_no_stall(program):  # noqa: F811
     assert not wrong
 
 
+def test_the_first_copies_are_not_asked_about_but_first_waits_are(program):  # noqa: F811
+    """A question would be a fifth of a small copy."""
+    _, found = program("""
+        host = ctypes.create_string_buffer(4)
+        pointer = c_uint64()
+        check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
+        for i in range(3):
+            check(cuda.cuMemcpyDtoH_v2(host, pointer, c_size_t(4)))
+            check(cuda.cuStreamSynchronize(c_void_p()))
+    """, SIM_DELAY="cuMemcpyDtoH_v2:3000,cuStreamSynchronize:3000")
+    assert [event["call"] for event in waits(found)] == ["cuStreamSynchronize"] * 3
+
+
 def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
     """The work was done, and the driver took its time all the same."""
     _, found = program("""
