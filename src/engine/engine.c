@@ -211,7 +211,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *door)
 static void sum_up(void)
 {
     struct gf_process *p = &gf_process;
-    char text[768];
+    char text[960]; /* of a line's 1024 */
 
     gf_output_sample(true);
     __atomic_store_n(&p->dead, true, __ATOMIC_RELAXED);

@@ -10,7 +10,7 @@
 
 /* Why a copy was the driver's, in the order in which it is found out. X(token, words) */
 #define GF_FORWARD_REASONS(X)                                                                      \
-    X(early, "among the first below 4 MiB, of which nothing is asked")                             \
+    X(early, "small and among the first")                                                          \
     X(pinned, "the driver knows the host memory: pinned, registered or managed")                   \
     X(ends, "not between pageable memory and a device")                                            \
     X(batch, "from the GPU, in a batch")                                                           \
@@ -46,7 +46,8 @@ struct gf_tally_copy {
 };
 
 /*
- * Pageable copies are those staged and those forwarded for any reason but pinned and ends. Bytes of
+ * Pageable copies are those staged and those forwarded for any reason but pinned and ends; of the early ones, which
+ * are not timed, nobody knows. Bytes of
  * a staged call whose rest went to the driver count for both: there under `rest`.
  */
 struct gf_transfer_stats {

@@ -222,18 +222,33 @@ static void stage_relaxed(struct visit *v)
     gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-/*
- * A program that copies little shall not pay for what it would hardly use, nor a first copy for questions: they cost
- * one of a megabyte a tenth of its time and more.
- */
+/* Copies below GF_TUNE_EAGER that were met, up to GF_TUNE_EAGER_PATIENCE: of any memory, and of those that could be staged. */
+static unsigned unasked, early; /* atomic */
+
+static bool is_small(const struct visit *v)
+{
+    return v->call->bytes < GF_TUNE_EAGER && gf_worth_is_automatic();
+}
+
+static bool is_among_first(unsigned *seen)
+{
+    return __atomic_load_n(seen, __ATOMIC_RELAXED) < GF_TUNE_EAGER_PATIENCE &&
+           __atomic_fetch_add(seen, 1, __ATOMIC_RELAXED) < GF_TUNE_EAGER_PATIENCE;
+}
+
+/* The first questions cost a first copy of a megabyte a third of its time, and it would be the driver's anyway. */
+static bool is_unasked(const struct visit *v)
+{
+    return v->told && !off && is_small(v) && is_among_first(&unasked);
+}
+
+/* A program that copies little shall not pay for what it would hardly use. */
 static bool is_early(const struct visit *v)
 {
-    static unsigned seen; /* atomic: small copies, until somebody has prepared for copies at all */
-    if (off || __atomic_load_n(&seen, __ATOMIC_RELAXED) >= GF_TUNE_EAGER_PATIENCE)
-        return false;
-    if (v->call->bytes < GF_TUNE_EAGER && gf_worth_is_automatic())
-        return __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED) < GF_TUNE_EAGER_PATIENCE;
-    __atomic_store_n(&seen, GF_TUNE_EAGER_PATIENCE, __ATOMIC_RELAXED);
+    if (is_small(v))
+        return is_among_first(&early);
+    __atomic_store_n(&unasked, GF_TUNE_EAGER_PATIENCE, __ATOMIC_RELAXED);
+    __atomic_store_n(&early, GF_TUNE_EAGER_PATIENCE, __ATOMIC_RELAXED);
     return false;
 }
 
@@ -242,12 +257,12 @@ static bool try(struct visit *v)
 {
     v->told = v->call->way == gf_copy_h2d || v->call->way == gf_copy_d2h;
     v->direction = v->call->way == gf_copy_d2h ? gf_direction_d2h : gf_direction_h2d;
-    if (v->told && is_early(v))
+    if (is_unasked(v))
         forward(v, gf_forward_early);
     else if (!check_host(v) || !check_call(v))
         ; /* say themselves why */
-    else if (!v->told && is_early(v))
-        forward(v, gf_forward_early);
+    else if (is_early(v))
+        forward(v, gf_forward_warming);
     else
         stage_relaxed(v);
     if (v->end.forward)
@@ -287,7 +302,7 @@ static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64
     const struct gf_copy_kind kind = {(unsigned)word % gf_direction_count, call->async};
     const enum gf_forward why = (unsigned)word / gf_direction_count;
     gf_prepare_behind();
-    if (why == gf_forward_early) /* it may have been of pinned memory, or none yet: no rate of the driver's */
+    if (why == gf_forward_early || why == gf_forward_capture) /* pinned memory, perhaps, or no copy yet: that is no rate */
         return;
     gf_stats_timed(kind, why, call->bytes, ns);
     if (why == gf_forward_slower || why == gf_forward_warming || why == gf_forward_full)

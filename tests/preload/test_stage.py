@@ -170,6 +170,7 @@ def test_early_copies_are_not_looked_at(run):
     """Not even whether they stand in a capture; what nobody asked about gives no rate either."""
     to, _, said = compare(run, "early", program=CONTEXTS, GPUFEED_STAGE_MIN="auto")
     assert to.calls == {"early": 32, "capture": 8}, said
+    assert "GB/s" not in said and "pinned at its source" not in said
 
 
 def test_a_context_is_met_beside_a_capture(run):

@@ -19,6 +19,7 @@ static char host[GF_MIB(16)];
 #define LARGEST GF_TUNE_BEHIND /* as large as the device's memory; nobody looks at the host's behind its end */
 
 static unsigned asked; /* calls of the driver's functions */
+static bool is_pinned; /* the program's memory */
 
 static CUresult get_current(CUcontext *ret)
 {
@@ -112,7 +113,7 @@ static CUresult attributes(unsigned count, CUpointer_attribute *what, void **int
     for (unsigned i = 0; i < count; i++)
         switch (what[i]) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-            *(unsigned *)into[i] = device ? CU_MEMORYTYPE_DEVICE : 0;
+            *(unsigned *)into[i] = device ? CU_MEMORYTYPE_DEVICE : is_pinned ? CU_MEMORYTYPE_HOST : 0;
             break;
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
             *(unsigned *)into[i] = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
@@ -247,30 +248,52 @@ static void a_batch_does_not_put_it_off(void **state)
     assert_int_equal(askings, 1);
 }
 
-/*
- * Before anybody prepared for copies. Questions would take a tenth of each, and more; where the call does not say
- * which way it goes, they cannot be left out.
- */
+static void offered(enum gf_copy_way way, size_t bytes)
+{
+    const struct gf_copy_call call = call_of(way, bytes);
+    CUresult word;
+    asked = 0;
+    assert_false(ops->copy(&call, &word));
+    ops->copy_declined(&call, word, 1000);
+}
+
+/* The first three come before anybody prepared for copies, in this order. What could be asked would take a tenth of one. */
 static void the_first_small_ones_are_asked_nothing_about(void **state)
 {
-    static const enum gf_copy_way ways[] = {gf_copy_h2d, gf_copy_d2h, gf_copy_any};
-    CUresult word;
     (void)state;
     for (unsigned i = 0; i < GF_TUNE_EAGER_PATIENCE; i++) {
-        const struct gf_copy_call call = call_of(ways[i % GF_ARRAY_LEN(ways)], GF_TUNE_EAGER - 1);
-        asked = 0;
-        assert_false(ops->copy(&call, &word));
+        offered(i % 2 ? gf_copy_h2d : gf_copy_d2h, GF_TUNE_EAGER - 1);
+        assert_int_equal(asked, 0);
         assert_int_equal(forwarded(gf_forward_early), i + 1);
-        assert_int_equal(asked != 0, call.way == gf_copy_any);
-        ops->copy_declined(&call, word, 1000);
     }
-    assert_int_equal(askings, 0);
-    const struct gf_copy_call next = call_of(gf_copy_h2d, GF_TUNE_EAGER - 1);
-    asked = 0;
-    assert_false(ops->copy(&next, &word));
-    assert_int_not_equal(asked, 0);
+    for (unsigned i = 1; i < GF_TUNE_EAGER_PATIENCE; i++) {
+        offered(gf_copy_any, GF_TUNE_EAGER - 1); /* which way has to be asked */
+        assert_int_not_equal(asked, 0);
+    }
     assert_int_equal(forwarded(gf_forward_early), GF_TUNE_EAGER_PATIENCE);
-    ops->copy_declined(&next, word, 1000);
+    assert_int_equal(warming(), GF_TUNE_EAGER_PATIENCE - 1);
+}
+
+/* Who copies much of it and little that is pageable needs no helpers. */
+static void pinned_memory_takes_no_patience(void **state)
+{
+    const uint64_t before = warming();
+    (void)state;
+    is_pinned = true;
+    for (unsigned i = 0; i < 2 * GF_TUNE_EAGER_PATIENCE; i++)
+        offered(gf_copy_h2d, GF_TUNE_EAGER - 1);
+    offered(gf_copy_h2d, sizeof(host));
+    is_pinned = false;
+    assert_int_equal(warming(), before);
+    assert_int_equal(askings, 0);
+}
+
+static void behind_some_more_it_is_prepared(void **state)
+{
+    (void)state;
+    offered(gf_copy_h2d, GF_TUNE_EAGER - 1);
+    assert_int_equal(askings, 0);
+    offered(gf_copy_h2d, GF_TUNE_EAGER - 1);
     assert_int_equal(askings, 1);
 }
 
@@ -308,6 +331,8 @@ int main(void)
         .options = &options, .cuda = &cuda, .device_node = device_node, .ask = count_asking};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_first_small_ones_are_asked_nothing_about, new_context),
+        cmocka_unit_test_setup(pinned_memory_takes_no_patience, new_context),
+        cmocka_unit_test_setup(behind_some_more_it_is_prepared, new_context),
         cmocka_unit_test_setup(own_thread_begins_behind_the_driver, new_context),
         cmocka_unit_test_setup(another_copy_tells_it_too, new_context),
         cmocka_unit_test_setup(a_very_large_copy_does_not_put_it_off, new_context),

@@ -88,7 +88,7 @@ static void zero_stays_untouched(void **state)
     assert_ptr_not_equal(at, MAP_FAILED);
     if (!choose()) {
         munmap(at, 4 * PAGE);
-        skip();
+        skip_because("the processor has no wide registers");
     }
     assert_int_equal(mprotect(at, 4 * PAGE, PROT_READ), 0);
     gf_zero((char *)at, 4 * PAGE); /* a write would be the end of the test */
