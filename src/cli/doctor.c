@@ -9,9 +9,9 @@ static const struct {
     gf_check *check;
 } checks[] = {
     {"gpus", gf_check_gpus},           {"links", gf_check_links},         {"nodes", gf_check_nodes},
-    {"cpus", gf_check_cpus},           {"policy", gf_check_policy},       {"quota", gf_check_quota},
-    {"memory", gf_check_memory},       {"shm", gf_check_shm},             {"memlock", gf_check_memlock},
-    {"address-space", gf_check_space}, {"threads", gf_check_threads},
+    {"cpus", gf_check_cpus},           {"affinity", gf_check_affinity},   {"policy", gf_check_policy},
+    {"quota", gf_check_quota},         {"memory", gf_check_memory},       {"shm", gf_check_shm},
+    {"memlock", gf_check_memlock},     {"address-space", gf_check_space}, {"threads", gf_check_threads},
     {"kernel", gf_check_kernel},       {"shared-huge-pages", gf_check_shared_huge},
     {"huge-pages", gf_check_huge},     {"zone-reclaim", gf_check_reclaim}, {"numa-balancing", gf_check_balancing},
     {"governor", gf_check_governor},   {"swap", gf_check_swap},

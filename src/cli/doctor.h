@@ -59,7 +59,7 @@ gf_check gf_check_kernel, gf_check_shared_huge, gf_check_huge, gf_check_reclaim,
 /* GPUs and where they are: doctor_gpu.c. */
 gf_check gf_check_gpus, gf_check_nodes, gf_check_cpus, gf_check_links;
 /* What a container or a launcher has left of it: doctor_limits.c. */
-gf_check gf_check_policy, gf_check_quota, gf_check_memory, gf_check_shm, gf_check_memlock, gf_check_space,
-    gf_check_threads;
+gf_check gf_check_affinity, gf_check_policy, gf_check_quota, gf_check_memory, gf_check_shm, gf_check_memlock,
+    gf_check_space, gf_check_threads;
 
 #endif

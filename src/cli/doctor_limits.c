@@ -4,6 +4,8 @@
 #include "host/cgroup.h"
 #include "host/headroom.h"
 #include "host/sysfile.h"
+#include "host/tasks.h"
+#include "place/locate.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +18,52 @@
 #define LITTLE_MEMORY (UINT64_C(1) << 30)
 #define FEW_THREADS 128 /* the library starts a handful, each worker of a DataLoader as many as OpenMP does */
 #define LITTLE_SHM (UINT64_C(1) << 30) /* Docker gives 64 MiB */
+
+/* Sets the mask that the calling thread has already. 0 or the errno, and which call it was that answered so. */
+static int affinity_error(const char **ret_call)
+{
+    struct gf_cpus mask;
+
+    *ret_call = "sched_getaffinity";
+    const int error = gf_tasks_get_mask(0, &mask);
+    if (error)
+        return -error;
+    *ret_call = "sched_setaffinity";
+    return -gf_tasks_set_mask(0, &mask);
+}
+
+/*
+ * Asked by trying, as policies are. The kernel itself lets each thread have its own mask again: who refuses that is a
+ * seccomp filter (EPERM, ENOSYS) or, with EACCES, SELinux. With one node of CPUs nothing would be bound.
+ */
+void gf_check_affinity(const struct gf_patient *patient, struct gf_advices *ret)
+{
+    const char *call;
+
+    if (gf_patient_is_recorded(patient) || gf_locate_cpu_nodes(patient->topo->machine) < 2)
+        return;
+    const int error = affinity_error(&call);
+    if (!error) {
+        gf_advise(ret, gf_health_fine, "binding threads to CPUs is permitted");
+        return;
+    }
+    if (error == EINVAL) { /* more CPUs than a set holds, or they changed meanwhile */
+        gf_advise(ret, gf_health_unknown, "binding threads to CPUs: %s: %s", call, strerror(error));
+        return;
+    }
+    static const char why[] = "threads stay where the kernel puts them, DataLoader's workers too: on any node, and the memory "
+                              "that they touch with them";
+    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "binding threads to CPUs is refused");
+    gf_advise_read(advice, "%s: %s", call, strerror(error));
+    if (error == EACCES)
+        gf_advise_mend(advice, why, "SELinux: allow the domain setsched on its own processes (ausearch -m AVC names it), or "
+                                    "docker run --security-opt label=disable");
+    else
+        gf_advise_mend(advice, why,
+                       "allow %s in the seccomp profile, as Docker's default does: docker run --security-opt "
+                       "seccomp=PROFILE.json with {\"names\": [\"%s\"], \"action\": \"SCMP_ACT_ALLOW\"} (Kubernetes: "
+                       "seccompProfile.localhostProfile; systemd: SystemCallFilter=%s)", call, call, call);
+}
 
 /* Asked by trying; a recorded machine cannot be. */
 void gf_check_policy(const struct gf_patient *patient, struct gf_advices *ret)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpufeed doctor: each setting that keeps a GPU waiting is found, explained and left alone."""
 
+import errno
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -200,9 +202,9 @@ def test_gpus_beside_the_pci_bus(doctor, tmp_path):
     assert [one["health"] for one in told] == ["unknown"] and "/dev/dxg" in told[0]["what"]
 
 
-def inside(before, *args):
-    """The command in a mount namespace of its own, after a line of shell."""
-    told = subprocess.run(["unshare", "-rm", "sh", "-c", before + ' && exec "$0" doctor --json', COMMAND, *args],
+def inside(before, under=()):
+    """The command, behind those that stand under, in a mount namespace of its own, after a line of shell."""
+    told = subprocess.run(["unshare", "-rm", "sh", "-c", before + ' && exec "$@" doctor --json', "sh", *under, COMMAND],
                           capture_output=True, text=True, check=False)
     if not told.stdout:
         pytest.skip(f"no mount namespace: {told.stderr}")
@@ -221,6 +223,75 @@ def test_a_launcher_that_switches_huge_pages_off():
     ill = {one["check"]: one for one in findings(told) if "huge" in one["check"]}
     assert list(ill) == ["huge-pages"] and ill["huge-pages"]["health"] == "mend"
     assert "THP_enabled: 0" in ill["huge-pages"]["read"] and "PR_SET_THP_DISABLE" in ill["huge-pages"]["do"]
+
+
+# Refuses one call by its number with an errno, as a container's profile does, and becomes the command.
+REFUSE = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+steps = struct.pack("=" + 4 * "HBBI", 0x20, 0, 0, 0, 0x15, 0, 1, int(sys.argv[1]),
+                    0x06, 0, 0, 0x00050000 | int(sys.argv[2]), 0x06, 0, 0, 0x7fff0000)
+buffer = ctypes.create_string_buffer(steps)
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(buffer)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+NUMBERS = {"x86_64": (203, 204), "aarch64": (122, 123)}.get(platform.machine())
+CALLS = dict(zip(("sched_setaffinity", "sched_getaffinity"), NUMBERS or ()))
+needs_numbers = pytest.mark.skipif(NUMBERS is None, reason="the calls' numbers are not known here")
+
+
+def refusing(call, error):
+    return [sys.executable, "-S", "-c", REFUSE, str(CALLS[call]), str(error)]
+
+
+def mount_nodes(folder, count):
+    """A line of shell that splits this machine's CPUs among so many nodes."""
+    ids = ",".join(map(str, range(count)))
+    for name in ("online", "possible", "has_cpu", "has_memory", "has_normal_memory"):
+        (folder / name).write_text(ids + "\n")
+    for node in range(count):
+        own = [cpu for cpu in range(os.sysconf("SC_NPROCESSORS_CONF")) if cpu % count == node]
+        mask = f"{sum(1 << cpu for cpu in own):x}"
+        mask = mask.zfill(-len(mask) // 8 * -8)
+        files = {"cpulist": ",".join(map(str, own)), "cpumap": ",".join(re.findall("." * 8, mask)),
+                 "distance": " ".join("10" if other == node else "20" for other in range(count)),
+                 "meminfo": "".join(f"Node {node} Mem{what}: {1 << 24} kB\n" for what in ("Total", "Free"))}
+        (folder / f"node{node}").mkdir()
+        for name, text in files.items():
+            (folder / f"node{node}" / name).write_text(text + "\n")
+    return f"mount --bind {folder} /sys/devices/system/node"
+
+
+@needs_two
+@needs_numbers
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name, does", {"EPERM": "SCMP_ACT_ALLOW", "ENOSYS": "SCMP_ACT_ALLOW", "EACCES": "setsched"}.items())
+def test_a_container_that_refuses_binding(tmp_path, call, name, does):
+    mount, error = mount_nodes(tmp_path, 2), getattr(errno, name)
+    well, ill = inside(mount), inside(mount, refusing(call, error))
+    assert (well["affinity"]["health"], well["affinity"]["what"]) == ("fine", "binding threads to CPUs is permitted")
+    assert (ill["affinity"]["health"], ill["affinity"]["read"]) == ("mend", f"{call}: {os.strerror(error)}")
+    assert "DataLoader" in ill["affinity"]["why"] and does in ill["affinity"]["do"]
+    assert {name for name in well if ill[name]["health"] != well[name]["health"]} == {"affinity"}
+
+
+@needs_two
+@needs_numbers
+def test_an_answer_that_is_no_refusal(tmp_path):
+    told = inside(mount_nodes(tmp_path, 2), refusing("sched_setaffinity", errno.EINVAL))["affinity"]
+    assert told["health"] == "unknown" and "sched_setaffinity: Invalid argument" in told["what"]
+
+
+@needs_numbers
+def test_where_nothing_would_be_bound_no_refusal_is_told(tmp_path):
+    """On one node; of a recorded machine nothing is asked by trying."""
+    refused = refusing("sched_setaffinity", errno.EPERM)
+    (tmp_path / "one").mkdir()
+    assert "affinity" not in inside(mount_nodes(tmp_path / "one", 1), refused)
+    told = subprocess.run([*refused, COMMAND, "doctor", "--json", write(tmp_path / "recorded")], capture_output=True, text=True,
+                          check=False)
+    assert told.returncode in (0, 3) and "affinity" not in {one["check"] for one in findings(told)}
 
 
 def test_an_old_kernel_that_can(tmp_path):
