@@ -46,6 +46,8 @@ void gf_doctor_see(const struct gf_patient *patient, struct gf_advices *ret);
 
 /* Copies what the checks of the host read to below a folder, for a patient that is recorded. 0 or -errno. */
 int gf_doctor_record(const char *folder);
+/* Its part in doctor_clock.c. */
+int gf_doctor_record_clocks(const char *folder);
 
 /* For the checks. Adds an advice, with `what`; the list is never full. */
 struct gf_advice *gf_advise(struct gf_advices *advices, enum gf_health health, const char *format, ...)
@@ -54,8 +56,9 @@ void gf_advise_read(struct gf_advice *advice, const char *format, ...) GF_PRINTF
 void gf_advise_mend(struct gf_advice *advice, const char *why, const char *format, ...) GF_PRINTF(3, 4);
 
 /* The host: doctor_host.c. */
-gf_check gf_check_kernel, gf_check_shared_huge, gf_check_huge, gf_check_reclaim, gf_check_balancing, gf_check_governor,
-    gf_check_swap;
+gf_check gf_check_kernel, gf_check_shared_huge, gf_check_huge, gf_check_reclaim, gf_check_balancing, gf_check_swap;
+/* The clocks of its CPUs: doctor_clock.c. */
+gf_check gf_check_governor;
 /* GPUs and where they are: doctor_gpu.c. */
 gf_check gf_check_gpus, gf_check_nodes, gf_check_cpus, gf_check_links;
 /* What a container or a launcher has left of it: doctor_limits.c. */

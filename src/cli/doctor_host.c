@@ -19,16 +19,13 @@
 #define SWAPPINESS_MOST 10
 
 /* What is read here, and by host/thp.h. */
-enum file { f_release, f_enabled, f_defrag, f_reclaim, f_balancing, f_governor, f_preference, f_swappiness, f_swaps,
-            f_meminfo };
+enum file { f_release, f_enabled, f_defrag, f_reclaim, f_balancing, f_swappiness, f_swaps, f_meminfo };
 static const char *const files[] = {
     [f_release] = "proc/sys/kernel/osrelease",
     [f_enabled] = "sys/kernel/mm/transparent_hugepage/enabled",
     [f_defrag] = "sys/kernel/mm/transparent_hugepage/defrag",
     [f_reclaim] = "proc/sys/vm/zone_reclaim_mode",
     [f_balancing] = "proc/sys/kernel/numa_balancing",
-    [f_governor] = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-    [f_preference] = "sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference",
     [f_swappiness] = "proc/sys/vm/swappiness",
     [f_swaps] = "proc/swaps",
     [f_meminfo] = "proc/meminfo",
@@ -198,28 +195,6 @@ void gf_check_balancing(const struct gf_patient *patient, struct gf_advices *ret
                  "it finds out by page faults in all threads where memory is used; placement has settled that");
 }
 
-void gf_check_governor(const struct gf_patient *patient, struct gf_advices *ret)
-{
-    struct line line, preference;
-
-    if (!read_line(patient, &line, f_governor))
-        return; /* a virtual machine's CPUs have none */
-    if (strcmp(line.text, "performance") == 0) {
-        gf_advise(ret, gf_health_fine, "CPUs keep their clock up (governor %s)", line.text);
-        return;
-    }
-    /* Drivers that let the CPU choose have the governor "powersave" whatever it is told to prefer. */
-    if (strcmp(line.text, "powersave") == 0 && read_line(patient, &preference, f_preference) &&
-        (strcmp(preference.text, "performance") == 0 || strcmp(preference.text, "0") == 0)) {
-        gf_advise(ret, gf_health_fine, "CPUs keep their clock up (governor %s, preference %s)", line.text, preference.text);
-        return;
-    }
-    struct gf_advice *advice = gf_advise(ret, gf_health_mend, "CPUs lower their clock when they idle (governor %s)", line.text);
-    gf_advise_read(advice, "/%s: %s", files[f_governor], line.text);
-    gf_advise_mend(advice, "threads that feed a GPU sleep and wake for each batch, and begin each with a slow CPU",
-                   "cpupower frequency-set -g performance    (root, on the host)");
-}
-
 /* Compressed memory is no disk. All of /proc/swaps must be that; a file that names none says nothing. */
 static bool swaps_to_memory(const struct gf_patient *patient)
 {
@@ -277,5 +252,5 @@ int gf_doctor_record(const char *folder)
         error = gf_machine_record_file(folder, files[i]);
     for (size_t i = 0; i < GF_ARRAY_LEN(gf_thp_shared_files) && !error; i++)
         error = gf_machine_record_file(folder, gf_thp_shared_files[i]);
-    return error;
+    return error ? error : gf_doctor_record_clocks(folder);
 }

@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import pathlib
 import platform
 import re
 import subprocess
@@ -294,6 +295,132 @@ def test_where_nothing_would_be_bound_no_refusal_is_told(tmp_path):
     assert told.returncode in (0, 3) and "affinity" not in {one["check"] for one in findings(told)}
 
 
+def cpufreq(policies):
+    """Files of policies: the CPUs of each, its governor, and what that is told to prefer. CPUs but the first have a
+    governor that nobody knows, which is not to be read."""
+    files = {}
+    for cpus, governor, preference in policies:
+        for cpu in cpus:
+            folder = f"sys/devices/system/cpu/cpu{cpu}/cpufreq"
+            files[f"{folder}/affected_cpus"] = " ".join(map(str, cpus)) + " \n"
+            files[f"{folder}/scaling_governor"] = f"{governor if cpu == cpus[0] else 'unknown'}\n"
+            if preference:
+                files[f"{folder}/energy_performance_preference"] = f"{preference}\n"
+    return files
+
+
+def each(cpus, governor, preference=None):
+    return [([cpu], governor, preference) for cpu in cpus]
+
+
+# Of eight CPUs, the first four on the node of the GPU: policies, the GPU's node, and what is said.
+LOW = "lower their clock when they idle"
+CLOCKS = {
+    "all of the node": (each(range(4), "powersave") + each(range(4, 8), "performance"), 0,
+                        f"4 of 4 CPUs near a GPU {LOW} (governor powersave): 0-3"),
+    "the other node": (each(range(4), "performance") + each(range(4, 8), "powersave"), 0,
+                       "CPUs keep their clock up (governor performance)"),
+    "an unknown node": (each(range(4), "performance") + each([4, 5, 7], "powersave") + each([6], "performance"), -1,
+                        f"3 of 8 CPUs {LOW} (governor powersave): 4-5,7"),
+    "one CPU": (each([0, 1, 3], "performance") + each([2], "ondemand"), 0,
+                "1 of 4 CPUs near a GPU lowers its clock when it idles (governor ondemand): 2"),
+    "mixed": (each([0], "performance") + each([1], "schedutil") + each([2], "powersave", "balance_performance") +
+              each([3], "powersave", "performance"), 0,
+              f"2 of 4 CPUs near a GPU {LOW} (governor schedutil; powersave, preference balance_performance): 1-2"),
+    "mixed and well": (each([0, 1], "performance") + each([2], "powersave", "performance") + each([3], "powersave", "0"), 0,
+                       "CPUs keep their clock up (governor performance; powersave, preference performance; "
+                       "powersave, preference 0)"),
+    "more settings than are told apart": (
+        [([cpu], "powersave", prefers) for cpu, prefers in enumerate(("performance", "0", "64", "128"))] +
+        each(range(4, 8), "conservative"), 1, f"4 of 4 CPUs near a GPU {LOW} (governor conservative): 4-7"),
+    "a shared policy": ([([0, 1, 2, 3], "schedutil", None)] + each(range(4, 8), "performance"), 0,
+                        f"4 of 4 CPUs near a GPU {LOW} (governor schedutil): 0-3"),
+    "a policy across nodes": ([([2, 3, 4, 5], "schedutil", None)] + each([0, 1, 6, 7], "performance"), 1,
+                              f"2 of 4 CPUs near a GPU {LOW} (governor schedutil): 4-5"),
+    "CPUs without a governor": (each([1, 2], "schedutil"), 0, f"2 of 2 CPUs near a GPU {LOW} (governor schedutil): 1-2"),
+}
+
+
+def write_clocks(folder, policies, gpu_node, count=8):
+    machine = Machine(2, 1, count // 2, 1, 64)
+    machine.gpu(GPU, gpu_node)
+    machine.write(folder)
+    for name, text in cpufreq(policies).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return f"--machine={folder}"
+
+
+def governor(told):
+    found = [one for one in findings(told) if one["check"] == "governor"]
+    assert len(found) <= 1, found
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("name", CLOCKS)
+def test_clocks_of_the_cpus_near_a_gpu(doctor, tmp_path, name):
+    policies, node, what = CLOCKS[name]
+    told = governor(doctor(write_clocks(tmp_path, policies, node), "--json"))
+    assert told["what"] == what
+    assert told["health"] == ("fine" if "keep" in what else "mend")
+
+
+def test_the_files_of_each_low_setting_are_named(doctor, tmp_path):
+    policies, node, _ = CLOCKS["mixed"]
+    told = governor(doctor(write_clocks(tmp_path, policies, node), "--json"))
+    assert told["read"] == ("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor: schedutil; /sys/devices/system/cpu/cpu2/"
+                            "cpufreq/scaling_governor: powersave, energy_performance_preference: balance_performance")
+
+
+def test_of_many_cpus_the_first_are_named(doctor, tmp_path):
+    low = range(4, 512, 2)
+    policies = each(low, "schedutil") + each(set(range(512)) - set(low), "performance")
+    told = governor(doctor(write_clocks(tmp_path, policies, 0, 512), "--json"))
+    assert told["what"] == f"126 of 256 CPUs near a GPU {LOW} (governor schedutil): 4,6,8,10,12,14,16,18,20,22,..."
+
+
+def test_an_early_recording_has_the_first_cpu_alone(doctor, tmp_path):
+    """It stands for all, wherever the GPU is, and is not counted."""
+    machine = write_clocks(tmp_path, each([0], "schedutil"), 1)
+    (tmp_path / CPUFREQ / "affected_cpus").unlink()
+    told = governor(doctor(machine, "--json"))
+    assert told["what"] == f"CPUs {LOW} (governor schedutil)"
+    assert told["read"] == f"/{CPUFREQ}/scaling_governor: schedutil"
+
+
+def mount_clocks(folder, policies):
+    """A line of shell that gives this machine's CPUs, each in its place, those policies."""
+    system = pathlib.Path("/sys/devices/system/cpu")
+    files = {f"sys/devices/system/cpu/{name}": (system / name).read_text() for name in ("online", "possible", "present")}
+    for file in system.glob("cpu[0-9]*/topology/*"):
+        files[str(file)[1:]] = file.read_text()
+    for name, text in {**files, **cpufreq(policies)}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return f"mount --bind {folder}/sys/devices/system/cpu {system}"
+
+
+@needs_two
+def test_clocks_of_the_cpus_that_may_be_used(tmp_path):
+    first, last = ALLOWED[0], ALLOWED[-1]
+    mount = mount_clocks(tmp_path, each([first], "performance") + each([last], "powersave"))
+    assert inside(mount, ["taskset", "-c", str(first)])["governor"]["health"] == "fine"
+    told = inside(mount, ["taskset", "-c", str(last)])["governor"]
+    assert told["what"] == f"1 of 1 CPUs lowers its clock when it idles (governor powersave): {last}"
+    assert inside(mount)["governor"]["what"].startswith("1 of 2 CPUs lowers ")
+
+
+@needs_two
+def test_clocks_are_recorded_by_policy(doctor, tmp_path):
+    first, last = ALLOWED[0], ALLOWED[-1]
+    mount = mount_clocks(tmp_path, [([first, last], "powersave", "balance_power")])
+    here = inside(f'{mount} && "$3" topo --record {tmp_path}/copy >&2', ["env", "--"])["governor"]
+    assert here["what"].startswith(f"2 of 2 CPUs {LOW} (governor powersave, preference balance_power): {first}")
+    copied = tmp_path / "copy" / "sys/devices/system/cpu"
+    assert (copied / f"cpu{first}" / "cpufreq").is_dir() and not (copied / f"cpu{last}" / "cpufreq").exists()
+    assert governor(doctor(f"--machine={tmp_path}/copy", "--json")) == here
+
+
 def test_an_old_kernel_that_can(tmp_path):
     """As vendors name theirs, who add calls to old versions: it is asked, not its name."""
     if inside("true")["kernel"]["health"] != "fine":
@@ -343,7 +470,9 @@ def test_this_machine(doctor):
 
 def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
     """What it says of the host; limits of the process are not recorded."""
-    host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "governor"}
+    host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing"}
+    if len(ALLOWED) == os.cpu_count():
+        host.add("governor")  # of all CPUs there, here of those that may be used
     assert run(COMMAND, "topo", "--record", str(tmp_path), preload=False).returncode == 0
     here, there = (findings(doctor("--json", *args)) for args in ([], [f"--machine={tmp_path}"]))
     assert [one for one in there if one["check"] in host] == [one for one in here if one["check"] in host]
