@@ -127,6 +127,19 @@ int gf_bits_parse(const char *text, uint64_t *ret, size_t n)
     return 0;
 }
 
+/* What is there ends behind a comma then, so that no number is cut in two and none seems to begin a range. */
+static char *cut_off(char *buf, size_t at, size_t size)
+{
+    if (size <= sizeof("..."))
+        return buf;
+    if (at > 0)
+        buf[at++] = ',';
+    while (at > size - sizeof("...") || (at > 0 && buf[at - 1] != ','))
+        at--;
+    memcpy(buf + at, "...", sizeof("..."));
+    return buf;
+}
+
 char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size)
 {
     size_t at = 0;
@@ -142,11 +155,8 @@ char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size)
         gf_fmt(range, sizeof(range), last > (unsigned)first ? "%s%u-%u" : "%s%u", at ? "," : "",
                (unsigned)first, last);
         size_t length = strlen(range);
-        if (at + length >= size) {
-            if (size > 4)
-                memcpy(buf + gf_min(at, size - 4), "...", 4);
-            return buf;
-        }
+        if (at + length >= size)
+            return cut_off(buf, at, size);
         memcpy(buf + at, range, length + 1);
         at += length;
         first = gf_bits_next(word, n, last + 1);

@@ -38,7 +38,7 @@ void gf_bits_or(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n);
  */
 int gf_bits_parse(const char *text, uint64_t *ret, size_t n);
 
-/* Writes the list format into buf (always terminated; cut off with "..." when too small). */
+/* Writes the list format into buf (always terminated; cut off with "..." behind a comma when too small). */
 char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size);
 
 #define GF_WORDS(set) ((set)->word), GF_ARRAY_LEN((set)->word)

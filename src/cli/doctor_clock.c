@@ -183,19 +183,6 @@ static void advise_read_files(const struct clocks *clocks, struct gf_advice *adv
     gf_advise_read(advice, "%s", text);
 }
 
-/* The first of them; no number is cut in two. */
-static const char *name_few(const struct gf_cpus *cpus, char *ret, size_t size)
-{
-    gf_set_format(cpus, ret, size);
-    char *rest = strstr(ret, "...");
-    if (rest) {
-        *rest = '\0';
-        char *comma = strrchr(ret, ',');
-        memcpy(comma ? comma + 1 : rest, "...", sizeof("..."));
-    }
-    return ret;
-}
-
 static struct gf_advice *advise_lowered(const struct clocks *clocks, bool near, struct gf_advices *ret)
 {
     char settings[120], few[32];
@@ -206,7 +193,7 @@ static struct gf_advice *advise_lowered(const struct clocks *clocks, bool near, 
     if (clocks->by_one)
         return gf_advise(ret, gf_health_mend, "CPUs lower their clock when they idle (governor %s)", settings);
     return gf_advise(ret, gf_health_mend, "%u of %u CPUs%s %s (governor %s): %s", count, gf_set_count(&clocks->told),
-                     near ? " near a GPU" : "", do_so, settings, name_few(&clocks->lowered, few, sizeof(few)));
+                     near ? " near a GPU" : "", do_so, settings, gf_set_format(&clocks->lowered, few, sizeof(few)));
 }
 
 void gf_check_governor(const struct gf_patient *patient, struct gf_advices *ret)

@@ -36,12 +36,24 @@ static void refuses_what_is_no_list(void **state)
 static void cuts_a_long_list_off(void **state)
 {
     (void)state;
-    struct gf_cpus cpus;
-    char text[8];
-    assert_int_equal(gf_set_parse("1,3,5,7,9,11", &cpus), 0);
-    gf_set_format(&cpus, text, sizeof(text));
-    assert_true(strlen(text) < sizeof(text));
-    assert_non_null(strstr(text, "..."));
+    static const struct {
+        const char *list;
+        size_t size;
+        const char *text;
+    } rows[] = {{"1,3,5,7,9,11", 13, "1,3,5,7,9,11"}, {"1,3,5,7,9,11", 12, "1,3,5,7,..."},
+                {"1,3,5,7,9,11", 8, "1,3,..."},       {"1,3,5,7,9,11", 6, "1,..."},
+                {"1,3,5,7,9,11", 5, "..."},           {"256-257,259-260,262", 12, "256-257,..."},
+                {"256-257,259-260,262", 16, "256-257,..."}, {"256-257,259-260,262", 19, "256-257,..."},
+                {"256-257,259-260,262", 20, "256-257,259-260,262"}, {"256-257,259-260,262", 11, "..."},
+                {"256-257,259-260,262-270", 20, "256-257,259-260,..."}};
+    for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++) {
+        struct gf_cpus cpus;
+        char text[32];
+        memset(text, 'x', sizeof(text));
+        assert_int_equal(gf_set_parse(rows[i].list, &cpus), 0);
+        assert_string_equal(gf_set_format(&cpus, text, rows[i].size), rows[i].text);
+        assert_int_equal(text[rows[i].size], 'x');
+    }
 }
 
 static void set_algebra(void **state)
