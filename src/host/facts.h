@@ -4,11 +4,14 @@
 #define GF_HOST_FACTS_H
 
 #include "base/cpus.h"
-#include <pthread.h>
 
+#include <errno.h>
+#include <pthread.h>
 #include <sys/types.h>
 
-/* Each is 0 when it worked on a scratch thread, or the errno; ENOSYS when not tried. */
+#define GF_UNTRIED ECANCELED /* no call here answers so; a seccomp filter may answer ENOSYS */
+
+/* Each is 0 when it worked on a scratch thread, or the errno; GF_UNTRIED. */
 struct gf_probe {
     int set_affinity;
     int get_mempolicy;

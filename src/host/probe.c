@@ -56,7 +56,7 @@ void gf_probe_run(int (*create)(pthread_t *ret, void *(*run)(void *), void *arg)
     struct job job = {node, cpus, ret};
     pthread_t thread;
 
-    *ret = (struct gf_probe){ENOSYS, ENOSYS, ENOSYS, ENOSYS};
+    *ret = (struct gf_probe){GF_UNTRIED, GF_UNTRIED, GF_UNTRIED, GF_UNTRIED};
     if ((create ? create : plain_thread)(&thread, run_probe, &job) == 0)
         pthread_join(thread, NULL);
 }

@@ -20,7 +20,7 @@ static void put_nodes(struct gf_json *json, const char *key, const struct gf_nod
     gf_json_end(json, ']');
 }
 
-/* 0 is yes; ENOSYS is not tried. */
+/* 0 is yes; ECANCELED is not tried. */
 static void put_errno(struct gf_json *json, const char *key, int error)
 {
     gf_json_text(json, key, error ? strerrorname_np(error) : "ok");

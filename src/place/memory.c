@@ -94,7 +94,10 @@ void gf_memory_decide(const struct gf_machine *machine, const struct gf_facts *f
         return;
     ret->policy = GF_MPOL_DEFAULT;
     ret->policy_nodes = (struct gf_nodes){0};
-    SAY(ret, "set_mempolicy refused (%s): first touch", strerrorname_np(probe->set_mempolicy));
+    if (probe->set_mempolicy == GF_UNTRIED)
+        SAY(ret, "set_mempolicy could not be tried: first touch");
+    else
+        SAY(ret, "set_mempolicy refused (%s): first touch", strerrorname_np(probe->set_mempolicy));
     const char *remedy = gf_probe_remedy(probe->set_mempolicy);
     if (remedy && !*ret->remedy)
         gf_fmt(ret->remedy, sizeof(ret->remedy), "%s", remedy);

@@ -195,7 +195,7 @@ static bool is_impossible(const struct decision *d, struct gf_verdict *ret)
     } else if (gf_set_within(&d->facts->start, &d->usable)) {
         SAY(ret, "all CPUs that the program may use are on the GPU's %s %s already", plural(ret),
             d->nodes);
-    } else if (d->probe && d->probe->set_affinity && d->probe->set_affinity != ENOSYS) {
+    } else if (d->probe && d->probe->set_affinity && d->probe->set_affinity != GF_UNTRIED) {
         SAY(ret, "sched_setaffinity refused (%s)", strerrorname_np(d->probe->set_affinity));
         ret->warn = true;
     } else {

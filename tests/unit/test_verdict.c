@@ -414,6 +414,9 @@ static void refused_policy(void **state)
     assert_false(row.verdict.warn);
     row.options.mem = gf_mem_preferred;
     assert_true(decide()->warn);
+    row.probe.set_mempolicy = GF_UNTRIED;
+    assert_policy(decide(), GF_MPOL_DEFAULT, "");
+    assert_non_null(strstr(row.verdict.policy_reason, "could not be tried"));
 }
 
 static void refused_affinity(void **state)
@@ -423,6 +426,11 @@ static void refused_affinity(void **state)
     row.probe.set_affinity = EPERM;
     assert_unbound(decide(), "EPERM");
     assert_true(row.verdict.warn);
+    row.probe.set_affinity = ENOSYS; /* a seccomp filter that says so */
+    assert_unbound(decide(), "ENOSYS");
+    assert_true(row.verdict.warn);
+    row.probe.set_affinity = GF_UNTRIED; /* no thread could be had for it */
+    assert_bound(decide(), gf_bound_node, NODE1);
 }
 
 static void strict_memory(void **state)
