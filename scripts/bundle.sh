@@ -9,7 +9,14 @@ build=$1 output=$2 floor=$3
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 stage=$(mktemp -d)
-trap 'rm -rf "$stage"' EXIT
+# Uninstalling goes by the log of the last install, which shall be the user's.
+log=$build/meson-logs/install-log.txt
+[ ! -f "$log" ] || cp -p "$log" "$stage.log"
+put_log_back() {
+    rm -f "$log"
+    [ ! -f "$stage.log" ] || mv "$stage.log" "$log"
+}
+trap 'rm -rf "$stage"; put_log_back' EXIT
 meson install -C "$build" --no-rebuild --quiet --destdir "$stage"
 
 rm -rf "$output"

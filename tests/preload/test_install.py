@@ -216,3 +216,15 @@ def test_bundle_opens_nothing_of_the_system_but_glibc(bundle, run):
     assert any(str(bundle) in path for path in opened)
     for path in opened:
         assert path.startswith(str(bundle)) or GLIBC.match(pathlib.Path(path).name), path
+
+
+def test_uninstalling_takes_all_away_behind_a_bundle_too(installed, bundle, tmp_path):
+    """The build folder remembers what was installed last, and a bundle is made of an installation."""
+    log = pathlib.Path(BUILD) / "meson-logs" / "install-log.txt"
+    before = log.read_bytes()
+    tool("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", tmp_path / "root")
+    tool(SOURCE / "scripts" / "bundle.sh", BUILD, tmp_path / "bundle", ".".join(map(str, FLOOR)))
+    assert [p for p in (tmp_path / "root").rglob("*") if p.is_file()]
+    tool("ninja", "-C", BUILD, "uninstall")
+    assert not [p for p in (tmp_path / "root").rglob("*") if not p.is_dir()]
+    log.write_bytes(before)
