@@ -30,7 +30,7 @@ static int runnable(const char *file)
     struct stat st;
 
     if (stat(file, &st))
-        return errno == EACCES ? -EACCES : -ENOENT;
+        return -errno;
     return S_ISREG(st.st_mode) && access(file, X_OK) == 0 ? 0 : -EACCES;
 }
 

@@ -133,6 +133,10 @@ def test_exit_codes_are_those_of_env(gpufeed, tmp_path):
     assert gpufeed("run", "/bin/sh", "-c", "exit 37").returncode == 37
     assert gpufeed("run", "no-such-program").returncode == 127
     assert gpufeed("run", str(tmp_path)).returncode == 126
+    (tmp_path / "loop").symlink_to("loop")
+    for path, why in ((tmp_path / "loop", "Too many levels of symbolic links"), ("/etc/passwd/x", "Not a directory")):
+        result = gpufeed("run", str(path))  # as bash has it
+        assert (result.returncode, result.stderr) == (126, f"gpufeed run: cannot run {path}: {why}\n")
     plain = tmp_path / "plain"
     plain.write_text("echo hello\n")
     assert gpufeed("run", str(plain)).returncode == 126
