@@ -246,7 +246,7 @@ static void tell_of_second(void)
 
     if (gf_second_find(&here, &second))
         gf_warn("two copies of the library are loaded: %s serves, %s stays out; name one only, in LD_PRELOAD (`gpufeed "
-                "run` puts its own there) or in /etc/ld.so.preload",
+                "run` puts its own there)",
                 here.object, second.object);
 }
 
