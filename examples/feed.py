@@ -176,11 +176,18 @@ class Device:
         self.cuda.cuDevicePrimaryCtxRelease_v2(0)
 
 
+def at_least_one(text):
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} is less than 1")
+    return count
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--batches", type=int, default=50)
     parser.add_argument("--batch-mib", type=float, default=4)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=at_least_one, default=2)
     parser.add_argument("--compute-us", type=int, default=2000, help="GPU time per batch")
     parser.add_argument("--pin", action="store_true", help="copy batches from pinned memory")
     parser.add_argument("--start-method", choices=["fork", "spawn", "forkserver"], default="fork")
