@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process's first copy, which is the driver's: what it has done beside it, and when. */
-#include "unit.h"
+#include "one_context.h"
 
 #include "hook/transfer_api.h"
 #include "transfer/setup.h"
@@ -10,105 +10,15 @@
 
 #include <string.h>
 
-#define HANDLE ((CUcontext)(uintptr_t)64)
 #define DEVICE ((CUdeviceptr)1 << 46)
 
-static unsigned long long id; /* of the context that lives */
 static unsigned askings;
 static char host[GF_MIB(16)];
 #define LARGEST GF_TUNE_BEHIND /* as large as the device's memory; nobody looks at the host's behind its end */
-
-static unsigned asked; /* calls of the driver's functions */
 static bool is_pinned; /* the program's memory */
-
-static CUresult get_current(CUcontext *ret)
-{
-    asked++;
-    *ret = HANDLE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_id(CUcontext context, unsigned long long *ret)
-{
-    asked++;
-    (void)context;
-    *ret = id;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_device(CUdevice *ret)
-{
-    asked++;
-    *ret = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_flags(unsigned *ret)
-{
-    asked++;
-    *ret = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
-{
-    asked++;
-    (void)attribute, (void)device;
-    *ret = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_state(CUdevice device, unsigned *flags, int *active)
-{
-    asked++;
-    (void)device;
-    *flags = 0;
-    *active = 1;
-    return CUDA_SUCCESS;
-}
-
-static CUresult retain(CUcontext *ret, CUdevice device)
-{
-    asked++;
-    (void)device;
-    *ret = HANDLE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult release(CUdevice device)
-{
-    asked++;
-    (void)device;
-    return CUDA_SUCCESS;
-}
-
-static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
-{
-    asked++;
-    (void)stream;
-    *ret = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult stream_context(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green)
-{
-    asked++;
-    (void)stream;
-    *ret = HANDLE;
-    *ret_green = NULL;
-    return CUDA_SUCCESS;
-}
-
-static CUresult exchange(CUstreamCaptureMode *mode)
-{
-    asked++;
-    (void)mode;
-    return CUDA_SUCCESS;
-}
 
 static CUresult attributes(unsigned count, CUpointer_attribute *what, void **into, CUdeviceptr at)
 {
-    asked++;
     const bool device = at - DEVICE < LARGEST;
     for (unsigned i = 0; i < count; i++)
         switch (what[i]) {
@@ -127,7 +37,7 @@ static CUresult attributes(unsigned count, CUpointer_attribute *what, void **int
         default: /* all others: nought, as they come */
             break;
         }
-    return CUDA_SUCCESS;
+    return answer();
 }
 
 /* What a first copy never calls, and must be there. */
@@ -141,7 +51,7 @@ static CUresult never(void)
 static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
 {
     *ret_cpus = (struct gf_cpus){0};
-    return (int)id + device; /* whose helpers nobody has asked for */
+    return (int)one.id + device; /* whose helpers nobody has asked for */
 }
 
 static void count_asking(void)
@@ -155,7 +65,7 @@ static int new_context(void **state)
 {
     (void)state;
     ops->context_leaving(HANDLE, -1);
-    id++;
+    one.id++;
     ops->context_left(HANDLE, -1, CUDA_SUCCESS);
     askings = 0;
     return 0;
@@ -252,7 +162,7 @@ static void offered(enum gf_copy_way way, size_t bytes)
 {
     const struct gf_copy_call call = call_of(way, bytes);
     CUresult word;
-    asked = 0;
+    one.asked = 0;
     assert_false(ops->copy(&call, &word));
     ops->copy_declined(&call, word, 1000);
 }
@@ -263,12 +173,12 @@ static void the_first_small_ones_are_asked_nothing_about(void **state)
     (void)state;
     for (unsigned i = 0; i < GF_TUNE_EAGER_PATIENCE; i++) {
         offered(i % 2 ? gf_copy_h2d : gf_copy_d2h, GF_TUNE_EAGER - 1);
-        assert_int_equal(asked, 0);
+        assert_int_equal(one.asked, 0);
         assert_int_equal(forwarded(gf_forward_early), i + 1);
     }
     for (unsigned i = 1; i < GF_TUNE_EAGER_PATIENCE; i++) {
         offered(gf_copy_any, GF_TUNE_EAGER - 1); /* which way has to be asked */
-        assert_int_not_equal(asked, 0);
+        assert_int_not_equal(one.asked, 0);
     }
     assert_int_equal(forwarded(gf_forward_early), GF_TUNE_EAGER_PATIENCE);
     assert_int_equal(warming(), GF_TUNE_EAGER_PATIENCE - 1);
@@ -302,17 +212,7 @@ int main(void)
     static const struct gf_options options = {.stage = gf_stage_auto, .stage_min = GF_SIZE_AUTO,
                                               .stage_ring = GF_SIZE_AUTO, .stage_threads = 4,
                                               .pin = gf_pin_off, .mode = gf_mode_on};
-    static const struct gf_cuda cuda = {.cuCtxGetCurrent = get_current,
-                                        .cuCtxGetId = get_id,
-                                        .cuCtxGetDevice = get_device,
-                                        .cuCtxGetFlags = get_flags,
-                                        .cuDeviceGetAttribute = get_attribute,
-                                        .cuDevicePrimaryCtxGetState = get_state,
-                                        .cuDevicePrimaryCtxRetain = retain,
-                                        .cuDevicePrimaryCtxRelease_v2 = release,
-                                        .cuStreamIsCapturing = is_capturing,
-                                        .cuStreamGetCtx_v2 = stream_context,
-                                        .cuThreadExchangeStreamCaptureMode = exchange,
+    static const struct gf_cuda cuda = {ONE_CONTEXT,
                                         .cuPointerGetAttributes = attributes,
                                         NEVER(cuEventCreate),
                                         NEVER(cuEventRecord),
@@ -339,6 +239,7 @@ int main(void)
         cmocka_unit_test_setup(a_very_large_copy_begins_what_was_put_off, new_context),
         cmocka_unit_test_setup(a_batch_does_not_put_it_off, new_context),
     };
+    one.is_primary = true;
     ops = gf_transfer_start(&setup);
     return cmocka_run_group_tests_name("first", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of a copy at once, by many threads, while contexts end and the ring grows and shrinks: for ThreadSanitizer too. */
-#include "unit.h"
+#include "one_context.h"
 
 #include "hook/transfer_api.h"
 #include "host/headroom.h"
@@ -18,14 +18,12 @@
 #define MEMORY GF_MIB(16) /* of the device, for each thread */
 #define THREADS 5
 #define ROUNDS 40
-#define HANDLE ((CUcontext)(uintptr_t)64)
 #define PINNED ((void *)(uintptr_t)4096) /* what the driver gave the program */
 
 /* A driver whose transfers are over at once, and whose events come when they are asked for the second time. */
 static struct {
     char memory[THREADS * MEMORY];
-    unsigned long long id; /* atomic: of the context that lives */
-    time_t ahead;          /* atomic: of the clock */
+    time_t ahead; /* atomic: of the clock */
 } driver;
 
 struct event {
@@ -50,78 +48,6 @@ void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret
 {
     (void)root, (void)node;
     *ret = (struct gf_headroom){.bytes = (uint64_t)4 << 30};
-}
-
-static CUresult get_current(CUcontext *ret)
-{
-    *ret = HANDLE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_id(CUcontext context, unsigned long long *ret)
-{
-    (void)context;
-    *ret = __atomic_load_n(&driver.id, __ATOMIC_ACQUIRE);
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_device(CUdevice *ret)
-{
-    *ret = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_flags(unsigned *ret)
-{
-    *ret = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
-{
-    (void)attribute, (void)device;
-    *ret = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_state(CUdevice device, unsigned *flags, int *active)
-{
-    (void)device;
-    *flags = 0;
-    *active = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult retain(CUcontext *ret, CUdevice device)
-{
-    (void)ret, (void)device;
-    return CUDA_ERROR_UNKNOWN;
-}
-
-static CUresult release(CUdevice device)
-{
-    (void)device;
-    return CUDA_ERROR_UNKNOWN;
-}
-
-static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
-{
-    (void)stream;
-    *ret = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult stream_context(CUstream stream, CUcontext *ret)
-{
-    (void)stream;
-    *ret = HANDLE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult exchange(CUstreamCaptureMode *mode)
-{
-    (void)mode;
-    return CUDA_SUCCESS;
 }
 
 static CUresult attributes(unsigned count, CUpointer_attribute *what, void **into, CUdeviceptr at)
@@ -280,7 +206,7 @@ static void *end_contexts(void *over)
         __atomic_add_fetch(&driver.ahead, GF_TUNE_RING_IDLE_NS / 1000000000 + 1, __ATOMIC_RELAXED);
         gf_transfer_state(&state);
         ops->context_leaving(HANDLE, -1);
-        __atomic_add_fetch(&driver.id, 1, __ATOMIC_RELEASE); /* and another is made, with the same handle */
+        __atomic_add_fetch(&one.id, 1, __ATOMIC_RELEASE); /* and another is made, with the same handle */
         ops->context_left(HANDLE, -1, CUDA_SUCCESS);
     }
     return NULL;
@@ -318,17 +244,7 @@ int main(void)
 {
     static struct gf_options options = {.stage = gf_stage_auto, .stage_min = GF_MIB(1), .stage_ring = GF_SIZE_AUTO,
                                         .stage_threads = 4, .pin = gf_pin_off, .mode = gf_mode_on};
-    static const struct gf_cuda cuda = {.cuCtxGetCurrent = get_current,
-                                        .cuCtxGetId = get_id,
-                                        .cuCtxGetDevice = get_device,
-                                        .cuCtxGetFlags = get_flags,
-                                        .cuDeviceGetAttribute = get_attribute,
-                                        .cuDevicePrimaryCtxGetState = get_state,
-                                        .cuDevicePrimaryCtxRetain = retain,
-                                        .cuDevicePrimaryCtxRelease_v2 = release,
-                                        .cuStreamIsCapturing = is_capturing,
-                                        .cuStreamGetCtx = stream_context,
-                                        .cuThreadExchangeStreamCaptureMode = exchange,
+    static const struct gf_cuda cuda = {ONE_CONTEXT,
                                         .cuPointerGetAttributes = attributes,
                                         .cuEventCreate = create_event,
                                         .cuEventRecord = record_event,
@@ -346,7 +262,7 @@ int main(void)
                                         .cuMemcpyDtoHAsync_v2 = from_device_async};
     const struct gf_transfer_setup setup = {.options = &options, .cuda = &cuda, .device_node = device_node};
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_at_once)};
-    driver.id = 1;
+    one.id = 1;
     ops = gf_transfer_start(&setup);
     const int failed = cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
     free_events();

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A driver with one context, in which nobody captures, on a device without a special word to say: for tests of copies. */
+#ifndef ONE_CONTEXT_H
+#define ONE_CONTEXT_H
+
+#include "unit.h"
+
+#include "hook/cuda.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HANDLE ((CUcontext)(uintptr_t)64)
+
+static struct {
+    unsigned long long id; /* atomic; of the context that lives */
+    unsigned asked;        /* atomic; calls of what stands here */
+    bool is_primary;
+} one;
+
+static CUresult answer(void)
+{
+    __atomic_fetch_add(&one.asked, 1, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = HANDLE;
+    return answer();
+}
+
+static CUresult get_id(CUcontext context, unsigned long long *ret)
+{
+    (void)context;
+    *ret = __atomic_load_n(&one.id, __ATOMIC_ACQUIRE);
+    return answer();
+}
+
+static CUresult get_device(CUdevice *ret)
+{
+    *ret = 0;
+    return answer();
+}
+
+static CUresult get_flags(unsigned *ret)
+{
+    *ret = 0;
+    return answer();
+}
+
+static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)attribute, (void)device;
+    *ret = 0;
+    return answer();
+}
+
+static CUresult get_state(CUdevice device, unsigned *flags, int *active)
+{
+    (void)device;
+    *flags = 0;
+    *active = one.is_primary;
+    return answer();
+}
+
+static CUresult retain(CUcontext *ret, CUdevice device)
+{
+    (void)device;
+    *ret = HANDLE;
+    return one.is_primary ? answer() : CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult release(CUdevice device)
+{
+    (void)device;
+    return one.is_primary ? answer() : CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    (void)stream;
+    *ret = CU_STREAM_CAPTURE_STATUS_NONE;
+    return answer();
+}
+
+static CUresult stream_context(CUstream stream, CUcontext *ret)
+{
+    (void)stream;
+    *ret = HANDLE;
+    return answer();
+}
+
+static CUresult exchange(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    return answer();
+}
+
+#define ONE_CONTEXT                                                                                \
+    .cuCtxGetCurrent = get_current, .cuCtxGetId = get_id, .cuCtxGetDevice = get_device,            \
+    .cuCtxGetFlags = get_flags, .cuDeviceGetAttribute = get_attribute,                             \
+    .cuDevicePrimaryCtxGetState = get_state, .cuDevicePrimaryCtxRetain = retain,                   \
+    .cuDevicePrimaryCtxRelease_v2 = release, .cuStreamIsCapturing = is_capturing,                  \
+    .cuStreamGetCtx = stream_context, .cuThreadExchangeStreamCaptureMode = exchange
+
+#endif
