@@ -89,6 +89,19 @@ int gf_cli_unknown_verb(const char *name)
     return GF_EXIT_USAGE;
 }
 
+/*
+ * Writes out what standard output still holds. 0, or why it did not take everything. An earlier failure may leave
+ * nothing to write now and an errno that is not its own any more: one byte more says what it was.
+ */
+static int flush_output(void)
+{
+    if (fflush(stdout))
+        return errno;
+    if (!ferror(stdout))
+        return 0;
+    return putchar('\n') < 0 || fflush(stdout) ? errno : EIO;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -100,7 +113,9 @@ int main(int argc, char **argv)
         return gf_cli_unknown_verb(argv[1]);
     const int code = command->run(argc - 1, argv + 1);
     /* A full disk or a closed pipe behind standard output is a failure that scripts must see. */
-    if (fflush(stdout) || ferror(stdout))
-        return code && code != GF_EXIT_MEND ? code : GF_EXIT_FAILED;
-    return code;
+    const int error = flush_output();
+    if (!error)
+        return code;
+    gf_cli_error("", "cannot write: %s", strerror(error));
+    return code && code != GF_EXIT_MEND ? code : GF_EXIT_FAILED;
 }

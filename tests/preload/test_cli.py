@@ -327,11 +327,16 @@ def test_an_audit_library_is_named(gpufeed, compile_c, layout):
     assert real.returncode == 0, real.stderr
 
 
-def test_full_disk_is_an_error(layout, run):
+@pytest.mark.parametrize("words", ["run --help", "run --print true", "report SHORT", "report LONG", "topo", "topo --json",
+                                   "doctor", "doctor --json", "help", "version"])
+def test_a_full_disk_is_an_error_that_is_said(layout, run, tmp_path, words):
+    """A long line is more than the buffer holds: its write fails on the way, and nothing is left for the end."""
+    for name, size in (("SHORT", 1), ("LONG", 10000)):
+        (tmp_path / name).write_text(json.dumps({"event": "ring", "time": 1, "pid": 7, "text": "x" * size}) + "\n")
     with open("/dev/full", "w", encoding="ascii") as full:
-        result = subprocess.run([layout / "bin" / "gpufeed", "run", "--help"], stdout=full,
-                                check=False)
-    assert result.returncode == 1
+        result = subprocess.run([layout / "bin" / "gpufeed", *words.split()], cwd=tmp_path, env=run.env(False),
+                                stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "gpufeed: cannot write: No space left on device\n")
 
 
 # Two nodes of one CPU each, out of those that this test may use.
