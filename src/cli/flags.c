@@ -49,7 +49,7 @@ static bool own_flag(const char *flag, struct gf_flags *ret)
 static int set_option(const struct gf_option_row *row, const char *flag, const char *value,
                       struct gf_env *env)
 {
-    char allowed[256];
+    char allowed[256], mistake[256];
 
     if (!value) {
         gf_option_allowed(row, allowed, sizeof(allowed));
@@ -57,8 +57,7 @@ static int set_option(const struct gf_option_row *row, const char *flag, const c
         return -EINVAL;
     }
     if (gf_option_check(row, value)) {
-        gf_option_allowed(row, allowed, sizeof(allowed));
-        gf_cli_error("run", "--%s=%.80s is not understood: allowed is %s", flag, value, allowed);
+        gf_cli_error("run", "--%s=%.80s %s", flag, value, gf_option_mistake(row, value, mistake, sizeof(mistake)));
         return -EINVAL;
     }
     gf_env_set(env, row->name, value);

@@ -269,6 +269,18 @@ const char *gf_option_allowed(const struct gf_option_row *row, char *buf, size_t
     return buf;
 }
 
+const char *gf_option_mistake(const struct gf_option_row *row, const char *value, char *buf, size_t size)
+{
+    const char *nearest = gf_suggest_value(row, value);
+    char allowed[160];
+
+    gf_option_allowed(row, allowed, sizeof(allowed));
+    gf_fmt(buf, size, nearest ? "is not understood: allowed is %s (did you mean %s?)"
+                              : "is not understood: allowed is %s",
+           allowed, nearest);
+    return buf;
+}
+
 const char *gf_option_form(const struct gf_option_row *row, char *buf, size_t size)
 {
     char low[24], high[24];
@@ -310,7 +322,7 @@ void gf_options_complain(char *const *envp, bool from_run, void (*say)(void *clo
                          void *closure)
 {
     for (; envp && *envp; envp++) {
-        char name[64], allowed[160], line[512];
+        char name[64], mistake[256], line[512];
         const char *value = ours(*envp, name, sizeof(name));
         if (!value || gf_name_is_internal(name))
             continue;
@@ -323,9 +335,8 @@ void gf_options_complain(char *const *envp, bool from_run, void (*say)(void *clo
             say(closure, line);
         } else if (gf_option_check(row, value)) {
             const char *fallback = gf_option_fallback(row, from_run);
-            gf_option_allowed(row, allowed, sizeof(allowed));
-            gf_fmt(line, sizeof(line), "%s=%.80s is not understood: allowed is %s; using %s", name,
-                   value, allowed, *fallback ? fallback : "none");
+            gf_fmt(line, sizeof(line), "%s=%.80s %s; using %s", name, value,
+                   gf_option_mistake(row, value, mistake, sizeof(mistake)), *fallback ? fallback : "none");
             say(closure, line);
         }
     }

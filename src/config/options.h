@@ -74,7 +74,7 @@ const char *gf_option_fallback(const struct gf_option_row *row, bool from_run);
 
 /*
  * Calls say(closure, line) once for each bad value and each unknown GPUFEED_ name in envp: the
- * line names the option, the value, what is allowed and what it will be, or the nearest name.
+ * line names the option, the value, what is allowed, the nearest of it and what it will be, or the nearest name.
  */
 void gf_options_complain(char *const *envp, bool from_run, void (*say)(void *closure, const char *line),
                          void *closure);
@@ -89,6 +89,9 @@ int gf_option_check(const struct gf_option_row *row, const char *value);
 
 /* The accepted values in words: "auto, node, off", "0 to 2", "auto, 4K to 1G". Returns buf. */
 const char *gf_option_allowed(const struct gf_option_row *row, char *buf, size_t size);
+
+/* What is wrong with a value that is not accepted: "is not understood: allowed is ..., off (did you mean off?)". Returns buf. */
+const char *gf_option_mistake(const struct gf_option_row *row, const char *value, char *buf, size_t size);
 
 /* The accepted values as a synopsis: "auto|node|off", "0..2", "auto|4K..1G", "PATH". Returns buf. */
 const char *gf_option_form(const struct gf_option_row *row, char *buf, size_t size);

@@ -70,11 +70,16 @@ static const char *main_switch(const char *wanted)
     return NULL;
 }
 
+/* More edits than this and it is another word. */
+static unsigned most_edits(const char *word)
+{
+    return (unsigned)gf_min(3, 1 + strlen(word) / 4);
+}
+
 const char *gf_suggest(const char *name)
 {
     const char *wanted = without_prefix(name), *meant = main_switch(wanted);
-    const size_t length = strlen(wanted);
-    unsigned best = (unsigned)gf_min(3, 1 + length / 4) + 1;
+    unsigned best = most_edits(wanted) + 1;
     const char *found = NULL;
 
     if (meant)
@@ -90,6 +95,37 @@ const char *gf_suggest(const char *name)
         if (edits < best) {
             best = edits;
             found = gf_option_rows[i].name;
+        }
+    }
+    return found;
+}
+
+/* Other words for off, some of them near to what is on ("none" to "node"). */
+static bool means_off(const char *value)
+{
+    static const char *const words[] = {"none", "never", "disable", "disabled"};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(words); i++)
+        if (gf_same_word(words[i], value))
+            return true;
+    return false;
+}
+
+const char *gf_suggest_value(const struct gf_option_row *row, const char *value)
+{
+    static const char *const of_sizes[] = {"auto", NULL};
+    const char *const *word = row->kind == gf_option_size ? of_sizes : row->choices;
+    const size_t length = strlen(value);
+    const bool off = means_off(value);
+    unsigned best = most_edits(value) + 1;
+    const char *found = NULL;
+
+    for (; word && *word && length > 1; word++) {
+        const bool meant = gf_same_start(*word, value, length) || (off && strcmp(*word, "off") == 0);
+        const unsigned edits = meant ? 0 : gf_edits(value, *word);
+        if (edits < best) {
+            best = edits;
+            found = *word;
         }
     }
     return found;

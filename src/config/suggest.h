@@ -8,6 +8,14 @@
  */
 const char *gf_suggest(const char *name);
 
+struct gf_option_row;
+
+/*
+ * The word of the row that a bad value most likely means: one that it is the start of, or the nearest within as
+ * many edits. NULL when none is near, for a single letter (near to all that is short), and where there are no words.
+ */
+const char *gf_suggest_value(const struct gf_option_row *row, const char *value);
+
 /*
  * Edits (insert, delete, change, swap of neighbours) that turn a into b, upper and lower case alike; a
  * large number when either has more than 48 characters.

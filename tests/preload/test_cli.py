@@ -89,6 +89,8 @@ def test_what_it_says_of_a_bad_verbose_is_what_the_library_takes(gpufeed, run):
 @pytest.mark.parametrize("args, line", [
     (["--bind=both", "true"],
      "--bind=both is not understood: allowed is auto, node, socket, exclusive, force, off"),
+    (["--bind", "nod", "true"],
+     "--bind=nod is not understood: allowed is auto, node, socket, exclusive, force, off (did you mean node?)"),
     (["--verbose=3", "true"], "--verbose=3 is not understood: allowed is 0 to 2"),
     (["--bnid=node", "true"], "--bnid is not a flag (did you mean --bind?)"),
     (["--stage_min=4K", "true"], "--stage_min is not a flag (did you mean --stage-min?)"),

@@ -81,7 +81,7 @@ static void complains_once_and_clearly(void **state)
 {
     (void)state;
     char *env[] = {"GPUFEED_BIND=both", "GPUFEED_BNID=node", "GPUFEED_BOUND=x", "GPUFEED_ZZZZZZZZ=1",
-                   "GPUFEED_VERBOSE=", "GPUFEED_STAGE_MIN=1K", "HOME=/", NULL};
+                   "GPUFEED_VERBOSE=", "GPUFEED_STAGE_MIN=1K", "GPUFEED_MEM=strickt", "HOME=/", NULL};
     char all[2048] = "";
     gf_options_complain(env, false, collect, all);
     assert_string_equal(all,
@@ -90,7 +90,9 @@ static void complains_once_and_clearly(void **state)
         "GPUFEED_BNID is not an option (did you mean GPUFEED_BIND?)\n"
         "GPUFEED_ZZZZZZZZ is not an option; `gpufeed run --help` lists them\n"
         "GPUFEED_VERBOSE= is not understood: allowed is 0 to 2; using 0\n"
-        "GPUFEED_STAGE_MIN=1K is not understood: allowed is auto, 4K to 1T; using auto\n");
+        "GPUFEED_STAGE_MIN=1K is not understood: allowed is auto, 4K to 1T; using auto\n"
+        "GPUFEED_MEM=strickt is not understood: allowed is auto, preferred, strict, off "
+        "(did you mean strict?); using auto\n");
 }
 
 static void every_row_prints_what_it_parsed(void **state)
@@ -197,6 +199,27 @@ static void suggests_near_names_only(void **state)
     assert_string_equal(gf_suggest("GPUFEED_Enabled"), "GPUFEED=on");
 }
 
+static void suggests_near_values_only(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value, *meant;
+    } cases[] = {
+        {"GPUFEED_BIND", "nod", "node"},         {"GPUFEED_BIND", "SOKCET", "socket"},
+        {"GPUFEED_BIND", "excl", "exclusive"},   {"GPUFEED_BIND", "both", NULL},
+        {"GPUFEED_BIND", "none", "off"},         {"GPUFEED_MEM", "strickt", "strict"},
+        {"GPUFEED_MEM", "", NULL},               {"GPUFEED_PROFILE", "infrence", "inference"},
+        {"GPUFEED_PROFILE", "train", "training"}, {"GPUFEED_PROFILE", "none", NULL},
+        {"GPUFEED", "of", "off"},                {"GPUFEED", "n", NULL},
+        {"GPUFEED_STAGE_MIN", "atuo", "auto"},   {"GPUFEED_STAGE_MIN", "1K", NULL},
+        {"GPUFEED_VERBOSE", "10", NULL},         {"GPUFEED_LOG", "of", NULL},
+    };
+    for (size_t i = 0; i < GF_ARRAY_LEN(cases); i++) {
+        const char *found = gf_suggest_value(gf_option_by_name(cases[i].name), cases[i].value);
+        assert_string_equal(found ? found : "", cases[i].meant ? cases[i].meant : "");
+    }
+}
+
 /* Whoever writes GPUFEED=OFF means it. Names are names: one in lower case is told, not read. */
 static void values_in_any_case(void **state)
 {
@@ -257,6 +280,7 @@ int main(void)
         cmocka_unit_test(rejects_bad_sizes),
         cmocka_unit_test(sizes_are_written_shortly),
         cmocka_unit_test(suggests_near_names_only),
+        cmocka_unit_test(suggests_near_values_only),
         cmocka_unit_test(values_in_any_case),
         cmocka_unit_test(off_is_no_path),
         cmocka_unit_test(rejects_what_it_complains_about),
