@@ -310,7 +310,7 @@ def test_version_and_verbs(gpufeed):
     words = re.search('compgen -W "(run [^"]*)"', completion)[1]
     for verb in verbs:
         assert gpufeed("help", verb).stdout.startswith("Usage: gpufeed "), verb
-        assert verb in ("help", "version") or f"gpufeed {verb}\n" in manual, verb
+        assert f".B gpufeed {verb}\n" in manual and f".TP\n.B {verb}\n" in manual, verb
         assert verb in words.split(), verb
 
 
