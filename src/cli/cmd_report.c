@@ -24,7 +24,8 @@ static void help(void)
 {
     puts("Usage: gpufeed report LOG...\n\n"
          "Shows the events of logs (GPUFEED_LOG) as text, functions by name where the files that\n"
-         "the processes ran are still the same. A report (GPUFEED_REPORT) is JSON to be read as it is.");
+         "the processes ran are still the same. LOG may be -, which is standard input. A report\n"
+         "(GPUFEED_REPORT) is JSON to be read as it is.");
 }
 
 /* As a terminal may be given it: a thread's name, say, can hold what takes one over. */
@@ -265,8 +266,15 @@ static int print_events(FILE *file, const char *path)
     return foreign || error ? GF_EXIT_FAILED : GF_EXIT_OK;
 }
 
+static bool is_input(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
 static int print_log(const char *path)
 {
+    if (is_input(path))
+        return print_events(stdin, "standard input");
     FILE *file = fopen(path, "re");
 
     if (!file) {
@@ -286,7 +294,7 @@ int gf_cmd_report(int argc, char **argv)
         help();
         return GF_EXIT_OK;
     }
-    if (argc < 2 || *argv[1] == '-') {
+    if (argc < 2 || (*argv[1] == '-' && !is_input(argv[1]))) {
         gf_cli_error("report", argc < 2 ? "which log? gpufeed report LOG..." : "%s is not understood", argv[1]);
         return GF_EXIT_USAGE;
     }

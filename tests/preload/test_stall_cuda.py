@@ -320,6 +320,23 @@ def test_report_command_on_rubbish(run, tmp_path):
     assert os.path.exists(log)
 
 
+def test_report_command_reads_standard_input(run, tmp_path):
+    """As one log of several, too; a file of that name is ./- as for other tools."""
+    line = '{"event":"ring","time":1000000000.25,"pid":%d,"text":"x"}\n'
+    (tmp_path / "log").write_text(line % 1)
+    (tmp_path / "-").write_text(line % 3)
+    shown = run(COMMAND, "report", "-", preload=False, input=line % 2, TZ="UTC")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines() == ["2001-09-09, UTC+0000", "01:46:40.250 2 ring: x"]
+    shown = run(COMMAND, "report", "log", "-", "./-", preload=False, input=line % 2, cwd=tmp_path)
+    assert [row.split()[1] for row in shown.stdout.splitlines()[1:]] == ["1", "2", "3"]
+    shown = run(COMMAND, "report", "-", preload=False, input="{\n")
+    assert (shown.returncode, shown.stderr) == (1, "gpufeed report: standard input is no log: a report (GPUFEED_REPORT) "
+                                                   "is JSON to be read as it is\n")
+    shown = run(COMMAND, "report", "--", preload=False, input=line % 2)
+    assert (shown.returncode, shown.stderr) == (2, "gpufeed report: -- is not understood\n")
+
+
 def test_report_command_shows_days(run, tmp_path):
     log = tmp_path / "log"
     times = [1000000000, 1000000100, 1000050000, 1000050001]
