@@ -8,7 +8,7 @@
 
 #include "transfer/large.h"
 
-/* Why a copy was the driver's, in the order in which it is found out. X(token, words) */
+/* Why a copy was the driver's, in the order in which it is found out; early only if the call says which way. X(token, words) */
 #define GF_FORWARD_REASONS(X)                                                                      \
     X(early, "small and among the first")                                                          \
     X(pinned, "the driver knows the host memory: pinned, registered or managed")                   \
@@ -47,8 +47,7 @@ struct gf_tally_copy {
 
 /*
  * Pageable copies are those staged and those forwarded for any reason but pinned and ends; of the early ones, which
- * are not timed, nobody knows. Bytes of
- * a staged call whose rest went to the driver count for both: there under `rest`.
+ * are not timed, nobody knows. Bytes of a staged call whose rest went to the driver count for both: there under `rest`.
  */
 struct gf_transfer_stats {
     /* [0] synchronous calls, [1] asynchronous ones */

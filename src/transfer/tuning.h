@@ -53,7 +53,10 @@
 /* From which size on staging pays, where nobody says: by direction, and with few threads. */
 #define GF_TUNE_MIN_H2D GF_MIB(1)
 #define GF_TUNE_MIN_D2H GF_MIB(1)
-/* Copies below this prepare for it only after so many of them: the first would be late by a third. */
+/*
+ * Below this so many copies of any memory are asked nothing about, and so many that could be staged prepare nothing for it:
+ * questions and preparing would make the first late by a third each.
+ */
 #define GF_TUNE_EAGER GF_MIB(4)
 #define GF_TUNE_EAGER_PATIENCE 32
 #define GF_TUNE_FEW_THREADS 4
