@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that live side by side and take turns, told by pipe: an arm is one way to run the same
-program (alone, under a library, by hand). While one works, the others sleep.
+"""Processes that exist side by side and take turns, controlled by pipes. An arm is one way to run
+the same program (alone, under a library, by hand). While one arm works, the others sleep.
 
-A case is what is asked of each arm in a round; its figures of one round stand together, so that
-ratios are taken within rounds. rounds() shuffles cases and arms, and gives cases that are not
-decided more rounds while time is left.
-"""
+A case is the request to each arm in a round. Its figures of one round stay together, so that ratios
+are computed within rounds. rounds() shuffles cases and arms, and gives undecided cases more rounds
+while time is left."""
 
 import argparse
 import atexit
@@ -33,8 +32,8 @@ SETS = 3 if DRY else 8  # at least; they are what is resampled then
 
 
 def find(name, *folders):
-    """A built file, in the bundle or the build folder: the newer one, so that no bundle of yesterday is
-    measured. None when it is nowhere. GF_BUNDLE comes before both."""
+    """A built file from the bundle or the build folder: the newer one, so that no old bundle is
+    measured. None if neither has it. GF_BUNDLE takes precedence."""
     if "GF_BUNDLE" in os.environ:
         found = sorted(path for path in pathlib.Path(os.environ["GF_BUNDLE"]).rglob(name) if path.is_file())
         if found:
@@ -45,7 +44,8 @@ def find(name, *folders):
 
 
 def environment(**extra):
-    """Ours without what this project or another preload left in it; None takes a name out."""
+    """Returns this environment without the entries that this project or another preload left in it.
+    None removes a name."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPUFEED") and k != "LD_PRELOAD"}
     if DRY:
         env["LD_LIBRARY_PATH"] = str(find("libcuda.so.1", "tests").parent)
@@ -54,15 +54,15 @@ def environment(**extra):
 
 
 def ours(**extra):
-    door = find("libgpufeed.so")
-    if door is None:
+    preload = find("libgpufeed.so")
+    if preload is None:
         sys.exit("no libgpufeed.so: build first")
-    return {"LD_PRELOAD": str(door), **extra}
+    return {"LD_PRELOAD": str(preload), **extra}
 
 
 class Arm:
-    """A process that answers each line on its standard input by one on its standard output. opening: the first
-    one, told before any other, its answer unread."""
+    """A process that answers each line on its standard input by one line on its standard output.
+    opening: the first line, sent before any other; its answer is not read."""
 
     def __init__(self, command, cpus=None, ready="ready", opening=None, **env):
         self.made = (command, cpus, ready, opening), env
@@ -75,7 +75,7 @@ class Arm:
         self.command, self.waits_for, self.opening, self.unread = command, ready, opening, b""
 
     def renew(self):
-        """Another process in place of this one, as a new Arm would have it; not begun."""
+        """A new process with the same arguments, not started yet."""
         if code := self.end():
             raise RuntimeError(f"{self.command} ended with {code}: {self.stderr()[-2000:]}")
         self.errors.close()
@@ -83,7 +83,8 @@ class Arm:
         self.__init__(*self.made[0], **self.made[1])
 
     def begin(self):
-        """Until it is there; apart from __init__ so that several can start at the same time."""
+        """Waits until the process runs; separate from __init__ so that several can start at the
+        same time."""
         if self.waits_for:
             self._expect(self.waits_for)
             self.waits_for = None
@@ -129,7 +130,7 @@ class Arm:
         return [float(part) for part in self.ask(line).split()]
 
     def leave(self):
-        """Asks it to end; apart from end() so that several can at the same time."""
+        """Asks the process to end; separate from end() so that several can end at the same time."""
         if not self.process.stdin.closed:
             with contextlib.suppress(OSError):
                 self.process.stdin.write(b"quit\n")
@@ -137,7 +138,7 @@ class Arm:
                 self.process.stdin.close()
 
     def end(self):
-        """Exit code; a process that does not end within 30 s is killed."""
+        """Returns the exit code. A process that does not end within 30 s is killed."""
         self.leave()
         try:
             self.process.wait(30)
@@ -159,13 +160,13 @@ def end_all(running):
 
 
 class Case:
-    """name: what it is; arms: {arm name: function that returns a dict of figures for one turn}.
+    """name: the subject; arms: {arm name: function that returns a dict of figures for one turn}.
 
-    claims: (over arm, under arm, figure, least, text): ratio over/under of that figure at least so
-    much, where more is better. `same` instead of a number: the interval contains 1 or lies above it,
-    and is narrower than 4 %. None: nothing is asked, the ratio shall be known.
-    controls: (over arm, under arm, figure) of two arms that are the same: how far 1 is a matter of chance.
-    """
+    claims: (over arm, under arm, figure, least, text): the ratio over/under of that figure is at
+    least this, where more is better. `same` instead of a number: the interval contains 1 or lies
+    above it, and is narrower than 4 %. None: nothing is required, and the ratio is only reported.
+    controls: (over arm, under arm, figure) of two equal arms, which show how far ratios differ from
+    1 by chance."""
 
     def __init__(self, name, arms, claims=(), most=3 * ratio.MIN_ROUNDS, controls=(), **about):
         self.name, self.arms, self.claims, self.most, self.about = name, arms, claims, most, about
@@ -184,14 +185,15 @@ class Case:
                 self.sets.append(number)
 
     def lacks(self):
-        """What there is too little of for an interval that can be relied on; empty: nothing."""
+        """The reason why the interval is not reliable yet, such as too few rounds; "" if it is."""
         if len(self.rounds) < ROUNDS:
             return f"{len(self.rounds)} of {ROUNDS} rounds"
         sets = len(set(self.sets))
         return f"{sets} of {SETS} sets of processes" if self.sets and sets < SETS else ""
 
     def ratio(self, over, under, figure):
-        """(median, low, high) of over/under of a figure where more is better; asked often, made once."""
+        """(median, low, high) of over/under of a figure where more is better. Computed once and
+        cached."""
         asked = over, under, figure, len(self.rounds)
         if asked not in self.known:
             self.known[asked] = ratio.bootstrap(self.rounds, lambda rounds: statistics.median(
@@ -227,7 +229,7 @@ class Case:
 
 
 def renew(fleet, cases, chance):
-    """New processes for all arms, and a turn of each case for them to get warm."""
+    """Starts new processes for all arms, with a warm-up turn of each case."""
     for arm in fleet.values():
         arm.leave()
     for arm in fleet.values():
@@ -237,12 +239,13 @@ def renew(fleet, cases, chance):
 
 
 def rounds(cases, until, least=None, seed=None, renewed=None, each=RENEWED):
-    """Turns of all cases, then more of those whose claims do not hold yet, until time.monotonic().
+    """Runs turns of all cases, and then more of those whose claims do not hold yet, until
+    time.monotonic().
 
-    renewed: {name: Arm} of arms that begin anew each so many rounds. One process differs from the next, by where its memory
-    happens to lie, more than small copies may; between the same two processes more rounds would only make that certain.
-    Their rounds are numbered by set then, and there are at least SETS of them.
-    """
+    renewed: {name: Arm} of arms that get new processes each so many rounds. Processes may differ by
+    the addresses of their memory, by more than small copies do. More rounds of the same processes
+    would only confirm that difference. So their rounds are numbered by set, and there are at least
+    SETS sets."""
     if not cases:
         return
     chance, number = random.Random(seed), 0 if renewed else None
@@ -275,7 +278,7 @@ def rounds(cases, until, least=None, seed=None, renewed=None, each=RENEWED):
 
 
 def keep(path, bench, cases, **about):
-    """One JSON line per bench run: the machine, and each case with every sample."""
+    """Writes one JSON line for each bench run: the machine, and each case with every sample."""
     if not path:
         return
     with open(path, "a", encoding="utf-8") as file:
@@ -284,7 +287,7 @@ def keep(path, bench, cases, **about):
 
 
 def some_of(known):
-    """The type of an argument that names some of them, separated by commas."""
+    """An argument type for some of these names, separated by commas."""
     def read(text):
         words = text.split(",")
         for word in words:
@@ -302,7 +305,7 @@ def size_name(count):
 
 
 def show(case):
-    """One line a case for the log, and one for each claim and control."""
+    """One line for each case for the log, and one for each claim and control."""
     if not case.rounds:
         print(f"{case.name}: not one round", flush=True)
         return

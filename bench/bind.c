@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What placement costs: binding N threads (200 unless told), a guard's reading of them, loading the
- * machine. One Markdown row a figure; medians of 21 rounds.
+ * The cost of placement: binding N threads (default 200), a guard's reading of them, loading the
+ * machine. One Markdown row for each figure; medians of 21 rounds.
  */
 #include "base/clock.h"
-#include "host/machine.h"
-#include "host/tasks.h"
-#include "place/bind.h"
-#include "place/guard.h"
+#include "engine/machine/machine_load.h"
+#include "engine/machine/tasks.h"
+#include "engine/place/bind.h"
+#include "engine/place/guard_read.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -48,7 +48,8 @@ static void bench_bind(const struct gf_cpus *all, const struct gf_cpus *one, uns
     char what[64];
 
     for (int i = 0; i < ROUNDS; i++) {
-        gf_bind_apply(&(struct gf_bind_scope){.from = *all, .to = *one, .descendants = true}, &result);
+        gf_bind_apply(&(struct gf_bind_scope){.from = *all, .to = *one, .descendants = true},
+                      &result);
         ms[i] = result.usec / 1e3;
         if (result.bound != threads + 1 || result.failed)
             fprintf(stderr, "bound %u of %u\n", result.bound, threads + 1);
@@ -61,7 +62,7 @@ static void bench_bind(const struct gf_cpus *all, const struct gf_cpus *one, uns
 static void bench_guard(const struct gf_cpus *all, const struct gf_cpus *one)
 {
     double ms[ROUNDS];
-    static struct gf_guard_past past;
+    static struct gf_guard_deltas past;
     struct gf_guard_reading reading;
 
     for (int i = 0; i < ROUNDS; i++) {

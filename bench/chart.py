@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as SVG, written by hand: what copies reach by size, what programs reach by arm."""
+"""Charts as SVG, written without a library: rates of copies by size, rates of programs by arm."""
 
 import html
 import math
@@ -74,8 +74,8 @@ def copies(cases):
 
 
 def programs(cases):
-    """One group of bars per program, each with its part of what `plain` reaches, or else `plain-async`, or else
-    `hand`; without a part where none of them is there."""
+    """One group of bars for each program. Each bar is a share of `plain`, or else of `plain-async`,
+    or else of `hand`; it has no share if none of them was measured."""
     parts, y = [], 20
     for case in cases:
         unit = f"{case['unit']}/s"

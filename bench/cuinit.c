@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded beside whatever is measured: makes a program that knows nothing of GPUs one that has called cuInit
- * and has a context.
+ * Preloaded together with the library under test. A program that does not know of GPUs then has
+ * called cuInit and has a context.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@
 # suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)
 # ranks nccl               two GPUs; suites with GF_GPUS=2
 #
-# Wants the relocatable bundle in build/bundle/gpufeed (or GF_BUNDLE) and the programs beside it
+# Wants the relocatable bundle in build/bundle/gpufeed (or GF_BUNDLE) and the programs next to it
 # (`meson compile -C build bundle bench-bundle`), else the build folder, and a `python3` with PyTorch
 # (CUDA) and torchvision. GF_DRY=1 runs what can be run small on the simulated driver. GF_SECONDS is
 # the time for all stages, of which each has a share at most (GF_SHARE: another one). Details go to $OUT

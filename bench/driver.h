@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the benches on the driver API share: the driver opened by name, a clock, a kernel that keeps
+ * Shared by the benches on the driver API: the driver opened by name, a clock, a kernel that keeps
  * the GPU busy, and numbers read from a line of words.
  */
 #ifndef BENCH_DRIVER_H

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One arm of bench/fork.py: a process that forks, as told on standard input. With the argument "cuda" it
- * has a context first. One line of answer for each:
+ * One arm of bench/fork.py: a process that forks as standard input requests. With the argument
+ * "cuda", it has a context first. Each line gets one line as its answer:
  *
- *   hold how=driver|zero bytes=N blocks=N   from now on holds so much pinned memory: of
- *                             cuMemHostAlloc, or as the driver maps it, without the driver -> mappings
- *   threads count=N           so many more threads that have called malloc and sleep -> their number
- *   fork times=N              medians: seconds until fork() has returned here, until it has in the
- *                             child, until the child's exit was seen; page faults here and in the child
+ *   hold how=driver|zero bytes=N blocks=N
+ *                             from now on holds this much pinned memory: from cuMemHostAlloc, or
+ *                             mapped as the driver maps it, without the driver -> mappings
+ *   threads count=N           this many more threads, which call malloc once and sleep -> their number
+ *   fork times=N              medians: seconds until fork() returns in the parent, until it returns in
+ *                             the child, and until the parent sees the child's exit; page faults in
+ *                             parent and child
  *   quit
  */
 #include "driver.h"
@@ -64,7 +66,7 @@ static void hold(const char *line)
     printf("%u\n", mappings());
 }
 
-/* So that the heap is there, and knows this thread. */
+/* Starts the heap, and makes this thread known to it. */
 static void use_heap(void)
 {
     void *volatile block = malloc(100);

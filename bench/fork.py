@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a fork costs: alone, under libjemalloc, under the library.
+"""The cost of a fork: alone, under libjemalloc, under the library.
 
-    bench/fork.py [--json FILE] [--seconds N] [--gib N] [--threads N]
+bench/fork.py [--json FILE] [--seconds N] [--gib N] [--threads N]
 
-Cases: a program without CUDA; one with a context; with N GiB of pinned memory in one buffer, and in 64;
-the same memory mapped as the driver maps it, by a program that has no driver; 16 threads; a Python
-program that forks eight workers. --threads sets GPUFEED_STAGE_THREADS, where the CPUs here are
-fewer than on the machine that is meant. GF_DRY=1: small, simulated driver.
-"""
+Cases: a program without CUDA; one with a context; one with N GiB of pinned memory in one buffer,
+and in 64; the same memory mapped as the driver maps it, in a program without a driver; 16 threads;
+a Python program that forks eight workers. --threads sets GPUFEED_STAGE_THREADS, for a machine with
+fewer CPUs than the one of interest. GF_DRY=1: small, simulated driver."""
 
 import argparse
 import glob

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One arm of bench/h2d.py: copies on the driver API as told on standard input, one line each, and
- * answers each with one line. Between lines it sleeps, so that several arms can take turns.
+ * One arm of bench/h2d.py. Each line of standard input requests copies on the driver API, and gets one
+ * line as its answer. Between lines the process sleeps, so that several arms can take turns.
  *
  *   copy way=h2d|d2h mode=sync|async bytes=N count=N threads=N memory=pageable|pinned load=0|1
- *       -> seconds, CPU seconds of all threads, bytes. Every thread copies `count` times, on a
- *          stream of its own when async, between memory that no other thread has. Small copies walk
- *          through walk=N bytes (64 MiB), so that no cache has them.
- *   check ...the same        -> "good" when the bytes at the other end are those that were sent
- *   hold bytes=N             -> "held": registers as much memory in four pieces, as the library does
- *                               for its ring, and keeps it
- *   first way= bytes=        -> seconds, CPU seconds, bytes: one copy, by a process that made none
- * yet quit
+ *       -> seconds, CPU seconds of all threads, bytes. Every thread copies `count` times between its
+ *          own ranges; with async, on its own stream. Small copies walk through walk=N bytes
+ *          (64 MiB), so that no cache holds them.
+ *   check ...the same        -> "good" if the bytes at the other end are those that were sent
+ *   hold bytes=N             -> "held": registers this much memory in four pieces, as the library
+ *                               does for its ring, and keeps it
+ *   first way= bytes=        -> seconds, CPU seconds, bytes of the process's first copy
+ *   quit
  */
 #include "driver.h"
 
@@ -130,7 +130,7 @@ static void *copies(void *closure)
     return NULL;
 }
 
-/* Kernels of 4 ms on every multiprocessor, two ahead, until nobody wants them any more. */
+/* Kernels of 4 ms on every multiprocessor, two ahead, until the load is switched off. */
 static void *keep_busy(void *closure)
 {
     CUstream stream;
@@ -190,7 +190,7 @@ static void run_copies(bool load)
     printf("%.9f %.9f %zu\n", end - start, used, job.bytes * job.count * job.threads);
 }
 
-/* Sends other bytes than before, brings them back another way, and looks at all of them. */
+/* Sends new bytes, copies them back by another path, and checks all of them. */
 static bool arrives(struct lane *lane)
 {
     char *host = job.pinned ? lane->pinned : lane->pageable;
@@ -199,10 +199,11 @@ static bool arrives(struct lane *lane)
         return false;
     static uint64_t seed;
     fill(job.h2d ? host : other, job.bytes, ++seed);
-    const size_t piece = 4096; /* the driver's own way in every arm: too small to be staged */
+    /* the driver's own path in every arm, because the copy is too small to be staged */
+    const size_t piece = 4096;
     for (size_t at = 0; !job.h2d && at < job.bytes; at += piece)
         MUST(cu.cuMemcpyHtoD_v2(lane->device + at, other + at, piece));
-    MUST(cu.cuCtxSynchronize()); /* a synchronous copy may return before its bytes are there */
+    MUST(cu.cuCtxSynchronize()); /* a synchronous copy may return before its bytes have arrived */
     copy(lane, 0);
     MUST(cu.cuCtxSynchronize());
     for (size_t at = 0; job.h2d && at < job.bytes; at += piece)
@@ -215,7 +216,8 @@ static bool arrives(struct lane *lane)
 static void hold(size_t bytes)
 {
     for (int i = 0; i < 4; i++) {
-        char *at = mmap(NULL, bytes / 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *at =
+            mmap(NULL, bytes / 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (at == MAP_FAILED || madvise(at, bytes / 4, MADV_DONTFORK)) {
             perror("hold");
             exit(1);

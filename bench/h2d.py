@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between the host and the GPU: pinned, by the driver from pageable memory, and ours.
+"""Copies between the host and the GPU: pinned, by the driver from pageable memory, and by the
+library.
 
-    bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...] [--least BYTES] [--most BYTES] [--way h2d|d2h]
+bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...] [--least BYTES] [--most BYTES] [--way
+h2d|d2h]
 
-Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, the same memory again and again, as the
-figures were that it is accepted by), threads (16 callers), few (both on 2 CPUs), async (1 and 4 callers), load (with the
-GPU computing), ranks (eight processes at once), first (a process's first copy), left (small copies that are the driver's
-in all arms, in processes that have more and more of what the library brings: a registered buffer, hooks, their
-questions, the heap, a ring) and, only when it is named, firsts (first copies in such). The first three are what is accepted by. Figures are GB/s and CPU seconds per GB. Each arm is
-a process of its own, on 2 CPUs and of small copies (eight processes' too) another one each few rounds; within a round each
-takes its turn, in shuffled order. `again` is a second `driver`: how far the two are apart is chance. GF_DRY=1: small, on
-the simulated driver.
+Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, that is, the same
+memory again and again), threads (16 callers), few (both on 2 CPUs), async (1 and 4 callers), load
+(while the GPU computes), ranks (eight processes at once), first (a process's first copy). left:
+small copies that the driver makes in all arms, in processes with more and more parts of the library
+(a registered buffer, hooks, their queries, the heap, a ring). firsts: first copies in such
+processes; runs only if it is named. The first three parts decide acceptance.
+
+Figures are GB/s and CPU seconds per GB. Each arm is a separate process. On 2 CPUs and for small
+copies, it is renewed every few rounds. In each round every arm takes its turn, in shuffled order.
+`again` is a second `driver`: their difference is chance. GF_DRY=1: small, on the simulated driver.
 """
 
 import argparse
@@ -28,7 +32,7 @@ WAYS = ("h2d", "d2h")
 SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB]
 TARGETS = {"h2d": {4 * MIB: 0.5, 16 * MIB: 0.65, 256 * MIB: 0.85, GIB: 0.85},
            "d2h": {4 * MIB: 0.45, 16 * MIB: 0.60, 256 * MIB: 0.80, GIB: 0.80}}
-WALKED = 16 * MIB  # from there on a copy is no smaller than what the caches hold, or nearly so
+WALKED = 16 * MIB  # from this size on a copy is not much smaller than the caches
 NEVER_BELOW = 0.97
 FIRST_AT_MOST = 1.1
 FIRST = [MIB, 16 * MIB, 256 * MIB]
@@ -37,15 +41,16 @@ MORE = ("left", "first", "async", "load", "ranks")
 PARTS = ACCEPT + MORE
 ASKED = ("firsts",)
 SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "left": 0.1, "first": 0.36, "firsts": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
-SMALL_SHARE = 0.4  # of a part's time, for copies below 1 MiB
-MANY_AT_MOST = 256 * MIB  # a copy where 16 threads copy: 4 GiB in each process
+SMALL_SHARE = 0.4  # share of a part's time, for copies below 1 MiB
+MANY_AT_MOST = 256 * MIB  # size of a copy if 16 threads copy: 4 GiB in each process
 if arms.DRY:
     SIZES, FIRST = [size for size in SIZES if size <= 16 * MIB], [MIB]
 
 
 def count_for(size, threads, seconds=None):
-    """How many copies a thread makes in a turn: some milliseconds' worth, by what a driver takes; of small ones, which
-    differ by hundredths only, more, so that how a turn begins, with threads that are just born, matters less."""
+    """The number of copies of a thread in a turn: some milliseconds' worth at the driver's speed.
+    Small copies differ by hundredths only, so they get more. Then the start of a turn, with threads
+    that have just started, matters less."""
     seconds = seconds or (0.02 if size <= MIB else 0.005)
     one = 10e-6 + size * threads / 12e9
     return max(1, min(2000, round((seconds / 10 if arms.DRY else seconds) / one)))
@@ -87,7 +92,8 @@ LEFT = {"held": "a registered buffer", "unasked": "hooks, no questions", "hooks"
 
 
 def left_cases(fleet):
-    """What slows copies down that the library leaves to the driver: each arm has something more of it."""
+    """Reasons why copies that the library leaves to the driver become slower: each arm has one more
+    of them."""
     cases = []
     for way in WAYS:
         for size, threads in itertools.product((4 * KIB, 16 * KIB, 64 * KIB), (1, 16)):
@@ -197,7 +203,8 @@ def ranks(until, count=8):
 
 
 def fresh(extra, words):
-    """Each turn is a process of its own; 1/s, so that more is better as everywhere."""
+    """Each turn is a separate process. The figure is 1/s, so that more is better as for the others.
+    """
     def ask():
         arm = arms.Arm([program()], **extra)
         try:
@@ -233,7 +240,7 @@ def first(until):
 
 
 def check_bytes(ours):
-    """[what arrived wrong]: before anything is timed."""
+    """[wrong results], found before any timing."""
     bad = []
     for way in WAYS:
         for mode in ("sync", "async"):
@@ -244,14 +251,14 @@ def check_bytes(ours):
 
 
 class Asked(typing.NamedTuple):
-    """Which cases of the parts whose processes are the same."""
+    """The cases of the parts that share processes."""
     least: int = 0
     most: int = GIB
     ways: tuple = WAYS
 
 
 def part_of(part, fleets, until, bad, asked):
-    """The cases of one part, done. Processes on the same CPUs serve all parts."""
+    """Runs the cases of one part. Processes on the same CPUs serve all parts."""
     if part == "first":
         return first(until)
     if part in ("ranks", "left", "firsts"):
@@ -270,7 +277,8 @@ def part_of(part, fleets, until, bad, asked):
 
 
 def measure(parts=PARTS, seconds=240, asked=Asked()):
-    """(cases, what arrived wrong). Each part has its share of the time, and what the ones before left."""
+    """(cases, wrong results). Each part gets its share of the time, and the time that earlier parts
+    left."""
     began, cases, bad, fleets = time.monotonic(), [], [], {}
     try:
         for index, part in enumerate(parts):
@@ -278,7 +286,7 @@ def measure(parts=PARTS, seconds=240, asked=Asked()):
             share = SHARE[part] / sum(SHARE[later] for later in parts[index:])
             try:
                 found = part_of(part, fleets, time.monotonic() + max(0, left) * share, bad, asked)
-            except RuntimeError as error:  # an arm has died: the other parts get new ones
+            except RuntimeError as error:  # an arm has died, so the other parts get new processes
                 bad.append(f"{part}: {error}"[:600])
                 for fleet in fleets.values():
                     for arm in fleet.values():

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What keeping freed pages does to forks and to what is resident, under whatever is preloaded:
+ * The effect of retained freed pages on forks and on resident memory, under any preload:
  *
- *   fill MIB CHILDREN   a batch was filled and freed, children were forked and live on -> ms, by the
- *                       clock and of CPU time, for the parent's next fill of as much
+ *   fill MIB CHILDREN   fills and frees a batch, and forks children that stay alive -> ms of wall and
+ *                       CPU time for the parent's next fill of the same size
  *   exec MIB            the same batch -> ms until a forked child has become `true` and ended, twice
- *   turns THREADS       so many in turn, 10000 blocks of up to 2 KiB each
- *   four THREADS        the same number, four at a time, 50000 blocks of up to 144 bytes each
- *   beside ROUNDS       64 MiB are filled and freed while blocks of up to 2 KiB come and go
+ *   turns THREADS       this many threads, one after the other; 10000 blocks of up to 2 KiB each
+ *   four THREADS        the same number, four at a time; 50000 blocks of up to 144 bytes each
+ *   beside ROUNDS       fills and frees 64 MiB while blocks of up to 2 KiB come and go
  *   middle ROUNDS       the same with blocks of 4 to 128 KiB
- *   batches ROUNDS      batches of 16 to 80 MiB and blocks of up to 256 KiB
+ *   batches ROUNDS      batches of 16 to 80 MiB, and blocks of up to 256 KiB
  *
- * The last five print MiB at most resident, CPU seconds, and page faults a thread or round.
+ * The last five print the most resident MiB, CPU seconds, and page faults for each thread or round.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -140,7 +140,7 @@ static void threads(int count, int at_a_time, struct load load)
     }
 }
 
-/* Half of the slots get another block in each round, then a batch is filled. */
+/* In each round half of the slots get another block, and then a batch is filled. */
 static void rounds(int count, struct load load, size_t least_mib, size_t spread_mib)
 {
     static void *slot[SLOTS];
@@ -172,7 +172,7 @@ static int come_and_go(const char *kind, int count)
     return 0;
 }
 
-/* A first few are not counted among the faults. */
+/* The first few are not counted among the faults. */
 static int resident(const char *kind, int count)
 {
     struct rusage before, after;
@@ -181,7 +181,8 @@ static int resident(const char *kind, int count)
     getrusage(RUSAGE_SELF, &before);
     come_and_go(kind, count);
     getrusage(RUSAGE_SELF, &after);
-    printf("%.1f %.3f %.1f\n", (double)after.ru_maxrss / 1024, ms_now(CLOCK_PROCESS_CPUTIME_ID) / 1e3,
+    printf("%.1f %.3f %.1f\n", (double)after.ru_maxrss / 1024,
+           ms_now(CLOCK_PROCESS_CPUTIME_ID) / 1e3,
            (double)(after.ru_minflt - before.ru_minflt) / count);
     return 0;
 }

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What keeping freed pages does to forks and to what is resident.
+"""The effect of retained freed pages on forks and on resident memory.
 
-    bench/kept.py [--door PATH] [--rounds N] [--only fill,exec,resident] [--json FILE]
+bench/kept.py [--library PATH] [--rounds N] [--only fill,exec,resident] [--json FILE]
 
-fill: the parent's next fill of 512 MiB after it has forked eight children that live on, with small pages
-(GPUFEED_PROFILE=inference) and huge ones (training); accept: at most 1.5 times that of a program that keeps
-nothing. exec: 512 MiB kept, then fork, exec and wait. resident: what threads and batches that come and go leave.
-"children keep" is the library with a decay of the user's, which then gives nothing back in a child; "jemalloc's
-fit" and "always" it with a rule like jemalloc's for large extents that small blocks may not take (it has 6 for
-this setting, which the library cannot tell from none), and with no rule.
-"""
+fill: the parent's next fill of 512 MiB after it has forked eight children that stay alive, with
+small pages (GPUFEED_PROFILE=inference) and huge ones (training). Accept: at most 1.5 times the
+duration in a program that retains nothing. exec: 512 MiB retained, then fork, exec and wait.
+resident: the memory that short-lived threads and batches leave.
+
+"children keep" is the library with a decay set by the user, which then frees nothing in a child.
+"jemalloc's fit" is the library with a rule like jemalloc's for large extents that small blocks may
+not split; "always" is the library without such a rule."""
 
 import argparse
 import json
@@ -62,23 +63,23 @@ def head(who, *more):
     print("\n| what | " + " | ".join([*who, *more]) + " |\n|" + "---|" * (1 + len(who) + len(more)))
 
 
-def fill(program, door, rounds):
-    who = {**PEERS, "never kept": {**door, **NOTHING}, "children keep": {**door, **USERS}, "the door": door}
+def fill(program, preload, rounds):
+    who = {**PEERS, "never kept": {**preload, **NOTHING}, "children keep": {**preload, **USERS}, "libgpufeed": preload}
     print("\nThe parent's next fill of 512 MiB, ms by the clock and of CPU time:")
-    head(who, "the door / never kept, by CPU time", f"accept: {AT_MOST}")
+    head(who, "libgpufeed / never kept, by CPU time", f"accept: {AT_MOST}")
     for name, profile in ("small pages", SMALL), ("huge pages", HUGE):
         samples = ratio.interleave({key: runner([program, "fill", "512", "8"], {**env, **profile})
                                     for key, env in who.items()}, rounds)
         value, low, high = ratio.bootstrap(
-            samples, lambda all_: statistics.median(s["the door"][1] / s["never kept"][1] for s in all_))
+            samples, lambda all_: statistics.median(s["libgpufeed"][1] / s["never kept"][1] for s in all_))
         row(name, samples, who, lambda ms: f"{ms[0]:.0f}, {ms[1]:.0f}")
         print(f" | {value:.3f} ({low:.3f} to {high:.3f}) | {'met' if high <= AT_MOST else '**not met**'} |", flush=True)
         yield {"name": f"fill, {name}", "ratio": value, "low": low, "high": high, "samples": samples}
 
 
-def execs(program, door, rounds):
-    who = {**PEERS, "the door": {**door, **SMALL}, "children keep": {**door, **SMALL, **USERS},
-           "with huge pages": {**door, **HUGE}}
+def execs(program, preload, rounds):
+    who = {**PEERS, "libgpufeed": {**preload, **SMALL}, "children keep": {**preload, **SMALL, **USERS},
+           "with huge pages": {**preload, **HUGE}}
     print("\n512 MiB kept, then fork, exec and wait, the first and the second time, ms:")
     head(who)
     samples = ratio.interleave({key: runner([program, "exec", "512"], env) for key, env in who.items()}, rounds)
@@ -87,11 +88,11 @@ def execs(program, door, rounds):
     yield {"name": "exec", "samples": samples}
 
 
-def resident(program, door, rounds):
-    door = {**door, **SMALL}
+def resident(program, preload, rounds):
+    preload = {**preload, **SMALL}
     who = {**PEERS, "tcmalloc": {"LD_PRELOAD": "libtcmalloc_minimal.so.4"},
-           "jemalloc's fit": {**door, "MALLOC_CONF": "lg_extent_max_active_fit:5"},
-           "always": {**door, "MALLOC_CONF": "lg_extent_max_active_fit:64"}, "the door": door}
+           "jemalloc's fit": {**preload, "MALLOC_CONF": "lg_extent_max_active_fit:5"},
+           "always": {**preload, "MALLOC_CONF": "lg_extent_max_active_fit:64"}, "libgpufeed": preload}
     print("\nMost that was resident, CPU time, page faults a thread or round:")
     head(who)
     for words, name in RESIDENT.items():
@@ -106,18 +107,18 @@ PARTS = {"fill": fill, "exec": execs, "resident": resident}
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--door", default=str(BUILD / "src" / "hook" / "libgpufeed.so"))
+    parser.add_argument("--library", default=str(BUILD / "src" / "preload" / "libgpufeed.so"))
     parser.add_argument("--rounds", type=int, default=ratio.MIN_ROUNDS)
     parser.add_argument("--only", default=",".join(PARTS), metavar="PART,...")
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
-    if not os.path.isfile(args.door):
-        parser.error(f"no {args.door}: build first")
+    if not os.path.isfile(args.library):
+        parser.error(f"no {args.library}: build first")
     print(ratio.machine_line())
     with tempfile.TemporaryDirectory(prefix="gpufeed-bench-") as folder:
         program = build(folder)
         records = [record for part in args.only.split(",")
-                   for record in PARTS[part](program, {"LD_PRELOAD": args.door}, args.rounds)]
+                   for record in PARTS[part](program, {"LD_PRELOAD": args.library}, args.rounds)]
     if args.json:
         with open(args.json, "a", encoding="utf-8") as file:
             file.write(json.dumps({"bench": "kept", "machine": ratio.machine(), "records": records}) + "\n")

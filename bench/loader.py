@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/programs.py runs of PyTorch: a loop over a DataLoader, on the CPU, after cuInit.
+"""The PyTorch program of bench/programs.py: a loop over a DataLoader, on the CPU, after cuInit.
 
-    bench/loader.py fork|spawn BATCHES WORKERS
+bench/loader.py fork|spawn BATCHES WORKERS
 
-Workers unpack pictures, cut, flip and normalise them; the loop makes the mean of each batch. Forked workers
-are new in each epoch, as PyTorch has it by default; spawned ones stay, and their start is not counted. Prints
-seconds and CPU seconds, of this process and its workers, for one epoch after one that makes all warm.
-"""
+Workers decode pictures, crop, flip and normalise them; the loop computes the mean of each batch.
+Forked workers are new in each epoch, which is PyTorch's default. Spawned workers stay, and their
+start does not count. Prints the seconds and CPU seconds of this process and its workers for one
+epoch, after one warm-up epoch."""
 import ctypes
 import resource
 import sys

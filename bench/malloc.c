@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What malloc and free cost, under whatever is preloaded: malloc KIND. Prints one number.
+ * The cost of malloc and free under any preload: malloc KIND. Prints one number.
  *
- *   pair SIZE       ns for malloc(SIZE) and free of it, one thread
+ *   pair SIZE       ns for malloc(SIZE) and its free, one thread
  *   mixed THREADS   ns for a pair: sizes of 16 to 2063 bytes replaced at random in 1000 slots
  *   large THREADS   the same, 32 KiB to 1 MiB in 16 slots
  *   pass SIZE       ns for a block that one thread allocates and another frees
- *   churn           us for a thread that is made, allocates 1000 blocks, frees them and ends
+ *   churn           us for a thread that is created, allocates 1000 blocks, frees them and ends
  *   fill MIB        ms for a block allocated, written and freed, in a loop on the main thread
  *   fillother MIB   the same on another thread
  *   zeroed MIB      the same with calloc, on the main thread
- *   grow MIB        ms for a block that grows by eighths from 64 KiB to that and is written, the first time
+ *   grow MIB        ms for a block that grows by eighths from 64 KiB to this size and is written,
+ *                   the first time
  *   memory          bytes resident for each byte of 300000 live blocks of 16 to 2063 bytes
  *
- * The work is done in pieces of some milliseconds; the figure is the quickest piece, which other
- * work on the machine has touched least, by the thread's CPU time (fill: the median; churn: wall).
+ * The work is done in pieces of some milliseconds. The figure is the CPU time of the quickest piece,
+ * which other work on the machine has affected least (fill: the median; churn: wall time).
  */
 #include <pthread.h>
 #include <sched.h>
@@ -307,8 +308,8 @@ static const struct {
 } kinds[] = {
     {"pair", kind_pair},     {"mixed", kind_mixed},         {"large", kind_large},
     {"pass", kind_pass},     {"churn", kind_churn},         {"fill", kind_fill},
-    {"memory", kind_memory}, {"fillother", kind_fillother},
-    {"zeroed", kind_zeroed}, {"grow", kind_grow},
+    {"memory", kind_memory}, {"fillother", kind_fillother}, {"zeroed", kind_zeroed},
+    {"grow", kind_grow},
 };
 
 int main(int argc, char **argv)
@@ -319,6 +320,8 @@ int main(int argc, char **argv)
             printf("%.4f\n", kinds[i].run());
             return 0;
         }
-    fprintf(stderr, "usage: malloc pair|mixed|large|pass|churn|fill|fillother|zeroed|grow|memory [NUMBER]\n");
+    fprintf(
+        stderr,
+        "usage: malloc pair|mixed|large|pass|churn|fill|fillother|zeroed|grow|memory [NUMBER]\n");
     return 2;
 }

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""malloc and free against glibc, jemalloc, tcmalloc and mimalloc, in one run, in shuffled order.
+"""Compares malloc and free with glibc, jemalloc, tcmalloc and mimalloc, in one run, in shuffled
+order.
 
-    bench/malloc.py [--door PATH] [--rounds N] [--only WORDS] [--json FILE]
+bench/malloc.py [--library PATH] [--rounds N] [--only WORDS] [--json FILE]
 
-The mix of sizes was fixed before anything was tuned. Accept: malloc(64)+free at most 1.10 times
-libjemalloc.so.2, mixed sizes on two threads at most 1.05; batches that are filled at most 1.15 times
-never-purge (the door with MALLOC_CONF=dirty_decay_ms:-1), and at least four times quicker than glibc
-and than jemalloc with the settings that blogs give; the geometric mean over all rows in ns and us at
-most 1.10 times the best of the four.
-"""
+The mix of sizes was fixed before any tuning. Accept: malloc(64)+free at most 1.10 times
+libjemalloc.so.2, and mixed sizes on two threads at most 1.05. Batches that are filled take at most
+1.15 times never-purge (the preload library with MALLOC_CONF=dirty_decay_ms:-1), and are at least
+four times quicker than glibc and than jemalloc with commonly recommended settings. The geometric
+mean over all rows in ns and us is at most 1.10 times the best of the four."""
 
 import argparse
 import json
@@ -63,14 +63,14 @@ def runner(program, kind, number, env):
 
 
 def table(program, rows, who, against, rounds):
-    """Prints a table; {row: [{who: figure}]}."""
-    print("| what | " + " | ".join(who) + f" | the door / {against} | 95 % interval |\n|"
+    """Prints a table; returns {row: [{allocator: figure}]}."""
+    print("| what | " + " | ".join(who) + f" | libgpufeed / {against} | 95 % interval |\n|"
           + "---|" * (len(who) + 3))
     found = {}
     for kind, number, name, unit in rows:
         samples = ratio.interleave({key: runner(program, kind, number, env)
                                     for key, env in who.items()}, rounds)
-        value, low, high = ratio.bootstrap(samples, ratio.median_ratio("the door", against))
+        value, low, high = ratio.bootstrap(samples, ratio.median_ratio("libgpufeed", against))
         cells = " | ".join(f"{statistics.median(s[key] for s in samples):.4g} {unit}".strip()
                            for key in who)
         print(f"| {name} | {cells} | {value:.3f} | {low:.3f} to {high:.3f} |", flush=True)
@@ -86,14 +86,14 @@ def geometric(found, key):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--door", default=str(BUILD / "src" / "hook" / "libgpufeed.so"))
+    parser.add_argument("--library", default=str(BUILD / "src" / "preload" / "libgpufeed.so"))
     parser.add_argument("--rounds", type=int, default=ratio.MIN_ROUNDS)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
-    if not os.path.isfile(args.door):
-        parser.error(f"no {args.door}: build first")
-    door = {"LD_PRELOAD": args.door}
+    if not os.path.isfile(args.library):
+        parser.error(f"no {args.library}: build first")
+    preload = {"LD_PRELOAD": args.library}
     print(ratio.machine_line() + "\n")
     with tempfile.TemporaryDirectory(prefix="gpufeed-bench-") as folder:
         program = build(folder)
@@ -101,16 +101,16 @@ def main():
         def chosen(rows):
             return [row for row in rows if args.only in row[2]]
         speed = table(program, chosen(SPEED + MEMORY),
-                      {**PEERS, "the door": door, "off": {**door, "GPUFEED_HEAP": "off"}},
+                      {**PEERS, "libgpufeed": preload, "off": {**preload, "GPUFEED_HEAP": "off"}},
                       "jemalloc", args.rounds)
         fills = table(program, chosen(FILLS),
                       {**PEERS, "blog": {**PEERS["jemalloc"], "MALLOC_CONF": BLOG},
-                       "never-purge": {**door, "MALLOC_CONF": "dirty_decay_ms:-1"},
-                       "the door": door, "inference": {**door, "GPUFEED_PROFILE": "inference"}},
+                       "never-purge": {**preload, "MALLOC_CONF": "dirty_decay_ms:-1"},
+                       "libgpufeed": preload, "inference": {**preload, "GPUFEED_PROFILE": "inference"}},
                       "never-purge", args.rounds)
     timed = {name: samples for name, samples in speed.items() if name != MEMORY[0][2]}
     if timed:
-        means = {key: geometric(timed, key) for key in (*PEERS, "the door")}
+        means = {key: geometric(timed, key) for key in (*PEERS, "libgpufeed")}
         print("geometric mean: " + ", ".join(f"{key} {value:.3g}" for key, value in means.items()))
     if args.json:
         with open(args.json, "a", encoding="utf-8") as file:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""measured.jsonl, what RESULTS.md and the charts are made from: the note, then a line for each case that was measured.
-
-Raw files hold every sample and are not kept; a line here holds what is shown of a case, so that measuring some
-anew leaves the others as they are. Lines are sorted by bench and case; `place` is where in the tables a case
-stands. What is empty, 0 or false about a case is left out. A case that no bench has any more is a line to delete.
-"""
+"""measured.jsonl, the source of RESULTS.md and the charts: the note, then a line for each measured
+case. Raw files hold every sample and are not kept. A line here holds the shown figures of a case,
+so that new measurements of some cases leave the others unchanged. Lines are sorted by bench and
+case; `place` is the position of a case in the tables. Empty, 0 and false members are omitted. A
+case that no bench has any more must be deleted by hand."""
 
 import json
 
@@ -21,7 +20,7 @@ def whole(value):
 
 
 def figures_of(medians, unit):
-    """Arms in the order of the charts, however the first round was shuffled."""
+    """The arms in the order of the charts, in whatever order the first round ran."""
     known = list(chart.COLOURS)
     order = sorted(medians, key=lambda arm: (known.index(arm) if arm in known else len(known), arm))
     shown = (*([f"{unit}/s"] if unit else []), *SHOWN)
@@ -35,7 +34,8 @@ def claims_of(claims):
 
 
 def summary(run, case, build):
-    """A case of a raw file, without its samples; records of before `lacks` tell it by their rounds."""
+    """A case of a raw file without its samples. Older records without `lacks` derive it from their
+    rounds."""
     m, count = run["machine"], len(case["samples"])
     known = {"bench": run["bench"], **case, "rounds": count,
              "lacks": case.get("lacks", f"{count} rounds" if count < ratio.MIN_ROUNDS else ""),
@@ -60,7 +60,7 @@ def write(path, note, cases):
 
 
 def merged(cases, new):
-    """A new one stands where the one of its name stood, else last; a later one wins."""
+    """A new case replaces the one of its name, else it is added last. A later one wins."""
     found = {(case["bench"], case["case"]): case for case in cases}
     for case in new:
         name = case["bench"], case["case"]

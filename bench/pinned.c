@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One arm of bench/pinned.py: pinned memory as told on standard input, one line each, answered by
- * one line. Between lines it sleeps.
+ * One arm of bench/pinned.py. Each line of standard input requests allocations of pinned memory, and
+ * gets one line as its answer. Between lines the process sleeps.
  *
  *   pairs bytes=N count=N threads=N   each thread gets a block and frees it, again and again
- *   hold bytes=N count=N threads=N    each thread gets so many blocks, then frees them all
+ *   hold bytes=N count=N threads=N    each thread gets this many blocks, then frees them all
  *       -> seconds for one cuMemHostAlloc, for one cuMemFreeHost, CPU seconds for both
  *   quit
  */

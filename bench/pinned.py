@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What cuMemHostAlloc and cuMemFreeHost cost, by the driver and by us.
+"""The cost of cuMemHostAlloc and cuMemFreeHost, by the driver and by the library.
 
-    bench/pinned.py [--json FILE] [--seconds N] [--only WORD,...]
+bench/pinned.py [--json FILE] [--seconds N] [--only WORD,...]
 
-Parts: warm (a block got and freed again and again), cold (blocks held, so that none is reused), large
-(1 GiB and more), threads, fork (with 8 GiB pinned), huge (large, while the kernel may back shared
-memory by huge pages: needs root, and puts the setting back). GF_DRY=1: small, simulated driver.
-"""
+Parts: warm (a block is allocated and freed again and again), cold (blocks are held, so that none is
+reused), large (1 GiB and more), threads, fork (with 8 GiB pinned), huge (large, while the kernel
+may back shared memory by huge pages: needs root, and restores the setting). GF_DRY=1: small,
+simulated driver."""
 
 import argparse
 import contextlib
@@ -25,7 +25,8 @@ SHMEM = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 SMALL = [4 * KIB, 64 * KIB, MIB]
 LARGE = [32 * MIB] if arms.DRY else [GIB, 4 * GIB]
 FORKED = 64 * MIB if arms.DRY else 8 * GIB
-# The machine's neighbours make one fork half as long again as the next, for seconds: short turns, many of them.
+# Other load on the machine makes one fork half as long again as the next, for seconds. So there are
+# many short turns.
 FORKS, FORK_ROUNDS = (3, 1) if arms.DRY else (5, 40)
 
 
@@ -115,8 +116,8 @@ def program(name="pinned"):
 
 
 def forks(command, name, hold, until):
-    """Processes that hold their memory throughout: it takes seconds to get it. They are renewed all the same: one forks
-    slower than the next by as much as the library adds."""
+    """Processes that hold their memory throughout, because getting it takes seconds. They are still
+    renewed: one process forks slower than the next by as much as the library adds."""
     fleet = {"driver": arms.Arm(command, opening=hold), "ours": arms.Arm(command, opening=hold, **arms.ours())}
     try:
         for arm in fleet.values():
@@ -151,7 +152,7 @@ def run_part(part, plain, ours, until):
             if not there:
                 print("# huge: shared memory cannot have huge pages here", flush=True)
                 return []
-            # A process of its own: the library looks at the setting once.
+            # A separate process, because the library reads the setting once.
             fresh = arms.Arm([program()], **arms.ours())
             try:
                 found = part_cases(part, plain, fresh)

@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs under the library, and under libjemalloc.so.2.
 
-    bench/programs.py [--seconds N] [--rounds N] [--only NAME,...] [--driver FOLDER] [--json FILE]
+bench/programs.py [--seconds N] [--rounds N] [--only NAME,...] [--driver FOLDER] [--json FILE]
 
-redis: redis-server under redis-benchmark as it comes; redis-pipelined: with 16 requests at a time, so that the
-server does little but allocate and copy (Debian: redis-server); db_bench: RocksDB's own (Debian: rocksdb-tools); fork,
-spawn: a loop over PyTorch's DataLoader with such workers (Debian: python3-torch). What is not installed is
-left out, and said so. Each has called cuInit on the simulated driver (bench/cuinit.c does
-so for those that have never heard of it), and GPUFEED_LOG is set. A turn is a process of its own.
+redis: redis-server under redis-benchmark with default settings. redis-pipelined: with 16 requests
+at a time, so that the server mostly allocates and copies (Debian: redis-server). db_bench:
+RocksDB's own (Debian: rocksdb-tools). fork, spawn: a loop over PyTorch's DataLoader with such
+workers (Debian: python3-torch). Programs that are not installed are left out, with a line that says
+so. Each has called cuInit on the simulated driver (bench/cuinit.c does so for programs without
+CUDA), and GPUFEED_LOG is set. Each turn is a separate process.
 
-Arms: jemalloc, the same again (what chance does), ours; redis-server brings libjemalloc.so.2 itself, which
-the library then leaves in place and watches: `replace` is ours with GPUFEED_HEAP=replace. Accept: ours as
-fast as jemalloc by the CPU time of the whole program, the interval narrower than 4 %. By the clock
-the same is shown; other work on the machine is in it.
-"""
+Arms: jemalloc, the same again (to show chance), the library. redis-server brings libjemalloc.so.2
+itself, which the library then leaves in place and watches; `replace` is the library with
+GPUFEED_HEAP=replace. Accept: the library is as fast as jemalloc by the CPU time of the whole
+program, with an interval narrower than 4 %. Wall time is shown too, but it includes other work on
+the machine."""
 
 import argparse
 import contextlib
@@ -36,7 +37,8 @@ import ratio
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"
 CPU, CLOCK = "per CPU s", "per s"
-REQUESTS = {1: 1000, 16: 5000} if arms.DRY else {1: 15000, 16: 80000}  # by how many at a time
+# by the number of requests at a time
+REQUESTS = {1: 1000, 16: 5000} if arms.DRY else {1: 15000, 16: 80000}
 KINDS = "set,get,lpush,lpop,sadd,spop,hset,zadd"
 OPERATIONS = 5000 if arms.DRY else 100000
 ORDERS = "fillrandom,readrandom,overwrite,seekrandom,readseq,deleterandom"
@@ -45,7 +47,7 @@ PRELOADS = {"jemalloc": "libjemalloc.so.2", "again": "libjemalloc.so.2"}
 
 
 class Missing(Exception):
-    """This program is not to be had here."""
+    """This program is not installed here."""
 
 
 def needed(name, package):
@@ -60,7 +62,7 @@ def figures(count, seconds, cpu_seconds):
 
 
 def cpu_of(pid):
-    """Seconds of all its threads, those that have ended too."""
+    """CPU seconds of all its threads, ended ones included."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
@@ -111,7 +113,8 @@ def db_bench(env):
     program = needed("db_bench", "rocksdb-tools")
 
     def turn():
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # the disk is not what is measured
+        # the disk must not limit the result
+        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="gpufeed-db-", dir=base) as folder:
             used = children_cpu()
             done = subprocess.run([program, f"--benchmarks={ORDERS}", f"--num={OPERATIONS}", "--value_size=300",
@@ -147,18 +150,18 @@ PROGRAMS = {"redis": (redis(1), "requests", True), "redis-pipelined": (redis(16)
 
 def environments(name, unaware, folder, driver):
     """{arm: environment}"""
-    door = arms.ours()["LD_PRELOAD"]
+    preload = arms.ours()["LD_PRELOAD"]
     log = {"GPUFEED_LOG": f"{folder}/{name}-%p"}
-    wanted = {arm: (preload, {}) for arm, preload in PRELOADS.items()} | {"ours": (door, log)}
+    wanted = {arm: (preload, {}) for arm, preload in PRELOADS.items()} | {"ours": (preload, log)}
     if name.startswith("redis"):
-        wanted["replace"] = door, {**log, "GPUFEED_HEAP": "replace"}
+        wanted["replace"] = preload, {**log, "GPUFEED_HEAP": "replace"}
     beside = f":{folder}/cuinit.so" if unaware else ""
     return {arm: arms.environment(LD_PRELOAD=preload + beside, LD_LIBRARY_PATH=driver, **extra)
             for arm, (preload, extra) in wanted.items()}
 
 
 def must_be_whole(driver):
-    """A door without its engine would look cheap."""
+    """A preload library without its engine would look cheap."""
     init = 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0; import time; time.sleep(0.2)'
     done = subprocess.run([PYTHON, "-c", init], capture_output=True, text=True, check=True,
                           env=arms.environment(**arms.ours(GPUFEED_VERBOSE=1, LD_LIBRARY_PATH=driver)))

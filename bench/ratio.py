@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares two commands as a ratio, in one run.
 
-    bench/ratio.py [--rounds N] [--name TEXT] [--a-env K=V] [--b-env K=V] [--json FILE] -- A... ::: B...
+bench/ratio.py [--rounds N] [--name TEXT] [--a-env K=V] [--b-env K=V] [--json FILE] -- A... ::: B...
 
-Each round runs both commands once, in shuffled order, so that what the machine does meanwhile hits
+Each round runs both commands once, in shuffled order, so that other work on the machine affects
 both alike. The figure is the median of B/A over the rounds with a bootstrap 95 % interval. Prints
 one Markdown row; --json appends the full record as a line. Importable: bootstrap(), compare(),
-machine() and row() serve the other benches.
-"""
+machine() and row() serve the other benches."""
 
 import argparse
 import itertools
@@ -25,10 +24,11 @@ MIN_ROUNDS = 15
 
 
 def bootstrap(rounds, statistic, draws=4000, level=0.95, seed=1, sets=None):
-    """(value, low, high) of statistic(rounds), rounds resampled whole: what ran together stays so.
+    """(value, low, high) of statistic(rounds). Rounds are resampled as a whole, so figures of one
+    round stay together.
 
-    sets: the number of the set that each round is of, where rounds of one set share what may differ from set to
-    set. Whole sets are resampled then: more rounds of the same set tell little about the next one.
+    sets: the number of each round's set, if rounds of one set share properties that differ between
+    sets. Whole sets are resampled then, because more rounds of one set tell little about the next.
     """
     chance, together = random.Random(seed), {}
     for number, one in zip(sets or range(len(rounds)), rounds):
@@ -41,7 +41,8 @@ def bootstrap(rounds, statistic, draws=4000, level=0.95, seed=1, sets=None):
 
 
 def interleave(variants, rounds, warm=1, seed=None):
-    """variants: name -> function that returns a figure. A list of dicts, one per round."""
+    """variants: name -> function that returns a figure. Returns a list of dicts, one for each
+    round."""
     chance = random.Random(seed)
     names = list(variants)
     for _ in range(warm):
@@ -78,7 +79,7 @@ def compare(run_a, run_b, rounds=MIN_ROUNDS, warm=1):
 
 
 def machine():
-    """What a figure has to be read with."""
+    """Facts about the machine that a reader of a figure needs."""
     cpu = "unknown"
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         for line in file:

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what was measured into RESULTS.md, and draws it.
+"""Writes measured figures into RESULTS.md, and draws the charts.
 
-    bench/results.py [RAW.jsonl...] [--build COMMIT] [--note TEXT] [--measured bench/measured.jsonl]
-                     [--results bench/RESULTS.md] [--charts bench]
+bench/results.py [RAW.jsonl...] [--build COMMIT] [--note TEXT] [--measured bench/measured.jsonl]
+[--results bench/RESULTS.md] [--charts bench]
 
-RAW: what bench/h2d.py, pinned.py and train.py wrote with --json, or what a stage left as measured.jsonl in its $OUT.
-Their cases replace those of the same name in bench/measured.jsonl, which keeps a summary of each; a later file wins.
-From that the part of RESULTS.md between the two marks and the charts are written: without RAW, only that. --build:
-the commit that RAW was measured with; --note: the paragraph above the tables, which else stays as it is. Figures of
-the simulated driver are refused.
-"""
+RAW: the output of bench/h2d.py, pinned.py and train.py with --json, or measured.jsonl in a stage's
+$OUT. Its cases replace those of the same name in bench/measured.jsonl, which keeps a summary of
+each; a later file wins. The part of RESULTS.md between the two marks and the charts are generated
+from that file; without RAW, nothing else happens. --build: the commit that RAW was measured with.
+--note: the paragraph above the tables; without it the paragraph stays. Figures of the simulated
+driver are refused."""
 
 import argparse
 import collections
@@ -63,7 +63,7 @@ def interval(claim):
 
 
 def verdict(good, case):
-    """What is met in too few rounds, or sets of processes, is said with how many there were."""
+    """Lists results with too few rounds, or too few sets of processes, with their number."""
     few = case.get("lacks")
     return ("met" + (f" in {few}" if few else "")) if good else "**not met**"
 
@@ -79,7 +79,7 @@ def least_of(claim):
 
 
 def chance(case):
-    """How far apart two arms were that are the same."""
+    """The difference between two arms that are the same."""
     return ", ".join(interval(control) for control in case.get("controls", ()))
 
 
@@ -172,7 +172,8 @@ BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory",
 
 
 def accepted(found):
-    """A row for each kind of claim: how many hold, and the one that is furthest from it."""
+    """A row for each kind of claim: how many hold, and the one that fails by most or holds by
+    least."""
     kinds = {}
     for bench, cases in found.items():
         for case in cases:
@@ -192,7 +193,7 @@ def accepted(found):
 
 
 def machines(cases):
-    """Where it was measured, and when: from the first day to the last."""
+    """Where it was measured, and the first and the last day."""
     days = {}
     for case in cases:
         days.setdefault(case["machine"], set()).add(case["date"])
@@ -201,7 +202,8 @@ def machines(cases):
 
 
 def builds(cases):
-    """Of which build which parts are, where that is known; of some of a part's cases with how many."""
+    """The build of each part, if it is known. If only some of a part's cases come from it, their
+    number."""
     parts, known = collections.Counter(case["part"] for case in cases), {}
     for case in cases:
         if case.get("build"):
@@ -213,9 +215,9 @@ def builds(cases):
 
 def section(found, note):
     lines = [BEGIN, "## Copies and pinned memory", "",
-             "Arms take turns in shuffled order within each round; a ratio is the median over the rounds, with "
-             "its bootstrap 95 % interval, whose lower end is what is accepted. Where two arms are the same, "
-             "their ratio shows what is chance." + (f" {note}" if note else "")]
+             "Arms take turns in shuffled order within each round. A ratio is the median over the rounds, with "
+             "its bootstrap 95 % interval; the lower end of the interval is compared with the accepted bound. "
+             "The ratio of two equal arms shows the size of random differences." + (f"\n\n{note}" if note else "")]
     lines += ["", accepted(found)]
     for bench, (title, command, render) in BENCHES.items():
         if bench in found:

@@ -2,11 +2,11 @@
 /*
  * Times starts of a program under different preloads:
  *
- *     spawn ROUNDS AT_ONCE PRELOAD... -- PROGRAM ARGS...      PRELOAD "none": without
+ *     spawn ROUNDS AT_ONCE PRELOAD... -- PROGRAM ARGS...      PRELOAD "none": no preload
  *
- * Each round starts PROGRAM AT_ONCE times at once by posix_spawn under each preload in turn, each
- * round beginning with another one, so that what the machine does meanwhile hits all alike; this
- * process itself is under none of them. Prints a line for each preload: the median wall time of a
+ * Each round starts PROGRAM by posix_spawn, AT_ONCE times at the same time, under each preload in
+ * turn. Each round begins with another preload, so that other work on the machine affects all alike.
+ * This process itself has no preload. Prints a line for each preload: the median wall time of a
  * batch, and the median CPU time of a start, both in ns.
  */
 #include <spawn.h>

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Freed memory that is kept, in a control group in which somebody else takes 2 GB a second.
+"""Retained freed memory in a control group in which another process takes 2 GB a second.
 
-    bench/squeeze.py [--door PATH] [--driver FOLDER] [--limit MIB] [--kept MIB] [--live MIB] [--rate MIB]
+bench/squeeze.py [--library PATH] [--driver FOLDER] [--limit MIB] [--kept MIB] [--live MIB] [--rate
+MIB]
 
-Makes a memory group below its own (version 1 or 2; it needs the right to), limits it, and starts in it a
-program that holds LIVE and has freed KEPT, and then one that takes most of what is left and of what is
-kept. Who is killed, and how long until what is resident, less LazyFree, is 1.2 times what is live.
-Accept: never-purge gets somebody killed, nobody with the library, with CUDA and without, forked workers
-included; within 2 s.
-"""
+Makes a memory group below its own (version 1 or 2; it needs the right to) and limits it. It starts
+a program there that holds LIVE and has freed KEPT, and then one that takes most of the memory that
+is left or retained. Prints which process is killed, and how long until the resident memory, without
+LazyFree, is 1.2 times the live memory. Accept: with never-purge a process is killed. With the
+library none is, with CUDA and without, forked workers included, and memory falls within 2 s."""
 import argparse
 import contextlib
 import os
@@ -74,7 +74,7 @@ for wake in children:
 sys.exit(sum(os.wait()[1] for _ in children) != 0)
 """
 
-# Takes at a rate, at most 10 ms behind it, and holds.
+# Takes memory at a rate, at most 10 ms behind it, and holds it.
 TAKER = """
 import mmap, sys, time
 most, rate = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20
@@ -89,7 +89,7 @@ sys.stdin.readline()
 
 
 class NoGroup(Exception):
-    """This machine gives us none."""
+    """This machine does not allow a memory group."""
 
 
 def own_group():
@@ -107,7 +107,7 @@ def own_group():
 
 @contextlib.contextmanager
 def group(limit):
-    """A memory group below our own, of so many bytes; its folder."""
+    """A memory group of this many bytes below the own group; returns its folder."""
     parent, name = own_group()
     folder = parent / f"gpufeed-squeeze-{os.getpid()}"
     try:
@@ -153,7 +153,8 @@ class Member:
         return self.process.wait()
 
     def needed(self):
-        """Resident bytes of it and its children, shared ones once, that are not the kernel's to take."""
+        """Resident bytes of the process and its children that the kernel cannot reclaim; shared
+        ones count once."""
         total = 0
         for pid in [self.process.pid, *children(self.process.pid)]:
             with contextlib.suppress(OSError):
@@ -170,30 +171,32 @@ def children(pid):
     return []
 
 
-def environment(door, driver, **extra):
+def environment(preload, driver, **extra):
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("GPUFEED") and key not in ("LD_PRELOAD", "MALLOC_CONF")}
-    return {**env, "LD_PRELOAD": str(door), "LD_LIBRARY_PATH": str(driver), **extra}
+    return {**env, "LD_PRELOAD": str(preload), "LD_LIBRARY_PATH": str(driver), **extra}
 
 
-def squeeze(door, driver, sizes, workers=0, cuda=True, patience=10, **extra):
-    """Exit codes of keeper and taker, and after how many seconds little was resident (None: never)."""
+def squeeze(preload, driver, sizes, workers=0, cuda=True, patience=10, **extra):
+    """The exit codes of keeper and taker, and after how many seconds little was resident (None:
+    never)."""
     bare = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     took = None
     with group(sizes.limit * MIB) as folder:
         keeper = Member(folder, KEEPER, sizes.live, sizes.kept, workers, int(cuda),
-                        env=environment(door, driver, **extra))
+                        env=environment(preload, driver, **extra))
         keeper.at("base")
         base = keeper.needed()
         keeper.go()
         keeper.at("kept")
-        # Most of what is not live, and of that most is kept now. A fifth is left: up to a quarter of the
-        # room may be dirty when it begins, and at this rate 100 ms between two looks are 200 MiB.
+        # Takes most of the memory that is not live, most of which is retained now. A fifth is left:
+        # up to a quarter of the headroom may be dirty at the start. At this rate the time between
+        # two checks, 100 ms, is 200 MiB.
         taken = (sizes.limit - base // MIB * (1 + workers // 2)) * 8 // 10
         taker = Member(folder, TAKER, taken, sizes.rate, env=bare)
         start = time.monotonic()
         while took is None and time.monotonic() - start < patience and keeper.process.poll() is None:
-            # Once it has come near: before, nobody is short of anything.
+            # Measured once memory is nearly used up; before, it is not short.
             if time.monotonic() - start > taken / sizes.rate / 2 and \
                     0 < keeper.needed() <= 1.2 * base:
                 took = time.monotonic() - start
@@ -205,7 +208,7 @@ def squeeze(door, driver, sizes, workers=0, cuda=True, patience=10, **extra):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--door", default=BUILD / "src" / "hook" / "libgpufeed.so")
+    parser.add_argument("--library", default=BUILD / "src" / "preload" / "libgpufeed.so")
     parser.add_argument("--driver", default=BUILD / "tests" / "sim", help="folder of libcuda.so.1")
     for name, value in ("limit", 1024), ("kept", 640), ("live", 128), ("rate", 2048):
         parser.add_argument(f"--{name}", type=int, default=value, metavar="MIB")
@@ -215,7 +218,7 @@ def main():
             "three forked workers": dict(workers=3)}
     print("| what | keeper | taker | 1.2 times live after |\n|---|---|---|---|")
     for name, extra in rows.items():
-        keeper, taker, took = squeeze(args.door, args.driver, args, **extra)
+        keeper, taker, took = squeeze(args.library, args.driver, args, **extra)
         ends = ["lives" if code == 0 else "killed" if code == -9 else f"exit code {code}"
                 for code in (keeper, taker)]
         print(f"| {name} | {ends[0]} | {ends[1]} | {'-' if took is None else f'{took:.2f} s'} |",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the watch for stalls costs: stall KIND. Where a libcuda.so.1 is in LD_LIBRARY_PATH the process
- * initialises it first, as a program that feeds a GPU does. Prints ns.
+ * The cost of the watch for stalls: stall KIND. If LD_LIBRARY_PATH has a libcuda.so.1, the process
+ * initialises it first, like a program that feeds a GPU. Prints ns.
  *
- *   pair    malloc(64) and free of it, one thread
- *   mixed   sizes of 16 to 2063 bytes replaced at random in 1000 slots, two threads at once
- *   large   malloc(2 MiB) and free of it
- *   storm   free of 16 MiB of which one page was touched, given back at once: 400 in a row
+ *   pair    malloc(64) and its free, one thread
+ *   mixed   sizes of 16 to 2063 bytes, replaced at random in 1000 slots, two threads at once
+ *   large   malloc(2 MiB) and its free
+ *   storm   a free of 16 MiB, of which one page was touched, that purges at once: 400 in a row
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -95,7 +95,7 @@ static int by_size(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The median: what one of them takes, whatever the machine does meanwhile. */
+/* The median: the duration of one call, whatever else the machine does. */
 static double storm(void)
 {
     static double took[STORM];

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the watch for stalls costs.
+"""The cost of the watch for stalls.
 
-    bench/stall.py [--door PATH] [--rounds N] [--json FILE]
+bench/stall.py [--library PATH] [--rounds N] [--json FILE]
 
-After cuInit on the simulated driver, in one run, in shuffled order: a pair of malloc and free, mixed
-sizes on two threads and large blocks under libjemalloc.so.2, the door with GPUFEED_STALL_US=0, and
-with a log (accept, against libjemalloc: 1.10, 1.05, and no limit). A storm: each free is a stall;
-what an event costs is the difference to the same frees with the watch off (accept: 100 us). And, for
-the same pairs, what heaptrack and jemalloc's profiler (prof:true) cost where they are installed.
-"""
+After cuInit on the simulated driver, in one run, in shuffled order: a pair of malloc and free,
+mixed sizes on two threads, and large blocks. They run under libjemalloc.so.2, under the preload
+library with GPUFEED_STALL_US=0, and with a log (accept, relative to libjemalloc: 1.10, 1.05, and no
+limit). A storm: each free is a stall. The cost of an event is the difference to the same frees with
+the watch off (accept: 100 us). Also, for the same pairs, the cost of heaptrack and jemalloc's
+profiler (prof:true), if they are installed."""
 
 import argparse
 import json
@@ -58,14 +58,14 @@ def peers(program, kind, folder):
     return found
 
 
-def cost(program, door, rounds, folder):
+def cost(program, preload, rounds, folder):
     print("| what | libjemalloc.so.2 | watch off | with a log | log / libjemalloc | 95 % interval | "
           "accept | peers |\n|---|---|---|---|---|---|---|---|")
     for kind, name, limit in KINDS:
         samples = ratio.interleave({
             "jemalloc": runner(program, kind, LD_PRELOAD=JEMALLOC),
-            "off": runner(program, kind, LD_PRELOAD=door, GPUFEED_STALL_US="0"),
-            "log": runner(program, kind, LD_PRELOAD=door, GPUFEED_LOG=f"{folder}/log"),
+            "off": runner(program, kind, LD_PRELOAD=preload, GPUFEED_STALL_US="0"),
+            "log": runner(program, kind, LD_PRELOAD=preload, GPUFEED_LOG=f"{folder}/log"),
         }, rounds)
         value, low, high = ratio.bootstrap(samples, ratio.median_ratio("log", "jemalloc"))
         cells = " | ".join(f"{statistics.median(s[who] for s in samples) * 1e9:.2f} ns"
@@ -78,8 +78,8 @@ def cost(program, door, rounds, folder):
         yield {"name": name, "ratio": value, "low": low, "high": high, "samples": samples}
 
 
-def storm(program, door, rounds, folder):
-    quiet = {"LD_PRELOAD": door, "MALLOC_CONF": GIVE_BACK, "GPUFEED_STALL_US": "0"}
+def storm(program, preload, rounds, folder):
+    quiet = {"LD_PRELOAD": preload, "MALLOC_CONF": GIVE_BACK, "GPUFEED_STALL_US": "0"}
     loud = {**quiet, "GPUFEED_STALL_US": "1", "GPUFEED_LOG": f"{folder}/storm-%p"}
     samples = ratio.interleave({"off": runner(program, "storm", **quiet),
                                 "log": runner(program, "storm", **loud)}, rounds)
@@ -92,17 +92,17 @@ def storm(program, door, rounds, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--door", default=str(BUILD / "src" / "hook" / "libgpufeed.so"))
+    parser.add_argument("--library", default=str(BUILD / "src" / "preload" / "libgpufeed.so"))
     parser.add_argument("--rounds", type=int, default=ratio.MIN_ROUNDS)
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
-    if not os.path.isfile(args.door):
-        parser.error(f"no {args.door}: build first")
+    if not os.path.isfile(args.library):
+        parser.error(f"no {args.library}: build first")
     print(ratio.machine_line() + "\n")
     with tempfile.TemporaryDirectory(prefix="gpufeed-bench-") as folder:
         program = build(folder)
-        records = [*cost(program, args.door, args.rounds, folder),
-                   storm(program, args.door, args.rounds, folder)]
+        records = [*cost(program, args.library, args.rounds, folder),
+                   storm(program, args.library, args.rounds, folder)]
     if args.json:
         with open(args.json, "a", encoding="utf-8") as file:
             file.write(json.dumps({"machine": ratio.machine(), "records": records}) + "\n")

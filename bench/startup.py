@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to be there: processes that only start and end.
+"""The cost of the library in processes that only start and end.
 
-    bench/startup.py [--door PATH] [--rounds N] [--spawns N] [--json FILE]
+bench/startup.py [--library PATH] [--rounds N] [--spawns N] [--json FILE]
 
 For /bin/true and `bash -c :`, in one run, in shuffled order: no preload, Debian's libjemalloc.so.2,
-the door. The figure is what the door adds over what libjemalloc adds (accept: at most 0.10 and
-0.40), by wall time and by the children's own CPU time. Then 64 processes at once, with against
-without (accept: at most 1.10).
-"""
+the preload library. The figure is libgpufeed's added time divided by libjemalloc's (accept: at most
+0.10 and 0.40), by wall time and by the children's own CPU time. Then 64 processes at once, with the
+library relative to without (accept: at most 1.10)."""
 
 import argparse
 import json
@@ -47,33 +46,34 @@ def starts(spawn, rounds, at_once, preloads, command):
 
 
 def added(kind):
-    """What the door adds over what jemalloc adds: medians of the differences within each round."""
+    """libgpufeed's cost over no preload divided by jemalloc's: medians of the differences within
+    each round."""
     def statistic(rounds):
-        jemalloc, door = (statistics.median(r[i][kind] - r[0][kind] for r in rounds) for i in (1, 2))
-        return door / jemalloc
+        jemalloc, preload = (statistics.median(r[i][kind] - r[0][kind] for r in rounds) for i in (1, 2))
+        return preload / jemalloc
     return statistic
 
 
-def cost_of_being_there(spawn, door, rounds, spawns):
-    print("| program | by | none | libjemalloc adds | the door adds | share | 95 % interval | accept |\n"
+def cost_of_being_there(spawn, preload, rounds, spawns):
+    print("| program | by | none | libjemalloc adds | libgpufeed adds | share | 95 % interval | accept |\n"
           "|---|---|---|---|---|---|---|---|")
     for name, command, limit in PROGRAMS:
-        samples = [starts(spawn, spawns, 1, ("none", JEMALLOC, door), command) for _ in range(rounds)]
+        samples = [starts(spawn, spawns, 1, ("none", JEMALLOC, preload), command) for _ in range(rounds)]
         for kind in ("wall", "cpu"):
             share, low, high = ratio.bootstrap(samples, added(kind))
             none, jemalloc, ours = (statistics.median(r[i][kind] for r in samples) for i in range(3))
             print(f"| `{name}` | {kind} | {none * 1e6:.0f} us | {(jemalloc - none) * 1e6:.0f} us | "
                   f"{(ours - none) * 1e6:.0f} us | {share:.3f} | {low:.3f} to {high:.3f} | "
                   f"{limit:.2f} |", flush=True)
-            yield {"name": name, "by": kind, "none": none, "jemalloc": jemalloc, "door": ours,
+            yield {"name": name, "by": kind, "none": none, "jemalloc": jemalloc, "preload": ours,
                    "share": share, "low": low, "high": high, "limit": limit}
 
 
-def crowd(spawn, door, rounds):
+def crowd(spawn, preload, rounds):
     print("\n64 at once (accept: at most 1.10):\n\n" + ratio.HEADER)
     for name, command, batches in CROWD:
         samples = [dict(zip("ab", (line["wall"] for line in
-                                   starts(spawn, batches, 64, ("none", door), command))))
+                                   starts(spawn, batches, 64, ("none", preload), command))))
                    for _ in range(rounds)]
         record = ratio.summary(samples)
         print(ratio.row(f"64 x `{name}`", record), flush=True)
@@ -82,18 +82,18 @@ def crowd(spawn, door, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--door", default=str(BUILD / "src" / "hook" / "libgpufeed.so"))
+    parser.add_argument("--library", default=str(BUILD / "src" / "preload" / "libgpufeed.so"))
     parser.add_argument("--rounds", type=int, default=ratio.MIN_ROUNDS)
     parser.add_argument("--spawns", type=int, default=100)
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
-    if not os.path.isfile(args.door):
-        parser.error(f"no {args.door}: build first")
+    if not os.path.isfile(args.library):
+        parser.error(f"no {args.library}: build first")
     print(ratio.machine_line() + "\n")
     with tempfile.TemporaryDirectory(prefix="gpufeed-bench-") as folder:
         spawn = build_spawn(folder)
-        records = [*cost_of_being_there(spawn, args.door, args.rounds, args.spawns),
-                   *crowd(spawn, args.door, args.rounds)]
+        records = [*cost_of_being_there(spawn, args.library, args.rounds, args.spawns),
+                   *crowd(spawn, args.library, args.rounds)]
     if args.json:
         with open(args.json, "a", encoding="utf-8") as file:
             file.write(json.dumps({"machine": ratio.machine(), "records": records}) + "\n")

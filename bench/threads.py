@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the library's own threads do: CPU time and wake-ups, by name, as an outside witness reads them.
+"""The library's own threads: CPU time and wake-ups, by name, read from outside.
 
-    bench/threads.py [--door PATH] [--driver FOLDER] [--seconds N] [--settle N] [--only NAME,...] [--json FILE]
+bench/threads.py [--library PATH] [--driver FOLDER] [--seconds N] [--settle N] [--only NAME,...]
+[--json FILE]
 
-Programs that called cuInit (simulated driver) and have a context: one that then sleeps, one that sleeps
-after it has freed 640 MiB, and three that work: blocks of all sizes in a loop beside stalls, five a second; the
-same beside copies of 64 MiB, ten a second; and `quiet`, 2000 blocks of up to 60 KB and a pause of 0.2 ms in turns,
-in which nothing is slow. Each with a log. Read from /proc/PID/task while they run, after they have run
-for SETTLE seconds (the library looks once a second in a process's first minute, then every five). Accept: all
-together at most 0.5 % of one CPU, and nothing in the one that sleeps; `quiet` logs no stall in ten
-minutes on a machine that does nothing else (--only quiet --seconds 600). Not counted are the helpers that copy,
-which do what the program's thread would have done; they are shown.
-"""
+Programs that called cuInit (simulated driver) and have a context: one that then sleeps, one that
+sleeps after it has freed 640 MiB, and three that work. The first of these has blocks of all sizes
+in a loop, with five stalls a second. The second has the same loop, with ten copies of 64 MiB a
+second. `quiet` alternates 2000 blocks of up to 60 KB with a pause of 0.2 ms, so nothing is slow.
+Each has a log.
+
+/proc/PID/task is read after the programs have run for SETTLE seconds (the library checks once a
+second in a process's first minute, then every five seconds). Accept: all threads together use at
+most 0.5 % of one CPU, and none in the sleeping program. `quiet` logs no stall in ten minutes on an
+otherwise idle machine (--only quiet --seconds 600). Helpers that copy do not count, because they do
+the work of the program's thread; they are shown."""
 import argparse
 import json
 import os
@@ -85,7 +88,7 @@ KINDS = {"idle": "sleeps", "freed": "sleeps, having freed 640 MiB", "busy": "blo
 
 
 def read(pid):
-    """{tid: (name, seconds on a CPU, times it was put on one)} of the threads that are ours."""
+    """{tid: (name, seconds on a CPU, times it was scheduled)} of the library's threads."""
     found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         name = (task / "comm").read_text(encoding="ascii", errors="replace").strip()
@@ -95,13 +98,13 @@ def read(pid):
     return found
 
 
-def watch(door, driver, kind, settle, seconds, folder):
-    """{name: (share of a CPU, wake-ups a second)}, and how many events the log has."""
+def watch(preload, driver, kind, settle, seconds, folder):
+    """{name: (share of a CPU, wake-ups per second)}, and the number of events in the log."""
     log = pathlib.Path(folder) / kind
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("GPUFEED") and key not in ("LD_PRELOAD", "MALLOC_CONF")}
     with subprocess.Popen(["/usr/bin/python3", "-S", "-c", PROGRAM, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          env={**env, "LD_PRELOAD": str(door), "LD_LIBRARY_PATH": str(driver),
+                          env={**env, "LD_PRELOAD": str(preload), "LD_LIBRARY_PATH": str(driver),
                                "GPUFEED_LOG": str(log)}) as process:
         if process.stdout.readline() != b"ready\n":
             sys.exit(f"{kind} ended with {process.wait()}")
@@ -113,7 +116,7 @@ def watch(door, driver, kind, settle, seconds, folder):
             sys.exit(f"{kind} ended with {process.wait()}")
         process.kill()
     if not after:
-        sys.exit(f"{door} has no thread: its engine was not found (GPUFEED_VERBOSE=1 says why)")
+        sys.exit(f"{preload} has no thread: its engine was not found (GPUFEED_VERBOSE=1 says why)")
     found = {}
     for tid, (name, ran, turns) in after.items():
         _, ran0, turns0 = before.get(tid, (name, 0, 0))
@@ -126,7 +129,7 @@ def watch(door, driver, kind, settle, seconds, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--door", default=BUILD / "src" / "hook" / "libgpufeed.so")
+    parser.add_argument("--library", default=BUILD / "src" / "preload" / "libgpufeed.so")
     parser.add_argument("--driver", default=BUILD / "tests" / "sim", help="folder of libcuda.so.1")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--settle", type=float, default=5)
@@ -138,7 +141,7 @@ def main():
     records = []
     with tempfile.TemporaryDirectory(prefix="gpufeed-bench-") as folder:
         for kind in args.only.split(","):
-            found, stalls = watch(args.door, args.driver, kind, args.settle, args.seconds, folder)
+            found, stalls = watch(args.library, args.driver, kind, args.settle, args.seconds, folder)
             cpu = sum(share for name, (share, _) in found.items() if name != HELPERS)
             each = "; ".join(f"`{name}` {share:.4%}, {wakes:.2f} wake-ups/s"
                              for name, (share, wakes) in sorted(found.items()))

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole programs on PyTorch: alone, under other libraries, pinned by hand, under ours.
+"""Whole programs on PyTorch: alone, under other libraries, pinned by hand, under the library.
 
-    bench/train.py [--json FILE] [--seconds N] [--only TASK,...] [--arms ARM,... | --arms claimed]
+bench/train.py [--json FILE] [--seconds N] [--only TASK,...] [--arms ARM,... | --arms claimed]
 
-Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast), resnet18-last, resnet50-last (the
-same in channels_last, as PyTorch's tuning guide has it: the GPU needs half the time), weights (4 GiB from a
-mapped safetensors file), tabular (a batch of 256 MiB from memory), serve (one picture a request),
-loaded (16 workers that need every CPU), ranks (eight processes on one GPU, whose workers need every CPU,
-at the same time). Each arm is a process that keeps model, data and workers;
-a round runs some steps of each, in shuffled order, while the others sleep. Where there are workers, a round
-begins with taking all batches they were asked for before it, without training; untimed steps follow, then
-those that are timed. CPUs: CPU seconds of the process and its workers in a second, of those programs.
+Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast); resnet18-last,
+resnet50-last (the same in channels_last, as in PyTorch's tuning guide: the GPU needs half the
+time); weights (4 GiB from a mapped safetensors file); tabular (a batch of 256 MiB from memory);
+serve (one picture for each request); loaded (16 workers that need every CPU); ranks (eight
+processes on one GPU at the same time, whose workers need every CPU).
 
-Scripts: plain copies with .to(device); plain-async with .to(device, non_blocking=True), as PyTorch's
-ImageNet example has it, without pin_memory; hand with both. `again` is a second plain: chance.
-GF_DRY=1: small, on the simulated driver.
-"""
+Each arm is a process that keeps model, data and workers. A round runs some steps of each, in
+shuffled order, while the others sleep. With workers, a round first takes all batches that were
+requested before it, without training. Untimed steps follow, and then the timed ones. For these
+programs, CPUs means the CPU seconds of the process and its workers in one second.
+
+Scripts: plain copies with .to(device); plain-async with .to(device, non_blocking=True), as in
+PyTorch's ImageNet example, without pin_memory; hand with both. `again` is a second plain, to show
+chance. GF_DRY=1: small, on the simulated driver."""
 
 import argparse
 import os
@@ -75,7 +76,8 @@ def commands():
 
 
 def arms_of(task, only):
-    """Those of a task that are asked for: all, those of a list, or (CLAIMED) those that its claims name."""
+    """The selected arms of a task: all, those of a list, or (CLAIMED) those that its claims name.
+    """
     _, _, known, _, claims = TASKS[task]
     if only == CLAIMED:
         only = {arm for claim in claims for arm in claim[:2]}
@@ -111,7 +113,8 @@ def run_task(name, running, until, only):
 
 
 def together(fleet, words):
-    """A round of all ranks at once: what each had in a second, together; and as if all were as slow as the slowest."""
+    """A round of all ranks at once: the sum of their rates; and the rate if all were as slow as the
+    slowest."""
     def ask():
         for arm in fleet:
             arm.send(words)
@@ -146,7 +149,8 @@ def run_ranks(known, until):
 
 
 def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
-    """(cases, what went wrong). Each task has its share of the time, and what the ones before left."""
+    """(cases, errors). Each task gets its share of the time, and the time that earlier tasks left.
+    """
     began = time.monotonic()
     known = commands()
     wanted = {arm for task in tasks if task in TASKS for arm in arms_of(task, only)}
@@ -180,7 +184,7 @@ def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
 
 
 def those_that_begin(running):
-    """A library or command that does not run on this machine takes its arm along, not the others."""
+    """If a library or command does not run on this machine, only its arm is left out."""
     there = {}
     for name, arm in running.items():
         try:
@@ -192,7 +196,7 @@ def those_that_begin(running):
 
 
 def attempt(task, running, known, until, bad, only):
-    """(the case or None, the arms that run now): once more without an arm that died."""
+    """(the case or None, the arms that still run): tries once more without an arm that died."""
     for _ in range(2):
         try:
             return (run_task(task, running, until, only) if task in TASKS else run_ranks(known, until)), running
@@ -206,7 +210,7 @@ def attempt(task, running, known, until, bad, only):
 
 
 def alive(running, known):
-    """New processes in place of those that live: what they were in the midst of is not known."""
+    """Replaces all live processes by new ones, because their state is not known."""
     running = {name: arm for name, arm in running.items() if arm.process.poll() is None}
     for arm in running.values():
         arm.kill()

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One arm of bench/train.py: ordinary PyTorch programs, run a few steps at a time as told by pipe.
+"""One arm of bench/train.py: ordinary PyTorch programs, run a few steps at a time as a pipe requests.
 
-    train_arm.py [--hand | --async]    --hand: as somebody would write it who pins by hand; --async: who
-                                       only asks for copies that do not block
+    train_arm.py [--hand | --async]    --hand: as a program that pins by hand; --async: as one that
+                                       only requests copies that do not block
 
     setup TASK -> ok         builds model, data and workers, and takes the first steps
     round WARM STEPS         -> seconds (by the GPU), units (images, rows, bytes, requests), CPU seconds
-                                of this process and its workers until the last step is told to the
-                                GPU; answered once all of them are asleep
+                                of this process and its workers until the last step is submitted;
+                                the answer comes once all of them sleep
     steps WARM STEPS         -> seconds of each step, each until the GPU has done it
-    drop -> ok               gives back what the task took
+    drop -> ok               frees the task's memory
 
 It knows nothing of gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
 """
@@ -40,7 +40,8 @@ WEIGHT_BYTES = (64 << 20) if DRY else (4 << 30)
 
 
 class Simulated:
-    """Where tensors go when there is no GPU: a copy to the simulated driver, and they stay."""
+    """The device when there is no GPU: a copy to the simulated driver, and the tensor itself is
+    returned."""
 
     def __init__(self):
         self.cuda, self.memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
@@ -77,7 +78,7 @@ def autocast():
 
 
 def cpu_seconds():
-    """Of every live process that setsid() put together with this one, workers included."""
+    """CPU seconds of every live process in this one's session, workers included."""
     session, total = os.getsid(0), 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -90,7 +91,7 @@ def cpu_seconds():
 
 
 def settle(limit=2.0):
-    """Until workers have filled their queues and sleep, so that the next arm is alone."""
+    """Waits until workers have filled their queues and sleep, so that the next arm runs alone."""
     until, before = time.monotonic() + limit, cpu_seconds()
     while time.monotonic() < until:
         time.sleep(0.08)
@@ -133,7 +134,8 @@ def model_of(name):
 
 
 def prefetch(workers, batch_bytes, wished):
-    """Batches that each worker keeps ready: fewer where shared memory would not hold those of all arms."""
+    """Batches that each worker prepares ahead: fewer if shared memory cannot hold those of all
+    arms."""
     room = os.statvfs("/dev/shm")
     arms = int(os.environ.get("GF_ARMS", "1"))
     fitting = room.f_bavail * room.f_frsize * 0.8 / (arms * workers * batch_bytes) - 1
@@ -156,14 +158,14 @@ class Vision:
         self.criterion = nn.CrossEntropyLoss()
         workers = 2 if DRY else workers
         ahead = prefetch(workers, self.batch * 3 * side * side * 4, ahead)
-        self.stock = workers * ahead  # batches that are asked for and not yet taken, at any time
+        self.stock = workers * ahead  # batches that are requested and not yet taken, at any time
         loader = torch.utils.data.DataLoader(
             Images(side, busy), batch_size=self.batch, sampler=InOrder(), pin_memory=HAND and not DRY,
             num_workers=workers, prefetch_factor=ahead, worker_init_fn=lambda _: torch.set_num_threads(1))
         self.batches = iter(loader)
 
     def take_stock(self):
-        """Takes all batches that workers were asked for before this call, and trains with none of them."""
+        """Takes all batches that were requested before this call, without training on them."""
         for _ in range(self.stock):
             next(self.batches)
 
@@ -265,7 +267,7 @@ class Weights:
 
 
 class Serve:
-    """Requests of one picture each: in, through the model, the answer out."""
+    """Requests of one picture each: copied in, through the model, and the answer copied out."""
     unit = "requests"
 
     def __init__(self):
@@ -300,8 +302,8 @@ TASKS = {
 
 
 class Span:
-    """From where it is made to end(), by the GPU's own clock where there is one: from when the GPU has done what it
-    was told before to when it has done what it was told in between. Only seconds() waits for it."""
+    """Measures from its creation to end(), by the GPU's clock if there is a GPU: from the end of
+    earlier work to the end of the work in between. Only seconds() waits for the GPU."""
 
     def __init__(self):
         self.begun = self._mark()
@@ -330,10 +332,10 @@ def run(task, warm, steps):
     cpu, span = cpu_seconds(), Span()
     units = sum(task.step() for _ in range(steps))
     span.end()
-    used = cpu_seconds() - cpu  # before the GPU is waited for: that would spin
+    used = cpu_seconds() - cpu  # read before waiting for the GPU, because that wait spins
     took = span.seconds()
     if isinstance(task, Vision) and not DRY:
-        torch.cuda.empty_cache()  # what a step needs is not there for ten arms at once
+        torch.cuda.empty_cache()  # the memory for a step is not there for ten arms at once
     settle()
     return f"{took:.6f} {units} {used:.3f}"
 
@@ -354,7 +356,8 @@ def single_steps(task, warm, steps):
 
 @contextlib.contextmanager
 def one_of(places):
-    """Inside, no more than so many arms are: first steps of all at once would not fit on the GPU."""
+    """Limits how many arms are inside at once, because the first steps of all would not fit on the
+    GPU."""
     while True:
         for place in range(places):
             with open(f"/tmp/gpufeed-train-{os.getppid()}.{place}", "a", encoding="utf-8") as lock:

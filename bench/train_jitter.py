@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long the single steps of a training loop take: half of them, 99 of 100, all.
+"""The durations of single steps of a training loop: the median, the 99th percentile, the longest.
 
-    bench/train_jitter.py [--json FILE] [--seconds N] [--only TASK,...] [--steps N]
+bench/train_jitter.py [--json FILE] [--seconds N] [--only TASK,...] [--steps N]
 
-Tasks: resnet18, tabular (bench/train.py). A step ends when the GPU has done it, as in a loop that looks at
-its loss. Arms: plain, jemalloc (as PyTorch's tuning guide sets it), ours, and ours with a log. Each is
-a process of its own; a round takes some steps of each, in shuffled order, while the others sleep.
-GF_DRY=1: small, on the CPU and the simulated driver.
-"""
+Tasks: resnet18, tabular (bench/train.py). A step ends when the GPU has done it, as in a loop that
+reads its loss. Arms: plain, jemalloc (with the settings of PyTorch's tuning guide), the library,
+and the library with a log. Each is a separate process. A round takes some steps of each, in
+shuffled order, while the others sleep. GF_DRY=1: small, on the CPU and the simulated driver."""
 
 import argparse
 import statistics
@@ -24,7 +23,7 @@ TASKS = ("resnet18", "tabular")
 
 
 def share(sorted_times, part):
-    """The least time that so large a part of them does not exceed."""
+    """The smallest duration that this share of the steps does not exceed."""
     return sorted_times[min(len(sorted_times) - 1, int(len(sorted_times) * part))]
 
 
@@ -50,7 +49,7 @@ def measure(task, running, steps, until):
     arms.rounds([case], until)
     for arm in running.values():
         arm.ask("drop")
-    return case, {name: pool[1:] for name, pool in pools.items()}  # the first was to get warm
+    return case, {name: pool[1:] for name, pool in pools.items()}  # the first round was the warm-up
 
 
 def show(case, pools):

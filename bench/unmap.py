@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What it takes a program to unmap a batch that a worker left in /dev/shm: alone, and under the library.
+"""The time that a program needs to unmap a worker's batch in /dev/shm: alone, and with the library.
 
-    bench/unmap.py [--json FILE] [--seconds N] [--mib N] [--threads N] [--memfd]
+bench/unmap.py [--json FILE] [--seconds N] [--mib N] [--threads N] [--memfd]
 
---memfd: shared memory that is emptied in the call instead. A process with a CUDA context, as one that trains; the pages were touched by it, as by a copy. --threads sets
-GPUFEED_STAGE_THREADS, where the CPUs here are fewer than on the machine that is meant. GF_DRY=1: on the
-simulated driver.
-"""
+--memfd: shared memory that the call also frees. The process has a CUDA context, as a training
+process has, and has touched the pages, as a copy does. --threads sets GPUFEED_STAGE_THREADS, for a
+machine with fewer CPUs than the one of interest. GF_DRY=1: on the simulated driver."""
 
 import argparse
 import sys

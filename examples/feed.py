@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A training job's feeding loop without a framework: worker processes make batches, the main
-process copies each to the GPU, computes on it, reads it back and checks its sum.
+"""A training job's feeding loop without a framework. Worker processes make batches. The main process
+copies each batch to the GPU, computes on it, reads it back and checks its sum.
 
-It calls the CUDA driver through ctypes and nothing else, so it runs on any machine with a driver,
-and on the simulated one of the tests:
+It calls the CUDA driver through ctypes only. So it runs on any machine with a driver, and on the tests'
+simulated driver:
 
-    LD_LIBRARY_PATH=build/tests/sim LD_PRELOAD=build/src/hook/libgpufeed.so examples/feed.py
+    LD_LIBRARY_PATH=build/tests/sim LD_PRELOAD=build/src/preload/libgpufeed.so examples/feed.py
 """
 
 import argparse
@@ -39,7 +39,7 @@ EVENT_DISABLE_TIMING = 2
 
 
 class Driver:
-    """libcuda with the names that programs use; every call that fails raises."""
+    """libcuda by its exported names. A call that fails raises."""
 
     NAMES = {
         "cuInit": [ctypes.c_uint],
@@ -70,7 +70,7 @@ class Driver:
         try:
             library = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
-            sys.exit(f"{error}: LD_LIBRARY_PATH=build/tests/sim has a simulated driver")
+            sys.exit(f"{error}; LD_LIBRARY_PATH=build/tests/sim selects the simulated driver")
         for name, arguments in self.NAMES.items():
             entry = getattr(library, name)
             entry.argtypes = arguments
@@ -80,18 +80,18 @@ class Driver:
     @staticmethod
     def _check(result, entry, _arguments):
         if result:
-            raise RuntimeError(f"{entry.__name__} answered {result}")
+            raise RuntimeError(f"{entry.__name__} failed with {result}")
         return result
 
     def make(self, name, *arguments, kind=ctypes.c_void_p):
-        """Calls an entry whose first argument is where its answer goes, and returns the answer."""
+        """Calls an entry that stores its result through its first argument, and returns the result."""
         answer = kind()
         getattr(self, name)(ctypes.byref(answer), *arguments)
         return answer
 
 
 class Slot:
-    """A place for one batch on the device, and the event that says when it is free again."""
+    """Device memory for one batch, and the event after which it is free again."""
 
     def __init__(self, cuda, size, pin):
         self.pinned = cuda.make("cuMemHostAlloc", size, 0) if pin else None

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, runs the main job under the library and shows its report.
-# With a GPU and PyTorch: a real training loop, to which arguments are passed on. Everywhere else: a
-# feeding loop through the driver API, on a simulated driver, on this machine's CPUs taken as two nodes.
+# Installs what is missing, builds, runs the main job under the library, and shows its report. Arguments go to the job:
+# with a GPU and PyTorch a training loop, elsewhere a feeding loop on a simulated driver, with this machine's CPUs taken
+# as two NUMA nodes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +30,7 @@ echo
 if python=$(torch_python); then
     "$gpufeed" run --report="$report" -- "$python" examples/train.py "$@"
 else
-    echo "no GPU with PyTorch here: a simulated driver, and this machine's CPUs as two nodes"
+    echo "No GPU with PyTorch was found: using a simulated driver, and this machine's CPUs as two NUMA nodes."
     flags=()
     if python3 tests/machines/make.py build/quickstart halves; then
         flags=(--machine="$PWD/build/quickstart/halves" --bind=node)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An ordinary training loop: images made up by DataLoader workers, a ResNet-18 where torchvision is
-installed (a small network otherwise), losses and images per second.
+"""An ordinary training loop: synthetic images from DataLoader workers and a ResNet-18 (a small network
+without torchvision). Prints losses and images per second.
 
-It knows nothing of gpufeed. Losses are printed as hex floats, so that two runs with --deterministic
-can be compared to the bit.
+It does not use gpufeed. Losses are hex floats, so that two runs with --deterministic can be compared
+bit by bit.
 """
 import argparse
 import time
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class MadeUpImages(Dataset):
-    """Images that cost a worker some time, the same for the same index."""
+    """Images that take a worker some time; equal indexes give equal images."""
 
     def __init__(self, count, side):
         self.count, self.side = count, side
@@ -26,7 +26,7 @@ class MadeUpImages(Dataset):
     def __getitem__(self, index):
         random = torch.Generator().manual_seed(index)
         image = torch.rand(3, self.side, self.side, generator=random)
-        # What an augmentation does: a flip, a crop that is scaled back, a normalisation.
+        # A typical augmentation: flip, crop and resize, normalise.
         if index % 2:
             image = image.flip(-1)
         margin = self.side // 8
@@ -89,7 +89,7 @@ def main():
         loss.backward()
         optimizer.step()
         print(f"step {step} loss {loss.item().hex()}", flush=True)
-        if step == min(4, args.steps - 1):  # from here on nothing is done for the first time
+        if step == min(4, args.steps - 1):  # warm-up ends
             started, counted = time.perf_counter(), 0
         elif started is not None:
             counted += len(labels)

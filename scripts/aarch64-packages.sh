@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# aarch64-packages.sh FOLDER: fetches what the cross build needs of Debian's arm64 packages into
-# FOLDER, from this system's own sources but with a package state of its own, and writes
-# FOLDER/packages.ini, to be given to meson after cross/aarch64.ini.
+# aarch64-packages.sh FOLDER: downloads the arm64 packages of Debian that the cross build needs into
+# FOLDER. Uses this system's package sources, but a separate package state in FOLDER. Also writes
+# FOLDER/packages.ini: pass it to meson after cross/aarch64.ini.
 set -euo pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
@@ -14,7 +14,7 @@ apt=(apt-get -qq -o "Dir::State=$folder/apt" -o "Dir::State::Lists=$folder/apt/l
     -o "Dir::State::status=$folder/apt/status" -o "Dir::Cache=$folder/apt/cache"
     -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Debug::NoLocking=1)
 ((EUID)) || apt+=(-o APT::Sandbox::User=root)
-# Sources that carry no arm64 may complain; what matters is whether the packages come.
+# apt reports an error for sources without arm64; only the download of the packages must succeed.
 "${apt[@]}" update >&2 || true
 (cd "$folder/apt" && "${apt[@]}" download libjemalloc-dev libcmocka-dev libcmocka0 >&2)
 for package in "$folder"/apt/*.deb; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Puts what bench/ and tests/gpu need beside the bundle: bench-bundle.sh OUTPUT PROGRAM...
-# The programs that the build made, and the allocators that libgpufeed is compared with, from this
-# system's packages; a machine with a GPU may have neither them nor a way to fetch them.
+# bench-bundle.sh OUTPUT PROGRAM...: adds the files that bench/ and tests/gpu need to the bundle.
+# These are the built programs, and the allocators that libgpufeed is compared with, from this
+# system's packages. A GPU machine may have neither, nor network access to install them.
 set -euo pipefail
 output=$1
 shift
@@ -14,13 +14,13 @@ for peer in libjemalloc2:libjemalloc.so.2 libtcmalloc-minimal4:libtcmalloc_minim
     package=${peer%%:*} file=${peer#*:}
     path=$(dpkg -L "$package" 2>/dev/null | grep "/$file\$" | head -n 1 || true)
     if [ -z "$path" ]; then
-        echo "note: $package is not installed, and its arm will be left out" >&2
+        echo "note: $package is not installed; benchmarks skip it" >&2
         continue
     fi
     cp -pL "$path" "$output/$file"
     cp "/usr/share/doc/$package/copyright" "$output/licenses/$package"
 done
-if [ -f "$output/numactl" ]; then # it finds its library beside it
+if [ -f "$output/numactl" ]; then # finds its library in its own folder
     library=$(ldd "$output/numactl" | sed -n 's/.*libnuma[^ ]* => \([^ ]*\).*/\1/p')
     cp -pL "$library" "$output/libnuma.so.1"
     cp /usr/share/doc/libnuma1/copyright "$output/licenses/libnuma1"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the folder that runs where nothing is installed: bundle.sh BUILD OUTPUT GLIBC
-# bin/gpufeed and all libraries of ours in lib/, each finding the others from its own place. Refuses to
-# leave anything that needs a newer glibc than GLIBC, or a library that is neither glibc's nor inside.
+# bundle.sh BUILD OUTPUT GLIBC: makes a folder that runs without installation.
+# It contains bin/gpufeed and our libraries in lib/, which find each other by relative paths. Fails if a
+# file needs a newer glibc than GLIBC, or a library that is neither part of glibc nor in the folder.
 set -euo pipefail
-umask 022 # whoever runs the container is to read it, whatever its maker keeps to himself
+umask 022 # users of a container must be able to read the files, whatever the builder's umask is
 build=$1 output=$2 floor=$3
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 stage=$(mktemp -d)
-# Uninstalling goes by the log of the last install, which shall be the user's.
+# `ninja uninstall` reads the log of the last install, so the user's log is restored afterwards.
 log=$build/meson-logs/install-log.txt
 [ ! -f "$log" ] || cp -p "$log" "$stage.log"
 put_log_back() {
@@ -29,12 +29,12 @@ for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libh
     [ -f "/usr/share/doc/$package/copyright" ] &&
         cp "/usr/share/doc/$package/copyright" "$output/share/licenses/$package"
 done
-# libnuma's asks for its text beside every copy; Debian's file only says where it is on Debian.
+# libnuma's license requires its text with every copy; Debian's copyright file only gives a path.
 [ ! -f /usr/share/common-licenses/LGPL-2.1 ] ||
     cp -L /usr/share/common-licenses/LGPL-2.1 "$output/share/licenses/"
 patchelf --set-rpath "\$ORIGIN/../lib" "$output/bin/gpufeed"
-# The loader maps what it has to open by name only from here, whoever needs it. A library that needs none of ours
-# stays as it is: patchelf would add a segment, which is one more mapping in each process.
+# With this path, the loader opens needed libraries only from this folder. A library that needs none of ours is not
+# changed: patchelf would add a segment, which is one more mapping in each process.
 for library in "$output"/lib/*.so; do
     ! patchelf --print-needed "$library" | grep -q '^libg' || patchelf --set-rpath "\$ORIGIN" "$library"
 done
@@ -44,7 +44,7 @@ for file in "$output/bin/gpufeed" "$output"/lib/*.so; do
     newest=$(objdump -T "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1)
     newest=${newest#GLIBC_}
     if [ "$(printf '%s\n%s\n' "${newest:-0}" "$floor" | sort -V | tail -n 1)" != "$floor" ]; then
-        echo "$file needs glibc $newest, and $floor is the floor" >&2
+        echo "$file needs glibc $newest, which is newer than $floor" >&2
         objdump -T "$file" | grep "GLIBC_$newest" >&2
         bad=1
     fi

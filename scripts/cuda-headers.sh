@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints a folder that holds cuda.h: an installed toolkit's, else the one in NVIDIA's Python wheel
-# of the runtime's headers, fetched once into the user's cache. Nothing else of CUDA is needed to build.
+# Prints a folder that contains cuda.h: that of an installed toolkit, or otherwise that of NVIDIA's
+# Python wheel of the runtime's headers, downloaded once into the user's cache. The build needs nothing else of CUDA.
 set -eu
 
 for dir in "${CUDA_HOME:-/nonexistent}/include" /usr/local/cuda/include /opt/cuda/include /usr/include; do

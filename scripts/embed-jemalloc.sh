@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes from the distribution's libjemalloc_pic.a an archive that can live inside another library:
-# public symbols renamed to je_*, no operators new and delete (and so no libstdc++), no
-# constructor (jemalloc starts at its first call), and the calls of jemalloc.syms redirected. Code is
-# aligned to cache lines, so that what is linked before it does not decide how fast it is.
+# Turns the distribution's libjemalloc_pic.a into an archive that can be private to another library.
+# Public symbols are renamed to je_*. The operators new and delete are removed, and with them the need
+# for libstdc++. The constructor is removed, so jemalloc starts at its first call. The calls listed in
+# jemalloc.syms are redirected. Code is aligned to cache lines, so that its speed does not depend on
+# the code linked before it.
 # usage: embed-jemalloc.sh ARCHIVE SYMS OUT; NM, OBJCOPY and AR name the tools of the target
 set -eu
 archive=$1 syms=$2 out=$3
@@ -23,7 +24,9 @@ grep -v '^je_' "$work/defined" | sed 's/.*/& je_&/' >"$work/rename"
 clash=$(awk '{ print $2 }' "$work/rename" | sort | comm -12 - "$work/defined")
 [ -z "$clash" ] || { echo "jemalloc: renaming clashes with its own $clash" >&2; exit 1; }
 
-lacking=
+lacking=''
+versions=''
+known=''
 while read -r kind name to; do
     case $kind in
     call)
@@ -35,13 +38,20 @@ while read -r kind name to; do
             lacking="$lacking $name" ;;
     have)
         grep -qx "$name" "$work/defined" || lacking="$lacking $name" ;;
+    version)
+        versions="$versions $name"
+        ! grep -qaF "$name" "$archive" || known=$name ;;
     '' | '#'*) ;;
-    *) echo "$syms: what is \"$kind $name\"?" >&2; exit 1 ;;
+    *) echo "$syms: unknown line \"$kind $name\"" >&2; exit 1 ;;
     esac
 done <"$syms"
+[ -n "$known" ] || {
+    echo "jemalloc: $archive has an unsupported version; supported:$versions" >&2
+    exit 1
+}
 [ -z "$lacking" ] || {
     echo "jemalloc: $archive lacks, or does not call across objects:$lacking" >&2
-    echo "jemalloc: $syms was written for 5.3.0; this archive needs its own list" >&2
+    echo "jemalloc: it was configured differently from the tested ones (docs/heap.md)" >&2
     exit 1
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs those of scripts/packages.txt that are missing, where this machine lets us; names them
-# where it does not. packages.sh [build]: only what building needs.
+# packages.sh [build]: installs the missing packages of scripts/packages.txt if it may, and otherwise
+# lists them. build: only the packages that the build needs.
 set -euo pipefail
 
 list=$(sed -n "s/^\([a-z0-9][^ ]*\) *# ${1:-}.*/\1/p" "$(dirname "$0")/packages.txt")
@@ -24,7 +24,7 @@ if ((EUID != 0)); then
 fi
 echo "installing: ${missing[*]}" >&2
 "${as_root[@]}" apt-get update -qq
-# One after the other where all at once fails: a name that a later Debian has dropped costs itself only.
+# If installing all at once fails, installs each separately: a name that a later Debian dropped then fails alone.
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null ||
     for package in "${missing[@]}"; do

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a private copy of a shared library, so that ours and the program's never meet.
+"""Makes a private copy of a shared library, which cannot conflict with the program's copy.
 
-RTLD_LOCAL isolates neither SONAMEs (a program that later wants a newer libhwloc.so.15 would get
-ours) nor symbols (a program's own hwloc, already in the global scope, would serve our calls). The
-copy therefore has another SONAME, other NEEDED names, and other names for all that it exports:
+RTLD_LOCAL isolates neither SONAMEs nor symbols. A program that later loads a newer libhwloc.so.15
+would get ours, and our calls would reach a program's own hwloc that is already in the global scope.
+The copy therefore has another SONAME, other NEEDED names, and other names for all exported symbols:
 
-- Names shrink or keep their length, so that they are edited where they stand in .dynstr.
+- No name becomes longer, so names are edited in place in .dynstr.
 - An exported name gets two neighbouring letters changed by +1 and -33, which leaves its GNU hash as
   it is (hash = hash * 33 + letter): "hwloc_topology_init" becomes "iVloc_topology_init" and the
-  hash table needs no change. A header with one #define a name is written beside the copy.
-- Code and read-only data become one segment, as the linker lays them out with -z noseparate-code: two
-  mappings less for each fork of the program to copy.
-- What it has of libm that libc has as well (modff) comes from there: a program that does not use libm is spared its five
-  mappings.
-- An undefined name (--import getenv=gfhenv) stands in no hash table at all. It also loses its
-  version: no GLIBC_2.2.5 is expected of the definition.
+  hash table needs no change. A header with one #define for each name is written next to the copy.
+- Code and read-only data become one segment, as the linker lays them out with -z noseparate-code: this
+  saves two mappings, which each fork of the program would copy.
+- A libm function that libc also exports (modff) is imported from libc, so a program that does not use libm is spared
+  libm's five mappings.
+- An undefined name (--import getenv=gfhenv) is in no hash table, so it can be replaced freely. It also
+  loses its version, so the definition needs no version such as GLIBC_2.2.5.
 
-Fails when a string to edit is shared with one that must stay, and reads the result back with readelf.
+Fails if a string to edit is shared with one that must not change. Verifies the result with readelf.
 """
 import argparse
 import os
@@ -33,7 +33,7 @@ DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 14, 15, 29
 SHN_UNDEF, SHN_ABS = 0, 0xFFF1
 VER_NDX_GLOBAL = 1
 LIBM, LIBC = b"libm.so.6", b"libc.so.6"
-# What glibc's libc exports, too, with the same versions: printf and strtod need it.
+# Functions of libm that glibc's libc exports too, with the same versions: printf and strtod need them.
 OF_BOTH = {stem + kind for stem in (b"copysign", b"finite", b"frexp", b"ldexp", b"modf", b"scalbn")
            for kind in (b"", b"f", b"l")}
 GLIBC = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s)|ld-linux.*|ld64|ld)\.so\.\d+$")
@@ -44,7 +44,7 @@ def fail(text):
 
 
 def elf_hash(name):
-    """The hash of version names, as System V defines it."""
+    """The System V hash, which version names use."""
     value = 0
     for letter in name:
         value = (value << 4) + letter
@@ -127,14 +127,14 @@ class Library:
         return found
 
     def imports_of(self, file):
-        """The undefined names that are expected of this file, by their versions."""
+        """The undefined names that this needed file must define, by their versions."""
         found = {index for name, _, index in self.needed_versions() if self.text(name) == file}
         versions = self.section(SHT_VERSYM)
         return {self.text(symbol[0]) for i, symbol in enumerate(self.symbols) if versions and symbol[3] == SHN_UNDEF and
                 struct.unpack_from("<H", self.data, versions[4] + 2 * i)[0] & 0x7FFF in found}
 
     def rehash_versions(self):
-        """Brings the hashes of .gnu.version_d in line with the names, which may have changed."""
+        """Updates the hashes in .gnu.version_d after a change of the names."""
         section = self.section(SHT_VERDEF)
         at = section[4] if section else 0
         while at:
@@ -149,7 +149,7 @@ class Library:
                 set(self.tagged(DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)))
 
     def edit(self, offset, text, may_change):
-        """Writes text over the string at offset; every string that this changes must be in may_change."""
+        """Overwrites the string at offset. Each string that changes thereby must be in may_change."""
         old = self.text(offset)
         if len(text) > len(old):
             fail(f"{text.decode()} is longer than {old.decode()}")
@@ -169,7 +169,7 @@ def is_name(text):
 
 
 def rename_exports(library):
-    """Renames all that the library defines; returns {old: new}."""
+    """Renames all symbols that the library defines; returns {old: new}."""
     offsets = {s[0] for s in library.symbols if s[3] not in (SHN_UNDEF, SHN_ABS) and s[0]}
     before = {offset: library.text(offset) for offset in offsets}
     for offset in offsets:
@@ -178,8 +178,8 @@ def rename_exports(library):
             if name[i + 1] < 33:
                 continue
             new = name[:i] + bytes([name[i] + 1, name[i + 1] - 33]) + name[i + 2:]
-            # Not where an undefined name or a version is the tail of this one; that another export
-            # is ("mbind" of "numa_set_membind") only gives that one a second change.
+            # A name is kept if an undefined name or a version shares the end of its string. Another
+            # export may share it ("mbind" with "numa_set_membind"): it just changes a second time.
             if is_name(new) and library.edit(offset, new, offsets):
                 break
         else:
@@ -205,7 +205,7 @@ def rename_imports(library, imports):
 
 
 def rename_files(library, soname, needed):
-    """The SONAME and NEEDED names, and the same names in the version tables."""
+    """Renames the SONAME and the NEEDED names, including those in the version tables."""
     old_soname = library.soname()
     used = library.references()
     names = {old_soname: soname}
@@ -229,7 +229,7 @@ def rename_files(library, soname, needed):
 
 
 def join_segments(library):
-    """Those that nobody writes and that lie in memory as in the file, one behind the other."""
+    """Joins adjacent read-only segments whose distance in memory equals that in the file."""
     phoff, = struct.unpack_from("<Q", library.data, 0x20)
     phentsize, phnum = struct.unpack_from("<HH", library.data, 0x36)
     first = None
@@ -250,7 +250,7 @@ def join_segments(library):
 
 
 def verify(path, names, imports, renamed):
-    """Reads the result back with a tool that knows nothing of the above."""
+    """Verifies the result with readelf, which is independent of this script."""
     shown = subprocess.run(["readelf", "-dVW", "--dyn-syms", path], check=True, text=True,
                            capture_output=True, env={**os.environ, "LC_ALL": "C"})
     words = set(re.findall(r"[\w.+-]+", shown.stdout))
@@ -284,7 +284,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library")
     parser.add_argument("output")
-    parser.add_argument("header", help="shadows the public header of the same name")
+    parser.add_argument("header", help="replaces the public header of the same name")
     parser.add_argument("--include", action="append", default=[], help="public header to pass on")
     parser.add_argument("--needed", action="append", default=[], metavar="OLD=NEW")
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="OLD=NEW")

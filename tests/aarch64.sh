@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Cross-builds the door for aarch64 and runs the allocator's and dlsym's tests on it under qemu's
-# user emulation. Results: build-aarch64. Exit code 77 where this machine cannot.
+# Cross-builds the preload library for aarch64, and runs the tests of the allocator and dlsym on it
+# under qemu's user emulation. Results: build-aarch64. Exit code 77 if this machine cannot do so.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 

@@ -1,15 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what ran: count.py BUILD... prints "N passed, N failed, N skipped"; exit code 1 on failures.
+"""Counts the results of all tests: count.py BUILD... prints "N passed, N failed, N skipped". The
+exit code is 1 if a test failed. The line before gives the reasons for skipped cases, the most
+frequent first.
 
-Each test case counts, not each program: a TAP test's cases are in meson's own junit file, a pytest
-program's in BUILD/junit/<name>.xml, which then stands in for meson's one row. A program that failed
-although all of its cases passed (it crashed at exit, or ran out of time) is a failure of its own.
-"""
+Each test case counts, not each program. The cases of a TAP test are in meson's junit file. Those of
+a pytest program are in BUILD/junit/<name>.xml, which replaces meson's one row. If all cases of a
+program passed but the program failed (it crashed at exit, or ran out of time), that is one more
+failure."""
+import collections
 import json
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
+
+
+def reason_of(case):
+    """Why a case was skipped. meson 1.0 writes the reason of a TAP test beside the element."""
+    skipped = case.find("skipped")
+    if skipped is None:
+        return ""
+    return (skipped.get("message") or skipped.text or case.findtext("system-out") or "").strip()
 
 
 def outcome(case):
@@ -20,21 +31,20 @@ def outcome(case):
 
 def cases(path):
     for case in ElementTree.parse(path).iter("testcase"):
-        reason = case.find("skipped")
-        why = (reason.get("message") or reason.text or "") if reason is not None else ""
         name = f'{case.get("classname") or ""} {case.get("name")}'.strip()
-        yield name, outcome(case), why.strip()
+        yield name, outcome(case), reason_of(case)
 
 
 def broken_programs(build):
-    """Names as in the test log: what crashed at exit, leaked, or ran out of time is no case of a TAP test."""
+    """The names of failed programs, as in the test log. A crash at exit, a leak or a timeout is not
+    a case of a TAP test."""
     log = build / "meson-logs" / "testlog.json"
     runs = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.is_file() else ()
     return [run["name"] for run in runs if run["result"] in ("ERROR", "FAIL", "TIMEOUT", "INTERRUPT")]
 
 
 def count(build):
-    """Yields (name, outcome, why) of every case below one build folder."""
+    """Yields (name, outcome, reason) of every case below one build folder."""
     log = build / "meson-logs" / "testlog.junit.xml"
     if not log.is_file():
         yield f"{build}: no test log", "failed", ""
@@ -46,7 +56,7 @@ def count(build):
             name = case.get("name") or ""
             detail = build / "junit" / f"{name.rsplit(' / ', 1)[-1]}.xml"
             found = list(cases(detail)) if detail.is_file() else []
-            found = found or [(f"{title} {name.rsplit(' / ', 1)[-1]}", outcome(case), "")]
+            found = found or [(f"{title} {name.rsplit(' / ', 1)[-1]}", outcome(case), reason_of(case))]
             failed.update((name, title) if any(how == "failed" for _, how, _ in found) else ())
             yield from found
     for name in broken_programs(build):
@@ -55,7 +65,7 @@ def count(build):
 
 
 def main():
-    totals = {"passed": 0, "failed": 0, "skipped": 0}
+    totals, reasons = {"passed": 0, "failed": 0, "skipped": 0}, collections.Counter()
     for build in sys.argv[1:]:
         for name, how, why in count(pathlib.Path(build)):
             totals[how] += 1
@@ -63,6 +73,9 @@ def main():
                 print(f"FAILED  {name}")
             elif how == "skipped":
                 print(f"skipped {name}" + (f": {why}" if why else ""))
+                reasons[why or "no reason given"] += 1
+    if reasons:
+        print("skipped: " + "; ".join(f"{count} {why}" for why, count in reasons.most_common()))
     print(", ".join(f"{totals[how]} {how}" for how in ("passed", "failed", "skipped")))
     return 1 if totals["failed"] or not totals["passed"] else 0
 

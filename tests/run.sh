@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, runs all tests. The last line is "N passed, N failed, N skipped".
-# Arguments go to `meson test`: tests/run.sh --suite unit. The suite "full" runs only when named.
+# Installs missing packages, builds with warnings as errors, and runs all tests. The last line is "N
+# passed, N failed, N skipped"; the line before gives the reasons for skips. Arguments go to `meson
+# test`: tests/run.sh --suite unit. The suite "full" runs only if it is named.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 scripts/packages.sh
 if [ ! -f build/build.ninja ]; then
-    meson setup build || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+    meson setup build -Dwerror=true || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 fi
 if ! meson compile -C build; then
     echo "the build failed"
@@ -20,13 +21,15 @@ builds=(build)
 wanted=("$@")
 if ((${#wanted[@]} == 0)); then
     wanted=(--no-suite full)
-    # Both report through their own build folders.
+    # These two report through their own build folders.
     rm -rf build-asan/meson-logs build-tsan/meson-logs
     tests/sanitize.sh address thread || true
     builds+=(build-asan build-tsan)
     tests/aarch64.sh
-    # 77: this machine has no cross compiler or cannot fetch arm64's packages; it has said so.
+    # 77: this machine has no cross compiler, or cannot fetch arm64's packages; the script has
+    # printed that.
     [ $? -eq 77 ] || builds+=(build-aarch64)
 fi
-meson test -C build --print-errorlogs "${wanted[@]}" || true
+# Many tests sleep, so one more than there are CPUs run at the same time.
+meson test -C build --num-processes "$(($(nproc) + 1))" --print-errorlogs "${wanted[@]}" || true
 exec tests/count.py "${builds[@]}"

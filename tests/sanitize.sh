@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the layers with a sanitizer and runs unit tests and fuzz corpora on them: sanitize.sh [address] [thread]
-# A preloaded library cannot carry one (its run-time must come first in the process), so the layers are
-# tested as the static libraries that they are. Results: build-asan, build-tsan.
+# Builds the layers with a sanitizer, and runs unit tests and fuzz corpora on them: sanitize.sh
+# [address] [thread]
+#
+# A preloaded library cannot carry a sanitizer, whose run-time must come first in the process. So
+# the layers are tested as static libraries. Results: build-asan, build-tsan.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -22,7 +24,7 @@ for target in known["targets"]:
     if target["id"] in wanted:
         print(os.path.relpath(target["filename"][0], sys.argv[1]))' "$PWD/$1")
     ninja -C "$1" --quiet "${targets[@]}" || return 1
-    # An environ that was published is never freed: somebody may be reading it.
+    # A published environ is never freed, because another thread may be reading it.
     LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 \
         ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
         TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 \

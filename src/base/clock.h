@@ -13,8 +13,9 @@ static inline uint64_t gf_now_ns(void)
 }
 
 /*
- * About a nanosecond each, or less; not ordered with what is before, and perhaps not the same on all
- * processors. A third of gf_now_ns, for what is to happen now and then.
+ * A clock in units of about 1 ns or less. A read is not ordered with earlier instructions, and
+ * processors may differ. It costs a third of gf_now_ns, so it serves as a cheap check of elapsed
+ * time.
  */
 static inline uint64_t gf_ticks(void)
 {
@@ -29,7 +30,7 @@ static inline uint64_t gf_ticks(void)
 #endif
 }
 
-/* Of the calling thread, so that waiting for a CPU is not taken for work. */
+/* CPU time of the calling thread: time spent waiting for a CPU does not count. */
 static inline uint64_t gf_thread_cpu_ns(void)
 {
     struct timespec now;

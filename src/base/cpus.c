@@ -127,7 +127,10 @@ int gf_bits_parse(const char *text, uint64_t *ret, size_t n)
     return 0;
 }
 
-/* What is there ends behind a comma then, so that no number is cut in two and none seems to begin a range. */
+/*
+ * Cuts at a comma before "...", so that no number is cut in two and none looks like the start of a
+ * range.
+ */
 static char *cut_off(char *buf, size_t at, size_t size)
 {
     if (size <= sizeof("..."))

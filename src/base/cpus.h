@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets of CPUs and of NUMA nodes as plain bitmaps of fixed size: no allocation, comparable with
- * memcmp, and of the layout that sched_setaffinity(2) and mbind(2) take.
+ * Sets of CPUs and of NUMA nodes as plain bitmaps of fixed size. They need no allocation, compare
+ * with memcmp, and have the layout that sched_setaffinity(2) and mbind(2) take.
  */
 #ifndef GF_BASE_CPUS_H
 #define GF_BASE_CPUS_H
 
 #include "base/base.h"
 
-#define GF_CPUS_MAX 4096  /* 8192 is Linux's own limit; no machine that carries a GPU comes near */
-#define GF_NODES_MAX 1024 /* MAX_NUMNODES of every distribution's kernel */
+#define GF_CPUS_MAX 4096  /* Linux's own limit is 8192; no GPU host has more than 4096 */
+#define GF_NODES_MAX 1024 /* MAX_NUMNODES of distribution kernels */
 
 struct gf_cpus {
     uint64_t word[GF_CPUS_MAX / 64];
@@ -23,7 +23,7 @@ struct gf_nodes {
 bool gf_bits_test(const uint64_t *word, size_t n, unsigned bit);
 void gf_bits_set(uint64_t *word, size_t n, unsigned bit);
 unsigned gf_bits_count(const uint64_t *word, size_t n);
-/* The first set bit at or after `from`; -1 when there is none. */
+/* The first set bit at or after `from`; -1 if there is none. */
 int gf_bits_next(const uint64_t *word, size_t n, unsigned from);
 bool gf_bits_equal(const uint64_t *a, const uint64_t *b, size_t n);
 bool gf_bits_within(const uint64_t *inner, const uint64_t *outer, size_t n);
@@ -32,13 +32,16 @@ void gf_bits_and(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n);
 void gf_bits_or(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n);
 
 /*
- * Parses the kernel's list format, "0-3,8,10-11" (trailing white space allowed, "" is the empty
- * set). Returns 0, -EINVAL for anything else, -ERANGE for a bit that the set cannot hold;
- * on failure *ret is untouched.
+ * Parses the kernel's list format, "0-3,8,10-11". Trailing white space is allowed; "" is the empty
+ * set. Returns 0, -ERANGE for a bit that the set cannot hold, -EINVAL for any other invalid text.
+ * On failure *ret is unchanged.
  */
 int gf_bits_parse(const char *text, uint64_t *ret, size_t n);
 
-/* Writes the list format into buf (always terminated; cut off with "..." behind a comma when too small). */
+/*
+ * Writes the list format into buf, always terminated. If buf is too small, ends with ",..."
+ * instead.
+ */
 char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size);
 
 #define GF_WORDS(set) ((set)->word), GF_ARRAY_LEN((set)->word)
@@ -49,12 +52,13 @@ char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size);
 #define gf_set_empty(set) (gf_bits_next(GF_WORDS(set), 0) < 0)
 #define gf_set_next(set, from) gf_bits_next(GF_WORDS(set), (from))
 #define gf_set_equal(a, b) gf_bits_equal((a)->word, (b)->word, GF_ARRAY_LEN((a)->word))
-#define gf_set_within(inner, outer) \
+#define gf_set_within(inner, outer)                                                                \
     gf_bits_within((inner)->word, (outer)->word, GF_ARRAY_LEN((inner)->word))
 #define gf_set_meet(a, b) gf_bits_meet((a)->word, (b)->word, GF_ARRAY_LEN((a)->word))
-#define gf_set_and(ret, a, b) \
+#define gf_set_and(ret, a, b)                                                                      \
     gf_bits_and((ret)->word, (a)->word, (b)->word, GF_ARRAY_LEN((ret)->word))
-#define gf_set_or(ret, a, b) gf_bits_or((ret)->word, (a)->word, (b)->word, GF_ARRAY_LEN((ret)->word))
+#define gf_set_or(ret, a, b)                                                                       \
+    gf_bits_or((ret)->word, (a)->word, (b)->word, GF_ARRAY_LEN((ret)->word))
 #define gf_set_parse(text, ret) gf_bits_parse((text), GF_WORDS(ret))
 #define gf_set_format(set, buf, size) gf_bits_format(GF_WORDS(set), (buf), (size))
 

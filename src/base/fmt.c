@@ -13,7 +13,7 @@ struct out {
 
 struct spec {
     int width;
-    int precision; /* -1: none */
+    int precision; /* -1 if not given */
     bool left;
     bool zero;
 };
@@ -40,7 +40,8 @@ static void put_field(struct out *out, const struct spec *spec, const char *text
             put(out, ' ');
 }
 
-static void put_number(struct out *out, struct spec *spec, uint64_t value, unsigned base, bool negative)
+static void put_number(struct out *out, struct spec *spec, uint64_t value, unsigned base,
+                       bool negative)
 {
     char digits[32];
     size_t at = sizeof(digits);
@@ -143,7 +144,7 @@ static uint64_t take_unsigned(enum length length, va_list *args)
 
 static void put_error(struct out *out, const struct spec *spec, int error)
 {
-    const char *text = strerrordesc_np(error); /* not strerror: that translates, and allocates */
+    const char *text = strerrordesc_np(error); /* strerror translates and may allocate */
     if (text) {
         put_string(out, spec, text);
     } else {
@@ -190,7 +191,7 @@ static const char *put_conversion(struct out *out, const char *percent, va_list 
     case '%':
         put(out, '%');
         break;
-    default: /* unknown: shown as written; the arguments behind it cannot be known either */
+    default: /* unknown: copied as written; the types of later arguments are unknown, too */
         put(out, '%');
         return percent + 1;
     }

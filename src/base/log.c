@@ -2,13 +2,15 @@
 #include "base/log.h"
 
 #include "base/fmt.h"
-#include "base/quiet.h"
+#include "base/safe_write.h"
 
 #include <errno.h>
-#include <string.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static enum gf_log_level current_level = GF_LOG_SILENT;
+static unsigned current_areas; /* atomic */
 
 void gf_log_set_level(enum gf_log_level level)
 {
@@ -20,23 +22,67 @@ bool gf_log_wants(enum gf_log_level level)
     return level <= __atomic_load_n(&current_level, __ATOMIC_RELAXED);
 }
 
-void gf_log(enum gf_log_level level, const char *format, ...)
+void gf_log_set_areas(unsigned bits)
 {
-    if (!gf_log_wants(level))
-        return;
+    __atomic_store_n(&current_areas, bits, __ATOMIC_RELAXED);
+}
 
+bool gf_log_wants_area(enum gf_log_area area)
+{
+    return __atomic_load_n(&current_areas, __ATOMIC_RELAXED) >> area & 1 &&
+           gf_log_wants(GF_LOG_WARN);
+}
+
+/*
+ * A daemon may have closed descriptor 2, and a file that it opened later may have that number. The
+ * program started with descriptor 2 inherited, hence without FD_CLOEXEC, and dup2 clears the flag.
+ * So a descriptor with the flag is a file of the program's own.
+ */
+static bool is_standard_error(void)
+{
+    const long flags = syscall(SYS_fcntl, STDERR_FILENO, F_GETFD);
+
+    return flags >= 0 && !(flags & FD_CLOEXEC);
+}
+
+/* area is "" or ends in ": ". */
+GF_PRINTF(2, 0) static void write_line(const char *area, const char *format, va_list args)
+{
     const int error = errno;
     char line[1024];
-    static const char prefix[] = "gpufeed: ";
-    const size_t start = sizeof(prefix) - 1;
-    memcpy(line, prefix, start);
-    va_list args;
-    va_start(args, format);
+    const size_t start = (size_t)gf_fmt(line, sizeof(line), "gpufeed: %s", area);
     int length = gf_vfmt(line + start, sizeof(line) - start - 1, format, args);
-    va_end(args);
     size_t end = start + gf_min((size_t)length, sizeof(line) - start - 2);
     line[end++] = '\n';
-    /* A closed or full standard error is the program's business; the line is lost, not the program. */
-    gf_quiet_write(STDERR_FILENO, line, end);
+    /* If standard error is closed or full, only the line is lost: the program continues. */
+    if (is_standard_error())
+        gf_safe_write(STDERR_FILENO, line, end);
     errno = error;
+}
+
+void gf_log(enum gf_log_level level, const char *format, ...)
+{
+    va_list args;
+
+    if (!gf_log_wants(level))
+        return;
+    va_start(args, format);
+    write_line("", format, args);
+    va_end(args);
+}
+
+void gf_log_explain(enum gf_log_area area, const char *format, ...)
+{
+    static const char *const prefixes[] = {
+#define GF_LOG_PREFIX(token, word) #word ": ",
+        GF_LOG_AREAS(GF_LOG_PREFIX)
+#undef GF_LOG_PREFIX
+    };
+    va_list args;
+
+    if (!gf_log_wants_area(area))
+        return;
+    va_start(args, format);
+    write_line(prefixes[area], format, args);
+    va_end(args);
 }

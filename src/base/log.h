@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines for the user, on standard error, each by one write(2) and beginning with "gpufeed: ".
- * Nothing is said in a process that has not reached CUDA (harmless first): the level starts at
- * GF_LOG_SILENT, and the engine or the command raises it.
+ * Prints lines for the user on standard error. Each line is one write(2) and begins with "gpufeed:
+ * ". A process that has not reached CUDA prints nothing: the level starts at GF_LOG_SILENT, and the
+ * engine or the command raises it.
+ *
+ * Beside the level, GPUFEED_DEBUG names areas. Lines of a named area appear at every level but
+ * GF_LOG_SILENT. They explain decisions, so they are printed where a decision is counted, never on
+ * a fast path.
  */
 #ifndef GF_BASE_LOG_H
 #define GF_BASE_LOG_H
 
 #include "base/base.h"
+#include "base/log_areas.h"
 
 enum gf_log_level {
     GF_LOG_SILENT = 0,
@@ -16,12 +21,26 @@ enum gf_log_level {
     GF_LOG_DEBUG, /* GPUFEED_VERBOSE=2 */
 };
 
-/* Any thread, any time. Each copy of base (door, engine, command) has a level of its own. */
+enum gf_log_area {
+#define GF_LOG_AREA(token, word) gf_log_area_##word,
+    GF_LOG_AREAS(GF_LOG_AREA)
+#undef GF_LOG_AREA
+};
+
+/*
+ * Sets the level. Any thread, any time. Each copy of base (preload library, engine, command) has
+ * its own level.
+ */
 void gf_log_set_level(enum gf_log_level level);
 bool gf_log_wants(enum gf_log_level level);
+void gf_log_set_areas(unsigned bits); /* Bit n enables the n-th area. */
+bool gf_log_wants_area(enum gf_log_area area);
 
-/* Keeps errno; cuts a line at 1 KiB. */
+/* Prints a line. Keeps errno; cuts a line at 1 KiB. */
 void gf_log(enum gf_log_level level, const char *format, ...) GF_PRINTF(2, 3);
+
+/* The same for a line of an area: "gpufeed: copy: ...". */
+void gf_log_explain(enum gf_log_area area, const char *format, ...) GF_PRINTF(2, 3);
 
 #define gf_warn(...) gf_log(GF_LOG_WARN, __VA_ARGS__)
 #define gf_info(...) gf_log(GF_LOG_INFO, __VA_ARGS__)

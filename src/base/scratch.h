@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for one call, of a size that a program's small stack may not have: a thread's stack can be of 16 KiB,
- * with all variables of threads in it. Some 2 us. Not from the heap, and seen by nobody's hooks; any
- * thread, inside malloc, in a forked child. Keeps errno but where there is none.
+ * Memory for one call that needs more than a small stack: a thread's stack may be only 16 KiB and
+ * also holds all thread-local variables. Costs about 2 us. The memory is mapped, not from the heap,
+ * and no hook sees it. Any thread, inside malloc, in a forked child. Keeps errno unless it fails.
  */
 #ifndef GF_BASE_SCRATCH_H
 #define GF_BASE_SCRATCH_H
@@ -13,10 +13,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Zeroed; NULL: the system has none. */
+/* Zeroed; NULL if the kernel refuses the mapping. */
 static inline void *gf_scratch_take(size_t bytes)
 {
-    void *at = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    void *at = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
     return at == MAP_FAILED ? NULL : at;
 }
 

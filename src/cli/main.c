@@ -1,97 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/cli.h"
-
-#include "config/suggest.h"
+/* The table of verbs, each in its cmd_<verb>.c. */
+#include "cli/common/cli.h"
+#include "cli/doctor/cmd_doctor.h"
+#include "cli/help.h"
+#include "cli/report/cmd_report.h"
+#include "cli/run/cmd_run.h"
+#include "cli/topo/cmd_topo.h"
+#include "os/permit_find.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-const struct gf_command gf_commands[] = {
+static int cmd_help(int argc, char **argv);
+static int cmd_version(int argc, char **argv);
+
+static const struct gf_verb verb_list[] = {
     {"run", "run a program with the library preloaded", gf_cmd_run},
     {"report", "show the events of a log", gf_cmd_report},
-    {"topo", "show nodes, CPUs and GPUs, and what this process may use", gf_cmd_topo},
-    {"doctor", "say what on this host keeps a GPU waiting, and what mends it", gf_cmd_doctor},
-    {"help", "show this help, or that of a verb", gf_cmd_help},
-    {"version", "show the version and those of what is built in", gf_cmd_version},
+    {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},
+    {"doctor", "find settings and limits that keep a GPU waiting, and show a fix for each",
+     gf_cmd_doctor},
+    {"help", "show this help, or the help of a verb", cmd_help},
+    {"version", "show the version of gpufeed and of the libraries inside", cmd_version},
 };
 
-const size_t gf_command_count = GF_ARRAY_LEN(gf_commands);
+static const struct gf_verbs verbs = {verb_list, GF_ARRAY_LEN(verb_list)};
 
-void gf_cli_error(const char *verb, const char *format, ...)
-{
-    char text[2048];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    fprintf(stderr, "gpufeed%s%s: %s\n", *verb ? " " : "", verb, text);
-}
-
-const char *gf_cli_value(char **argv, int *at, const char *name)
-{
-    const size_t length = strlen(name);
-    const char *word = argv[*at];
-
-    if (strncmp(word, name, length) != 0)
-        return NULL;
-    if (word[length] == '=')
-        return word + length + 1;
-    if (word[length] || !argv[*at + 1])
-        return NULL;
-    return argv[++*at];
-}
-
-static const struct gf_command *command_by_name(const char *name)
+static const struct gf_verb *verb_by_name(const char *name)
 {
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
         name = "version";
-    for (size_t i = 0; i < gf_command_count; i++)
-        if (strcmp(gf_commands[i].name, name) == 0)
-            return &gf_commands[i];
+    for (size_t i = 0; i < verbs.count; i++)
+        if (strcmp(verb_list[i].name, name) == 0)
+            return &verb_list[i];
     return NULL;
 }
 
-int gf_cli_not_understood(const char *verb, const char *argument)
+static int cmd_help(int argc, char **argv)
 {
-    if (strcmp(argument, "--machine") == 0 || (strcmp(argument, "--record") == 0 && strcmp(verb, "topo") == 0))
-        gf_cli_error(verb, "%s needs a folder", argument);
-    else
-        gf_cli_error(verb, "%s is not understood; `gpufeed help %s` says what is", argument, verb);
-    return GF_EXIT_USAGE;
+    char help[] = "--help";
+
+    if (argc < 2 || argv[1][0] == '-') {
+        gf_help_print(stdout, &verbs);
+        return GF_EXIT_OK;
+    }
+    const struct gf_verb *verb = verb_by_name(argv[1]);
+    char *of_verb[] = {argv[1], help, NULL};
+    return verb ? verb->run(2, of_verb) : gf_help_unknown_verb(&verbs, argv[1]);
 }
 
-int gf_cli_no_machine(const char *verb, const char *root, int error)
+static int cmd_version(int argc, char **argv)
 {
-    const bool other = error == -ENOENT && *root && access(root, F_OK) == 0;
-
-    gf_cli_error(verb, "cannot read %s: %s", *root ? root : "this machine",
-                 other ? "it is no folder that `gpufeed topo --record` has written" : strerror(-error));
-    return GF_EXIT_FAILED;
-}
-
-int gf_cli_unknown_verb(const char *name)
-{
-    const unsigned most = 1 + (unsigned)strlen(name) / 4;
-
-    for (size_t i = 0; i < gf_command_count; i++)
-        if (gf_edits(name, gf_commands[i].name) <= most) {
-            gf_cli_error("", "%s is not a verb (did you mean %s?)", name, gf_commands[i].name);
-            return GF_EXIT_USAGE;
-        }
-    gf_cli_error("", "%s is not a verb; `gpufeed help` lists them, and `gpufeed run -- COMMAND` runs a program",
-                 name);
-    return GF_EXIT_USAGE;
+    if (argc > 1) {
+        puts("Usage: gpufeed --version");
+        return argv[1][0] == '-' ? GF_EXIT_OK : GF_EXIT_USAGE;
+    }
+    printf("gpufeed %s (jemalloc %s, hwloc %s, libnuma %s)\n", GF_VERSION, GF_JEMALLOC_VERSION,
+           GF_HWLOC_VERSION, GF_NUMA_VERSION);
+    return GF_EXIT_OK;
 }
 
 /*
- * Writes out what standard output still holds. 0, or why it did not take everything. An earlier failure may leave
- * nothing to write now and an errno that is not its own any more: one byte more says what it was.
+ * Flushes standard output. 0, or the errno of a failed write. An earlier failure may leave an empty
+ * buffer and the errno of another call, so one more byte is written to get the error again.
  */
 static int flush_output(void)
 {
@@ -105,17 +79,18 @@ static int flush_output(void)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        gf_cmd_help(0, NULL);
+        gf_help_print(stderr, &verbs);
         return GF_EXIT_USAGE;
     }
-    const struct gf_command *command = command_by_name(argv[1]);
-    if (!command)
-        return gf_cli_unknown_verb(argv[1]);
-    const int code = command->run(argc - 1, argv + 1);
-    /* A full disk or a closed pipe behind standard output is a failure that scripts must see. */
+    const struct gf_verb *verb = verb_by_name(argv[1]);
+    if (!verb)
+        return gf_help_unknown_verb(&verbs, argv[1]);
+    gf_permit_find(GF_PERMIT_ALL);
+    const int code = verb->run(argc - 1, argv + 1);
+    /* Scripts must see that standard output failed, because of a full disk or a closed pipe. */
     const int error = flush_output();
     if (!error)
         return code;
-    gf_cli_error("", "cannot write: %s", strerror(error));
-    return code && code != GF_EXIT_MEND ? code : GF_EXIT_FAILED;
+    gf_cli_error("", "cannot write to standard output: %s", strerror(error));
+    return code && code != GF_EXIT_PROBLEM ? code : GF_EXIT_FAILED;
 }

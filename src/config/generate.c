@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of the build: writes what documents the options from options.def, so that nothing can
- * say something else than the parser. generate man|md|bash [TEMPLATE]: the list alone, or a template whose
- * line "@OPTIONS@" gives way to it, @FLAGS@ to the bare flags and @VERSION@ to the version.
+ * A program of the build: writes the documentation of the options from options.def, so that it
+ * always matches the parser. `generate man|md|bash [TEMPLATE]` writes the list alone; with a
+ * template, it writes the template and replaces its line "@OPTIONS@" by the list, @FLAGS@ by the
+ * bare flags and @VERSION@ by the version.
  */
+#include "config/option_text.h"
 #include "config/options.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A sentence a line; roff takes a bare dash for a hyphen. */
-static void roff(const char *text)
+/* One sentence per line, the convention of roff. A bare dash would become a hyphen. */
+static void print_roff(const char *text)
 {
     for (; *text; text++) {
         if (*text == '-' || *text == '\\')
@@ -28,16 +30,16 @@ static void man_row(const struct gf_option_row *row)
     char form[256], flag[GF_OPTION_FLAG_MAX];
 
     printf(".TP\n.BR \\-\\-");
-    roff(gf_option_flag(row, flag, sizeof(flag)));
+    print_roff(gf_option_flag(row, flag, sizeof(flag)));
     printf(" = \"");
-    roff(gf_option_form(row, form, sizeof(form)));
+    print_roff(gf_option_text_form(row, form, sizeof(form)));
     printf("\" \", \" %s\n", row->name);
-    roff(row->help);
+    print_roff(row->help);
     if (*row->fallback)
         printf(" (default: %s).\n", row->fallback);
     else
         printf(" (default: none).\n");
-    roff(row->text);
+    print_roff(row->text);
     putchar('\n');
 }
 
@@ -51,7 +53,7 @@ static void md_row(const struct gf_option_row *row)
     char form[256], flag[GF_OPTION_FLAG_MAX];
 
     printf("| `%s` | `--%s` | ", row->name, gf_option_flag(row, flag, sizeof(flag)));
-    for (const char *c = gf_option_form(row, form, sizeof(form)); *c; c++)
+    for (const char *c = gf_option_text_form(row, form, sizeof(form)); *c; c++)
         fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, stdout);
     printf(" | %s | %s |\n", *row->fallback ? row->fallback : "none", row->help);
 }
@@ -61,13 +63,13 @@ static void md_section(const char *title)
     printf("| **%s** | | | | |\n", title);
 }
 
-/* A shell that completes makes them all: microseconds have no list. */
-#define MOST_NUMBERS 65
+/* A larger range of numbers is not completed: bash would list them all. */
+#define NUMBERS_MAX 65
 
 static void bash_numbers(uint64_t low, uint64_t high)
 {
     fputs("words=\"", stdout);
-    for (uint64_t i = low; high - low < MOST_NUMBERS && i <= high; i++)
+    for (uint64_t i = low; high - low < NUMBERS_MAX && i <= high; i++)
         printf("%s%lu", i > low ? " " : "", i);
     puts("\"");
 }
@@ -93,6 +95,12 @@ static void bash_row(const struct gf_option_row *row)
     case gf_option_path:
         puts("files=yes");
         break;
+    case gf_option_list:
+        fputs("words=\"off all", stdout);
+        for (size_t i = 0; row->choices[i]; i++)
+            printf(" %s", row->choices[i]);
+        puts("\"");
+        break;
     }
     puts("            ;;");
 }
@@ -109,41 +117,42 @@ static const struct format {
     {"bash", bash_row, NULL, NULL},
 };
 
-static void list(const struct format *format)
+static void print_list(const struct format *format)
 {
     size_t section = 0;
 
     if (format->head)
         puts(format->head);
-    for (size_t i = 0; i < gf_option_row_count; i++) {
-        for (; section < gf_option_section_count && gf_option_sections[section].first == i; section++)
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        for (; section < gf_option_section_count && gf_option_sections[section].first == i;
+             section++)
             if (format->section)
                 format->section(gf_option_sections[section].title);
         format->row(&gf_option_rows[i]);
     }
 }
 
-/* The flags alone, as one line of words. */
-static void flags(void)
+/* All flags, as one line of words. */
+static void print_flags(void)
 {
     char flag[GF_OPTION_FLAG_MAX];
 
-    for (size_t i = 0; i < gf_option_row_count; i++)
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++)
         printf("--%s= ", gf_option_flag(&gf_option_rows[i], flag, sizeof(flag)));
 }
 
-/* One line of the template with its @WORDS@ replaced. */
-static void expand(const struct format *format, const char *line)
+/* Writes one line of the template with its @WORDS@ replaced. */
+static void expand_line(const struct format *format, const char *line)
 {
     while (*line) {
         if (strncmp(line, "@OPTIONS@\n", 10) == 0) {
-            list(format);
+            print_list(format);
             line += 10;
         } else if (strncmp(line, "@VERSION@", 9) == 0) {
             fputs(GF_VERSION, stdout);
             line += 9;
         } else if (strncmp(line, "@FLAGS@", 7) == 0) {
-            flags();
+            print_flags();
             line += 7;
         } else {
             putchar(*line++);
@@ -161,7 +170,7 @@ static int expand_file(const struct format *format, const char *name)
         return 1;
     }
     while (fgets(line, sizeof(line), template))
-        expand(format, line);
+        expand_line(format, line);
     fclose(template);
     return 0;
 }
@@ -172,7 +181,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], formats[i].name) != 0)
             continue;
         if (argc == 2)
-            list(&formats[i]);
+            print_list(&formats[i]);
         else if (expand_file(&formats[i], argv[2]))
             return 1;
         return fflush(stdout) || ferror(stdout);

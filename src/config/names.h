@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names in the environment that are the library's but no options. */
+/* Names of environment variables: those of the library, and those of them that are not options. */
 #ifndef GF_CONFIG_NAMES_H
 #define GF_CONFIG_NAMES_H
 
 #include "base/base.h"
 
 /*
- * What a process that bound passes to its children: the mask and policy before binding, and what
- * was set. A hint only (docs/environment.md): a child acts on it only where its present mask still
- * equals what the variable says was set.
+ * A process that bound itself passes this variable to its children. It holds the mask and the
+ * memory policy before binding, and those that the process set. A child uses the hint
+ * (docs/environment.md) only if the child's present mask still equals the mask that was set.
  */
 #define GF_NAME_BOUND "GPUFEED_BOUND"
 
-/* That, and what somebody else sets who has a thing of this name: no mistake of the user's. */
+/*
+ * Whether a variable is GPUFEED_BOUND, or one that Kubernetes sets in every pod for a service named
+ * gpufeed. Such a variable is neither an option nor a mistake.
+ */
 bool gf_name_is_internal(const char *name);
+
+/*
+ * Splits "NAME=value" if NAME is GPUFEED or begins with GPUFEED_, in upper or lower case: a
+ * lower-case name is a mistake that must be reported. Copies NAME, truncated to size, and returns
+ * the value. NULL for any other entry.
+ */
+const char *gf_name_split(const char *entry, char *name, size_t size);
 
 #endif

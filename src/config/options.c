@@ -4,38 +4,37 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "config/names.h"
-#include "config/suggest.h"
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #define GF_WORD(token, word) #word,
-#define GF_CHOICE(token, name, fallback, help, text) \
-    static const char *const choices_of_##token[] = {GF_CHOICES_##token(GF_WORD) NULL};
+#define GF_CHOICE(token, name, fallback, help, text)                                               \
+    static const char *const words_of_##token[] = {GF_CHOICES_##token(GF_WORD) NULL};              \
+    _Static_assert(sizeof(enum gf_##token) == sizeof(int), "set_value copies an int");
+#define GF_LIST(token, name, help, text)                                                           \
+    static const char *const words_of_##token[] = {GF_CHOICES_##token(GF_WORD) NULL};
 #include "config/options.def"
 #undef GF_WORD
 
-const struct gf_option_row gf_option_rows[] = {
-#define GF_CHOICE(token, name, fallback, help, text)                                            \
-    {#token, name, gf_option_choice, #fallback, choices_of_##token, 0, 0, help, text},
-#define GF_NUMBER(token, name, fallback, low, high, help, text)                                 \
+const struct gf_option_row gf_option_rows[GF_OPTION_COUNT] = {
+#define GF_CHOICE(token, name, fallback, help, text)                                               \
+    {#token, name, gf_option_choice, #fallback, words_of_##token, 0, 0, help, text},
+#define GF_NUMBER(token, name, fallback, low, high, help, text)                                    \
     {#token, name, gf_option_number, #fallback, NULL, low, high, help, text},
-#define GF_SIZE(token, name, fallback, low, high, help, text)                                   \
+#define GF_SIZE(token, name, fallback, low, high, help, text)                                      \
     {#token, name, gf_option_size, #fallback, NULL, low, high, help, text},
-#define GF_PATH(token, name, help, text)                                                        \
-    {#token, name, gf_option_path, "", NULL, 0, 0, help, text},
+#define GF_PATH(token, name, help, text) {#token, name, gf_option_path, "", NULL, 0, 0, help, text},
+#define GF_LIST(token, name, help, text)                                                           \
+    {#token, name, gf_option_list, "off", words_of_##token, 0, 0, help, text},
 #include "config/options.def"
 };
 
-const size_t gf_option_row_count = GF_ARRAY_LEN(gf_option_rows);
-
-/* A section takes the number of the row behind it and gives it back. */
+/* A section has the index of the row after it: before_<id> gives that row the same index. */
 enum {
 #define GF_SECTION(id, title) section_##id, before_##id = section_##id - 1,
-#define GF_CHOICE(token, name, fallback, help, text) row_##token,
-#define GF_NUMBER(token, name, fallback, low, high, help, text) row_##token,
-#define GF_SIZE(token, name, fallback, low, high, help, text) row_##token,
-#define GF_PATH(token, name, help, text) row_##token,
+#define GF_OPTION(token) row_##token,
 #include "config/options.def"
 };
 
@@ -46,28 +45,34 @@ const struct gf_option_section gf_option_sections[] = {
 
 const size_t gf_option_section_count = GF_ARRAY_LEN(gf_option_sections);
 
-/* Where each row's value and origin live in struct gf_options, in the order of the rows. */
+/* The offsets of each row's value and origin in struct gf_options. */
 static const struct {
     size_t value, origin;
-} offsets[] = {
-#define GF_OFFSETS(token) {offsetof(struct gf_options, token), offsetof(struct gf_options, origin.token)},
-#define GF_CHOICE(token, name, fallback, help, text) GF_OFFSETS(token)
-#define GF_NUMBER(token, name, fallback, low, high, help, text) GF_OFFSETS(token)
-#define GF_SIZE(token, name, fallback, low, high, help, text) GF_OFFSETS(token)
-#define GF_PATH(token, name, help, text) GF_OFFSETS(token)
+} offsets[GF_OPTION_COUNT] = {
+#define GF_OPTION(token)                                                                           \
+    {offsetof(struct gf_options, token), offsetof(struct gf_options, origin.token)},
 #include "config/options.def"
-#undef GF_OFFSETS
 };
 
-static void *value_of(struct gf_options *o, size_t row)
+const void *gf_option_value(const struct gf_options *o, const struct gf_option_row *row)
 {
-    return (char *)o + offsets[row].value;
+    return (const char *)o + offsets[row - gf_option_rows].value;
 }
 
-static const void *value_in(const struct gf_options *o, size_t row)
+enum gf_origin gf_option_origin(const struct gf_options *o, const struct gf_option_row *row)
 {
-    return (const char *)o + offsets[row].value;
+    enum gf_origin origin;
+    memcpy(&origin, (const char *)o + offsets[row - gf_option_rows].origin, sizeof(origin));
+    return origin;
 }
+
+/* A value of any kind except a path, as struct gf_options holds it. */
+union value {
+    int choice; /* a value of the row's enum */
+    unsigned number;
+    uint64_t bytes;
+    unsigned bits;
+};
 
 static int word_index(const char *const *words, const char *value)
 {
@@ -77,21 +82,27 @@ static int word_index(const char *const *words, const char *value)
     return -EINVAL;
 }
 
-/*
- * What can be off is a switch to whoever is in a hurry: GPUFEED=0 must not leave it on. What stands first in
- * the list is what is on.
- */
-static int choice_index(const struct gf_option_row *row, const char *value)
+static bool means_off(const char *value)
 {
-    static const char *const no[] = {"0", "no", "false", NULL};
-    static const char *const yes[] = {"1", "yes", "true", "on", NULL};
-    const int named = word_index(row->choices, value), off = word_index(row->choices, "off");
+    static const char *const words[] = {"off", "0", "no", "false", NULL};
+    return word_index(words, value) >= 0;
+}
 
-    if (named >= 0 || off < 0)
-        return named;
-    if (word_index(no, value) >= 0)
-        return off;
-    return word_index(yes, value) >= 0 ? 0 : -EINVAL;
+/*
+ * A choice that includes "off" also accepts the usual words of a switch, so that GPUFEED=0 disables
+ * the library. The word "on" selects the first word of the list.
+ */
+static int parse_choice(const struct gf_option_row *row, const char *value, int *ret)
+{
+    static const char *const on[] = {"1", "yes", "true", "on", NULL};
+    const int off = word_index(row->choices, "off");
+
+    *ret = word_index(row->choices, value);
+    if (*ret < 0 && off >= 0 && means_off(value))
+        *ret = off;
+    else if (*ret < 0 && off >= 0 && word_index(on, value) >= 0)
+        *ret = 0;
+    return *ret < 0 ? -EINVAL : 0;
 }
 
 static int parse_number(const struct gf_option_row *row, const char *value, unsigned *ret)
@@ -113,52 +124,86 @@ static int parse_bytes(const struct gf_option_row *row, const char *value, uint6
     return 0;
 }
 
-int gf_option_check(const struct gf_option_row *row, const char *value)
+/*
+ * Copies the first word of a list, truncated to size. Returns the rest; NULL after the last word.
+ */
+static const char *split_word(const char *list, char *ret, size_t size)
 {
-    unsigned number;
-    uint64_t bytes;
+    const size_t length = strcspn(list, ",");
+
+    gf_fmt(ret, size, "%.*s", (int)length, list);
+    return list[length] ? list + length + 1 : NULL;
+}
+
+/* Stores a bit for each word in value. On failure, word is the first invalid one. */
+static int parse_list(const struct gf_option_row *row, const char *value, unsigned *ret,
+                      char word[GF_OPTION_WORD_MAX])
+{
+    unsigned bits = 0;
+
+    if (means_off(value))
+        value = NULL;
+    for (*ret = 0; value;) {
+        value = split_word(value, word, GF_OPTION_WORD_MAX);
+        const int index = word_index(row->choices, word);
+        if (index < 0 && !gf_same_word(word, "all"))
+            return -EINVAL;
+        bits |= index < 0 ? ~0u : 1u << index;
+    }
+    for (unsigned i = 0; row->choices[i]; i++)
+        *ret |= bits & 1u << i;
+    return 0;
+}
+
+static int parse_value(const struct gf_option_row *row, const char *value, union value *ret)
+{
+    char word[GF_OPTION_WORD_MAX];
 
     switch (row->kind) {
     case gf_option_choice:
-        return choice_index(row, value) < 0 ? -EINVAL : 0;
+        return parse_choice(row, value, &ret->choice);
     case gf_option_number:
-        return parse_number(row, value, &number);
+        return parse_number(row, value, &ret->number);
     case gf_option_size:
-        return parse_bytes(row, value, &bytes);
+        return parse_bytes(row, value, &ret->bytes);
+    case gf_option_list:
+        return parse_list(row, value, &ret->bits, word);
     case gf_option_path:
-        return strlen(value) < GF_OPTION_PATH_MAX ? 0 : -EINVAL;
+        break;
     }
-    return -EINVAL;
+    return strlen(value) < GF_OPTION_PATH_MAX ? 0 : -EINVAL;
 }
 
+int gf_option_check(const struct gf_option_row *row, const char *value)
+{
+    union value parsed;
+    return parse_value(row, value, &parsed);
+}
+
+const char *gf_option_wrong_word(const struct gf_option_row *row, const char *value,
+                                 char buf[GF_OPTION_WORD_MAX])
+{
+    unsigned bits;
+    return row->kind == gf_option_list && parse_list(row, value, &bits, buf) ? buf : value;
+}
+
+/* gf_option_check has accepted value. */
 static void set_value(struct gf_options *o, size_t index, const char *value)
 {
     const struct gf_option_row *row = &gf_option_rows[index];
+    void *const at = (char *)o + offsets[index].value;
+    union value parsed;
 
-    switch (row->kind) {
-    case gf_option_choice: {
-        /* Enums of the list have the size of an int: asserted below. */
-        const int choice = choice_index(row, value);
-        memcpy(value_of(o, index), &choice, sizeof(choice));
-        break;
-    }
-    case gf_option_number:
-        parse_number(row, value, value_of(o, index));
-        break;
-    case gf_option_size:
-        parse_bytes(row, value, value_of(o, index));
-        break;
-    case gf_option_path:
-        if (strcasecmp(value, "off") == 0) /* as everywhere else; a file of that name is ./off */
+    if (row->kind == gf_option_path) {
+        /* "off" is a word here as in other options; ./off names a file */
+        if (strcasecmp(value, "off") == 0)
             value = "";
-        memcpy(value_of(o, index), value, strlen(value) + 1);
-        break;
+        memcpy(at, value, strlen(value) + 1);
+        return;
     }
+    parse_value(row, value, &parsed);
+    memcpy(at, &parsed, row->kind == gf_option_size ? sizeof(parsed.bytes) : sizeof(parsed.number));
 }
-
-#define GF_CHOICE(token, name, fallback, help, text) \
-    _Static_assert(sizeof(enum gf_##token) == sizeof(int), "enum " #token " is not an int");
-#include "config/options.def"
 
 const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t size)
 {
@@ -173,7 +218,7 @@ const struct gf_option_row *gf_option_by_flag(const char *flag)
 {
     char buf[GF_OPTION_FLAG_MAX];
 
-    for (size_t i = 0; i < gf_option_row_count; i++)
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++)
         if (strcmp(gf_option_flag(&gf_option_rows[i], buf, sizeof(buf)), flag) == 0)
             return &gf_option_rows[i];
     return NULL;
@@ -181,198 +226,33 @@ const struct gf_option_row *gf_option_by_flag(const char *flag)
 
 const struct gf_option_row *gf_option_by_name(const char *name)
 {
-    for (size_t i = 0; i < gf_option_row_count; i++)
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++)
         if (strcmp(gf_option_rows[i].name, name) == 0)
             return &gf_option_rows[i];
     return gf_option_by_flag(name);
 }
 
-/*
- * Splits "NAME=value" when NAME is GPUFEED or begins with GPUFEED_, in lower case, too, which is a mistake
- * to be told; NULL for all others.
- */
-static const char *ours(const char *entry, char *name, size_t size)
-{
-    if (!gf_same_start(entry, "GPUFEED", 7) || (entry[7] != '=' && entry[7] != '_'))
-        return NULL;
-    const char *equals = strchr(entry, '=');
-    if (!equals)
-        return NULL;
-    const size_t length = gf_min((size_t)(equals - entry), size - 1);
-    memcpy(name, entry, length);
-    name[length] = '\0';
-    return equals + 1;
-}
-
 void gf_options_load(struct gf_options *ret, char *const *envp)
 {
     memset(ret, 0, sizeof(*ret));
-    for (size_t i = 0; i < gf_option_row_count; i++)
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++)
         set_value(ret, i, gf_option_rows[i].fallback);
     for (; envp && *envp; envp++) {
         char name[64];
-        const char *value = ours(*envp, name, sizeof(name));
+        const char *value = gf_name_split(*envp, name, sizeof(name));
         const struct gf_option_row *row = value ? gf_option_by_name(name) : NULL;
         if (!row)
             continue;
         const size_t index = (size_t)(row - gf_option_rows);
-        const bool good = gf_option_check(row, value) == 0;
-        if (good)
+        const bool is_valid = gf_option_check(row, value) == 0;
+        if (is_valid)
             set_value(ret, index, value);
-        const enum gf_origin origin = good ? gf_origin_environment : gf_origin_rejected;
+        const enum gf_origin origin = is_valid ? gf_origin_environment : gf_origin_rejected;
         memcpy((char *)ret + offsets[index].origin, &origin, sizeof(origin));
     }
 }
 
-static void join_choices(const struct gf_option_row *row, const char *between, char *buf,
-                         size_t size)
-{
-    size_t at = 0;
-
-    for (size_t i = 0; row->choices[i] && at < size; i++)
-        at += (size_t)gf_fmt(buf + at, size - at, "%s%s", i ? between : "", row->choices[i]);
-}
-
-/* The shortest way to write it. */
-static const char *size_text(uint64_t bytes, char *buf, size_t size)
-{
-    static const char units[] = " KMGT";
-    unsigned unit = 0;
-
-    while (bytes && bytes % 1024 == 0 && unit < 4) {
-        bytes /= 1024;
-        unit++;
-    }
-    gf_fmt(buf, size, "%lu%.*s", bytes, unit ? 1 : 0, &units[unit]);
-    return buf;
-}
-
-const char *gf_option_allowed(const struct gf_option_row *row, char *buf, size_t size)
-{
-    char low[24], high[24];
-
-    switch (row->kind) {
-    case gf_option_choice:
-        join_choices(row, ", ", buf, size);
-        break;
-    case gf_option_number:
-        gf_fmt(buf, size, "%lu to %lu", row->low, row->high);
-        break;
-    case gf_option_size:
-        gf_fmt(buf, size, "auto, %s to %s", size_text(row->low, low, sizeof(low)),
-               size_text(row->high, high, sizeof(high)));
-        break;
-    case gf_option_path:
-        gf_fmt(buf, size, "off, or a path of fewer than %d bytes", GF_OPTION_PATH_MAX);
-        break;
-    }
-    return buf;
-}
-
-const char *gf_option_mistake(const struct gf_option_row *row, const char *value, char *buf, size_t size)
-{
-    const char *nearest = gf_suggest_value(row, value);
-    char allowed[160];
-
-    gf_option_allowed(row, allowed, sizeof(allowed));
-    gf_fmt(buf, size, nearest ? "is not understood: allowed is %s (did you mean %s?)"
-                              : "is not understood: allowed is %s",
-           allowed, nearest);
-    return buf;
-}
-
-const char *gf_option_form(const struct gf_option_row *row, char *buf, size_t size)
-{
-    char low[24], high[24];
-
-    switch (row->kind) {
-    case gf_option_choice:
-        join_choices(row, "|", buf, size);
-        break;
-    case gf_option_number:
-        gf_fmt(buf, size, "%lu..%lu", row->low, row->high);
-        break;
-    case gf_option_size:
-        gf_fmt(buf, size, "auto|%s..%s", size_text(row->low, low, sizeof(low)),
-               size_text(row->high, high, sizeof(high)));
-        break;
-    case gf_option_path:
-        gf_fmt(buf, size, "off|PATH");
-        break;
-    }
-    return buf;
-}
-
-bool gf_options_rejects(const char *entry)
-{
-    char name[64];
-    const char *value = ours(entry, name, sizeof(name));
-    if (!value || gf_name_is_internal(name))
-        return false;
-    const struct gf_option_row *row = gf_option_by_name(name);
-    return !row || gf_option_check(row, value) != 0;
-}
-
 const char *gf_option_fallback(const struct gf_option_row *row, bool from_run)
 {
-    return from_run && row == &gf_option_rows[row_verbose] ? "1" : row->fallback;
-}
-
-void gf_options_complain(char *const *envp, bool from_run, void (*say)(void *closure, const char *line),
-                         void *closure)
-{
-    for (; envp && *envp; envp++) {
-        char name[64], mistake[256], line[512];
-        const char *value = ours(*envp, name, sizeof(name));
-        if (!value || gf_name_is_internal(name))
-            continue;
-        const struct gf_option_row *row = gf_option_by_name(name);
-        if (!row) {
-            const char *nearest = gf_suggest(name);
-            gf_fmt(line, sizeof(line), nearest ? "%s is not an option (did you mean %s?)"
-                                               : "%s is not an option; `gpufeed run --help` lists them",
-                   name, nearest);
-            say(closure, line);
-        } else if (gf_option_check(row, value)) {
-            const char *fallback = gf_option_fallback(row, from_run);
-            gf_fmt(line, sizeof(line), "%s=%.80s %s; using %s", name, value,
-                   gf_option_mistake(row, value, mistake, sizeof(mistake)), *fallback ? fallback : "none");
-            say(closure, line);
-        }
-    }
-}
-
-const char *gf_options_text(const struct gf_options *o, const struct gf_option_row *row, char *buf,
-                            size_t size)
-{
-    const size_t index = (size_t)(row - gf_option_rows);
-
-    switch (row->kind) {
-    case gf_option_choice: {
-        int choice;
-        memcpy(&choice, value_in(o, index), sizeof(choice));
-        return row->choices[choice];
-    }
-    case gf_option_number: {
-        unsigned number;
-        memcpy(&number, value_in(o, index), sizeof(number));
-        gf_fmt(buf, size, "%u", number);
-        return buf;
-    }
-    case gf_option_size: {
-        uint64_t bytes;
-        memcpy(&bytes, value_in(o, index), sizeof(bytes));
-        return bytes == GF_SIZE_AUTO ? "auto" : size_text(bytes, buf, size);
-    }
-    case gf_option_path:
-        break;
-    }
-    return value_in(o, index);
-}
-
-enum gf_origin gf_options_origin(const struct gf_options *o, const struct gf_option_row *row)
-{
-    enum gf_origin origin;
-    memcpy(&origin, (const char *)o + offsets[row - gf_option_rows].origin, sizeof(origin));
-    return origin;
+    return from_run && row == &gf_option_rows[gf_option_index_verbose] ? "1" : row->fallback;
 }

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The option name or value that a misspelt one most likely means (distance: base/nearest_word.h).
+ */
 #ifndef GF_CONFIG_SUGGEST_H
 #define GF_CONFIG_SUGGEST_H
 
+#include "config/options.h"
+
 /*
- * The option's variable that an unknown GPUFEED_ name most likely means: at most
- * min(3, 1 + length/4) edits away, compared without the prefix. NULL when none is near.
+ * The variable that an unknown GPUFEED_ name most likely means; the names are compared without the
+ * prefix. For "GPUFEED_DISABLE" and the like, the assignment with that effect. NULL if no name is
+ * close.
  */
-const char *gf_suggest(const char *name);
-
-struct gf_option_row;
+const char *gf_suggest_name(const char *name);
 
 /*
- * The word of the row that a bad value most likely means: one that it is the start of, or the nearest within as
- * many edits. NULL when none is near, for a single letter (near to all that is short), and where there are no words.
+ * The word of the row that a rejected value most likely means: one that begins with the value, or
+ * the closest one. NULL if no word is close, for a value of one letter, and for rows without words.
  */
 const char *gf_suggest_value(const struct gf_option_row *row, const char *value);
-
-/*
- * Edits (insert, delete, change, swap of neighbours) that turn a into b, upper and lower case alike; a
- * large number when either has more than 48 characters.
- */
-unsigned gf_edits(const char *a, const char *b);
 
 #endif

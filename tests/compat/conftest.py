@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that must not notice the library: run with and without, compared by output, exit code,
-threads and files."""
+"""Programs that must not notice the library. They run with and without it, and output, exit code,
+threads and files are compared."""
 
 import collections
 import importlib.util
@@ -18,9 +18,10 @@ _preload = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_preload)
 COMMAND, SIM_DIR = _preload.COMMAND, _preload.SIM_DIR
 compile_c = _preload.compile_c
-DOOR = pathlib.Path(os.environ.get("GF_DOOR", _preload.DOOR))
+PRELOAD = pathlib.Path(os.environ.get("GF_PRELOAD", _preload.PRELOAD))
 
-# What differs between two runs of one program, library or not. In order.
+# Replacements for text that differs between two runs of one program, with or without the library.
+# Applied in this order.
 CANONICAL = (
     (re.compile(r"/tmp/gpufeed-compat-\w+"), "TMP"),
     (re.compile(r"0x[0-9a-f]{6,16}\b"), "ADDRESS"),
@@ -38,7 +39,7 @@ CANONICAL = (
 )
 
 
-AGAIN = 5  # runs without the library, where the first one does not agree
+AGAIN = 5  # further runs without the library, if the first one differs
 
 TRACED = ("open", "openat", "openat2", "creat", "readlink", "readlinkat", "clone", "clone3", "fork",
           "vfork")
@@ -51,11 +52,11 @@ def canonical(text):
 
 
 class Compat(_preload.Runner):
-    """Adds a copy of the door that every user may read, and strace."""
+    """Adds a copy of the preload library that every user may read, and strace."""
 
-    def __init__(self, door, folder):
+    def __init__(self, preload, folder):
         super().__init__()
-        self.door, self.folder = door, folder
+        self.preload, self.folder = preload, folder
         for name in [k for k in self.base if k.startswith(("PYENV", "MALLOC", "LD_"))]:
             del self.base[name]
         self.base.update(LC_ALL="C.UTF-8", HOME=str(folder), PATH="/usr/sbin:/usr/bin:/sbin:/bin")
@@ -63,17 +64,15 @@ class Compat(_preload.Runner):
     def env(self, preload=True, sim=False, **extra):
         env = super().env(False, sim, **extra)
         if preload:
-            env["LD_PRELOAD"] = str(self.door) if preload is True else preload
+            env["LD_PRELOAD"] = str(self.preload) if preload is True else preload
         return env
 
     def alike(self, *command, **kw):
-        """Asserts that exit code, output and errors are as in a run without; returns that run.
-
-        Some programs do not repeat themselves on a busy machine: then one of a few runs without has to
-        agree.
-        Python's resource tracker outlives its program, and on a busy machine it complains of what the
-        program is just giving back, with the library and without: its lines are left out.
-        """
+        """Asserts that exit code, output and errors are as in a run without the library; returns
+        that run. Some programs do not repeat themselves on a busy machine, so one of a few runs
+        without the library has to agree. Python's resource tracker outlives its program. On a busy
+        machine it complains about resources that the program is just freeing, with and without the
+        library, so its lines are ignored."""
         def lines(text):
             return [x for x in canonical(text).splitlines() if "resource_tracker" not in x]
 
@@ -91,25 +90,27 @@ class Compat(_preload.Runner):
         return bare
 
     def traced(self, *command, preload, timeout=120, **kw):
-        """Counter of the canonical opens, readlinks and clones of the command's whole tree."""
+        """Counts the canonical opens, readlinks and clones of the command and all its descendants.
+        """
         log = self.folder / "strace"
         options = ["-f", "-qq", "-o", log, "-e", "signal=none", "-e", "trace=" + ",".join(TRACED)]
         env = [x for k, v in kw.items() for x in ("-E", f"{k}={v}")]
         if preload:
-            env += ["-E", f"LD_PRELOAD={self.door}"]
+            env += ["-E", f"LD_PRELOAD={self.preload}"]
         done = self("strace", *options, *env, "--", *command, preload=False, timeout=timeout)
         return done, count_calls(log.read_text(errors="replace"))
 
 
 CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
-# What a signal interrupted before it had done anything: the kernel has it called again. In one line, or its second half.
+# A signal interrupted the call before it had any effect, so the kernel restarts it. The text is on
+# one line, or in its second half.
 RESTARTED = re.compile(r"^(\d+) +(?:(?:clone3?|v?fork)\(|<\.\.\. (?:clone3?|v?fork) resumed>).* = \? ERESTART")
 BIRTHS = ("clone", "clone3", "fork", "vfork")
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def count_calls(log):
-    """Counter of "open PATH", "readlink PATH", "thread" and "process" in an strace log."""
+    """Counts "open PATH", "readlink PATH", "thread" and "process" in an strace log."""
     calls, last = collections.Counter(), {}
     for line in log.splitlines():
         match, again = CALL.match(line), RESTARTED.match(line)
@@ -119,7 +120,7 @@ def count_calls(log):
         if again:
             calls[last[again[1]]] -= 1
         if not match or match[2] in BIRTHS:
-            continue  # resumed halves and exits
+            continue  # the resumed halves, and exits
         _, call, rest = match.groups()
         path = QUOTED.search(rest)
         kind = "readlink" if call.startswith("readlink") else "open"
@@ -127,13 +128,14 @@ def count_calls(log):
     return calls
 
 
-# jemalloc's own probes at its first malloc.
+# jemalloc reads these at its first malloc.
 PROBES = frozenset((
     "readlink /etc/malloc.conf",
     "open /proc/sys/vm/overcommit_memory",
     "open /sys/kernel/mm/transparent_hugepage/enabled",
 ))
-# What glibc's malloc reads once a process has threads or gives memory back, and jemalloc does not.
+# glibc's malloc reads these once a process has threads or frees memory to the kernel; jemalloc does
+# not.
 GLIBC_PROBES = frozenset((
     "open /sys/devices/system/cpu/online",
     "open /proc/sys/vm/overcommit_memory",
@@ -142,7 +144,7 @@ GLIBC_PROBES = frozenset((
 
 @pytest.fixture(scope="session")
 def folder():
-    """A scratch folder that an ordinary user may read too."""
+    """A scratch folder that an ordinary user may read, too."""
     with tempfile.TemporaryDirectory(prefix="gpufeed-compat-") as path:
         os.chmod(path, 0o755)
         yield pathlib.Path(path)
@@ -150,14 +152,14 @@ def folder():
 
 @pytest.fixture(scope="session")
 def run(folder):
-    """The door, and what it opens, in folders as they are built."""
-    top = DOOR.parents[1]
-    for file in (DOOR, *top.glob("engine/*.so"), *top.glob("host/private/*.so")):
+    """The preload library and the files that it opens, in the folders of the build."""
+    top = PRELOAD.parents[1]
+    for file in (PRELOAD, *top.glob("engine/*.so"), *top.glob("engine/machine/private/*.so")):
         copy = folder / file.relative_to(top)
         copy.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         shutil.copy(file, copy)
         os.chmod(copy, 0o755)
-    return Compat(folder / DOOR.relative_to(top), folder)
+    return Compat(folder / PRELOAD.relative_to(top), folder)
 
 
 def need(program):

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPython's own tests, with and without the library, compared case by case.
 
-    cpython.py MODULE...       e.g. test_threading test_gc; TAP on standard output
+cpython.py MODULE...       e.g. test_threading test_gc; TAP on standard output
 
-Runs Debian's libpython3.11-testsuite. A case passes when its outcome (passed, skipped, failed,
-error, or missing because the run died) is the same with the library as without. A case that
-differs is run three more times with the library; it counts unless each of the three gave what a run
-without gave: the first one, or one of three more where that does not do, for some cases do not repeat
-on a busy machine.
-"""
+Runs Debian's libpython3.11-testsuite. A case passes if its outcome is the same with and without the
+library: passed, skipped, failed, error, or missing because the run crashed. A case that differs
+runs three more times with the library. It fails unless each of these runs has an outcome that a run
+without the library had. That may be the first run, or one of three more, because some cases do not
+repeat on a busy machine."""
 
 import os
 import pathlib
@@ -20,20 +19,20 @@ import xml.etree.ElementTree as xml
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
-DOOR = os.environ.get("GF_DOOR", str(BUILD / "src" / "hook" / "libgpufeed.so"))
+PRELOAD = os.environ.get("GF_PRELOAD", str(BUILD / "src" / "preload" / "libgpufeed.so"))
 PYTHON = "/usr/bin/python3.11"
 MODULE_TIMEOUT = 900
 CASE_TIMEOUT = 180
 RERUNS = 3
-MAX_RERUN_CASES = 12  # more differ than this: something is broken, and reruns only cost time
+MAX_RERUN_CASES = 12  # if more cases differ, something is broken, and reruns only cost time
 
 
 def start(module, folder, preload, match=None):
-    """A running regrtest and the file that it will write."""
+    """A running regrtest, and the file that it will write."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("GPUFEED", "MALLOC", "PYTHON", "PYENV")) and k != "LD_PRELOAD"}
     if preload:
-        env["LD_PRELOAD"] = DOOR
+        env["LD_PRELOAD"] = PRELOAD
     folder.mkdir()
     report = folder / "report.xml"
     command = [PYTHON, "-m", "test", "--junit-xml", str(report), "--tempdir", str(folder)]
@@ -46,7 +45,7 @@ def start(module, folder, preload, match=None):
 
 
 def outcomes(started, timeout):
-    """{case: outcome} of a run that start() began; what it did not get to is not in it."""
+    """{case: outcome} of a run that start() began. Cases that it did not reach are missing."""
     child, report = started
     try:
         child.wait(timeout)
@@ -62,13 +61,13 @@ def outcomes(started, timeout):
 
 
 def again(module, folder, preload, name, turn):
-    """The outcome of one case once more, and the run."""
+    """The outcome of one more run of one case, and the run."""
     started = start(module, folder / f"again-{turn}-{preload}", preload, name)
     return outcomes(started, CASE_TIMEOUT).get(name, "missing"), started
 
 
 def settle(module, folder, name, alone):
-    """What further runs with the library gave, and all that came of it without."""
+    """The outcomes of further runs with the library, and all outcomes without it."""
     native, ours = {alone}, []
     for turn in range(RERUNS):
         outcome, started = again(module, folder, True, name, turn)
@@ -116,10 +115,10 @@ def check(module, folder, tap):
     for name in names:
         alone, with_us = bare.get(name, "missing"), ours.get(name, "missing")
         if alone == with_us:
-            tap.line(True, name, "SKIP alike" if alone == "skipped" else
+            tap.line(True, name, "SKIP by CPython, also without the library" if alone == "skipped" else
                      "" if alone == "passed" else f"{alone}, alike")
             continue
-        # One folder for each: names of cases may hold anything.
+        # A separate folder for each case, because a case's name may contain any character.
         more, native = [], {alone}
         if len(differ) <= MAX_RERUN_CASES:
             place = folder / f"case-{tap.count}"
@@ -139,8 +138,8 @@ def main():
         if not os.path.exists(need):
             print(f"1..0 # SKIP {why} ({need})")
             return
-    if not os.path.exists(DOOR):
-        print(f"Bail out! {DOOR} is not built")
+    if not os.path.exists(PRELOAD):
+        print(f"Bail out! {PRELOAD} is not built")
         sys.exit(1)
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="gpufeed-cpython-", ignore_cleanup_errors=True) as folder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ordinary programs under the preload: same output, same exit code, no thread, no file."""
+"""Ordinary programs under the preload: the same output and exit code, no further thread or file."""
 
 import os
 import pathlib
@@ -51,7 +51,7 @@ public class Hello {
 
 @pytest.fixture(scope="session")
 def files(folder):
-    """A text, a C source, a makefile, a git repository, a ninja file: something to work on."""
+    """Input for the programs: a text, a C source, a makefile, a git repository, a ninja file."""
     work = folder / "work"
     work.mkdir()
     (work / "words").write_text("".join(f"{n * 7919 % 1000} line {n}\n" for n in range(2000)))
@@ -69,7 +69,7 @@ def files(folder):
     return work
 
 
-# name, command (run in the work folder; the first word must be there), exit code
+# Name, command (run in the work folder; its first word must be installed), exit code.
 PROGRAMS = [
     ("bash", ["bash", "-c", "x=$(seq 100 | while read n; do echo $((n*n)); done); echo \"$x\" | tail -1;"
               " cat <<< here; exit 4"], 4),
@@ -128,14 +128,14 @@ def test_output_and_exit_code(run, files, java_class, name, command, code):
     assert run.alike(*command, cwd=files).returncode == code
 
 
-def unexpected(bare, ours, door):
-    """What the library brought in or took away beyond what is allowed, as {call: difference}."""
-    loads = ours[f"open {door}"]
+def unexpected(bare, ours, preload):
+    """The calls that the library added or removed beyond what is allowed, as {call: difference}."""
+    loads = ours[f"open {preload}"]
     assert loads > 0, "the library was not loaded"
     found = {}
     for call in bare.keys() | ours.keys():
         more = ours[call] - bare[call]
-        if call == f"open {door}" or more == 0:
+        if call == f"open {preload}" or more == 0:
             continue
         if call in PROBES and 0 < more <= loads or call in GLIBC_PROBES and more < 0:
             continue
@@ -151,14 +151,15 @@ def test_no_thread_and_no_file(run, files, java_class, name, command, code):
     (one, bare), (two, ours) = (run.traced(*inside, preload=preload) for preload in (False, True))
     assert one.returncode == two.returncode == code
     for _ in range(AGAIN):
-        if not unexpected(bare, ours, f"TMP/{run.door.relative_to(run.folder)}"):
+        if not unexpected(bare, ours, f"TMP/{run.preload.relative_to(run.folder)}"):
             break
         _, bare = run.traced(*inside, preload=False)
-    assert unexpected(bare, ours, f"TMP/{run.door.relative_to(run.folder)}") == {}
+    assert unexpected(bare, ours, f"TMP/{run.preload.relative_to(run.folder)}") == {}
 
 
 def test_tree_of_probes(run, files):
-    """A process that never allocates reads nothing; one that does reads the three probes once."""
+    """A process that never allocates reads nothing. A process that allocates makes the three reads
+    once."""
     need("strace")
     for command, probes in ((["/bin/true"], 0), (["/usr/bin/python3", "-S", "-c", "1"], 1)):
         _, bare = run.traced(*command, preload=False)
@@ -186,7 +187,7 @@ def test_strace(run, files):
 
 
 def test_valgrind(run, files):
-    """valgrind serves malloc itself, also under the library, and finds what it found."""
+    """valgrind serves malloc itself, even under the library, and finds the same errors."""
     need("valgrind")
     bare, ours = run.both("valgrind", "-q", "--leak-check=full", "--error-exitcode=0", files / "leak",
                           timeout=120)
@@ -235,7 +236,7 @@ def test_ordinary_user(run, command, code):
 
 
 def test_setuid_program(run, folder):
-    """ld.so drops the library from a setuid program without a word when the path has a slash."""
+    """If the path has a slash, ld.so ignores the library in a setuid program without a message."""
     if os.getuid() != 0:
         pytest.skip("only root can make a setuid program")
     need("setpriv")
@@ -276,7 +277,7 @@ def test_64_at_once(run):
 
 
 def test_descriptors_closed_by_the_program(run):
-    """closefrom-style daemons and programs that start without stdio."""
+    """Daemons that close all descriptors, and programs that start without standard streams."""
     for script in ("import os; os.closerange(0, 256)", "import os; os.closerange(3, 256); print('ok')"):
         run.alike("/usr/bin/python3", "-c", script)
     run.alike("bash", "-c", "exec <&- >&- 2>&-; /bin/ls / ; exit 5")
@@ -295,7 +296,7 @@ def test_beside_another_allocator(run, files, other, first):
     path = pathlib.Path("/usr/lib/x86_64-linux-gnu") / other
     if not path.exists():
         pytest.skip(f"no {path}")
-    pair = [str(run.door), str(path)]
+    pair = [str(run.preload), str(path)]
     preload = ":".join(pair if first == "ours first" else pair[::-1])
     for name in ("python3", "bash", "perl", "git"):
         command = next(command for key, command, _ in PROGRAMS if key == name)
@@ -333,7 +334,8 @@ def files_source(folder, clean):
 
 
 def test_asan_of_gcc_refuses(run, asan):
-    """gcc's AddressSanitizer refuses any preload; documented, and not ours to change."""
+    """gcc's AddressSanitizer refuses any preload. This is documented, and the library cannot change
+    it."""
     done = run(asan("gcc", clean=True))
     assert done.returncode != 0
     assert "ASan runtime does not come first in initial library list" in done.stderr

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small training job on the CPU: DataLoader workers, OpenMP loops; prints every loss to the bit.
+"""A small training job on the CPU: DataLoader workers and OpenMP loops. Prints every loss to the
+bit.
 
-torch_program.py START_METHOD [cuda]    with cuda it also brings the driver up, as a GPU job would
+torch_program.py START_METHOD [cuda]    with cuda it also initialises the driver, as a GPU job would
 """
 
 import ctypes

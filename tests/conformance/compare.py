@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the simulated driver's transcript with the recorded one, row by row.
-
-Rows that docs/conformance.md lists with a reason may differ; nothing else may, nothing may be
-missing, and a listed row that does not differ any more must leave the list. Whether a call
-"blocks" is judged by the clock, so a section that differs on a busy machine is asked again, with
-more time.
-"""
+"""Compares the simulated driver's transcript with the recorded one, row by row. Rows that
+tests/conformance/README.md lists with a reason may differ. No other row may differ or be missing,
+and a listed row that no longer differs must leave the list. The clock decides whether a call
+"blocks", so a section that differs on a busy machine is run again, with more time."""
 
 import argparse
 import concurrent.futures

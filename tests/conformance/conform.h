@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance program: asks a driver questions whose answers are facts (return codes, which
- * bytes arrived, what blocks) and prints one line per fact. No timings: a call "blocks" or returns
- * "at once", judged against work of work_ns that stands before it.
+ * The conformance program. It asks a driver questions whose answers are facts (return codes, which
+ * bytes arrived, which calls block) and prints one line for each. It prints no durations. A call
+ * "blocks" or returns "at once", compared with the duration of the work before it, work_ns.
  */
 #ifndef CONFORM_H
 #define CONFORM_H
@@ -22,20 +22,23 @@ struct driver {
 
 extern struct driver cu;
 extern void *driver_handle;
-extern uint64_t work_ns; /* CONFORM_MS, 300 unless told */
+extern uint64_t work_ns; /* CONFORM_MS; 300 if unset */
 
 /* Prints `section.name = text`. */
 __attribute__((format(printf, 2, 3))) void row(const char *name, const char *format, ...);
 void row_code(const char *name, CUresult result);
-/* Ends the program: without this call nothing that follows means anything. */
+/*
+ * Makes a call that must succeed. If it fails, the program ends, because no later result would mean
+ * anything.
+ */
 void must(CUresult result, const char *what);
 #define MUST(call) must(call, #call)
 
-CUcontext start(void); /* cuInit and device 0's primary context, made current */
+CUcontext start(void); /* cuInit, and device 0's primary context, made current */
 uint64_t now_ns(void);
 void sleep_ms(unsigned ms);
 
-/* Work of work_ns on a stream: a kernel, or a host function that fills memory when it ends. */
+/* Puts work of work_ns on a stream: a kernel, or a host function that fills memory when it ends. */
 void busy_kernel(CUstream stream);
 struct fill {
     volatile bool done;
@@ -47,7 +50,7 @@ void busy_fill(CUstream stream, struct fill *fill, unsigned char *at, size_t siz
 
 /* "blocks" or "at once" for a call that began at `since`. */
 const char *waited(uint64_t since);
-/* Runs a function in another thread, with the context made current there, to its end. */
+/* Runs a function in another thread, in which the context is current, and waits for its end. */
 void in_thread(void (*run)(void *), void *data);
 
 #define KERNELS                                                                                    \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs each section in a process of its own, so that none inherits another's driver. */
+/* Runs each section in a separate process, so that none inherits the driver's state. */
 #include "conform.h"
 
 #include <dlfcn.h>

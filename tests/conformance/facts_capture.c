@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capturing itself: beginning, ending, joining; graphs and what they replay. */
+/* Captures: beginning, ending and joining them; graphs and what they replay. */
 #include "conform.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void begin(CUstream stream)
     MUST(cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 }
 
-/* Ends the capture and says with what, and how many nodes there are. */
+/* Ends the capture, and prints the result and the number of nodes. */
 static void end(const char *name, CUstream stream)
 {
     CUgraph graph = (CUgraph)1;

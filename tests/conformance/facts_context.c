@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts: which are current where, and what is left of one that ended. */
+/* Contexts: which is current on which thread, and what remains of a context that ended. */
 #include "conform.h"
 
 static void other_thread(void *data)

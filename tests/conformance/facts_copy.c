@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies: what they answer, when they read, what they wait for. */
+/* Copies: their results, when they read their source, and what they wait for. */
 #include "conform.h"
 
 #include <stdio.h>
@@ -20,7 +20,10 @@ static const char *size_name(size_t size)
     return text;
 }
 
-/* The copy's source becomes BB when the work before it ends; it was AA at the time of the call. */
+/*
+ * The copy's source holds AA at the time of the call. It becomes BB when the work before the copy
+ * ends.
+ */
 static void read_time(const char *name, size_t size, unsigned char *source, bool async, CUstream on)
 {
     static struct fill fill;
@@ -54,7 +57,7 @@ static void read_times(void)
     read_time("h2d_async.pageable_legacy", 16 << 20, pageable, true, CU_STREAM_LEGACY);
 }
 
-/* How long a call takes behind busy work on `on`. */
+/* Whether a call waits behind busy work on `on`. */
 #define BEHIND(name, on, call)                                                                     \
     do {                                                                                           \
         static struct fill fill_;                                                                  \

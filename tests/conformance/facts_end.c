@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream values; what a forked child may do; what is left after a fault on the device. */
+/* Values on streams; calls that a forked child may make; the state after a fault on the device. */
 #include "conform.h"
 
 #include <pthread.h>
@@ -106,7 +106,7 @@ void facts_fork(void)
     row_code("parent.unregister", cu.cuMemHostUnregister(registered));
 }
 
-/* What everything answers after a kernel that broke the context. */
+/* The results of all calls after a kernel that broke the context. */
 static void broken(const char *how)
 {
     CUstream stream, fresh;

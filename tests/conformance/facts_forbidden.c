@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each call does to a capture, by the capture's mode and by who calls. */
+/* How each call affects a capture, by the capture's mode and by the calling thread. */
 #include "conform.h"
 
 #include <stdio.h>
@@ -269,7 +269,7 @@ static const struct {
     {"current", current},
 };
 
-/* Fresh things to free, whatever the call before did with the last ones. */
+/* New objects to free, because the previous call may have freed the last ones. */
 static void prepare(void)
 {
     cu.cuMemFree_v2(spare);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Before cuInit, cuInit itself, the threads it makes, error names; devices and cuGetProcAddress. */
+/*
+ * Calls before cuInit, cuInit itself, the threads that it creates, error names; devices and
+ * cuGetProcAddress.
+ */
 #include "conform.h"
 
 #include <dirent.h>
@@ -14,7 +17,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* The names of the threads besides the main one. */
+/* The names of all threads except the main one. */
 static void row_threads(const char *name)
 {
     char names[64][32], all[2048] = "";
@@ -117,7 +120,7 @@ void facts_device(void)
     row_code("attribute_null", cu.cuDeviceGetAttribute(NULL, 1, 0));
 }
 
-/* The exported name whose address it is. */
+/* The exported name that has this address. */
 static const char *exported(const char *base, void *address)
 {
     static const char *const suffixes[] = {"",         "_v2",      "_v3",       "_v4",

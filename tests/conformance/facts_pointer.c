@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory, and what cuPointerGetAttribute says of every kind of pointer. */
+/* Device memory, and the answers of cuPointerGetAttribute for every kind of pointer. */
 #include "conform.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuMemHostRegister and copies across the edges of what is registered. */
+/* cuMemHostRegister, and copies across the edges of registered memory. */
 #include "conform.h"
 
 #include <fcntl.h>
@@ -95,7 +95,7 @@ static void overlaps(void)
     cu.cuMemHostUnregister(at);
 }
 
-/* Copies whose host side meets the end of a registration. */
+/* Copies whose host end crosses the end of a registration. */
 static void crossing(void)
 {
     char *at = map(1 << 20, PROT_READ | PROT_WRITE);

@@ -52,7 +52,7 @@ static void CUDA_CB mark(void *data)
     __atomic_store_n((bool *)data, true, __ATOMIC_SEQ_CST);
 }
 
-/* Whether work on `second` runs while `first`, begun before, is busy. */
+/* Whether work on `second` runs while earlier work on `first` is still running. */
 static void pair(const char *name, CUstream first, CUstream second)
 {
     static struct fill fill;
@@ -65,7 +65,7 @@ static void pair(const char *name, CUstream first, CUstream second)
     MUST(cu.cuCtxSynchronize());
 }
 
-/* The same with a kernel before and a fill after, which no thread of the host has part in. */
+/* Does the same with a kernel first and a fill second. No host thread takes part in either. */
 static void kernels(const char *name, CUstream first, CUstream second, CUdeviceptr device)
 {
     static CUevent event;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of rows, contiguous and not, and batches. */
+/* Copies of two- and three-dimensional blocks, contiguous or not, and batches of copies. */
 #include "diff.h"
 
 struct block {
-    struct ends ends; /* size: from the first byte to the last, on the wider side */
+    struct ends ends; /* size: bytes from first to last, on the side written to */
     size_t width, height, depth, host_pitch, device_pitch;
 };
 
@@ -12,7 +12,7 @@ static size_t extent(const struct block *b, size_t pitch)
     return (b->height * b->depth - 1) * pitch + b->width;
 }
 
-/* Rows that fit both ends; every third block has no gaps. */
+/* Row lengths that fit both ends. Every third block has no gaps. */
 static bool any_block(struct thread *t, bool to_host, size_t most_deep, struct block *ret)
 {
     struct ends *e = &ret->ends;
@@ -36,7 +36,7 @@ static bool any_block(struct thread *t, bool to_host, size_t most_deep, struct b
     return true;
 }
 
-/* What copied() may touch of the host's end is in its own pitch. */
+/* A copy may change only bytes inside the host end's own pitch. */
 static void block_copied(struct thread *t, struct block *b, int stream, bool to_host, bool async)
 {
     struct ends e = b->ends;
@@ -165,13 +165,16 @@ static CUmemcpySrcAccessOrder order_of(const struct batch *b, size_t member)
     return b->attributes[b->kinds == 2 && member >= b->first[1]].srcAccessOrder;
 }
 
-/* Else the source may be read at once: nothing in the stream may have to write it before. */
+/*
+ * With the other orders, the source may be read at once. So no work in the stream may still have to
+ * write it.
+ */
 static bool in_order(const struct batch *b, size_t member)
 {
     return order_of(b, member) == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
 }
 
-/* Members go to devices' buffers of their own: their order is the driver's to choose. */
+/* Members copy to separate device buffers, because the driver chooses their order. */
 static bool make_batch(struct thread *t, struct batch *b, int stream)
 {
     static const CUmemcpySrcAccessOrder orders[] = {CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
@@ -202,14 +205,20 @@ static bool make_batch(struct thread *t, struct batch *b, int stream)
     return true;
 }
 
-/* How many members of a refused batch were copied nobody says: their places get known bytes. */
+/*
+ * The driver does not say how many members of a refused batch it copied. So their destinations get
+ * known bytes.
+ */
 static void blank(struct thread *t, const struct batch *b, CUstream s)
 {
     for (size_t i = 0; i < b->count; i++)
         MUST(t, cuMemsetD8Async, b->to[i], 0, b->size[i], s);
 }
 
-/* The source is the program's again at return only where it said so; else the stream's. */
+/*
+ * The program may reuse the source at return only if it requested that. Otherwise the stream may
+ * still read it.
+ */
 void act_batch(struct thread *t)
 {
     struct batch b = {0};

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies behind work that is held up: by a value that the host writes, or by a host function. */
+/*
+ * Copies behind blocked work: a stream waits for a value that the host writes, or for a host
+ * function.
+ */
 #include "diff.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-/* What an asynchronous pageable copy may have and return at once everywhere. */
+/* The largest asynchronous pageable copy that returns at once with every driver. */
 #define SMALL ((size_t)1 << 20)
 
 static CUstream handle_of(struct thread *t, int stream)
@@ -13,7 +16,7 @@ static CUstream handle_of(struct thread *t, int stream)
     return stream == OWN ? CU_STREAM_PER_THREAD : t->now->stream[stream].handle;
 }
 
-/* A small asynchronous copy from pageable memory, overwritten at once. */
+/* A small asynchronous copy from pageable memory, which the program overwrites at once. */
 static void copy_behind(struct thread *t, int stream, struct device *d, struct host *h)
 {
     size_t most = d->size < h->size ? d->size : h->size;
@@ -38,15 +41,15 @@ static struct host *idle_pageable(struct thread *t)
 }
 
 /*
- * The stream waits for a value. Meanwhile nothing behind it may be reported done, and everything
- * that returns at once without the library must return. Where there are other threads, one of
- * them may wait for this stream inside the driver, so that this thread could not go on.
+ * The stream waits for a value. Meanwhile no later work may be reported as done, and each call that
+ * returns at once without the library must return. If the program has other threads, one of them
+ * may wait for this stream inside the driver, and block this thread there.
  */
 void act_gate(struct thread *t)
 {
     static _Thread_local void *value;
-    static _Thread_local unsigned made; /* in which primary context */
-    int stream = 3 + (int)any(t, 2); /* apart from the legacy stream */
+    static _Thread_local unsigned made; /* number of the primary context in which these exist */
+    int stream = 3 + (int)any(t, 2);    /* other than the legacy stream */
     CUstream s = handle_of(t, stream);
     struct device *d = any_device(t);
     struct host *h = idle_pageable(t);
@@ -105,14 +108,15 @@ static CUresult launch_late(struct thread *t, int stream, struct late_fill *late
 }
 
 /*
- * A host function, or a callback, writes the memory that a copy behind it on the legacy stream reads, or that a
- * copy from the device overwrites: a synchronous call must wait for its stream before it begins.
+ * A host function or callback writes the memory that a later copy on the legacy stream reads, or
+ * that a copy from the device overwrites. So a synchronous call must wait for its stream before it
+ * begins.
  */
 void act_host_function(struct thread *t)
 {
     struct ends e;
     bool to_host = chance(t, 50);
-    int stream = chance(t, 50) ? LEGACY : 2; /* the legacy stream waits for 2 */
+    int stream = chance(t, 50) ? LEGACY : 2; /* the legacy stream waits for the value 2 */
     any_ends(t, true, &e);
     if (e.h->kind == kind_managed)
         return;

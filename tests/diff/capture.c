@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Captures: of work that a graph may hold, beside calls that a capture allows and calls that kill
- * it; what was captured is launched, and its bytes are looked at. Its buffers are its own.
+ * Captures. Each captures work that a graph may hold, and in between makes calls that a capture
+ * allows and calls that invalidate it. The graph is then launched, and its bytes are checked. A
+ * capture has its own buffers.
  */
 #include "diff.h"
 
@@ -17,7 +18,7 @@ struct set {
 static struct set *set_of(struct thread *t)
 {
     static _Thread_local struct set set;
-    static _Thread_local unsigned made; /* in which primary context */
+    static _Thread_local unsigned made; /* number of the primary context in which these exist */
     if (!set.pageable || made != t->renewed) {
         void *pinned;
         free(set.pageable);
@@ -37,7 +38,7 @@ static void fill_set(struct thread *t, struct set *set)
     fill(t, set->pinned, SIZE);
 }
 
-/* Work for the graph, on the stream that captures. */
+/* Work for the graph, on the capturing stream. */
 static void captured_work(struct thread *t, struct set *set, CUstream s)
 {
     CUresult result;
@@ -70,7 +71,7 @@ static void captured_work(struct thread *t, struct set *set, CUstream s)
     say(t, "captured %u size %zu -> %d", what, size, (int)result);
 }
 
-/* What the thread may do beside its capture, or not. */
+/* Calls that the thread may or may not make during its capture. */
 static void beside(struct thread *t, CUstream s, bool kill)
 {
     CUstreamCaptureStatus status = 9;
@@ -119,7 +120,7 @@ static void beside(struct thread *t, CUstream s, bool kill)
     say(t, "beside %u -> %d status %d", what, (int)result, (int)status);
 }
 
-/* A copy on another stream, or on the legacy one, while the capture lasts. */
+/* A copy on another stream, or on the legacy stream, during the capture. */
 static void copy_beside(struct thread *t, CUstream s)
 {
     struct host *h = any_host(t, false);
@@ -170,7 +171,8 @@ static void launch(struct thread *t, struct set *set, CUgraph graph, CUstream s)
 
 static CUstream stream_for(struct thread *t, CUstreamCaptureMode *ret_mode)
 {
-    if (options.threads > 1) { /* a GLOBAL one would forbid the others' calls, at random times */
+    /* a GLOBAL capture would forbid the other threads' calls at random times */
+    if (options.threads > 1) {
         *ret_mode =
             chance(t, 50) ? CU_STREAM_CAPTURE_MODE_THREAD_LOCAL : CU_STREAM_CAPTURE_MODE_RELAXED;
         return t->now->stream[4].handle;

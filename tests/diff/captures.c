@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * captures MODE COUNT: one thread captures again and again, while others copy pageable memory and
- * allocate pinned memory as the mode allows. Each capture must end well, with its nodes. Modes:
- * global, local, relaxed; in global, threads that do what it forbids have set themselves RELAXED.
+ * allocate pinned memory as the mode allows. Each capture must succeed and contain its nodes. The
+ * modes are global, local and relaxed. In global, threads that make forbidden calls have switched
+ * themselves to RELAXED.
  */
 #include "kit.h"
 
@@ -15,9 +16,10 @@
 static CUcontext context;
 static volatile bool stop;
 static unsigned long rounds[3];
-static unsigned ready; /* threads that have what a capture would forbid them to get */
+/* threads that make calls which the capture forbids to threads in stricter modes */
+static unsigned ready;
 
-/* Copies that are allowed beside a capture on a non-blocking stream, in every mode. */
+/* Copies that every mode allows during a capture on a non-blocking stream. */
 static void copier(void *data)
 {
     unsigned long *done = data;
@@ -35,7 +37,7 @@ static void copier(void *data)
     }
 }
 
-/* Allocations, which only a relaxed thread may make beside a GLOBAL capture. */
+/* Allocations. During a GLOBAL capture, only a relaxed thread may make them. */
 static void allocator(void *data)
 {
     unsigned long *done = data;
@@ -57,7 +59,7 @@ static void allocator(void *data)
     }
     mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     MUST(cu.cuThreadExchangeStreamCaptureMode(&mode));
-    WANT(mode == CU_STREAM_CAPTURE_MODE_RELAXED); /* as it was left */
+    WANT(mode == CU_STREAM_CAPTURE_MODE_RELAXED); /* checks that the capture mode is unchanged */
 }
 
 static unsigned char *pinned, *pageable;
@@ -71,7 +73,7 @@ static void capture(CUstream stream, CUstreamCaptureMode mode, unsigned round)
     MUST(cu.cuMemsetD8Async(device, 1, SIZE, stream));
     MUST(cu.cuMemcpyHtoDAsync_v2(device, pinned, SIZE, stream));
     MUST(cu.cuMemcpyHtoDAsync_v2(device, pageable, round & 1 ? SIZE : 4096, stream));
-    if (round % 7 == 0) /* the capturing thread itself copies elsewhere */
+    if (round % 7 == 0) /* the capturing thread itself copies on another stream */
         MUST(cu.cuMemcpyHtoD_v2(device, pageable, SIZE));
     MUST(cu.cuMemcpyDtoHAsync_v2(pinned, device, SIZE, stream));
     MUST(cu.cuStreamEndCapture(stream, &graph));
@@ -104,7 +106,7 @@ int main(int argc, char **argv)
     unsigned long round = 0;
     while (round < count || rounds[0] < 20 || rounds[1] < 20 || rounds[2] < 20) {
         capture(stream, mode, (unsigned)round++);
-        if (round > count) /* the others have still to come */
+        if (round > count) /* waits until the other threads have started */
             kit_sleep_us(100);
     }
     stop = true;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that must give the same with and without the library, on the simulated driver."""
+"""Programs that must behave the same with and without the library, on the simulated driver."""
 
 import importlib.util
 import os
@@ -13,22 +13,22 @@ _spec = importlib.util.spec_from_file_location("preload_conftest", PRELOAD_TESTS
 _preload = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_preload)
 SOURCE = _preload.SOURCE
-BUILD, SIM_DIR, DOOR, ENGINE_DIR = _preload.BUILD, _preload.SIM_DIR, _preload.DOOR, _preload.ENGINE_DIR
+BUILD, SIM_DIR, PRELOAD, ENGINE_DIR = _preload.BUILD, _preload.SIM_DIR, _preload.PRELOAD, _preload.ENGINE_DIR
 run, compile_c = _preload.run, _preload.compile_c
 APPS = BUILD / "tests" / "diff"
 
-# Long runs: GF_DIFF_CALLS=100000 GF_DIFF_SEEDS=1-50
+# For long runs: GF_DIFF_CALLS=100000 GF_DIFF_SEEDS=1-50
 CALLS = int(os.environ.get("GF_DIFF_CALLS", "10000"))
 
 
 def seeds():
-    """What GF_DIFF_SEEDS names; nothing: the few that CI runs."""
+    """The seeds that GF_DIFF_SEEDS names. If it is unset, the few seeds that CI runs."""
     first, _, last = os.environ.get("GF_DIFF_SEEDS", "").partition("-")
     return range(int(first), int(last or first) + 1) if first else range(0)
 
 
 def first_difference(one, other):
-    """The first lines that differ, with a few before them."""
+    """The first lines that differ, with a few lines before them."""
     ours, theirs = one.splitlines(), other.splitlines()
     for i, (a, b) in enumerate(zip(ours, theirs)):
         if a != b:

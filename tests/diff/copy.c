@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear copies by every entry, fills, and what may be looked at afterwards. */
+/* Linear copies by every entry point, fills, and checks of the bytes that must have arrived. */
 #include "diff.h"
 
 bool any_ends(struct thread *t, bool to_host, struct ends *ret)
@@ -32,14 +32,14 @@ void copied(struct thread *t, const struct ends *e, int stream, bool to_host, bo
             say(t, "arrived %016lx", (unsigned long)host_hash(h, at, e->size));
         return;
     }
-    /* What is pageable is the program's again as soon as the call returns. */
+    /* The program may reuse pageable memory as soon as the call returns. */
     if (h->writable && !h->busy && (async || chance(t, 20)))
         fill(t, at, e->size);
     if (chance(t, 40))
         read_back(t, e->d, e->device_at, e->size);
 }
 
-/* Synchronous entries work on the legacy or the thread's own stream. */
+/* Synchronous entry points work on the legacy stream or the per-thread stream. */
 static CUresult h2d_sync(struct thread *t, int stream, CUdeviceptr d, unsigned char *h, size_t n)
 {
     if (chance(t, 30))
@@ -120,7 +120,7 @@ void act_d2h(struct thread *t)
         copied(t, &e, stream, true, async);
 }
 
-/* Looks at bytes of the device by way of a pageable buffer of its own. */
+/* Reads bytes of the device through a separate pageable buffer. */
 void read_back(struct thread *t, struct device *d, size_t at, size_t size)
 {
     struct host h = {.kind = kind_heap};
@@ -168,7 +168,7 @@ void act_d2d(struct thread *t)
         read_back(t, to, to_at, size);
 }
 
-/* From host to host: complete when it returns, whatever the entry. */
+/* A copy from host to host is complete when the call returns, whatever the entry point. */
 void act_h2h(struct thread *t)
 {
     struct host *to = any_host(t, true), *from = any_host(t, false);
@@ -178,7 +178,7 @@ void act_h2h(struct thread *t)
     host_settle(t, from);
     if (to->kind == kind_half_registered || from->kind == kind_half_registered ||
         to->kind == kind_managed || from->kind == kind_managed)
-        return; /* where the call returns earlier is the driver's to choose */
+        return; /* the driver may choose to return earlier */
     size_t size = any_size(t, to->size < from->size ? to->size : from->size);
     unsigned char *d = to->at + any_offset(t, to->size - size);
     unsigned char *s = from->at + any_offset(t, from->size - size);
@@ -191,7 +191,10 @@ void act_h2h(struct thread *t)
         kind_name(from->kind), size, stream, (int)result, (unsigned long)host_hash(to, d, size));
 }
 
-/* By the entries that name contexts: within one, or from the other, whose work is over then. */
+/*
+ * The entry points that name contexts. They copy inside one context, or from the other context
+ * after its work has ended.
+ */
 void act_peer(struct thread *t)
 {
     struct world *other = &t->world[t->now == &t->world[0]];
@@ -211,11 +214,13 @@ void act_peer(struct thread *t)
     else if (stream == OWN && chance(t, 50))
         result = CALL(t, cuMemcpyPeer_ptds, to->at, t->now->context, from->at, source, size);
     else if (stream == OWN)
-        result = CALL(t, cuMemcpyPeerAsync_ptsz, to->at, t->now->context, from->at, source, size, NULL);
+        result =
+            CALL(t, cuMemcpyPeerAsync_ptsz, to->at, t->now->context, from->at, source, size, NULL);
     else
         result = CALL(t, cuMemcpyPeerAsync, to->at, t->now->context, from->at, source, size,
                       stream == LEGACY ? CU_STREAM_LEGACY : t->now->stream[stream].handle);
-    say(t, "peer %s size %zu stream %d -> %d", crosses ? "across" : "within", size, stream, (int)result);
+    say(t, "peer %s size %zu stream %d -> %d", crosses ? "across" : "within", size, stream,
+        (int)result);
     if (result)
         refused(t);
     settle(t, stream_bit(t->now, stream));
@@ -224,10 +229,11 @@ void act_peer(struct thread *t)
 
 static bool rows(struct thread *t, struct device *d, int stream, unsigned value)
 {
-    const size_t pitch = 64 * (1 + any(t, 8)), width = 1 + any(t, pitch), height = any(t, d->size / pitch);
+    const size_t pitch = 64 * (1 + any(t, 8)), width = 1 + any(t, pitch),
+                 height = any(t, d->size / pitch);
     if (stream >= 2 && height) {
-        CUresult result = CALL(t, cuMemsetD2D8Async, d->at, pitch, (unsigned char)value, width, height,
-                               t->now->stream[stream].handle);
+        CUresult result = CALL(t, cuMemsetD2D8Async, d->at, pitch, (unsigned char)value, width,
+                               height, t->now->stream[stream].handle);
         say(t, "memset rows %zu x %zu stream %d -> %d", width, height, stream, (int)result);
     } else if (stream == LEGACY && height) {
         CUresult result = CALL(t, cuMemsetD2D32_v2, d->at, pitch, value, width / 4, height);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The differential program: from a seed it makes a random program of CUDA calls, runs it, and
- * prints a line for each call: what was asked, what was answered, and a hash of the bytes that the
- * call may have changed. Two runs of one seed print the same, whatever lies between program and
- * driver. Nothing random depends on time; what a program may not rely on (docs/proof.md lists it)
- * is not done or not printed.
+ * The differential program. It makes a random program of CUDA calls from a seed, runs it, and
+ * prints a line for each call: the arguments, the results, and a hash of the bytes that the call
+ * may have changed. Two runs of one seed print the same, whatever library is preloaded. Nothing
+ * random depends on time. The program does not do, or does not print, anything that CUDA leaves
+ * undefined (listed in docs/proof.md).
  */
 #ifndef DIFF_H
 #define DIFF_H
@@ -27,13 +27,14 @@ extern struct driver cu;
 
 struct options {
     uint64_t seed;
-    unsigned long calls; /* of each thread */
+    unsigned long calls; /* for each thread */
     unsigned threads;
-    size_t largest; /* copy */
+    size_t largest; /* the largest copy, in bytes */
     bool fault;     /* break the context near the end */
     bool captures, forks;
-    unsigned devices; /* 2: the context that the program makes is on the second one */
-    bool leaves_batches; /* alone: sources of all members, until their stream is done */
+    unsigned devices; /* 2: the context that the program creates is on the second device */
+    /* no stream's work overwrites the sources of a batch before the stream is done */
+    bool leaves_batches;
 };
 
 extern struct options options;
@@ -45,14 +46,14 @@ enum {
     WORLDS = 2,
     LEGACY = 0,
     OWN = 1,  /* the per-thread default stream */
-    LOST = 7, /* bit of a world for streams that were destroyed with work in them */
+    LOST = 7, /* the bit of a world for streams that were destroyed with work in them */
 };
 
-/* Memory of the host, of one of these kinds. */
+/* The kinds of host memory. */
 enum kind {
     kind_none,
     kind_heap,
-    kind_fresh, /* never touched */
+    kind_fresh, /* its pages were never touched */
     kind_private,
     kind_shared,
     kind_memfd,
@@ -60,11 +61,11 @@ enum kind {
     kind_file_shared,
     kind_file_read_only,
     kind_read_only,
-    kind_holes,   /* unmapped before and behind it */
-    kind_dropped, /* pages given back in its middle */
+    kind_holes,   /* the pages before and after it are unmapped */
+    kind_dropped, /* pages in its middle were freed by madvise */
     kind_huge,
     kind_static,
-    kind_pageable, /* as many */
+    kind_pageable, /* the number of pageable kinds */
     kind_pinned = kind_pageable,
     kind_pinned_v2, /* cuMemAllocHost */
     kind_registered,
@@ -78,29 +79,29 @@ struct host {
     unsigned char *at;
     size_t size;
     bool writable;
-    void *map; /* what to unmap */
+    void *map; /* the range to unmap */
     size_t map_size;
-    unsigned char *pinned_at; /* what to unregister */
-    struct world *world;      /* whose context it dies with */
-    unsigned busy;            /* streams that may be using it: bits, as stream_bit */
+    unsigned char *pinned_at; /* the address to unregister */
+    struct world *world;      /* the memory is freed with this context */
+    unsigned busy;            /* streams that may be using it, as bits of stream_bit */
 };
 
 struct device {
     CUdeviceptr at;
     size_t size;
     unsigned busy;
-    bool pooled; /* by cuMemAllocAsync */
+    bool pooled; /* allocated by cuMemAllocAsync */
 };
 
 struct stream {
     CUstream handle;
-    bool blocking; /* waits for the legacy stream and reverse */
+    bool blocking; /* it waits for the legacy stream, and the legacy stream waits for it */
 };
 
-/* A context and what lives in it. */
+/* A context and its objects. */
 struct world {
     unsigned number;
-    CUcontext context; /* NULL: none */
+    CUcontext context; /* NULL if there is none */
     struct stream stream[STREAMS];
     struct device device[DEVICES];
     CUevent event;
@@ -109,36 +110,41 @@ struct world {
 
 struct thread {
     unsigned number;
-    uint64_t state; /* of random */
+    uint64_t state; /* of the random number generator */
     unsigned long calls;
     FILE *out;
     struct host host[HOSTS];
     struct world world[WORLDS], *now;
-    unsigned renewed; /* times that the primary context was made anew */
-    bool ended; /* the context is broken: nothing but codes from now on */
+    unsigned renewed; /* how often the primary context was created again */
+    bool ended;       /* the context is broken: from now on only result codes are printed */
     struct {
         unsigned *busy, before;
-    } ordered[16]; /* in this action */
+    } ordered[16]; /* ordered in this action */
     unsigned orders;
 };
 
 /* random.c */
 uint64_t any(struct thread *t, uint64_t below);
 bool chance(struct thread *t, unsigned percent);
-/* Log-uniform from 1 to most, odd sizes as likely as round ones. */
+/* A log-uniform size from 1 to most. Odd sizes are as likely as round ones. */
 size_t any_size(struct thread *t, size_t most);
-size_t any_room(struct thread *t, size_t most);   /* the same for memory: larger on average */
+/* the same for sizes of memory, which are larger on average */
+size_t any_room(struct thread *t, size_t most);
 size_t any_offset(struct thread *t, size_t room); /* from 0 to room */
 void fill(struct thread *t, void *at, size_t size);
 uint64_t hash(const void *at, size_t size);
 
-/* main.c: the transcript. CALL counts and returns the code. */
+/* main.c: the transcript. CALL counts the call, prints it and returns its code. */
 __attribute__((format(printf, 2, 3))) void say(struct thread *t, const char *format, ...);
 void must(struct thread *t, CUresult result, const char *what);
-void crash(struct thread *t, const char *format, ...) __attribute__((noreturn));
+void crash(struct thread *t, const char *format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
 #define CALL(t, name, ...) ((t)->calls++, cu.name(__VA_ARGS__))
 #define MUST(t, name, ...) must(t, CALL(t, name, __VA_ARGS__), #name)
-/* cuCtxSynchronize kills the captures of all threads: it and they keep each other out. */
+/*
+ * cuCtxSynchronize invalidates the captures of all threads, so this lock separates it from
+ * captures.
+ */
 void captures_enter(void);
 void captures_leave(void);
 void quiet_enter(void);
@@ -146,15 +152,18 @@ void quiet_leave(void);
 
 /* host.c */
 bool host_pageable(const struct host *h);
-/* One that exists, not used by a stream if `free`; NULL. writable: it may be written to. */
+/*
+ * A random existing range; NULL if there is none. `free`: no stream may use it. writable: it may be
+ * written to.
+ */
 struct host *any_host(struct thread *t, bool writable);
 void host_make(struct thread *t, struct host *h, enum kind kind, size_t size);
 void host_drop(struct thread *t, struct host *h);
-void host_forget(struct thread *t, struct world *world); /* its context is gone */
+void host_forget(struct thread *t, struct world *world); /* its context has ended */
 void host_churn(struct thread *t);
-/* Ends all use by streams, so that the host may touch it. */
+/* Ends all use by streams, so that the host may touch the range. */
 void host_settle(struct thread *t, struct host *h);
-/* Hash of a range and of some bytes before and behind it. */
+/* A hash of a range and of some bytes before and after it. */
 uint64_t host_hash(const struct host *h, const unsigned char *at, size_t size);
 const char *kind_name(enum kind kind);
 
@@ -172,9 +181,11 @@ void streams_churn(struct thread *t);
 unsigned stream_bit(const struct world *w, int stream);
 int any_stream(struct thread *t);
 CUstream stream_handle(struct thread *t, int stream, bool *ret_thread_entry);
-/* Makes the stream wait for other streams that use it; marks it used by this one. */
+/*
+ * Makes the stream wait for other streams that use the memory, and marks it as used by this stream.
+ */
 void order(struct thread *t, int stream, unsigned *busy);
-/* What was ordered in this action was refused: nothing stands on the stream. */
+/* The work ordered in this action was refused, so none of it is on the stream. */
 void refused(struct thread *t);
 void settle(struct thread *t, unsigned busy); /* waits until all of those streams are done */
 void wait_for(struct thread *t, int stream);
@@ -186,7 +197,7 @@ void act_kernel(struct thread *t);
 void act_event(struct thread *t);
 
 /* copy.c */
-/* Where in both a copy takes place. */
+/* The ends of a copy. */
 struct ends {
     struct host *h;
     struct device *d;
@@ -201,7 +212,10 @@ void act_h2h(struct thread *t);
 void act_memset(struct thread *t);
 void act_peer(struct thread *t);
 void read_back(struct thread *t, struct device *d, size_t at, size_t size);
-/* After a successful copy: what may be touched, what must wait; looks at what has arrived. */
+/*
+ * Called after a successful copy. Records which memory may be touched and which must wait, and
+ * checks the bytes that have arrived.
+ */
 void copied(struct thread *t, const struct ends *e, int stream, bool to_host, bool async);
 
 /* block.c */
@@ -216,7 +230,7 @@ void act_register(struct thread *t);
 void act_attributes(struct thread *t);
 void act_fork(struct thread *t);
 
-/* busy.c: copies behind work that somebody must end */
+/* busy.c: copies behind work that another call must release */
 void act_gate(struct thread *t);
 void act_host_function(struct thread *t);
 

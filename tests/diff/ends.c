@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends a process at a random moment while threads copy and allocate pinned memory: its exit code
- * must be what the way of ending says. `ends WAY SEED`; `ends all FIRST COUNT` runs many, each in a
- * process of its own, and prints those that ended otherwise.
+ * Ends a process at a random moment while threads copy and allocate pinned memory. Its exit code
+ * must match the way of ending. `ends WAY SEED` ends one process. `ends all FIRST COUNT` runs many,
+ * each in a separate process, and prints those with another exit code.
  */
 #include "kit.h"
 
@@ -28,7 +28,10 @@ static unsigned next(unsigned below)
     return (unsigned)(state >> 33) % below;
 }
 
-/* Copies both ways and allocates, until the process ends. A broken call ends the thread only. */
+/*
+ * Copies in both directions and allocates, until the process ends. A failed call ends only the
+ * thread.
+ */
 static void *busy(void *data)
 {
     const size_t number = (size_t)data, size = (5 + 3 * number) * MIB + 17;
@@ -123,7 +126,7 @@ static void by_other_thread(void)
     pause();
 }
 
-/* The first thread is gone when another one ends the process. */
+/* The first thread has ended when another one ends the process. */
 static void *late_leaver(void *data)
 {
     kit_sleep_us(5000);
@@ -185,7 +188,7 @@ static void by_exit_that_copies(void)
 static const struct {
     const char *name;
     void (*end)(void);
-    int status; /* as waitpid gives it */
+    int status; /* the status that waitpid returned */
 } ways[] = {
     {"return", by_return, 0},
     {"exit", by_exit, CODE << 8},

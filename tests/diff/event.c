@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events of all kinds: with and without times, recorded or not, waited for by streams and by the host. */
+/*
+ * Events of all kinds: with and without timing, recorded or not, waited for by streams and by the
+ * host.
+ */
 #include "diff.h"
 
 static CUstream handle_of(struct thread *t, int stream)
@@ -17,7 +20,10 @@ static CUresult record(struct thread *t, CUevent event, int stream)
                          : CALL(t, cuEventRecord, event, handle_of(t, stream));
 }
 
-/* How long it took is the device's affair: what is said is whether it is known, and not less than none. */
+/*
+ * The elapsed time depends on the device. So the transcript says only whether it is known, and
+ * whether it is negative.
+ */
 static void say_time(struct thread *t, const char *when, CUevent from, CUevent to)
 {
     float ms = -1;
@@ -25,10 +31,11 @@ static void say_time(struct thread *t, const char *when, CUevent from, CUevent t
     say(t, "time %s -> %d, %s", when, (int)result, ms >= 0 ? "some" : "none");
 }
 
-/* A copy between two events: the second one has come when the bytes are there. */
+/* A copy between two events. When the second event has completed, the bytes have arrived. */
 void act_event(struct thread *t)
 {
-    static const unsigned flags[] = {CU_EVENT_DEFAULT, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING};
+    static const unsigned flags[] = {CU_EVENT_DEFAULT, CU_EVENT_BLOCKING_SYNC,
+                                     CU_EVENT_DISABLE_TIMING};
     CUevent from, to;
     const int stream = any_stream(t), other = any_stream(t);
     const unsigned kind = (unsigned)any(t, 3);
@@ -51,7 +58,7 @@ void act_event(struct thread *t)
     if (result)
         refused(t);
     must(t, record(t, to, stream), "record");
-    if (chance(t, 50)) { /* another stream waits for it, and reads behind it */
+    if (chance(t, 50)) { /* another stream waits for the event, and then reads the bytes */
         MUST(t, cuStreamWaitEvent, handle_of(t, other), to, 0);
         d->busy |= stream_bit(t->now, other);
     }

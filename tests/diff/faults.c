@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies from and to memory that cannot all be touched: faults WHAT WHERE SIZE [catch]. Without
- * `catch` the process dies of the signal; with it a handler says which signal came, on whose thread
- * and at which page. WHERE is the page's place, in parts of a hundred. FAULTS_OLD_KERNEL: the kernel does
- * not say what mappings are.
+ * Copies from and to memory that is partly inaccessible: faults WHAT WHERE SIZE [catch]. Without
+ * `catch`, the signal kills the process. With it, a handler prints the signal, the thread and the
+ * page. WHERE is the position of the page, in percent. FAULTS_OLD_KERNEL: the kernel does not
+ * describe mappings.
  */
 #include "kit.h"
 
@@ -22,7 +22,7 @@
 #define PAGE ((size_t)4096)
 
 static unsigned char *host;
-static size_t size, bad; /* bytes; where it is bad */
+static size_t size, bad; /* in bytes; the position of the bad page */
 static pid_t caller;
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -47,7 +47,7 @@ static void catch_signals(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
-/* A file shorter than its mapping: what is behind its end is a SIGBUS. */
+/* A file shorter than its mapping: access beyond its end raises SIGBUS. */
 static void truncated(void)
 {
     char name[] = "/tmp/gpufeed-faults-XXXXXX";
@@ -96,7 +96,7 @@ static void key(void)
         exit(77);
 }
 
-/* What may be read, and not be written to. */
+/* Memory that may be read but not written. */
 static void key_to_read(void)
 {
     int number = pkey_alloc(0, PKEY_DISABLE_WRITE);
@@ -107,7 +107,7 @@ static void key_to_read(void)
         exit(77);
 }
 
-/* Allowed to this thread, which the others have not heard of. */
+/* Memory that only this thread may access, by a protection key that other threads lack. */
 static void key_of_mine(void)
 {
     int number = pkey_alloc(0, 0);
@@ -118,7 +118,7 @@ static void key_of_mine(void)
         exit(77);
 }
 
-/* A hole that the program's own handler fills, on the thread that meets it. */
+/* A hole that the program's own handler fills, on the thread that faults. */
 static void on_hole(int number, siginfo_t *info, void *context)
 {
     (void)number, (void)context;
@@ -141,7 +141,7 @@ static void dropped(void)
     madvise(host + bad, PAGE, MADV_DONTNEED);
 }
 
-/* Pages come from another thread of the program, one by one. */
+/* Another thread of the program provides the pages, one by one. */
 static int user_fd;
 
 static void serve(void *data)
@@ -182,7 +182,7 @@ static const struct {
     {"mended", mended},
 };
 
-/* The library is warm, and knows how to stage. */
+/* The library has been used before, and can stage copies. */
 static void warm_up(CUdeviceptr device)
 {
     unsigned char *plain = kit_pageable(size);
@@ -196,7 +196,10 @@ static void warm_up(CUdeviceptr device)
     munmap(plain, size);
 }
 
-/* On the thread's own stream, which need not wait for another, as the legacy stream would. */
+/*
+ * The copy is on the thread's own stream, which need not wait for another stream, unlike the legacy
+ * stream.
+ */
 static CUresult copy_on_own(bool to_host, CUdeviceptr device)
 {
     CUstream blocking;
@@ -230,7 +233,7 @@ static void show(const char *what, const unsigned char *bytes)
     printf("%s has %016lx\n", what, (unsigned long)sum);
 }
 
-/* What has arrived, where nothing was wrong. */
+/* Prints which of the bytes before the bad page have arrived. */
 static void look(CUdeviceptr device)
 {
     unsigned char *back = kit_pageable(size);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that end without the library, so they must end with it: copies that wait for a stream
- * which only proceeds after somebody else's copy. All streams are non-blocking and have nothing to
- * do with each other. They say who let the stream go on: the copy, or kit_clock, because the copy
- * did not come to its end before. An alarm of 10 s kills what hangs.
+ * Programs that end without the library, so they must also end with it. Their copies wait for a
+ * stream that proceeds only after another thread's copy. All streams are non-blocking and
+ * independent. Each program prints what released the stream: the copy, or kit_clock because the
+ * copy had not ended by then. An alarm of 10 s kills a program that hangs.
  */
 #include "kit.h"
 
@@ -55,7 +55,9 @@ static void copy(void *data)
         kit_release(c->then);
 }
 
-/* Whether the device has what the host's fill made. On its own stream: nothing else is waited for.
+/*
+ * Whether the device has the bytes of the host's fill. Uses a separate stream, so it waits for no
+ * other work.
  */
 static void check(const struct copy *c, unsigned seed)
 {
@@ -81,9 +83,9 @@ static void warm_up(void *no_ring)
 }
 
 /*
- * Ring and helpers are there. HANG_HELPERS says what becomes of the helpers: no-threads, none can
- * be made; idle, they run when nobody else does; stopped, they stop for good. Who asks for that says
- * by GPUFEED_STAGE_THREADS how many there are.
+ * Waits until the ring and the helpers exist. HANG_HELPERS says what happens to the helpers.
+ * no-threads: none can be created. idle: they run only when no other thread does. stopped: they
+ * stop for good. With these, GPUFEED_STAGE_THREADS gives the number of helpers.
  */
 static void prepare(void)
 {
@@ -106,7 +108,10 @@ static void prepare(void)
         kit_stop_helpers();
 }
 
-/* A large copy waits behind a value; the thread that writes it first copies on another stream. */
+/*
+ * A large copy waits behind a value. The thread that writes the value first copies on another
+ * stream.
+ */
 static void released_by_another_copy(bool to_host, bool other_to_host)
 {
     struct copy held = copy_of(kit_stream(), LARGE, true, to_host);
@@ -128,10 +133,10 @@ static void released_by_another_copy(bool to_host, bool other_to_host)
         check(&free_one, 2);
 }
 
-/* Many streams are held up, each with copies that return at once; the same thread lets them go. */
+/* Many streams wait, each with copies that return at once. The same thread releases them. */
 static void many_held(void)
 {
-    enum { STREAMS = 6, EACH = 8 }; /* few: streams share the queues of a device */
+    enum { STREAMS = 6, EACH = 8 }; /* few, because streams share the queues of a device */
     static struct copy held[STREAMS];
     struct copy free_one = copy_of(kit_stream(), LARGE, true, false);
     kit_clock(flag, 1);
@@ -154,7 +159,9 @@ static void many_held(void)
         check(&held[i], (unsigned)i);
 }
 
-/* As many threads as make sense, each behind a value of its own, which the next one's copy writes.
+/*
+ * As many threads as are useful each wait for a separate value, which the next thread's copy
+ * writes.
  */
 static void chain(void)
 {
@@ -177,7 +184,7 @@ static void chain(void)
     say_who();
 }
 
-/* A copy waits behind a host function that waits for another thread's copy. */
+/* A copy waits behind a host function, which waits for another thread's copy. */
 static uint32_t function_flag;
 static int user_fd;
 
@@ -203,12 +210,13 @@ static void behind_a_host_function(void)
     say_who();
 }
 
-/* A copy from pages that somebody gives it only when another thread's copy is done. */
+/* A copy reads pages that a handler provides only after another thread's copy has ended. */
 static void serve_late(void *range)
 {
     while (!__atomic_load_n(&function_flag, __ATOMIC_SEQ_CST))
         kit_sleep_us(200);
-    WANT(ioctl(user_fd, UFFDIO_UNREGISTER, range) == 0); /* who waits for one goes on with zeroes */
+    /* a thread that waits for a page continues with zeros */
+    WANT(ioctl(user_fd, UFFDIO_UNREGISTER, range) == 0);
 }
 
 static void behind_a_page(void)
@@ -218,7 +226,7 @@ static void behind_a_page(void)
     struct uffdio_api api = {.api = UFFD_API};
     struct uffdio_register range = {.range = {(uintptr_t)held.host, held.size},
                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
-    held.host[0] = 1; /* the first one is there */
+    held.host[0] = 1; /* the first page is present */
     user_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
     if (user_fd < 0 || ioctl(user_fd, UFFDIO_API, &api) || ioctl(user_fd, UFFDIO_REGISTER, &range))
         exit(77);
@@ -234,8 +242,8 @@ static void behind_a_page(void)
 }
 
 /*
- * Ranks as threads on devices of their own, like a collective: each stream tells the other that it
- * has come so far, and waits to be told.
+ * Ranks as threads on separate devices, like a collective: each stream signals the other that it
+ * has arrived, and waits for the other's signal.
  */
 struct rank {
     unsigned number;
@@ -282,7 +290,7 @@ static void two_ranks(void)
     kit_join();
 }
 
-/* Children are made while threads copy: they do nothing, end by exit, or ask CUDA in vain. */
+/* Children are forked while threads copy. They do nothing, exit, or call CUDA in vain. */
 static void forks(void)
 {
     static struct copy busy[4];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library's helper threads, what may befall them (never born, never given a CPU, stopped), and its ring. */
+/* Affects the library's helper threads (never created, never given a CPU, stopped) and its ring. */
 #include "kit.h"
 
 #include <dirent.h>
@@ -40,7 +40,10 @@ static unsigned find(const char *wanted, pid_t *ret)
     return count;
 }
 
-/* Where the stack of the library's own thread, who makes the helpers, is while it sleeps; or 0. */
+/*
+ * The stack pointer of the library's own thread, which creates the helpers, while it sleeps; 0 if
+ * unknown.
+ */
 static uint64_t makers_stack(void)
 {
     pid_t makers[MOST];
@@ -50,7 +53,11 @@ static uint64_t makers_stack(void)
             continue;
         snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)makers[0]);
         FILE *file = fopen(path, "re");
-        uint64_t stack = 0; /* the last but one of: number, six arguments, stack, instruction */
+        /*
+         * the second to last field; the line holds the number, six arguments, stack pointer,
+         * instruction pointer
+         */
+        uint64_t stack = 0;
         if (file && fgets(line, sizeof line, file))
             sscanf(line, "%*d %*s %*s %*s %*s %*s %*s %" SCNx64, &stack);
         if (file)
@@ -61,7 +68,7 @@ static uint64_t makers_stack(void)
     return 0;
 }
 
-/* For all threads. */
+/* Installs the filter for all threads. */
 static void refuse(struct sock_filter *code, unsigned short length)
 {
     struct sock_fprog filter = {length, code};
@@ -76,7 +83,7 @@ void kit_refuse_question(void)
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 24), /* its second argument */
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 24), /* the second argument of the call */
         BPF_STMT(BPF_ALU | BPF_AND | BPF_K, WITHOUT_SIZE),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QUESTION, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
@@ -85,7 +92,7 @@ void kit_refuse_question(void)
     refuse(code, sizeof code / sizeof code[0]);
 }
 
-/* By where clone3's arguments lie: on its caller's stack. */
+/* Recognises the call by the address of clone3's arguments, which lie on the caller's stack. */
 void kit_refuse_helpers(void)
 {
     const uint64_t stack = makers_stack();
@@ -95,7 +102,7 @@ void kit_refuse_helpers(void)
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* seccomp_data.nr */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 6),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 20), /* its first argument, the upper half */
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 20), /* the upper half of the first argument */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(first >> 32), 0, 4),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 16),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (unsigned)first, 0, 2),
@@ -115,7 +122,10 @@ unsigned kit_helpers(unsigned wanted)
     return count;
 }
 
-/* Private memory that is registered, which the programs' own is not while they ask: neighbours are one mapping. */
+/*
+ * Finds private memory that is registered. The programs' own memory is not registered at that time.
+ * Adjacent ranges are one mapping.
+ */
 static bool has_ring(void)
 {
     char line[512], access[8];
@@ -124,7 +134,8 @@ static bool has_ring(void)
     bool found = false;
     FILE *maps = fopen("/proc/self/maps", "re");
     while (maps && !found && fgets(line, sizeof line, maps))
-        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3 && strcmp(access, "rw-p") == 0 && to - from >= MIB)
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3 && strcmp(access, "rw-p") == 0 &&
+            to - from >= MIB)
             for (; from < to && !found; from += 2 * MIB)
                 found = cu.cuMemHostGetFlags(&flags, (void *)from) == CUDA_SUCCESS;
     if (maps)
@@ -137,7 +148,9 @@ void kit_await_ring(void)
     const size_t size = 16 * MIB;
     const CUdeviceptr device = kit_device(size);
     unsigned char *host = kit_pageable(size);
-    const bool comes = getenv("LD_PRELOAD") && !getenv("GPUFEED_STAGE"); /* which is set where it is off */
+    const bool comes =
+        /* the pointer is set while the ring is off */
+        getenv("LD_PRELOAD") && !getenv("GPUFEED_STAGE");
     for (unsigned i = 0; comes && i < 1000 && !has_ring(); i++) {
         MUST(cu.cuMemcpyDtoH_v2(host, device, size));
         kit_sleep_us(3000);
@@ -154,7 +167,7 @@ static void *hog(void *unused)
     return NULL;
 }
 
-/* They run when nobody else wants to, and somebody always wants to. */
+/* The helpers run only when no other thread wants a CPU, and a spinning thread always wants one. */
 void kit_starve_helpers(void)
 {
     pid_t helpers[MOST];
@@ -166,14 +179,15 @@ void kit_starve_helpers(void)
         pthread_create(&thread, NULL, hog, NULL);
 }
 
-/* A child traces them, and never lets them go on. */
+/* A child traces the helpers, and never lets them continue. */
 void kit_stop_helpers(void)
 {
     pid_t helpers[MOST];
     int ready[2], status;
     char answer = 'n';
     unsigned count = find(HELPER, helpers);
-    kit_sleep_us(20000); /* asleep by now: one that holds a piece would be waited for */
+    /* The helpers sleep by now. The library would wait for a helper that holds a piece. */
+    kit_sleep_us(20000);
     if (pipe(ready))
         exit(77);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
@@ -184,7 +198,7 @@ void kit_stop_helpers(void)
                       !ptrace(PTRACE_INTERRUPT, helpers[i], NULL, NULL) && stopped;
         if (write(ready[1], stopped ? "y" : "n", 1) != 1)
             _exit(1);
-        while (waitpid(-1, &status, __WALL) > 0) /* until they are gone with their process */
+        while (waitpid(-1, &status, __WALL) > 0) /* until they end with their process */
             ;
         _exit(0);
     }

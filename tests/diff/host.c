@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the host, of many kinds: made, filled, looked at, given back. */
+/* Host memory of many kinds: allocated, filled, checked and freed. */
 #include "diff.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define PAGE ((size_t)4096)
 #define GUARD ((size_t)16)
 #define VAST ((size_t)32 << 20)
-#define FRESH_SHOWN ((size_t)2 << 20) /* smaller pinned blocks may hold old bytes */
+#define FRESH_SHOWN ((size_t)2 << 20) /* smaller pinned blocks may hold bytes of earlier blocks */
 
 static const char *const names[kind_count] = {
     "none",        "heap",           "fresh",      "private",         "shared",  "memfd", "file",
@@ -38,10 +38,10 @@ static void map(struct thread *t, struct host *h, size_t size, int protection, i
     h->map = mmap(NULL, h->map_size, protection, flags, fd, 0);
     if (h->map == MAP_FAILED)
         crash(t, "mmap of %zu failed", size);
-    h->at = (unsigned char *)h->map + up(size) - size; /* its end is the mapping's */
+    h->at = (unsigned char *)h->map + up(size) - size; /* the range ends where its mapping ends */
 }
 
-/* A file of random bytes, its name gone. */
+/* A file of random bytes that has been unlinked. */
 static int file_of(struct thread *t, size_t size)
 {
     char name[] = "/tmp/gpufeed-diff-XXXXXX";
@@ -66,7 +66,7 @@ static void map_file(struct thread *t, struct host *h, size_t size)
     close(fd);
 }
 
-/* Mapped with a page more at each end, which is taken away again. */
+/* Maps one page more at each end, and unmaps these two pages again. */
 static void map_between_holes(struct thread *t, struct host *h, size_t size)
 {
     map(t, h, up(size) + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -205,7 +205,7 @@ static void unmap(struct host *h)
     h->kind = kind_none;
 }
 
-/* Freeing pinned memory waits for what uses it, so that is not always done before. */
+/* Freeing pinned memory waits for its users, so the program does not always wait before. */
 void host_drop(struct thread *t, struct host *h)
 {
     if (h->kind == kind_half_registered || h->kind == kind_managed || chance(t, 50) ||
@@ -236,7 +236,7 @@ void host_churn(struct thread *t)
     enum kind kind = chance(t, 60) ? 1 + any(t, kind_pageable - 1)
                                    : kind_pageable + any(t, kind_count - kind_pageable);
     size_t size = any_room(t, options.largest + options.largest / 4);
-    if (kind == kind_pinned && chance(t, 30)) /* large enough to be the library's own */
+    if (kind == kind_pinned && chance(t, 30)) /* large enough that the library serves it */
         size = VAST + any_size(t, VAST / 4);
     host_make(t, h, kind, size);
 }

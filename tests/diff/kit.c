@@ -27,7 +27,7 @@ void kit_must(CUresult result, const char *what)
 
 void kit_alarm(unsigned seconds)
 {
-    const char *longer = getenv("KIT_ALARM"); /* slow machines, debuggers */
+    const char *longer = getenv("KIT_ALARM"); /* allows for slow machines and debuggers */
     alarm(longer ? (unsigned)strtoul(longer, NULL, 10) : seconds);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the small programs share: the driver, one context, threads that end with the first mistake.
+/*
+ * Functions that the small programs share: the driver, one context, and threads whose first error
+ * ends the program.
  */
 #ifndef KIT_H
 #define KIT_H
@@ -21,11 +23,11 @@ struct driver {
 
 extern struct driver cu;
 
-/* Loads the driver, makes device 0's primary context current, sets the alarm of 10 s. */
+/* Loads the driver, makes device 0's primary context current, and sets the alarm of 10 s. */
 CUcontext kit_start(void);
-/* The alarm; a program under which a copy never ends dies of it. */
+/* Sets the alarm, which kills a program whose copy never ends. */
 void kit_alarm(unsigned seconds);
-/* Exit code 3 and a line on standard output. */
+/* Prints a line on standard output and exits with code 3. */
 void kit_fail(const char *what, long got) __attribute__((noreturn));
 void kit_must(CUresult result, const char *what);
 #define MUST(call) kit_must(call, #call)
@@ -36,34 +38,40 @@ void kit_must(CUresult result, const char *what);
     } while (0)
 
 CUdeviceptr kit_device(size_t size);
-CUstream kit_stream(void); /* non-blocking */
+CUstream kit_stream(void); /* Creates a non-blocking stream. */
 unsigned char *kit_pageable(size_t size);
 void *kit_pinned(size_t size);
 void kit_fill(void *at, size_t size, unsigned seed);
 bool kit_is(const void *at, size_t size, unsigned seed);
-/* Starts a thread with that context; threads are joined by kit_join. */
+/* Starts a thread with that context. kit_join joins all threads. */
 void kit_thread(CUcontext context, void (*run)(void *), void *data);
 void kit_join(void);
 void kit_sleep_us(unsigned microseconds);
 
-/* Work that holds a stream up until the host writes the value. */
+/* Puts work on a stream that waits until the host writes the value. */
 void kit_hold(CUstream stream, uint32_t *pinned);
 void kit_release(uint32_t *pinned);
 void kit_release_late(void *pinned); /* after 50 ms */
 /*
- * Who waits for another thread's CUDA calls may wait for ever in the driver, whose calls may hold
- * up one another. So that such a program ends on every driver, a thread that makes no CUDA call
- * writes 1 to all of the values that are 0 after KIT_CLOCK seconds (3).
+ * A thread that waits for another thread's CUDA calls may wait for ever, because calls may block
+ * each other inside the driver. This clock lets such a program end on every driver. After KIT_CLOCK
+ * seconds (3), a thread that makes no CUDA call writes 1 to all values that are still 0.
  */
 void kit_clock(uint32_t *values, unsigned length);
-/* Whether there was something left for it to write. */
+/* Whether the clock had to write a value. */
 bool kit_clock_struck(void);
 
-/* helpers.c: the library's threads and ring. All exit with 77 where they cannot do it. */
-void kit_refuse_question(void); /* what a mapping is (PROCMAP_QUERY, Linux 6.11) */
-void kit_refuse_helpers(void); /* none is made from here on */
-unsigned kit_helpers(unsigned wanted); /* how many there are, once there are so many or 5 s have gone */
-void kit_await_ring(void); /* copies until the library has one, in the current context */
+/*
+ * helpers.c: acts on the library's threads and ring. All functions exit with 77 if they cannot do
+ * so.
+ */
+/* refuses the query that describes a mapping (PROCMAP_QUERY, Linux 6.11) */
+void kit_refuse_question(void);
+void kit_refuse_helpers(void); /* from now on no helper can be created */
+unsigned
+/* the number of helpers, once there are that many or 5 s have passed */
+kit_helpers(unsigned wanted);
+void kit_await_ring(void); /* copies until the library has a ring in the current context */
 void kit_starve_helpers(void);
 void kit_stop_helpers(void);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * diff [--seed N] [--calls N] [--threads N] [--devices N] [--largest BYTES] [--fault] [--no-captures]
- *      [--no-forks] [--leave-batches]
- * Exit code 77 where there is no driver, 3 where the program itself went wrong.
+ * diff [--seed N] [--calls N] [--threads N] [--devices N] [--largest BYTES] [--fault]
+ * [--no-captures] [--no-forks] [--leave-batches]
+ *
+ * Exit code 77 if there is no driver, 3 if the program itself failed.
  */
 #include "diff.h"
 
@@ -118,7 +119,7 @@ static void begin(struct thread *t)
                       i % 3 ? any_room(t, options.largest) : options.largest);
 }
 
-/* The last look at all that is there. */
+/* Checks all remaining memory at the end. */
 static void end(struct thread *t)
 {
     if (t->now->number)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which streams may be using what, and how they are made to wait for each other: so that a random
- * program has one result. A set of streams is an unsigned, eight bits for each world.
+ * Tracks which streams may be using which memory, and makes them wait for each other. So a random
+ * program has one result. A set of streams is an unsigned, with eight bits for each world.
  */
 #include "diff.h"
 
@@ -17,7 +17,7 @@ int any_stream(struct thread *t)
     return (int)any(t, STREAMS);
 }
 
-/* The default streams have a name and go by NULL too, by one family of entries each. */
+/* Each default stream has a handle. NULL means it too, in one family of entry points. */
 CUstream stream_handle(struct thread *t, int stream, bool *ret_thread_entry)
 {
     *ret_thread_entry = chance(t, 50);
@@ -28,7 +28,7 @@ CUstream stream_handle(struct thread *t, int stream, bool *ret_thread_entry)
     return t->now->stream[stream].handle;
 }
 
-/* A handle that means the stream in every entry. */
+/* A handle that means the stream in every entry point. */
 static CUstream named(const struct world *w, int stream)
 {
     return stream == LEGACY ? CU_STREAM_LEGACY
@@ -44,7 +44,7 @@ static CUresult wait_context(struct thread *t)
     return result;
 }
 
-/* Another world's context is made current for a moment. */
+/* Makes the context of another world current for a moment. */
 static void wait_world(struct thread *t, struct world *w, int stream)
 {
     if (w != t->now)
@@ -63,7 +63,7 @@ void settle(struct thread *t, unsigned busy)
                 wait_world(t, &t->world[world], stream);
 }
 
-/* One waits for the other without being told. */
+/* Whether one stream waits for the other without an event. */
 static bool implied(const struct world *w, int one, int other)
 {
     return (one == LEGACY && w->stream[other].blocking) ||
@@ -106,7 +106,7 @@ void refused(struct thread *t)
     }
 }
 
-/* Nothing is used by the stream any more. */
+/* The stream uses no memory any more. */
 static void is_done(struct thread *t, unsigned streams)
 {
     for (struct host *h = t->host; h < t->host + HOSTS; h++)
@@ -144,7 +144,10 @@ void act_sync(struct thread *t)
     say(t, "sync how %u stream %d -> %d", how, stream, (int)result);
 }
 
-/* "Not yet" and "done" are both right at some time: what counts is what it ends with. */
+/*
+ * "Not ready" and "done" can both be right, depending on the moment. Only the final answer is
+ * printed.
+ */
 void act_query(struct thread *t)
 {
     int stream = any_stream(t);

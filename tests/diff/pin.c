@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pinned memory: what the driver says of it, wrong uses, reuse while busy, forked children. */
+/*
+ * Pinned memory: the driver's answers about it, wrong uses, reuse while it is busy, forked
+ * children.
+ */
 #include "diff.h"
 
 #include <sys/wait.h>
@@ -17,7 +20,10 @@ static struct host *any_pinned(struct thread *t)
     return NULL;
 }
 
-/* Which mapping a small block lies in depends on what else is there, the library's own too. */
+/*
+ * The mapping of a small block depends on other blocks, including those of the library. It is
+ * therefore not printed.
+ */
 static bool is_small(const struct host *h)
 {
     return h->size < SHARED && (h->kind == kind_pinned || h->kind == kind_pinned_v2);
@@ -44,7 +50,8 @@ void act_attributes(struct thread *t)
     say(t, "attributes of %s", kind_name(h->kind));
     CUresult result = CALL(t, cuMemHostGetFlags, &flags, (void *)at);
     if (is_small(h))
-        flags &= ~1u; /* PORTABLE as the block for which their mapping was made, any thread's */
+        /* PORTABLE depends on the block, of any thread, for which the mapping was created */
+        flags &= ~1u;
     say(t, "flags -> %d %#x", (int)result, flags);
     result = CALL(t, cuMemHostGetDevicePointer_v2, &device, (void *)at, 0);
     say(t, "device pointer -> %d %ld", (int)result, result ? 0 : (long)(device - at));
@@ -56,8 +63,10 @@ void act_attributes(struct thread *t)
     say_attribute(t, "size", CU_POINTER_ATTRIBUTE_RANGE_SIZE, at, 0);
     say_attribute(t, "host", CU_POINTER_ATTRIBUTE_HOST_POINTER, at, start);
     say_attribute(t, "device", CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at, start);
-    /* Of malloc's, it depends on where that begins in its page; of a small block, on its
-     * neighbours. */
+    /*
+     * For memory of malloc the answer depends on its offset in the page; for a small block, on its
+     * neighbours.
+     */
     if ((h->map_size || !h->pinned_at) && !is_small(h))
         say_attribute(t, "mapping", CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at, 0);
     if ((h->kind == kind_pinned || h->kind == kind_pinned_v2) && !is_small(h))
@@ -70,7 +79,7 @@ void act_attributes(struct thread *t)
     say_attribute(t, "sync", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at, 0);
 }
 
-/* Now and then one that is large enough to be made otherwise. */
+/* Now and then one block is large enough that the library may serve it. */
 static struct host *large_pinned(struct thread *t)
 {
     struct host *h = any_pinned(t);
@@ -80,7 +89,7 @@ static struct host *large_pinned(struct thread *t)
     return h;
 }
 
-/* Every wrong way to give pinned memory back, or to pin it again. */
+/* Every wrong way to free pinned memory, or to pin it again. */
 void act_pin_wrong(struct thread *t)
 {
     struct host *h = chance(t, 50) ? large_pinned(t) : any_pinned(t);
@@ -122,8 +131,8 @@ void act_pin_wrong(struct thread *t)
 }
 
 /*
- * A copy from pinned memory is under way; the memory is freed, which waits for it, and the next
- * allocation of that size is written at once: the device must have the old bytes.
+ * The program frees pinned memory while a copy reads it. The free waits for the copy. The program
+ * writes to the next allocation of that size at once, but the device must have the old bytes.
  */
 void act_pin_reuse(struct thread *t)
 {
@@ -153,7 +162,10 @@ void act_pin_reuse(struct thread *t)
     say(t, "freed -> %d", (int)result);
 }
 
-/* Memory of the program's that is registered for a copy: for reading only too, twice, in part, and given back twice. */
+/*
+ * The program's memory, registered for a copy: also read-only, twice, in part, and unregistered
+ * twice.
+ */
 void act_register(struct thread *t)
 {
     static const unsigned flags[] = {0, 1, 2, 3, 8, 9};
@@ -189,7 +201,10 @@ void act_register(struct thread *t)
     read_back(t, d, 0, size);
 }
 
-/* Pinned memory that the driver gave is shared with children, both ways; the rest is as mapped. */
+/*
+ * Memory that the driver pinned is shared with children in both directions. Other memory behaves as
+ * it was mapped.
+ */
 void act_fork(struct thread *t)
 {
     struct host *h = chance(t, 50) ? large_pinned(t) : any_host(t, true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that a seed decides, patterns, and a hash fast enough to look at every byte. */
+/* Random numbers from a seed, patterns, and a hash that is fast enough to check every byte. */
 #include "diff.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ bool chance(struct thread *t, unsigned percent)
 
 size_t any_size(struct thread *t, size_t most)
 {
-    /* Log-uniform, and a share of sizes that are not small beside the largest. */
+    /* Log-uniform, with a share of sizes close to the largest. */
     unsigned top = 63 - (unsigned)__builtin_clzll(most);
     unsigned cut = chance(t, 20) ? 0 : chance(t, 30) ? 3 : 6;
     unsigned bits = (unsigned)any(t, (top > cut ? top - cut : 1) + 1);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the sources of a batch's members are read: reads [TIMES [MOST-KIB]]. A source is overwritten
- * as soon as the call has returned; what arrives is then old, new or mixed. A line for each way to
- * ask on standard output, for those that DURING_API_CALL promises to have read by then: all must be
- * old. What the other orders give is free, and goes to standard error.
+ * When the driver reads the sources of a batch's members: reads [TIMES [MOST-KIB]]. The program
+ * overwrites a source as soon as the call has returned, so the bytes that arrive are old, new or
+ * mixed. Standard output has a line for each kind of call whose sources DURING_API_CALL covers: all
+ * must be old. Results for the other orders are undefined and go to standard error.
  */
 #include "kit.h"
 
@@ -30,12 +30,12 @@ static const struct {
               {"any", CU_MEMCPY_SRC_ACCESS_ORDER_ANY},
               {"stream", CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}};
 
-/* Who stands beside the member that is looked at, which is the last. */
+/* The members besides the examined one, which is the last. */
 static const struct {
     const char *name;
     unsigned before;
-    bool otherwise; /* they have attributes of their own, in stream order */
-    bool old_entry; /* CUDA 12's */
+    bool otherwise; /* these members have separate attributes, in stream order */
+    bool old_entry; /* the entry point of CUDA 12 */
 } batches[] = {{"alone", 0, false, false},
                {"with two of its kind", 2, false, false},
                {"behind two in stream order", 2, true, false},
@@ -120,7 +120,7 @@ static const char *once(size_t order, size_t how, unsigned char *from, size_t si
     return old == size ? "old" : fresh == size ? "new" : old + fresh == size ? "mixed" : "wrong";
 }
 
-/* All the same: the word; else how often each came. */
+/* If all results are the same, prints the word; otherwise how often each occurred. */
 static void look(size_t order, size_t how, size_t kind, size_t size, bool busy)
 {
     static const char *const words[] = {"old", "new", "mixed", "refused", "wrong"};
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
         most = strtoul(argv[2], NULL, 10) << 10;
     kit_start();
     kit_alarm(180);
-    setvbuf(stdout, NULL, _IOLBF, 0); /* what it has said is kept, should the alarm end it */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps the output if the alarm ends the program */
     if (!cu.cuMemcpyBatchAsync_v2)
         return 77;
     setup();

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small programs, each about one promise: rules NAME. What they print is the same natively. */
+/*
+ * Small programs, each of which tests one promise: rules NAME. They print the same with and without
+ * the library.
+ */
 #include "kit.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +22,7 @@
 
 static CUcontext context;
 
-/* Copies until what there is to warm up is warm. */
+/* Copies until caches, helpers and the ring are warm. */
 static void warm_up(size_t size)
 {
     unsigned char *host = kit_pageable(size);
@@ -31,9 +35,9 @@ static void warm_up(size_t size)
 }
 
 /*
- * An asynchronous copy stands on a stream that is held up; another thread launches behind it on the
- * same stream. It must see all of the copy or nothing. The launch may have to wait until the copy's
- * call has returned, so a third thread, which makes no CUDA call, lets the stream go on.
+ * An asynchronous copy waits on a blocked stream. Another thread launches a kernel behind it on the
+ * same stream, which must see all of the copy or nothing. The launch may wait until the copy's call
+ * has returned. So a third thread, which makes no CUDA call, releases the stream.
  */
 struct one {
     CUstream stream;
@@ -78,7 +82,7 @@ static void one_operation(void)
     }
 }
 
-/* Signals to the process go to the program's threads. */
+/* Signals to the process reach the program's threads. */
 static volatile pid_t taker, only;
 static volatile unsigned taken;
 
@@ -119,7 +123,7 @@ static void signals(void)
     }
 }
 
-/* Blocks the signal before any thread of the driver or of the library is made. */
+/* Blocks the signal before the driver or the library creates a thread. */
 static void block_usr1(void)
 {
     sigset_t usr1;
@@ -147,13 +151,13 @@ static unsigned large_private_mappings(void)
     return count;
 }
 
-/* What a child does not inherit of large private memory: the library's ring, under the library. */
+/* Large private memory that a child does not inherit: with the library, its ring. */
 static void not_inherited(void)
 {
     printf("%u mappings are not for children\n", large_private_mappings());
 }
 
-/* Alone in its mapping, a small block is zero again after it was freed. */
+/* A small block that is alone in its mapping is zero again after it was freed. */
 static void zero_again(void)
 {
     for (size_t size = 100; size < 700000; size = size * 5 + 3) {
@@ -168,15 +172,17 @@ static void zero_again(void)
 }
 
 /*
- * A copy finds its destination's first page forbidden when its transfers are under way, and the program's
- * handler permits it. What another thread copies meanwhile goes through memory that they may still write to.
+ * A copy finds that its destination's first page is inaccessible after its transfers have begun.
+ * The program's handler then permits access. The transfers may still write to the ring, so another
+ * thread's copy must not use the same slots.
  */
 static unsigned char *forbidden;
 
 static void permit(int number, siginfo_t *info, void *unused)
 {
     (void)number, (void)unused;
-    if ((uintptr_t)info->si_addr - (uintptr_t)forbidden >= PAGE || mprotect(forbidden, PAGE, PROT_READ | PROT_WRITE))
+    if ((uintptr_t)info->si_addr - (uintptr_t)forbidden >= PAGE ||
+        mprotect(forbidden, PAGE, PROT_READ | PROT_WRITE))
         _exit(9);
 }
 
@@ -215,7 +221,7 @@ static void late_transfers(void)
     kit_join();
 }
 
-/* A fault on the device while a copy from it is waited for. */
+/* The device faults while a copy from it is waited for. */
 static void fault_ahead(void)
 {
     static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -237,7 +243,7 @@ static void fault_ahead(void)
     printf("h2d %d\n", (int)cu.cuMemcpyHtoD_v2(device, host, SIZE));
 }
 
-/* Pinned memory is the child's and the parent's. */
+/* The child and the parent share pinned memory. */
 static void shared_with_children(void)
 {
     for (size_t size = 4096; size <= 64 * MIB; size *= 128) {
@@ -255,7 +261,7 @@ static void shared_with_children(void)
     }
 }
 
-/* What is wrong with pinned memory stays wrong, and it is one range. */
+/* Wrong uses of pinned memory stay errors, and the block is one range. */
 static void wrong_ways(void)
 {
     const size_t size = 40 * MIB;
@@ -279,15 +285,143 @@ static void wrong_ways(void)
     }
 }
 
+/*
+ * A write barrier: another thread protects pages again and again, and the handler of SIGSEGV allows
+ * the access. Each fault is that of the thread that copies.
+ */
+static struct {
+    unsigned char *at;
+    pid_t copying;
+    volatile bool over, elsewhere;
+    volatile unsigned faults;
+} barrier;
+
+enum { BARRIER = 256 << 10, BEHIND = 12 << 20 };
+
+static void allow(int signal, siginfo_t *info, void *ignored)
+{
+    const uintptr_t at = (uintptr_t)info->si_addr / BARRIER * BARRIER;
+    (void)signal, (void)ignored;
+    barrier.faults++;
+    if ((pid_t)syscall(SYS_gettid) != barrier.copying)
+        barrier.elsewhere = true;
+    if (at + BARRIER <= (uintptr_t)barrier.at || at >= (uintptr_t)barrier.at + BEHIND ||
+        mprotect((void *)at, BARRIER, PROT_READ | PROT_WRITE))
+        _exit(4);
+}
+
+static void protect(void *protection)
+{
+    for (unsigned i = 1; !barrier.over; i = i * 5 + 3) {
+        unsigned char *at = barrier.at + i % (BEHIND / BARRIER) * BARRIER;
+        mprotect(at, BARRIER, *(int *)protection);
+        kit_sleep_us(50);
+        mprotect(at, BARRIER, PROT_READ | PROT_WRITE);
+    }
+}
+
+static void write_barrier(void)
+{
+    static int protections[] = {PROT_READ, PROT_NONE};
+    const struct sigaction action = {.sa_sigaction = allow, .sa_flags = SA_SIGINFO};
+    unsigned char *memory = kit_pageable(BEHIND + BARRIER), *other = kit_pageable(BEHIND);
+    CUdeviceptr device = kit_device(BEHIND);
+    barrier.at = (unsigned char *)(((uintptr_t)memory + BARRIER - 1) / BARRIER * BARRIER);
+    barrier.copying = (pid_t)syscall(SYS_gettid);
+    sigaction(SIGSEGV, &action, NULL);
+    kit_await_ring();
+    for (unsigned write = 0; write < 2; write++) {
+        barrier.over = false;
+        kit_thread(context, protect, &protections[!write]);
+        for (unsigned i = 0; i < 40; i++) {
+            kit_fill(write ? other : barrier.at, BEHIND, i);
+            MUST(cu.cuMemcpyHtoD_v2(device, write ? other : barrier.at, BEHIND));
+            MUST(cu.cuMemcpyDtoH_v2(write ? barrier.at : other, device, BEHIND));
+            WANT(kit_is(write ? barrier.at : other, BEHIND, i));
+        }
+        barrier.over = true;
+        kit_join();
+    }
+    WANT(!barrier.elsewhere && barrier.faults);
+}
+
+/* Memory of very many mappings. */
+static void many_mappings(void)
+{
+    unsigned char *there = kit_pageable(FEW), *back = kit_pageable(FEW);
+    CUdeviceptr device = kit_device(FEW);
+    kit_await_ring();
+    fputs("many mappings from here on\n", stderr);
+    for (size_t at = 0; at < FEW; at += 2 * PAGE)
+        mprotect(back + at, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+    for (unsigned i = 0; i < 4; i++) {
+        kit_fill(there, FEW, i);
+        kit_fill(back, FEW, i + 1);
+        MUST(cu.cuMemcpyHtoD_v2(device, there, FEW));
+        MUST(cu.cuMemcpyDtoH_v2(back, device, FEW));
+        WANT(kit_is(back, FEW, i));
+        MUST(cu.cuMemcpyHtoD_v2(device, back, FEW));
+        MUST(cu.cuMemcpyDtoH_v2(there, device, FEW));
+        WANT(kit_is(there, FEW, i));
+    }
+}
+
+/* Copies behind work that takes longer than they do, and large ones. */
+static void slow_staging(void)
+{
+    static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                               ".visible .entry spin(.param .u64 ns)\n{\nret;\n}\n";
+    uint64_t ns = 5000000;
+    void *parameters[] = {&ns};
+    CUmodule module;
+    CUfunction spin;
+    unsigned char *host = kit_pageable(32 * MIB);
+    CUdeviceptr device = kit_device(32 * MIB);
+    MUST(cu.cuModuleLoadData(&module, text));
+    MUST(cu.cuModuleGetFunction(&spin, module, "spin"));
+    kit_await_ring();
+    for (unsigned i = 0; i < 40; i++) {
+        MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_LEGACY, parameters, NULL));
+        MUST(cu.cuMemcpyHtoD_v2(device, host, 4 * MIB));
+        if (i < 20)
+            MUST(cu.cuMemcpyHtoD_v2(device, host, 32 * MIB));
+    }
+}
+
+/* A real-time thread waits for no ordinary one. */
+static void real_time(void)
+{
+    const struct sched_param lowest = {.sched_priority = 1};
+    unsigned char *there = kit_pageable(BEHIND), *back = kit_pageable(BEHIND);
+    CUdeviceptr device = kit_device(BEHIND);
+    kit_await_ring();
+    fputs("real-time from here on\n", stderr);
+    if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest))
+        exit(77);
+    for (unsigned i = 0; i < 20; i++) {
+        kit_fill(there, BEHIND, i);
+        MUST(cu.cuMemcpyHtoD_v2(device, there, BEHIND));
+        MUST(cu.cuMemcpyDtoH_v2(back, device, BEHIND));
+        WANT(kit_is(back, BEHIND, i));
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } programs[] = {
-    {"one-operation", one_operation}, {"signals", signals},
-    {"not-inherited", not_inherited}, {"zero-again", zero_again},
+    {"one-operation", one_operation},
+    {"signals", signals},
+    {"not-inherited", not_inherited},
+    {"zero-again", zero_again},
     {"late-transfers", late_transfers},
-    {"fault-ahead", fault_ahead},     {"shared-with-children", shared_with_children},
+    {"fault-ahead", fault_ahead},
+    {"shared-with-children", shared_with_children},
     {"wrong-ways", wrong_ways},
+    {"write-barrier", write_barrier},
+    {"real-time", real_time},
+    {"many-mappings", many_mappings},
+    {"slow-staging", slow_staging},
 };
 
 int main(int argc, char **argv)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plain program of copies and pinned memory, of registrations, or of shared memory that is unmapped, one
- * line each: steps [registering|sharing] [REFUSAL]. It calls few entries itself, so that a fault in any other
- * is one in the library's own calls. A refusal is a system call that fails from before the first copy on,
- * for all threads. With STEPS_ASK a line says whether a copy has arrived when its call returns, which the
- * simulated driver's has.
+ * A plain program with one line for each step: steps [registering|sharing] [REFUSAL]. It copies and
+ * uses pinned memory, or registers memory, or unmaps shared memory. It calls only a few driver
+ * functions itself, so a fault in any other function hits a call of the library. REFUSAL names a
+ * system call that fails for all threads from before the first copy. With STEPS_ASK a line says
+ * whether a copy has arrived when its call returns, as it has on the simulated driver.
  */
 #include "kit.h"
 
@@ -21,9 +21,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SIZE (40 * MIB) /* large enough for pinned memory of the library's own */
+#define SIZE (40 * MIB) /* large enough that the library serves pinned memory of this size */
 
-/* The call fails if the lower half of an argument, masked, is (or, turned, is not) the value. */
+/*
+ * The call fails if the lower half of an argument, masked, equals the value (or differs from it, if
+ * `turned` is set).
+ */
 static const struct refusal {
     const char *name;
     unsigned call, argument, mask, value;
@@ -37,7 +40,8 @@ static const struct refusal {
     {"dontfork", SYS_madvise, 2, ~0u, MADV_DONTFORK, false, EINVAL},
     {"hugepage", SYS_madvise, 2, ~0u, MADV_HUGEPAGE, false, EINVAL},
     {"madvise", SYS_madvise, 0, 0, 0, false, ENOSYS},
-    {"shared-map", SYS_mmap, 3, MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS, false, ENOMEM},
+    {"shared-map", SYS_mmap, 3, MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS, false,
+     ENOMEM},
     {"reserve-map", SYS_mmap, 2, ~0u, PROT_NONE, false, ENOMEM},
     {"large-map", SYS_mmap, 1, 0x7fc00000, 0, true, ENOMEM}, /* of 4 MiB and more */
     {"large-unmap", SYS_munmap, 1, 0x7fc00000, 0, true, ENOMEM},
@@ -47,14 +51,17 @@ static const struct refusal {
     {"policy", SYS_set_mempolicy, 0, 0, 0, false, ENOSYS},
     {"name", SYS_prctl, 0, ~0u, PR_SET_NAME, false, EPERM},
     {"threads", SYS_clone3, 0, 0, 0, false, EAGAIN},
-    {"scheduling", SYS_sched_setscheduler, 0, 0, 0, false, EPERM}, /* of a new thread */
+    {"scheduling", SYS_sched_setscheduler, 0, 0, 0, false, EPERM},    /* of a new thread */
     {"question", SYS_ioctl, 1, 0xffff, 'f' << 8 | 17, false, ENOTTY}, /* PROCMAP_QUERY */
-    {"read", SYS_read, 2, ~0u, 8191, false, EIO}, /* of maps */
+    {"read", SYS_read, 2, ~0u, 8191, false, EIO},                     /* of maps */
+    {"read-own", SYS_process_vm_readv, 0, 0, 0, false, EPERM},
+    {"write-own", SYS_process_vm_writev, 0, 0, 0, false, EPERM},
     {"mincore", SYS_mincore, 0, 0, 0, false, ENOMEM},
     {"mremap", SYS_mremap, 0, 0, 0, false, ENOMEM},
     {"munlock", SYS_munlock, 0, 0, 0, false, EPERM},
     {"statfs", SYS_statfs, 0, 0, 0, false, ENOSYS},
     {"limits", SYS_prlimit64, 0, 0, 0, false, EPERM},
+    {"duplicate", SYS_fcntl, 2, ~0u, 960, false, EMFILE}, /* of maps, to a high number */
     {"dontneed", SYS_madvise, 2, ~0u, MADV_DONTNEED, false, EINVAL},
 };
 
@@ -120,7 +127,10 @@ static bool all_others_sleep(void)
     return ret;
 }
 
-/* Until what was begun beside the program is done, or has failed: who waits for another thread wakes it first. */
+/*
+ * Waits until background work is done or has failed. A thread that waits for another one wakes it
+ * first.
+ */
 static void settle(void)
 {
     for (unsigned ms = 0, quiet = 0; quiet < 2 && ms < 5000; ms++) {
@@ -131,7 +141,10 @@ static void settle(void)
 
 static CUstream apart;
 
-/* Back on a stream that waits for no other: what is there when the copy to the device has returned. */
+/*
+ * Copies back on a stream that waits for no other, to see what has arrived when the call for the
+ * copy to the device returned.
+ */
 static void copies(CUdeviceptr device, unsigned char *host, unsigned char *back, unsigned round)
 {
     const size_t size = SIZE - 3 * 4096 * round - round;
@@ -162,7 +175,7 @@ static void pinned(CUdeviceptr device, size_t size)
     say("host free", cu.cuMemFreeHost(block), NULL, 0);
 }
 
-/* Mostly absent pages, which are worth making present beforehand; what is there stays. */
+/* Most pages are absent, so that prefaulting pays. Pages that are present stay. */
 static void registered(CUdeviceptr device)
 {
     unsigned char *own = kit_pageable(SIZE);
@@ -176,7 +189,9 @@ static void registered(CUdeviceptr device)
     munmap(own, SIZE);
 }
 
-/* As DataLoader hands batches over: nobody else has the file, and it is unmapped behind the copy. */
+/*
+ * As DataLoader passes batches: no other process has the file, and it is unmapped after the copy.
+ */
 static void shared(CUdeviceptr device, unsigned char *back)
 {
     char name[64];
@@ -208,7 +223,9 @@ int main(int argc, char **argv)
     kit_fill(back, SIZE, 1);
     apart = kit_stream();
     MUST(cu.cuMemcpyHtoD_v2(device, back, 64));
-    MUST(cu.cuMemsetD8Async(kit_device(64), 1, 64, apart)); /* the driver's threads are there; nobody waits for it */
+    MUST(cu.cuMemsetD8Async(kit_device(64), 1, 64,
+                            /* the driver's threads exist, and the program waits for none of them */
+                            apart));
     if (argc > named)
         refuse(argv[named]);
     for (unsigned round = 0; registering && round < 3; round++) {

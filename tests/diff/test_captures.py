@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures beside copies and pinned allocations of other threads: none is harmed."""
+"""Captures while other threads copy and allocate pinned memory: no capture is invalidated."""
 
 import os
 

@@ -8,7 +8,7 @@ from conftest import CALLS, first_difference, seeds
 
 LARGEST = 5 << 20
 LATE = {"SIM_DMA": "late"}
-# Nearly everything is staged; four threads are enough for large pinned memory of our own.
+# Nearly everything is staged. With four threads, the library serves large pinned memory.
 EARLY = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_THREADS": 4}
 TIGHT = {**EARLY, "GPUFEED_STAGE_RING": 2 << 20, "GPUFEED_PIN_CACHE": "2M"}
 WAYS = {
@@ -23,7 +23,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def native():
-    """The transcript without the library, made once."""
+    """The transcript without the library, recorded once."""
     made = {}
 
     def get(diff, *arguments):
@@ -46,7 +46,7 @@ def compare(diff, native, seed, threads, way):
     assert got == expected, first_difference(expected, got)
 
 
-# Every way with every seed takes long: that is for GF_DIFF_SEEDS.
+# Every way with every seed would take long, so only GF_DIFF_SEEDS does that.
 PAIRS = [(1, "as it comes"), (1, "all staged"), (1, "tight"), (2, "late"), (2, "tight and prompt"),
          (2, "one thread copies"), (3, "all staged"), (3, "tight")]
 GROUPS = [(101, 2, "tight"), (101, 8, "all staged"), (102, 8, "tight"), (102, 2, "late")]
@@ -67,7 +67,8 @@ def test_threads(diff, native, seed, threads, way):
 
 @pytest.mark.parametrize("seed, way", [(1, "all staged"), (2, "as it comes"), (4, "tight")])
 def test_two_devices(diff, seed, way):
-    """One context is the second one's: with a ring of its own, and pinned memory that both use."""
+    """One context is on the second device. It has a separate ring, and both contexts use pinned
+    memory."""
     arguments = (*arguments_of(seed, 1), "--devices", 2)
     two = {"SIM_DEVICES": "0000:41:00.0,0000:81:00.0"}
     expected = diff(*arguments, preload=False, **two)
@@ -78,7 +79,7 @@ def test_two_devices(diff, seed, way):
 @pytest.mark.parametrize("environment", [{}, LATE], ids=["prompt", "late"])
 @pytest.mark.parametrize("threads", [1, 8])
 def test_the_program_repeats_natively(diff, environment, threads):
-    """Else a difference would mean nothing. docs/proof.md lists what it does not look at."""
+    """Without this, a difference would mean nothing. docs/proof.md lists the exceptions."""
     arguments = arguments_of(3, threads)
     calls = CALLS // threads // 4
     assert diff(*arguments, calls=calls, preload=False, **environment) == \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that end, fork or are killed in the midst of copies end as they do without the library.
+"""Processes that end, fork or are killed during copies end as they do without the library.
 GF_DIFF_ENDS=1000 for a long run."""
 
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No error of the driver's that the program would not have had: tools show them as the program's mistakes."""
+"""The library causes no driver error that the program would not have had: tools would show it as
+the program's mistake."""
 
 import collections
 
@@ -8,7 +9,7 @@ from conftest import APPS, BUILD
 
 EAGER = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_THREADS": 4}
 
-# Every kind of call that the library has something to do with, and mistakes of the program's own.
+# Every kind of call that the library hooks or reacts to, and mistakes of the program.
 PROGRAM = """
 import ctypes, sys
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
@@ -63,7 +64,8 @@ said(cuda.cuStreamDestroy_v2(made), cuda.cuCtxSetCurrent(None), cuda.cuCtxCreate
 
 @pytest.fixture
 def errors(run, front, tmp_path):
-    """errors(*command, preload=..., **environment) -> how often which call answered which error, and the output."""
+    """errors(*command, preload=..., **environment) -> how often each call returned each error, and
+    the output."""
     telling = front("telling")
 
     def go(*command, preload, **environment):
@@ -96,8 +98,9 @@ def test_staged_copies_have_none(errors, what):
     assert errors(program, what, preload=True, **EAGER)[0] == errors(program, what, preload=False)[0]
 
 
-# A thread that comes to a context in which another captures. Created: what creates it makes it current, too. Early: by a
-# library's constructor, under the loader's lock, so that the engine comes later.
+# A thread meets a context in which another thread captures. Created: creating the context also
+# makes it current. Early: a library's constructor does this under the loader's lock, so the engine
+# is loaded later.
 CAPTURING = """
 import ctypes, sys, threading, time
 from ctypes import byref, c_size_t, c_uint64, c_void_p
@@ -136,18 +139,19 @@ void *made(void) { return context; }
 
 @pytest.mark.parametrize("how", ["v2", "v3", "v4", "early"])
 def test_nor_has_a_thread_beside_a_capture(errors, compile_c, how):
-    """Whoever captures when a context first comes to be current for the engine."""
+    """Another thread captures when the engine first sees the context."""
     library = [compile_c(EARLY, "-shared", "-fPIC", name="early.so")] if how == "early" else []
     native, expected = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=False)
     told, output = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=True)
     assert (native, told, output) == ({}, {}, expected)
 
 
-# Of the legacy stream, beside a capture, and of any in a context that was destroyed, the answer is an error.
+# For the legacy stream during a capture, and for any stream of a destroyed context, the answer is
+# an error.
 ASKED = ["cuStreamIsCapturing 906", "cuStreamIsCapturing 201"]
 
 
-# As under compute-sanitizer, which is given the driver's own pinned memory.
+# The situation is that under compute-sanitizer, where the program gets the driver's own pinned memory.
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_random_program_has_its_own(errors, seed):
     command = [APPS / "diff", "--seed", seed, "--calls", 5000, "--largest", 5 << 20]

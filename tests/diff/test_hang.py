@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends without the library ends with it: streams that wait for other copies, forks in the
-midst, helpers that are never born, never run, or are stopped."""
+"""Programs that end without the library also end with it: streams that wait for other copies, forks
+during copies, and helpers that are never created, never run, or are stopped."""
 
 import pytest
 from conftest import APPS
@@ -8,9 +8,9 @@ from conftest import APPS
 TIGHT = {"GPUFEED_STAGE_RING": 2 << 20, "GPUFEED_STAGE_MIN": 4096}
 WAYS = {"as it comes": {}, "small ring": TIGHT,
         "late": {"SIM_DMA": "late", "SIM_LATE_MS": 200, **TIGHT}}
-# Nothing of it is slow; on a machine that is, the clock shall not be what ends it.
+# These programs are fast. On a slow machine, the clock must not end them.
 PATIENT = {"KIT_CLOCK": 12, "KIT_ALARM": 30}
-SILENT = {"two-ranks", "forks"}  # nobody is released
+SILENT = {"two-ranks", "forks"}  # no stream is released
 PROGRAMS = ["released-h2d-h2d", "released-d2h-h2d", "released-h2d-d2h", "released-d2h-d2h",
             "many-held", "chain", "host-function", "two-ranks", "forks"]
 
@@ -38,14 +38,15 @@ def test_nothing_hangs_natively(run, program):
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_nothing_is_held_while_memory_is_touched(run, threads):
-    """Pages of one copy come when another one is done; what the driver makes of that is its own affair."""
+    """Pages of one copy are provided when another copy is done. The result depends on the driver.
+    """
     goes_on(run, "page", GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=threads)
 
 
 @pytest.mark.parametrize("program", ["released-h2d-h2d", "released-d2h-d2h", "chain"])
 def test_they_end_where_copies_take_turns(run, program):
-    """So the real driver was seen to be: natively the clock lets the stream go on, and the library,
-    whose copies hold nobody up, does not need it."""
+    """The real driver was seen to behave so: without the library the clock releases the stream. The
+    library does not need the clock, because its copies block no other copy."""
     goes_on(run, program, by="the clock", preload=False, SIM_TURNS=1, KIT_CLOCK=2)
     goes_on(run, program, SIM_TURNS=1, GPUFEED_STAGE_THREADS=4)
 
@@ -58,5 +59,5 @@ def test_they_are_released_where_copies_take_turns(run, program):
 @pytest.mark.parametrize("how", ["no-threads", "idle", "stopped"])
 @pytest.mark.parametrize("program", ["released-h2d-h2d", "released-d2h-d2h", "chain", "two-ranks"])
 def test_nothing_depends_on_helpers(run, program, how):
-    """Helpers that cannot be made, that get no CPU, that somebody stops while they sleep."""
+    """Helpers that cannot be created, that get no CPU, or that are stopped while they sleep."""
     goes_on(run, program, HANG_HELPERS=how, GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=4)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults in every call that staging and pinning make themselves: the program's results are the same,
-and what was turned off is said in one line."""
+"""Fault injection into every call that staging and pinning make themselves. The program's results stay
+the same, and one line says which feature is off."""
 
+import concurrent.futures
 import ctypes
 import re
 
 import pytest
 from conftest import APPS, SOURCE
 
-# The program calls these itself: a fault meets its own calls, too. They have tests of their own below.
-THE_PROGRAMS = {"cuMemHostAlloc", "cuMemFreeHost", "cuMemHostUnregister", "cuMemcpyHtoD_v2",
+# The program calls these itself, so a fault would also hit its own calls. The tests below cover
+# them.
+PROGRAM_CALLS = {"cuMemHostAlloc", "cuMemFreeHost", "cuMemHostUnregister", "cuMemcpyHtoD_v2",
                 "cuMemcpyDtoH_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"}
 REGISTER, RETAIN = "cuMemHostRegister_v2", "cuDevicePrimaryCtxRetain"
 STAGED = {"GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_MIN": 65536}
@@ -18,42 +20,44 @@ OFF = re.compile(r"gpufeed: .*(left to the driver|stays at)")
 REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-write-memory",
             "dontfork", "hugepage", "madvise", "shared-map", "reserve-map", "large-map",
             "large-unmap", "mbind", "move-pages", "affinity", "policy", "name", "threads", "scheduling",
-            "question", "read", "mincore", "dontneed", "mremap", "munlock", "statfs", "limits"]
-# What src/transfer calls of the system, and what refuses it: files cannot be opened in test_limits, memory not
-# be had there and in tests/unit.
-CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "mremap": "mremap", "mincore": "mincore",
-          "ioctl": "question", "prctl": "name", "statfs": "statfs", "getrlimit": "limits", "pthread_create": "threads",
-          "move_pages": "move-pages", "munlock": "munlock", "read": "read", "sched_setaffinity": "affinity"}
-LIMITED = {"openat", "calloc", "aligned_alloc"}
-# These cannot fail, or not so that anything could be done about it.
-CERTAIN = {"free", "sysconf", "syscall", "close", "futex", "clock_nanosleep", "strerrordesc_np", "sigemptyset",
-           "sigfillset", "pthread_sigmask"}
-# How many lines say what each turns off. A helper's stack is such a mapping, or one that was kept.
-SAID = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],
+            "question", "read", "read-own", "write-own", "mincore", "dontneed", "mremap", "munlock", "statfs",
+            "limits", "duplicate"]
+# The system functions that src/engine/transfer calls, and the refusal that makes each fail.
+CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "mincore": "mincore",
+          "ioctl": "question", "prctl": "name", "pthread_create": "threads", "fcntl": "duplicate",
+          "move_pages": "move-pages", "process_vm_readv": "read-own", "process_vm_writev": "write-own"}
+# test_limits and tests/unit make these fail.
+LIMITED = {"calloc", "aligned_alloc"}
+# These cannot fail, or the library could not handle a failure.
+CANNOT_FAIL = {"free", "sysconf", "syscall", "futex", "clock_nanosleep", "strerrordesc_np", "sigemptyset",
+           "sigfillset", "pthread_sigmask", "getpid", "gettid", "fstat", "rt_sigaction", "sched_getscheduler"}
+# The number of lines that each refusal causes: one for each feature that it turns off. A helper's
+# stack is a mapping too, unless libc reuses one.
+LINES = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],
         "madvise": [2], "shared-map": [1], "reserve-map": [1, 2], "large-map": [2]}
 
 
 def entries():
-    """All that src/transfer calls, by its own text."""
-    text = "".join(path.read_text() for path in (SOURCE / "src" / "transfer").glob("*.c"))
+    """The driver functions that src/engine/transfer calls, from its source text."""
+    text = "".join(path.read_text() for path in (SOURCE / "src" / "engine" / "transfer").rglob("*.c"))
     called = set(re.findall(r"\b(?:cuda|c|cuda\(\))->(cu[A-Z]\w+)", text))
-    assert len(called) > 30 and THE_PROGRAMS | {REGISTER} < called
-    return sorted(called - THE_PROGRAMS)
+    assert len(called) > 30 and PROGRAM_CALLS | {REGISTER} < called
+    return sorted(called - PROGRAM_CALLS)
 
 
 def test_all_calls_of_the_system_are_known():
-    text = "".join(path.read_text() for path in (SOURCE / "src" / "transfer").glob("*.[ch]"))
+    text = "".join(path.read_text() for path in (SOURCE / "src" / "engine" / "transfer").rglob("*.[ch]"))
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     libc = ctypes.CDLL(None)
     called = {name for name in re.findall(r"\b([a-z_0-9]+)\(", text) if hasattr(libc, name)}
     called |= set(re.findall(r"\bSYS_(\w+)", text))
     called = {name for name in called if not re.match(r"gf_|mem|str(?!err)|pthread_(?:attr|mutex)_|send$", name)}
-    assert called == set(CALLED) | LIMITED | CERTAIN
+    assert called == set(CALLED) | LIMITED | CANNOT_FAIL
     assert set(CALLED.values()) < set(REFUSALS)
 
 
 def always(entry):
-    return "2+" if entry == RETAIN else "1+" # the program's own is the first
+    return "2+" if entry == RETAIN else "1+"  # the first call is the program's own
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +71,10 @@ def native(run, expected, *arguments, **environment):
     return expected[arguments]
 
 
-# One line for copies, one for large pinned memory. Where others fail a copy is the driver's, and counted.
-TURNED_OFF = {"cuEventCreate": 1, "cuEventQuery": 1, "cuEventRecord": 1, "cuEventSynchronize": 1, REGISTER: 2}
+# One line for copies, and one for large pinned memory. If another call fails, the driver makes the
+# copy.
+TURNED_OFF = {"cuStreamCreateWithPriority": 1, "cuEventCreate": 1, "cuEventQuery": 1, "cuEventRecord": 1, "cuEventSynchronize": 1,
+              REGISTER: 2}
 
 
 def lines_about(done):
@@ -93,15 +99,21 @@ def test_calls_of_the_driver_before_registering(run, expected, entry):
 
 
 def test_an_event_that_fails_anywhere(run, expected):
-    """Behind any of a copy's transfers, the last one too: the copy returns when the data is there."""
-    for n in range(1, 64):
+    """After any DMA of a copy, including the last one: the copy returns when the data has arrived."""
+    natively = native(run, expected)
+
+    def check(n):
         done = run(APPS / "steps", sim=True, SIM_FAULT=f"cuEventRecord:{n}:999", SIM_DELAY="dma:1000", **STAGED)
-        assert (done.returncode, done.stdout) == (0, native(run, expected)), (n, done.stderr)
+        assert (done.returncode, done.stdout) == (0, natively), (n, done.stderr)
         assert len(lines_about(done)) == 1, (n, done.stderr)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the runs sleep most of the time
+        list(pool.map(check, range(1, 64)))
 
 
 def test_what_was_sent_before_an_event_failed_arrives(run):
-    """The driver's call for a small rest is back before that, where the one for the whole would not have been."""
+    """The driver's call for a small rest may return before its DMA; a call for the whole copy would
+    not."""
     asking = {"STEPS_ASK": 1, "SIM_DELAY": "dma:5000"}
     native = run(APPS / "steps", sim=True, preload=False, **asking).stdout
     assert native.count("arrived -> 0 ") == 6
@@ -110,14 +122,14 @@ def test_what_was_sent_before_an_event_failed_arrives(run):
         assert (done.returncode, done.stdout) == (0, native), (n, done.stderr)
 
 
-def test_an_anchor_that_is_refused(run, expected):
-    """The first small allocation is the library's own; the program's is the next."""
+def test_a_keepalive_block_that_is_refused(run, expected):
+    """The first small allocation is the library's; the next one is the program's."""
     done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemHostAlloc:1:999", **STAGED)
     assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
 
 
 def test_a_buffer_that_cannot_be_unregistered(run, expected):
-    """That is a call of ours, and the program's free is told nothing of it."""
+    """The library unregisters the memory; the program's free succeeds all the same."""
     done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemHostUnregister:1+:999", **STAGED)
     assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
     assert len(lines_about(done)) == 1 and "cuMemHostUnregister failed (999)" in done.stderr
@@ -125,16 +137,18 @@ def test_a_buffer_that_cannot_be_unregistered(run, expected):
 
 @pytest.mark.parametrize("entry", ["cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"])
 def test_a_transfer_that_is_refused_at_once(run, expected, entry):
-    """Nothing stands on the stream: the driver does the whole copy."""
+    """No DMA was issued, so the driver makes the whole copy."""
     done = run(APPS / "steps", sim=True, SIM_FAULT=f"{entry}:1:999", **STAGED)
     assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
 
 
-# There the bytes that have not arrived differ too; here nothing is written before the ring has been round.
+# From host to device, the bytes that did not arrive differ too. From device to host, nothing is
+# written before the ring has wrapped around.
 @pytest.mark.parametrize("entry, at, call, more", [("cuMemcpyHtoDAsync_v2", 3, "h2d", 1),
                                                    ("cuMemcpyDtoHAsync_v2", 18, "d2h", 0)])
 def test_a_transfer_that_is_refused_in_the_middle(run, expected, entry, at, call, more):
-    """A part is under way: that copy answers what the driver said, and no other."""
+    """Part of the copy has been issued. This copy returns the driver's error, and no other copy
+    does."""
     done = run(APPS / "steps", sim=True, SIM_FAULT=f"{entry}:{at}:999", **STAGED)
     plain = native(run, expected).splitlines()
     wrong = [line for line, right in zip(done.stdout.splitlines(), plain) if line != right]
@@ -147,7 +161,7 @@ def test_calls_of_the_system(run, expected, refusal):
     if done.returncode == 77:
         pytest.skip("no seccomp filters here")
     assert (done.returncode, done.stdout) == (0, native(run, expected, refusal)), done.stderr
-    assert len(lines_about(done)) in SAID.get(refusal, [0]), done.stderr
+    assert len(lines_about(done)) in LINES.get(refusal, [0]), done.stderr
 
 
 @pytest.mark.parametrize("refusal", sorted(set(REFUSALS) - {"large-map"}))
@@ -156,10 +170,10 @@ def test_calls_of_the_system_before_registering(run, expected, refusal):
     if done.returncode == 77:
         pytest.skip("no seccomp filters here")
     assert (done.returncode, done.stdout) == (0, native(run, expected, "registering", refusal)), done.stderr
-    assert len(lines_about(done)) == (refusal == "threads"), done.stderr
+    # Helpers start for the unmaps, but not on a machine with two CPUs.
+    assert len(lines_about(done)) <= (refusal == "threads"), done.stderr
 
 
-# Where munmap is refused and mremap is not, what is moved aside is unmapped for the program all the same.
 @pytest.mark.parametrize("refusal", sorted(set(REFUSALS) - {"large-unmap"}))
 def test_calls_of_the_system_beside_shared_memory(run, expected, refusal):
     done = run(APPS / "steps", "sharing", refusal, sim=True, **STAGED)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Little memory, few CPUs, a small quota: the results are the same, and the decisions are right."""
+"""Little memory, few CPUs, a small quota: the results are the same, and the library decides
+correctly."""
 
 import os
 import pathlib
@@ -49,7 +50,7 @@ def staged(said):
 
 
 def told(said, reason):
-    """In both directions, of all copies: by the counters that each reason has."""
+    """Whether the summary counts 6 copies for this reason in each direction."""
     return len(re.findall(rf"^gpufeed: copies (?:to|from) the GPU;.* {reason} 6 ", said, re.M)) == 2
 
 
@@ -58,7 +59,7 @@ def large(said):
 
 
 def test_locked_memory_does_not_bind(run):
-    """The driver's pinning is not counted against it."""
+    """The limit does not count the driver's pinned memory."""
     said = same(run, "prlimit", "--memlock=65536:65536", **FOUR)
     assert staged(said) and large(said)
 
@@ -77,7 +78,7 @@ def test_two_cpus(run):
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
 def test_two_cpus_and_nothing_asked_for(run):
-    """Two threads do not beat the driver on the way back."""
+    """Two threads are not faster than the driver in copies from the device."""
     cpus = sorted(os.sched_getaffinity(0))[:2]
     said = same(run, "taskset", "-c", "{},{}".format(*cpus))
     assert staged(said) and re.search(r"copies from the GPU;.* few_threads 6 ", said), said
@@ -96,7 +97,7 @@ for size in [4 << 20] * 6 + [16 << 20] * 2:
 
 
 def reasons(run, cpus, **environment):
-    """By direction: {reason: copies} of those that were not staged."""
+    """For each direction, {reason: copies} of the copies that were not staged."""
     done = run("taskset", "-c", ",".join(map(str, cpus)), "/usr/bin/python3", "-c", COPIES, sim=True, GPUFEED_VERBOSE=2,
                **environment)
     assert done.returncode == 0, done.stderr
@@ -105,7 +106,7 @@ def reasons(run, cpus, **environment):
 
 
 def test_one_cpu_and_nothing_asked_for(run):
-    """The reason stays what it is when the size alone decides."""
+    """The reason stays the same if the size alone decides."""
     found = reasons(run, sorted(os.sched_getaffinity(0))[:1])
     assert {way: counts.get("few_threads") for way, counts in found.items()} == {"to": 8, "from": 8}, found
 
@@ -118,7 +119,8 @@ def test_two_cpus_and_sizes_that_do_not_pay(run):
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
 def test_two_cpus_and_few_questions(run):
-    """What is only counted is not asked for each time: here nine questions are answered, where each copy would ask at least one."""
+    """Copies that are only counted do not query the driver each time: nine queries are made here,
+    where each copy would make at least one."""
     found = reasons(run, sorted(os.sched_getaffinity(0))[:2], SIM_FAULT="cuPointerGetAttributes:10+:999")
     assert found["from"].get("few_threads") == 8 and found["to"].get("small") == 6, found
 
@@ -130,18 +132,19 @@ def test_half_a_cpu(run, group):
 
 
 def test_little_memory(run, group):
-    """The pinned buffers would fit; what they leave would not do. A large ring would not fit."""
+    """The pinned buffers would fit, but too little memory would be left. A large ring would not
+    fit."""
     said = same(run, *group("memory", limit_in_bytes=LITTLE), **FOUR)
     assert not large(said), said
-    ring = re.search(r"ring (\d+) of", said)
+    ring = re.search(r"staging ring of (\d+) bytes", said)
     assert ring and int(ring.group(1)) <= LITTLE // 4, said
 
 
 def test_that_memory_is_looked_at(run, group):
-    """The mistake that is planted here makes the test above fail."""
-    mistaken = {**FOUR, "GF_PLANT": "ignores_limits",
-                "LD_LIBRARY_PATH": f"{APPS / 'planted'}:{ENGINE_DIR}:{SIM_DIR}"}
-    assert large(same(run, *group("memory", limit_in_bytes=LITTLE), **mistaken))
+    """The mutant that ignores limits fails the test above."""
+    mutant = {**FOUR, "GF_MUTATION": "ignores_limits",
+                "LD_LIBRARY_PATH": f"{APPS / 'mutants'}:{ENGINE_DIR}:{SIM_DIR}"}
+    assert large(same(run, *group("memory", limit_in_bytes=LITTLE), **mutant))
 
 
 def test_little_address_space(run):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the midst of any call that the library makes, the thread may copy itself and others go on: nothing
-of the library's is held. Its own threads make no call but to ask."""
+"""During any driver call of the library, the same thread may copy and other threads continue: the
+library holds no lock. Its own threads only query the driver."""
 
 import re
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch's sources that DURING_API_CALL covers have been read when the call returns, and the random
-program depends on that and on nothing else."""
+"""If DURING_API_CALL covers the sources of a batch, they have been read when the call returns. The
+random program depends only on that."""
 
 import functools
 
@@ -8,7 +8,7 @@ import pytest
 from conftest import APPS, first_difference
 
 STAGED = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_RING": 4 << 20}
-# What the documentation allows a driver; the last is what it forbids.
+# The variants that the documentation allows a driver; the last entry is forbidden.
 DRIVERS = {"measured": {}, "early": {"SIM_BATCH": "early"}, "late": {"SIM_BATCH": "late", "SIM_DMA": "late"}}
 FORGETS = {"SIM_BATCH": "forgets", "SIM_DMA": "late"}
 ARGUMENTS = ("--seed", 5, "--largest", 1 << 20)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts with their streams and device memory; the primary one, and one made by the program. */
+/*
+ * Contexts with their streams and device memory: the primary context, and one that the program
+ * creates.
+ */
 #include "diff.h"
 
 #include <string.h>
@@ -30,7 +33,7 @@ void device_make(struct thread *t, struct device *d, size_t size)
 {
     CUdeviceptr at;
     const bool pooled = chance(t, 20);
-    if (chance(t, 50)) /* the next one begins where it ends */
+    if (chance(t, 50)) /* the next one begins where this one ends */
         size = (size + 511) & ~(size_t)511;
     if (pooled)
         MUST(t, cuMemAllocAsync, &at, size, CU_STREAM_LEGACY);
@@ -45,7 +48,8 @@ void device_drop(struct thread *t, struct device *d)
     if (d->pooled)
         settle(t, d->busy);
     CUresult result = d->pooled ? CALL(t, cuMemFreeAsync, d->at, CU_STREAM_LEGACY)
-                                : CALL(t, cuMemFree_v2, d->at); /* waits for what uses it */
+                                /* waits for the streams that use it */
+                                : CALL(t, cuMemFree_v2, d->at);
     say(t, "free device %zu -> %d", d->size, (int)result);
     must(t, result, "cuMemFree");
     memset(d, 0, sizeof *d);
@@ -76,7 +80,7 @@ void world_make(struct thread *t, struct world *w, bool primary)
     say(t, "world %u is there", w->number);
 }
 
-/* All that the context has dies with it, used or not. */
+/* All objects of the context are freed with it, whether in use or not. */
 void world_end(struct thread *t, struct world *w)
 {
     if (chance(t, 50))
@@ -91,7 +95,7 @@ void world_end(struct thread *t, struct world *w)
     MUST(t, cuCtxSetCurrent, t->now->context);
 }
 
-/* The other world's streams use none of this one's pinned memory any more. */
+/* The other world's streams use no pinned memory of this world any more. */
 static void settle_others(struct thread *t)
 {
     const unsigned mine = 0xffu << (8 * t->now->number);
@@ -103,8 +107,8 @@ static void settle_others(struct thread *t)
 }
 
 /*
- * The primary context ends, used or not, by its last release or by a reset, and is made anew: what was
- * pinned in it is gone.
+ * The primary context ends by its last release or by a reset, whether in use or not, and is created
+ * again. Memory that was pinned in it is gone.
  */
 static void renew(struct thread *t)
 {
@@ -127,7 +131,10 @@ static void renew(struct thread *t)
     world_make(t, w, true);
 }
 
-/* Another reference comes and goes, which changes nothing; now and then it was the last. */
+/*
+ * Retains and releases another reference, which changes nothing. Now and then it was the last
+ * reference.
+ */
 void act_primary(struct thread *t)
 {
     CUcontext again = NULL;
@@ -143,7 +150,7 @@ void act_primary(struct thread *t)
         renew(t);
 }
 
-/* Making a context takes long on a device. */
+/* Creating a context takes long on a device. */
 void world_switch(struct thread *t)
 {
     struct world *other = &t->world[t->now == &t->world[0]];
@@ -165,7 +172,7 @@ void world_switch(struct thread *t)
     say(t, "in world %u", t->now->number);
 }
 
-/* A destroyed stream's work goes on: only its context knows when it is over. */
+/* A destroyed stream's work continues. Only its context shows when the work is over. */
 void streams_churn(struct thread *t)
 {
     int i = 2 + (int)any(t, STREAMS - 2);

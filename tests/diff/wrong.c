@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the driver refuses, and what is left after a fault on the device. */
+/* Calls that the driver refuses, and the state after a fault on the device. */
 #include "diff.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-/* Past the end of the device's buffer or of pinned memory: nothing may be written, nothing read. */
+/*
+ * A copy past the end of the device's buffer or of pinned memory: nothing may be written or read.
+ */
 static CUresult past_an_end(struct thread *t, bool to_host)
 {
     struct device *d = any_device(t);
@@ -18,7 +20,7 @@ static CUresult past_an_end(struct thread *t, bool to_host)
     bool own;
     int stream = any_stream(t);
     CUstream s = stream_handle(t, stream, &own);
-    if (h->size < size || h->busy || d->pooled) /* a pool may go on behind it */
+    if (h->size < size || h->busy || d->pooled) /* a pool's memory may continue after the buffer */
         return CUDA_SUCCESS;
     order(t, stream, &d->busy);
     CUresult result;
@@ -40,7 +42,7 @@ static CUresult past_an_end(struct thread *t, bool to_host)
     return result;
 }
 
-/* Host memory that is not there: what is wrong with the device's end is said first. */
+/* Unmapped host memory. The driver reports an error at the device's end first. */
 static CUresult nothing_there(struct thread *t)
 {
     struct device *d = any_device(t);
@@ -76,7 +78,8 @@ void act_wrong(struct thread *t)
         result = CALL(t, cuMemcpyHtoD_v2, 0, h->at, size);
         break;
     case 4:
-        result = CALL(t, cuMemcpyHtoD_v2, (uintptr_t)other->at, h->at, both); /* not the device's */
+        /* an address that does not belong to the device */
+        result = CALL(t, cuMemcpyHtoD_v2, (uintptr_t)other->at, h->at, both);
         break;
     case 5:
         result = CALL(t, cuMemcpyHtoDAsync_v2, (uintptr_t)other->at, h->at, both, CU_STREAM_LEGACY);
@@ -138,7 +141,7 @@ void act_without_context(struct thread *t)
     read_back(t, d, 0, d->size);
 }
 
-/* After a trap every call fails, with the same codes, and nothing waits for ever. */
+/* After a trap every call fails with the same code, and no call waits for ever. */
 void act_break(struct thread *t)
 {
     struct device *d = any_device(t);

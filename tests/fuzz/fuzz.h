@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every fuzz target has: the entry that libFuzzer calls, and checks that NDEBUG leaves in. */
+/*
+ * Shared by all fuzz targets: the function that libFuzzer calls, and checks that also work with
+ * NDEBUG.
+ */
 #ifndef GF_TESTS_FUZZ_H
 #define GF_TESTS_FUZZ_H
 
@@ -11,15 +14,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CHECK(condition)                                                                        \
-    do {                                                                                        \
-        if (!(condition)) {                                                                     \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);       \
-            abort();                                                                            \
-        }                                                                                       \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);          \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
-/* The input as text; the caller frees. */
+/* The input as a string; the caller frees it. */
 static inline char *as_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of CPUs: what was accepted and written out again is the same set. */
+/* Lists of CPUs: an accepted list is the same set after it was written out and parsed again. */
 #include "fuzz.h"
 
 #include "base/cpus.h"

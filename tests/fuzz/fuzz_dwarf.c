@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unwind tables: whatever they hold, nothing beyond their bounds is read, and what comes out fits into
- * its arrays. Input: where the header stands, and at which distance from it the looked for address
- * lies (two bytes each), then the table. The byte behind it is in a page that cannot be read.
+ * Unwind tables with any content: nothing beyond their bounds is read, and the results fit into
+ * their arrays. The input begins with the header's offset and with the distance of the requested
+ * address from the header (two bytes each). The table follows. The byte after the table is in a
+ * page that cannot be read.
  */
 #include "fuzz.h"
 
-#include "observe/dwarf.h"
+#include "preload/trace/unwind/dwarf.h"
 
 #include <sys/mman.h>
 
@@ -58,7 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 4 || size - 4 > SIZE_MOST)
         return 0;
     if (!pages) {
-        pages = mmap(NULL, SIZE_MOST + 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pages = mmap(NULL, SIZE_MOST + 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0);
         CHECK(pages != MAP_FAILED && mprotect(pages + SIZE_MOST, 65536, PROT_NONE) == 0);
     }
     memcpy(&header, data, sizeof(header));
@@ -67,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(pages + SIZE_MOST - (size - 4), data + 4, size - 4);
     const struct gf_table table = {start + header % (size - 4 + 1), start, end};
     look(&table, (uintptr_t)table.header + (uintptr_t)distance);
-    /* Where the sorted table begins, if it is as it usually is: each of its entries. */
+    /* The start of the sorted table if it has the usual form, to request each of its entries. */
     for (size_t at = 12; at + 8 <= (size_t)(end - table.header) && at < 12 + 64 * 8; at += 8) {
         int32_t first;
         memcpy(&first, table.header + at, sizeof(first));

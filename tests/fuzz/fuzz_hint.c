@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUFEED_BOUND, which anybody may have set: what was accepted survives being written. */
+/*
+ * GPUFEED_BOUND, which any process may have set: an accepted value is the same after it was written
+ * again.
+ */
 #include "fuzz.h"
 
-#include "place/hint.h"
+#include "engine/place/hint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

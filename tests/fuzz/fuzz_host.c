@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel says of memory and control groups, in files that another kernel, or something that
- * passes for one, may have written. The input is cut at each 0: one piece a file, in this order.
+ * The kernel's files about memory and control groups, with any content. Another kernel, or an
+ * emulation of it, may have written them. The input is split at zero bytes: each part is one file,
+ * in this order.
  */
 #include "fuzz.h"
 
-#include "host/cgroup.h"
-#include "host/headroom.h"
-#include "host/pressure.h"
+#include "os/cgroup.h"
+#include "os/headroom.h"
+#include "os/pressure.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,13 +17,32 @@
 #define G "sys/fs/cgroup"
 
 static const char *const files[] = {
-    "proc/self/cgroup", G "/memory.max", G "/memory.high", G "/memory.current", G "/memory.stat",
-    G "/memory.events", G "/memory.pressure", G "/cpu.max", G "/cpu.stat", G "/cpuset.cpus.effective",
-    G "/a/memory.max", G "/a/memory.current", G "/a/memory.events", G "/a/cpu.max",
-    G "/memory/memory.limit_in_bytes", G "/memory/memory.usage_in_bytes", G "/memory/memory.stat",
-    G "/memory/memory.failcnt", G "/memory/memory.oom_control", G "/cpu/cpu.cfs_quota_us",
-    G "/cpu/cpu.cfs_period_us", G "/cpu/cpu.stat", G "/cpuset/cpuset.cpus", "proc/meminfo",
-    "sys/devices/system/node/node0/meminfo", "proc/pressure/memory",
+    "proc/self/cgroup",
+    G "/memory.max",
+    G "/memory.high",
+    G "/memory.current",
+    G "/memory.stat",
+    G "/memory.events",
+    G "/memory.pressure",
+    G "/cpu.max",
+    G "/cpu.stat",
+    G "/cpuset.cpus.effective",
+    G "/a/memory.max",
+    G "/a/memory.current",
+    G "/a/memory.events",
+    G "/a/cpu.max",
+    G "/memory/memory.limit_in_bytes",
+    G "/memory/memory.usage_in_bytes",
+    G "/memory/memory.stat",
+    G "/memory/memory.failcnt",
+    G "/memory/memory.oom_control",
+    G "/cpu/cpu.cfs_quota_us",
+    G "/cpu/cpu.cfs_period_us",
+    G "/cpu/cpu.stat",
+    G "/cpuset/cpuset.cpus",
+    "proc/meminfo",
+    "sys/devices/system/node/node0/meminfo",
+    "proc/pressure/memory",
 };
 #define FILES (sizeof(files) / sizeof(files[0]))
 
@@ -59,7 +79,7 @@ static void make_root(void)
     }
 }
 
-/* A missing piece is a missing file. */
+/* A missing part is a missing file. */
 static void put_files(const uint8_t *data, size_t size)
 {
     char path[256];
@@ -92,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gf_pressure pressure;
     struct gf_cpus cpus;
 
-    /* Each folder of a group is looked into: that of many would only take long. */
+    /* The code reads each folder of a group; many folders would only take long. */
     for (size_t i = 0, folders = 0; i < size; i++)
         if (data[i] == '/' && ++folders > 64)
             return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and paths may hold any byte: each becomes one string of JSON, and those are UTF-8. */
+/* Names and paths may hold any byte. Each becomes one JSON string, which must be UTF-8. */
 #include "fuzz.h"
 
-#include "observe/json.h"
+#include "base/json.h"
 
-/* Skips one character of a string, by RFC 8259 and RFC 3629; NULL where it is none. */
+/* Skips one character of a string, by RFC 8259 and RFC 3629. NULL if it is not valid. */
 static const unsigned char *skip(const unsigned char *p)
 {
     static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `gpufeed report` on what calls itself a log: cut lines, lines of others, text for a terminal. */
+/*
+ * `gpufeed report` on files that claim to be a log: cut lines, foreign lines, control characters.
+ */
 #include "fuzz.h"
 
-#include "cli/cli.h"
+#include "cli/common/cli.h"
+#include "cli/report/cmd_report.h"
 
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The command's, which is not in its library. */
-void gf_cli_error(const char *verb, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fprintf(stderr, "gpufeed %s: ", verb);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-}
-
-/* What it prints goes into a file. */
+/* The output goes into a file. */
 static int report(char *path, int to)
 {
     char verb[] = "report", *argv[] = {verb, path, NULL};

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An environment, one entry a line: values that are kept would be accepted, and lines end. */
+/* An environment with one entry per line: stored values are valid, and each warning is one line. */
 #include "fuzz.h"
 
+#include "config/option_text.h"
 #include "config/options.h"
+#include "config/validate.h"
 
 #define ENTRIES 32
 
@@ -21,9 +23,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < ENTRIES && (envp[i] = strsep(&rest, "\n")); i++)
         continue;
     gf_options_load(&options, envp);
-    gf_options_complain(envp, size % 2, see_line, NULL);
-    for (size_t i = 0; i < gf_option_row_count; i++) {
-        const char *value = gf_options_text(&options, &gf_option_rows[i], buf, sizeof(buf));
+    gf_validate_environment(envp, size % 2, see_line, NULL);
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        const char *value = gf_option_text_value(&options, &gf_option_rows[i], buf, sizeof(buf));
         CHECK(gf_option_check(&gf_option_rows[i], value) == 0);
     }
     free(text);

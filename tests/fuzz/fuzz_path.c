@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Patterns of GPUFEED_REPORT and GPUFEED_LOG: what fits is terminated and whole, at any size. */
+/*
+ * Patterns of GPUFEED_REPORT and GPUFEED_LOG: a path that fits is complete and terminated, for any
+ * buffer size.
+ */
 #include "fuzz.h"
 
-#include "observe/path.h"
+#include "base/path.h"
 
 #include <errno.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and sizes: a plain number is the same size, and a refusal leaves the value alone. */
+/*
+ * Numbers and sizes: a plain number is the same size, and a refused text leaves the value
+ * unchanged.
+ */
 #include "fuzz.h"
 
 #include "base/parse.h"

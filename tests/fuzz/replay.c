@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for libFuzzer: runs the target over every file of a folder, one TAP line each. */
+/*
+ * Replaces libFuzzer: runs the target on every file of a folder, and prints one TAP line for each.
+ */
 #include "fuzz.h"
 
 #include <dirent.h>

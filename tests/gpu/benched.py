@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stages that measure share: bench/ made importable, its claims turned into checks."""
+"""Shared by the stages that measure: makes bench/ importable, and turns its claims into checks."""
 
 import os
 import sys
 
-from common import DOOR, DRY, OUT, SOURCE, time_left
+from common import PRELOAD, DRY, OUT, SOURCE, time_left
 
-if DOOR and DOOR.parent.name == "lib":
-    os.environ.setdefault("GF_BUNDLE", str(DOOR.parents[2]))  # programs and peers lie beside it
+if PRELOAD and PRELOAD.parent.name == "lib":
+    os.environ.setdefault("GF_BUNDLE", str(PRELOAD.parents[2]))  # programs and peers lie next to it
 sys.path.insert(0, str(SOURCE / "bench"))
 import arms  # noqa: E402
 
 
 def verdicts(check, cases):
-    """A check for each part, and one for each claim that fails; a figure from the simulated driver
-    decides nothing. Too few rounds cannot show that a claim holds, only that it does not."""
+    """A check for each part, and one for each claim that fails. Figures from the simulated driver
+    decide nothing. With too few rounds, a claim can fail but not hold."""
     held = {}
     for case in cases:
         for (over, under, _, least, text), good, value, low, high in case.judged():
@@ -38,7 +38,8 @@ def verdicts(check, cases):
 
 
 def measured(check, bench, measure, most, reserve=25, **about):
-    """measure(seconds=...) -> (cases, what went wrong), kept as OUT/measured.jsonl and judged."""
+    """measure(seconds=...) -> (cases, errors). The result is stored as OUT/measured.jsonl and
+    judged."""
     cases, bad = measure(seconds=max(10, min(most, time_left() - reserve)))
     arms.keep(str(OUT / "measured.jsonl"), bench, cases, wrong=bad, **about)
     check(not bad, "bytes and exit codes", "; ".join(map(str, bad)))

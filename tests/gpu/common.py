@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stages on a GPU machine share: where the library is, runs with and without, checks."""
+"""Shared by the stages on a GPU machine: the library's path, runs with and without the library,
+checks."""
 
 import json
 import os
@@ -17,13 +18,13 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 OUT = pathlib.Path(os.environ.get("OUT", SOURCE / "gpu-out"))
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 BUDGET = float(os.environ.get("GF_STAGE_SECONDS", "450"))
-DRY = os.environ.get("GF_DRY") == "1"  # no GPU: small programs on the simulated driver
+DRY = os.environ.get("GF_DRY") == "1"  # without a GPU: small programs on the simulated driver
 STARTED = time.monotonic()
 LOSS = re.compile(r"-?0x[01]\.[0-9a-f]+p[-+]\d+")
 
 
 def find(name):
-    """A built object: in the bundle, else in the build folder."""
+    """A built object, from the bundle or else from the build folder."""
     build = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
     folders = [pathlib.Path(os.environ["GF_BUNDLE"])] if "GF_BUNDLE" in os.environ else []
     folders += [build / "bundle" / "gpufeed", build / "src"]
@@ -34,12 +35,12 @@ def find(name):
     return None
 
 
-DOOR = find("libgpufeed.so")
+PRELOAD = find("libgpufeed.so")
 COMMAND = find("gpufeed")
 
 
 class Checks:
-    """Prints one line per check; device.sh makes the table of them."""
+    """Prints one line for each check; device.sh makes its table from them."""
 
     def __init__(self, stage):
         self.stage, self.failed = stage, 0
@@ -54,12 +55,12 @@ class Checks:
         print(f"CHECK SKIP {self.stage}: {name}: {why}", flush=True)
 
     def end(self):
-        print("END", flush=True)  # device.sh: the stage was not cut short
+        print("END", flush=True)  # tells device.sh that the stage was not cut short
         sys.exit(1 if self.failed else 0)
 
 
 def guarded(check, part, *arguments):
-    """One part of a stage: what goes wrong in it is a failure of its own, and the next part follows."""
+    """Runs one part of a stage. An error in it counts as one failure, and the next part follows."""
     try:
         return part(*arguments)
     except SystemExit:
@@ -86,7 +87,7 @@ class Run:
 
     @property
     def verdict(self):
-        """The line that said what was done with the GPU's node; "" when there was none."""
+        """The line that reports the placement; "" if there was none."""
         for line in self.err.splitlines():
             if line.startswith("gpufeed: ") and "GPU" in line:
                 return line
@@ -101,7 +102,8 @@ def time_left():
 
 
 def run(name, command, library=True, limit=150, watch=False, **env):
-    """Runs to the end or its limit; everything lands in OUT/name.log. Keywords become environment."""
+    """Runs the command to its end or its limit, with all output in OUT/name.log. Keywords are added
+    to the environment."""
     OUT.mkdir(parents=True, exist_ok=True)
     for old in OUT.glob(f"{name}.report.*.json"):
         old.unlink()
@@ -110,7 +112,7 @@ def run(name, command, library=True, limit=150, watch=False, **env):
     if DRY:
         full["LD_LIBRARY_PATH"] = str(find_sim())
     if library:
-        full.update(LD_PRELOAD=str(DOOR), GPUFEED_VERBOSE="1",
+        full.update(LD_PRELOAD=str(PRELOAD), GPUFEED_VERBOSE="1",
                     GPUFEED_REPORT=str(OUT / f"{name}.report.%p.json"))
     full.update({k: str(v) for k, v in env.items()})
     limit = max(5.0, min(limit, time_left()))
@@ -118,7 +120,7 @@ def run(name, command, library=True, limit=150, watch=False, **env):
     with open(OUT / f"{name}.out", "w+b") as out, open(OUT / f"{name}.err", "w+b") as err:
         child = subprocess.Popen([str(c) for c in command], env=full, cwd=SOURCE, stdout=out, stderr=err,
                                  stdin=subprocess.DEVNULL, start_new_session=True)
-        # device.sh stops a stage that runs out of time: nothing of it shall stay behind.
+        # device.sh stops a stage that runs out of time, so no process of it may stay behind.
         signal.signal(signal.SIGTERM, lambda *_: (os.killpg(child.pid, 9), os._exit(1)))
         watcher = Watch(child.pid) if watch else None
         try:
@@ -157,14 +159,14 @@ def find_sim():
 
 
 def find_any(name):
-    """A program of the tests: beside the bundle, else in the build folder."""
+    """A program of the tests: next to the bundle, or otherwise in the build folder."""
     build = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
     folders = (build / "bundle" / "bench", build / "tests")
     return next((path for folder in folders for path in folder.rglob(name) if path.is_file()), None)
 
 
 def train(method, steps=12):
-    """The command of a training run with workers that are started by this method."""
+    """The command of a training run whose workers use this start method."""
     if DRY:
         return ["/usr/bin/python3", SOURCE / "tests" / "compat" / "torch_program.py", method, "cuda"]
     return ["python3", SOURCE / "examples" / "train.py", "--start-method", method, "--steps", str(steps),
@@ -172,7 +174,8 @@ def train(method, steps=12):
 
 
 def pair(check, name, command, limit, **extra):
-    """A run without and one with the library and this environment, compared; returns the latter."""
+    """Compares a run without the library with a run under the library in this environment. Returns
+    the latter."""
     bare = run(name + "-bare", command, library=False, limit=limit)
     ours = run(name, command, limit=limit, watch=True, **extra)
     if bare.code == ours.code == 0 and bare.losses != ours.losses:
@@ -195,14 +198,14 @@ def same_losses(check, name, bare, ours):
 
 
 def said(check, name, ours, wanted, most=3):
-    """One verdict line, with these words in it, and few lines beside it."""
+    """Checks that there is one verdict line, it contains these words, and few other lines are printed."""
     lines = [line for line in ours.err.splitlines() if line.startswith("gpufeed: ")]
     check(wanted in ours.verdict, f"{name}: the verdict line says `{wanted}`", ours.verdict[:250])
     check(1 <= len(lines) <= most, f"{name}: says little", f"{len(lines)} lines")
 
 
 def placed(check, name, ours, cpus, pid=None):
-    """The independent witness saw every thread of the program on these CPUs once one was there."""
+    """The independent witness saw every thread of the program on these CPUs, once one was there."""
     report = ours.reports.get(pid) if pid else ours.report
     pids = {pid} if pid else None
     verdict = ((report or {}).get("verdict") or {}).get("cpus")

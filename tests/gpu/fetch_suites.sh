@@ -29,7 +29,7 @@ while IFS='|' read -r verb suite file _; do
     cp -p "$from/$file" "$folder/$suite/$file"
 done < "$root/tests/gpu/torch_tests.txt"
 
-# What they import or are run under.
+# The files that the tests import, or that run them.
 if [ -f "$cupy/tests/conftest.py" ]; then
     cp -p "$cupy/tests/conftest.py" "$folder/cupy/"
     find "$cupy/tests/cupy_tests" -maxdepth 2 -name '__init__.py' | while read -r init; do

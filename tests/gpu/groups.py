@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control groups of our own, of either version: a limit for one program."""
+"""Control groups made by the tests, of either version: a limit for one program."""
 
 import contextlib
 import os
@@ -14,7 +14,8 @@ class Unavailable(Exception):
 
 
 def _unified():
-    """The folder of version 2 below which groups with both controllers can be made; None."""
+    """The version 2 folder below which groups with both controllers can be made; None if there is
+    none."""
     root = ROOT if (ROOT / "cgroup.controllers").exists() else ROOT / "unified"
     try:
         there = (root / "cgroup.controllers").read_text().split()
@@ -24,7 +25,7 @@ def _unified():
 
 
 def _mounted():
-    """Version 2, mounted for us where nothing is."""
+    """Mounts version 2 if nothing is mounted."""
     if (ROOT / "cgroup.procs").exists() or (ROOT / "memory").is_dir() or os.getuid():
         return None
     folder = tempfile.mkdtemp(prefix="gpufeed-cgroup-")
@@ -35,7 +36,7 @@ def _mounted():
 
 
 class Group:
-    """memory: bytes or None; quota: CPUs or None. A prefix for a command that shall run in it."""
+    """memory: bytes or None; quota: CPUs or None. A prefix for a command that runs in the group."""
 
     def __init__(self, name, memory=None, quota=None):
         self.folders = []
@@ -65,12 +66,12 @@ class Group:
             (self.folders[-1] / "cpu.cfs_quota_us").write_text(str(int(quota * 100000)))
 
     def peak(self):
-        """The most bytes that were in use; None where the kernel does not say."""
+        """The most bytes that were in use; None if the kernel does not report it."""
         file = self.folders[0] / ("memory.peak" if self.unified else "memory.max_usage_in_bytes")
         return int(file.read_text()) if file.exists() else None
 
     def enter(self):
-        """What has to stand before a command."""
+        """The words that must precede a command."""
         joins = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in self.folders)
         return ["sh", "-c", f'{joins} && exec "$@"', "sh"]
 

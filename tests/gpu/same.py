@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs with and without the library, several at a time, and compares what they print."""
+"""Runs programs with and without the library, several at a time, and compares their output."""
 
 import concurrent.futures
 import os
@@ -8,14 +8,14 @@ import subprocess
 import threading
 import time
 
-from common import DOOR, DRY, OUT, SOURCE, find_sim, time_left
+from common import PRELOAD, DRY, OUT, SOURCE, find_sim, time_left
 
 PYTHON = os.environ.get("GF_PYTHON", "/usr/bin/python3" if DRY else "python3")
 _children, _lock = set(), threading.Lock()
 
 
 def _stop(*_):
-    """device.sh ends a stage that runs out of time: nothing of it shall stay behind."""
+    """device.sh ends a stage that runs out of time, so no process of it may stay behind."""
     for pid in list(_children):
         try:
             os.killpg(pid, signal.SIGKILL)
@@ -41,7 +41,7 @@ def environment(library, extra):
     if DRY:
         env["LD_LIBRARY_PATH"] = str(find_sim())
     if library:
-        env.update(LD_PRELOAD=str(DOOR), GPUFEED_VERBOSE="1")
+        env.update(LD_PRELOAD=str(PRELOAD), GPUFEED_VERBOSE="1")
     else:
         extra = {k: v for k, v in extra.items() if not k.startswith("GPUFEED")}
     env.update({k: str(v) for k, v in extra.items()})
@@ -49,7 +49,7 @@ def environment(library, extra):
 
 
 def start(name, command, library, limit, env):
-    """A Done; its code is "timeout" when the limit (or the stage's time) ended it."""
+    """A finished run. Its code is "timeout" if the limit or the stage's time ended it."""
     OUT.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     child = subprocess.Popen([str(c) for c in command], env=environment(library, env), cwd=SOURCE,
@@ -101,10 +101,11 @@ def first_difference(one, other):
 
 
 def judge(check, name, pair, tidy=lambda text: text, wanted=0):
-    """Exit codes as natively and as wanted, something printed, and the same with as without."""
+    """The exit codes are the same as natively and as expected, and the output is the same and not
+    empty."""
     bare, ours = pair
     if bare.code != wanted:
-        # What does not run without the library says nothing about it.
+        # A program that fails without the library shows nothing about the library.
         check.skip(name, f"without the library: exit {bare.code}, with it {ours.code}: {bare.tail()[-400:]}")
         return False
     one, other = tidy(bare.out), tidy(ours.out)

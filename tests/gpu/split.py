@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a recorded machine for GPUFEED_MACHINE: this machine's CPUs split into two NUMA nodes, its
-GPUs placed on them by turns, the first on node 1, so that no index is right by accident."""
+"""Writes a recorded machine for GPUFEED_MACHINE: this machine's CPUs split into two NUMA nodes. Its
+GPUs are placed on the nodes in turn, the first on node 1, so that no index is right by chance."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ def cpu_list(first, count):
 
 
 def gpu_addresses():
-    """PCI addresses of the GPUs in the driver's order; none where nobody can be asked."""
+    """PCI addresses of the GPUs in the driver's order; none if neither tool nor driver is there."""
     if shutil.which("nvidia-smi") is None:
         return []
     out = subprocess.run(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"],
@@ -22,7 +22,8 @@ def gpu_addresses():
 
 
 def address(bus_id):
-    """nvidia-smi writes the domain with eight digits and upper case, /sys with four and lower."""
+    """nvidia-smi writes the domain with eight digits in upper case, /sys with four in lower case.
+    """
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage copy: copies and pinned memory are on this GPU what they are without the library.
+"""Stage copy: copies and pinned memory on this GPU behave as they would without the library.
 
-The conformance transcript (but for with_library.txt), what fork shows of pinned memory, PyTorch's,
-CuPy's and JAX's ways to copy.
-"""
+Compares the conformance transcript (except with_library.txt), the view of pinned memory after a
+fork, and the ways of PyTorch, CuPy and JAX to copy."""
 
 import fnmatch
 import pathlib
@@ -26,7 +25,7 @@ ALLOCATORS = {
 
 
 def listed():
-    """allowed(row, value): whether the list lets this row say that with the library."""
+    """allowed(row, value): whether the list allows this row to have this value with the library."""
     lines = [line.split(" | ") for line in (HERE / "with_library.txt").read_text().splitlines()
              if line and not line.startswith("#")]
     return lambda row, value: any(fnmatch.fnmatchcase(row, pattern) and re.fullmatch(said, value or "")
@@ -38,7 +37,8 @@ def rows(text):
 
 
 def transcript(pair):
-    """Every row with as without, but for those that are listed with a reason."""
+    """Every row is the same with and without the library, except those that are listed with a
+    reason."""
     bare, ours = pair
     allowed = listed()
     if not check(bare.code == ours.code == 0, "conformance: exit code", f"{bare.code}, {ours.code}"):
@@ -54,7 +54,7 @@ def transcript(pair):
 
 
 def first_programs():
-    """The transcript is a matter of waiting: it runs beside nothing but a few light programs."""
+    """The transcript mostly waits, so only a few light programs run at the same time."""
     program = find_any("conformance")
     large = 64 * MIB if DRY else 8 * GIB
     jobs = {"pinned-fork": ([PYTHON, PROGRAMS / "pinned_fork.py", large], 120, {})}
@@ -73,7 +73,7 @@ def frameworks():
     jobs = {f"torch-{parts[0]}": ([PYTHON, program, *parts], 120, {}) for parts in (
         ("moves", "overwrite"), ("pinned", "files", "threads"), ("streams", "graph"), ("spoiled",),
         ("loaders", "saved"))}
-    if DRY:  # on the CPU: that the program runs
+    if DRY:  # on the CPU: shows that the program runs
         jobs = {"torch-files": ([PYTHON, program, "files", "saved"], 120, {})}
     else:
         jobs["torch-early"] = ([PYTHON, program, "moves", "overwrite", "pinned", "streams"], 150, TIGHT)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage cost: what being there costs `import torch` (the interval of the ratio contains 1 and is
-narrower than 4 %), and the driver's conformance transcript without the library."""
+"""Stage cost: the cost of the library in `import torch` (the interval of the ratio contains 1 and
+is narrower than 4 %), and the driver's conformance transcript without the library."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from common import DOOR, DRY, OUT, SOURCE, Checks, find_any, run, time_left
+from common import PRELOAD, DRY, OUT, SOURCE, Checks, find_any, run, time_left
 
 sys.path.insert(0, str(SOURCE / "bench"))
 import ratio  # noqa: E402
@@ -20,7 +20,7 @@ ROUNDS, MOST = 25, 45
 def importer(preload):
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPUFEED") and k != "LD_PRELOAD"}
     if preload:
-        env["LD_PRELOAD"] = str(DOOR)
+        env["LD_PRELOAD"] = str(PRELOAD)
     python = "/usr/bin/python3" if DRY else "python3"
 
     def seconds():
@@ -31,7 +31,7 @@ def importer(preload):
 
 
 def import_torch():
-    """More rounds while the interval is too wide and time is left."""
+    """Adds rounds while the interval is too wide and time is left."""
     one = max(importer(False)() for _ in range(2))
     rounds = max(ratio.MIN_ROUNDS, min(MOST, int((time_left() - 90) / (2.1 * one)), ROUNDS))
     samples = []
@@ -59,7 +59,7 @@ def transcript():
     (OUT / "conformance.txt").write_text(done.out)
     check(done.code == 0, "conformance transcript written", f"{len(done.out.splitlines())} lines")
     ours = run("conformance-with", [program], limit=90)
-    # The list of threads has one more: ours.
+    # The list of threads has one more: the library's.
     check(ours.out.replace(" gpufeed\n", "\n") == done.out,
           "conformance transcript is the same with the library but for our thread")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage feed: bench/train.py's training loops, those arms that have claims, with these as checks."""
+"""Stage feed: those arms of bench/train.py that have claims, with the claims as checks."""
 
 import functools
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage feed_last: bench/train.py's training loops in channels_last, those arms that have claims, with these as checks."""
+"""Stage feed_last: those arms of bench/train.py in channels_last that have claims, with the claims
+as checks."""
 
 import functools
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage h2d: bench/h2d.py's sizes, threads and CPUs that are accepted by, with its claims as checks."""
+"""Stage h2d: the sizes, threads and CPUs of bench/h2d.py that decide its acceptance, with its
+claims as checks."""
 
 import functools
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage h2d_more: what bench/h2d.py has besides: what slows small copies, first copies, asynchronous ones,
-a busy GPU, ranks."""
+"""Stage h2d_more: the other parts of bench/h2d.py: reasons for slow small copies, first copies,
+asynchronous copies, a busy GPU, ranks."""
 
 import functools
 

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 
-from common import COMMAND, DOOR, Checks, find, run
+from common import COMMAND, PRELOAD, Checks, find, run
 from split import address
 
 check = Checks("host")
@@ -17,7 +17,7 @@ def text(*command):
 
 
 def objects():
-    for name, path in (("door", DOOR), ("engine", find("libgpufeed-engine.so")), ("command", COMMAND)):
+    for name, path in (("preload", PRELOAD), ("engine", find("libgpufeed-engine.so")), ("command", COMMAND)):
         if not check(path is not None, f"{name} is there", str(path)):
             continue
         _, needs, errors = text("ldd", path)
@@ -28,7 +28,7 @@ def objects():
 
 
 def smi_gpus():
-    """{PCI address: name} and {PCI address: CPU affinity} as nvidia-smi says."""
+    """{PCI address: name} and {PCI address: CPU affinity}, from nvidia-smi."""
     _, query, _ = text("nvidia-smi", "--query-gpu=index,pci.bus_id,name", "--format=csv,noheader")
     rows = [line.split(", ") for line in query.splitlines()]
     _, matrix, _ = text("nvidia-smi", "topo", "-m")
@@ -55,7 +55,7 @@ def topology():
           f"{sorted(listed)} against {sorted(names)}")
     everything = ",".join(node["cpus"] for node in topo["nodes"])
     for bus, gpu in listed.items():
-        # Where the machine does not tell, nvidia-smi prints all CPUs.
+        # If the machine does not report the affinity, nvidia-smi prints all CPUs.
         agree = gpu["cpus"] == affinity[bus] or (gpu["cpus"] == "" and affinity[bus] == everything)
         check(agree, f"{bus}: CPUs as nvidia-smi topo", f"`{gpu['cpus']}` against `{affinity[bus]}`")
         check(gpu["name"] == names[bus], f"{bus}: name", str(gpu["name"]))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage limits: little memory, little locked memory, few CPUs, half a CPU. Each time a program of copies
-and pinned memory gives the same with and without the library, and what was decided is right."""
+"""Stage limits: little memory, little locked memory, few CPUs, half a CPU. A program of copies and
+pinned memory has the same results with and without the library each time, and the library decides
+correctly."""
 
 import os
 import re
@@ -17,14 +18,15 @@ EXPECTED = None if DRY else True
 
 
 def decisions(text):
-    """What the summary says: whether copies were staged, large pinned blocks ours, and the ring's MiB."""
-    ring = re.search(r"ring (\d+) of", text)
+    """Reads from the summary whether copies were staged, whether the library served large pinned
+    blocks, and the ring's MiB."""
+    ring = re.search(r"staging ring of (\d+) bytes", text)
     return (bool(re.search(r"copies to the GPU; staged", text)), bool(re.search(r"pinned memory:.* large", text)),
             int(ring.group(1)) / MIB if ring else 0)
 
 
 def both(name, prefix=(), staged=None, large=None, ring=None, **env):
-    """staged, large: what is right; None: either. ring: MiB at most."""
+    """staged, large: the right decision; None: either is right. ring: MiB at most."""
     command = [*prefix, find_any("steps")]
     pair = [start(f"limits-{name}", command, library, LIMIT, {**SAYING, **env}) for library in (False, True)]
     if not judge(check, name, pair):
@@ -40,7 +42,7 @@ def both(name, prefix=(), staged=None, large=None, ring=None, **env):
 
 
 def usual():
-    """What is decided with no limit, so that the rest means something."""
+    """The decisions without a limit, as a control for the others."""
     both("no-limit", staged=EXPECTED, large=EXPECTED)
 
 
@@ -63,7 +65,7 @@ def quota():
 
 
 def memory():
-    """So much more than the program itself needs; what is left decides."""
+    """The limit exceeds the program's own need by this much; the rest decides."""
     group = Group("memory")
     try:
         bare = start("limits-memory-peak", [*group.enter(), find_any("steps")], False, LIMIT, {})
@@ -74,7 +76,8 @@ def memory():
             return
         for spare in (256, 64):
             group.set(memory=peak + spare * MIB)
-            # The ring is a quarter of what is left, and the program is not at its peak all the time.
+            # The ring is a quarter of the headroom, and the program is not at its peak all the
+            # time.
             both(f"memory-{spare}M-to-spare", group.enter(), ring=(spare + 128) / 4)
     finally:
         group.close()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage random: the random program of tests/diff, each seed natively twice, with GPUFEED_STAGE=off and
-with staging; and when a batch's sources are read. Says which of the four differ, and where first.
+"""Stage random: the random program of tests/diff. Each seed runs natively twice, with
+GPUFEED_STAGE=off and with staging. The stage prints which of the four differ, and where first. It
+also checks when a batch's sources are read.
 
-Where the driver reads the sources of some batches late, programs leave them alone (--leave-batches). A
-seed whose two native runs differ all the same says nothing about the library. GF_CALLS: of each seed;
-GF_SEEDS=7,8: only these.
-"""
+If the driver reads the sources of some batches late, programs do not overwrite them
+(--leave-batches). A seed whose two native runs still differ shows nothing about the library.
+GF_CALLS: calls of each seed; GF_SEEDS=7,8: only these seeds."""
 
 import concurrent.futures
 import os
@@ -40,7 +40,7 @@ def four(pool, name, command, env):
 
 
 def differing(done):
-    """[(way, where)] of those that did not say what the first native run said."""
+    """[(way, position)] of the runs that differ from the first native run."""
     plain = done["natively"]
     return [(way, first_difference(plain.out, done[way].out) if plain.code == done[way].code else
              f"exit {done[way].code}: {done[way].tail()[-200:]}")
@@ -48,7 +48,8 @@ def differing(done):
 
 
 def before_difference(one, other, count=5):
-    """The lines of the same thread just before the first that differs, and the last batch's members."""
+    """The lines of the same thread just before the first that differs, and the last batch's
+    members."""
     mine, theirs = one.splitlines(), other.splitlines()
     at = next((i for i, (a, b) in enumerate(zip(mine, theirs)) if a != b), min(len(mine), len(theirs)))
     members = [line for line in mine[max(0, at - 200):at] if " member" in line][-3:]
@@ -56,7 +57,7 @@ def before_difference(one, other, count=5):
 
 
 def judge(name, done):
-    """'same', 'native', 'ours', or 'none': nothing ran."""
+    """'same', 'native', 'ours', or 'none' if nothing ran."""
     plain = done["natively"]
     for way in ("natively", "again"):
         if done[way].code != 0:
@@ -83,8 +84,8 @@ def begin_reads(pool):
 
 
 def reads(futures):
-    """Whether DURING_API_CALL is kept to, natively and with the library. The memory of which the driver
-    itself reads late."""
+    """Whether the driver keeps DURING_API_CALL, natively and with the library. Returns the kinds of
+    memory that the driver itself reads late."""
     late, native = {}, set()
     for way, future in futures.items():
         done = future.result()
@@ -99,7 +100,8 @@ def reads(futures):
         print(f"# reads {way}: {len(late[way])} of {len(rows)} ways not old", flush=True)
 
     def kinds(way):
-        """What is late by luck is not so in the same ways each time: of which memory at all."""
+        """The calls that are late by chance differ each time, so only the kinds of memory are
+        compared."""
         return {row.split()[1] for row in late.get(way, ())}
     if "natively" in late:
         native = kinds("natively") | kinds("again")
@@ -113,7 +115,8 @@ def reads(futures):
 
 
 def programs(pool, late):
-    """late: the driver reads some batches' sources late, and so does not repeat itself where those are overwritten."""
+    """late: the driver reads some batches' sources late. So results do not repeat if those are
+    overwritten."""
     jobs = {f"seed {seed}, {threads} threads": (arguments(seed, threads, *(["--leave-batches"] if late else [])), env)
             for seed, threads, env in (SEEDS[2:4] if DRY and "GF_SEEDS" not in os.environ else SEEDS)}
     waiting = {name: four(pool, name.replace(" ", "-").replace(",", ""), *job) for name, job in jobs.items()}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage ranks (two GPUs): torchrun with NCCL, a rank a GPU, each on its GPU's node of a recorded
-machine; a job whose first context is on the other device; pinned memory between devices."""
+"""Stage ranks (two GPUs): torchrun with NCCL, one rank for each GPU, on a recorded machine that
+places each GPU on its own node. Also a job whose first context is on the other device, and pinned
+memory between devices."""
 
 import functools
 import re
@@ -26,7 +27,7 @@ def of_rank(done, rank, what):
 
 
 def ranks(name, split, **extra):
-    """split: whether the recorded machine is in force, so that the ranks must be placed."""
+    """split: whether the recorded machine is in use, so that the ranks must be placed."""
     ours = run(name, TORCHRUN, limit=120, watch=True, **extra)
     for rank in (0, 1):
         check(of_rank(bare, rank, "loss") == of_rank(ours, rank, "loss") != [],
@@ -48,7 +49,7 @@ def second_device():
     command = ["python3", PROGRAMS / "second.py"]
     ours = pair(check, "second", command, 60, GPUFEED_MACHINE=machine)
     node, cpus = nodes[gpus[1]]
-    # Two verdicts, the rebinding between them, the summary in two lines.
+    # Two verdicts, the rebinding between them, and a summary of two lines.
     said(check, "second device", ours, "GPU", most=5)
     last = re.findall(r"^last (\d+)$", ours.out, re.M)
     check(last == [cpus.split("-")[0]], f"second device: ends on node {node}",
@@ -58,7 +59,7 @@ def second_device():
 
 
 def pinned_devices():
-    """Two GPUs in one process: pinned memory is to the other what the driver's own is."""
+    """Two GPUs in one process: for the second, pinned memory behaves like the driver's own."""
     command = [PYTHON, PROGRAMS / "pinned_devices.py", 64 << 20]
     for name, ran in many({"pinned-devices": (command, 60, {"GPUFEED_STAGE_THREADS": 4})}, 1).items():
         judge(check, name, ran)

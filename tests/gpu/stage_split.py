@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage split: the same programs on a recorded machine whose CPUs are two NUMA nodes. Every thread's
-allowed CPUs, read from outside, are as the verdict says; losses stay; NCCL restores what it saved."""
+"""Stage split: the same programs on a recorded machine whose CPUs are two NUMA nodes. Every
+thread's allowed CPUs, read from outside, match the verdict. Losses stay the same, and NCCL restores
+the mask that it saved."""
 
 import os
 import re

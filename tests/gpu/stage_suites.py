@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage suites: PyTorch's and CuPy's own tests of copies, streams, events, graphs, pinned memory and
-processes, each with the same outcome with and without the library.
+"""Stage suites: PyTorch's and CuPy's own tests of copies, streams, events, graphs, pinned memory
+and processes. Each has the same outcome with and without the library.
 
-torch_tests.txt says which; fetch_suites.sh puts them into .suites. Those that want most of the GPU run
-alone, after the others. GF_GPUS=2: those that need two GPUs; GF_ONLY=WORD,... those whose names hold
-one of these words. What differs is asked again by itself, three times each way: it counts when no outcome is
-shared.
-"""
+torch_tests.txt lists the tests; fetch_suites.sh puts them into .suites. Tests that need most of the
+GPU run alone, after the others. GF_GPUS=2: the tests that need two GPUs; GF_ONLY=WORD,...: tests
+whose names contain one of these words. A test that differs runs again alone, three times each way.
+It fails if no outcome occurs both ways."""
 
 import concurrent.futures
 import os
@@ -26,7 +25,8 @@ HERE = pathlib.Path(__file__).parent
 SUITES = pathlib.Path(os.environ.get("GF_SUITES", SOURCE / ".suites"))
 GPUS = os.environ.get("GF_GPUS", "1")
 AGAIN_AT_MOST = 12
-# A name, with its parameters in brackets; what a process of the test's writes may follow on the same line.
+# A name, with its parameters in brackets. Output of one of the test's processes may follow on the
+# same line.
 NAME = r"([^\s\[]+::[^\s\[]+(?:\[.*?\])?)"
 RESULT = re.compile(rf"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) {NAME}(?: .*)?$"
                     rf"|^{NAME}(?: .*)? (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)")
@@ -70,7 +70,8 @@ def jobs():
 
 
 def pytest(job, library, ids, workers, limit, log):
-    """{test: outcome} of what has run when the time was up, and whether it came to its end."""
+    """{test: outcome} of the tests that ran before the time was up, and whether the run reached its
+    end."""
     command = [PYTHON, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--timeout", "60", "--tb", "line"]
     if workers > 1:
         command += ["-n", str(workers)]
@@ -90,7 +91,7 @@ def pytest(job, library, ids, workers, limit, log):
         except subprocess.TimeoutExpired:
             code = "timeout"
         try:
-            os.killpg(child.pid, signal.SIGKILL)  # what the tests left running, too
+            os.killpg(child.pid, signal.SIGKILL)  # also the processes that the tests left running
         except OSError:
             pass
         child.wait()
@@ -119,7 +120,7 @@ def both(job, limit, workers):
 
 
 def again(job, test):
-    """Outcomes of one test alone: ({without}, {with}), until both have shown the same."""
+    """The outcomes of one test alone, ({without}, {with}), until both have a common one."""
     seen = set(), set()
     for _ in range(3):
         for library in (False, True):
@@ -174,7 +175,7 @@ def main():
     weights = {"test_cuda.py": 5, "test_dataloader.py": 4, "test_multiprocessing.py": 2, "test_torch.py": 2,
                "test_memory.py": 2}
     cpus = os.cpu_count() or 2
-    # Two at a time, each with and without, on all CPUs; the heaviest first.
+    # Two at a time, each with and without the library, on all CPUs; the heaviest first.
     work.sort(key=lambda job: -weights.get(job.file.rpartition("/")[2], 1) + bool(job.env) * 2)
     workers = 1 if DRY else max(1, cpus // 4)
     limit = max(20, time_left() * 0.75)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage tools: what watches or checks a CUDA program finds the same with the library as without.
+"""Stage tools: tools that watch or check a CUDA program find the same with and without the library.
 
-compute-sanitizer on planted mistakes, CUPTI callbacks that copy, torch.profiler, Nsight Compute.
+compute-sanitizer on deliberate mistakes, CUPTI callbacks that copy, torch.profiler, Nsight Compute.
 """
 
 import glob
@@ -18,10 +18,10 @@ MIB = 1 << 20
 
 
 def without_numbers(text):
-    """Addresses, process ids and what tools say of themselves differ from run to run."""
+    """Addresses, process ids and the tools' remarks about themselves differ between runs."""
     text = re.sub(r"^gpufeed: .*\n", "", text, flags=re.M)  # the tool puts both outputs into one
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
-    # Whatever happens to lie nearest, unless it is the block itself.
+    # The nearest block is a matter of chance, unless it is the block itself.
     text = re.sub(r"is [\d,]{2,} bytes (before|after) the nearest allocation.*", "is far from every allocation", text)
     lines = [line.rstrip() for line in text.splitlines()]
     return "\n".join(re.sub(r"\b(PID|pid|process) \d+", "PID", line) for line in lines
@@ -29,12 +29,12 @@ def without_numbers(text):
 
 
 def first_of(*patterns):
-    """The newest file that one of these patterns finds; None."""
+    """The newest file that one of these patterns finds; None if there is none."""
     return next((path for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)), None)
 
 
 def packages():
-    """Where the Python packages of NVIDIA are, by way of PyTorch's."""
+    """The folder of NVIDIA's Python packages, found through PyTorch."""
     spec = importlib.util.find_spec("torch")
     return os.path.dirname(os.path.dirname(spec.origin)) if spec and spec.origin else "/nonexistent"
 
@@ -50,7 +50,7 @@ def sanitizer():
     jobs = {}
     for mode in ("clean", "oob", "uaf", "far", "copy", "free"):
         for size in (4096, MIB, 32 * MIB):
-            # Frames name our library where it stands between, so they are left out.
+            # Frames name the library if it is on the stack, so they are ignored.
             under = [] if DRY else [tool, "--show-backtrace", "no", "--print-limit", "20"]
             jobs[f"sanitizer-{mode}-{size}"] = ([*under, program, mode, size], 90, {})
     for mode in ("clean", "copy") if not DRY else ():
@@ -71,7 +71,8 @@ def sanitizer():
 
 def cupti():
     tool = find_any("libcupti_copies.so")
-    library = first_of(packages() + "/nvidia/*/lib/libcupti.so.1[0-9]",  # what PyTorch has in the process
+    # the CUPTI that PyTorch loads into the process
+    library = first_of(packages() + "/nvidia/*/lib/libcupti.so.1[0-9]",
                        "/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.1[0-9]",
                        "/usr/local/lib/python3*/*-packages/nvidia/*/lib/libcupti.so.1[0-9]")
     if DRY or tool is None or library is None:

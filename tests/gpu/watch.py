@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads /proc of a process and its descendants while they run: which CPUs each thread may use.
-
-Knows nothing of the library: it is the independent witness of what the library says it did.
+"""Reads /proc of a process and its descendants while they run, to see which CPUs each thread may
+use. It knows nothing of the library, so it is an independent witness of the library's statements.
 """
 
 import collections
@@ -9,7 +8,7 @@ import os
 import threading
 import time
 
-# libcuda's own threads, by the names it gives them.
+# libcuda's own threads, by their names.
 DRIVER = ("cuda", "nvidia-")
 OURS = ("gpufeed",)
 
@@ -83,13 +82,14 @@ class Watch:
         self._thread.join()
 
     def when(self, cpus, root=None):
-        """When a thread was first seen on these CPUs; None never."""
+        """The time when a thread was first seen on these CPUs; None if it never was."""
         return min((at for (pid, _), history in self.seen.items() if root in (None, pid)
                     for at, _, mask in history if mask == cpus), default=None)
 
     def elsewhere(self, cpus, after, settle=1.0, pids=None):
         """Threads of the program that were seen on other CPUs for longer than settle seconds after
-        that time: [(pid, tid, name, CPUs, seconds)]. The driver's and the library's do not count."""
+        that time: [(pid, tid, name, CPUs, seconds)]. Threads of the driver and the library do not
+        count."""
         found = []
         for (pid, tid), history in self.seen.items():
             if pids is not None and pid not in pids:

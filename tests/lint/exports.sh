@@ -1,12 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the door exports is what hooks.def lists, no more, no less, unversioned. exports.sh LIB HOOKS.DEF
+# Checks that the preload library exports exactly the symbols of hooks.def and family.def,
+# unversioned: exports.sh LIB HOOKS.DEF FAMILY.DEF CC...
 set -eu
-library=$1 list=$2
+library=$1 hooks=$2 family=$3
+shift 3
 wanted=$(mktemp) found=$(mktemp)
 trap 'rm -f "$wanted" "$found"' EXIT
 
-sed -nE 's/^GF_(CU|LIBC|MALLOC|API)\(([A-Za-z0-9_]+)\)$/\2/p' "$list" | LC_ALL=C sort >"$wanted"
+listed() {
+    "$@" | tr -s ' ' '\n' | sed '/^$/d' | tee -a "$wanted" | grep -q . ||
+        { echo "no rows in the list" >&2; exit 1; }
+}
+listed "$@" -E -P -x c -D'GF_CU(symbol)=symbol' -D'GF_LIBC(symbol)=symbol' -D'GF_API(symbol)=symbol' "$hooks"
+listed "$@" -E -P -x c -D'GF_FAMILY(name, type, parameters, arguments)=name' -D'GF_FAMILY_DERIVED(name)=name' \
+    -D'GF_FAMILY_ALIAS(alias, name, type, parameters)=alias' "$family"
+LC_ALL=C sort -o "$wanted" "$wanted"
 nm -D --defined-only "$library" | awk '{ print $3 }' | LC_ALL=C sort >"$found"
-[ -s "$wanted" ] || { echo "no rows in $list" >&2; exit 1; }
-diff -u "$wanted" "$found" || { echo "exports (+) and hooks.def (-) differ" >&2; exit 1; }
+diff -u "$wanted" "$found" || { echo "exports (+) and the two lists (-) differ" >&2; exit 1; }

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What every file of the repository keeps: the licence line, an end, a length that can be read; that what
-begins with "#!" can be run as the documents say it is.
-
-clang-format keeps code to 100 columns; a comment behind it may stand out a little. A file of more
-than 400 lines is named but fails nothing; one of more than 600 fails.
-"""
+"""Rules for every file of the repository: it has the licence line, ends with a newline, and is not
+too long. A file that begins with "#!" is executable if the documents run it. clang-format keeps
+code to 100 columns; a comment behind code may be a little longer. A file of more than 400 lines is
+only reported; one of more than 600 fails."""
 import pathlib
 import subprocess
 import sys
@@ -48,7 +46,7 @@ def main():
         if text.startswith("#!") and not path.stat().st_mode & 0o100:
             bad.append(f"{name}: begins with #! and is not executable")
         if path.suffix == ".def":
-            continue  # a list is as long as it is
+            continue  # a list may be as long as necessary
         if len(lines) > TOO_LONG:
             bad.append(f"{name}: {len(lines)} lines, split it")
         elif len(lines) > LONG:

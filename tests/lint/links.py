@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Links between the documents lead somewhere: each file that is named is there, and each heading."""
+"""Checks the links between the documents: each linked file, heading and symbol (gf_...) exists."""
 import pathlib
 import re
 import sys
@@ -8,9 +8,11 @@ import sys
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"(?<![\w/.-])(?:docs|src|tests|bench|scripts|examples|include)/[\w./-]*\w(?![\w./-]*[*<{])")
 
+SYMBOL = re.compile(r"(?<![\w/])gf_\w*[a-z0-9](?![\w<*./])")
+
 
 def anchor(heading):
-    """As the sites that show such files make it."""
+    """The anchor of a heading, as code hosting sites make it."""
     text = re.sub(r"[^\w\- ]", "", heading.strip("# \n").replace("`", "").lower())
     return text.replace(" ", "-")
 
@@ -19,7 +21,16 @@ def headings(path):
     return {anchor(line) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")}
 
 
-def faults(root, document):
+def words_of_source(root):
+    """All words of the sources. They include every symbol that is defined or used."""
+    found = set()
+    for path in [*root.glob("src/**/*"), *root.glob("include/*")]:
+        if path.suffix in (".c", ".h", ".def", ".S", ".build"):
+            found.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    return found
+
+
+def faults(root, document, known):
     text = document.read_text(encoding="utf-8")
     for link in LINK.findall(text):
         if re.match(r"https?://", link):
@@ -33,12 +44,16 @@ def faults(root, document):
     for name in NAMED.findall(text):
         if not (root / name).exists():
             yield f"{name} is named and not there"
+    if document.parent.name != "bench":  # the notes describe past experiments
+        for name in sorted(set(SYMBOL.findall(text)) - known):
+            yield f"{name} is named, and no symbol of src"
 
 
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     documents = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("bench/*.md"), *root.glob("tests/*/*.md")]
-    bad = [f"{document.relative_to(root)}: {fault}" for document in documents for fault in faults(root, document)]
+    known = words_of_source(root)
+    bad = [f"{document.relative_to(root)}: {fault}" for document in documents for fault in faults(root, document, known)]
     print("\n".join(bad))
     return 1 if bad or not documents else 0
 

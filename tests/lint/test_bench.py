@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What turns raw figures into claims and charts; and programs that CI cannot run to their end."""
+"""The code that turns raw figures into claims and charts, and programs that CI cannot run to their
+end."""
 
 import ast
 import builtins
@@ -20,7 +21,8 @@ import train  # noqa: E402
 
 
 def case(speeds, least, name="sizes: h2d sync 4 MiB, 1 thread"):
-    """A case whose arm `ours` is so many times as fast as `driver` and `pinned`, round by round."""
+    """A case whose arm `ours` is faster than `driver` and `pinned` by this factor, round by round.
+    """
     made = arms.Case(name, {}, [("ours", "driver", "GB/s", least, "of the driver")], part="sizes", way="h2d",
                      bytes=4 << 20, mode="sync", threads=1, load=0)
     made.rounds = [{"driver": {"GB/s": 10, "CPU s/GB": 0.1}, "pinned": {"GB/s": 50, "CPU s/GB": 0.01},
@@ -31,7 +33,7 @@ def case(speeds, least, name="sizes: h2d sync 4 MiB, 1 thread"):
 @pytest.mark.parametrize("speeds, least, good", [
     ([1.0] * 15, 0.97, True),
     ([0.9] * 15, 0.97, False),
-    ([0.9, 1.1] * 10, 0.97, False),  # the median is fine, its interval is not
+    ([0.9, 1.1] * 10, 0.97, False),  # the median is good enough, but its interval is not
     ([1.0] * 15, "same", True),
     ([0.99, 1.01] * 10, "same", True),
     ([0.95, 1.05] * 10, "same", False),  # wider than 4 %
@@ -51,12 +53,12 @@ def test_rounds_shuffle_and_stop():
         made.append(arms.Case(name, {"a": turn, "b": turn}))
     arms.rounds(made, until=float("inf"), least=10, seed=1)
     assert [len(one.rounds) for one in made] == [10, 10]
-    taken = order[2:]  # after the warm turns
+    taken = order[2:]  # after the warm-up turns
     assert {taken[at] for at in range(0, len(taken), 2)} == {"one", "two"}, "always in the same order"
 
 
 class FakeArm:
-    """Knows how often it was renewed, and puts that down where a figure would be."""
+    """Counts its renewals, and returns that count as the figure."""
 
     def __init__(self):
         self.told, self.age = [], 0
@@ -88,7 +90,8 @@ def test_processes_are_renewed_and_their_rounds_numbered():
         assert one.sets == [at // arms.RENEWED for at in range(count)]
         assert [r["a"]["GB/s"] for r in one.rounds] == [1 + number for number in one.sets], "not of the same processes"
         assert one.record()["sets"] == one.sets and not one.lacks()
-    # Warm turns of both cases, and again behind each renewal: of those no figure is kept.
+    # Warm-up turns of both cases come at the start and after each renewal. Their figures are
+    # dropped.
     for arm in fleet.values():
         kept = ["turn"] * 2 * arms.RENEWED
         assert arm.told == ["turn"] * 2 + kept + (["leave", "renew"] + ["turn"] * 2 + kept) * (arms.SETS - 1)
@@ -119,7 +122,8 @@ def test_rounds_without_renewal_have_no_sets():
 
 
 def rounds_of_sets(sets, each):
-    """A ratio that differs by set much more than within it: ([rounds], [number of each])."""
+    """A ratio that differs between sets much more than within them: ([rounds], [number of each]).
+    """
     chance, made, numbers = random.Random(7), [], []
     for number in range(sets):
         level = chance.gauss(1, 0.1)
@@ -203,7 +207,7 @@ def test_a_case_without_a_round_says_nothing():
 
 
 def unknown_names(text):
-    """Names that are read and that nothing in the file makes, in whatever scope."""
+    """Names that are read and that no line of the file defines, in any scope."""
     made, read = {*dir(builtins), "__file__", "__name__"}, set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name):
@@ -222,7 +226,7 @@ def unknown_names(text):
 @pytest.mark.parametrize("path", sorted([*ROOT.glob("tests/gpu/*.py"), *ROOT.glob("tests/gpu/programs/*.py"),
                                          *ROOT.glob("bench/*.py")]), ids=lambda path: path.name)
 def test_every_name_is_known(path):
-    """What needs a GPU would say so after minutes of it."""
+    """Code that needs a GPU would show such an error only after minutes of its run."""
     assert unknown_names(path.read_text(encoding="utf-8")) == set()
 
 

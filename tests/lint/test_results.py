@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From raw figures to measured.jsonl, RESULTS.md and the charts; and that those committed belong together."""
+"""The way from raw figures to measured.jsonl, RESULTS.md and the charts, and whether the committed
+files agree."""
 
 import json
 import pathlib
@@ -20,7 +21,7 @@ MACHINE = {"cpu": "c", "cpus": 2, "kernel": "k", "libc": "l", "date": "2026-11-0
 
 
 def copy_case(name, speed, rounds=15):
-    """A case whose arm `ours` is so many times as fast as `driver`."""
+    """A case whose arm `ours` is faster than `driver` by this factor."""
     made = arms.Case(name, {}, [("ours", "driver", "GB/s", 0.97, "of the driver")], controls=[("again", "driver", "GB/s")],
                      part="sizes", way="h2d", bytes=4 << 20, mode="sync", threads=1, load=0, hot=False)
     made.rounds = [{"ours": {"GB/s": 10 * speed, "CPU s/GB": 0.2}, "driver": {"GB/s": 10, "CPU s/GB": 0.1},
@@ -46,7 +47,7 @@ def write_raw(path, *cases, bench="h2d", dry=False, **machine):
 
 
 class Folder:
-    """Where results.py reads and writes instead of bench/."""
+    """The folder that results.py reads and writes instead of bench/."""
 
     def __init__(self, path):
         self.path = path
@@ -102,7 +103,8 @@ def test_no_samples_are_kept(folder, raw):
     folder.results(raw)
     note, *lines = map(json.loads, folder.read("measured.jsonl").splitlines())
     assert note == {"note": ""} and all("samples" not in line and line["rounds"] == 15 for line in lines)
-    assert list(lines[0]["medians"]) == ["pinned", "driver", "ours", "again"]  # however the round was shuffled
+    # in whatever order the round ran
+    assert list(lines[0]["medians"]) == ["pinned", "driver", "ours", "again"]
 
 
 def test_other_cases_stay_as_they_are(folder, raw, tmp_path):
@@ -115,9 +117,10 @@ def test_other_cases_stay_as_they_are(folder, raw, tmp_path):
     assert [line for line in before if "sizes: one" not in line] == [line for line in after if line in before]
     assert len(after) == len(before) + 1 and after[1:] == sorted(after[1:])
     assert "3.000 (3.000 to 3.000)" in first and "3.000 (" not in text and "2.000 (2.000 to 2.000)" in text
-    assert " A note.\n" in text
+    assert "\n\nA note.\n" in text
     assert "l, 2026-11-01 to 2026-11-03. Of build abc1234, 2026-11-03: sizes (2 of 3).\n" in text
-    assert list(folder.cases()) == ["sizes: one", "sizes: other", "sizes: new"]  # each in its place, new ones last
+    # each at its position, new ones last
+    assert list(folder.cases()) == ["sizes: one", "sizes: other", "sizes: new"]
 
 
 def test_another_bench_stays(folder, raw, tmp_path):
@@ -135,10 +138,10 @@ def test_a_later_file_wins(folder, tmp_path):
 
 
 def test_the_note_stays_until_there_is_another(folder, raw):
-    assert "what is chance. First.\n" in folder.results(raw, "--note", "First.")
-    assert "what is chance. First.\n" in folder.results(raw)
-    assert "what is chance. Second.\n" in folder.results("--note", "Second.")
-    assert "what is chance.\n" in folder.results("--note", "")
+    assert "random differences.\n\nFirst.\n" in folder.results(raw, "--note", "First.")
+    assert "random differences.\n\nFirst.\n" in folder.results(raw)
+    assert "random differences.\n\nSecond.\n" in folder.results("--note", "Second.")
+    assert "random differences.\n" in folder.results("--note", "")
 
 
 def test_few_rounds_are_said(folder, tmp_path):
@@ -181,7 +184,8 @@ def test_what_is_chance_is_shown(folder, tmp_path):
 
 
 def test_what_is_committed_is_what_measured_jsonl_says(tmp_path):
-    """`bench/results.py` writes all four: nothing in them is changed by hand but a line of measured.jsonl."""
+    """`bench/results.py` writes all four files. By hand, only a line of measured.jsonl may change.
+    """
     for name in WRITTEN:
         shutil.copy(ROOT / "bench" / name, tmp_path)
     Folder(tmp_path).results()

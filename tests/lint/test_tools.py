@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks can fail, and the count counts."""
+"""Shows that the checks can fail, and that count.py counts correctly."""
 
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,17 +19,46 @@ def run(*words):
     return subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("included, good", [
-    ("base/fmt.h", True), ("host/facts.h", True), ("place/bind.h", False), ("hook/hooks.def", False),
-    ("facts.h", True),
-])
-def test_layers(tmp_path, included, good):
-    (tmp_path / "src" / "host").mkdir(parents=True)
-    (tmp_path / "src" / "host" / "x.c").write_text(f'#include "{included}"\n')
-    result = run(sys.executable, LINT / "layers.py", tmp_path)
-    assert (result.returncode == 0) == good, result.stdout
-    if not good:
-        assert f"host includes {included}" in result.stdout
+def small_tree(root, **files):
+    """A source tree of C files, by dotted name, and its build."""
+    paths = {root / "src" / name.replace("__", "/").replace("_dot_", "."): text for name, text in files.items()}
+    for path, text in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in paths:
+        if path.suffix == ".c":
+            made = root / "build" / "src" / path.parent.relative_to(root / "src") / "lib.a.p" / (path.name + ".o")
+            made.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["cc", "-c", "-I", root / "src", path, "-o", made], check=True)
+    return run(sys.executable, LINT / "modules.py", root, root / "build")
+
+
+def test_modules_by_include(tmp_path):
+    good = small_tree(tmp_path, os__x_dot_c='#include "base/fmt.h"\n', base__fmt_dot_h="", engine__place__y_dot_h="")
+    assert good.returncode == 0, good.stdout
+    bad = small_tree(tmp_path, os__x_dot_c='#include "engine/place/y.h"\n')
+    assert bad.returncode == 1 and "includes engine/place/y.h of engine/place, which os may not use" in bad.stdout
+
+
+def test_modules_by_symbol(tmp_path):
+    """A local declaration hides no dependency, because the linker's symbols show it."""
+    files = {"os__x_dot_c": "int gf_y(void); int gf_x(void) { return gf_y(); }\n", "os__y_dot_c": "int gf_y(void) { return 1; }\n"}
+    assert small_tree(tmp_path, **files).returncode == 0
+    files["os__y_dot_c"] = "int gf_x(void); int gf_y(void) { return gf_x(); }\n"
+    bad = small_tree(tmp_path, **files)
+    assert bad.returncode == 1 and "modules in a cycle: os/x, os/y" in bad.stdout
+
+
+def test_modules_unknown_folder(tmp_path):
+    bad = small_tree(tmp_path, attic__x_dot_c='#include "base/fmt.h"\n', base__fmt_dot_h="")
+    assert bad.returncode == 1 and "src/attic is not in the graph" in bad.stdout
+
+
+def test_modules_in_crowded_folders(tmp_path):
+    files = {f"os__m{n}_dot_h": "" for n in range(20)}
+    assert small_tree(tmp_path, **files).returncode == 0
+    bad = small_tree(tmp_path, os__more_dot_h="")
+    assert bad.returncode == 1 and "src/os has 21 modules" in bad.stdout
 
 
 def words(path, pattern):
@@ -36,13 +66,63 @@ def words(path, pattern):
 
 
 def test_each_reason_is_explained():
-    """A reader of a report looks its words up."""
+    """The fields of a report are searched for as words."""
     told = words("docs/report.md", r"^\| `(\w+)` \|")
-    reasons = [word for word in words("src/transfer/stats.h", r"^    X\((\w+), ") if word not in ("pinned", "ends")]
+    reasons = [word for word in words("src/engine/transfer/stats/copy_stats.h", r"^    X\((\w+), ") if word not in ("pinned", "ends")]
     assert len(reasons) > 10 and [word for word in reasons if word not in told] == []
     text = (SOURCE / "docs" / "report.md").read_text(encoding="utf-8")
-    for word in words("src/transfer/pinned_stats.c", r'^ *\[gf_pinned_\w+\] = "([^"]+)"'):
+    for word in words("src/engine/transfer/stats/pinned_stats.c", r'^ *\[gf_pinned_\w+\] = "([^"]+)"'):
         assert f"`{word}`" in text, word
+
+
+def test_each_cause_is_explained():
+    text = (SOURCE / "src" / "abi" / "stall_api.h").read_text(encoding="utf-8")
+    causes = re.findall(r"X\((\w+)\)", text[text.index("#define GF_CAUSES(X)"):text.index("enum gf_cause")])
+    told = words("docs/log.md", r"^\| `(\w+)` \|")
+    assert len(causes) > 10 and [cause for cause in causes if cause not in told] == []
+
+
+def test_tables_follow_the_code(tmp_path):
+    tables = [sys.executable, LINT / "tables.py", tmp_path]
+    for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats/copy_stats.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    graph, reasons = tmp_path / "docs" / "architecture.md", tmp_path / "docs" / "report.md"
+    graph.write_text("a\n<!-- graph: x -->\n<!-- end of graph -->\nb\n")
+    reasons.write_text("<!-- reasons: x -->\n| `off` | old | kept |\n<!-- end of reasons -->\n")
+    (tmp_path / "src/engine/transfer/stats/copy_stats.h").write_text(
+        '#define GF_BYPASS_REASONS(X) \\\n X(off, "new " \\\n "words") \\\n X(full, "b")\nenum gf_bypass {')
+    assert run(*tables).returncode == 1
+    assert run(*tables, "--write").returncode == 0
+    assert "| `os` | base, config |" in graph.read_text() and graph.read_text().endswith("<!-- end of graph -->\nb\n")
+    assert "| `off` | new words | kept |\n| `full` | b |  |\n<!-- end" in reasons.read_text()
+    assert run(*tables).returncode == 0
+    graph.write_text("no table\n")
+    assert "lacks the lines" in run(*tables).stdout
+
+
+@pytest.mark.parametrize("path, before, after, complaint", [
+    ("src/x.c", "", "", None),
+    ("src/os/more.c", "", "gf_bypass_few_threads", "a bypass reason needs 2 places"),
+    ("src/abi/hooks.def", "cuMemcpy3D_v2", "cuMemcpy4D", "a hook needs 2 places"),
+    ("CONTRIBUTING.md", "| a log field | 2:", "| a log field | 3:", "a log field needs 3 places"),
+    ("CONTRIBUTING.md", "`src/base/log_areas.h`", "`src/base/log.h`", "a debug area needs 1 places of src/base/log.h, but"),
+    ("CONTRIBUTING.md", "| a report field |", "| a field |", "has no row for a report field"),
+    ("docs/log.md", "| `throttled` |", "<!-- x: written by a -->\n| `throttled` |\n<!-- end of x -->\n", "a stall cause needs 3"),
+])
+def test_places(tmp_path, path, before, after, complaint):
+    """The result of the check on a copy of this tree with one change."""
+    for name in ("src", "docs"):
+        shutil.copytree(SOURCE / name, tmp_path / name)
+    (tmp_path / "tests/preload").mkdir(parents=True)
+    for name in ("CONTRIBUTING.md", "tests/preload/test_doctor.py"):
+        shutil.copy(SOURCE / name, tmp_path / name)
+    file = tmp_path / path
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    assert before in text
+    file.write_text(text.replace(before, after, 1) if before else text + after)
+    result = run(sys.executable, LINT / "places.py", tmp_path)
+    assert result.returncode == (1 if complaint else 0), result.stdout
+    assert (complaint or "") in result.stdout
 
 
 @pytest.mark.parametrize("path, text, complaint", [
@@ -51,11 +131,15 @@ def test_each_reason_is_explained():
     ("a.md", "[a](b.md#z)", "no such heading"),
     ("a.md", "`bench/c.py`", "bench/c.py is named and not there"),
     ("a.md", "`bench/c*.py`", None),
+    ("a.md", "`gf_there` `gf_<module>_<verb>` `gf_on_*`", None),
+    ("a.md", "`gf_gone()`", "gf_gone is named, and no symbol of src"),
 ])
 def test_links(tmp_path, path, text, complaint):
     (tmp_path / "b.md").write_text("## X `Y`\n")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "b.md").write_text("# b\n")
+    (tmp_path / "src" / "a").mkdir(parents=True)
+    (tmp_path / "src" / "a" / "b.c").write_text("int gf_there(void);\n")
     (tmp_path / path).write_text(text + "\n")
     result = run(sys.executable, LINT / "links.py", tmp_path)
     assert result.returncode == (1 if complaint else 0), result.stdout
@@ -90,6 +174,24 @@ def test_docs(tmp_path):
     assert run(LINT / "docs.sh", readme, table).returncode == 1
 
 
+def test_docs_from_any_folder(tmp_path, monkeypatch):
+    """The command that is printed works in any folder, and a missing table leaves the document as
+    it is."""
+    begin, end = "<!-- options: written by tests/lint/docs.sh --write -->", "<!-- end of options -->"
+    readme, table = tmp_path / "README.md", tmp_path / "build" / "options.md"
+    readme.write_text(f"{begin}\nold\n{end}\n")
+    table.parent.mkdir()
+    table.write_text("new\n")
+    monkeypatch.chdir(table.parent)
+    told = run(LINT / "docs.sh", "../README.md", "options.md")
+    assert told.returncode == 1 and told.stderr.startswith("run: /")
+    monkeypatch.chdir(tmp_path)
+    missing = run(LINT / "docs.sh", "README.md", "options.md", "--write")
+    assert missing.returncode == 1 and "options.md is missing" in missing.stderr and "old" in readme.read_text()
+    assert run(*told.stderr.split()[1:]).returncode == 0
+    assert readme.read_text() == f"{begin}\nnew\n{end}\n"
+
+
 def write_log(build, suites, details=None, results=None):
     (build / "meson-logs").mkdir(parents=True)
     (build / "meson-logs" / "testlog.json").write_text(
@@ -121,7 +223,7 @@ def test_count_looks_into_programs(tmp_path):
 
 
 def test_count_sees_programs_that_died(tmp_path):
-    """All cases passed, and yet meson says that the program failed."""
+    """All cases passed, but meson reports that the program failed."""
     for folder, result in (("b", "ERROR"), ("c", "TIMEOUT"), ("d", "FAIL")):
         write_log(tmp_path / folder, TAP + '<testsuite name="p">' + BAD.format("p:preload / cli") + "</testsuite>",
                   {"cli": PYTEST}, {"p:unit / cpus": result, "p:preload / cli": "FAIL", "p:unit / fmt": "OK"})
@@ -138,3 +240,16 @@ def test_count_of_nothing_is_a_failure(tmp_path):
     assert count(tmp_path / "none") == ("0 passed, 1 failed, 0 skipped", 1)
     write_log(tmp_path / "b", "")
     assert count(tmp_path / "b")[1] == 1
+
+
+def test_count_says_why_cases_were_skipped(tmp_path):
+    """The line before the last, with the most frequent reason first."""
+    (tmp_path / "meson-logs").mkdir()
+    cases = "".join(f'<testcase name="{n}"><skipped message="{why}"/></testcase>' for n, why in
+                    enumerate(("no GPU", "no qemu", "no GPU")))
+    (tmp_path / "meson-logs" / "testlog.junit.xml").write_text(
+        '<testsuites><testsuite name="s"><testcase name="p"/></testsuite></testsuites>')
+    (tmp_path / "junit").mkdir()
+    (tmp_path / "junit" / "p.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    said = run(sys.executable, TESTS / "count.py", tmp_path).stdout.splitlines()
+    assert said[-2:] == ["skipped: 2 no GPU; 1 no qemu", "0 passed, 0 failed, 3 skipped"]

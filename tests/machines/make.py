@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes recorded machines (GPUFEED_MACHINE): make.py FOLDER [NAME...].
 
-Each is a description for hwloc's synthetic topologies and the part of /sys that placement reads,
-in the form of real machines of that kind. Memory-only nodes stand only in /sys.
-"""
+Each is a description for hwloc's synthetic topologies, and the part of /sys that placement reads,
+in the form of real machines of that kind. Memory-only nodes are in /sys only."""
 import os
 import pathlib
 import sys
@@ -31,7 +30,7 @@ class Machine:
         self.distances = {}
 
     def spans(self, first, count):
-        """CPU list of a block of cores: siblings are numbered as on x86 (n and n + cores)."""
+        """The CPU list of a block of cores. Siblings are numbered as on x86 (n and n + cores)."""
         return ",".join(f"{first + t * self.cores}-{first + t * self.cores + count - 1}"
                         for t in range(self.threads))
 
@@ -46,6 +45,9 @@ class Machine:
         self.files |= {f"{base}/vendor": "0x10de", f"{base}/class": "0x030200",
                        f"{base}/device": "0x2335", f"{base}/numa_node": str(numa_node),
                        f"{base}/local_cpulist": cpus}
+
+    def gpu_memory(self, bdf, node):
+        self.files[f"proc/driver/nvidia/gpus/{bdf}/numa_status"] = f"Status: \t online\nNode: \t\t {node}"
 
     def distance(self, a, b):
         if a == b:
@@ -80,7 +82,7 @@ EIGHT = ["0000:1b:00.0", "0000:43:00.0", "0000:52:00.0", "0000:61:00.0",
 
 
 def dual8():
-    """Two sockets, a node each, four GPUs on each."""
+    """Two sockets of one node each, with four GPUs on each."""
     machine = Machine(2, 1, 56, 2, 1024)
     for i, bdf in enumerate(EIGHT):
         machine.gpu(bdf, i // 4)
@@ -88,7 +90,7 @@ def dual8():
 
 
 def dual8_vm():
-    """The same passed through to a virtual machine that tells no locality."""
+    """The same machine in a virtual machine that reports no locality."""
     machine = Machine(2, 1, 56, 2, 1024)
     for bdf in EIGHT:
         machine.gpu(bdf, -1)
@@ -96,7 +98,7 @@ def dual8_vm():
 
 
 def snc4():
-    """Two sockets of four nodes (SNC4, NPS4): 8 cores and 16 CPUs a node, a GPU on each."""
+    """Two sockets of four nodes (SNC4, NPS4): a node has 8 cores, 16 CPUs and a GPU."""
     machine = Machine(2, 4, 8, 2, 96)
     for i, bdf in enumerate(EIGHT):
         machine.gpu(bdf, i)
@@ -104,14 +106,14 @@ def snc4():
 
 
 def snc4_tiny():
-    """Eight nodes of four CPUs, as small virtual machines have them."""
+    """Eight nodes of four CPUs, as in small virtual machines."""
     machine = Machine(2, 4, 4, 1, 16)
     machine.gpu(EIGHT[0], 1)
     return machine
 
 
 def four_nodes():
-    """Two sockets of two nodes; one GPU's list of CPUs names its socket only."""
+    """Two sockets of two nodes; the CPU list of one GPU names only its socket."""
     machine = Machine(2, 2, 16, 2, 128)
     machine.gpu("0000:41:00.0", 1)
     machine.gpu("0000:81:00.0", 2)
@@ -120,17 +122,20 @@ def four_nodes():
 
 
 def grace():
-    """Two Grace CPUs with a GPU each, whose memory is a node without CPUs; ids are sparse."""
+    """Two Grace CPUs, each with a GPU whose memory is a node without CPUs. The node ids have gaps.
+    """
     machine = Machine(2, 1, 72, 1, 480)
     machine.memory_only(2, 96, near=0)
     machine.memory_only(10, 96, near=1)
     machine.gpu("0009:01:00.0", 0)
     machine.gpu("0019:01:00.0", 1)
+    machine.gpu_memory("0009:01:00.0", 2)
+    machine.gpu_memory("0019:01:00.0", 10)
     return machine
 
 
 def grace_device_node():
-    """As grace, but firmware puts the GPUs on the nodes of their own memory."""
+    """Like grace, but firmware puts each GPU on the node of its own memory."""
     machine = Machine(2, 1, 72, 1, 480)
     machine.memory_only(2, 96, near=0)
     machine.memory_only(10, 96, near=1)
@@ -149,21 +154,22 @@ def cxl():
 
 
 def single_vm():
-    """One H200 in a virtual machine of one node."""
+    """One H200 in a virtual machine with one node."""
     machine = Machine(1, 1, 16, 1, 128)
     machine.gpu("0000:00:06.0", -1)
     return machine
 
 
 def split16():
-    """16 CPUs taken as two nodes, so that a machine of one node can be placed on."""
+    """16 CPUs that count as two nodes, so that placement works on a machine with one node."""
     machine = Machine(2, 1, 8, 1, 64)
     machine.gpu("0000:00:06.0", 1)
     return machine
 
 
 def container():
-    """dual8 seen from a container: its control group has CPUs 0-7 and 56-59, memory of node 0."""
+    """dual8 as a container sees it: its control group has CPUs 0-7 and 56-59, and memory of node 0.
+    """
     machine = dual8()
     machine.files |= {
         "proc/self/cgroup": "0::/",
@@ -177,7 +183,7 @@ def container():
 
 
 def halves():
-    """The CPUs that this process may use, taken as two nodes; the GPU is on the second."""
+    """The CPUs that this process may use, counted as two nodes; the GPU is on the second."""
     cpus = sorted(os.sched_getaffinity(0))
     half = len(cpus) // 2
     if not half:
@@ -199,7 +205,8 @@ MACHINES = [dual8, dual8_vm, snc4, snc4_tiny, four_nodes, grace, grace_device_no
 
 def main():
     target = pathlib.Path(sys.argv[1])
-    if sys.argv[2:] == ["halves"]:  # depends on the machine that it runs on: only when named
+    # depends on the machine that it runs on, so it is written only if it is named
+    if sys.argv[2:] == ["halves"]:
         halves().write(target / "halves")
         return
     for make in MACHINES:

@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
-DOOR = BUILD / "src" / "hook" / "libgpufeed.so"
+PRELOAD = BUILD / "src" / "preload" / "libgpufeed.so"
 ENGINE_DIR = BUILD / "src" / "engine"
 COMMAND = BUILD / "src" / "cli" / "gpufeed"
 SIM_DIR = BUILD / "tests" / "sim"
@@ -27,20 +27,21 @@ class Runner:
     def env(self, preload=True, sim=False, **extra):
         env = dict(self.base)
         if preload:
-            env["LD_PRELOAD"] = str(DOOR)
+            env["LD_PRELOAD"] = str(PRELOAD)
         if sim:
             env["LD_LIBRARY_PATH"] = str(SIM_DIR)
         env.update({k: str(v) for k, v in extra.items()})
         return env
 
     def __call__(self, *command, preload=True, sim=False, timeout=180, input=None, cwd=None, **extra):
-        """Runs to the end; returns CompletedProcess with text output. Keywords become environment."""
+        """Runs the command to its end; returns CompletedProcess with text output. Keywords are
+        added to the environment."""
         return subprocess.run([str(c) for c in command], env=self.env(preload, sim, **extra),
                               stdin=subprocess.DEVNULL if input is None else None, input=input,
                               capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False)
 
     def both(self, *command, **kw):
-        """The same command without and with the library."""
+        """Runs the same command without and with the library."""
         kw.pop("preload", None)
         return self(*command, preload=False, **kw), self(*command, preload=True, **kw)
 
@@ -52,7 +53,8 @@ def run():
 
 @pytest.fixture(scope="session")
 def compile_c():
-    """compile_c(text, *flags, name="prog", cc="cc") -> path of a program or library built from C."""
+    """compile_c(text, *flags, name="prog", cc="cc") -> path of a program or library built from C.
+    """
     with tempfile.TemporaryDirectory(prefix="gpufeed-test-") as folder:
         def build(text, *flags, name="prog", cc="cc"):
             source = pathlib.Path(folder) / f"{name}.c"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs of test_engine.py and test_report.py share: CUDA through ctypes, and masks."""
+"""Functions that the programs of test_engine.py and test_report.py share: CUDA through ctypes, and
+masks."""
 import ctypes
 import os
 import threading
@@ -41,7 +42,7 @@ def mask(tid=0):
 
 
 def masks():
-    """By thread name: the masks of all threads of this process."""
+    """{thread name: masks} of all threads of this process."""
     found = []
     for tid in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{tid}/comm") as file:
@@ -50,7 +51,7 @@ def masks():
 
 
 def idle_thread():
-    """A thread that stays; its tid once it runs."""
+    """Starts a thread that stays; returns its tid once it runs."""
     ready, tid = threading.Event(), []
 
     def run():

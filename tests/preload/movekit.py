@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the hooks of transfers share: a driver that echoes, an engine that tells, and a program."""
+"""Shared by the tests of the transfer hooks: a driver that prints its calls, an engine that prints
+its calls, and a program."""
 
 import re
 
 import pytest
-from doorkit import *
+from preloadkit import *
 
 # Parameters: p address or size, i int, o out-parameter, s stream.
 COPY = ["cuMemcpy ppp", "cuMemcpy_ptds ppp", "cuMemcpyAsync ppps", "cuMemcpyAsync_ptsz ppps",
@@ -24,27 +25,27 @@ BLOCK = ["cuMemcpy2D_v2 p", "cuMemcpy2D_v2_ptds p", "cuMemcpy2DUnaligned_v2 p",
 # b: an array of a batch
 BATCH = ["cuMemcpyBatchAsync bbbpbbpps", "cuMemcpyBatchAsync_ptsz bbbpbbpps",
          "cuMemcpyBatchAsync_v2 bbbpbbps", "cuMemcpyBatchAsync_v2_ptsz bbbpbbps"]
-# The entries of CUDA 2, with 32-bit sizes: nobody stands before them.
+# The functions of CUDA 2, with 32-bit sizes, which are not hooked.
 OLD = ["cuMemcpyHtoD ppp", "cuMemcpyDtoH ppp", "cuMemcpyHtoDAsync ppps", "cuMemcpyDtoHAsync ppps",
        "cuMemAllocHost op", "cuMemcpy2D p", "cuMemcpy2DUnaligned p", "cuMemcpy2DAsync ps",
        "cuMemcpy3D p", "cuMemcpy3DAsync ps"]
 ROWS = [row.split() for row in COPY + PINNED + CONTEXT + PRIMARY + GREEN + BLOCK + BATCH + OLD]
 RESULT = {name: 100 + i for i, (name, _) in enumerate(ROWS)}
 for name in ("cuMemHostGetFlags", "cuPointerGetAttribute", "cuPointerGetAttributes"):
-    RESULT[name] = 0 # only then there is anything to put right
+    RESULT[name] = 0 # only then the flags are replaced
 SLOT = 0x70000000
-OWN = "driver cuMemcpyHtoD_v2 1000 2000 1000"  # the engine's own call, passed through
+OWN = "driver cuMemcpyHtoD_v2 1000 2000 1000"  # the engine's own call, which is passed through
 
 
 def requests():
-    """export -> what to ask cuGetProcAddress for, from the simulated driver's list."""
+    """{export: the arguments of cuGetProcAddress}, from the simulated driver's list."""
     entries = (SOURCE / "tests" / "sim" / "entries.def").read_text()
     return {export: (name, int(version), 2 if flavour == "thread" else 1) for
             export, name, version, flavour in
             re.findall(r"^SIM_ENTRY\((\w+), (\w+), (\d+), (\w+)\)$", entries, re.M)}
 
 
-# It writes what it gets and refuses the member whose source is that of REFUSE.
+# The driver prints its arguments, and refuses the member whose source is REFUSE.
 BATCH_BODY = r"""
     printf("driver %s stream=%lx", "@NAME@", s);
     for (size_t i = 0, k = 0; i < n; i++) {
@@ -94,7 +95,7 @@ def fake_driver():
     return "\n".join(text)
 
 
-# prog way call... with call = symbol,argument,... all hexadecimal, or poke,address,word,...
+# prog way call..., where call is symbol,argument,... in hexadecimal, or poke,address,word,...
 PROGRAM = r"""
 #include <sys/mman.h>
 typedef int get_fn(const char *, void **, int, unsigned long, int *);
@@ -143,12 +144,12 @@ class Moving:
         return self.kit.go(self.program, way, *calls, **env)
 
     def same(self, *calls, **env):
-        """As it is without the library, but for who was called."""
-        with_door = self.go("dlsym", *calls, **env)
+        """Checks for the same output as without the library, except for the address of the caller."""
+        with_library = self.go("dlsym", *calls, **env)
         without = self.go("dlsym", *calls, preload=False, REFUSE=env.get("REFUSE", ""))
-        assert [re.sub(" by .*", "", line) for line in own(with_door)] == \
+        assert [re.sub(" by .*", "", line) for line in own(with_library)] == \
                [re.sub(" by .*", "", line) for line in own(without)]
-        return with_door
+        return with_library
 
 
 @pytest.fixture(scope="module")
@@ -158,12 +159,12 @@ def moving(compile_c, tmp_path_factory):
 
 
 def heard(result):
-    """What the engine was asked for, in order."""
+    """The calls of the engine, in order."""
     return re.findall(r"^\[((?!bytes|declined)\w+ .*)\]$", result.stderr, re.M)
 
 
 def own(result):
-    """Lines of the driver and the program, without the engine's own calls."""
+    """The driver's and the program's lines, without the engine's own calls."""
     return [line for line in result.stdout.splitlines() if line != OWN]
 
 

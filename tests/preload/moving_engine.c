@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine whose transfers only tell what the door asks them for. With GPUFEED_MACHINE=take each
- * is said to be done, with a result of its own; with =fits that is said before and not kept; else
- * each is declined. A batch's members fit unless their source is odd. With =helper a thread of its
- * own unmaps memory during a copy.
+ * An engine whose transfer functions only print the calls of the preload library. With
+ * GPUFEED_MACHINE=take it serves each call, with a result of its own. With =fits it announces that,
+ * but then declines. Otherwise it declines each call. A batch's members fit unless their source is
+ * odd. With =helper, a separate thread unmaps memory during a copy.
  */
-#include "hook/engine_api.h"
+#include "abi/abi_hash.h"
+#include "abi/engine_api.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +20,7 @@
 #define LEAST 4096
 #endif
 
-static const struct gf_door *door;
+static const struct gf_preload *preload;
 
 static void tell(const char *format, ...)
 {
@@ -31,7 +32,7 @@ static void tell(const char *format, ...)
     write(2, line, length);
 }
 
-/* What must hold in each call, and what each may do: none of it may be seen outside. */
+/* The state that must hold in each call, and side effects that must not be visible outside. */
 static bool answer(CUresult *ret_result)
 {
     extern CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t) __attribute__((weak));
@@ -40,10 +41,10 @@ static bool answer(CUresult *ret_result)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (cancel != PTHREAD_CANCEL_DISABLE)
         tell("[not held]\n");
-    if (cuMemcpyHtoD_v2) /* by the program's name: it must reach the driver */
+    if (cuMemcpyHtoD_v2) /* called by the program's name: it must reach the driver */
         cuMemcpyHtoD_v2(0x1000, (const void *)0x2000, LEAST);
     errno = 99;
-    const bool take = strcmp(door->options->machine, "take") == 0;
+    const bool take = strcmp(preload->options->machine, "take") == 0;
     if (ret_result)
         *ret_result = (CUresult)(take ? 66 : 4711);
     return take;
@@ -55,25 +56,29 @@ static void *helper(void *unused)
     void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &(int){0});
     tell("[unmaps %d]\n", munmap(at, bytes));
-    answer(NULL); /* nor is this copy offered to its own engine */
+    answer(NULL); /* this copy is not offered to the engine either */
     return unused;
 }
 
-static bool copy(const struct gf_copy_call *call, CUresult *ret_result)
+static bool copy(const struct gf_copy_call *call, CUresult *ret_result,
+                 struct gf_copy_refusal *ret_refusal)
 {
     static const char *const ways[] = {"h2d", "d2h", "any", "batched"};
     pthread_t thread;
     tell("[copy %s %s %llx %llx %lx stream=%lx]\n", ways[call->way], call->async ? "async" : "sync",
          call->dst, call->src, (unsigned long)call->bytes, (unsigned long)call->stream);
-    if (strcmp(door->options->machine, "helper") == 0 && !pthread_create(&thread, NULL, helper, NULL))
+    if (strcmp(preload->options->machine, "helper") == 0 &&
+        !pthread_create(&thread, NULL, helper, NULL))
         pthread_join(thread, NULL);
+    *ret_refusal = (struct gf_copy_refusal){1, 4711};
     return answer(ret_result);
 }
 
-static void copy_declined(const struct gf_copy_call *call, CUresult word, uint64_t ns)
+static void copy_declined(const struct gf_copy_call *call, const struct gf_copy_refusal *refusal,
+                          uint64_t ns)
 {
-    tell("[declined %lx %d%s]\n", (unsigned long)call->bytes, (int)word,
-         ns < 5000000000 ? "" : " late");
+    tell("[declined %lx %u.%u%s]\n", (unsigned long)call->bytes, refusal->direction,
+         refusal->reason, ns < 5000000000 ? "" : " late");
     answer(NULL);
 }
 
@@ -82,7 +87,8 @@ static bool copy_fits(const struct gf_copy_call *call)
     tell("[fits %llx %llx %lx stream=%lx]\n", call->dst, call->src, (unsigned long)call->bytes,
          (unsigned long)call->stream);
     answer(NULL);
-    return *door->options->machine && call->way == gf_copy_batched && call->async && !(call->src & 1);
+    return *preload->options->machine && call->way == gf_copy_batched && call->async &&
+           !(call->src & 1);
 }
 
 static bool host_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
@@ -126,11 +132,10 @@ static void host_mapping(const void *p, size_t *bytes)
         *bytes += 1;
 }
 
-static bool unmap(void *at, size_t bytes)
+static void empty(void *at, size_t bytes)
 {
     (void)at;
     tell("[unmapping %lx]\n", (unsigned long)bytes);
-    return false;
 }
 
 static void context_leaving(CUcontext context, CUdevice device)
@@ -145,22 +150,21 @@ static void context_left(CUcontext context, CUdevice device, CUresult result)
     answer(NULL);
 }
 
-static bool see_count(void *closure, const struct gf_tally *tally)
+static bool see_count(void *closure, const struct gf_hook_counts *tally)
 {
     (void)closure;
     if (tally->bytes)
         tell("[bytes %s %lu: %lu %lu, offered %lu %lu, unfit %lu %lu]\n", tally->name,
-             (unsigned long)tally->calls, (unsigned long)tally->copies,
-             (unsigned long)tally->bytes, (unsigned long)tally->offered,
-             (unsigned long)tally->offered_bytes, (unsigned long)tally->unfit,
-             (unsigned long)tally->unfit_bytes);
+             (unsigned long)tally->calls, (unsigned long)tally->copies, (unsigned long)tally->bytes,
+             (unsigned long)tally->offered, (unsigned long)tally->offered_bytes,
+             (unsigned long)tally->unfit, (unsigned long)tally->unfit_bytes);
     return true;
 }
 
 static __attribute__((destructor)) void at_exit(void)
 {
-    if (door)
-        door->each_hook(see_count, NULL);
+    if (preload)
+        preload->each_hook(see_count, NULL);
 }
 
 static void nothing(void)
@@ -190,7 +194,7 @@ static const struct gf_transfer_ops transfer = {
     .host_register = host_register,
     .host_flags = host_flags,
     .host_mapping = host_mapping,
-    .unmap = unmap,
+    .empty = empty,
     .context_leaving = context_leaving,
     .context_left = context_left,
 };
@@ -201,7 +205,7 @@ static const struct gf_engine engine = {
     .device_seen = device_seen,
     .joined = nothing,
     .watch = nothing,
-    .thread_born = nothing,
+    .thread_started = nothing,
     .forked = nothing,
     .gpu_node = gpu_node,
 #ifndef NO_TRANSFER
@@ -209,8 +213,8 @@ static const struct gf_engine engine = {
 #endif
 };
 
-GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *given)
+GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *given)
 {
-    door = given;
+    preload = given;
     return &engine;
 }

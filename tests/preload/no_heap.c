@@ -1,24 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For doors built by the tests without src/heap and src/observe: malloc stays the program's. */
-#include "heap/heap.h"
-#include "observe/journal.h"
-#include "observe/stall.h"
+/*
+ * For preload libraries that the tests build without the heap and the log: malloc stays the
+ * program's.
+ */
+#include "preload/heap/arenas.h"
+#include "preload/heap/fork.h"
+#include "preload/heap/heap.h"
+#include "preload/malloc/libc_names.h"
+#include "preload/malloc/start.h"
+#include "preload/trace/journal.h"
+#include "preload/trace/stall.h"
 
-void gf_heap_init(void)
+enum gf_heap_mode gf_mode_now = gf_heap_mode_next;
+
+void gf_start(void)
 {
 }
 
-void gf_heap_registers(void)
+void gf_start_watch(const struct gf_options *options)
+{
+    (void)options;
+}
+
+void gf_start_probes(unsigned wanted)
+{
+    (void)wanted;
+}
+
+void gf_fork_registration_begin(void)
 {
 }
 
-void gf_heap_registered(void)
+void gf_fork_registration_end(void)
 {
 }
 
-bool gf_heap_loaded(void)
+int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                       void *object)
 {
-    return true;
+    (void)prepare, (void)parent, (void)child, (void)object;
+    return 0;
 }
 
 const struct gf_heap_ops *gf_heap_ops(void)
@@ -30,27 +51,31 @@ const struct gf_heap_ops *gf_heap_ops(void)
     return &none;
 }
 
-void gf_heap_thread_aside(void)
+bool gf_heap_unmaps(void)
+{
+    return false;
+}
+
+void gf_arenas_share_main(void)
 {
 }
 
-void gf_heap_thread_born(void)
+void gf_arenas_thread_started(void)
 {
 }
 
-bool gf_heap_before_dlopen(void)
+bool gf_libc_names_prepare(void)
 {
     return true;
 }
 
-/* Nor have they a log. */
-void gf_journal_open(const char *pattern, char *const *envp, const char *version)
+bool gf_libc_names_contain(const char *name)
 {
-    (void)pattern;
-    (void)envp;
-    (void)version;
+    (void)name;
+    return false;
 }
 
+/* These builds have no log either. */
 bool gf_journal_wanted(void)
 {
     return false;
@@ -75,7 +100,7 @@ void gf_journal_serve(void)
 {
 }
 
-void gf_journal_leave(void)
+void gf_journal_before_exit(void)
 {
 }
 
@@ -87,18 +112,13 @@ void gf_journal_drain(void)
 {
 }
 
-void gf_stall_watch(uint64_t threshold_ns)
-{
-    (void)threshold_ns;
-}
-
-bool gf_stall_asks(const struct gf_stall_mark *mark, enum gf_timed kind)
+bool gf_stall_should_query(const struct gf_stall_mark *mark, enum gf_timed kind)
 {
     (void)mark, (void)kind;
     return false;
 }
 
-void gf_stall_asked(struct gf_stall_mark *mark, bool idle)
+void gf_stall_query_done(struct gf_stall_mark *mark, bool idle)
 {
     (void)mark;
     (void)idle;
@@ -112,7 +132,7 @@ void gf_stall_watch_driver(uint64_t threshold_ns, uint64_t wait_threshold_ns,
     (void)current_gpu;
 }
 
-void gf_stall_gpu_known(const struct gf_stall_gpu *gpu)
+void gf_stall_set_gpu(const struct gf_stall_gpu *gpu)
 {
     (void)gpu;
 }
@@ -144,8 +164,8 @@ void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT])
     (void)ret;
 }
 
-void gf_latency_each(gf_latency_see *see, void *closure)
+void gf_latency_each(gf_latency_fn *fn, void *closure)
 {
-    (void)see;
+    (void)fn;
     (void)closure;
 }

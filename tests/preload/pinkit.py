@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of pinned memory share: a program's beginning, runs with and without, a small control group."""
+"""Shared by the tests of pinned memory: the start of a program, runs with and without the library,
+a small control group."""
 
 import os
 import pathlib
@@ -115,13 +116,15 @@ def program(run):
     """program(body, **environment) -> (plain, with the library)"""
     def go(body, **environment):
         text = PROLOGUE + textwrap.dedent(body)
-        environment.setdefault("GPUFEED_STAGE_THREADS", 4) # fewer do not serve large ones
+        # with fewer threads the library serves no large allocations
+        environment.setdefault("GPUFEED_STAGE_THREADS", 4)
         return run.both("/usr/bin/python3", "-c", text, sim=True, **environment)
     return go
 
 
 def same(done, served=None):
-    """Both ended well and said the same; the library served all of `served` (or none, if 0)."""
+    """Checks that both runs succeeded with the same output. The library served all of `served`, or
+    nothing if it is 0."""
     plain, ours = done
     assert plain.returncode == 0, plain.stderr
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
@@ -132,7 +135,7 @@ def same(done, served=None):
 
 
 def memory_group(limit):
-    """A memory control group of this process's, or a skip."""
+    """A memory control group for this process; skips the test if none can be made."""
     mine = dict(line.split(":", 2)[1:] for line in open("/proc/self/cgroup").read().splitlines())
     for root, controller, name in (("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes"),
                                    ("/sys/fs/cgroup", "", "memory.max")):

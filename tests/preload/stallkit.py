@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of stalls share: a program that makes them, what it saw itself, and what the log says."""
-import json
+"""Shared by the tests of stalls: a program that makes them, its own measurements, and the log's
+events."""
 
 import pytest
 
 from conftest import APPS
+from schemakit import read_log
 
 THRESHOLD_US = 1000
-HELD_UP = ("preempted", "throttled", "paused")  # by the machine, whatever the call was
+HELD_UP = ("preempted", "throttled", "paused")  # causes that the machine's load can add to any call
 GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"
 
 
 def events(path, kind="stall"):
     if not path.exists():
         return []
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = read_log(path)
     return [event for event in found if event["event"] == kind]
 
 
 class Own:
-    """What a program measured itself about one call."""
+    """The program's own measurement of one call."""
 
     def __init__(self, line):
         self.call, *numbers = line.split()
@@ -27,15 +28,17 @@ class Own:
         self.event = None
 
     def worked(self):
-        """Long by what it did: a CPU that was lost just before or after it is not the call's time."""
+        """The call was long because of its work. CPU time lost just before or after it does not
+        count."""
         return self.cpu >= 2 * THRESHOLD_US * 1000
 
     def waited(self):
-        """Long by waiting: it gave its CPU away itself, and nobody took it."""
+        """The call was long because it waited: the thread gave up its CPU and was not preempted."""
         return self.waits and not self.forced and self.cpu * 4 < self.end - self.start
 
     def causes(self, *right):
-        """Whoever lost its CPU for most of the time, to others or to a quota, may be told that."""
+        """For a thread without a CPU for most of the call, by preemption or quota, such a cause is
+        right."""
         lost = self.forced and self.cpu * 2 < self.end - self.start
         return (*right, "preempted", "throttled") if lost else right
 
@@ -49,10 +52,10 @@ class Own:
 
 @pytest.fixture
 def stalls(run, tmp_path):
-    """
-    stalls(kind, count, conf) -> what the program saw, each with the event of the log or None.
-    Without huge pages, with which most of it would be quick.
-    """
+    """stalls(kind, count, conf) -> the program's measurements, each with its event of the log or
+    None.
+
+    Huge pages are off, because they make most of these calls quick."""
     def call(kind, count, conf="", min_us=2 * THRESHOLD_US, timeout=120, **env):
         log = tmp_path / "log"
         log.unlink(missing_ok=True)
@@ -67,13 +70,13 @@ def stalls(run, tmp_path):
     return call
 
 
-def left_out(logged):
-    """Of a storm the log keeps what it has room for, and counts the rest."""
-    return sum(event.get("left_out", 0) for event in logged)
+def dropped(logged):
+    """The number of lines that the log dropped, because there were too many stalls at once."""
+    return sum(event.get("dropped", 0) for event in logged)
 
 
 def most(found, out_of, counted=0):
-    """Three quarters, where two may always be missing: with few of them a share is noise. How many of
-    100 it must be is asked where there are 100, in test_stall_full.py."""
+    """Whether three quarters were found; two may always be missing, because a share of few is
+    noise. test_stall_full.py checks percentages of 100."""
     return len(found) >= min(3, len(out_of)) and \
         len(out_of) - len(found) <= max(2, len(out_of) // 4) + counted

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine that only tells: one line on standard error for each thing the door reports to it. */
-#include "hook/engine_api.h"
+/* An engine that only prints one line on standard error for each call of the preload library. */
+#include "abi/abi_hash.h"
+#include "abi/engine_api.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +16,7 @@
 #define ABI GF_ENGINE_ABI
 #endif
 
-static const struct gf_door *door;
+static const struct gf_preload *preload;
 
 static void tell(const char *format, ...)
 {
@@ -31,19 +32,21 @@ static void device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes)
 {
     static const char *const word[] = {"retained", "current", "memory"};
     CUcontext context = NULL;
-    /* By way of the program's names: the door must let the engine's own calls pass. */
+    /*
+     * Called by the program's names: the preload library must pass the engine's own calls through.
+     */
     extern CUresult cuInit(unsigned int) __attribute__((weak));
     if (cuInit)
         cuInit(0);
-    door->cuda->cuCtxGetCurrent(&context);
+    preload->cuda->cuCtxGetCurrent(&context);
     tell("[seen %s device=%d bytes=%lu]\n", word[how], device, (unsigned long)bytes);
 }
 
-static void thread_born(void)
+static void thread_started(void)
 {
-    if (strcmp(door->options->machine, "slow") == 0)
+    if (strcmp(preload->options->machine, "slow") == 0)
         usleep(100000);
-    tell("[born class=%d]\n", door->thread_class(gettid()));
+    tell("[started class=%d]\n", preload->thread_class(gettid()));
 }
 
 static void forked(void)
@@ -58,7 +61,7 @@ static int gpu_node(void)
 
 static void *by_a_library_of_ours(void *arg)
 {
-    tell("[library class=%d]\n", door->thread_class(gettid()));
+    tell("[library class=%d]\n", preload->thread_class(gettid()));
     return arg;
 }
 
@@ -75,7 +78,7 @@ static void tell_ours(void)
     sched_getaffinity(0, sizeof(mask), &mask);
     sched_setaffinity(0, sizeof(mask), &mask);
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
-    tell("[ours class=%d blocked=%d]\n", door->thread_class(gettid()),
+    tell("[ours class=%d blocked=%d]\n", preload->thread_class(gettid()),
          sigismember(&blocked, SIGTERM) && sigismember(&blocked, SIGINT));
     if (pthread_create(&thread, NULL, by_a_library_of_ours, NULL) == 0)
         pthread_join(thread, NULL);
@@ -83,14 +86,14 @@ static void tell_ours(void)
 
 static void joined(void)
 {
-    tell("[joined caller=%d]\n", gettid() == door->caller);
+    tell("[joined caller=%d]\n", gettid() == preload->caller);
 }
 
 static void watch(void)
 {
 }
 
-static bool see_count(void *closure, const struct gf_tally *tally)
+static bool see_count(void *closure, const struct gf_hook_counts *tally)
 {
     if (tally->calls)
         tell("[count %s %lu]\n", tally->name, (unsigned long)tally->calls);
@@ -99,8 +102,8 @@ static bool see_count(void *closure, const struct gf_tally *tally)
 
 static __attribute__((destructor)) void at_exit(void)
 {
-    if (door && door->birth->pid == getpid())
-        door->each_hook(see_count, NULL);
+    if (preload && preload->startup->pid == getpid())
+        preload->each_hook(see_count, NULL);
 }
 
 static const struct gf_engine engine = {
@@ -109,19 +112,19 @@ static const struct gf_engine engine = {
     .device_seen = device_seen,
     .joined = joined,
     .watch = watch,
-    .thread_born = thread_born,
+    .thread_started = thread_started,
     .forked = forked,
     .gpu_node = gpu_node,
 };
 
-GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *given)
+GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *given)
 {
-    door = given;
-    tell("[engine abi=%d size=%d version=%s]\n", door->abi == GF_ENGINE_ABI, door->size == sizeof(*door),
-         door->version);
-    if (strcmp(door->options->machine, "thread") == 0)
+    preload = given;
+    tell("[engine abi=%d size=%d version=%s]\n", preload->abi == GF_ENGINE_ABI,
+         preload->size == sizeof(*preload), preload->version);
+    if (strcmp(preload->options->machine, "thread") == 0)
         tell_ours();
-    if (strcmp(door->options->machine, "one arena") == 0)
-        door->heap->set_cpus(1);
+    if (strcmp(preload->options->machine, "one arena") == 0)
+        preload->heap->set_cpus(1);
     return &engine;
 }

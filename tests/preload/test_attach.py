@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the engine comes in: on a thread of ours, and nothing of the program ever waits for the loader."""
+"""How the engine is loaded: on the library's thread, so that the program never waits for the
+loader."""
 
 import pytest
 from conftest import SIM_DIR
-from doorkit import *
+from preloadkit import *
 from test_engine import NODE0, NODE1, feed, machine, verdict_lines
 
 ACTIVE = r"""
@@ -37,7 +38,8 @@ __attribute__((constructor)) static void begin(void) { %s }
 @pytest.mark.parametrize("way", ["joining(); context();", "cuInit(0); context();",
                                  "cuInit(0); context(); forking();"])
 def test_a_constructor_under_the_loaders_lock(feed, compile_c, way, devices):
-    """It may wait for the thread that is in cuInit, or be that; the engine comes in after it."""
+    """The lock's holder may wait for the thread that is in cuInit, or be that thread. The engine is
+    loaded afterwards."""
     library = compile_c(LINKED % way, "-shared", "-fPIC", f"{SIM_DIR}/libcuda.so.1", name="libmine.so")
     found = feed(f"""
         active = ctypes.CDLL(None).gpufeed_active
@@ -90,7 +92,8 @@ void *dlopen(const char *name, int flags) {
     ("", "(now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1000000 < 300", 1),
     ("usleep(1000)", "!__atomic_load_n(&back, __ATOMIC_ACQUIRE)", 0)], ids=["runs", "sleeps"])
 def test_who_is_kept_from_running_is_waited_for(fed, meanwhile, until, there):
-    """Our thread on its way to the lock and back: it runs, or it sleeps for as long as the caller is in cuInit."""
+    """The library's thread runs while it takes and releases the lock, or it sleeps while the caller
+    is in cuInit."""
     spy = fed.library(LOADER % (meanwhile, until), "libspy.so")
     app = fed.program(ACTIVE + r"""
         int back;
@@ -100,7 +103,7 @@ def test_who_is_kept_from_running_is_waited_for(fed, meanwhile, until, there):
             until_active();
             printf("%d %d %d\n", result, there, active()); }
         """, "-rdynamic")
-    assert fed.go(app, LD_PRELOAD=f"{DOOR}:{spy}", timeout=30).stdout == f"0 {there} 1\n"
+    assert fed.go(app, LD_PRELOAD=f"{PRELOAD}:{spy}", timeout=30).stdout == f"0 {there} 1\n"
 
 
 FORKS = ACTIVE + r"""
@@ -149,7 +152,7 @@ __attribute__((constructor)) static void slowly(void) { begun = 1; usleep(300000
 
 
 def test_no_child_has_half_an_engine(kit):
-    """fork waits until the loader is done with it; the child then passes through for ever."""
+    """fork waits until the load has ended. In the child, every call passes through for good."""
     kit.fake()
     source = (SOURCE / "tests" / "preload" / "telling_engine.c").read_text()
     kit.library(SLOW + source, "libgpufeed-engine.so", *INCLUDES)
@@ -177,7 +180,7 @@ def test_the_caller_joins_once(fed):
 
 @pytest.mark.parametrize("way", ["linked", "looked up"])
 def test_a_pending_dlerror_and_errno_stay(kit, way):
-    """Also with an engine that cannot be loaded."""
+    """Both also stay if the engine cannot be loaded."""
     kit.fake()
     linked = way == "linked"
     app = kit.program("extern int cuInit(unsigned);" * linked + r"""
@@ -204,7 +207,7 @@ def test_the_wait_is_no_cancellation_point(fed):
 
 
 def test_where_no_thread_can_be_made(kit):
-    """As an ordinary user: root has no limit of that kind."""
+    """The program runs as an ordinary user, because root has no such limit."""
     kit.fake()
     kit.engine()
     app = kit.program(r"""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of blocks and batches of copies: what is offered to the engine, and what reaches the driver."""
+"""Copies of blocks and batches: which ones the hooks offer to the engine, and what reaches the
+driver."""
 
 import pytest
 from movekit import *
@@ -20,7 +21,7 @@ def three(width=4096, height=16, depth=4, src_pitch=4096, dst_pitch=4096, src_he
 
 
 def block_calls(fill_2d, fill_3d):
-    """Each entry on each stream: (name, the calls, stream for the engine)."""
+    """Each function on each stream: (name, the calls, the stream for the engine)."""
     for name, kinds in (row.split() for row in BLOCK):
         for given in (0, 1, 2, 0xabc) if "s" in kinds else (None,):
             stream = given or (2 if name.endswith(("_ptds", "_ptsz")) else 1)
@@ -39,7 +40,7 @@ def test_lines_are_offered(moving, way, mode):
         f"copy h2d {'async' if 'Async' in name else 'sync'} 444000 "
         f"{0x111000 + (65536 if '3D' in name else 4096):x} 40000 stream={stream:x}"
         for name, _, stream, _ in rows]
-    assert said(result, "declined") == ["40000 4711"] * (0 if mode == "take" else len(rows))
+    assert said(result, "declined") == ["40000 1.4711"] * (0 if mode == "take" else len(rows))
     lines = own(result)
     if mode != "take":
         assert lines[0::2] == [reached for *_, reached in rows]
@@ -81,7 +82,7 @@ STREAM, DURING, ANY = 1, 2, 3
 
 
 def batch(name, members, stream=0xabc, count=None, kinds=None):
-    """members: (source, size, order); destinations count up. failIdx is the slot."""
+    """members: (source, size, order); destinations count up. failIdx is the out-parameter."""
     attrs, first, orders = [], [], []
     for i, (_, _, order) in enumerate(members):
         if not orders or orders[-1] != order:
@@ -124,7 +125,7 @@ def test_members_are_taken_out_of_a_batch(moving, way, name):
 def test_members_that_are_declined_late_go_to_the_driver(moving, name):
     result = moving.go("dlsym", *batch(name, MIXED), GPUFEED_MACHINE="fits")
     assert own(result) == [reached(name, MIXED, which) for which in ([1, 2, 4, 5], [0], [3])] + [answer(name)]
-    assert said(result, "declined") == ["1000 4711", "3000 4711"]
+    assert said(result, "declined") == ["1000 1.4711", "3000 1.4711"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,7 +153,7 @@ def test_stream_0_of_a_thread(moving, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_refused_members(moving, name):
-    """Whatever the driver refuses is refused with its index, and the engine has done nothing."""
+    """The caller gets the driver's error and index, and the engine has done nothing."""
     for member in (1, 4, 5):
         result = moving.go("dlsym", *batch(name, MIXED), GPUFEED_MACHINE="take",
                            REFUSE=f"{MIXED[member][0]:x}")
@@ -165,7 +166,7 @@ def test_refused_members(moving, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_driver_says_what_it_leaves_in_the_index(moving, name):
-    """One member at least is the driver's where there is a place for an index."""
+    """At least one member stays with the driver if the caller passes failIdx."""
     all_good = [(0xa0, 0x3000, ANY), (0xa2, 0x2000, ANY), (0xa4, 0x4000, ANY)]
     result = moving.go("dlsym", *batch(name, all_good), GPUFEED_MACHINE="fits")
     expected = [[0], [1], [2]] if "_v2" in name else [[1], [0], [2]]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading Python's frames from inside malloc, again and again: nothing crashes, and lines are right.
+"""Reads Python's frames from inside malloc, again and again: nothing crashes, and the lines are
+right.
 
-CAPTURES (10000; 100000 in the suite full) are made in each version that is here, on 8 threads with the
-garbage collector at work and every object of the interpreter's from malloc.
-"""
+Makes CAPTURES captures (10000; 100000 in the suite full) in each installed version, on 8 threads.
+The garbage collector runs at the same time, and every object of the interpreter comes from malloc."""
 import os
 import pathlib
 
@@ -27,5 +27,5 @@ def test_capture(run, version):
     numbers, *wrong = found.stdout.splitlines()
     captures, stacks, asked, right = map(int, numbers.split())
     assert captures >= COUNT <= stacks and asked >= COUNT / 40
-    # A finalizer that runs between a question and its answer asks one of its own.
+    # A finalizer that runs between a question and its answer asks a question itself.
     assert right >= 0.99 * asked, wrong

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpufeed run, help, version. The library is a stand-in here: what counts is what the child gets."""
+"""gpufeed run, help, version, topo. The library is a stub here: the tests check what the child
+gets."""
 
 import json
 import os
@@ -26,9 +27,9 @@ def layout(tmp_path_factory, compile_c):
     (root / "lib").mkdir()
     shutil.copy(COMMAND, root / "bin" / "gpufeed")
     # The copy finds its private libraries where the build put them.
-    subprocess.run(["patchelf", "--set-rpath", BUILD / "src" / "host" / "private",
+    subprocess.run(["patchelf", "--set-rpath", BUILD / "src" / "engine" / "machine" / "private",
                     root / "bin" / "gpufeed"], check=True)
-    library = compile_c("int gf_stand_in;", "-shared", "-fPIC", name="libgpufeed.so")
+    library = compile_c("int gf_driver_shim;", "-shared", "-fPIC", name="libgpufeed.so")
     shutil.copy(library, root / "lib" / "libgpufeed.so")
     return root
 
@@ -41,8 +42,8 @@ def gpufeed(layout, run):
 
 
 def run_real(audit, tunables):
-    """A program under the library itself and an audit library."""
-    env = dict(os.environ, LD_AUDIT=str(audit), LD_PRELOAD=str(BUILD / "src" / "hook" / "libgpufeed.so"),
+    """Runs a program under the real library and an audit library."""
+    env = dict(os.environ, LD_AUDIT=str(audit), LD_PRELOAD=str(BUILD / "src" / "preload" / "libgpufeed.so"),
                GLIBC_TUNABLES=tunables)
     return subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, check=False)
 
@@ -79,31 +80,36 @@ def test_verbose_of_the_user_stays(gpufeed):
 
 def test_what_it_says_of_a_bad_verbose_is_what_the_library_takes(gpufeed, run):
     said = gpufeed("run", *SHOW_ENV, GPUFEED_VERBOSE="yes")
-    assert "GPUFEED_VERBOSE=yes is not understood: allowed is 0 to 2; using 1\n" in said.stderr
+    assert "GPUFEED_VERBOSE=yes is not valid; allowed: 0 to 2; using 1\n" in said.stderr
     assert environment(said)["GPUFEED_VERBOSE"] == "1"
     alone = run("/usr/bin/python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)", sim=True,
                 GPUFEED_VERBOSE="yes")
-    assert alone.stderr == "gpufeed: GPUFEED_VERBOSE=yes is not understood: allowed is 0 to 2; using 0\n"
+    assert alone.stderr == "gpufeed: GPUFEED_VERBOSE=yes is not valid; allowed: 0 to 2; using 0\n"
 
 
 @pytest.mark.parametrize("args, line", [
     (["--bind=both", "true"],
-     "--bind=both is not understood: allowed is auto, node, socket, exclusive, force, off"),
+     "--bind=both is not valid; allowed: auto, node, socket, exclusive, force, off"),
     (["--bind", "nod", "true"],
-     "--bind=nod is not understood: allowed is auto, node, socket, exclusive, force, off (did you mean node?)"),
-    (["--verbose=3", "true"], "--verbose=3 is not understood: allowed is 0 to 2"),
+     "--bind=nod is not valid; allowed: auto, node, socket, exclusive, force, off (did you mean node?)"),
+    (["--verbose=3", "true"], "--verbose=3 is not valid; allowed: 0 to 2"),
     (["--bnid=node", "true"], "--bnid is not a flag (did you mean --bind?)"),
     (["--stage_min=4K", "true"], "--stage_min is not a flag (did you mean --stage-min?)"),
     (["--stage-mni=4K", "true"], "--stage-mni is not a flag (did you mean --stage-min?)"),
-    (["--stage-min=1K", "true"], "--stage-min=1K is not understood: allowed is auto, 4K to 1T"),
+    (["--stage-min=1K", "true"], "--stage-min=1K is not valid; allowed: auto, 4K to 1T"),
     (["--prnit", "true"], "--prnit is not a flag (did you mean --print?)"),
     (["--print=1", "true"], "--print takes no value"),
     (["--BIND=off", "true"], "--BIND is not a flag (did you mean --bind?)"),
     (["--quite-different", "true"],
      "--quite-different is not a flag; `gpufeed run --help` lists them"),
-    (["--verbose"], "--verbose needs a value: allowed is 0 to 2"),
-    (["--report", "--", "true"], "--report needs a value: allowed is off, or a path of fewer than 1024 bytes"),
+    (["--verbose"], "--verbose needs a value; allowed: 0 to 2"),
+    (["--report", "--", "true"], "--report needs a value; allowed: off, or a path of fewer than 1024 bytes"),
     (["-x", "true"], "-x is not a flag; `gpufeed run --help` lists them"),
+    (["-"], "- is not a flag; `gpufeed run --help` lists them"),
+    (["-hx"], "-hx is not a flag; `gpufeed run --help` lists them"),
+    (["--verb=2", "true"], "--verb is not a flag; `gpufeed run --help` lists them"),  # abbreviations are refused
+    (["--=2", "true"], "-- is not a flag; `gpufeed run --help` lists them"),
+    (["--report"], "--report needs a value; allowed: off, or a path of fewer than 1024 bytes"),
     (["--"], "no command to run: gpufeed run [flags] -- COMMAND"),
 ])
 def test_mistakes_are_one_line_and_exit_2(gpufeed, args, line):
@@ -115,14 +121,14 @@ def test_mistakes_are_one_line_and_exit_2(gpufeed, args, line):
 def test_environment_is_complained_about_and_goes_on(gpufeed):
     result = gpufeed("run", "/bin/true", GPUFEED_BIND="both", GPUFEED_BNID="1")
     assert result.returncode == 0
-    assert "GPUFEED_BIND=both is not understood: allowed is auto" in result.stderr
+    assert "GPUFEED_BIND=both is not valid; allowed: auto" in result.stderr
     assert "GPUFEED_BNID is not an option (did you mean GPUFEED_BIND?)" in result.stderr
-    # A flag that replaces the bad value silences the complaint.
+    # A flag that replaces the invalid value suppresses the message about it.
     assert gpufeed("run", "--bind=node", "/bin/true", GPUFEED_BIND="both").stderr == ""
 
 
 def test_what_was_complained_about_is_not_passed_on(gpufeed):
-    """A child that reaches CUDA would say it again."""
+    """Otherwise the library in a child that uses CUDA would report it again."""
     result = gpufeed("run", *SHOW_ENV, GPUFEED_BIND="both", GPUFEED_BNID="1", GPUFEED_MEM="off",
                      GPUFEED_BOUND="x", GPUFEEDER="mine")
     assert len(result.stderr.splitlines()) == 2
@@ -137,7 +143,7 @@ def test_exit_codes_are_those_of_env(gpufeed, tmp_path):
     assert gpufeed("run", str(tmp_path)).returncode == 126
     (tmp_path / "loop").symlink_to("loop")
     for path, why in ((tmp_path / "loop", "Too many levels of symbolic links"), ("/etc/passwd/x", "Not a directory")):
-        result = gpufeed("run", str(path))  # as bash has it
+        result = gpufeed("run", str(path))  # as in bash
         assert (result.returncode, result.stderr) == (126, f"gpufeed run: cannot run {path}: {why}\n")
     plain = tmp_path / "plain"
     plain.write_text("echo hello\n")
@@ -147,11 +153,11 @@ def test_exit_codes_are_those_of_env(gpufeed, tmp_path):
 
 
 @pytest.mark.parametrize("text, why", [
-    ("#!/no/such/shell -e\n", "its interpreter /no/such/shell is not there"),
-    ("#!/bin/sh\r\necho\r\n", r"its interpreter /bin/sh\r is not there: the lines of the script end in CR LF"),
+    ("#!/no/such/shell -e\n", "its interpreter /no/such/shell does not exist"),
+    ("#!/bin/sh\r\necho\r\n", r"its interpreter /bin/sh\r does not exist; the lines of the script end in CR LF"),
 ])
 def test_what_a_script_lacks_is_named(gpufeed, tmp_path, text, why):
-    """"No such file or directory" of a file that is there sends people looking in the wrong place."""
+    """The program exists, so the message "No such file or directory" alone would mislead."""
     (tmp_path / "inner").write_text(text, newline="")
     (tmp_path / "outer").write_text(f"#!{tmp_path}/inner\n")
     for name in ("inner", "outer"):
@@ -166,10 +172,10 @@ def test_what_a_program_lacks_is_named(gpufeed, compile_c, tmp_path):
     program = compile_c("int main(void) { return 0; }", "-Wl,--dynamic-linker=/no/such/ld.so", name="lost")
     result = gpufeed("run", str(program))
     assert result.returncode == 127
-    assert result.stderr == f"gpufeed run: cannot run {program}: its interpreter /no/such/ld.so is not there\n"
+    assert result.stderr == f"gpufeed run: cannot run {program}: its interpreter /no/such/ld.so does not exist\n"
     assert gpufeed("run", str(tmp_path / "none")).stderr.endswith("none: No such file or directory\n")
-    assert gpufeed("run", "no-such-program").stderr.endswith("no-such-program: it is in no folder of PATH\n")
-    # The interpreter's own complaint, of what its argument lacks, is not ours to make.
+    assert gpufeed("run", "no-such-program").stderr.endswith("no-such-program: not found in PATH\n")
+    # The interpreter itself complains about its missing argument; the command adds no message.
     (tmp_path / "env").write_text("#!/usr/bin/env no-such-program\n")
     (tmp_path / "env").chmod(0o755)
     assert "gpufeed" not in gpufeed("run", str(tmp_path / "env")).stderr
@@ -180,7 +186,7 @@ def test_missing_library(layout, run, tmp_path):
     shutil.copy(layout / "bin" / "gpufeed", tmp_path / "bin")
     result = run(tmp_path / "bin" / "gpufeed", "run", "true", preload=False)
     assert result.returncode == 1
-    assert "libgpufeed.so is not where this command expects it" in result.stderr
+    assert "libgpufeed.so is not in ../lib, relative to this command's folder" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["a folder", "a:folder", "$ORIGIN"])
@@ -189,7 +195,7 @@ def test_folder_that_a_preload_cannot_name(layout, run, tmp_path, name):
     shutil.copytree(layout, moved)
     result = run(moved / "bin" / "gpufeed", "run", *SHOW_ENV, preload=False)
     assert "LD_PRELOAD" not in environment(result)
-    assert "cannot carry a path with a blank, a colon or a dollar sign" in result.stderr
+    assert "cannot hold a path with a blank, a colon or a dollar sign" in result.stderr
 
 
 SANITIZED = """
@@ -200,15 +206,15 @@ int main(void) { const char *p = getenv("LD_PRELOAD"); puts(p ? p : "none"); ret
 
 
 def test_without_means_without(gpufeed, layout, compile_c):
-    """An outer `gpufeed run`, such as an ENTRYPOINT, has preloaded it already."""
-    door, other = layout / "lib" / "libgpufeed.so", compile_c("int gf_other;", "-shared", "-fPIC", name="libother.so")
+    """An outer `gpufeed run`, for example in an ENTRYPOINT, has already preloaded it."""
+    preload, other = layout / "lib" / "libgpufeed.so", compile_c("int gf_other;", "-shared", "-fPIC", name="libother.so")
     program = compile_c("""#include <stdio.h>
         #include <stdlib.h>
         int main(void) { const char *p = getenv("LD_PRELOAD"); puts(p ? p : "none"); return 0; }
         int __asan_init(void) { return 0; }""", "-rdynamic", name="marked")
-    assert gpufeed("run", program, LD_PRELOAD=str(door)).stdout == "none\n"
-    assert gpufeed("run", program, LD_PRELOAD=f"{door}:{other}").stdout == f"{other}\n"
-    assert gpufeed("run", program, LD_PRELOAD=f"{other} {door}").stdout == f"{other}\n"
+    assert gpufeed("run", program, LD_PRELOAD=str(preload)).stdout == "none\n"
+    assert gpufeed("run", program, LD_PRELOAD=f"{preload}:{other}").stdout == f"{other}\n"
+    assert gpufeed("run", program, LD_PRELOAD=f"{other} {preload}").stdout == f"{other}\n"
     assert gpufeed("run", program).stdout == "none\n"
 
 
@@ -219,28 +225,29 @@ def test_address_sanitizer_runs_without(gpufeed, compile_c, compiler):
     program = compile_c(SANITIZED, "-fsanitize=address", name="asan-" + compiler, cc=compiler)
     result = gpufeed("run", program)
     assert (result.returncode, result.stdout) == (0, "none\n")
-    assert result.stderr == (f"gpufeed run: {program} is built with AddressSanitizer, where a "
-                             "preload cannot work: it runs without the library\n")
+    assert result.stderr == (f"gpufeed run: {program} is built with AddressSanitizer, so a "
+                             "preload cannot work: the program runs without the library\n")
 
 
 def test_a_preloaded_sanitizer_stays_first(gpufeed, compile_c):
-    """As for Python with an extension that was built with it; its run-time ends what does not put it first."""
+    """Python with a sanitized extension needs this: the run-time ends a program in which it is not
+    the first preload."""
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True,
                              text=True).stdout.strip()
     if not os.path.isabs(runtime):
         pytest.skip("gcc's libasan is not installed")
     program = compile_c("int main(void) { return 5; }", name="plain")
     result = gpufeed("run", program, LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
-    assert (result.returncode, result.stderr) == (5, "gpufeed run: a sanitizer in LD_PRELOAD bears no other "
-                                                     f"before it: {program} runs without the library\n")
+    assert (result.returncode, result.stderr) == (5, "gpufeed run: the sanitizer in LD_PRELOAD has to "
+                                                     f"come first: {program} runs without the library\n")
 
 
 def test_static_program_runs_and_passes_it_on(gpufeed, compile_c, layout):
     program = compile_c(SANITIZED, "-static", name="static")
     result = gpufeed("run", program)
-    # The loader never sees the variable, and what the program starts may still use it.
+    # The loader ignores the variable here, but the program's children may still use it.
     assert result.stdout == str(layout / "lib" / "libgpufeed.so") + "\n"
-    assert "is statically linked, where a preload cannot work" in result.stderr
+    assert "is statically linked, so a preload cannot work" in result.stderr
 
 
 def test_script_is_seen_through(gpufeed, compile_c, tmp_path):
@@ -299,7 +306,8 @@ def test_version_and_verbs(gpufeed):
     assert gpufeed().returncode == 2
     assert "did you mean run?" in gpufeed("rnu").stderr
     assert "did you mean topo?" in gpufeed("help", "tpoo").stderr
-    for words in (["python", "train.py"], ["help", "foo"]):  # two letters of three are no likeness
+    # two equal letters of three are not similar enough
+    for words in (["python", "train.py"], ["help", "foo"]):
         result = gpufeed(*words)
         assert result.returncode == 2 and "`gpufeed run -- COMMAND` runs a program" in result.stderr
     assert gpufeed("--help").returncode == 0
@@ -315,12 +323,13 @@ def test_version_and_verbs(gpufeed):
 
 
 def test_an_audit_library_is_named(gpufeed, compile_c, layout):
-    """Preloaded beside it, jemalloc's thread-local memory ends the program before main."""
+    """If jemalloc is preloaded under LD_AUDIT, it lacks thread-local memory and ends the program
+    before main."""
     audit = compile_c("unsigned la_version(unsigned v) { return v; }", "-shared", "-fPIC", name="audit.so")
     result = gpufeed("run", "/bin/sh", "-c", "echo :$LD_PRELOAD; exit 7", LD_AUDIT=str(audit))
     assert (result.returncode, result.stdout) == (7, ":\n")
-    assert result.stderr == ("gpufeed run: LD_AUDIT leaves a preload no room (GLIBC_TUNABLES=glibc.rtld."
-                             "optional_static_tls=4096 makes some): /bin/sh runs without the library\n")
+    assert result.stderr == ("gpufeed run: LD_AUDIT exhausts static TLS: /bin/sh runs without the library; set "
+                             "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096\n")
     room = "glibc.rtld.optional_static_tls=4096"
     result = gpufeed("run", *SHOW_ENV, LD_AUDIT=str(audit), GLIBC_TUNABLES=room)
     assert environment(result)["LD_PRELOAD"] == str(layout / "lib" / "libgpufeed.so")
@@ -332,16 +341,17 @@ def test_an_audit_library_is_named(gpufeed, compile_c, layout):
 @pytest.mark.parametrize("words", ["run --help", "run --print true", "report SHORT", "report LONG", "topo", "topo --json",
                                    "doctor", "doctor --json", "help", "version"])
 def test_a_full_disk_is_an_error_that_is_said(layout, run, tmp_path, words):
-    """A long line is more than the buffer holds: its write fails on the way, and nothing is left for the end."""
+    """A line longer than the buffer fails while it is printed, so the flush at exit has nothing
+    left."""
     for name, size in (("SHORT", 1), ("LONG", 10000)):
         (tmp_path / name).write_text(json.dumps({"event": "ring", "time": 1, "pid": 7, "text": "x" * size}) + "\n")
     with open("/dev/full", "w", encoding="ascii") as full:
         result = subprocess.run([layout / "bin" / "gpufeed", *words.split()], cwd=tmp_path, env=run.env(False),
                                 stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (result.returncode, result.stderr) == (1, "gpufeed: cannot write: No space left on device\n")
+    assert (result.returncode, result.stderr) == (1, "gpufeed: cannot write to standard output: No space left on device\n")
 
 
-# Two nodes of one CPU each, out of those that this test may use.
+# Two nodes of one CPU each, from the CPUs that this test may use.
 ALLOWED = sorted(os.sched_getaffinity(0))
 GPUS = ["0000:1b:00.0", "0000:43:00.0", "0000:9d:00.0"]
 UUIDS = ["GPU-11111111-0000-0000-0000-000000000001", "GPU-22222222-0000-0000-0000-000000000002",
@@ -391,7 +401,7 @@ def test_binds_before_exec_and_says_so(gpufeed, tmp_path):
     assert mask == f"[{ALLOWED[1]}", result.stderr
     assert f";set={ALLOWED[1]};policy=default;nodes=" in hint
     assert hint.startswith("v1;pid=")
-    # Nothing is done for off, observe, or a program that will not have the library.
+    # With off or observe, or if the program cannot take the library, nothing is bound.
     for flags in (["--bind=off"], ["--mode=observe"], ["--mode=off"]):
         result = gpufeed("run", f"--machine={machine}", "--bind=node", *flags, *SHOW_MASK)
         assert result.stdout.rstrip() == f"{ALLOWED} no hint"
@@ -412,7 +422,8 @@ def test_a_second_run_starts_from_the_first_mask(gpufeed, layout, tmp_path):
 
 @needs_two
 def test_a_hint_that_allows_more_than_the_kernel(gpufeed, tmp_path):
-    """Written before the control group shrank, or by somebody: what it adds is not there."""
+    """The hint is older than the present control group, or from another tool: CPUs beyond the
+    cpuset are ignored."""
     machine = write_machine(tmp_path / "one", [1])
     beyond = ALLOWED[-1] + 64
     was = ",".join(map(str, ALLOWED + [beyond]))
@@ -466,16 +477,16 @@ def test_what_is_certain(gpufeed, tmp_path):
     rank = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "WORLD_SIZE": "2"}
     first, second = f"GPU {GPUS[0]} (", f"GPU {GPUS[1]} ("
 
-    assert "not before the start: 2 GPUs are visible" in plan(gpufeed, two)
+    assert "not bound before the start: 2 GPUs are visible" in plan(gpufeed, two)
     assert "near the same node" in plan(gpufeed, same)
     assert "and others" in plan(gpufeed, same)
-    # Ranks that share a node by whole cores need to know which is whose.
-    assert "not before the start" in plan(gpufeed, same, "--bind=exclusive")
+    # Ranks that share a node by whole cores need to know their own part.
+    assert "not bound before the start" in plan(gpufeed, same, "--bind=exclusive")
 
     assert second in plan(gpufeed, two, **rank)
-    assert "local rank 1 of 2, says torchrun" in plan(gpufeed, two, **rank)
+    assert "local rank 1 of 2 from torchrun" in plan(gpufeed, two, **rank)
     rank4 = {**rank, "LOCAL_WORLD_SIZE": "4"}
-    assert "not before the start" in plan(gpufeed, two, **rank4)
+    assert "not bound before the start" in plan(gpufeed, two, **rank4)
 
     assert second in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="1")
     assert first in plan(gpufeed, two, CUDA_VISIBLE_DEVICES="0,9,1")
@@ -497,9 +508,9 @@ def test_what_is_certain(gpufeed, tmp_path):
 def test_ambiguous_uuid_and_missing_device_nodes(gpufeed, tmp_path):
     three = write_machine(tmp_path / "three", [0, 1, 0])
     assert "no GPU is visible" in plan(gpufeed, three, CUDA_VISIBLE_DEVICES="GPU-22")
-    # A container that was given one device sees the files of all, but only its node.
+    # A container with one device sees the files of all devices, but only its own device node.
     passed = write_machine(tmp_path / "passed", [0, 1, 0], devices=[1])
-    assert f"GPU {GPUS[1]} (it is the only visible GPU)" in plan(gpufeed, passed)
+    assert f"GPU {GPUS[1]} (the only visible GPU)" in plan(gpufeed, passed)
 
 
 @needs_two
@@ -540,12 +551,22 @@ def test_topo_with_odd_names(gpufeed, tmp_path):
 
 
 def test_topo_mistakes(gpufeed, tmp_path):
-    assert gpufeed("topo", "--jsno").returncode == 2
+    for args, line in ((["--jsno"], "--jsno is not a flag (did you mean --json?)"),
+                       (["--jso"], "--jso is not a flag (did you mean --json?)"),
+                       (["--json=1"], "--json takes no value"),
+                       (["--something"], "--something is not a flag; `gpufeed topo --help` lists them"),
+                       (["-j"], "-j is not a flag; `gpufeed topo --help` lists them"),
+                       (["--machine", "--"], "--machine needs a folder"),
+                       (["--json", "more"], "unexpected argument more; see `gpufeed help topo`")):
+        for verb in ("topo", "doctor"):
+            found = gpufeed(verb, *args)
+            assert (found.returncode, found.stdout) == (2, "")
+            assert found.stderr == f"gpufeed {verb}: {line}\n".replace("topo", verb)
     missing = gpufeed("topo", "--machine", str(tmp_path / "none"))
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "No such file or directory" in missing.stderr
     other = gpufeed("topo", "--machine", str(tmp_path))
-    assert other.returncode == 1 and "no folder that `gpufeed topo --record` has written" in other.stderr
+    assert other.returncode == 1 and "`gpufeed topo --record` has not written this folder" in other.stderr
     assert gpufeed("topo", "--record").stderr == "gpufeed topo: --record needs a folder\n"
     (tmp_path / "file").write_text("")
     assert gpufeed("topo", "--record", str(tmp_path / "file")).returncode == 1

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bash completion of gpufeed, asked as bash asks it: words split at "=", the cursor behind the last."""
+"""gpufeed's bash completion, called as bash calls it: words split at "=", the cursor after the last
+word."""
 
 import subprocess
 
@@ -21,7 +22,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 def complete(*words, cwd=None):
     script = BUILD / "src" / "cli" / "gpufeed.bash"
-    # What would be made without a bound stays inside of one: 256 MiB.
+    # The largest value that completion offers for a size without an upper bound: 256 MiB.
     result = subprocess.run(["bash", "--norc", "-c", "ulimit -v 262144\n" + ASK, "bash", script, "gpufeed", *words],
                             capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
     assert (result.returncode, result.stderr) == (0, "")

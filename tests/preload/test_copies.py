@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the hooks of transfers hand to the engine, and that what it declines reaches the driver as it came."""
+"""The calls that the transfer hooks pass to the engine. Calls that the engine declines reach the driver
+unchanged."""
 
 import pytest
 from movekit import *
@@ -10,7 +11,7 @@ def expected_stream(name, given):
 
 
 def calls_of_copies(size):
-    """Each entry, on each stream; with what the engine must be told."""
+    """Each function on each stream, with the arguments that the engine must get."""
     for name, kinds in (row.split() for row in COPY):
         way = "h2d" if "HtoD" in name else "d2h" if "DtoH" in name else "any"
         for stream in (0, 1, 2, 0xabc) if "s" in kinds else (None,):
@@ -31,7 +32,7 @@ def test_large_copies_are_offered_and_declined(moving, way):
     assert lines[0::2] == [reached for *_, reached in rows]
     assert lines[1::2] == [f"{name} = {RESULT[name]} errno=33 slot=0x55 cancel=0 by libgpufeed.so"
                            for name, *_ in rows]
-    assert said(result, "declined") == ["100000000 4711"] * len(rows)  # with the word it gave
+    assert said(result, "declined") == ["100000000 1.4711"] * len(rows)  # with the refusal it gave
     assert len(result.stdout.splitlines()) == 4 * len(rows)  # the engine's own calls passed through
 
 
@@ -172,7 +173,7 @@ def test_without_an_engine_or_transfers_all_is_the_drivers(moving, kit):
 
 
 def test_forked_child_copies_by_itself(moving):
-    """A child has no engine: its calls are the driver's."""
+    """A child has no engine, so its calls reach the driver."""
     app = moving.kit.program("""
         int main(void) { void *h = driver(); ((int (*)(unsigned))dlsym(h, "cuInit"))(0); fflush(stdout);
             int (*copy)(long, long, long) = dlsym(h, "cuMemcpyHtoD_v2");

@@ -1,47 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dlsym and dlopen as their callers know them: in every build of the door the caller stays the caller."""
+"""dlsym and dlopen keep their caller's meaning: in every build of the preload library the caller
+stays the caller."""
 
 import re
 import shutil
 import subprocess
 
 import pytest
-from doorkit import *
+from preloadkit import *
 from conftest import BUILD
 
-HOOK = SOURCE / "src" / "hook"
+PRELOAD_SOURCES = SOURCE / "src" / "preload"
 
 
 def sources(arch):
-    layers = [*HOOK.glob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
-              *(SOURCE / "src" / "config").glob("*.c")]
-    return [*map(str, sorted(layers)), str(HOOK / f"jump_{arch}.S")]
+    layers = [*PRELOAD_SOURCES.glob("*.c"), *(PRELOAD_SOURCES / "hook").rglob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
+              *(SOURCE / "src" / "base" / "loader").glob("*.c"),
+              *(SOURCE / "src" / "config").glob("*.c"), *(SOURCE / "src" / "os").glob("*.c")]
+    layers = [path for path in layers if not path.name.startswith("generate")]
+    return [*map(str, sorted(layers)), str(PRELOAD_SOURCES / "hook" / "resolve" / f"jump_{arch}.S"),
+            str(PRELOAD_SOURCES / "hook" / "entry" / f"entry_{arch}.S")]
 
 
-def build_door(folder, cc, *flags, arch="x86_64"):
-    """The door from its sources, without the heap."""
-    door = folder / "libgpufeed.so"
+def build_preload(folder, cc, *flags, arch="x86_64"):
+    """The preload library, built from its sources without the heap."""
+    preload = folder / "libgpufeed.so"
     subprocess.run([*cc, *flags, "-D_GNU_SOURCE", "-std=gnu17", "-fvisibility=hidden", "-fPIC",
                     "-ftls-model=initial-exec", '-DGF_VERSION="0.1.0"', "-shared", *INCLUDES,
-                    *sources(arch), str(SOURCE / "tests" / "preload" / "no_heap.c"), "-o", str(door),
-                    f"-Wl,--version-script={BUILD / 'src' / 'hook' / 'exports.map'}",
+                    *sources(arch), str(SOURCE / "tests" / "preload" / "no_heap.c"), "-o", str(preload),
+                    f"-Wl,--version-script={BUILD / 'src' / 'preload' / 'exports.map'}",
                     "-Wl,-z,now,-z,nodelete,-z,defs", "-Wl,-rpath,$ORIGIN"], check=True)
-    return door
+    return preload
 
 
 @pytest.fixture(scope="module", params=["as built", "gcc -O0", "clang -O0", "clang -O2"])
-def door(request, tmp_path_factory):
+def preload(request, tmp_path_factory):
     if request.param == "as built":
-        return DOOR
+        return PRELOAD
     cc, level = request.param.split()
     if not shutil.which(cc):
         pytest.skip(f"{cc} is not installed")
     machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
-    return build_door(tmp_path_factory.mktemp("door"), [cc], level, arch=machine)
+    return build_preload(tmp_path_factory.mktemp("preload"), [cc], level, arch=machine)
 
 
-# A library with a function of the name that another one behind it also has, as OpenMP's
-# ompt_start_tool: it asks for the next one, and finding itself would recurse for ever.
+# A library with a function whose name a later library also defines, like OpenMP's ompt_start_tool.
+# It looks up the next definition; if it found itself, it would recurse for ever.
 SELF = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -60,24 +64,24 @@ int cuFindOwn(void) { int (*own)(int) = dlsym(RTLD_DEFAULT, "cuTool"); return ow
 """
 
 
-def test_next_is_not_the_caller_itself(kit, door):
+def test_next_is_not_the_caller_itself(kit, preload):
     kit.library(SELF, "libself.so")
     app = kit.program("extern int tool(int), cuTool(int);\n"
                       'int main(void) { printf("%d %d\\n", tool(0), cuTool(0)); }',
                       f"-L{kit.folder}", "-l:libself.so")
-    assert kit.go(app, LD_PRELOAD=door).stdout == "7 9\n"
+    assert kit.go(app, LD_PRELOAD=preload).stdout == "7 9\n"
 
 
-def test_default_from_a_local_library(kit, door):
+def test_default_from_a_local_library(kit, preload):
     kit.library(SELF, "libself.so")
     app = kit.program("""
         int main(void) { void *h = dlopen("libself.so", RTLD_NOW | RTLD_LOCAL);
             printf("%d %d\\n", ((int (*)(void))dlsym(h, "find_own"))(), ((int (*)(void))dlsym(h, "cuFindOwn"))()); }
         """)
-    assert kit.go(app, LD_PRELOAD=door).stdout == "5 9\n"
+    assert kit.go(app, LD_PRELOAD=preload).stdout == "5 9\n"
 
 
-def test_answers_and_errors_are_the_originals(kit, door):
+def test_answers_and_errors_are_the_originals(kit, preload):
     kit.fake()
     app = kit.program(r"""
         static void ask(void *h, const char *name) {
@@ -92,15 +96,17 @@ def test_answers_and_errors_are_the_originals(kit, door):
         """)
     without = kit.go(app, preload=False).stdout
     assert "[cuNope] 0 77" in without and "undefined symbol: cuNope" in without
-    with_door = kit.go(app, LD_PRELOAD=door).stdout
-    # RTLD_NEXT behind the program is the door, whose export answers even where libcuda is not global.
+    with_library = kit.go(app, LD_PRELOAD=preload).stdout
+    # RTLD_NEXT finds the preload library after the program. Its export answers even if libcuda is
+    # not global.
     known = re.compile(r"^\[cuInit\] .*$", re.M)
-    assert known.sub("", with_door) == known.sub("", without)
-    assert known.findall(with_door)[0] == known.findall(without)[0] == "[cuInit] 1 77 -"
+    assert known.sub("", with_library) == known.sub("", without)
+    assert known.findall(with_library)[0] == known.findall(without)[0] == "[cuInit] 1 77 -"
 
 
-def test_no_driver_no_answer(kit, door):
-    """A program that looks in the global scope whether it has CUDA is told the truth."""
+def test_no_driver_no_answer(kit, preload):
+    """A program that searches the global scope for CUDA gets the same answer as it would without
+    the library."""
     app = kit.program(r"""
         int main(int argc, char **argv) { if (argc > 1) dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
             printf("%d ", dlsym(RTLD_DEFAULT, "cuInit") != NULL);
@@ -108,12 +114,12 @@ def test_no_driver_no_answer(kit, door):
             printf("%d", dlsym(dlopen(NULL, RTLD_NOW), "cuInit") != NULL);
             printf("%d\n", dlsym(RTLD_DEFAULT, "cuMemCreate") != NULL); }
         """)
-    assert kit.same(app, LD_PRELOAD=door).stdout == "0 undefined symbol: cuInit 00\n"
+    assert kit.same(app, LD_PRELOAD=preload).stdout == "0 undefined symbol: cuInit 00\n"
     kit.fake()
-    assert kit.go(app, "driver", LD_PRELOAD=door).stdout.startswith("1 - 1")
+    assert kit.go(app, "driver", LD_PRELOAD=preload).stdout.startswith("1 - 1")
 
 
-def test_a_name_at_the_end_of_its_page(kit, door):
+def test_a_name_at_the_end_of_its_page(kit, preload):
     kit.fake()
     app = kit.program(r"""
         #include <sys/mman.h>
@@ -123,11 +129,11 @@ def test_a_name_at_the_end_of_its_page(kit, door):
             memcpy(name = page + 4093, "cu", 3); printf("%d", !dlsym(h, name));
             memcpy(name = page + 4089, "cuInit", 7); printf("%d\n", !dlsym(h, name)); }
         """)
-    assert kit.go(app, LD_PRELOAD=door).stdout == "1110\n"
+    assert kit.go(app, LD_PRELOAD=preload).stdout == "1110\n"
 
 
-def test_dlopen_searches_for_its_caller(kit, door, tmp_path):
-    """A library beside the caller, found by the caller's own RUNPATH alone."""
+def test_dlopen_searches_for_its_caller(kit, preload, tmp_path):
+    """The library is in the caller's folder, which only the caller's RUNPATH names."""
     inner = tmp_path / "inner"
     inner.mkdir()
     kit.build("int answer(void) { return 31; }", *SHARED, name="libbeside.so").rename(inner / "libbeside.so")
@@ -141,11 +147,12 @@ def test_dlopen_searches_for_its_caller(kit, door, tmp_path):
             printf("%d %d\\n", find(), dlopen("libbeside.so", RTLD_NOW | RTLD_NOLOAD) != NULL);
             printf("%d %s\\n", dlopen("libgone.so", RTLD_NOW) != NULL, dlerror()); }
         """)
-    assert kit.go(app, preload=False).stdout == kit.go(app, LD_PRELOAD=door).stdout
+    assert kit.go(app, preload=False).stdout == kit.go(app, LD_PRELOAD=preload).stdout
 
 
-def test_dlopen_in_another_namespace_stays_there(kit, door):
-    """A caller in another namespace has no preload; a handle from it is opened into the right one."""
+def test_dlopen_in_another_namespace_stays_there(kit, preload):
+    """A caller in another namespace has no preload. A library that it opens is loaded into its own
+    namespace."""
     kit.library("int answer(void) { return 3; }", "libbeside.so")
     kit.library('#include <dlfcn.h>\nvoid *open_it(void) { return dlopen("libbeside.so", RTLD_NOW); }', "libin.so")
     app = kit.program("""
@@ -153,10 +160,10 @@ def test_dlopen_in_another_namespace_stays_there(kit, door):
             void *b = ((void *(*)(void))dlsym(h, "open_it"))(); Lmid_t id = -9; dlinfo(b, RTLD_DI_LMID, &id);
             printf("%d\\n", id != LM_ID_BASE && id != -9); }
         """)
-    assert kit.go(app, LD_PRELOAD=door).stdout == "1\n"
+    assert kit.go(app, LD_PRELOAD=preload).stdout == "1\n"
 
 
-# --- RTLD_DEEPBIND (docs/deepbind.md)
+# --- RTLD_DEEPBIND (docs/hooks.md)
 DEEP = r"""
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -203,7 +210,7 @@ static void deny(void) {
 
 
 def test_deepbind_where_libc_cannot_be_led_here(kit):
-    """Rather a library that binds like one without the flag than an abort."""
+    """A library that binds as without the flag is better than an abort."""
     kit.library(DEEP, "libdeep.so", "-Wl,-z,norelro")
     app = kit.program(DENY_MPROTECT + DEEP_APP.replace("{ void", "{ deny(); void", 1), "-rdynamic")
     result = kit.go(app)
@@ -213,21 +220,22 @@ def test_deepbind_where_libc_cannot_be_led_here(kit):
 
 
 # --- the machine code
-def tail(door, symbol, objdump="objdump"):
-    out = subprocess.run([objdump, "-d", "--no-show-raw-insn", f"--disassemble={symbol}", str(door)],
+def tail(preload, symbol, objdump="objdump"):
+    out = subprocess.run([objdump, "-d", "--no-show-raw-insn", f"--disassemble={symbol}", str(preload)],
                          capture_output=True, text=True, check=True).stdout
     return [line.split("\t", 1)[1].split("#")[0].strip() for line in out.splitlines() if "\t" in line]
 
 
-@pytest.mark.parametrize("symbol", ["dlsym", "dlopen"])
-def test_the_original_is_jumped_to(door, symbol):
+@pytest.mark.parametrize("symbol", ["dlsym", "dlvsym", "dlopen", "gf_on_dlsym", "gf_on_dlvsym", "gf_on_dlopen"])
+def test_the_original_is_jumped_to(preload, symbol):
     machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
     if machine != "x86_64":
         pytest.skip("reads x86-64 code")
-    code = tail(door, symbol)
-    assert any(re.match(r"(notrack )?jmp\s+\*%rax", line) for line in code)
+    code = tail(preload, symbol)
+    assert any(re.match(r"(notrack )?jmp\s+\*%(rax|r11)", line) for line in code)
     called = [re.search(r"<([^@>]+)", line).group(1) for line in code if line.startswith("call")]
-    assert set(called) <= {"gf_jump_answer", "gf_jump_prepare_dlsym", "gf_jump_prepare_dlopen"}
+    assert set(called) <= {"gf_jump_answer", "gf_jump_before_next", "gf_jump_prepare_dlsym",
+                           "gf_jump_prepare_dlopen"}
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
@@ -236,7 +244,7 @@ def test_aarch64(run, tmp_path, level):
     cc, qemu, root = "aarch64-linux-gnu-gcc", shutil.which("qemu-aarch64"), "/usr/aarch64-linux-gnu"
     if not shutil.which(cc) or not qemu:
         pytest.skip("needs gcc-aarch64-linux-gnu and qemu-user")
-    door = build_door(tmp_path, [cc], level, arch="aarch64")
+    preload = build_preload(tmp_path, [cc], level, arch="aarch64")
     cross = [cc, "-D_GNU_SOURCE", "-w"]
     for name, text, flags in (("libself.so", SELF, []), ("libcuda.so.1", FAKE_DRIVER, ["-Wl,-Bsymbolic"])):
         (tmp_path / "x.c").write_text(text)
@@ -256,15 +264,16 @@ def test_aarch64(run, tmp_path, level):
         """)
     app = tmp_path / "app"
     subprocess.run([*cross, tmp_path / "app.c", "-o", app, f"-L{tmp_path}", "-l:libself.so"], check=True)
-    result = run(qemu, "-L", root, "-E", f"LD_PRELOAD={door}", "-E", f"LD_LIBRARY_PATH={tmp_path}", app,
+    result = run(qemu, "-L", root, "-E", f"LD_PRELOAD={preload}", "-E", f"LD_LIBRARY_PATH={tmp_path}", app,
                  preload=False)
     assert result.stdout == "7 9 5 0 1 libgpufeed.so 0 0 1\n", result.stderr
-    code = tail(door, "dlsym", "aarch64-linux-gnu-objdump")
+    code = tail(preload, "dlsym", "aarch64-linux-gnu-objdump")
     assert any(line.startswith("br\t") for line in code)
 
 
 def test_it_stays_cheap(kit):
-    """Where nothing is substituted no C runs: a counter of the door's own stays where it was."""
+    """If nothing is substituted, no C code runs: a counter of the preload library stays unchanged.
+    """
     kit.engine()
     kit.fake()
     app = kit.program("""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fork costs in pages that it copies and mappings that it doubles: counts, never times."""
+"""The cost of a fork: counts of copied pages and of mappings, never times."""
 
 import ctypes
 import platform
@@ -7,7 +7,7 @@ import platform
 import pytest
 
 from conftest import APPS, SIM_DIR
-from doorkit import CUDA
+from preloadkit import CUDA
 
 MIB = 1 << 20
 
@@ -25,30 +25,31 @@ def forks(run):
 
 
 @pytest.fixture
-def can_bar():
-    """What the library asks the kernel for, by membarrier(2)."""
+def has_membarrier():
+    """Whether the kernel has the commands of membarrier(2) that the fork gate needs."""
     libc = ctypes.CDLL(None)
     known = libc.syscall({"x86_64": 324, "aarch64": 283}[platform.machine()], 0, 0, 0)
     if known < 0 or not known & 16:
         pytest.skip("the kernel has no private expedited membarrier")
 
 
-def test_of_one_thread_takes_no_lock_of_the_heap(forks):
-    """jemalloc's forty locks of an arena are 12 pages in the parent, and 26 in the child."""
+def test_with_one_thread_takes_no_lock_of_the_heap(forks):
+    """jemalloc's forty locks of an arena cost 12 pages in the parent, and 26 in the child."""
     (native, native_child), (ours, child) = forks("alone")
     assert ours <= native + 6 and child <= native_child + 12
 
 
 @pytest.mark.parametrize("what", [["busy"], ["busy", "gpu"]])
-def test_of_threads_leaves_none_to_the_child(run, what):
-    """It can go on allocating, whatever the others did at that moment: they take all locks, or wait for all."""
+def test_with_threads_leaves_no_lock_to_the_child(run, what):
+    """The child can allocate, whatever other threads did at the moment of the fork."""
     native, ours = run.both(APPS / "forks", *what, sim=True)
     assert (native.returncode, native.stdout) == (0, "60\n")
     assert (ours.returncode, ours.stdout) == (0, "60\n"), ours.stderr
 
 
 def test_our_threads_have_no_arenas(forks):
-    """Ten of ours: with an arena each a fork copied 110 pages instead of 20."""
+    """The library has ten threads. With a separate arena each, a fork would copy 110 pages instead
+    of 20."""
     (native, _), (ours, _) = forks("pinned", 1, 64 * MIB, MALLOC_CONF="narenas:16")
     assert ours <= native + 40
 
@@ -88,8 +89,8 @@ int main(int argc, char **argv) {
 
 
 @pytest.mark.parametrize("gpu", [[], ["gpu"]])
-def test_handlers_that_were_there_first_may_allocate_and_fork(run, compile_c, gpu):
-    """The heap's own, which take its locks, come to stand before them."""
+def test_earlier_handlers_may_allocate_and_fork(run, compile_c, gpu):
+    """The heap registers its handlers before the program's first."""
     program = compile_c(HANDLERS, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-pthread")
     for done in run.both(program, *gpu, sim=True):
         assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
@@ -154,8 +155,8 @@ int main(int argc, char **argv) {
 
 @pytest.mark.parametrize("gpu", [[], ["gpu"]])
 @pytest.mark.parametrize("where", ["before", "parent", "child", "lock"])
-def test_handlers_that_were_there_first_may_wait_for_threads_that_allocate(run, compile_c, where, gpu):
-    """Started by the handler, in parent or child, or holding a lock of the program's that the handler takes."""
+def test_earlier_handlers_may_wait_for_threads_that_allocate(run, compile_c, where, gpu):
+    """In parent or child, the handler starts the thread, or takes a lock that the thread holds."""
     program = compile_c(WAITING_HANDLERS, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-pthread")
     for done in run.both(program, where, *gpu, sim=True):
         assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
@@ -200,8 +201,9 @@ int main(void) {
 
 
 def test_a_thread_may_register_handlers_beside_forks(run, compile_c):
-    """libc's list of them grows by malloc, with its lock held, which a fork takes again behind the heap's handler. A hang is
-    asked about alone: without the library, too, one process in hundreds dies, as glibc 2.36 moves the list that it walks."""
+    """libc's list of handlers grows by malloc, with its lock held. A fork takes that lock after the
+    heap's handler. Only a hang fails the test: glibc 2.36 moves the list while it walks it, so one
+    process in hundreds crashes natively, too."""
     done = run(compile_c(REGISTERING, "-pthread"))
     assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
 
@@ -235,7 +237,8 @@ int main(void) {
 
 @pytest.mark.parametrize("caller", ["library", "program", "own program"])
 def test_a_resolver_may_register_handlers(run, compile_c, caller):
-    """It runs as its caller is relocated: a library before preloads, a program before the thread's variables are there."""
+    """In a library the resolver runs before preloaded objects are relocated; in a program, before
+    thread-local variables exist."""
     if caller == "own program":
         program = compile_c(RESOLVER + RESOLVED)
     else:
@@ -249,20 +252,23 @@ def test_a_resolver_may_register_handlers(run, compile_c, caller):
         assert (done.returncode, done.stdout, done.stderr) == (0, "2 2\n", ""), done
 
 
-def test_beside_a_gpu_takes_no_lock_of_the_heap(forks, can_bar):
-    """Each arena has nine pages of them: where all were taken, fifteen more were copied than without the library."""
+def test_beside_a_gpu_takes_no_lock_of_the_heap(forks, has_membarrier):
+    """An arena has nine pages of locks. Taking all locks would copy fifteen pages more than
+    natively."""
     (native, _), (ours, _) = forks("pinned", 1, 64 * MIB)
     assert ours <= native + 8
 
 
 def test_a_buffer_has_few_mappings(forks):
-    """The driver's has one; ours one for 32 MiB, and never more than the threads can use."""
+    """The driver's buffer has one mapping. The library's has one for each 32 MiB, and at most one
+    for each thread."""
     (native,), (ours,) = forks("mappings", 4, 64 * MIB)
     assert native == 4 and 4 <= ours <= 8
 
 
 def test_our_files_have_few_mappings(run):
-    """Code with read-only data, relocated data, data: three instead of five, libraries of others included."""
+    """Code with read-only data, relocated data, and data: three mappings instead of five. The
+    same holds for the bundled libraries."""
     said = run("/usr/bin/python3", "-c", """if True:
         import collections, ctypes
         ctypes.CDLL("libcuda.so.1").cuInit(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed, and the bundle: complete, movable, and content with an old glibc."""
+"""The installed files and the bundle: complete, relocatable, and usable with an old glibc."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from conftest import BUILD, SIM_DIR, SOURCE
 FLOOR = (2, 34)
 GLIBC = re.compile(r"(libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|ld-linux.*)$")
 
-# Goes through the driver API as a program does: engine, verdict, report.
+# Uses the driver API as a program does: engine, verdict, report.
 PROGRAM = """
 #include <dlfcn.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ def installed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """Made anew, then moved: nothing in it may remember where it was."""
+    """Built anew and then moved, so that no file in it may contain its first path."""
     folder = tmp_path_factory.mktemp("bundle") / "made"
     tool("sh", "-c", 'umask 077; exec "$@"', "sh", SOURCE / "scripts" / "bundle.sh", BUILD, folder,
          ".".join(map(str, FLOOR)))
@@ -65,11 +65,11 @@ def binaries(folder):
 
 
 def test_everything_is_installed(installed):
-    door, engine = only(installed, "libgpufeed.so"), only(installed, "libgpufeed-engine.so")
-    assert door.parent == engine.parent
+    preload, engine = only(installed, "libgpufeed.so"), only(installed, "libgpufeed-engine.so")
+    assert preload.parent == engine.parent
     for name in ("gpufeed.h", "gpufeed.1", "gpufeed.bash", "gpufeed.pc", "gpufeed"):
         only(installed, name)
-    # Nothing of the tests, the simulated driver least of all.
+    # The installation contains no file of the tests, in particular not the simulated driver.
     assert not [p for p in installed.rglob("*") if "cuda" in p.name or "test" in p.name]
 
 
@@ -91,11 +91,11 @@ def test_pkg_config_names_the_preload(installed):
 
 
 def test_readme_names_the_path_that_an_install_makes():
-    """What people paste. Of a folder that was set up with other options nothing is said."""
+    """The command that users copy. A folder that was set up with other options is not changed."""
     options = dict(re.findall(r"^ *'(\w+)=([^']*)'", (SOURCE / "meson.build").read_text(), re.M))
-    door = f"{options.get('prefix', '/usr/local')}/{options['libdir']}/libgpufeed.so"
+    preload = f"{options.get('prefix', '/usr/local')}/{options['libdir']}/libgpufeed.so"
     named = set(re.findall(r"/[\w/-]*/libgpufeed\.so", (SOURCE / "README.md").read_text()))
-    assert {name for name in named if name.startswith("/usr")} == {door}
+    assert {name for name in named if name.startswith("/usr")} == {preload}
 
 
 def test_manual_page_has_no_mistakes(installed):
@@ -109,7 +109,7 @@ def test_manual_page_has_no_mistakes(installed):
         assert name in page.stdout
 
 
-def test_door_needs_libc_alone(bundle):
+def test_preload_library_needs_libc_alone(bundle):
     assert tool("patchelf", "--print-needed", bundle / "lib" / "libgpufeed.so").split() == ["libc.so.6"]
 
 
@@ -140,7 +140,7 @@ def test_any_user_may_run_the_bundle(bundle):
 
 
 def test_bundle_is_small_and_has_the_licences(bundle):
-    """As README says, for whoever has to answer for an image."""
+    """README's statement, for users who publish an image."""
     assert sum(p.stat().st_size for p in bundle.rglob("*") if p.is_file()) < 5_000_000
     texts = {p.name: p.read_text(encoding="utf-8") for p in (bundle / "share" / "licenses").iterdir()}
     assert "Apache License" in texts["gpufeed"]
@@ -157,7 +157,8 @@ def test_bundle_keeps_to_the_glibc_floor(bundle):
 
 
 def copy_glibc(root, program):
-    """The loader and what of glibc the bundle may expect, at the paths that the loader knows."""
+    """The loader, and the parts of glibc that the bundle may expect, at the paths that the loader
+    knows."""
     for line in tool("ldd", program).splitlines() + [f"libm.so.6 => {find_library('libm.so.6')} (x)"]:
         found = re.search(r"(/\S+)", line)
         if found and GLIBC.match(pathlib.Path(found[1]).name):
@@ -204,13 +205,13 @@ def test_bundle_runs_where_nothing_is_installed(bare_root, run):
     result = in_root(bare_root, run, "/opt/gpufeed/bin/gpufeed", "run", "--verbose=1",
                      "--report=/tmp/report.json", "--", "/program", LD_LIBRARY_PATH="/opt")
     assert (result.returncode, result.stdout) == (0, "0 0\n"), result.stderr
-    # The engine was opened and reported, so its own libraries were found, too.
+    # The engine was opened and wrote a report, so its own libraries were found, too.
     assert "gpufeed: " in result.stderr
     assert '"schema"' in (bare_root / "tmp" / "report.json").read_text()
 
 
 def test_bundle_opens_nothing_of_the_system_but_glibc(bundle, run):
-    """The same seen from the loader, for machines where a bare root cannot be made."""
+    """The loader itself shows this, even on machines on which a bare root cannot be made."""
     result = run(bundle / "bin" / "gpufeed", "topo", preload=False, LD_DEBUG="libs")
     opened = set(re.findall(r"calling init: (\S+)", result.stderr))
     assert any(str(bundle) in path for path in opened)
@@ -219,7 +220,8 @@ def test_bundle_opens_nothing_of_the_system_but_glibc(bundle, run):
 
 
 def test_uninstalling_takes_all_away_behind_a_bundle_too(installed, bundle, tmp_path):
-    """The build folder remembers what was installed last, and a bundle is made of an installation."""
+    """The build folder records what was installed last, and the bundle is made from an
+    installation."""
     log = pathlib.Path(BUILD) / "meson-logs" / "install-log.txt"
     before = log.read_bytes()
     tool("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", tmp_path / "root")

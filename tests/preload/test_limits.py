@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under limits of address space: what runs without the library runs with it."""
+"""Limits of address space: a program that runs without the library runs with it."""
 
 import pytest
 
@@ -36,15 +36,15 @@ int main(int argc, char **argv) {
 
 @pytest.mark.parametrize("when", [[], ["after the first malloc"]])
 def test_nothing_left(run, compile_c, when):
-    """Null and ENOMEM, as from libc's malloc; jemalloc's own start writes through null then."""
+    """malloc returns NULL with ENOMEM, like libc's. jemalloc's start would write through NULL."""
     app = compile_c(EXHAUSTED, name="exhausted")
-    without, with_door = run.both(app, *when)
+    without, with_library = run.both(app, *when)
     assert without.returncode == 0 and "malloc 1 12" in without.stderr
-    assert (with_door.returncode, with_door.stderr) == (0, without.stderr)
+    assert (with_library.returncode, with_library.stderr) == (0, without.stderr)
 
 
 @pytest.mark.parametrize("mib", range(9, 30, 3))
 def test_a_shell_starts(run, mib):
-    """It needs 4 MiB without the library and the door takes 3; jemalloc would need 8 on top."""
+    """The program needs 4 MiB and the preload library 3; jemalloc would need 8 more."""
     result = run("prlimit", f"--as={mib << 20}", "/bin/bash", "-c", "echo here")
     assert (result.returncode, result.stdout, result.stderr) == (0, "here\n", "")

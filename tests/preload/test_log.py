@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log where writing fails, and where the process ends: the program notices nothing, and little is lost."""
+"""The log when writing fails, and when the process ends: the program notices nothing, and few lines
+are lost."""
 import json
 import os
 import re
@@ -17,7 +18,7 @@ STALLS = dict(MALLOC_CONF=GIVE_BACK, GPUFEED_STALL_US=20)
 
 
 def test_a_limit_on_the_size_of_files_is_no_end(run, tmp_path):
-    """Whoever writes beyond `ulimit -f` gets SIGXFSZ: the log does, but the program does not write."""
+    """A write beyond `ulimit -f` raises SIGXFSZ; the log's writes must not kill the program."""
     log = tmp_path / "log"
     found = subprocess.run([APPS / "stalls", "purge", "20", "0"], env=run.env(GPUFEED_LOG=log, **STALLS),
                            capture_output=True, text=True, check=False,
@@ -36,7 +37,7 @@ def test_a_report_beyond_that_limit(program, run, tmp_path):  # noqa: F811
 
 
 def test_nobody_reads_standard_error(program, run):  # noqa: F811
-    """As in `train 2>&1 | head`: a last line of ours does not end the program by SIGPIPE."""
+    """The command is like `train 2>&1 | head`: a last line of the library does not end the program by SIGPIPE."""
     path, env = program.prepare("signal.signal(signal.SIGPIPE, signal.SIG_DFL)", GPUFEED_VERBOSE=1)
     read, write = os.pipe()
     os.close(read)
@@ -48,7 +49,8 @@ def test_nobody_reads_standard_error(program, run):  # noqa: F811
 
 
 def test_a_file_in_the_place_of_standard_error(program, run, tmp_path):  # noqa: F811
-    """As in `train 2>&-`: the next file that the program opens has the number 2, and is the program's own."""
+    """The command is like `train 2>&-`: the next file that the program opens gets the number 2, and is the
+    program's own."""
     path, env = program.prepare("""
         data = os.open(os.environ["DATA"], os.O_WRONLY | os.O_CREAT)
         assert data == 2 and os.write(data, b"mine") == 4
@@ -58,9 +60,25 @@ def test_a_file_in_the_place_of_standard_error(program, run, tmp_path):  # noqa:
     assert (tmp_path / "data").read_bytes() == b"mine"
 
 
+def test_a_file_that_a_daemon_opens_as_number_2(program, run, tmp_path):  # noqa: F811
+    """Number 2 is standard error unless it has FD_CLOEXEC, as a file has that Python opened. One call replaces
+    number 2, because the library's thread may open a file as soon as the number is free."""
+    path, env = program.prepare("""
+        data = os.dup2(os.open(os.environ["DATA"], os.O_RDWR | os.O_CREAT), 2, inheritable=False)
+        assert data == 2 and os.write(data, b"mine") == 4
+    """, GPUFEED_VERBOSE=2, DATA=tmp_path / "data")
+    assert run(PYTHON, path, sim=True, **env).returncode == 0
+    assert (tmp_path / "data").read_bytes() == b"mine"
+    path, env = program.prepare("""
+        os.dup2(os.open(os.environ["DATA"], os.O_RDWR | os.O_CREAT), 2)
+    """, GPUFEED_VERBOSE=2, DATA=tmp_path / "redirected")
+    assert run(PYTHON, path, sim=True, **env).returncode == 0
+    assert b"gpufeed: " in (tmp_path / "redirected").read_bytes()
+
+
 @pytest.mark.parametrize("how", ["os.rename(log, log + '.1')", "os.truncate(log, 0)"])
 def test_a_log_that_is_rotated_goes_on(program, tmp_path, how):  # noqa: F811
-    """logrotate's two ways; no signal tells the program."""
+    """logrotate's two methods; the program gets no signal."""
     _, found = program(f"""
         log = os.environ["GPUFEED_LOG"]
         stall(96)
@@ -97,11 +115,11 @@ def test_lost_lines_are_told_when_writing_works_again(run, compile_c, tmp_path):
     assert found.returncode == 0, found.stderr
     first, *rest = events(folder / "log", "process") + events(folder / "log")
     assert first["event"] == "process"
-    assert sum(event.get("left_out", 0) for event in [first, *rest]) >= 6
+    assert sum(event.get("dropped", 0) for event in [first, *rest]) >= 6
 
 
 def test_a_cut_line_spoils_no_other(run, compile_c, tmp_path):
-    """A write that ends early, some that fail, and one that works again: it begins a line of its own."""
+    """One write is cut short, some fail, and then one succeeds: it begins with a newline."""
     stalling = compile_c(r"""
         #include <stdlib.h>
         #include <string.h>
@@ -131,12 +149,12 @@ def test_a_cut_line_spoils_no_other(run, compile_c, tmp_path):
         except ValueError:
             cut.append(line)
     assert len(cut) == 1, [len(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert whole[-1]["event"] == "stall" and sum(event.get("left_out", 0) for event in whole) >= 5
+    assert whole[-1]["event"] == "stall" and sum(event.get("dropped", 0) for event in whole) >= 5
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)"])
 def test_the_last_event_before_an_exit(program, tmp_path, end):  # noqa: F811
-    """The library's thread is told of it, and the process ends before that has run."""
+    """The writer thread is woken, but the process ends before that thread has run."""
     for turn in range(12):
         program(f"""
             import sys
@@ -157,7 +175,7 @@ def frees(log):
 
 @pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit", "handler", "exit"])
 def test_processes_that_leave_right_behind_a_stall(run, tmp_path, way):
-    """Each has a log thread of its own, which cannot run before the end."""
+    """Each process has a separate writer thread, which cannot run before the end."""
     env = run.env(sim=True, GPUFEED_LOG=tmp_path / "log", SIM_DELAY="cuMemFree_v2:3000")
     leaving = [subprocess.Popen([APPS / "leaves", way], env=env) for _ in range(AT_ONCE)]
     assert [process.wait() for process in leaving] == [7] * AT_ONCE
@@ -186,7 +204,7 @@ def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F8
 
 
 def test_a_child_of_vfork_touches_nothing(run, tmp_path):
-    """Its memory is its parent's, and the thread that writes is there."""
+    """The child shares its parent's memory, and the writer thread runs there."""
     out = tmp_path / "trace"
     env = run.env(preload=False, SIM_DELAY="cuMemFree_v2:3000")
     inside = run.env(sim=True, GPUFEED_LOG=tmp_path / "log")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pinned memory: what a program sees of it with the library is what it sees without."""
+"""Pinned memory: a program sees the same with and without the library."""
 
 import os
 import re
@@ -69,7 +69,7 @@ def test_what_is_the_drivers(program):
         cuda.cuCtxSetCurrent(None)
         print(alloc(LARGE)[0], alloc(SMALL)[0])
         """), served=0)
-    assert "left to the driver" not in ours.stderr  # nothing was tried
+    assert "left to the driver" not in ours.stderr  # the program did not try to use it
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
@@ -126,7 +126,7 @@ def test_a_freed_block_is_not_used_again_too_early(program, size):
 
 
 def test_zero_where_the_driver_gives_zero(program):
-    """A lone block comes out of a fresh mapping, and several that were all freed do."""
+    """A single block comes from a fresh mapping, and so do several blocks that were all freed."""
     same(program("""
         start()
         for size in (1, 100, 4095, 4096, 4097, 100000, MIB - 5, MIB, LARGE):
@@ -177,7 +177,7 @@ def test_flags_are_those_of_the_block_that_made_the_mapping(program):
 
 
 def test_a_lone_block_begins_at_a_page(program):
-    """Files are read into such blocks with O_DIRECT. Others begin where there is room."""
+    """Files are read into such blocks with O_DIRECT. Other blocks begin wherever there is space."""
     same(program("""
         start()
         for size in (4096, 100, MIB, 3):
@@ -189,7 +189,7 @@ def test_a_lone_block_begins_at_a_page(program):
 
 
 def test_no_more_is_kept_than_allowed(program):
-    """One mapping a context, of 2 MiB."""
+    """At most one mapping of 2 MiB is kept for each context."""
     text = """
         start()
         kept = 0
@@ -254,7 +254,7 @@ def test_what_was_done_is_said(program):
     assert len(lines) == 1
     assert f"large 1 ({LARGE} bytes); small 1 ({SMALL} bytes); size or flags 2 ({2 * MIB} bytes)" in lines[0]
     assert re.search(rf"(node \d+ holds {LARGE} bytes|{LARGE} bytes on several)", lines[0])
-    assert lines[0].endswith(f"kept {2 * MIB} bytes, given back 0 times")
+    assert lines[0].endswith(f"{2 * MIB} bytes kept for reuse, released 0 times")
 
 
 def test_nothing_is_done_under_compute_sanitizer(program, compile_c):
@@ -393,7 +393,7 @@ def test_what_is_kept_is_given_back_when_little_is_left(run):
 
 
 def test_threads(program):
-    """Each block is its owner's alone, whatever the others free."""
+    """Each block belongs to its owner alone, whatever other threads free."""
     same(program("""
         import random, threading
         context, bad = start(), []

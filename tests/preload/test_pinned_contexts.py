@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pinned memory in programs with several contexts or devices: whose it is, who has it pinned, what ends with what."""
+"""Pinned memory in programs with several contexts or devices: which context owns it, which contexts
+have it pinned, and when it ends."""
 
 import pathlib
 import re
@@ -25,7 +26,7 @@ def test_free_waits_for_its_own_context_only(program):
 
 
 def test_a_second_device_in_use_leaves_them_to_the_driver(program):
-    """Whether it could tell has not been seen on one."""
+    """One device cannot show whether a second one would see a difference."""
     same(program("""
         first, second = start(), c_void_p()
         p, q = pinned(LARGE), pinned(SMALL)
@@ -74,7 +75,8 @@ def test_what_a_context_has_goes_with_it_alone(program):
 
 
 def test_a_later_context_has_it_pinned_too(program):
-    """So a copy there is read when its stream comes to it, and the call waits for nothing."""
+    """A copy in the later context reads the memory when its stream reaches it, and the call waits
+    for nothing."""
     same(program("""
         start()
         __import__("signal").alarm(60) # natively nothing waits
@@ -94,7 +96,7 @@ def test_a_later_context_has_it_pinned_too(program):
 
 
 def test_what_a_second_device_sees(run):
-    """The program that is to run on two GPUs, on two simulated ones."""
+    """Runs the program that is meant for two GPUs, on two simulated ones."""
     script = pathlib.Path(__file__).parents[1] / "gpu" / "programs" / "pinned_devices.py"
     ours = same(run.both("/usr/bin/python3", script, LARGE, 0, sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_VERBOSE=2,
                          SIM_DEVICES="0000:41:00.0,0000:81:00.0"))
@@ -102,7 +104,7 @@ def test_what_a_second_device_sees(run):
 
 
 def test_what_no_row_says_is_the_same(run):
-    """The program that asks a real driver for it, on the simulated one."""
+    """Runs the program that queries a real driver, on the simulated one."""
     script = pathlib.Path(__file__).parents[1] / "gpu" / "programs" / "unrecorded.py"
     ours = same(run.both("/usr/bin/python3", script, 0, sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_VERBOSE=2))
     assert re.search(r"copies to the GPU; staged \d+ ", ours.stderr), ours.stderr

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pinned memory: whom it is left to, who waits, and who hears of its end."""
+"""Pinned memory: when it is left to the driver, which calls wait, and which libraries learn of its
+end."""
 
 import textwrap
 
 import pytest
-from conftest import DOOR
+from conftest import PRELOAD
 from pinkit import *
 
 
@@ -22,7 +23,7 @@ def test_gpus_that_read_pageable_memory_themselves(program, attribute):
 
 @pytest.mark.parametrize("size", [SMALL, MIB, LARGE])
 def test_an_allocation_waits_for_nobody(program, size):
-    """Whatever is kept from before."""
+    """Whatever is retained from before."""
     same(program(f"""
         start()
         on = stream()
@@ -37,7 +38,7 @@ def test_an_allocation_waits_for_nobody(program, size):
 
 
 def test_buffers_are_known_when_no_more_are_given_out(program):
-    """The second one's registration fails: from then on they are the driver's."""
+    """Registering the second one fails. From then on, allocations are left to the driver."""
     ours = same(program("""
         start()
         p, q = pinned(LARGE), pinned(LARGE)
@@ -65,7 +66,8 @@ int munmap(void *at, size_t bytes)
 
 
 def test_who_watches_munmap_hears_of_it(run, compile_c):
-    """As communication libraries do, which keep what they know of a range."""
+    """Communication libraries do so: they keep data about a range, and drop it when the range is
+    unmapped."""
     spy = compile_c(SPY, "-shared", "-fPIC", name="spy.so")
     text = PROLOGUE + textwrap.dedent("""
         heard = c_uint64.in_dll(ctypes.CDLL(None), "unmapped")
@@ -76,6 +78,6 @@ def test_who_watches_munmap_hears_of_it(run, compile_c):
         ok(free(p))
         print(heard.value - before >= LARGE)
         """)
-    done = run("/usr/bin/python3", "-c", text, LD_PRELOAD=f"{DOOR} {spy}", sim=True, GPUFEED_STAGE_THREADS=4)
+    done = run("/usr/bin/python3", "-c", text, LD_PRELOAD=f"{PRELOAD} {spy}", sim=True, GPUFEED_STAGE_THREADS=4)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     assert "served" in done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Third-party libraries of ours and of the program never meet, in either order."""
+"""Third-party libraries of the library and of the program do not mix, in either order."""
 import pathlib
 import tempfile
 
@@ -9,7 +9,7 @@ from conftest import COMMAND, Runner
 
 HERE = pathlib.Path(__file__).parent
 
-# As an older or newer release might: same names, another idea of what they do.
+# An older or newer release might have the same names with another meaning.
 FOREIGN = """
 #include <stdlib.h>
 void *hwloc_topology_init(void *t) { abort(); }
@@ -37,7 +37,7 @@ def build_foreign(compile_c):
 
 
 def test_ours_first_in_line_are_not_the_programs(run, foreign):
-    """The program's own libraries stand in the global scope before ours are opened."""
+    """The program's libraries are in the global scope before the library opens its own."""
     preload = " ".join(str(foreign / library) for library in LIBRARIES)
     clean = run(COMMAND, "topo", "--json", preload=False)
     crowded = run(COMMAND, "topo", "--json", preload=False, LD_PRELOAD=preload)
@@ -46,7 +46,7 @@ def test_ours_first_in_line_are_not_the_programs(run, foreign):
 
 
 def test_engine_beside_the_programs_libraries(foreign):
-    """Loaded before and after the engine, the program gets its own, and both work."""
+    """The program loads its own libraries before and after the engine, and both work."""
     for before in (True, False):
         program = f"""
             import ctypes, sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python line of a stall: right, for every version that is here; and workers of all kinds."""
+"""The Python line of a stall is right, for every installed version and for workers of all kinds."""
 import os
 import pathlib
 import shutil
@@ -17,7 +17,7 @@ GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"
 
 
 def interpreters():
-    """Each minor version once: what is installed, and what pyenv has built."""
+    """Each minor version once: installed ones, and those built by pyenv."""
     found = {}
     for path in [DEBIAN, *(shutil.which(f"python3.{n}") for n in range(9, 15)),
                  *sorted(map(str, pathlib.Path.home().glob(".pyenv/versions/3.*/bin/python3")))]:
@@ -76,8 +76,8 @@ def python(run, tmp_path):
         folder.mkdir(exist_ok=True)
         program = folder / "program.py"
         program.write_text(textwrap.dedent(STALLER) + textwrap.dedent(script), encoding="utf-8")
-        # The interpreter's own small frees are not to be stalls, however busy the machine; nor are
-        # huge pages wanted, which are given back too quickly for one.
+        # The interpreter's own small frees must not become stalls on a busy machine. Huge pages are
+        # off, because freeing them is too quick for a stall.
         settings = dict(GPUFEED_LOG=tmp_path / "log", MALLOC_CONF=GIVE_BACK, PYTHONUTF8=1,
                         GPUFEED_STALL_US=2500, GPUFEED_PROFILE="inference",
                         PYTHONDONTWRITEBYTECODE=1)
@@ -112,7 +112,7 @@ def test_line(python, version, tmp_path):
         print(os.getpid())
     """, PYTHONS[version])
     *lines, _ = out.split()
-    # The interpreter frees too, and a busy machine may stop it in the midst of that.
+    # The interpreter frees memory too, and a busy machine may preempt it during a free.
     frames = [event["python"] for event in found if function_of(event) == "stall"]
     assert most(frames, lines), found
     for frame in frames:
@@ -139,7 +139,7 @@ WORKERS = {
 @pytest.mark.parametrize("method", sorted(WORKERS))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_worker(python, method, when):
-    """A worker that stalls and leaves by _exit at once."""
+    """A worker that stalls and at once calls _exit."""
     out, found = python(f"""
         import multiprocessing
         def work():

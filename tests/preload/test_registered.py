@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that the program registers: placed beforehand where that pays, and left alone else."""
+"""Memory that the program registers: prefaulted on the right node if that pays, and left alone
+otherwise."""
 
 import textwrap
 
@@ -32,7 +33,8 @@ def test_registered_memory_is_placed_beforehand(program):
 
 @pytest.mark.parametrize("flags", [4, 8])
 def test_odd_registrations_are_left_alone(program, flags):
-    """Of a device's registers, and of memory to be read: that would have the zero page first."""
+    """Registers of a device, and memory that is only read: prefaulting would map the zero page
+    first."""
     same(program(present(f"""
         at = anonymous()
         print(register(at, 2 * LARGE, {flags}), present(at, 2 * LARGE), unregister(at))
@@ -40,7 +42,7 @@ def test_odd_registrations_are_left_alone(program, flags):
 
 
 def test_what_is_in_it_stays(program):
-    """Pages that are there keep their bytes, and no policy of their own is left behind."""
+    """Present pages keep their bytes, and no memory policy of the library is left behind."""
     plain, ours = program(present("""
         at = anonymous()
         for offset in range(0, LARGE // 2, MIB):
@@ -52,7 +54,7 @@ def test_what_is_in_it_stays(program):
         print(present(at, 2 * LARGE), file=sys.stderr)
         """))
     assert plain.stdout.splitlines()[1] == "{True}"
-    assert str(2 * LARGE // 4096) in ours.stderr.split()  # it was placed
+    assert str(2 * LARGE // 4096) in ours.stderr.split()  # the memory was prefaulted
     assert (ours.stdout, ours.returncode) == (plain.stdout, plain.returncode), ours.stderr
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: what it says, who writes it, and that it is there however the program ends."""
+"""The report: its content, which process writes it, and that it is complete however the program
+ends."""
 import json
 import os
 import re
@@ -11,11 +12,8 @@ import time
 import pytest
 
 from conftest import SOURCE, Runner
+from schemakit import LOG, REPORT, read_log, read_report as read
 from test_engine import HERE, NODE0, NODE1, PYTHON, feed, machine  # noqa: F401
-
-
-def read(path):
-    return json.loads(path.read_text())
 
 
 def test_contents(feed, tmp_path):  # noqa: F811
@@ -29,7 +27,7 @@ def test_contents(feed, tmp_path):  # noqa: F811
     """, GPUFEED_REPORT=report, GPUFEED_HEAP="replace", GPUFEED_MEM="odd", RANK=3, WORLD_SIZE=4,
          LOCAL_RANK=0, LOCAL_WORLD_SIZE=1)
     found = read(report)
-    assert found["schema"] == 1 and found["state"] == "ended" and found["ran_s"] > 1
+    assert found["schema"] == 2 and found["state"] == "ended" and found["ran_s"] > 1
     assert found["options"]["GPUFEED_MEM"] == {"value": "auto", "origin": "rejected"}
     assert found["options"]["GPUFEED_BIND"] == {"value": "node", "origin": "environment"}
     assert found["options"]["GPUFEED"] == {"value": "on", "origin": "default"}
@@ -43,7 +41,7 @@ def test_contents(feed, tmp_path):  # noqa: F811
     assert found["binding"]["in_force"] and found["binding"]["cpus"] == "1"
     last = found["samples"][-1]
     assert last["threads"]["program"] == last["threads"]["on_target"] == 1
-    assert last["threads"]["self_set"] == 1 and last["threads"]["ours"] == 1
+    assert last["threads"]["self_set"] == 1 and last["threads"]["library"] == 1
     assert max(sample["heap"]["bytes"] for sample in found["samples"]) > 40 << 20
     assert found["heap"]["mode"] == "replace"
     assert found["hooks"]["cuInit"] == 1 and found["hooks"]["cuMemAlloc_v2"] == 1
@@ -54,49 +52,61 @@ def test_contents(feed, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("name, ranks, lines", [
     ("r.json", 4, 1), ("%h%%r", 4, 1), ("r%", 4, 1), ("%r.json", 4, 0), ("r-%%%p", 4, 0), ("r.json", 1, 0)])
 def test_ranks_that_write_one_report_are_told(feed, tmp_path, name, ranks, lines):  # noqa: F811
-    """By the first of them; each replaces what the one before has written."""
+    """The first rank warns. Each report replaces the one before."""
     for rank in range(2):
         found = feed("start()", GPUFEED_REPORT=tmp_path / name, GPUFEED_VERBOSE=0, RANK=rank, WORLD_SIZE=ranks,
                      LOCAL_RANK=rank, LOCAL_WORLD_SIZE=ranks)
         said = [line for line in found.stderr.splitlines() if "ranks write" in line]
         assert len(said) == (lines if rank == 0 else 0)
-        assert not said or said[0].endswith(f"{ranks} ranks write {tmp_path / name}, and the last one stays: "
-                                            "put %r, the rank, into the name")
+        assert not said or said[0].endswith(f"{ranks} ranks write {tmp_path / name}, so only one report remains. "
+                                            "Put %r, the rank, into the path.")
 
 
 @pytest.mark.parametrize("variable", ["GPUFEED_REPORT", "GPUFEED_LOG"])
 def test_a_name_that_means_nothing_is_told(feed, tmp_path, variable):  # noqa: F811
     found = feed("start()", **{variable: tmp_path / "%%j-%j-%t", "GPUFEED_VERBOSE": 0})
-    assert found.stderr == (f"gpufeed: {variable}: %j stays as it is: %p (the process), %h (the host) and %r (the "
-                            "rank) are replaced\n")
+    assert found.stderr == (f"gpufeed: {variable}: %j is not replaced, only %p (process), %h (host) and %r (rank) "
+                            "are\n")
     assert (tmp_path / "%j-%j-%t").exists()
 
 
 def test_a_report_in_the_place_of_the_log_is_told(feed, tmp_path):  # noqa: F811
-    said = "is the log, too, and takes its place: name another file"
     both = tmp_path / "both"
+    said = f"GPUFEED_REPORT and GPUFEED_LOG are both {both}; the report would overwrite the log. Choose another path."
     assert said in feed("start()", GPUFEED_REPORT=both, GPUFEED_LOG=both, GPUFEED_VERBOSE=0).stderr
     assert feed("start()", GPUFEED_REPORT="/dev/null", GPUFEED_LOG="/dev/null", GPUFEED_VERBOSE=0).stderr == ""
 
 
-def test_schema_is_documented(feed, tmp_path):  # noqa: F811
+def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
+    """Each field of fields.def is in some report, nearly every field of log_fields.def is in some
+    log, and no other fields occur."""
+    library = tmp_path / "libcarries.so"
+    subprocess.run(["gcc", "-shared", "-x", "c", "-", "-o", library], text=True, check=True,
+                   input="void mi_malloc(void) {}")
     report = tmp_path / "r.json"
-    feed("start()", GPUFEED_REPORT=report)
-    text = (SOURCE / "docs" / "report.md").read_text()
-
-    def names(value, inside=""):
-        if isinstance(value, dict) and inside not in (
-                "options", "hooks", "by_node", "entries", "reasons", "held_by_node"):
-            for key, below in value.items():
-                yield key
-                yield from names(below, key)
-        elif isinstance(value, list):
-            for below in value:
-                yield from names(below)
-    documented = set(re.findall(r"`(\w+)`", text)) | set(re.findall(r"\w+", " ".join(
-        line for line in text.splitlines() if line.startswith("## "))))
-    missing = set(names(read(report))) - documented
-    assert not missing
+    feed(f"""
+        ctypes.CDLL({str(library)!r})
+        start()
+        context(1)
+        allocate(300)
+        libc, source, d = ctypes.CDLL(None), bytearray(8 << 20), ctypes.c_uint64()
+        check(feeder.libcuda.cuMemAlloc_v2(ctypes.byref(d), ctypes.c_size_t(8 << 20)))
+        libc.malloc.restype = ctypes.c_void_p
+        libc.gpufeed_step(3)
+        for i in range(40):
+            check(feeder.libcuda.cuMemcpyHtoD_v2(d, (ctypes.c_char * len(source)).from_buffer(source),
+                                                 ctypes.c_size_t(len(source))))
+            libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(64 << 20))))
+    """, devices=f"{NODE1},{NODE0}", GPUFEED_REPORT=report, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1,
+         MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0")
+    read(report)
+    read_log(tmp_path / "log")
+    feed("start()\nbytearray(200 << 20)\ntime.sleep(2)", GPUFEED_REPORT=report)
+    read(report)
+    assert REPORT.fields() - REPORT.seen == set()
+    common = {field for field in LOG.fields() if field.startswith(("process.", "stall.", "decided.", "rebound."))}
+    rare = {"stall.parts_us.lock", "stall.parts_us.setup", "stall.parts_us.unmap"}
+    assert {field for field in common - LOG.seen if not field.endswith(".dropped")} <= rare
 
 
 def test_forked_children_do_not_report(feed, tmp_path):  # noqa: F811
@@ -147,7 +157,7 @@ def test_killed_jobs_leave_one(machine, tmp_path, number):  # noqa: F811
 
 @pytest.mark.parametrize("stall_us", [None, 1])
 def test_unwritable_path_is_one_line(feed, stall_us):
-    """Also where a stall was to be logged before cuInit, when nothing is said yet."""
+    """A stall to be logged before cuInit, when the library prints nothing yet, adds no line."""
     found = feed("start()\ntime.sleep(2.5)", GPUFEED_VERBOSE=0, GPUFEED_REPORT="/nonexistent/r.json",
                  GPUFEED_LOG="/nonexistent/log", GPUFEED_STALL_US=stall_us)
     lines = found.stderr.splitlines()
@@ -191,7 +201,7 @@ def test_observe_reports_and_changes_nothing(feed, tmp_path):  # noqa: F811
     found = read(report)
     assert found["observe"] and not found["binding"]["in_force"]
     assert found["verdict"]["cpus"] == "1" and found["probe"] is None
-    assert found["heap"]["mode"] == "next" and found["samples"][-1]["other"]["bytes"] > 0
+    assert found["heap"]["mode"] == "passthrough" and found["samples"][-1]["other"]["bytes"] > 0
 
 
 def test_rebinding_is_reported(feed, tmp_path):  # noqa: F811

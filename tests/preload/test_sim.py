@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated driver where the recorded transcript does not reach: several devices, faults and
-delays by plan, DMA at the last legal moment, the threads that it makes."""
+"""The simulated driver beyond the recorded transcript: several devices, planned faults and delays,
+DMA at the last legal moment, and its threads."""
 
 import textwrap
 
@@ -213,7 +213,7 @@ def test_threads(sim):
 
 
 def test_every_entry_that_the_runtime_asks_for_is_there(sim):
-    """The entries that nothing implements answer that they are not supported."""
+    """Functions that no file implements return CUDA_ERROR_NOT_SUPPORTED."""
     assert sim("""
         start()
         print(cuda.cuGLInit(), cuda.cuMemPrefetchAsync_v2_ptsz(), cuda.cuArray3DCreate_v2())

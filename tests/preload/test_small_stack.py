@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls on a thread's smallest stack: glibc takes what the program's and our variables of a thread need out of it."""
+"""Calls on the smallest stack that a thread can have. glibc takes the thread-local variables of the
+program and the library from it."""
 
 import pytest
 from conftest import SIM_DIR
-from doorkit import INCLUDES
+from preloadkit import INCLUDES
 
 PROGRAM = r"""
 #include <cuda.h>

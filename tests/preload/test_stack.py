@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stall's stack and its Python lines are read from may be odd, or gone: the program goes on."""
+"""A stall's stack and Python lines may come from damaged or missing data: the program continues."""
 import struct
 
 from stallkit import GIVE_BACK, events
@@ -18,7 +18,7 @@ CALLS_BACK = "int call_back(void (*function)(void)) { function(); return 1; }"
 
 
 def move_program_headers(path):
-    """To the end of the file, which nothing maps: the loader reads them there."""
+    """The table extends to the end of the file, which is not mapped; the loader reads it there."""
     data = bytearray(path.read_bytes())
     at, = struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
@@ -47,7 +47,7 @@ def test_a_library_with_its_program_headers_out_of_sight(run, compile_c, tmp_pat
 
 
 def test_a_thread_with_the_smallest_stack(run, compile_c, tmp_path):
-    """Stack, Python and path are gathered elsewhere than on the stack of who stalls."""
+    """Stack, Python frames and path are not captured on the stalled thread's own stack."""
     program = compile_c(STALLING + r"""
         #include <limits.h>
         #include <pthread.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staged copies do what the driver would have done: the same program, with and without."""
+"""Staged copies have the same results as the driver's: the same program, with and without the
+library."""
 
 import re
 
@@ -11,13 +12,14 @@ STAGE = APPS / "stage"
 ENDS = APPS / "stage_ends"
 CONTEXTS = APPS / "stage_context"
 
-# Small enough to stage nearly everything; more threads than CPUs, so that pieces end out of order.
+# Small enough to stage nearly everything. There are more threads than CPUs, so that pieces end out
+# of order.
 EAGER = {"GPUFEED_STAGE_MIN": "4096", "GPUFEED_STAGE_THREADS": "4", "SIM_DMA": "late",
          "GPUFEED_VERBOSE": "2"}
 
 
 class Seen:
-    """What the library says became of the copies of one direction."""
+    """The library's counts of the copies in one direction."""
 
     def __init__(self, stderr, direction):
         line = re.search(rf"^gpufeed: copies {direction} the GPU(.*)$", stderr, re.M)
@@ -29,7 +31,7 @@ class Seen:
 
 
 def compare(run, what, native=None, program=STAGE, **env):
-    """Same output, same exit; what became of the copies to the device and back."""
+    """Checks for the same output and exit code. Returns the counts of the copies to the device and back."""
     env = {**EAGER, **env}
     done = run(program, what, sim=True, **env)
     if native is None:
@@ -55,7 +57,7 @@ def test_bytes_otherwise(run, env):
 
 
 def test_bytes_that_stay_in_the_shared_cache(run):
-    """Where the processor lets go of lines (streamed.c): elsewhere they are streamed."""
+    """With CLDEMOTE if the processor has it (nt_copy.c); otherwise non-temporal stores alone."""
     to, _, said = compare(run, "vast", SIM_DMA="")
     assert to.staged == 2 and to.rest == 0, said
 
@@ -86,7 +88,7 @@ def test_members_of_a_batch_are_counted_as_what_they_are(run):
 
 
 def test_a_busy_stream_gets_one_operation_at_once(run):
-    """The call is back before its stream has moved, and the driver has been asked for one copy."""
+    """The call returns before its stream has moved, and the driver got one copy."""
     to, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0),
                           SIM_FAULT="cuMemcpyHtoDAsync_v2:2+:999")
     assert to.staged == 1, said
@@ -110,7 +112,7 @@ def test_d2h_behind_a_blocked_stream(run):
 
 def test_captures_beside_copies(run):
     to, _, said = compare(run, "captures")
-    assert to.capture == 150 and to.staged > 2, said
+    assert to.capture >= 150 and to.staged > 2, said # besides, a copy may meet the beginning of a capture
 
 
 @pytest.mark.parametrize("ring", ["4M", "1G"])
@@ -127,16 +129,17 @@ def test_large_files(run, ring):
 
 
 def test_small_copies_have_patience(run):
-    """Where nobody says from which size on, they prepare nothing until there were many."""
+    """If no option sets a size, small copies prepare nothing until there were many."""
     auto = {"GPUFEED_STAGE_MIN": "auto"}
     to, back, said = compare(run, "some", **auto)
-    assert to.calls == back.calls == {"early": 12} and "ring 0 of 0 bytes, 0 helpers" in said
+    assert to.calls == back.calls == {"early": 12} and "ring of 0 bytes (limit 0), 0 helpers" in said
     to, back, said = compare(run, "more", **auto)
     assert to.staged >= 8 and back.staged >= 8, said
 
 
 def test_where_the_driver_is_faster_it_copies(run):
-    """The simulated one is, with nothing to do but a memcpy; who says from which size on is not asked."""
+    """The simulated driver is faster, because it only does a memcpy. If an option sets a size, the
+    durations are not compared."""
     to, back, said = compare(run, "more", GPUFEED_STAGE_MIN="auto")
     assert to.slower + back.slower > 50, said
     to, back, said = compare(run, "more", GPUFEED_STAGE_MIN="1M")
@@ -154,23 +157,25 @@ def test_green_streams_are_the_drivers(run):
 
 
 def test_contexts_that_copy_synchronously_are_the_drivers(run):
-    """Their asynchronous copies, too, return when the data has arrived."""
+    """Asynchronous copies in such contexts, too, return when the data has arrived."""
     to, back, said = compare(run, "synchronous", program=CONTEXTS)
     assert to.staged == back.staged == 0 and to.device_memory == 2, said
 
 
 def test_a_capture_that_is_dead_is_still_one(run):
-    """What stands on its stream is refused, and that is no failure of ours: copies go on being staged."""
+    """The work on its stream is refused. That is no failure of the library, so later copies are
+    staged."""
     to, _, said = compare(run, "invalidated", program=CONTEXTS)
     assert to.capture == 1 and to.staged == 2, said
     assert "left to the driver" not in said
 
 
 def test_early_copies_are_not_looked_at(run):
-    """Not even whether they stand in a capture; what nobody asked about gives no rate either."""
+    """The library does not even query whether the stream is capturing. Copies that it did not
+    examine give no rate."""
     to, _, said = compare(run, "early", program=CONTEXTS, GPUFEED_STAGE_MIN="auto")
     assert to.calls == {"early": 32, "capture": 8}, said
-    assert "GB/s" not in said and "pinned at its source" not in said
+    assert "GB/s" not in said and "pinning the source" not in said
 
 
 def test_a_context_is_met_beside_a_capture(run):
@@ -184,10 +189,11 @@ def test_a_copy_on_the_threads_own_stream_waits_for_that_alone(run):
 
 
 def test_small_copies_far_ahead(run):
-    """What the driver would not wait for either is no reason to pin more and more."""
+    """The driver would not wait for these copies either, so the library must not pin more and more
+    memory for them."""
     to, back, said = compare(run, "ahead")
     assert to.staged > 20 and back.staged > 100 and to.staged + to.full == 512, said
-    assert 0 < int(re.search(r"copies: ring (\d+) of", said).group(1)) <= 32 << 20, said
+    assert 0 < int(re.search(r"copies: staging ring of (\d+) bytes", said).group(1)) <= 32 << 20, said
 
 
 def test_contexts_end(run):
@@ -196,15 +202,17 @@ def test_contexts_end(run):
 
 
 def test_green_contexts(run):
-    """They are the driver's, and neither they nor the primary contexts that end with them fill our table."""
+    """Green contexts are left to the driver. Neither they nor the primary contexts that end with them fill
+    the table of contexts."""
     to, back, said = compare(run, "greens", program=ENDS)
     assert to.context == back.context == 80 and to.staged >= 8 and back.staged >= 8, said
 
 
 @pytest.mark.parametrize("pin", ["auto", "off"])
 def test_what_was_long_unused_goes_in_a_free_that_waits(run, pin):
-    """A small block beside another, and what is none, may be freed while a kernel waits for us. A capture that
-    forbids the free keeps the ring, too; beside one that does not it is as whole as without us."""
+    """A small block that shares its mapping, and a pointer that is no block, may be freed while a
+    kernel runs. A capture that forbids the free also keeps the ring. A capture that allows it is
+    left valid."""
     _, _, said = compare(run, "trim", program=ENDS, GPUFEED_PIN=pin)
     assert re.findall(r"^(?:before|copy|small|refused|large): \d$", said, re.M) == \
         ["before: 1", "copy: 1", "small: 1", "refused: 1", "large: 0"], said
@@ -226,21 +234,21 @@ def test_without_the_feature(run):
     assert not to.calls and not back.calls and "off: by option" in said
     to, _, said = compare(run, "bytes", GPUFEED="observe", COLD="1")
     assert to.staged == 0 and to.off == 30 and "observing only" in said
-    assert "ring 0 of 0 bytes, 0 helpers" in said
+    assert "ring of 0 bytes (limit 0), 0 helpers" in said
 
 
 def test_small_copies_start_nothing(run):
     _, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0), GPUFEED_STAGE_MIN="1G", COLD="1")
-    assert "ring 0 of 0 bytes, 0 helpers" in said
+    assert "ring of 0 bytes (limit 0), 0 helpers" in said
 
 
-# A call of ours may fail at first, later, or always: nothing changes but who does the copying.
+# A call of the library may fail at first, later, or always. Only the copying side changes.
 OURS = ["cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuDeviceGetAttribute",
         "cuDevicePrimaryCtxGetState", "cuEventCreate", "cuEventRecord", "cuEventQuery",
         "cuEventSynchronize", "cuMemHostRegister_v2", "cuPointerGetAttribute",
         "cuPointerGetAttributes", "cuStreamIsCapturing", "cuStreamGetCtx_v2",
         "cuThreadExchangeStreamCaptureMode"]
-# Without these there is never a ring to wait for.
+# Without these the ring never exists, so the test does not wait for it.
 COLD = {"cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuMemHostRegister_v2",
         "cuPointerGetAttribute", "cuPointerGetAttributes", "cuStreamIsCapturing",
         "cuStreamGetCtx_v2", "cuThreadExchangeStreamCaptureMode"}
@@ -261,10 +269,13 @@ def test_calls_of_ours_fail(run, entry):
 
 
 def test_a_capture_that_begins_meanwhile_turns_nothing_off(run):
-    """The legacy stream was asked, then another thread began: what our call and the driver's are then answered."""
+    """The legacy stream was queried, and then another thread began a capture. The calls of the
+    library and of the driver then fail."""
     to, back, said = compare(run, "beginning", program=CONTEXTS, native=("end 0\n2 checked, 0 wrong\n", 0),
                              SIM_FAULT="cuEventRecord:1:906,cuEventRecord:4:906")
-    assert to.failed + back.failed == 2 and to.rest + back.rest == 0, said # before its first transfer, and behind one
+    # before its first transfer, and after one
+    assert to.capture + back.capture == 1 and to.failed + back.failed == 1, said
+    assert to.rest + back.rest == 0, said
     assert to.staged >= 1 and back.staged >= 2, said
     assert "left to the driver" not in said
 
@@ -305,7 +316,8 @@ print(more)
 
 
 def test_a_child_forked_beside_copies_has_no_descriptor_more(run):
-    """A mapping is asked about by one, for microseconds of a copy that takes a fifth of a second here."""
+    """One thread queries a mapping, for microseconds of a copy that takes a fifth of a second here.
+    """
     done = run("/usr/bin/python3", "-c", FORKS, sim=True, SIM_DELAY="dma:20000", **{**EAGER, "SIM_DMA": ""})
     assert done.returncode == 0 and Seen(done.stderr, "to").staged >= 1, done.stderr
     assert int(done.stdout) <= 10

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stalls of a process that feeds a GPU: the driver's calls, stops, workers, the report."""
+"""Stalls of a process that feeds a GPU: driver calls, pauses, workers, the report."""
 import ctypes
-import json
 import os
 import pathlib
 import signal
@@ -12,6 +11,7 @@ import time
 import pytest
 
 from conftest import COMMAND, SOURCE
+from schemakit import read_log, read_report
 from stallkit import GIVE_BACK, events, most
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -97,7 +97,7 @@ def test_free_behind_a_kernel(program):
 
 
 def stop_often(env, path):
-    """When it was stopped for certain, on the log's clock."""
+    """The intervals in which it was certainly paused, on the log's clock."""
     stops = []
     with subprocess.Popen([PYTHON, path], env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
@@ -113,13 +113,13 @@ def stop_often(env, path):
 
 
 def met(event, stops, share=1):
-    """Whether a call was stopped: it lies across a stop, or at least across a share of one."""
+    """Whether a call was paused: it spans a pause, or a part of one."""
     start, end = event["start"], event["start"] + event["us"] / 1e6
     return any(min(end, until) - max(start, since) >= share * (until - since) for since, until in stops)
 
 
 def test_stopped_process(program, run, tmp_path):
-    """The library's thread notices, whatever the stalled thread was in."""
+    """The library's thread notices, whatever call the stalled thread was in."""
     path, env = program.prepare("""
         idle_thread()
         print("ready", flush=True)
@@ -127,14 +127,14 @@ def test_stopped_process(program, run, tmp_path):
         while time.monotonic() < end:
             stall(64)
     """)
-    for _ in range(5): # a busy machine leaves it little time between the stops
+    for _ in range(5): # a busy machine leaves the process little time between the stops
         (tmp_path / "log").unlink(missing_ok=True)
         stops = stop_often(run.env(sim=True, **env), path)
         found = events(tmp_path / "log")
-        # On a busy machine it may take a moment until all of its threads have stopped.
+        # On a busy machine, it may take a moment until all of its threads have stopped.
         invented = [event for event in found if event["cause"] == "paused" and not met(event, stops, 0.4)]
         assert not invented
-        # Who waited for a CPU all the while was not stopped.
+        # A thread that waited for a CPU all the time was not paused.
         wrong = [event for event in found if met(event, stops) and
                  event["cause"] not in ("paused", "unknown") and event["waits"] > 0]
         assert not wrong
@@ -144,7 +144,8 @@ def test_stopped_process(program, run, tmp_path):
 
 
 def test_workers_lines_are_the_parents_business(program, tmp_path):
-    """A forked worker's last word is written though it is gone; into its own file if asked."""
+    """The last line of a forked worker is written although the worker has ended. With %p, it goes to
+    the worker's own file."""
     out, _ = program("""
         for i in range(3):
             pid = os.fork()
@@ -206,13 +207,14 @@ def test_step(program):
 
 
 def nodes_can_be_asked():
-    """Whether the kernel tells where a page is."""
+    """Whether the kernel reports the node of a page."""
     return ctypes.CDLL(None).syscall(279, 0, 0, None, None, None, 0) == 0  # move_pages
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the system call's number")
 def test_block_and_gpu(program, run, tmp_path):
-    """Where the block is, if its pages are; the context's GPU, or the one that the process feeds."""
+    """The node of the block, if its pages are present; the context's GPU, or the only GPU that the
+    process feeds."""
     _, found = program("""
         libc.calloc.restype = libc.realloc.restype = c_void_p
         libc.realloc.argtypes = [c_void_p, c_size_t]
@@ -264,7 +266,7 @@ def test_counts_in_the_report(program, tmp_path):
         for i in range(3000): bytearray(2000)
         time.sleep(1.3)
     """, GPUFEED_REPORT=report)
-    shown = json.loads(report.read_text())
+    shown = read_report(report)
     assert shown["stalls"]["count"] >= 6
     assert sum(cause["count"] for cause in shown["stalls"]["causes"].values()) == \
         shown["stalls"]["count"] >= len(found) - 1
@@ -309,10 +311,10 @@ def test_report_command_on_rubbish(run, tmp_path):
     log.write_text('{"event":"stall","stack":["9+zz","x",3],"modules":[{"path":"/bin/sh"}]}\n'
                    '{"event":"stall","stack":["0+10"],"modules":[{"path":"/dev/zero"}]}\nrubbish\n[]\n{}\n')
     shown = run(COMMAND, "report", log, preload=False)
-    assert shown.returncode == 0 and shown.stderr.count("is no event") == 2
+    assert shown.returncode == 0 and shown.stderr.count("is not an event") == 2
     assert run(COMMAND, "report", tmp_path / "none", preload=False).returncode == 1
     for path, line in ((tmp_path, f"cannot read {tmp_path}: Is a directory"),
-                       (SOURCE / "meson.build", f"{SOURCE}/meson.build is no log (GPUFEED_LOG)")):
+                       (SOURCE / "meson.build", f"{SOURCE}/meson.build is not a log (GPUFEED_LOG)")):
         shown = run(COMMAND, "report", path, preload=False)
         assert shown.returncode == 1 and shown.stdout == ""
         assert shown.stderr.splitlines()[-1] == f"gpufeed report: {line}" and shown.stderr.count("\n") <= 4
@@ -321,7 +323,7 @@ def test_report_command_on_rubbish(run, tmp_path):
 
 
 def test_report_command_reads_standard_input(run, tmp_path):
-    """As one log of several, too; a file of that name is ./- as for other tools."""
+    """Several logs are printed as one. A file named "-" is given as ./-, as with other tools."""
     line = '{"event":"ring","time":1000000000.25,"pid":%d,"text":"x"}\n'
     (tmp_path / "log").write_text(line % 1)
     (tmp_path / "-").write_text(line % 3)
@@ -331,10 +333,10 @@ def test_report_command_reads_standard_input(run, tmp_path):
     shown = run(COMMAND, "report", "log", "-", "./-", preload=False, input=line % 2, cwd=tmp_path)
     assert [row.split()[1] for row in shown.stdout.splitlines()[1:]] == ["1", "2", "3"]
     shown = run(COMMAND, "report", "-", preload=False, input="{\n")
-    assert (shown.returncode, shown.stderr) == (1, "gpufeed report: standard input is no log: a report (GPUFEED_REPORT) "
-                                                   "is JSON to be read as it is\n")
+    assert (shown.returncode, shown.stderr) == (1, "gpufeed report: standard input is a report (GPUFEED_REPORT), not a log "
+                                                   "(GPUFEED_LOG)\n")
     shown = run(COMMAND, "report", "--", preload=False, input=line % 2)
-    assert (shown.returncode, shown.stderr) == (2, "gpufeed report: -- is not understood\n")
+    assert (shown.returncode, shown.stderr) == (2, "gpufeed report: no log to show: gpufeed report LOG...\n")
 
 
 def test_report_command_shows_days(run, tmp_path):
@@ -349,16 +351,16 @@ def test_report_command_shows_days(run, tmp_path):
 
 
 def test_report_command_on_a_report(program, run, tmp_path):  # noqa: F811
-    """Which is another file, and said to be so in one line."""
+    """The engine is of another build; one line warns about it."""
     report = tmp_path / "report.json"
     program("pass", GPUFEED_REPORT=report)
     shown = run(COMMAND, "report", report, preload=False)
     assert shown.returncode == 1 and shown.stdout == ""
-    assert shown.stderr == f"gpufeed report: {report} is no log: a report (GPUFEED_REPORT) is JSON to be read as it is\n"
+    assert shown.stderr == f"gpufeed report: {report} is a report (GPUFEED_REPORT), not a log (GPUFEED_LOG)\n"
 
 
 def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
-    """Two programs on one CPU, and one of them touches new pages all the time."""
+    """Two programs share one CPU, and one of them touches new pages all the time."""
     found = []
     cpu = min(os.sched_getaffinity(0))
     with subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) as hog:
@@ -382,8 +384,8 @@ def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
 
 
 def test_threads_are_told_of_in_whole_intervals(run, tmp_path):
-    """The library's thread is woken for much else, such as a ring that is to grow: a look of some milliseconds,
-    in which a page fault is a lot, says nothing."""
+    """The library's thread also wakes for other work, such as growing a ring. An interval of some
+    milliseconds, in which a page fault is long, is not logged."""
     fed = run(PYTHON, SOURCE / "examples" / "feed.py", "--batch-mib", "8", sim=True,
               GPUFEED_LOG=tmp_path / "log", GPUFEED_STAGE_THREADS=4)
     assert fed.returncode == 0, fed.stderr
@@ -393,7 +395,7 @@ def test_threads_are_told_of_in_whole_intervals(run, tmp_path):
 
 
 def test_the_report_tells_what_no_line_could(program, tmp_path):
-    """Lines that are left out at the end have no later one to count them."""
+    """Lines that are dropped at the end have no later line that counts them."""
     report = tmp_path / "report"
     program("""
         for i in range(3000):
@@ -401,18 +403,18 @@ def test_the_report_tells_what_no_line_could(program, tmp_path):
             ctypes.memset(block, 1, 1)
             libc.free(block)
     """, GPUFEED_STALL_US=1, GPUFEED_REPORT=report)
-    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    found = json.loads(report.read_text())
+    lines = read_log(tmp_path / "log")
+    found = read_report(report)
     stalls = sum(line["event"] == "stall" for line in lines)
-    told = sum(line.get("left_out", 0) for line in lines)
+    told = sum(line.get("dropped", 0) for line in lines)
     assert found["log"]["lines"] == len(lines)
-    assert found["log"]["left_out"] >= told
+    assert found["log"]["dropped"] >= told
     others = len(lines) - stalls
-    assert found["stalls"]["count"] <= stalls + found["log"]["left_out"] <= \
+    assert found["stalls"]["count"] <= stalls + found["log"]["dropped"] <= \
         found["stalls"]["count"] + others + 20
 
 
 def test_the_report_has_no_log_where_there_is_none(program, tmp_path):
     report = tmp_path / "report"
     program("", GPUFEED_LOG="", GPUFEED_REPORT=report)
-    assert json.loads(report.read_text())["log"] is None
+    assert read_report(report)["log"] is None

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred stalls of each kind: at least 95 are in the log, 90 with the right cause. Suite full, on a
-machine with nothing else to do: meson test -C build stall_full. Prints what was found, by cause."""
+"""A hundred stalls of each kind: at least 95 are in the log, 90 with the right cause.
+
+Suite full, on a machine with no other work: meson test -C build stall_full. Prints the stalls
+found, by cause."""
 import collections
 
 import pytest
 
-from stallkit import GIVE_BACK, Own, left_out, stalls  # noqa: F401
+from stallkit import GIVE_BACK, Own, dropped, stalls  # noqa: F401
 from test_stall_cuda import program  # noqa: F401
 
 ENOUGH = 100
@@ -17,7 +19,7 @@ def met_a_stop(own):
     return own.waits and not (own.event and own.event["us"] < 100000)
 
 
-# kind, how many at once, jemalloc's settings, the call, which of them count, the cause
+# kind, stalls at once, jemalloc's settings, the call, which stalls count, the cause
 ROWS = {
     "forced purge": ("purge", 100, GIVE_BACK, "free", Own.worked, "purge"),
     "munmap": ("unmap", 100, "retain:false," + GIVE_BACK, "free", Own.worked, "map"),
@@ -43,8 +45,8 @@ def test_hundred(stalls, capsys, name):  # noqa: F811
     for _ in range(20):
         own, logged = stalls(kind, count, conf, min_us=100000 if kind == "stop" else 2000, timeout=600)
         own = [one for one in own if counts(one) and (not call or one.call == call)]
-        seen += own[-100:]  # the first ones of a size still map
-        beyond += left_out(logged)
+        seen += own[-100:]  # the first rounds of a size still map memory
+        beyond += dropped(logged)
         if len(seen) >= ENOUGH:
             break
     assert len(seen) >= ENOUGH, f"only {len(seen)}"

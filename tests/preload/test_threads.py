@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pthread_create and the affinity calls: whose thread is whose, and nothing else changes."""
+"""pthread_create and the affinity calls: each thread gets its class, and nothing else changes."""
 
 import os
 import re
 
 import pytest
-from doorkit import *
+from preloadkit import *
 
 WAYS = r"""
 static int (*init)(unsigned);
@@ -27,7 +27,7 @@ def test_the_programs_threads_are_announced(fed):
             make(NULL, nothing); make(NULL, nothing); }
         """)
     result = fed.go(app)
-    assert said(result, "born") == ["class=0", "class=0"]
+    assert said(result, "started") == ["class=0", "class=0"]
     assert counts(result)["pthread_create"] == 3
 
 
@@ -38,14 +38,14 @@ ctypes.CDLL("libcuda.so.1").cuInit(0)
 threads = [threading.Thread(target=sum, args=([1, 2],)) for _ in range(5)]
 [t.start() for t in threads]; [t.join() for t in threads]
 """)
-    assert said(result, "born") == ["class=0"] * 5
+    assert said(result, "started") == ["class=0"] * 5
 
 
 def test_our_own_threads(fed):
     result = fed.go(fed.program(WAYS + "int main(void) { start(); }"), GPUFEED_MACHINE="thread")
     assert said(result, "ours") == ["class=3 blocked=1"]
     assert said(result, "library") == ["class=3"]
-    assert not said(result, "born")
+    assert not said(result, "started")
 
 
 DRIVER_THREADS = FAKE_DRIVER.replace("int cuInit(unsigned flags)", """
@@ -60,15 +60,16 @@ int fake_later_thread(void) { spawn(&later_tid); return later_tid; }
 int cuInit(unsigned f) { pipe(hold); spawn(&tid); return 0; }
 int old_cuInit(unsigned flags)""")
 TELL_CLASS = r"""
-#include "hook/engine_api.h"
+#include "abi/abi_hash.h"
+#include "abi/engine_api.h"
 #include <stdio.h>
-static const struct gf_door *door;
-int class_of(int tid) { return door->thread_class(tid); }
+static const struct gf_preload *preload;
+int class_of(int tid) { return preload->thread_class(tid); }
 static void seen(CUdevice d, enum gf_sighting h, uint64_t b) {}
-static void born(void) { fprintf(stderr, "[born]\n"); }
+static void started(void) { fprintf(stderr, "[started]\n"); }
 static void nothing(void) {}
-static const struct gf_engine engine = {GF_ENGINE_ABI, sizeof(engine), seen, nothing, nothing, born};
-GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_door *d) { door = d; return &engine; }
+static const struct gf_engine engine = {GF_ENGINE_ABI, sizeof(engine), seen, nothing, nothing, started};
+GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *d) { preload = d; return &engine; }
 """
 CLASS_OF = r"""
 static int class_of(int tid) { return ((int (*)(int))dlsym(dlopen("libgpufeed-engine.so", RTLD_NOW), "class_of"))(tid); }
@@ -83,7 +84,7 @@ def classed(kit):
 
 
 def test_the_drivers_threads(classed):
-    """Made inside cuInit, before there is an engine, or later by the driver's own code."""
+    """Created inside cuInit, before there is an engine, or later by the driver's own code."""
     app = classed.program(WAYS + CLASS_OF + """
         int main(void) { start(); void *h = driver();
             int first = ((int (*)(void))dlsym(h, "fake_thread"))(), later = ((int (*)(void))dlsym(h, "fake_later_thread"))();
@@ -91,7 +92,7 @@ def test_the_drivers_threads(classed):
         """)
     result = classed.go(app)
     assert result.stdout == "2 2 0\n"
-    assert not said(result, "born")
+    assert not said(result, "started")
 
 
 @two_cpus
@@ -122,14 +123,14 @@ def test_who_sets_its_own_mask_is_left_alone(classed):
 
 @two_cpus
 def test_birth_is_before_the_first_set(kit):
-    """Without a malloc before it: the recorded mask is the one the process came with."""
+    """No malloc comes before the birth, so the recorded mask is the one with which the process started."""
     kit.fake()
-    kit.library(TELL_CLASS.replace("door = d;", 'door = d; unsigned n = 0; for (int i = 0; i < 64; i++)'
-                ' n += d->birth->cpus.word[i / 64] >> i & 1; fprintf(stderr, "[birth %d]\\n", n);'),
+    kit.library(TELL_CLASS.replace("preload = d;", 'preload = d; unsigned n = 0; for (int i = 0; i < 64; i++)'
+                ' n += d->startup->cpus.word[i / 64] >> i & 1; fprintf(stderr, "[birth %d]\\n", n);'),
                 "libgpufeed-engine.so", *INCLUDES)
     app = kit.program(WAYS + "extern int cuInit(unsigned); int main(void) { set(mask_of(0)); return cuInit(0); }",
                       f"-L{kit.folder}", "-l:libcuda.so.1")
-    # Where malloc is libc's own, nothing of ours runs before the call.
+    # If malloc is libc's own, no code of the library runs before the call.
     assert said(kit.go(app, GPUFEED_HEAP="off"), "birth") == [str(len(os.sched_getaffinity(0)))]
 
 
@@ -151,7 +152,8 @@ def test_only_a_success_counts(classed):
 
 
 def test_a_recycled_thread_id_starts_anew(classed):
-    """In a small pid namespace ids come round; without the right to one, the table is asked directly."""
+    """In a small pid namespace, ids are reused. Without the right to create one, the table is tested
+    directly."""
     app = classed.program(WAYS + CLASS_OF + """
         static int last;
         static void *binder(void *a) { set(now()); last = gettid(); return a; }
@@ -189,13 +191,17 @@ def test_return_codes_and_attributes(fed):
         static void *cleans(void *a) { pthread_cleanup_push(note, NULL); pthread_exit((void *)43); pthread_cleanup_pop(0); return a; }
         static void *size(void *a) { pthread_attr_t t; size_t n; pthread_getattr_np(pthread_self(), &t);
             pthread_attr_getstacksize(&t, &n); printf("%zu ", n); pthread_attr_destroy(&t); return a; }
+        /* The library enlarges a small stack. */
+        static void *enough(void *a) { pthread_attr_t t; size_t n; pthread_getattr_np(pthread_self(), &t);
+            pthread_attr_getstacksize(&t, &n); printf("%d ", n >= PTHREAD_STACK_MIN && n <= PTHREAD_STACK_MIN + (16 << 10));
+            pthread_attr_destroy(&t); return a; }
         static void *result(void *a) { errno = 3; return (void *)((long)a + 1); }
         int main(void) { start(); pthread_t t; void *r; pthread_attr_t a;
             pthread_create(&t, NULL, cancelled, NULL); pthread_cancel(t); pthread_join(t, &r); printf("%d ", r == PTHREAD_CANCELED);
             pthread_create(&t, NULL, leaves, NULL); pthread_join(t, &r); printf("%ld ", (long)r);
             pthread_create(&t, NULL, cleans, NULL); pthread_join(t, &r); printf("%ld ", (long)r);
             pthread_create(&t, NULL, result, (void *)9); pthread_join(t, &r); printf("%ld ", (long)r);
-            pthread_attr_init(&a); pthread_attr_setstacksize(&a, PTHREAD_STACK_MIN); make(&a, size);
+            pthread_attr_init(&a); pthread_attr_setstacksize(&a, PTHREAD_STACK_MIN); make(&a, enough);
             pthread_attr_setstacksize(&a, 1 << 20); make(&a, size);
             pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED); pthread_create(&t, &a, nothing, NULL);
             pthread_attr_setinheritsched(&a, PTHREAD_EXPLICIT_SCHED); struct sched_param p = {200};
@@ -208,7 +214,7 @@ def test_return_codes_and_attributes(fed):
 
 
 def test_thread_limit(fed):
-    """Where the kernel refuses, so does pthread_create, and nothing is left over."""
+    """If the kernel refuses, pthread_create fails with the same error, and nothing is left over."""
     app = fed.program(WAYS + r"""
         #include <sys/resource.h>
         #include <malloc.h>
@@ -219,7 +225,8 @@ def test_thread_limit(fed):
 
 
 def test_no_hook_is_a_cancellation_point(fed):
-    """The engine writes and sleeps in there; where the original cannot be cancelled, nor can ours."""
+    """The engine writes and sleeps inside the call. If the original is no cancellation point, the
+    hook must not be one either."""
     app = fed.program(WAYS + r"""
         static volatile int went_on;
         static void *calls(void *a) {
@@ -234,13 +241,14 @@ def test_no_hook_is_a_cancellation_point(fed):
         """)
     result = fed.same(app, GPUFEED_MACHINE="slow")
     assert result.stdout == "1 0 12\n"
-    assert said(result, "engine") and said(result, "born")
+    assert said(result, "engine") and said(result, "started")
 
 
 @two_cpus
 @pytest.mark.parametrize("machine, shared", [("one arena", 1), ("", 0)])
 def test_new_threads_use_the_arenas_that_the_engine_allows(fed, machine, shared):
-    """What the main thread gave back is there for a thread of the same arena, at its own offset."""
+    """A block that the main thread freed is reused by a thread of the same arena, at its own
+    offset."""
     app = fed.program(WAYS + """
         static void *allocates(void *a) { printf("%d", (long)malloc(8 << 20) >> 12 == (long)a >> 12); fflush(stdout); return a; }
         int main(void) { start(); void *p = malloc(8 << 20), *r; free(p); pthread_t t;
@@ -250,7 +258,8 @@ def test_new_threads_use_the_arenas_that_the_engine_allows(fed, machine, shared)
 
 
 def test_start_routine_is_a_tail_call(fed):
-    """The thread's stack shows the program's routine on libc's, as without the library."""
+    """The thread's stack shows the program's routine directly above libc's frames, as it
+    would without the library."""
     app = fed.program(WAYS + r"""
         #include <execinfo.h>
         static void *deep(void *a) { void *at[20]; int n = backtrace(at, 20); printf("%d %s\n", n, owner(at[1])); return a; }
@@ -266,8 +275,8 @@ def test_without_an_engine_it_is_passed_straight_on(run, compile_c):
         static void *f(void *a) { return a; }
         int main(void) { for (long i = 0; i < 100; i++) { pthread_t t; void *r; pthread_create(&t, 0, f, (void *)i);
             pthread_join(t, &r); if ((long)r != i) return 1; } puts("ok"); }""", name="plain")
-    without, with_door = run.both(app)
-    assert (without.stdout, without.stderr) == (with_door.stdout, with_door.stderr) == ("ok\n", "")
+    without, with_library = run.both(app)
+    assert (without.stdout, without.stderr) == (with_library.stdout, with_library.stderr) == ("ok\n", "")
 
 
 def test_threads_from_constructors_and_in_children(fed):
@@ -280,7 +289,7 @@ def test_threads_from_constructors_and_in_children(fed):
         """)
     result = fed.go(app)
     assert result.stdout == "0\n"
-    assert not said(result, "born")
+    assert not said(result, "started")
 
 
 def test_the_drivers_threads_share_the_main_threads_arena(run, compile_c):
@@ -308,7 +317,8 @@ def test_the_drivers_threads_share_the_main_threads_arena(run, compile_c):
 
 
 def test_the_drivers_threads_make_no_arena_beside_threads_of_fewer_arenas(kit):
-    """Those count where they were moved to for the program's calls of the heap, and where they were for its own."""
+    """After thread.arena, a thread counts in the new arena for the program's calls, and in the old
+    one for jemalloc's own."""
     kit.library(DRIVER_THREADS, "libcuda.so.1")
     kit.engine()
     app = kit.program(WAYS + r"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for the GPU: a stall only where there was nothing to wait for, and asking disturbs nobody."""
+"""Waits for the GPU: a stall only if it was idle, and the queries disturb no other call."""
 import json
 
 from stallkit import HELD_UP, events
@@ -12,7 +12,7 @@ def waits(found):
 
 
 def test_waiting_for_the_gpu_is_no_stall(program, tmp_path):  # noqa: F811
-    """What loss.item() does each step."""
+    """The wait that loss.item() makes in each step."""
     report = tmp_path / "report"
     _, found = program("""
         host = ctypes.create_string_buffer(4)
@@ -38,7 +38,8 @@ def test_waiting_for_the_gpu_is_no_stall(program, tmp_path):  # noqa: F811
 
 
 def test_waiting_for_other_streams_is_no_stall(program):  # noqa: F811
-    """The wait's own stream has nothing, and waits all the same: as the driver orders streams."""
+    """The wait's own stream is idle, but the wait takes long because of the driver's stream order.
+    """
     _, found = program("""
         host = ctypes.create_string_buffer(4)
         pointer = c_uint64()
@@ -65,7 +66,7 @@ def test_waiting_for_other_streams_is_no_stall(program):  # noqa: F811
 
 
 def test_the_first_copies_are_not_asked_about_but_first_waits_are(program):  # noqa: F811
-    """A question would be a fifth of a small copy."""
+    """A query would take a fifth of a small copy's time."""
     _, found = program("""
         host = ctypes.create_string_buffer(4)
         pointer = c_uint64()
@@ -78,7 +79,7 @@ def test_the_first_copies_are_not_asked_about_but_first_waits_are(program):  # n
 
 
 def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
-    """The work was done, and the driver took its time all the same."""
+    """The work was done, but the driver was slow all the same."""
     _, found = program("""
         stream, event = c_void_p(), c_void_p()
         check(cuda.cuStreamCreate(byref(stream), 0))
@@ -94,16 +95,17 @@ def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
             check(call(on))
     """, SIM_DELAY="cuStreamSynchronize:6000,cuStreamSynchronize_ptsz:6000,cuEventSynchronize:6000")
     found = waits(found)
-    # Ten each; on a busy machine asking may take so long that it is left out a few times.
+    # Ten each. On a busy machine, queries may take so long that a few are skipped.
     assert all(len([event for event in found if event["step"] == way]) >= 5 for way in (1, 2, 3, 4)), found
     assert all((event["call"][2] == "E") == (event["step"] == 4) for event in found)
     assert all(event["cause"] in ("gpu", *HELD_UP) and event["us"] >= 6000 for event in found)
-    assert len([event for event in found if event["cause"] == "gpu"]) >= 20  # a busy machine takes the CPU meanwhile
+    # a busy machine preempts the thread during some waits
+    assert len([event for event in found if event["cause"] == "gpu"]) >= 20
     assert all(event["python"][0]["file"].endswith("program.py") for event in found)
 
 
 def test_each_wait_of_a_step_is_asked_about(program):  # noqa: F811
-    """Not only the first, which reads a number and is soon over."""
+    """The first wait reads a number and is soon over; the others are queried, too."""
     _, found = program("""
         host, pointer = ctypes.create_string_buffer(4), c_uint64()
         check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
@@ -113,7 +115,8 @@ def test_each_wait_of_a_step_is_asked_about(program):  # noqa: F811
             check(cuda.cuStreamSynchronize(c_void_p()))
     """, SIM_DELAY="cuStreamSynchronize:6000")
     found = [event for event in waits(found) if event["call"] == "cuStreamSynchronize"]
-    assert len(found) >= 3  # asking beside other programs may have taken long; without it, none
+    # if other programs run, some queries may take long; without a query, no stall is logged
+    assert len(found) >= 3
 
 
 def test_a_stop_explains_a_wait(program, run, tmp_path):  # noqa: F811
@@ -161,7 +164,7 @@ BLOCKS = """
 
 
 def test_copies_of_blocks_are_timed(program, tmp_path):  # noqa: F811
-    """Those that block: the others wait for nothing."""
+    """Only blocking copies are timed: the others wait for nothing."""
     report = tmp_path / "report"
     program(BLOCKS + """
     for flavour in "", "_ptds":
@@ -180,7 +183,8 @@ def test_copies_of_blocks_are_timed(program, tmp_path):  # noqa: F811
 
 
 def test_each_of_a_few_waits_of_a_step_is_timed(program, tmp_path):  # noqa: F811
-    """Or that for the kernel would never be: it comes right behind the copy that the step begins with."""
+    """Otherwise the wait for the kernel would never be sampled, because it directly follows the
+    copy that begins the step."""
     report = tmp_path / "report"
     program(BLOCKS + """
     for step in range(20):
@@ -204,7 +208,7 @@ def test_of_many_waits_few_are_timed(program, tmp_path):  # noqa: F811
 
 
 def test_large_copies_are_timed_beside_many_small_ones(program, tmp_path):  # noqa: F811
-    """Those have a share of their own, and a smaller one."""
+    """Small copies have their own, smaller share of samples."""
     report = tmp_path / "report"
     program(BLOCKS + """
     for step in range(50):
@@ -222,7 +226,7 @@ def test_large_copies_are_timed_beside_many_small_ones(program, tmp_path):  # no
 
 
 def test_copies_that_only_the_gpu_explains_are_none(program):  # noqa: F811
-    """The copy engine may be busy for another stream: a slow copy alone tells nothing."""
+    """The copy engine may be busy with another stream, so a slow copy alone is no stall."""
     _, found = program("""
         host = ctypes.create_string_buffer(4)
         pointer = c_uint64()
@@ -285,7 +289,8 @@ CAPTURES = BLOCKS + """
 
 
 def test_asking_kills_no_capture(program, run):  # noqa: F811
-    """Each wait, in each mode, in the capturing thread and in another: the same codes as without us."""
+    """Each wait, in each mode, in the capturing thread and in another, has the same results as
+    without the library."""
     path, env = program.prepare(CAPTURES)
     plain = run(PYTHON, path, sim=True, preload=False, **env)
     assert plain.returncode == 0, plain.stderr

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stream capture: while it lasts, work goes into a graph, and calls that could wait for the device
- * are refused: those of any thread for a GLOBAL capture, the capturing thread's for THREAD_LOCAL,
- * none for RELAXED. A refused call kills the capture.
+ * Stream capture. During a capture, work goes into a graph, and calls that could wait for the
+ * device are refused. A GLOBAL capture refuses the calls of any thread, THREAD_LOCAL those of the
+ * capturing thread, RELAXED none. A refused call invalidates the capture.
  */
 #include "graph.h"
 
@@ -33,7 +33,7 @@ CUresult sim_unsafe(void)
     return result;
 }
 
-/* Work on the legacy stream would have to wait for a blocking stream that captures. */
+/* Work on the legacy stream would have to wait for a blocking stream that is capturing. */
 CUresult sim_capture_implicit(struct sim_stream *stream)
 {
     CUresult result = CUDA_SUCCESS;
@@ -61,7 +61,7 @@ CUresult sim_capture_synchronizes(struct sim_context *context)
 {
     CUresult result = CUDA_SUCCESS;
     for (struct sim_capture *c = captures; c; c = c->next)
-        if (c->context == context) { /* whatever its mode and the thread's */
+        if (c->context == context) { /* whatever the mode and the thread are */
             c->invalid = true;
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
@@ -96,7 +96,7 @@ CUresult sim_issue(struct sim_stream *stream, CUgraphNodeType type, struct sim_o
     return result;
 }
 
-/* Locked. */
+/* The caller holds the lock. */
 static void leave(struct sim_capture *capture)
 {
     struct sim_capture **at = &captures;
@@ -125,7 +125,7 @@ void sim_capture_join(struct sim_stream *stream, struct sim_stream *from, uint64
     if (!stream->capture) {
         stream->capture = from->capture;
         stream->capture_joined = 0;
-        stream->capture_last = 1; /* even without work it must be joined again */
+        stream->capture_last = 1; /* even without work the stream must join again */
     } else if (stream != from) {
         stream->capture_last++;
     }
@@ -211,7 +211,7 @@ static CUresult end(bool per_thread, CUstream handle, CUgraph *ret)
     }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
         !pthread_equal(capture->owner, pthread_self()))
-        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* which ends it */
+        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* this ends the capture */
     else if (capture->invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!joined(capture))
@@ -234,7 +234,10 @@ static CUstreamCaptureStatus status_of(const struct sim_stream *stream)
                                       : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-/* Locked. Asking the legacy stream is refused beside a capture, but harms nothing. */
+/*
+ * The caller holds the lock. A query of the legacy stream during a capture is refused, but does not
+ * invalidate the capture.
+ */
 static CUresult ask(struct sim_stream *stream)
 {
     if (stream == stream->context->legacy)
@@ -311,7 +314,7 @@ SIM_TWINS(cuStreamGetCaptureInfo_v3, _ptsz, info_v3,
            const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *count),
           (s, status, id, graph, deps, edges, count))
 
-/* As the driver: any value is taken, a NULL pointer is a fault. */
+/* Like the driver, accepts any value; a NULL pointer is a fault. */
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     SIM_ENTER("cuThreadExchangeStreamCaptureMode");

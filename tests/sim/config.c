@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SIM_* environment variables and CUDA_VISIBLE_DEVICES, read once in cuInit. */
+/* The SIM_* environment variables and CUDA_VISIBLE_DEVICES, which cuInit reads once. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -8,7 +8,9 @@
 
 struct sim_config sim_config;
 
-/* The n-th field of a comma-separated list, or the last one that is there; false when none is. */
+/*
+ * The n-th field of a comma-separated list, or the last field that exists. False if there is none.
+ */
 static bool field(const char *list, int n, char *ret, size_t size)
 {
     if (!list || !*list)
@@ -54,7 +56,7 @@ static void read_devices(void)
     }
 }
 
-/* An ordinal, or the beginning of a UUID that only one device has. */
+/* Parses an ordinal, or the beginning of a UUID that belongs to only one device. */
 static int device_named(const char *text)
 {
     char *end;
@@ -80,7 +82,7 @@ static int device_named(const char *text)
     return found;
 }
 
-/* Fills sim_devices as the driver does: the list counts up to its first entry that names none. */
+/* Fills sim_devices as the driver does: the list ends at the first entry that names no device. */
 void sim_devices_make(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -97,7 +99,7 @@ void sim_devices_make(void)
             return;
         for (int i = 0; i < sim_device_count; i++)
             if (sim_devices[i].index == index) {
-                sim_device_count = 0; /* named twice: the driver shows none */
+                sim_device_count = 0; /* a device is named twice: the driver shows no device */
                 return;
             }
         sim_devices[sim_device_count++].index = index;

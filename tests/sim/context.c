@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts: made, current on a thread, ended. */
+/* Contexts: how they are created, made current on a thread, and ended. */
 #include "sim.h"
 
 #include <stdlib.h>
 
 #define STACK 64
 
-/* Never freed: a handle that outlived its context must answer 709, not crash. */
+/* Never freed: a handle whose context has ended must return 709 and not crash. */
 struct sim_context *sim_contexts;
 static bool handler_started;
 
@@ -51,7 +51,7 @@ CUresult sim_context_current(struct sim_context **ret)
     return context->sticky;
 }
 
-/* Locked. */
+/* The caller holds the lock. */
 struct sim_context *sim_context_make(int device, unsigned flags, bool primary, unsigned api)
 {
     struct sim_context *context = calloc(1, sizeof *context);
@@ -73,14 +73,14 @@ struct sim_context *sim_context_make(int device, unsigned flags, bool primary, u
     return context;
 }
 
-/* Outside the lock: creating a thread may enter a preloaded library. */
+/* Called without the lock, because creating a thread may enter a preloaded library. */
 static void start_handler(void)
 {
     if (!__atomic_exchange_n(&handler_started, true, __ATOMIC_ACQ_REL))
         sim_start_thread("cuda-EvtHandlr");
 }
 
-/* Locked. */
+/* The caller holds the lock. */
 void sim_context_end(struct sim_context *context)
 {
     sim_wait_context(context);
@@ -129,7 +129,7 @@ static CUresult primary_release(CUdevice device, bool all)
     if (!result && d->primary && (all || d->retained == 0)) {
         struct sim_context *context = d->primary;
         d->primary = NULL;
-        d->broken = context->sticky; /* a fault outlives the context */
+        d->broken = context->sticky; /* a fault stays after the context has ended */
         sim_context_end(context);
     }
     pthread_mutex_unlock(&sim_lock);
@@ -268,7 +268,7 @@ CUresult cuCtxDestroy(CUcontext handle)
     return destroy(handle);
 }
 
-/* Counted, as the documentation says; deprecated since CUDA 4. */
+/* Counts references, as the documentation says. Deprecated since CUDA 4. */
 CUresult cuCtxAttach(CUcontext *ret, unsigned flags)
 {
     struct sim_context *context;
@@ -342,7 +342,7 @@ CUresult cuCtxPopCurrent(CUcontext *ret)
     return cuCtxPopCurrent_v2(ret);
 }
 
-/* Replaces the top of the stack; NULL takes it off. */
+/* Replaces the top of the stack; NULL removes it. */
 CUresult cuCtxSetCurrent(CUcontext handle)
 {
     struct sim_context *context;
@@ -353,7 +353,7 @@ CUresult cuCtxSetCurrent(CUcontext handle)
     }
     CUresult result = live(handle, &context);
     if (result && !(result == CUDA_ERROR_CONTEXT_IS_DESTROYED && context->primary))
-        return result; /* the primary context's handle stays good: only work with it fails */
+        return result; /* the primary context's handle stays valid; only work with it fails */
     current.depth += current.depth == 0;
     current.at[current.depth - 1] = context;
     return CUDA_SUCCESS;

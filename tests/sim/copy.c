@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transfers as measured on the real driver. What is pageable is read by the calling thread: a
- * synchronous call first waits for its stream, an asynchronous one reads at once; up to STAGED
- * bytes are put aside and the call returns, of more the rest is read when the stream has come to
- * it. Pinned memory is read and written by the stream.
+ * Transfers, as measured on the real driver. The calling thread reads pageable memory. A
+ * synchronous call first waits for its stream. An asynchronous call reads at once: it buffers up to
+ * STAGED bytes and returns. The rest of a larger copy is read when the stream reaches the copy. The
+ * stream reads and writes pinned memory.
  */
 #include "copy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* An asynchronous copy from pageable memory reads this much at once, whatever the stream does. */
+/*
+ * An asynchronous copy from pageable memory reads this many bytes at once, whatever the stream
+ * does.
+ */
 #define STAGED ((size_t)2 << 20)
 
-/* One end after look-up. */
+/* One end of a copy after look-up. */
 struct end {
     enum sim_kind kind;
-    char *at; /* what is read or written */
+    char *at; /* the memory that is read or written */
 };
 
 struct job {
-    struct sim_block block; /* dst and src are the addresses behind the program's */
-    char *staged;           /* what was read early; freed at the end */
-    bool gate;              /* the calling thread does the copy while the stream stands here */
+    /* dst and src are the addresses to which the program's addresses refer */
+    struct sim_block block;
+    char *staged; /* bytes that were read early; freed at the end */
+    bool gate;    /* the calling thread copies while the stream waits here */
     bool open, over;
 };
 
@@ -36,7 +40,10 @@ static size_t extent(size_t width, size_t height, size_t depth, size_t pitch, si
     return (depth - 1) * slice + (height - 1) * pitch + width;
 }
 
-/* Locked. False when the bytes are not all of one kind, or not what the side must be. */
+/*
+ * The caller holds the lock. False if the bytes are of several kinds, or not of the kind that this
+ * side must have.
+ */
 static bool look_up(uintptr_t at, size_t size, enum sim_side side, struct end *ret)
 {
     struct sim_range *range = sim_range_at(at);
@@ -63,7 +70,7 @@ static void move(const struct sim_block *b)
                     (const char *)b->src + z * b->src_slice + y * b->src_pitch, b->width);
 }
 
-/* What the stream's thread does when it comes to the transfer. */
+/* The work of the stream's thread when it reaches the transfer. */
 static void transfer(struct sim_op *op)
 {
     struct job *job = (struct job *)op->payload;
@@ -88,8 +95,8 @@ static void transfer_staged(struct sim_op *op)
     free(((struct job *)op->payload)->staged);
 }
 
-static CUresult look_up_both(struct sim_block *b, enum sim_side dst, enum sim_side src, struct end *ret_to,
-                             struct end *ret_from)
+static CUresult look_up_both(struct sim_block *b, enum sim_side dst, enum sim_side src,
+                             struct end *ret_to, struct end *ret_from)
 {
     if (!look_up(b->dst, extent(b->width, b->height, b->depth, b->dst_pitch, b->dst_slice), dst,
                  ret_to) ||
@@ -116,9 +123,9 @@ struct sim_op *sim_copy_op(const struct sim_block *block, enum sim_side dst, enu
 }
 
 /*
- * Locked. SIM_TURNS: pageable copies of one direction share a buffer of their context, and calls on
- * one stream a lock, also while the stream is held up. The driver was seen to hang where a program
- * counts on anything else.
+ * The caller holds the lock. With SIM_TURNS, pageable copies of one direction share a buffer of
+ * their context, and calls on one stream share a lock, even while the stream is blocked. The real
+ * driver was seen to hang programs that rely on more.
  */
 static void begin_turn(struct sim_stream *stream, bool to_host)
 {
@@ -133,7 +140,7 @@ static void end_turn(struct sim_stream *stream, bool to_host)
     pthread_cond_broadcast(&sim_done);
 }
 
-/* Locked. The calling thread copies while the stream stands at the transfer. */
+/* The caller holds the lock. The calling thread copies while the stream waits at the transfer. */
 static CUresult in_place_now(struct sim_stream *stream, const struct sim_block *block, size_t early)
 {
     struct sim_op *op = new_op(block);
@@ -155,7 +162,8 @@ static CUresult in_place_now(struct sim_stream *stream, const struct sim_block *
         while (stream->completed < seq && !job->open)
             pthread_cond_wait(&sim_done, &sim_lock);
         if (stream->completed < seq && !context->sticky) {
-            pthread_mutex_unlock(&sim_lock); /* a fault in the program's memory is its own */
+            /* a fault in the program's memory is the program's own */
+            pthread_mutex_unlock(&sim_lock);
             if (first)
                 memcpy((void *)block->dst, first, early);
             move(&rest);
@@ -181,7 +189,7 @@ static CUresult in_place(struct sim_stream *stream, const struct sim_block *bloc
     return result;
 }
 
-/* Locked. Reads a small source at once; the stream delivers it. */
+/* The caller holds the lock. Reads a small source at once; the stream delivers it later. */
 static CUresult staged(struct sim_stream *stream, const struct sim_block *block)
 {
     struct sim_block in = *block, out = *block;
@@ -198,7 +206,7 @@ static CUresult staged(struct sim_stream *stream, const struct sim_block *block)
     return sim_issue(stream, CU_GRAPH_NODE_TYPE_MEMCPY, op, NULL);
 }
 
-/* Locked. The stream does all of it; the caller waits for it or not. */
+/* The caller holds the lock. The stream does all of the copy; the caller may wait for it. */
 static CUresult queued(struct sim_stream *stream, const struct sim_block *block, bool wait)
 {
     struct sim_op *op = new_op(block);
@@ -215,8 +223,9 @@ static CUresult queued(struct sim_stream *stream, const struct sim_block *block,
 }
 
 /*
- * Locked. What the documentation allows for a batch's member besides what was measured, and, with
- * `forgets`, what it does not. False: as measured.
+ * The caller holds the lock. Makes a batch's member behave in another way than was measured: one
+ * that the documentation allows, or with `forgets` one that it forbids. False: the member behaves
+ * as measured.
  */
 static bool otherwise(struct sim_stream *stream, const struct sim_block *b, enum sim_when when,
                       CUresult *ret)
@@ -225,12 +234,12 @@ static bool otherwise(struct sim_stream *stream, const struct sim_block *b, enum
     if (!out_of_order && when != sim_in_order)
         return false;
     switch (sim_config.batch) {
-    case sim_batch_early: /* inside the call, whatever the stream has still to do */
+    case sim_batch_early: /* inside the call, whatever work the stream still has */
         if (!out_of_order)
             return false;
         *ret = staged(stream, b);
         return true;
-    case sim_batch_late: /* by the stream; or just before the call returns */
+    case sim_batch_late: /* by the stream, or just before the call returns */
         *ret = when == sim_before_return ? in_place(stream, b, 0, false) : queued(stream, b, false);
         return true;
     case sim_batch_forgets:
@@ -245,7 +254,7 @@ static CUresult route(struct sim_stream *stream, struct sim_block *b, struct end
                       struct end from, enum sim_when when)
 {
     bool line = b->height == 1 && b->depth == 1;
-    if (stream->capture) /* replayed later: nothing is read now */
+    if (stream->capture) /* replayed later, so nothing is read now */
         return when == sim_at_once ? sim_capture_refuses(stream) : queued(stream, b, false);
     CUresult result = sim_capture_implicit(stream);
     if (result)
@@ -265,7 +274,7 @@ static CUresult route(struct sim_stream *stream, struct sim_block *b, struct end
         return queued(stream, b, false);
     if (to.kind == sim_none || from.kind == sim_none)
         return in_place(stream, b, 0, to.kind == sim_none);
-    /* Between two places of pinned memory the driver does not let the call go before. */
+    /* Between two pinned ranges, the driver does not return before the copy is done. */
     return queued(stream, b,
                   when == sim_at_once || when == sim_before_return ||
                       !(on_device(to) || on_device(from)));

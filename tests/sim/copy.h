@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One transfer, and when the program may touch its ends again. */
+/* One transfer, and when the program may touch its two ends again. */
 #ifndef SIM_COPY_H
 #define SIM_COPY_H
 
 #include "sim.h"
 
-/* A block of rows; a plain copy is one row. Addresses are the program's. */
+/* A block of rows; a plain copy has one row. Addresses are the program's. */
 struct sim_block {
     uintptr_t dst, src;
     size_t width, height, depth;
-    size_t dst_pitch, src_pitch; /* from row to row */
-    size_t dst_slice, src_slice; /* from slice to slice */
+    size_t dst_pitch, src_pitch; /* distance between rows */
+    size_t dst_slice, src_slice; /* distance between slices */
 };
 
-/* What an end must be; sim_any lets the address say. */
+/* The kind of memory that an end must be. With sim_any the address decides. */
 enum sim_side { sim_any, sim_host_side, sim_device_side };
 
-/* When the caller wants its source read. */
+/* When the source may be read at the latest, by the caller's request. */
 enum sim_when {
     sim_at_once,       /* a synchronous call */
     sim_queued,        /* an asynchronous one */
@@ -29,7 +29,7 @@ enum sim_when {
 CUresult sim_copy(bool per_thread, CUstream handle, const struct sim_block *block,
                   enum sim_side dst, enum sim_side src, enum sim_when when);
 struct sim_block sim_line(uintptr_t dst, uintptr_t src, size_t size);
-/* NULL when the block does not fit what the driver knows of its ends. For graph nodes. */
+/* NULL if the block does not fit the driver's knowledge of its ends. For graph nodes. */
 struct sim_op *sim_copy_op(const struct sim_block *block, enum sim_side dst, enum sim_side src);
 
 #endif

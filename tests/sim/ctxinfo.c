@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a context says about itself. */
+/* Queries of a context. */
 #include "sim.h"
 
 CUresult cuCtxGetDevice(CUdevice *device)
@@ -8,14 +8,14 @@ CUresult cuCtxGetDevice(CUdevice *device)
     SIM_ENTER("cuCtxGetDevice");
     CUresult result = sim_context_current(&context);
     if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        return result; /* a broken one still has its device */
+        return result; /* a broken context still has its device */
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
     *device = context->device;
     return CUDA_SUCCESS;
 }
 
-/* The context that a handle names, or the current one for NULL. */
+/* The context that a handle names, or the current context for NULL. */
 static CUresult named(CUcontext handle, struct sim_context **ret)
 {
     if (!handle)

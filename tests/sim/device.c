@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device says about itself, and its primary context. */
+/* Queries of a device, and its primary context. */
 #include "sim.h"
 
 #include <ctype.h>
@@ -10,7 +10,10 @@
 int sim_device_count;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 
-/* Values of an H200 (driver 580), by attribute number; what depends on the machine is set below. */
+/*
+ * Values of an H200 (driver 580), by attribute number. Values that depend on the machine are set
+ * below.
+ */
 static const struct {
     int attribute, value;
 } attributes[] = {
@@ -116,7 +119,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* What SIM_ATTRIBUTES says of it: "number:value,..." */
+/* The value that SIM_ATTRIBUTES ("number:value,...") gives an attribute. */
 static bool told(int attribute, int *ret)
 {
     const char *at = getenv("SIM_ATTRIBUTES");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: recorded, asked, waited for; and the order that they make between streams. */
+/* Events: recording, querying and waiting, and the order that they create between streams. */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct sim_event {
     struct sim_stream *stream; /* of the last record */
     uint64_t seq;
     uint64_t time_ns;
-    uint64_t capture; /* recorded in this capture, at this place of the stream */
+    uint64_t capture; /* recorded in this capture, at this position of the stream */
     uint64_t capture_last;
 };
 
@@ -37,7 +37,7 @@ CUresult cuEventCreate(CUevent *ret, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* Locked. */
+/* The caller holds the lock. */
 static struct sim_event *event_of(CUevent handle)
 {
     for (struct sim_event *e = events; e; e = e->next)
@@ -55,7 +55,7 @@ static CUresult destroy(CUevent handle)
     pthread_mutex_lock(&sim_lock);
     struct sim_event *event = event_of(handle);
     if (event)
-        event->dead = true; /* a record of it may still be on its way */
+        event->dead = true; /* a record of it may still be queued */
     pthread_mutex_unlock(&sim_lock);
     return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -119,7 +119,7 @@ SIM_TWINS(cuEventRecord, _ptsz, record, (CUevent event, CUstream s), (event, s))
 SIM_TWINS(cuEventRecordWithFlags, _ptsz, record_flags, (CUevent event, CUstream s, unsigned flags),
           (event, s, flags))
 
-/* Locked. Asking for an event is refused like a synchronisation. */
+/* The caller holds the lock. A capture refuses the query of an event like a synchronisation. */
 static CUresult may_ask(CUevent handle, struct sim_event **ret)
 {
     *ret = event_of(handle);
@@ -129,7 +129,7 @@ static CUresult may_ask(CUevent handle, struct sim_event **ret)
     if (event->capture) {
         struct sim_capture *capture = event->stream->capture;
         if (!capture || capture->id != event->capture)
-            return CUDA_ERROR_INVALID_VALUE; /* its capture is over */
+            return CUDA_ERROR_INVALID_VALUE; /* the capture of the event has ended */
         capture->invalid = true;
         return CUDA_ERROR_CAPTURED_EVENT;
     }
@@ -213,7 +213,7 @@ static CUresult wait_event(bool per_thread, CUstream s, CUevent handle, unsigned
     if (!event)
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->capture && (!capture || capture->id != event->capture))
-        result = CUDA_ERROR_INVALID_VALUE; /* its capture is over */
+        result = CUDA_ERROR_INVALID_VALUE; /* the capture of the event has ended */
     else if (event->capture && stream->capture && stream->capture != capture) {
         capture->invalid = stream->capture->invalid = true;
         result = CUDA_ERROR_STREAM_CAPTURE_MERGE;

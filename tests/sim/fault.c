@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Faults and delays by plan. SIM_FAULT="cuMemAlloc_v2:3:2,kernel:1:700": the third call of the
- * entry answers 2; the first kernel breaks its context with 700. "3+" means from the third on.
- * SIM_DELAY="cuMemHostAlloc:5000,dma:200": microseconds in each call, or for each transfer.
- * Names that are no entries: kernel, dma, hostfunc (the work itself, on the stream's thread).
+ * Planned faults and delays. SIM_FAULT="cuMemAlloc_v2:3:2,kernel:1:700": the third call of the
+ * function returns 2, and the first kernel breaks its context with error 700. "3+" means the third
+ * and all later ones. SIM_DELAY="cuMemHostAlloc:5000,dma:200": microseconds added to each call or
+ * transfer. Three names are not functions: kernel, dma and hostfunc, the work itself on the
+ * stream's thread.
  */
 #include "sim.h"
 
@@ -13,8 +14,8 @@
 
 struct plan {
     char name[64];
-    unsigned long at; /* the call that fails, counted from 1; or microseconds */
-    bool on;          /* and all after it */
+    unsigned long at; /* the number of the call that fails, from 1; or microseconds */
+    bool on;          /* also all later calls */
     int code;
     unsigned long calls;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver in front of the simulated one, which is found as sim.so: every call is handed on, and the file
- * that includes this sees it before and after.
+ * A driver in front of the simulated one, which is found as sim.so. It passes every call on, and
+ * the file that includes this header sees each call before and after.
  */
 #ifndef SIM_FRONT_H
 #define SIM_FRONT_H
@@ -25,11 +25,14 @@ enum {
 #undef SIM_ENTRY
 };
 
-/* The includer's: around each call, on the thread that makes it. */
+/* The including file defines these. They run around each call, on the calling thread. */
 static void front_before(int number);
 static void front_after(int number, int result);
 
-/* Integers and pointers only; what a caller did not pass is whatever its stack holds. */
+/*
+ * Passes integers and pointers only. Parameters that a caller did not pass have any value of its
+ * stack.
+ */
 typedef long entry_fn(long, long, long, long, long, long, long, long, long, long, long, long);
 
 static entry_fn *real[COUNT];
@@ -44,7 +47,7 @@ static __attribute__((constructor)) void find(void)
 
 static void *own(int number);
 
-/* The simulated driver's address becomes the one here. */
+/* Replaces the simulated driver's address by the address here. */
 static void exchange(void **pfn)
 {
     for (size_t i = 0; pfn && i < COUNT; i++)

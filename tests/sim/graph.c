@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs: nodes in an order that keeps every dependency, run one after the other at a launch,
+ * Graphs: nodes in an order that keeps every dependency. A launch runs them one after the other,
  * which is one legal way to run them.
  */
 #include "graph.h"
@@ -41,7 +41,7 @@ CUresult sim_graph_add_op(CUgraphNode *ret, CUgraph graph, CUgraphNodeType type,
     return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Nodes are never freed: an instantiated copy shares their operations. */
+/* Nodes are never freed, because an instantiated copy shares their operations. */
 void sim_graph_release(struct sim_graph *graph)
 {
     if (--graph->refs > 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures in progress and the graphs that come of them. */
+/* Captures in progress, and the graphs that they produce. */
 #ifndef SIM_GRAPH_H
 #define SIM_GRAPH_H
 
@@ -7,7 +7,7 @@
 
 struct sim_node {
     CUgraphNodeType type;
-    struct sim_op *op; /* run again at each launch; NULL does nothing */
+    struct sim_op *op; /* runs again at each launch; NULL does nothing */
 };
 
 struct sim_graph {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Green contexts, as the documentation has them: each holds its device's primary context, and is itself a
- * context that can be current. They have no resources of their own, so any description will do.
+ * Green contexts, as the documentation describes them: each holds its device's primary context, and
+ * is itself a context that can be current. They have no resources, so any description is accepted.
  */
 #include "sim.h"
 
@@ -11,7 +11,8 @@ static struct sim_context *context_of(CUgreenCtx green)
     return context && context->green ? context : NULL;
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc description, CUdevice device, unsigned flags)
+CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc description, CUdevice device,
+                          unsigned flags)
 {
     CUcontext primary;
     SIM_ENTER("cuGreenCtxCreate");

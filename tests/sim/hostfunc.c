@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream does besides copying: host functions, callbacks, values written and waited for. */
+/*
+ * Work on streams other than copies: host functions, callbacks, values that are written or waited
+ * for.
+ */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -110,7 +113,7 @@ static void wait_value(struct sim_op *op)
     } while (!op->context->sticky);
 }
 
-/* Locked. */
+/* The caller holds the lock. */
 static CUresult value_op(struct sim_stream *stream, CUdeviceptr address, uint64_t value,
                          uint64_t width, bool wait, unsigned flags)
 {

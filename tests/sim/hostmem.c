@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pinned host memory: the driver's own, and the program's that is registered. */
+/* Pinned host memory: allocated by the driver, or registered memory of the program. */
 #include "sim.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define ALLOC_FLAGS                                                                                \
     (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
-/* IOMEMORY is refused: no memory here is a device's. */
+/* IOMEMORY is refused, because no memory here belongs to a device. */
 #define REGISTER_FLAGS                                                                             \
     (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY)
 
@@ -54,19 +57,19 @@ CUresult cuMemAllocHost_v2(void **ret, size_t size)
     return allocate(context, ret, size, 0);
 }
 
-/* Locked. Takes the range out when its context is idle. */
+/* The caller holds the lock. Removes the range when its context is idle. */
 static void take_out(struct sim_range *range)
 {
     uintptr_t start = range->start;
     sim_wait_context(range->context);
-    range = sim_range_at(start); /* another thread may have been faster */
+    range = sim_range_at(start); /* another thread may have removed it first */
     if (range && range->kind == sim_host_alloc)
         sim_pinned_free(range);
     if (range)
         sim_range_remove(range);
 }
 
-/* The current context's, if there is one; then a free is refused beside a capture, too. */
+/* The current context, if there is one. Then a capture may also refuse the free. */
 static CUresult without_trouble(void)
 {
     struct sim_context *context;
@@ -90,12 +93,42 @@ CUresult cuMemFreeHost(void *pointer)
     return result;
 }
 
-/* Whether all of the range is mapped with at least that access. */
+/* Opened by cuInit, as the driver opens its files: programs may forbid open afterwards. */
+static int maps_fd = -1;
+static struct stat maps_file;
+
+void sim_hostmem_open(void)
+{
+    const int fd =
+        open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC); /* the main thread may have ended */
+    maps_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 900);
+    if (maps_fd < 0)
+        maps_fd = fd;
+    else
+        close(fd);
+    fstat(maps_fd, &maps_file);
+}
+
+/* The program may have closed the number. */
+static FILE *open_maps(void)
+{
+    struct stat now;
+    if (fstat(maps_fd, &now) != 0 || now.st_dev != maps_file.st_dev ||
+        now.st_ino != maps_file.st_ino)
+        sim_hostmem_open();
+    const int fd = fcntl(maps_fd, F_DUPFD_CLOEXEC, 0);
+    FILE *maps = fd < 0 ? NULL : fdopen(fd, "re");
+    if (maps)
+        rewind(maps);
+    return maps;
+}
+
+/* Whether the whole range is mapped with at least that access. */
 static bool accessible(uintptr_t start, size_t size, bool writable)
 {
     char line[512];
     uintptr_t reached = start;
-    FILE *maps = fopen("/proc/thread-self/maps", "re"); /* the first thread may have ended */
+    FILE *maps = open_maps();
     while (maps && reached < start + size && fgets(line, sizeof line, maps)) {
         unsigned long from, to;
         char access[8];
@@ -159,7 +192,7 @@ CUresult cuMemHostRegister(void *pointer, size_t size, unsigned flags)
     return pin(pointer, size, flags);
 }
 
-/* Like a free, it needs no current context. */
+/* Like a free, this needs no current context. */
 CUresult cuMemHostUnregister(void *pointer)
 {
     SIM_ENTER("cuMemHostUnregister");
@@ -179,7 +212,7 @@ CUresult cuMemHostUnregister(void *pointer)
     return result;
 }
 
-/* Locked. */
+/* The caller holds the lock. */
 static struct sim_range *pinned(const void *pointer)
 {
     struct sim_range *range = sim_range_at((uintptr_t)pointer);

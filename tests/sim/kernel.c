@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules and launches. A module is anything; of PTX text the entries' names are kept. What a
- * kernel does goes by its name: `spin` runs for its first parameter in nanoseconds, `wild` touches
- * a bad address, `trap` traps; any other does nothing.
+ * Modules and launches. Any image is accepted as a module; for PTX text, the names of the entries
+ * are kept. The name of a kernel determines what it does. `spin` runs for the nanoseconds in its
+ * first parameter, `wild` touches a bad address, and `trap` traps. Any other kernel does nothing.
  */
 #include "sim.h"
 
@@ -17,7 +17,7 @@ struct function {
 };
 
 struct module {
-    char *text; /* PTX, or NULL when the image is something else */
+    char *text; /* PTX, or NULL if the image is something else */
     struct function *functions;
 };
 
@@ -69,7 +69,7 @@ CUresult cuModuleUnload(CUmodule handle)
     return CUDA_SUCCESS;
 }
 
-/* Whether the text has `.entry NAME(`. */
+/* Whether the text contains `.entry NAME(`. */
 static bool has_entry(const char *text, const char *name)
 {
     size_t length = strlen(name);

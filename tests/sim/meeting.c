@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver that takes every call as an occasion, between cuProfilerStart and cuProfilerStop: before it
- * does what it is asked, the thread copies something itself, as a CUPTI callback may, and another thread
- * has to bring copies and pinned allocations of its own to their end. Whoever calls the driver with a
- * lock held keeps that one from it. What went wrong is said on standard error, and calls that threads of
- * the library's made, which helpers never do and which the other one may do to ask only.
+ * A driver that disturbs every call between cuProfilerStart and cuProfilerStop. Before the driver
+ * does the call, the calling thread makes a copy, as a CUPTI callback may. During this time,
+ * another thread must complete copies and pinned allocations. If the caller holds a lock of the
+ * library, that thread cannot complete. Errors go to standard error, and so do calls by threads of
+ * the library: helpers must make none, and the library's own thread only queries.
  */
 #include "front.h"
 
@@ -20,7 +20,7 @@
 #define SIZE ((size_t)192 << 10)
 #define PATIENCE_S 10
 
-/* As the program finds them: the library's, where it is preloaded. */
+/* The functions as the program finds them: the library's hooks, if it is preloaded. */
 static struct {
     __typeof__(cuMemcpyHtoD) *h2d;
     __typeof__(cuMemcpyDtoH) *d2h;
@@ -32,9 +32,9 @@ static sem_t wanted, done;
 static bool on; /* atomic */
 static CUcontext context;
 static CUdeviceptr device, own_device;
-static unsigned char own_bytes[SIZE]; /* that the calling thread copies */
+static unsigned char own_bytes[SIZE]; /* bytes that the calling thread copies */
 static unsigned meetings, wrong;      /* atomic */
-static __thread bool inside;          /* its calls are no occasions */
+static __thread bool inside;          /* its calls are not disturbed */
 
 static void say(const char *what, int number)
 {
@@ -109,7 +109,10 @@ static void end(void)
     dprintf(2, "meetings: %u, wrong: %u\n", meetings, wrong);
 }
 
-/* Two threads of the program's do not meet the third at once: of those that come together one goes on. */
+/*
+ * Two threads of the program do not wait for the third at once. If several arrive together, one of
+ * them continues.
+ */
 static void occasion(int number)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;

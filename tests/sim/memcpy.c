@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one-dimensional copy entries and the batch. */
+/* The functions for one-dimensional copies, and the batch. */
 #include "copy.h"
 
 #define LINE(name, suffix, dst_type, src_type, to, from)                                           \
@@ -65,7 +65,7 @@ static enum sim_when when(const CUmemcpyAttributes *attributes)
     }
 }
 
-/* Members are issued in turn: the order between them is the driver's to choose. */
+/* Members are issued in turn; the driver may choose their order. */
 static CUresult batch(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                       size_t count, CUmemcpyAttributes *attrs, size_t *first, size_t kinds,
                       CUstream s)

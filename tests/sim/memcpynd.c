@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of blocks: two and three dimensions between linear memory; arrays are not simulated. */
+/* Copies of two- and three-dimensional blocks between linear memory. Arrays are not simulated. */
 #include "copy.h"
 
-/* Where an end begins and which side it is on; false for arrays. */
+/* The address of an end, and its side. False for arrays. */
 static bool end_of(CUmemorytype type, const void *host, CUdeviceptr device, uintptr_t *ret_at,
                    enum sim_side *ret_side)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that the driver knows, and allocations on the device. Device memory is host memory that
- * the program never sees: the pointer it gets lies in a reservation that faults when the host
- * touches it, the bytes lie elsewhere.
+ * the program never sees. The program's pointer lies in a reservation that faults when the host
+ * touches it; the bytes are at another address.
  */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* What the driver itself takes of the device. */
+/* The part of the device memory that the driver itself uses. */
 #define OVERHEAD ((size_t)600 << 20)
 #define DEVICE_ALIGN ((size_t)512)
 #define BLOCK ((size_t)64 << 20)
@@ -49,8 +49,8 @@ void sim_range_remove(struct sim_range *range)
 }
 
 /*
- * What the program gets: side by side, as the device's allocations lie in one block, and never
- * used again.
+ * The addresses that the program gets. They are adjacent, because a device's allocations lie in one
+ * block. They are never reused.
  */
 static void *next_pointer(size_t size)
 {
@@ -60,7 +60,8 @@ static void *next_pointer(size_t size)
     pthread_mutex_lock(&sim_lock);
     if (!at || size > (size_t)(end - at)) {
         size_t block = (size + BLOCK - 1) & ~(BLOCK - 1);
-        void *mapped = mmap(NULL, block, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *mapped =
+            mmap(NULL, block, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         at = mapped == MAP_FAILED ? NULL : mapped;
         end = at ? at + block : NULL;
     }
@@ -132,7 +133,7 @@ void sim_context_forget(struct sim_context *context)
     }
 }
 
-/* Refused while a capture forbids it, like every allocation. */
+/* A capture that forbids allocations refuses this, like every allocation. */
 static CUresult may_allocate(void)
 {
     pthread_mutex_lock(&sim_lock);
@@ -175,7 +176,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
     return CUDA_SUCCESS;
 }
 
-/* Waits for all streams of the memory's context, as the driver does; not for pool memory. */
+/*
+ * Like the driver, waits for all streams of the memory's context. Does not wait for memory of a
+ * pool.
+ */
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     struct sim_context *context;
@@ -193,7 +197,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
         } else {
             if (!range->pool)
                 sim_wait_context(range->context);
-            range = sim_range_at(pointer); /* another thread may have been faster */
+            range = sim_range_at(pointer); /* another thread may have freed it first */
             if (range)
                 sim_device_free(range);
         }

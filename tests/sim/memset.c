@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filling device memory: always on the stream; the calls without Async do not wait either. */
+/* Fills device memory, always on the stream. The functions without Async do not wait either. */
 #include "sim.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where pinned memory comes from: shared mappings of /dev/zero, so that a forked child's writes are
- * seen. Small blocks of a context share a mapping of 2 MiB, which is given back when its last block
- * is: until then a block that is handed out again holds its old bytes. They begin at any granule, and
- * have the flags of the block for which their mapping was made. Larger blocks have mappings of their
- * own, of whole 2 MiB. All as measured on the driver.
+ * The source of pinned memory: shared mappings of /dev/zero, so that a forked child's writes are
+ * visible to its parent. Small blocks of a context share a mapping of 2 MiB, which is unmapped with
+ * its last block. Until then, a reused block holds its old bytes. Small blocks begin at any
+ * granule, and have the flags of the block for which their mapping was created. Larger blocks have
+ * separate mappings of whole 2 MiB. All of this was measured on the driver.
  */
 #include "sim.h"
 
@@ -39,7 +39,7 @@ static char *map_zero(size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* The first free run that is long enough, or GRANULES. */
+/* The first free run that is long enough; GRANULES if there is none. */
 static size_t find_run(const struct chunk *chunk, size_t granules)
 {
     for (size_t i = 0, run = 0; i < GRANULES; i++) {
@@ -54,8 +54,7 @@ static struct chunk *chunk_for(const struct sim_range *range, size_t granules, s
 {
     struct chunk *chunk;
     for (chunk = chunks; chunk; chunk = chunk->next)
-        if (chunk->context == range->context &&
-            (*ret_first = find_run(chunk, granules)) < GRANULES)
+        if (chunk->context == range->context && (*ret_first = find_run(chunk, granules)) < GRANULES)
             return chunk;
     chunk = calloc(1, sizeof *chunk);
     if (!chunk || !(chunk->at = map_zero(CHUNK))) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pointer is, as cuPointerGetAttribute tells. */
+/* The answers of cuPointerGetAttribute. */
 #include "sim.h"
 
 #include <string.h>
@@ -9,14 +9,14 @@ static bool is_host(const struct sim_range *range)
     return range->kind == sim_host_alloc || range->kind == sim_registered;
 }
 
-/* The driver maps device memory in 2 MiB, its pools in 32 MiB. */
+/* The driver maps device memory in units of 2 MiB, and that of pools in units of 32 MiB. */
 static size_t mapping_size(const struct sim_range *r)
 {
     size_t unit = r->pool ? (size_t)32 << 20 : (size_t)2 << 20;
     return r->map_size ? r->map_size : (r->size + unit - 1) / unit * unit;
 }
 
-/* Locked. The size of the answer, 0 for an attribute that is not simulated. */
+/* The caller holds the lock. The size of the answer; 0 for an attribute that is not simulated. */
 static size_t answer(const struct sim_range *r, CUdeviceptr pointer, CUpointer_attribute what,
                      uint64_t *ret)
 {
@@ -100,7 +100,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute what, CUdeviceptr
     return CUDA_SUCCESS;
 }
 
-/* Unlike the single question, this one succeeds for memory that the driver does not know. */
+/* Unlike the query of one attribute, this succeeds for memory that the driver does not know. */
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *what, void **data,
                                 CUdeviceptr pointer)
 {

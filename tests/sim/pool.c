@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory pools and stream-ordered allocation: given at once, taken back in the stream's order. */
+/*
+ * Memory pools and stream-ordered allocation: memory is provided at once, and freed in the stream's
+ * order.
+ */
 #include "sim.h"
 
 #include <stdlib.h>

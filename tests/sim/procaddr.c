@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuGetProcAddress: names and versions to exports, as entries.def lists them. */
+/* cuGetProcAddress: maps names and versions to exports, by entries.def. */
 #include "sim.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static const struct entry {
 
 #define ENTRIES (sizeof entries / sizeof entries[0])
 
-/* Asked for the per-thread flavour, a name that has one is answered with no other. */
+/* If the per-thread flavour is requested, a name that has one gets only that one. */
 static bool has_twin(const char *symbol)
 {
     for (size_t i = 0; i < ENTRIES; i++)
@@ -43,7 +43,7 @@ static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t fla
         (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
                                CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
         return CUDA_ERROR_INVALID_VALUE;
-    if (version == -1) /* the driver takes it for any */
+    if (version == -1) /* the driver accepts it as any version */
         version = SIM_DRIVER_VERSION;
     bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && has_twin(symbol);
     for (size_t i = 0; i < ENTRIES; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulated driver's inside. One lock guards all of it; nothing of the program's runs under it.
- * A function whose comment says "locked" is called with the lock held.
+ * The internals of the simulated driver. One lock protects all of its state, and no code of the
+ * program runs under it. Where a comment says "locked", the caller holds the lock.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -22,21 +22,22 @@
 #define SIM_PAGE ((size_t)4096)
 
 /*
- * Answers for an entry: a planned fault or delay first, then whether the process may call at all.
- * Until the entry returns its thread is not cancelled: it may hold the lock.
+ * Begins a function: applies a planned fault or delay, then checks whether the process may call the
+ * driver at all. The thread cannot be cancelled until the function returns, because it may hold the
+ * lock.
  */
 #define SIM_ENTER(name)                                                                            \
-    __attribute__((cleanup(sim_leave))) int cancel_ = sim_hold_cancel();                           \
+    __attribute__((cleanup(sim_leave), unused)) int cancel_ = sim_hold_cancel();                   \
     do {                                                                                           \
         CUresult enter_ = sim_enter(name);                                                         \
         if (enter_)                                                                                \
             return enter_;                                                                         \
     } while (0)
 
-/* As SIM_ENTER, and a live context is current: `context`. */
+/* Like SIM_ENTER, but also requires a live current context: `context`. */
 #define SIM_ENTER_CONTEXT(name, context)                                                           \
     struct sim_context *context;                                                                   \
-    __attribute__((cleanup(sim_leave))) int cancel_ = sim_hold_cancel();                           \
+    __attribute__((cleanup(sim_leave), unused)) int cancel_ = sim_hold_cancel();                   \
     do {                                                                                           \
         CUresult enter_ = sim_enter(name);                                                         \
         if (!enter_)                                                                               \
@@ -47,7 +48,10 @@
 
 #define SIM_UNPACK(...) __VA_ARGS__
 
-/* Defines an entry and its per-thread twin; `work` gets whether NULL means the thread's stream. */
+/*
+ * Defines a function and its per-thread twin. `work` gets whether NULL means the thread's own
+ * stream.
+ */
 #define SIM_TWINS(name, suffix, work, params, args)                                                \
     CUresult name params                                                                           \
     {                                                                                              \
@@ -60,7 +64,7 @@
         return work(true, SIM_UNPACK args);                                                        \
     }
 
-/* SIM_BATCH: when sources of a batch's members are read. */
+/* SIM_BATCH: when the sources of a batch's members are read. */
 enum sim_batch { sim_batch_measured, sim_batch_early, sim_batch_late, sim_batch_forgets };
 
 struct sim_config {
@@ -79,7 +83,8 @@ struct sim_config {
 };
 
 extern pthread_mutex_t sim_lock;
-extern pthread_cond_t sim_done; /* broadcast whenever work completes or somebody waits for it */
+/* broadcast whenever work completes or a thread begins to wait for it */
+extern pthread_cond_t sim_done;
 extern struct sim_config sim_config;
 
 /* state.c */
@@ -104,7 +109,7 @@ struct sim_device {
     struct sim_context *primary;
     unsigned retained;
     unsigned primary_flags;
-    CUresult broken; /* what a reset left of a fault on the device */
+    CUresult broken; /* the state after a reset that followed a fault on the device */
     struct sim_pool *default_pool, *pool;
 };
 
@@ -119,26 +124,28 @@ struct sim_context {
     bool primary, green, dead;
     unsigned flags, api, attached;
     uint64_t id;
-    CUresult sticky; /* what every call answers after a fault on the device */
+    CUresult sticky; /* the result of every call after a fault on the device */
     uint64_t host_tickets, host_served;
     struct sim_stream *streams, *legacy;
-    bool in_turn[2]; /* SIM_TURNS: somebody copies pageable memory to the host, or from it */
+    bool in_turn[2]; /* SIM_TURNS: a thread is copying pageable memory to the host, or from it */
     size_t limit[CU_LIMIT_MAX];
     CUfunc_cache cache;
     CUsharedconfig shared;
 };
 
 CUresult sim_context_current(struct sim_context **ret);
-struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL when it is none */
-CUresult sim_context_state(const struct sim_context *context); /* what calls for it answer; NULL: none */
+struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL if there is none */
+CUresult
+sim_context_state(const struct sim_context *context); /* the result of calls on it; NULL: none */
 CUcontext sim_context_handle(const struct sim_context *context);
 void sim_context_forget(struct sim_context *context); /* locked; memory.c */
-struct sim_context *sim_context_make(int device, unsigned flags, bool primary, unsigned api); /* locked */
-void sim_context_end(struct sim_context *context);                                            /* locked */
+struct sim_context *sim_context_make(int device, unsigned flags, bool primary,
+                                     unsigned api); /* locked */
+void sim_context_end(struct sim_context *context);  /* locked */
 
-extern struct sim_context *sim_contexts; /* all that ever were */
+extern struct sim_context *sim_contexts; /* all contexts so far, ended ones included */
 
-/* green.c: what a stream's context is: *ret_green, of *ret, or *ret itself. */
+/* green.c: the context of a stream: *ret_green, which belongs to *ret, or *ret itself. */
 void sim_green_of(CUcontext context, CUcontext *ret, CUgreenCtx *ret_green);
 
 /* work.c */
@@ -150,8 +157,8 @@ struct sim_dep {
 struct sim_op {
     struct sim_op *next;
     uint64_t seq;
-    bool late;   /* may be put off until somebody waits for it */
-    bool always; /* runs in a broken context too: it only tells time or frees */
+    bool late;   /* may be postponed until a thread waits for it */
+    bool always; /* runs in a broken context too: it only reads the clock or frees memory */
     bool host;   /* calls the program */
     uint64_t ticket;
     unsigned deps;
@@ -168,36 +175,41 @@ struct sim_stream {
     int priority;
     uint64_t id, submitted, completed, wanted;
     bool started, dead, internal;
-    bool in_turn; /* SIM_TURNS: a copy on it has not returned */
+    bool in_turn; /* SIM_TURNS: a copy on this stream has not returned */
     pthread_cond_t work;
     struct sim_op *head, *tail;
     struct sim_dep *pending; /* event waits that the next operation inherits */
     unsigned pendings;
     struct sim_capture *capture;
-    uint64_t capture_last, capture_joined; /* its place in the capture, and how far others wait */
+    /* its position in the capture, and the position that other streams wait for */
+    uint64_t capture_last, capture_joined;
 };
 
 struct sim_op *sim_op_new(void (*run)(struct sim_op *), size_t payload);
 uint64_t sim_submit(struct sim_stream *stream, struct sim_op *op); /* locked */
-/* Host functions of a context run one at a time, in the order in which they became ready. Locked.
+/*
+ * Locked. Host functions of a context run one at a time, in the order in which they became ready.
  */
 void sim_take_turn(struct sim_context *context, uint64_t ticket);
 void sim_end_turn(struct sim_context *context);
-void sim_want(struct sim_stream *stream, uint64_t seq); /* locked; somebody looks for its end */
-void sim_wait(struct sim_stream *stream, uint64_t seq); /* locked; unlocks meanwhile */
-void sim_wait_stream(struct sim_stream *stream);        /* locked; as a synchronise of it */
-void sim_wait_context(struct sim_context *context);     /* locked */
-void sim_wait_device(int device);                       /* locked */
-bool sim_stream_idle(struct sim_stream *stream);        /* locked */
+void sim_want(struct sim_stream *stream, uint64_t seq); /* locked; a thread waits for its end */
+void sim_wait(struct sim_stream *stream, uint64_t seq); /* locked; unlocks to wait */
+void sim_wait_stream(struct sim_stream *stream); /* locked; counts as a synchronisation with it */
+void sim_wait_context(struct sim_context *context);                                     /* locked */
+void sim_wait_device(int device);                                                       /* locked */
+bool sim_stream_idle(struct sim_stream *stream);                                        /* locked */
 void sim_stream_depend(struct sim_stream *stream, struct sim_stream *on, uint64_t seq); /* locked */
 
-void sim_break(struct sim_context *context, CUresult error); /* sticky from now on */
+void sim_break(struct sim_context *context, CUresult error); /* the error stays from now on */
 
-/* stream.c; a NULL handle means the legacy stream, or the thread's own when per_thread. */
-struct sim_stream *sim_stream_make(struct sim_context *context, unsigned flags, int priority); /* locked */
+/*
+ * stream.c. A NULL handle means the legacy stream, or the thread's own stream if per_thread is set.
+ */
+struct sim_stream *sim_stream_make(struct sim_context *context, unsigned flags,
+                                   int priority); /* locked */
 CUresult sim_stream_of(struct sim_context *context, CUstream handle, bool per_thread,
                        struct sim_stream **ret); /* locked */
-/* The same for a call with a current context; takes the lock, and keeps it on success. */
+/* As sim_stream_of, for a call with a current context. Takes the lock, and keeps it on success. */
 CUresult sim_stream_enter(CUstream handle, bool per_thread, struct sim_stream **ret);
 
 /* memory.c */
@@ -207,10 +219,10 @@ struct sim_range {
     struct sim_range *next;
     enum sim_kind kind;
     uintptr_t start;
-    size_t size; /* as asked for */
+    size_t size; /* as requested */
     uintptr_t map_start;
-    size_t map_size; /* of the driver's mapping that it lies in */
-    size_t mapped;   /* bytes mapped at start, and at backing for device memory */
+    size_t map_size; /* of the driver's mapping that contains it */
+    size_t mapped;   /* bytes that are mapped at start; for device memory, also at backing */
     char *backing;   /* what the simulated device reads and writes */
     unsigned flags;
     uint64_t id;
@@ -218,9 +230,10 @@ struct sim_range {
     int device;
     struct sim_pool *pool;
     bool sync_memops;
-    bool captured; /* allocated by a stream that captured */
+    bool captured; /* allocated by a stream that was capturing */
 };
 
+void sim_hostmem_open(void);                                     /* at cuInit */
 struct sim_range *sim_range_at(uintptr_t address);               /* locked */
 struct sim_range *sim_range_meets(uintptr_t start, size_t size); /* locked */
 void sim_range_add(struct sim_range *range);                     /* locked */
@@ -235,18 +248,20 @@ void sim_pinned_free(struct sim_range *range);                           /* lock
 /* capture.c */
 CUresult sim_capture_synchronizes(struct sim_context *context); /* locked; of the whole context */
 CUresult
-sim_capture_implicit(struct sim_stream *stream);         /* locked; sync calls on it without wait */
+/* locked; synchronous calls on it that do not wait */
+sim_capture_implicit(struct sim_stream *stream);
 CUresult sim_capture_refuses(struct sim_stream *stream); /* locked; a synchronising call on it */
 void sim_capture_abandon(struct sim_stream *stream);     /* locked; the stream is destroyed */
-CUresult sim_unsafe(void); /* locked; 900 where a capture forbids the call, which it then kills */
-/* Locked. Submits the operation, or adds it to the stream's capture (then *ret_seq is 0). */
+/* locked; returns 900 if a capture forbids the call, and invalidates that capture */
+CUresult sim_unsafe(void);
+/* Locked. Submits the operation, or adds it to the stream's capture (*ret_seq is 0 then). */
 CUresult sim_issue(struct sim_stream *stream, CUgraphNodeType type, struct sim_op *op,
                    uint64_t *ret_seq);
-/* Locked. stream waits for what `from`, which captures, had done up to `last`. */
+/* Locked. `stream` waits for the work of `from`, which is capturing, up to `last`. */
 void sim_capture_join(struct sim_stream *stream, struct sim_stream *from, uint64_t last);
 
 /* graph.c */
-/* Locked. A node for the operation; invalid value when there is none. */
+/* Locked. Adds a node for the operation; returns "invalid value" if there is no operation. */
 CUresult sim_graph_add_op(CUgraphNode *ret, CUgraph graph, CUgraphNodeType type, struct sim_op *op);
 
 /* hostfunc.c */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the process may call at all: initialised, and not a child that inherited the driver. */
+/*
+ * Whether the process may call the driver at all: it is initialised, and the process is not a
+ * forked child.
+ */
 #include "sim.h"
 
 #include <errno.h>
@@ -15,7 +18,7 @@ static CUresult init_result = CUDA_ERROR_NOT_INITIALIZED;
 static pid_t init_pid;
 static uint64_t last_id;
 
-/* Entries that the driver answers before cuInit and in forked children. */
+/* Functions that work before cuInit and in forked children. */
 static bool needs_init(const char *name)
 {
     static const char *const free_entries[] = {
@@ -80,7 +83,10 @@ static void *stay(void *begun)
     return NULL;
 }
 
-/* Back when it runs: what a preloaded library does as it begins has been done. */
+/*
+ * Returns when the thread runs. By then a preloaded library has done its work at the start of the
+ * thread.
+ */
 void sim_start_thread(const char *name)
 {
     pthread_t thread;
@@ -89,11 +95,11 @@ void sim_start_thread(const char *name)
         pthread_setname_np(thread, name);
         pthread_detach(thread);
         while (!__atomic_load_n(&begun, __ATOMIC_ACQUIRE))
-            sched_yield(); /* no cancellation point */
+            sched_yield(); /* not a cancellation point */
     }
 }
 
-/* Whoever held it is not in the child; there, every call is refused. */
+/* The thread that held the lock does not exist in the child. There every call is refused. */
 static void free_the_child(void)
 {
     pthread_mutex_init(&sim_lock, NULL);
@@ -109,7 +115,7 @@ CUresult cuInit(unsigned flags)
     SIM_ENTER("cuInit");
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Before the lock, which a thread may have held that the child does not have. */
+    /* Checked before the lock, which a thread of the parent may have held. */
     const pid_t owner = __atomic_load_n(&init_pid, __ATOMIC_ACQUIRE);
     if (owner && owner != getpid())
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -119,12 +125,14 @@ CUresult cuInit(unsigned flags)
         __atomic_store_n(&init_pid, getpid(), __ATOMIC_RELEASE);
         sim_config_read();
         sim_devices_make();
+        sim_hostmem_open();
         __atomic_store_n(&init_result, sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE,
                          __ATOMIC_RELEASE);
     }
     CUresult result = init_result;
     pthread_mutex_unlock(&sim_lock);
-    if (first && !result) /* outside the lock: a preloaded pthread_create may do anything */
+    /* outside the lock, because a preloaded pthread_create may call anything */
+    if (first && !result)
         sim_start_thread("cuda00001400006");
     return result;
 }

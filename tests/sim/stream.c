@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream handles: made, looked up, waited for. */
+/* Stream handles: creation, look-up and waits. */
 #include "sim.h"
 
 #include <stdlib.h>
 
-/* One stream per thread and context behind CU_STREAM_PER_THREAD. */
+/* One stream for each thread and context, used for CU_STREAM_PER_THREAD. */
 static _Thread_local struct {
     struct sim_stream *at[SIM_DEVICES_MAX];
     int count;
@@ -88,7 +88,10 @@ static CUresult create(CUstream *ret, unsigned flags, int priority)
     if (!ret || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_lock);
-    *ret = (CUstream)sim_stream_make(context, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
+    *ret = (CUstream)sim_stream_make(context, flags,
+                                     priority > 0    ? 0
+                                     : priority < -5 ? -5
+                                                     : priority);
     pthread_mutex_unlock(&sim_lock);
     return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -117,7 +120,7 @@ static CUresult destroy(CUstream handle)
         result = CUDA_ERROR_INVALID_HANDLE;
     } else {
         sim_capture_abandon(stream);
-        stream->dead = true; /* its thread ends when the work is done */
+        stream->dead = true; /* the stream's thread ends when its work is done */
         pthread_cond_signal(&stream->work);
     }
     pthread_mutex_unlock(&sim_lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream says about itself. */
+/* Queries of a stream. */
 #include "sim.h"
 
 enum what { flags_of, priority_of, context_of, id_of, device_of };
@@ -11,9 +11,9 @@ static CUresult get(bool per_thread, CUstream handle, enum what what, void *ret)
     if (result)
         return result;
     if ((what == flags_of || what == id_of) && stream->capture)
-        result = sim_capture_refuses(stream); /* so the driver does */
+        result = sim_capture_refuses(stream); /* as the driver does */
     else if ((result = sim_capture_implicit(stream)) != CUDA_SUCCESS)
-        ; /* so does the driver for the context; for the others it is taken for granted */
+        ; /* measured on the driver for the context; assumed for the others */
     else if (!ret)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (what == flags_of)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver that appends each error of the simulated one to the file TELL_ERRORS: what a tool would show
- * that watches the driver. CUDA_ERROR_NOT_READY is an answer, no error. With STANDS_IN it is a preload
- * that has the driver's place, as Nsight Compute's: who opens libcuda is given the object that holds its
- * dlopen.
+ * A driver that appends each error of the simulated driver to the file TELL_ERRORS, as a tool that
+ * watches the driver would show it. CUDA_ERROR_NOT_READY is an answer and not an error. With
+ * STANDS_IN it is a preload that replaces the driver, like Nsight Compute's: a program that opens
+ * libcuda gets the object that contains its dlopen.
  */
 #include "front.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How work runs: each stream has a thread, made when its first operation comes, that takes the
- * operations in order; an operation first waits for those of other streams that it depends on.
+ * How work runs. Each stream has a thread, created with its first operation, which runs the
+ * operations in order. Before each operation, it waits for the operations of other streams on which
+ * this one depends.
  */
 #include "sim.h"
 
@@ -9,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -41,7 +43,10 @@ static void deadline_after(struct timespec *ret, uint64_t ns)
     ret->tv_nsec = (long)(ns % 1000000000u);
 }
 
-/* Locked. A wait for this operation is a wait for what it depends on. */
+/*
+ * The caller holds the lock. Waiting for this operation also waits for the operations that it
+ * depends on.
+ */
 static void wait_deps(struct sim_stream *stream, struct sim_op *op)
 {
     for (unsigned i = 0; i < op->deps; i++) {
@@ -56,7 +61,10 @@ static void wait_deps(struct sim_stream *stream, struct sim_op *op)
     }
 }
 
-/* Locked. SIM_DMA=late: until somebody waits for it, or so long that nobody seems to. */
+/*
+ * The caller holds the lock. With SIM_DMA=late, postpones the operation until a thread waits for
+ * it, or until no thread has for some time.
+ */
 static void put_off(struct sim_stream *stream, struct sim_op *op)
 {
     struct timespec deadline;
@@ -78,7 +86,10 @@ void sim_end_turn(struct sim_context *context)
     pthread_cond_broadcast(&sim_done);
 }
 
-/* Locked; unlocks while it runs. What comes after a fault is passed over. */
+/*
+ * The caller holds the lock, which is released while the operation runs. Operations after a fault
+ * are skipped.
+ */
 static void run(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_context *context = stream->context;
@@ -125,7 +136,21 @@ static void *work(void *closure)
     return NULL;
 }
 
-/* Locked. Signals stay with the program's threads. */
+/*
+ * A test's filter may refuse libc's mapping for a stack. The driver needs no thread for a new
+ * stream, so the simulator tries its own mapping.
+ */
+#define STACK ((size_t)256 << 10)
+
+static void use_own_stack(pthread_attr_t *attr)
+{
+    void *const stack =
+        mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack != MAP_FAILED)
+        pthread_attr_setstack(attr, stack, STACK);
+}
+
+/* The caller holds the lock. Signals stay with the program's threads. */
 static void start(struct sim_stream *stream)
 {
     pthread_t thread;
@@ -135,10 +160,12 @@ static void start(struct sim_stream *stream)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Refused while another thread is in execve, which is no reason to abort. */
+    /* Creating a thread fails while another thread is in execve. That is no reason to abort. */
     for (int tries = 0; pthread_create(&thread, &attr, work, stream) != 0; tries++) {
         if (tries == 1000)
             abort();
+        if (tries == 0)
+            use_own_stack(&attr);
         sim_sleep_ns(1000000);
     }
     pthread_attr_destroy(&attr);
@@ -146,7 +173,7 @@ static void start(struct sim_stream *stream)
     stream->started = true;
 }
 
-/* The legacy stream and the blocking ones wait for each other, in the order of the calls. */
+/* The legacy stream and the blocking streams wait for each other, in the order of the calls. */
 static void legacy_order(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_context *context = stream->context;
@@ -212,7 +239,7 @@ void sim_break(struct sim_context *context, CUresult error)
     pthread_mutex_unlock(&sim_lock);
 }
 
-/* A wait for the legacy stream is one for the blocking streams too; not the reverse. */
+/* Waiting for the legacy stream also waits for the blocking streams, but not the reverse. */
 void sim_wait_stream(struct sim_stream *stream)
 {
     sim_wait(stream, stream->submitted);

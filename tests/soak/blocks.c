@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of all sizes by all calls, handed between threads, batches, short-lived threads, copies. */
+/*
+ * Blocks of all sizes by all functions: passed between threads, in batches, by short-lived threads,
+ * and as copies.
+ */
 #include "soak.h"
 
 #include <dlfcn.h>
@@ -78,7 +81,7 @@ void soak_free(void *block)
     free(block);
 }
 
-/* Small ones mostly; each size up to 2 MiB comes. */
+/* Most blocks are small, but every size up to 2 MiB occurs. */
 static size_t some_size(uint32_t *seed)
 {
     const uint32_t scale = soak_random(seed) % 64;
@@ -137,7 +140,7 @@ void *soak_mix(void *driver)
     return driver;
 }
 
-/* What is freed was allocated by another thread. */
+/* This thread frees a block that another thread allocated. */
 void *soak_exchange(void *driver)
 {
     uint32_t seed = (uint32_t)(uintptr_t)&seed;
@@ -213,7 +216,7 @@ void *soak_thread_churn(void *driver)
     return driver;
 }
 
-/* The program's own mappings, and the calls that look at the whole heap. */
+/* The program's own mappings, and the functions that inspect the whole heap. */
 void *soak_mappings(void *driver)
 {
     for (unsigned i = 0; !soak_over; i++) {

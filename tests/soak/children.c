@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks, execs, signals and faults, in the midst of everything else. */
+/* Forks, execs, signals and faults while all other work runs. */
 #include "soak.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-static char *executed_environ[128]; /* the same, with a log of its own */
+static char *executed_environ[128]; /* the same child, with a separate log */
 static volatile unsigned long handled;
 static __thread sigjmp_buf back;
 static __thread volatile sig_atomic_t expects_fault;
@@ -35,12 +35,12 @@ static void on_fault(int signal)
 {
     if (expects_fault)
         siglongjmp(back, 1);
-    /* Somebody else's: it shall end the process as it would have. */
+    /* The signal of another process must end this process, as it does without the library. */
     struct sigaction plainly = {.sa_handler = SIG_DFL};
     sigaction(signal, &plainly, NULL);
 }
 
-/* What is executed has no part in this process's account of its log. */
+/* An executed program is not counted in this process's record of its log. */
 static void prepare_environ(void)
 {
     static char log[512];
@@ -88,7 +88,7 @@ void *soak_faults(void *driver)
     return driver;
 }
 
-/* To the process (any thread takes it, inside malloc perhaps), and a timer's. */
+/* Signals to the process (any thread handles them, perhaps inside malloc), and those of a timer. */
 void *soak_signals(void *driver)
 {
     struct itimerspec often = {{0, 7000000}, {0, 7000000}};
@@ -123,8 +123,19 @@ static void *some_on_thread(void *number)
 }
 
 enum end {
-    end_exit, end_at_once, end_fault, end_abort, end_killed, end_exec, end_stopped, end_threads,
-    end_grandchild, END_FORKS, end_spawn = END_FORKS, end_vfork, ENDS
+    end_exit,
+    end_at_once,
+    end_fault,
+    end_abort,
+    end_killed,
+    end_exec,
+    end_stopped,
+    end_threads,
+    end_grandchild,
+    END_FORKS,
+    end_spawn = END_FORKS,
+    end_vfork,
+    ENDS
 };
 
 static void exec_self(int code)
@@ -177,7 +188,7 @@ static void child(enum end how, int code)
     _exit(code);
 }
 
-/* vfork's child borrows the parent's memory, and the kernel the parent's thread. */
+/* vfork's child uses the parent's memory, and the kernel suspends the parent's thread. */
 static pid_t vforked(char *const arguments[])
 {
     const pid_t pid = vfork();
@@ -198,7 +209,8 @@ static pid_t start(enum end how, int code)
     if (how == end_vfork)
         return vforked(arguments);
     if (how == end_spawn)
-        return posix_spawn(&pid, "/proc/self/exe", NULL, NULL, arguments, executed_environ) ? -1 : pid;
+        return posix_spawn(&pid, "/proc/self/exe", NULL, NULL, arguments, executed_environ) ? -1
+                                                                                            : pid;
     pid = fork();
     if (!pid)
         child(how, code);
@@ -207,8 +219,10 @@ static pid_t start(enum end how, int code)
 
 static int expected(enum end how, int code)
 {
-    return how == end_fault ? SIGSEGV : how == end_abort ? SIGABRT : how == end_killed ? SIGKILL
-                                                                                       : code << 8;
+    return how == end_fault    ? SIGSEGV
+           : how == end_abort  ? SIGABRT
+           : how == end_killed ? SIGKILL
+                               : code << 8;
 }
 
 void *soak_forks(void *driver)

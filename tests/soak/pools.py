@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python jobs do to their workers, again and again: pools.py SECONDS.
-
-Pools by fork, spawn and forkserver, workers that end well and badly, threads with the garbage collector
-at work, programs that are run. Results and exit codes are compared with what they must be. Prints the
-same lines as soak.c.
-"""
+"""What Python jobs do to their workers, again and again: pools.py SECONDS. Pools by fork, spawn and
+forkserver; workers that end normally or crash; threads while the garbage collector works; programs
+that are run. Results and exit codes are compared with the expected ones. Prints the same lines as
+soak.c."""
 import concurrent.futures
 import ctypes
 import gc
@@ -22,7 +20,7 @@ signals = 0
 
 
 def stall(mib):
-    """A block that is written and given back by this line, with no bytearray between."""
+    """This line allocates and frees a block directly, without a bytearray in between."""
     libc = ctypes.PyDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
@@ -37,7 +35,8 @@ class Knot:
 
 
 def churn(seed):
-    """Garbage in cycles, strings, a generator that is left half-way, an exception; a number."""
+    """Makes garbage in cycles, strings, an unfinished generator and an exception; returns a number.
+    """
     total = 0
     for i in range(200):
         Knot()
@@ -127,7 +126,7 @@ def count_signal(_number, _frame):
 
 
 def in_background(over):
-    """Beside everything else: forks happen while this thread allocates."""
+    """Allocates in a thread during the whole run, so that forks happen while it allocates."""
     while not over.is_set():
         work(4)
         time.sleep(0.01)
@@ -177,7 +176,8 @@ def main():
 
 
 if __name__ == "__main__":
-    # What is executed from here on, the spawned workers too, has no part in this process's account.
+    # Programs that are executed from here on, including spawned workers, are not counted for
+    # this process.
     if os.environ.get("GPUFEED_LOG"):
         os.environ["GPUFEED_LOG"] += ".executed"
     main()

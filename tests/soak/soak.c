@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that does to its allocator what long jobs do, all at once: soak SECONDS. Blocks carry marks
- * that are looked at before they are freed; children's exit codes are compared with what they were told to
- * do. Prints a line "sample SECOND RSS LAZYFREE MAPPINGS FILES THREADS" now and then (bytes), at the end
- * "done" and how often each kind of work was done. The first thing that is wrong ends it with exit code 9.
+ * A program that uses its allocator as long jobs do, in many ways at once: soak SECONDS. Blocks
+ * carry marks that are checked before they are freed. Children's exit codes are compared with the
+ * expected ones. Now and then it prints a line "sample SECOND RSS LAZYFREE MAPPINGS FILES THREADS"
+ * (sizes in bytes). At the end, it prints "done" and how often each kind of work was done. The
+ * first error ends it with exit code 9.
  */
 #include "soak.h"
 
@@ -92,9 +93,9 @@ static const struct {
     void *(*run)(void *);
     unsigned threads;
 } works[] = {
-    {soak_mix, 3},      {soak_exchange, 2}, {soak_batches, 1}, {soak_thread_churn, 1},
-    {soak_forks, 1},    {soak_signals, 1},  {soak_faults, 1},  {soak_mappings, 1},
-    {soak_copies, 1},
+    {soak_mix, 3},          {soak_exchange, 2}, {soak_batches, 1},
+    {soak_thread_churn, 1}, {soak_forks, 1},    {soak_signals, 1},
+    {soak_faults, 1},       {soak_mappings, 1}, {soak_copies, 1},
 };
 
 int main(int argc, char **argv)
@@ -123,10 +124,11 @@ int main(int argc, char **argv)
     soak_over = true;
     for (size_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
-    printf("done mixed %lu exchanged %lu batches %lu threads %lu children %lu signals %lu faults %lu "
-           "mappings %lu copies %lu\n",
-           soak_tally.mixed, soak_tally.exchanged, soak_tally.batches, soak_tally.threads,
-           soak_tally.children, soak_tally.signals, soak_tally.faults, soak_tally.mappings,
-           soak_tally.copies);
+    printf(
+        "done mixed %lu exchanged %lu batches %lu threads %lu children %lu signals %lu faults %lu "
+        "mappings %lu copies %lu\n",
+        soak_tally.mixed, soak_tally.exchanged, soak_tally.batches, soak_tally.threads,
+        soak_tally.children, soak_tally.signals, soak_tally.faults, soak_tally.mappings,
+        soak_tally.copies);
     return 0;
 }

@@ -17,19 +17,22 @@ extern struct soak_tally soak_tally;
 void soak_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 uint32_t soak_random(uint32_t *seed);
 
-/* A block whose first bytes tell its size and whose ends are marked; NULL ends the program. */
+/*
+ * Allocates a block. Its first bytes hold its size and both ends are marked. If allocation fails,
+ * the program ends.
+ */
 void *soak_new(uint32_t *seed, size_t size);
-/* Fails where a mark is gone. */
+/* Fails if a mark was changed. */
 void soak_free(void *block);
-/* So many of them, looked after for a while. */
+/* Allocates that many blocks, and keeps them for a while. */
 void soak_some(uint32_t *seed, unsigned count);
 
-/* Handlers of signals. Once, before threads. */
+/* Installs the signal handlers. Called once, before threads start. */
 void soak_prepare(void);
-/* What a child that was started anew does; its exit code. */
+/* The work of a child that was executed anew; returns its exit code. */
 int soak_child(int code);
 
-/* Threads: until soak_over. The argument is the driver's handle. */
+/* The main functions of threads, which run until soak_over. The argument is the driver's handle. */
 void *soak_mix(void *driver);
 void *soak_exchange(void *driver);
 void *soak_batches(void *driver);

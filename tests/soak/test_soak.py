@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocation, threads, forks, execs, signals and faults for SOAK_MINUTES (default 2; 30 before a release).
-
-Two programs run beside each other: soak.c, and pools.py. Whatever is wrong in their own eyes ends them.
-From outside: exit codes, memory, mappings, files and threads that do not grow, and a log in which every
-stall stands, or is counted.
-"""
+"""Allocation, threads, forks, execs, signals and faults for SOAK_MINUTES (default 2; 30 before a
+release). Two programs run at the same time: soak.c and pools.py. Each ends at its first error. The
+test checks from outside: exit codes; memory, mappings, files and threads, which must not grow; and
+a log in which every stall is written or counted."""
 import importlib.util
 import json
 import os
@@ -22,7 +20,7 @@ _spec.loader.exec_module(_preload)
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 SECONDS = float(os.environ.get("SOAK_MINUTES", "2")) * 60
-# Low enough that there is much to say.
+# A low threshold, so that many stalls are logged.
 STALL_US = 100
 PROGRAMS = {"c": [_preload.BUILD / "tests" / "soak" / "soak"],
             "python": ["/usr/bin/python3", HERE / "pools.py"]}
@@ -51,7 +49,7 @@ class Soaked:
         return self.output.read_text().splitlines()
 
     def samples(self, column):
-        """Without the first fifth, in which everything is still growing to its size."""
+        """Drops the first fifth, in which all figures still grow to their size."""
         found = [[int(word) for word in line.split()[1:]] for line in self.lines()
                  if line.startswith("sample")]
         assert len(found) >= 20, self.lines()
@@ -90,7 +88,8 @@ def test_ends_well(soaked, name):
     ("files", 4, lambda second, rss, lazy, maps, files, threads: files),
     ("threads", 4, lambda second, rss, lazy, maps, files, threads: threads)])
 def test_nothing_grows(soaked, name, what, slack, column):
-    """The second half of the time against the first, by medians: single moments differ much."""
+    """Compares the second half of the time with the first, by medians, because single samples
+    differ much."""
     found = soaked[name].samples(column)
     first, second = found[:len(found) // 2], found[len(found) // 2:]
     grown = statistics.median(second) - statistics.median(first)
@@ -104,16 +103,16 @@ def test_every_stall_is_logged_or_counted(soaked, name):
     report = json.loads(one.report.read_text())
     assert report["state"] == "ended"
     stalls = sum(line["event"] == "stall" for line in lines)
-    told, left_out = report["stalls"]["count"], report["log"]["left_out"]
+    told, dropped = report["stalls"]["count"], report["log"]["dropped"]
     assert report["log"]["lines"] == len(lines)
     assert stalls > 20 and told > 20
-    # Who is killed while it says something has said it to nobody.
+    # A process that is killed while it writes a line cannot report that line.
     killed = one.done().get("children", 0) // 11 + one.done().get("workers", 0) // 5
-    assert told <= stalls + left_out + killed, (told, stalls, left_out)
-    # Other events are few: of threads, one in a second at most.
-    assert stalls + left_out <= told + SECONDS + 50, (told, stalls, left_out)
-    # What the file tells of it, up to its last line.
-    assert sum(line.get("left_out", 0) for line in lines) <= left_out
+    assert told <= stalls + dropped + killed, (told, stalls, dropped)
+    # Other events are few: for threads, at most one per second.
+    assert stalls + dropped <= told + SECONDS + 50, (told, stalls, dropped)
+    # What the file itself reports, up to its last line.
+    assert sum(line.get("dropped", 0) for line in lines) <= dropped
     assert one.log.stat().st_size < 66 * MIB
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of src/observe/python.c take for an interpreter: the structures of CPython 3.11. */
+/* A stand-in for an interpreter in test_python.c: the structures of CPython 3.11. */
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ static union object {
     unsigned char byte[512];
 } thread, c_frame, frame, code, code_type, table;
 
-/* What lies behind it cannot be read, wherever the loader puts this object. */
+/* The memory after it cannot be read, wherever the loader puts this object. */
 static union object *text;
 #define BEHIND ((size_t)4 << 20)
 
@@ -27,7 +27,9 @@ void *PyGILState_GetThisThreadState(void)
     return &thread;
 }
 
-/* A str that says to be ASCII, of so many characters of `width` bytes, each byte this one. */
+/*
+ * A str that claims to be ASCII, with this many characters of `width` bytes; each byte is this one.
+ */
 void fake_text(unsigned width, size_t length, unsigned char byte)
 {
     memset(text, byte, sizeof(*text));

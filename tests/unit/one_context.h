@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A driver with one context, in which nobody captures, on a device without a special word to say: for tests of copies. */
+/* A driver with one context, without captures, on a device without special attributes. */
 #ifndef ONE_CONTEXT_H
 #define ONE_CONTEXT_H
 
 #include "unit.h"
 
-#include "hook/cuda.h"
+#include "abi/cuda.h"
+#include "base/atomic.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,14 +14,14 @@
 #define HANDLE ((CUcontext)(uintptr_t)64)
 
 static struct {
-    unsigned long long id; /* atomic; of the context that lives */
-    unsigned asked;        /* atomic; calls of what stands here */
+    _Atomic(unsigned long long) id; /* of the live context */
+    _Atomic unsigned calls;         /* of the functions here */
     bool is_primary;
 } one;
 
 static CUresult answer(void)
 {
-    __atomic_fetch_add(&one.asked, 1, __ATOMIC_RELAXED);
+    gf_add_relaxed(&one.calls, 1);
     return CUDA_SUCCESS;
 }
 
@@ -33,7 +34,7 @@ static CUresult get_current(CUcontext *ret)
 static CUresult get_id(CUcontext context, unsigned long long *ret)
 {
     (void)context;
-    *ret = __atomic_load_n(&one.id, __ATOMIC_ACQUIRE);
+    *ret = gf_load_acquire(&one.id);
     return answer();
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this process has mapped, for tests of what is mapped; behind unit.h. */
+/* The mappings of this process, for tests of mappings. Included after unit.h. */
 #ifndef GF_TESTS_OWN_MAPS_H
 #define GF_TESTS_OWN_MAPS_H
 
 #include <stdio.h>
 #include <unistd.h>
 
-/* Bytes, whether there are pages or not. */
+/* Mapped bytes, whether pages are present or not. */
 static inline size_t address_space(void)
 {
     FILE *statm = fopen("/proc/self/statm", "re");

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of host and place share: machines, and facts to decide on. */
+/* Shared by the tests of engine/machine and engine/place: machines, and facts for decisions. */
 #ifndef GF_TESTS_PLACING_H
 #define GF_TESTS_PLACING_H
 
 #include "unit.h"
 
 #include "config/options.h"
-#include "host/facts.h"
-#include "host/machine.h"
+#include "engine/machine/facts.h"
+#include "engine/machine/machine.h"
+#include "engine/machine/machine_load.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,10 +29,10 @@ static inline struct gf_cpus cpus_of(const char *list)
     return cpus;
 }
 
-#define assert_set(set, list)                                       \
-    do {                                                            \
-        char shown_[4096];                                          \
-        assert_string_equal(gf_set_format((set), shown_, sizeof(shown_)), (list)); \
+#define assert_set(set, list)                                                                      \
+    do {                                                                                           \
+        char shown_[4096];                                                                         \
+        assert_string_equal(gf_set_format((set), shown_, sizeof(shown_)), (list));                 \
     } while (0)
 
 #endif

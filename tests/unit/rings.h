@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A driver whose events are numbers, a computer that refuses, a clock that is ahead: for tests of rings. */
+/*
+ * For tests of rings: a driver whose events are numbers, a system whose calls fail, and a clock
+ * that runs ahead.
+ */
 #ifndef RINGS_H
 #define RINGS_H
 
 #include "unit.h"
 
-#include "host/headroom.h"
-#include "transfer/block.h"
-#include "transfer/flow.h"
-#include "transfer/ring_parts.h"
-#include "transfer/setup.h"
-#include "transfer/tuning.h"
+#include "os/headroom.h"
+#include "engine/transfer/staging/ring_alloc.h"
+#include "engine/transfer/copy/pipeline.h"
+#include "engine/transfer/staging/ring_due.h"
+#include "engine/transfer/staging/ring_grow.h"
+#include "engine/transfer/staging/ring_trim.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,12 +25,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What the system refuses, and how far its clock is ahead. */
+/* The system calls that fail, and how far the clock runs ahead. */
 static struct {
-    bool maps;    /* no mapping is made */
-    int advice;   /* this one is not taken */
-    time_t ahead; /* seconds; atomic */
-    uint64_t left; /* bytes of memory; 0: as it is */
+    bool maps;            /* mmap fails */
+    int advice;           /* madvise fails with this advice */
+    _Atomic time_t ahead; /* seconds */
+    uint64_t left;        /* headroom in bytes; 0: the real one */
 } computer;
 
 void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
@@ -50,7 +55,7 @@ int __wrap_madvise(void *at, size_t size, int advice)
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
     const int result = __real_clock_gettime(clock, ret);
-    ret->tv_sec += __atomic_load_n(&computer.ahead, __ATOMIC_RELAXED);
+    ret->tv_sec += gf_load_relaxed(&computer.ahead);
     return result;
 }
 
@@ -64,7 +69,7 @@ void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret
         ret->bytes = computer.left;
 }
 
-/* What the event log is told. */
+/* Notifications for the event log. */
 static struct {
     char text[200];
     unsigned offs, rings;
@@ -79,18 +84,20 @@ static inline void hear(enum gf_transfer_event event, const char *text)
     pthread_mutex_unlock(&lock);
 }
 
-/* A driver whose events are numbers: they have come when `come` has passed them. */
+/* A driver whose events are numbers: those up to `come` have completed. */
 static struct {
-    uintptr_t made, come;
+    _Atomic uintptr_t made;
+    uintptr_t come;
     CUresult record, query, create, enlist, remove;
-    unsigned registered, removed, sent, waited;
-    size_t largest;
+    _Atomic unsigned registered, removed;
+    unsigned sent, waited;
+    _Atomic size_t largest;
 } driver;
 
 static inline CUresult create_event(CUevent *ret, unsigned flags)
 {
     assert_true(flags & CU_EVENT_DISABLE_TIMING);
-    *ret = (CUevent)__atomic_add_fetch(&driver.made, 1, __ATOMIC_RELAXED);
+    *ret = (CUevent)(gf_add_relaxed(&driver.made, 1) + 1);
     return driver.create;
 }
 
@@ -102,11 +109,12 @@ static inline CUresult record_event(CUevent event, CUstream stream)
 
 static inline CUresult query_event(CUevent event)
 {
-    return driver.query ? driver.query
-                        : (uintptr_t)event <= driver.come ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return driver.query                      ? driver.query
+           : (uintptr_t)event <= driver.come ? CUDA_SUCCESS
+                                             : CUDA_ERROR_NOT_READY;
 }
 
-/* Waiting helps. */
+/* Waiting completes all events. */
 static inline CUresult await_event(CUevent event)
 {
     (void)event;
@@ -126,18 +134,18 @@ static inline CUresult enlist(void *at, size_t bytes, unsigned flags)
 {
     (void)flags;
     assert_int_equal((uintptr_t)at % GF_MIB(2), 0);
-    for (size_t i = 0; i < bytes; i += 4096) /* touched before, or this is what touches it */
+    for (size_t i = 0; i < bytes; i += 4096) /* pages are zero when they are registered */
         assert_int_equal(((char *)at)[i], 0);
-    __atomic_add_fetch(&driver.registered, 1, __ATOMIC_RELAXED);
-    if (bytes > __atomic_load_n(&driver.largest, __ATOMIC_RELAXED))
-        __atomic_store_n(&driver.largest, bytes, __ATOMIC_RELAXED);
+    gf_add_relaxed(&driver.registered, 1);
+    if (bytes > gf_load_relaxed(&driver.largest))
+        gf_store_relaxed(&driver.largest, bytes);
     return driver.enlist;
 }
 
 static inline CUresult unregister(void *at)
 {
     assert_non_null(at);
-    __atomic_add_fetch(&driver.removed, 1, __ATOMIC_RELAXED);
+    gf_add_relaxed(&driver.removed, 1);
     return driver.remove;
 }
 
@@ -153,7 +161,7 @@ static inline struct gf_ring *fresh(uint64_t limit)
     memset(&computer, 0, sizeof(computer));
     memset(&told, 0, sizeof(told));
     context.node = -1;
-    context.pool = gf_pool_get(node++, &any, 1, 0); /* the caller does all of it */
+    context.pool = gf_pool_get(node++, &any, 1, 0); /* the caller does all pieces */
     options.stage_ring = limit;
     struct gf_ring *ring = gf_ring_of(&context);
     assert_non_null(ring);
@@ -172,7 +180,15 @@ static inline struct gf_ring *ready(uint64_t limit)
 
 static inline void pass(time_t seconds)
 {
-    __atomic_add_fetch(&computer.ahead, seconds, __ATOMIC_RELAXED);
+    gf_add_relaxed(&computer.ahead, seconds);
+}
+
+static inline CUresult create_stream(CUstream *ret, unsigned flags, int priority)
+{
+    static int stream;
+    (void)flags, (void)priority;
+    *ret = (CUstream)&stream;
+    return CUDA_SUCCESS;
 }
 
 static unsigned askings;
@@ -190,8 +206,9 @@ static inline void set_up(void)
                                         .cuEventSynchronize = await_event,
                                         .cuMemcpyHtoDAsync_v2 = send,
                                         .cuMemHostRegister_v2 = enlist,
-                                        .cuMemHostUnregister = unregister};
-    gf_setup = (struct gf_transfer_setup){.options = &options, .cuda = &cuda, .tell = hear};
+                                        .cuMemHostUnregister = unregister,
+                                        .cuStreamCreateWithPriority = create_stream};
+    gf_setup_set(&(struct gf_transfer_setup){.options = &options, .cuda = &cuda, .notify = hear});
 }
 
 #endif

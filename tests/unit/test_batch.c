@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "hook/batch.h"
+#include "preload/hook/cuda/batch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +110,8 @@ static void check_split(const char *kinds, unsigned apart)
     make(&w, kinds);
     assert_true(gf_split_begin(&w.batch, &split));
     for (size_t i = 0; i < w.batch.count; i++) {
-        assert_false(split.apart[i]);
-        split.apart[i] = apart >> i & 1;
+        assert_false(split.staged[i]);
+        split.staged[i] = apart >> i & 1;
     }
     gf_split_rest(&w.batch, &split);
     for (size_t i = 0; i < w.batch.count; i++) {
@@ -169,10 +169,8 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_batches),
-        cmocka_unit_test(members_that_ask_for_more_are_not_plain),
-        cmocka_unit_test(every_split),
-        cmocka_unit_test(single_members),
+        cmocka_unit_test(sound_batches), cmocka_unit_test(members_that_ask_for_more_are_not_plain),
+        cmocka_unit_test(every_split),   cmocka_unit_test(single_members),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
 
-#include "host/tasks.h"
-#include "place/bind.h"
+#include "engine/machine/tasks.h"
+#include "engine/place/bind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,10 +73,10 @@ static void binds_every_thread(void **state)
     for (int i = 0; i < THREADS; i++)
         assert_mask(tids[i], &first);
     assert_mask(getpid(), &first);
-    /* Again: the same, and nothing to do. */
+    /* The second time gives the same result and changes nothing. */
     gf_bind_apply(&scope, &result);
     assert_int_equal(result.bound, THREADS + 1);
-    /* Back, as the guard widens. */
+    /* Widens again, as the guard does. */
     gf_bind_apply(&(struct gf_bind_scope){.from = first, .to = all}, &result);
     assert_int_equal(result.bound, THREADS + 1);
     assert_mask(tids[0], &all);
@@ -113,7 +113,7 @@ static void reports_what_the_kernel_refuses(void **state)
     assert_int_equal(result.failed, THREADS + 1);
     assert_int_equal(result.error, EINVAL);
     assert_mask(tids[0], &all);
-    /* More than the kernel has: it gives what it has, and that is no success. */
+    /* More CPUs than there are: the kernel sets fewer, which is a failure. */
     struct gf_bind_scope wide = {.from = all, .to = first};
     gf_set_add(&wide.to, 4000);
     gf_bind_apply(&wide, &result);
@@ -181,7 +181,9 @@ static void binds_descendants_without_cuda(void **state)
     munmap(shared, 4096);
 }
 
-/* A forked child of a process that has initialised CUDA has its libcuda mapped and cannot use it. */
+/*
+ * A forked child of a process that has initialised CUDA has its libcuda mapped and cannot use it.
+ */
 static void binds_children_that_inherited_cuda(void **state)
 {
     (void)state;
@@ -217,12 +219,12 @@ static void binds_children_that_inherited_cuda(void **state)
     munmap(shared, 4096);
 }
 
-static int *births_stop;
+static int *starts_stop;
 
 static void *have_children(void *arg)
 {
     (void)arg;
-    while (!__atomic_load_n(births_stop, __ATOMIC_ACQUIRE)) {
+    while (!__atomic_load_n(starts_stop, __ATOMIC_ACQUIRE)) {
         pthread_t thread;
         pid_t tid;
         if (pthread_create(&thread, NULL, wait_for_end, &tid) == 0) {
@@ -242,8 +244,8 @@ static void *just_end(void *arg)
     return (void *)(uintptr_t)gf_set_equal(&mask, &first);
 }
 
-/* A thread whose parent was bound has the mask by birth, whoever came first. */
-static void threads_born_meanwhile(void **state)
+/* A thread inherits the mask of a bound creator, in either order. */
+static void threads_started_meanwhile(void **state)
 {
     (void)state;
     const struct gf_bind_scope scope = {.from = all, .to = first};
@@ -254,7 +256,7 @@ static void threads_born_meanwhile(void **state)
 
     sem_init(&started, 0, 0);
     sem_init(&ended, 0, 0);
-    births_stop = &stop;
+    starts_stop = &stop;
     pthread_create(&parent, NULL, have_children, NULL);
     gf_bind_apply(&scope, &result);
     assert_int_equal(result.failed, 0);
@@ -271,11 +273,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(binds_every_thread, start_threads, end_threads),
         cmocka_unit_test_setup_teardown(leaves_other_masks_alone, start_threads, end_threads),
-        cmocka_unit_test_setup_teardown(reports_what_the_kernel_refuses, start_threads, end_threads),
+        cmocka_unit_test_setup_teardown(reports_what_the_kernel_refuses, start_threads,
+                                        end_threads),
         cmocka_unit_test_setup_teardown(binds_descendants_without_cuda, start_threads, end_threads),
         cmocka_unit_test_setup_teardown(binds_children_that_inherited_cuda, start_threads,
                                         end_threads),
-        cmocka_unit_test(threads_born_meanwhile),
+        cmocka_unit_test(threads_started_meanwhile),
     };
     int cpu;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "place/choice.h"
+#include "engine/place/choice.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -11,7 +11,7 @@ static void first_context_then_memory(void **state)
     struct gf_choice choice = {0};
     assert_false(gf_choice_preset(&choice, 8, -1, -1));
     assert_false(gf_choice_decide(&choice, false));
-    assert_true(gf_choice_context(&choice, 0)); /* an accident */
+    assert_true(gf_choice_context(&choice, 0)); /* every rank touches device 0 */
     assert_true(gf_choice_decide(&choice, false));
     assert_int_equal(choice.chosen, 1);
     assert_false(gf_choice_context(&choice, 5));
@@ -42,6 +42,8 @@ static void several_devices_join(void **state)
     assert_true(gf_choice_memory(&choice, 3, 156 * MIB));
     assert_true(gf_choice_decide(&choice, false));
     assert_int_equal(choice.chosen, 1 | 1 << 3);
+    /* Device 0 no longer "holds most". */
+    assert_string_equal(gf_choice_why_text(choice.why), "hold the memory together");
 }
 
 static void a_trifle_beside_the_others_does_not_join(void **state)
@@ -55,7 +57,7 @@ static void a_trifle_beside_the_others_does_not_join(void **state)
     assert_int_equal(choice.chosen, 1 << 2);
 }
 
-static void small_models_settle_by_patience(void **state)
+static void small_models_settle_after_the_time_limit(void **state)
 {
     (void)state;
     struct gf_choice choice = {0};
@@ -81,7 +83,7 @@ static void known_before_any_context(void **state)
     assert_false(gf_choice_preset(&none, 8, 9, 8));
     assert_false(gf_choice_preset(&none, 8, 2, -1));
     assert_false(gf_choice_preset(&none, 0, 0, 0));
-    /* the rank's accident on device 0 does not move it, memory elsewhere does */
+    /* a context on device 0 does not change the rank's choice, memory elsewhere does */
     gf_choice_context(&rank, 0);
     assert_false(gf_choice_decide(&rank, false));
     gf_choice_memory(&rank, 6, 256 * MIB);
@@ -106,7 +108,7 @@ int main(void)
         cmocka_unit_test(first_context_then_memory),
         cmocka_unit_test(several_devices_join),
         cmocka_unit_test(a_trifle_beside_the_others_does_not_join),
-        cmocka_unit_test(small_models_settle_by_patience),
+        cmocka_unit_test(small_models_settle_after_the_time_limit),
         cmocka_unit_test(known_before_any_context),
         cmocka_unit_test(odd_devices_are_ignored),
     };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "transfer/classify.h"
-#include "transfer/setup.h"
+#include "engine/transfer/copy/classify.h"
+#include "engine/transfer/setup/setup.h"
 
 #include <string.h>
 
-/* What the driver knows: ranges by address; everything else is pageable. */
+/* Memory that the driver knows, by address; all other memory is pageable. */
 struct known {
     CUdeviceptr start;
     size_t size;
@@ -18,7 +18,7 @@ struct known {
 };
 
 static struct known known[8];
-static unsigned questions;
+static unsigned driver_calls;
 static CUresult answer_instead;
 
 static const struct known *at(CUdeviceptr address)
@@ -35,7 +35,7 @@ static CUresult get_several(unsigned count, CUpointer_attribute *what, void **re
 {
     static const struct known nothing;
     const struct known *k = at(address) ? at(address) : &nothing;
-    questions++;
+    driver_calls++;
     if (answer_instead)
         return answer_instead;
     for (unsigned i = 0; i < count; i++)
@@ -86,22 +86,19 @@ static void reset(void)
     memset(known, 0, sizeof(known));
     known[0] = plain(DEVICE, 4096);
     answer_instead = 0;
-    questions = 0;
+    driver_calls = 0;
 }
 
-/* Why a copy to device 2 is not staged; -1: it may be. */
-static int why(CUdeviceptr dst, CUdeviceptr src, size_t bytes, enum gf_copy_way way,
-               enum gf_direction *ret_direction)
+/* Why a copy to device 2 is not staged. */
+static enum gf_bypass why(CUdeviceptr dst, CUdeviceptr src, size_t bytes, enum gf_copy_way way,
+                          enum gf_direction *ret_direction)
 {
     const struct gf_copy_call call = {way, true, dst, src, bytes, NULL};
-    enum gf_forward ret;
-    if (gf_classify_host(&call, false, ret_direction, &ret) &&
-        gf_classify_ends(&call, *ret_direction, 2, &ret))
-        return -1;
-    return (int)ret;
+    const enum gf_bypass reason = gf_classify_host(&call, false, ret_direction);
+    return reason != gf_bypass_none ? reason : gf_classify_ends(&call, *ret_direction, 2);
 }
 
-static int why_h2d(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+static enum gf_bypass why_h2d(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
     enum gf_direction direction;
     return why(dst, src, bytes, gf_copy_h2d, &direction);
@@ -112,9 +109,9 @@ static void pageable_to_device(void **state)
     (void)state;
     enum gf_direction direction;
     reset();
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), -1);
-    assert_int_equal(why_h2d(DEVICE + 96, HEAP, 4000), -1);
-    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_d2h, &direction), -1);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_none);
+    assert_int_equal(why_h2d(DEVICE + 96, HEAP, 4000), gf_bypass_none);
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_d2h, &direction), gf_bypass_none);
     assert_int_equal(direction, gf_direction_d2h);
 }
 
@@ -123,88 +120,88 @@ static void addresses_decide(void **state)
     (void)state;
     enum gf_direction direction;
     reset();
-    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_any, &direction), -1);
+    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_any, &direction), gf_bypass_none);
     assert_int_equal(direction, gf_direction_h2d);
-    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_any, &direction), -1);
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_any, &direction), gf_bypass_none);
     assert_int_equal(direction, gf_direction_d2h);
-    assert_int_equal(why(HEAP, HEAP + 8192, 4096, gf_copy_any, &direction), gf_forward_ends);
-    assert_int_equal(why(DEVICE, DEVICE, 64, gf_copy_any, &direction), gf_forward_ends);
+    assert_int_equal(why(HEAP, HEAP + 8192, 4096, gf_copy_any, &direction), gf_bypass_ends);
+    assert_int_equal(why(DEVICE, DEVICE, 64, gf_copy_any, &direction), gf_bypass_ends);
     known[1] = (struct known){HEAP, 4096, CU_MEMORYTYPE_HOST, 0, 0, 2, 3, 0, 0};
-    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_any, &direction), gf_forward_pinned);
+    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_any, &direction), gf_bypass_pinned);
     assert_int_equal(direction, gf_direction_h2d);
-    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_any, &direction), gf_forward_pinned);
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_any, &direction), gf_bypass_pinned);
     assert_int_equal(direction, gf_direction_d2h);
 }
 
-/* Only its copies to the device are for staging, and each is counted in its own direction. */
-static void members_of_a_batch(void **state)
+/* Only copies to the device are staged; each is counted in its direction. */
+static void copies_of_a_batch(void **state)
 {
     (void)state;
     enum gf_direction direction;
     reset();
-    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_batched, &direction), -1);
+    assert_int_equal(why(DEVICE, HEAP, 4096, gf_copy_batched, &direction), gf_bypass_none);
     assert_int_equal(direction, gf_direction_h2d);
-    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_batched, &direction), gf_forward_batch);
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_batched, &direction), gf_bypass_batch);
     assert_int_equal(direction, gf_direction_d2h);
-    assert_int_equal(why(HEAP, HEAP + 8192, 4096, gf_copy_batched, &direction), gf_forward_ends);
+    assert_int_equal(why(HEAP, HEAP + 8192, 4096, gf_copy_batched, &direction), gf_bypass_ends);
     known[1] = (struct known){HEAP, 4096, CU_MEMORYTYPE_HOST, 0, 0, 2, 3, 0, 0};
-    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_batched, &direction), gf_forward_pinned);
+    assert_int_equal(why(HEAP, DEVICE, 4096, gf_copy_batched, &direction), gf_bypass_pinned);
     assert_int_equal(direction, gf_direction_d2h);
 }
 
-static void pinned_costs_one_question(void **state)
+static void pinned_memory_costs_one_driver_call(void **state)
 {
     (void)state;
     reset();
     known[1] = (struct known){HEAP, 4096, CU_MEMORYTYPE_HOST, 0, 0, 2, 3, 0, 0};
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_pinned);
-    assert_int_equal(questions, 1);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_pinned);
+    assert_int_equal(driver_calls, 1);
 }
 
-/* Both ends count: a registration that begins, or ends, inside the source. */
+/* A registration may begin, or end, inside the source. */
 static void pinned_at_one_end(void **state)
 {
     (void)state;
     reset();
     known[1] = (struct known){HEAP + 4095, 1, CU_MEMORYTYPE_HOST, 0, 0, 2, 3, 0, 0};
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_pinned);
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4095), -1);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_pinned);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4095), gf_bypass_none);
     known[1].start = HEAP;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_pinned);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_pinned);
 }
 
-static void any_other_answer_is_the_drivers(void **state)
+static void errors_are_left_to_the_driver(void **state)
 {
     (void)state;
     reset();
     answer_instead = CUDA_ERROR_ILLEGAL_ADDRESS;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_failed);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_failed);
     answer_instead = CUDA_ERROR_INVALID_VALUE;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_failed);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_failed);
     answer_instead = CUDA_ERROR_INVALID_CONTEXT;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_failed);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_failed);
 }
 
-/* Mappings laid side by side are one range; a hole, or the end, is not. */
+/* Adjacent mappings are one range; a hole ends it. */
 static void adjacent_mappings(void **state)
 {
     (void)state;
     reset();
     known[1] = plain(DEVICE + 4096, 8192);
     known[2] = plain(DEVICE + 12288, 4096);
-    assert_int_equal(why_h2d(DEVICE + 100, HEAP, 16284), -1);
-    assert_int_equal(why_h2d(DEVICE + 100, HEAP, 16285), gf_forward_range);
+    assert_int_equal(why_h2d(DEVICE + 100, HEAP, 16284), gf_bypass_none);
+    assert_int_equal(why_h2d(DEVICE + 100, HEAP, 16285), gf_bypass_range);
     known[1].start += 1;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 16384), gf_forward_range);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 16384), gf_bypass_range);
     known[1].start -= 1;
     known[2].device = 1;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 16384), gf_forward_device_memory);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 16384), gf_bypass_device_memory);
     known[2].device = 2;
     known[2].access = 1; /* read only */
-    assert_int_equal(why_h2d(DEVICE, HEAP, 16384), gf_forward_device_memory);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 16384), gf_bypass_device_memory);
 }
 
-/* To the driver these are two, and a copy from one into the next fails as a whole. */
+/* For the driver these are two ranges: a copy across them fails as a whole. */
 static void adjacent_allocations(void **state)
 {
     (void)state;
@@ -215,51 +212,55 @@ static void adjacent_allocations(void **state)
             known[i].allocated = !pooled;
             known[i].pool = pooled;
         }
-        assert_int_equal(why_h2d(DEVICE, HEAP, 4096), -1);
-        assert_int_equal(why_h2d(DEVICE + 4096, HEAP, 4096), -1);
-        assert_int_equal(why_h2d(DEVICE, HEAP, 4097), gf_forward_range);
+        assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_none);
+        assert_int_equal(why_h2d(DEVICE + 4096, HEAP, 4096), gf_bypass_none);
+        assert_int_equal(why_h2d(DEVICE, HEAP, 4097), gf_bypass_range);
         known[0].allocated = known[0].pool = 0;
-        assert_int_equal(why_h2d(DEVICE, HEAP, 4097), gf_forward_range);
+        assert_int_equal(why_h2d(DEVICE, HEAP, 4097), gf_bypass_range);
     }
 }
 
-/* A copy that is only counted: of each 16 questions one is asked, and what it says is told from then on. */
-static void what_is_counted_is_recalled(void **state)
+/* For copies that are only counted, one lookup in 16 calls the driver. */
+static void counting_uses_the_cache(void **state)
 {
     (void)state;
     const struct gf_copy_call call = {gf_copy_d2h, false, HEAP, DEVICE, 4096, NULL};
     enum gf_direction direction;
-    enum gf_forward ret;
 
     reset();
     for (unsigned i = 0; i < 160; i++)
-        assert_true(gf_classify_host(&call, true, &direction, &ret));
+        assert_int_equal(gf_classify_host(&call, true, &direction), gf_bypass_none);
     assert_int_equal(direction, gf_direction_d2h);
-    assert_in_range(questions, 10, 11);
+    assert_in_range(driver_calls, 10, 11);
     known[1] = (struct known){.start = HEAP, .size = 4096, .type = CU_MEMORYTYPE_HOST};
     for (unsigned i = 0; i < 16; i++)
-        gf_classify_host(&call, true, &direction, &ret);
-    assert_false(gf_classify_host(&call, true, &direction, &ret));
-    assert_int_equal(ret, gf_forward_pinned);
+        gf_classify_host(&call, true, &direction);
+    assert_int_equal(gf_classify_host(&call, true, &direction), gf_bypass_pinned);
     known[1].size = 0;
-    assert_true(gf_classify_host(&call, false, &direction, &ret)); /* who may do something by it asks each time */
+    /* A copy that may be staged asks the driver each time. */
+    assert_int_equal(gf_classify_host(&call, false, &direction), gf_bypass_none);
 }
 
-/* Memory beside it, or elsewhere on the same slot, is asked for. */
-static void nothing_else_is_recalled(void **state)
+/* Memory that is not in the cache, or collides there, costs a driver call. */
+static void the_cache_never_confuses_memory(void **state)
 {
     (void)state;
     enum gf_direction direction;
-    enum gf_forward ret;
 
     reset();
-    known[1] = (struct known){.start = UINT64_C(2) << 40, .size = UINT64_C(4) << 30, .type = CU_MEMORYTYPE_HOST};
+    known[1] = (struct known){
+        .start = UINT64_C(2) << 40, .size = UINT64_C(4) << 30, .type = CU_MEMORYTYPE_HOST};
     for (uint64_t i = 0; i < 4096; i++) {
-        const CUdeviceptr own = (UINT64_C(1) << 40) + (i << 16), pinned = known[1].start + (i << 16);
-        assert_true(gf_classify_host(&(struct gf_copy_call){gf_copy_h2d, false, DEVICE, own, 4096, NULL}, true,
-                                     &direction, &ret));
-        assert_false(gf_classify_host(&(struct gf_copy_call){gf_copy_h2d, false, DEVICE, pinned, 4096, NULL}, true,
-                                      &direction, &ret));
+        const CUdeviceptr own = (UINT64_C(1) << 40) + (i << 16),
+                          pinned = known[1].start + (i << 16);
+        assert_int_equal(
+            gf_classify_host(&(struct gf_copy_call){gf_copy_h2d, false, DEVICE, own, 4096, NULL},
+                             true, &direction),
+            gf_bypass_none);
+        assert_int_equal(
+            gf_classify_host(&(struct gf_copy_call){gf_copy_h2d, false, DEVICE, pinned, 4096, NULL},
+                             true, &direction),
+            gf_bypass_pinned);
     }
 }
 
@@ -268,12 +269,12 @@ static void odd_device_memory(void **state)
     (void)state;
     reset();
     known[0].managed = 1;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_device_memory);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_device_memory);
     known[0] = plain(DEVICE, 4096);
     known[0].synchronous = 1;
-    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_forward_device_memory);
-    assert_int_equal(why_h2d(HEAP + 65536, HEAP, 4096), gf_forward_range);
-    assert_int_equal(why_h2d(UINT64_MAX - 100, HEAP, 4096), gf_forward_ends);
+    assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_device_memory);
+    assert_int_equal(why_h2d(HEAP + 65536, HEAP, 4096), gf_bypass_range);
+    assert_int_equal(why_h2d(UINT64_MAX - 100, HEAP, 4096), gf_bypass_ends);
 }
 
 int main(void)
@@ -282,14 +283,15 @@ int main(void)
     gf_setup.cuda = &cuda;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pageable_to_device),
-        cmocka_unit_test(addresses_decide), cmocka_unit_test(members_of_a_batch),
-        cmocka_unit_test(pinned_costs_one_question),
+        cmocka_unit_test(addresses_decide),
+        cmocka_unit_test(copies_of_a_batch),
+        cmocka_unit_test(pinned_memory_costs_one_driver_call),
         cmocka_unit_test(pinned_at_one_end),
-        cmocka_unit_test(any_other_answer_is_the_drivers),
+        cmocka_unit_test(errors_are_left_to_the_driver),
         cmocka_unit_test(adjacent_mappings),
         cmocka_unit_test(adjacent_allocations),
-        cmocka_unit_test(what_is_counted_is_recalled),
-        cmocka_unit_test(nothing_else_is_recalled),
+        cmocka_unit_test(counting_uses_the_cache),
+        cmocka_unit_test(the_cache_never_confuses_memory),
         cmocka_unit_test(odd_device_memory),
     };
     return cmocka_run_group_tests_name("classify", tests, NULL, NULL);

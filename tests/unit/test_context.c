@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "transfer/context.h"
-#include "transfer/setup.h"
+#include "engine/transfer/context/context.h"
+#include "engine/transfer/setup/setup.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 /* A driver with one device, whose primary context is handle 1, and others. */
 static struct {
     CUcontext current, primary;
     unsigned long long id;
-    int active, references;
+    int active;
+    _Atomic int references;
     bool green;
     CUdevice device;
-    CUdevice_attribute has; /* the one that is not 0 */
+    CUdevice_attribute has; /* the only attribute that is not 0 */
 } driver;
 
 static CUresult get_current(CUcontext *ret)
@@ -52,7 +54,7 @@ static CUresult get_state(CUdevice device, unsigned *flags, int *active)
 static CUresult retain(CUcontext *ret, CUdevice device)
 {
     (void)device;
-    __atomic_add_fetch(&driver.references, 1, __ATOMIC_RELAXED);
+    gf_add_relaxed(&driver.references, 1);
     *ret = driver.primary;
     return CUDA_SUCCESS;
 }
@@ -60,7 +62,7 @@ static CUresult retain(CUcontext *ret, CUdevice device)
 static CUresult release(CUdevice device)
 {
     (void)device;
-    __atomic_sub_fetch(&driver.references, 1, __ATOMIC_RELAXED);
+    gf_sub_relaxed(&driver.references, 1);
     return CUDA_SUCCESS;
 }
 
@@ -114,46 +116,83 @@ static void known_by_id(void **state)
     gf_context_leave(a);
     assert_ptr_equal(enter_as(HANDLE(16), 101), a);
     gf_context_leave(a);
-    /* the handle again, another context */
+    /* the same handle for another context */
     struct gf_context *b = enter_as(HANDLE(16), 102);
     assert_ptr_not_equal(a, b);
     gf_context_leave(b);
     assert_null(enter_as(NULL, 0));
 }
 
-static void destroyed(void **state)
+static void destroyed_contexts_end(void **state)
 {
     (void)state;
     struct gf_context *a = enter_as(HANDLE(32), 201);
     gf_context_leave(a);
     gf_context_leaving(HANDLE(32), -1);
     assert_null(enter_as(HANDLE(32), 201));
-    gf_context_left(HANDLE(32), -1, CUDA_ERROR_INVALID_CONTEXT); /* it lives on */
+    gf_context_left(HANDLE(32), -1, CUDA_ERROR_INVALID_CONTEXT); /* the driver refused: it stays */
     assert_ptr_equal(enter_as(HANDLE(32), 201), a);
     gf_context_leave(a);
     gf_context_leaving(HANDLE(32), -1);
-    gf_context_left(HANDLE(32), -1, CUDA_SUCCESS); /* cuCtxDetach: somebody else is attached */
+    gf_context_left(HANDLE(32), -1, CUDA_SUCCESS); /* cuCtxDetach: another thread is attached */
     assert_ptr_equal(enter_as(HANDLE(32), 201), a);
     gf_context_leave(a);
     gf_context_leaving(HANDLE(32), -1);
     driver.current = NULL;
     gf_context_left(HANDLE(32), -1, CUDA_SUCCESS);
-    assert_int_equal(a->id, 0); /* dropped */
+    assert_int_equal(a->id, 0); /* released */
 }
 
-static void dropped_by_the_last(void **state)
+/* In the order of the table, while the entry is still the context's. */
+static struct {
+    unsigned calls;
+    unsigned long long first, second;
+} ended;
+
+static void end_first(struct gf_context *context)
+{
+    ended.first = gf_context_id(context);
+    ended.calls++;
+}
+
+static void end_second(struct gf_context *context)
+{
+    assert_int_equal(ended.first, gf_context_id(context));
+    ended.second = gf_context_id(context);
+    ended.calls++;
+}
+
+static void end_functions_run_once(void **state)
+{
+    (void)state;
+    struct gf_context *a = enter_as(HANDLE(40), 251);
+    memset(&ended, 0, sizeof(ended));
+    gf_context_leaving(HANDLE(40), -1);
+    driver.current = NULL;
+    gf_context_left(HANDLE(40), -1, CUDA_SUCCESS);
+    assert_int_equal(ended.calls, 0); /* a call is inside */
+    gf_context_leave(a);
+    assert_int_equal(ended.calls, 2);
+    assert_int_equal(ended.first, 251);
+    assert_int_equal(ended.second, 251);
+    gf_context_left(HANDLE(40), -1, CUDA_SUCCESS);
+    assert_int_equal(ended.calls, 2);
+}
+
+static void last_call_releases(void **state)
 {
     (void)state;
     struct gf_context *a = enter_as(HANDLE(48), 301);
     driver.current = NULL;
-    gf_context_leaving(HANDLE(48), -1); /* waits, but not for ever: the copy is the program's mistake */
+    gf_context_leaving(HANDLE(48),
+                       -1); /* waits, but not for ever: the program destroys a context in use */
     gf_context_left(HANDLE(48), -1, CUDA_SUCCESS);
     assert_int_equal(a->id, 301);
     gf_context_leave(a);
     assert_int_equal(a->id, 0);
 }
 
-/* Between the driver's end of it and our word of that, another thread's was made. */
+/* Another thread creates a context with the same handle before gf_context_left is called. */
 static void handle_used_again(void **state)
 {
     (void)state;
@@ -171,11 +210,11 @@ static void handle_used_again(void **state)
     gf_context_leave(b);
 }
 
-/* A copy that is under way when its context is about to go has come to its end before that goes. */
+/* The end of a context waits for copies that are under way in it. */
 static void *leave_late(void *context)
 {
     usleep(50000);
-    __atomic_store_n(&driver.references, 77, __ATOMIC_SEQ_CST);
+    gf_store_seq_cst(&driver.references, 77);
     gf_context_leave(context);
     return NULL;
 }
@@ -187,7 +226,7 @@ static void running_copies_end_first(void **state)
     struct gf_context *a = enter_as(HANDLE(60), 361);
     assert_int_equal(pthread_create(&thread, NULL, leave_late, a), 0);
     gf_context_leaving(HANDLE(60), -1);
-    assert_int_equal(__atomic_load_n(&driver.references, __ATOMIC_SEQ_CST), 77);
+    assert_int_equal(gf_load_seq_cst(&driver.references), 77);
     driver.references = 0;
     driver.current = NULL;
     gf_context_left(HANDLE(60), -1, CUDA_SUCCESS);
@@ -202,19 +241,42 @@ static void primary(void **state)
     struct gf_context *a = enter_as(HANDLE(64), 401);
     assert_true(a->primary);
     assert_int_equal(driver.references, 0);
-    /* one of several references goes, while a copy is under way: nobody waits, nothing is lost */
+    /* one of several references is released during a copy: no call waits, and the context stays */
     gf_context_leaving(NULL, 0);
     gf_context_left(NULL, 0, CUDA_SUCCESS);
     gf_context_leave(a);
     assert_ptr_equal(enter_as(HANDLE(64), 401), a);
     gf_context_leave(a);
-    /* two at once: the one comes back before the other's has ended it */
+    /* two releases at once: the first returns before the second has ended the context */
     gf_context_leaving(NULL, 0);
     gf_context_leaving(NULL, 0);
     gf_context_left(NULL, 0, CUDA_SUCCESS);
     driver.active = 0;
     gf_context_left(NULL, 0, CUDA_SUCCESS);
     assert_int_equal(a->id, 0);
+}
+
+/*
+ * The program releases the last reference while the library holds one for a moment, or retains the
+ * context again at once: the device is active after the release, by another context.
+ */
+static void primary_retained_again(void **state)
+{
+    (void)state;
+    driver.primary = HANDLE(64);
+    struct gf_context *a = enter_as(HANDLE(64), 411);
+    gf_context_leaving(NULL, 0);
+    gf_context_left(NULL, 0, CUDA_SUCCESS); /* still active */
+    gf_context_leave(a);
+    assert_int_equal(a->id, 411);
+    struct gf_context *b = enter_as(HANDLE(64), 412);
+    assert_ptr_not_equal(a, b);
+    assert_int_equal(a->id, 0);
+    gf_context_leave(b);
+    gf_context_leaving(NULL, 0);
+    driver.active = 0;
+    gf_context_left(NULL, 0, CUDA_SUCCESS);
+    assert_int_equal(b->id, 0);
 }
 
 static void other_devices(void **state)
@@ -229,7 +291,7 @@ static void other_devices(void **state)
     assert_int_equal(a->id, 501);
 }
 
-/* Of a context that only a green one kept alive: whichever device it was. */
+/* The end of a green context may end the primary context of any device. */
 static void any_device(void **state)
 {
     (void)state;
@@ -239,7 +301,7 @@ static void any_device(void **state)
     gf_context_leave(b);
     gf_context_leaving(NULL, GF_ANY_DEVICE);
     assert_null(enter_as(HANDLE(96), 601));
-    gf_context_left(NULL, GF_ANY_DEVICE, CUDA_SUCCESS); /* others hold it */
+    gf_context_left(NULL, GF_ANY_DEVICE, CUDA_SUCCESS); /* other references hold it */
     assert_ptr_equal(enter_as(HANDLE(96), 601), a);
     gf_context_leave(a);
     gf_context_leaving(NULL, GF_ANY_DEVICE);
@@ -249,8 +311,11 @@ static void any_device(void **state)
     assert_int_equal(b->id, 602);
 }
 
-/* Grace and Tegra; that the GPU may fault pages in (HMM) is no reason. And the node is the device's. */
-static void what_is_shared(void **state)
+/*
+ * Grace and Tegra share page tables; a GPU that faults pages in (HMM) does not. The node is the
+ * device's.
+ */
+static void shared_page_tables(void **state)
 {
     static const struct {
         CUdevice_attribute has;
@@ -274,7 +339,7 @@ static void what_is_shared(void **state)
     driver.has = 0;
 }
 
-/* None is made for them, by either way to ask; in doubt it is one. */
+/* Green contexts get no entry, by either query. If the query fails, the context counts as green. */
 static void green(void **state)
 {
     struct gf_cuda cuda = *gf_setup.cuda;
@@ -295,7 +360,7 @@ static void green(void **state)
     gf_setup.cuda = before;
 }
 
-static void many(void **state)
+static void more_contexts_than_entries(void **state)
 {
     (void)state;
     unsigned known = 0;
@@ -317,29 +382,29 @@ static void many(void **state)
     gf_context_leave(context);
 }
 
-/* Threads come and go in a context that ends and is made anew all the time. */
+/* Threads enter and leave while contexts end and others get their handle. */
 static struct {
-    unsigned long long id; /* atomic: of the one that lives */
-    bool over;             /* atomic */
-    unsigned entered;      /* atomic */
+    _Atomic(unsigned long long) id; /* of the live context */
+    _Atomic bool over;
+    _Atomic unsigned entered;
 } turn;
 
 static CUresult living_id(CUcontext handle, unsigned long long *ret)
 {
     (void)handle;
-    *ret = __atomic_load_n(&turn.id, __ATOMIC_ACQUIRE);
+    *ret = gf_load_acquire(&turn.id);
     return CUDA_SUCCESS;
 }
 
 static void *come_and_go(void *unused)
 {
-    while (!__atomic_load_n(&turn.over, __ATOMIC_ACQUIRE)) {
+    while (!gf_load_acquire(&turn.over)) {
         struct gf_context *context = gf_context_enter();
         if (!context)
             continue;
         assert_int_not_equal(context->id, 0);
         assert_non_null(context->pool);
-        __atomic_add_fetch(&turn.entered, 1, __ATOMIC_RELAXED);
+        gf_add_relaxed(&turn.entered, 1);
         gf_context_leave(context);
     }
     return unused;
@@ -359,18 +424,32 @@ static void threads_and_ends(void **state)
     for (size_t i = 0; i < GF_ARRAY_LEN(thread); i++)
         assert_int_equal(pthread_create(&thread[i], NULL, come_and_go, NULL), 0);
     for (unsigned i = 1; i <= 100; i++) {
-        const unsigned seen = __atomic_load_n(&turn.entered, __ATOMIC_RELAXED);
-        for (unsigned k = 0; k < 5000 && __atomic_load_n(&turn.entered, __ATOMIC_RELAXED) == seen; k++)
+        const unsigned seen = gf_load_relaxed(&turn.entered);
+        for (unsigned k = 0; k < 5000 && gf_load_relaxed(&turn.entered) == seen; k++)
             usleep(100);
         gf_context_leaving(HANDLE(3000), -1);
-        __atomic_store_n(&turn.id, 3000 + i, __ATOMIC_RELEASE); /* the handle again, another context */
+        gf_store_release(&turn.id, 3000 + i); /* the same handle for another context */
         gf_context_left(HANDLE(3000), -1, CUDA_SUCCESS);
     }
-    __atomic_store_n(&turn.over, true, __ATOMIC_RELEASE);
+    gf_store_release(&turn.over, true);
     for (size_t i = 0; i < GF_ARRAY_LEN(thread); i++)
         pthread_join(thread[i], NULL);
-    assert_true(__atomic_load_n(&turn.entered, __ATOMIC_RELAXED) >= 100);
+    assert_true(gf_load_relaxed(&turn.entered) >= 100);
     gf_setup.cuda = before;
+}
+
+/* GPUs of unknown nodes may have different CPUs. */
+static void pools_of_unknown_nodes(void **state)
+{
+    struct gf_cpus first = {0}, second = {0};
+    (void)state;
+    gf_set_add(&first, 1);
+    gf_set_add(&second, 2);
+    struct gf_pool *pool = gf_pool_get(-1, &first, 4, 0);
+    assert_ptr_equal(gf_pool_get(-1, &first, 4, 0), pool);
+    assert_ptr_not_equal(gf_pool_get(-1, &second, 4, 0), pool);
+    pool = gf_pool_get(1, &first, 4, 0);
+    assert_ptr_equal(gf_pool_get(1, &second, 4, 0), pool);
 }
 
 int main(void)
@@ -385,16 +464,25 @@ int main(void)
         .cuDevicePrimaryCtxRetain = retain,
         .cuDevicePrimaryCtxRelease_v2 = release,
     };
-    gf_setup = (struct gf_transfer_setup){
-        .options = &options, .cuda = &cuda, .device_node = device_node};
+    static void (*const ends[])(struct gf_context *) = {end_first, end_second, NULL};
+    gf_context_on_end(ends);
+    gf_setup_set(&(struct gf_transfer_setup){
+        .options = &options, .cuda = &cuda, .device_node = device_node});
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_by_id), cmocka_unit_test(destroyed),
-        cmocka_unit_test(dropped_by_the_last), cmocka_unit_test(handle_used_again),
+        cmocka_unit_test(known_by_id),
+        cmocka_unit_test(destroyed_contexts_end),
+        cmocka_unit_test(end_functions_run_once),
+        cmocka_unit_test(last_call_releases),
+        cmocka_unit_test(handle_used_again),
         cmocka_unit_test(running_copies_end_first),
         cmocka_unit_test(primary),
-        cmocka_unit_test(other_devices), cmocka_unit_test(any_device),
-        cmocka_unit_test(what_is_shared),
-        cmocka_unit_test(green), cmocka_unit_test(many),
+        cmocka_unit_test(primary_retained_again),
+        cmocka_unit_test(other_devices),
+        cmocka_unit_test(any_device),
+        cmocka_unit_test(shared_page_tables),
+        cmocka_unit_test(green),
+        cmocka_unit_test(more_contexts_than_entries),
+        cmocka_unit_test(pools_of_unknown_nodes),
         cmocka_unit_test(threads_and_ends),
     };
     return cmocka_run_group_tests_name("context", tests, NULL, NULL);

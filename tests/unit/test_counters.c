@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "hook/counters.c"
+#include "preload/hook/counters.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -15,16 +16,16 @@
 static pthread_barrier_t all_have_sets;
 static unsigned sets[BEYOND];
 
-static bool add_up(void *closure, const struct gf_tally *tally)
+static bool add_up(void *closure, const struct gf_hook_counts *tally)
 {
     if (strcmp(tally->name, "pthread_create") == 0)
-        *(struct gf_tally *)closure = *tally;
+        *(struct gf_hook_counts *)closure = *tally;
     return true;
 }
 
-static struct gf_tally told(void)
+static struct gf_hook_counts read_counts(void)
 {
-    struct gf_tally ret = {0};
+    struct gf_hook_counts ret = {0};
     gf_counters_each(add_up, &ret);
     return ret;
 }
@@ -97,10 +98,10 @@ static bool has_each_set_one_thread(void)
     return true;
 }
 
-/* Between more threads than have a set of their own nothing is lost, and those that have are its only writers. */
+/* With more threads than own sets, no count is lost, and each own set has one writer. */
 static void test_counts_of_many_threads_add_up(void **state)
 {
-    const struct gf_tally before = told();
+    const struct gf_hook_counts before = read_counts();
     unsigned shared = 0;
 
     (void)state;
@@ -112,7 +113,7 @@ static void test_counts_of_many_threads_add_up(void **state)
     }
     assert_int_equal(shared, BEYOND - GF_COUNTER_OWN);
 
-    const struct gf_tally after = told();
+    const struct gf_hook_counts after = read_counts();
     assert_int_equal(after.calls - before.calls, BEYOND * CALLS);
     assert_int_equal(after.copies - before.copies, BEYOND * (CALLS + 2));
     assert_int_equal(after.bytes - before.bytes, BEYOND * 7);
@@ -122,25 +123,25 @@ static void test_counts_of_many_threads_add_up(void **state)
     assert_int_equal(after.unfit_bytes - before.unfit_bytes, BEYOND * 3);
 }
 
-/* A thread pool that comes and goes does not use them up: the test above has left a set to nobody who lives. */
+/* A thread pool that is created again and again reuses sets: those above have no live owner. */
 static void test_sets_of_threads_that_have_ended_are_taken_again(void **state)
 {
     (void)state;
-    const uint64_t before = told().calls;
+    const uint64_t before = read_counts().calls;
     for (unsigned i = 0; i < 3 * GF_COUNTER_OWN; i++)
         assert_in_range(set_of_a_new_thread(), 1, GF_COUNTER_OWN);
-    assert_int_equal(told().calls - before, 3 * GF_COUNTER_OWN);
+    assert_int_equal(read_counts().calls - before, 3 * GF_COUNTER_OWN);
 }
 
-/* Also where half of the sets are of threads that live, side by side. */
+/* Half of the sets, side by side, belong to live threads. */
 static void test_sets_are_found_behind_those_of_threads_that_live(void **state)
 {
     (void)state;
     for (unsigned set = 0; set < GF_COUNTER_OWN / 2; set++)
-        owners[set] = name_of(getpid(), getpid());
+        gf_counter_owners[set] = gf_counter_owner(getpid(), getpid());
     for (unsigned i = 0; i < GF_COUNTER_OWN; i++)
         assert_in_range(set_of_a_new_thread(), GF_COUNTER_OWN / 2 + 1, GF_COUNTER_OWN);
-    memset(owners, 0, sizeof(owners));
+    memset(gf_counter_owners, 0, sizeof(gf_counter_owners));
     gf_thread.counters = 0;
 }
 
@@ -153,7 +154,7 @@ static void test_joining_keeps_errno(void **state)
     assert_int_equal(errno, ENOTTY);
 }
 
-/* The parent's other threads are none of a child's, and who forked keeps its set: nobody else gets it. */
+/* A child has none of the parent's other threads; the thread that forked keeps its set. */
 static void test_a_child_has_its_parents_sets(void **state)
 {
     (void)state;
@@ -176,8 +177,11 @@ static void test_a_child_has_its_parents_sets(void **state)
     assert_int_equal(status, 0);
 }
 
-/* A fork before cuInit calls no handler of ours. The parent's threads are none of the child's, nor its id the child's. */
-static void test_a_child_that_nobody_told_of_shares_no_set(void **state)
+/*
+ * A fork before cuInit calls no handler of this library. The child has another id, and no other
+ * thread.
+ */
+static void test_a_child_without_handler_shares_no_set(void **state)
 {
     (void)state;
     gf_count(HOOK);
@@ -201,13 +205,13 @@ static void *join_and_stay(void *ret_set)
     return NULL;
 }
 
-/* The program's handler of the fork may have started it. */
-static void test_a_thread_born_before_the_child_is_told_keeps_its_set(void **state)
+/* A fork handler of the program may have started it. */
+static void test_a_thread_started_before_the_handler_keeps_its_set(void **state)
 {
     static unsigned its;
 
     (void)state;
-    memset(owners, 0, sizeof(owners));
+    memset(gf_counter_owners, 0, sizeof(gf_counter_owners));
     gf_thread.counters = 0;
     gf_count(HOOK);
     const pid_t child = fork();
@@ -225,11 +229,11 @@ static void test_a_thread_born_before_the_child_is_told_keeps_its_set(void **sta
     assert_int_equal(status, 0);
 }
 
-/* It writes to the memory of its parent, which goes on with the set that it has taken. */
+/* The child writes to its parent's memory, and the parent keeps the set that the child took. */
 static void test_a_set_taken_between_vfork_and_exec_is_kept(void **state)
 {
     (void)state;
-    memset(owners, 0, sizeof(owners));
+    memset(gf_counter_owners, 0, sizeof(gf_counter_owners));
     gf_thread.counters = 0;
     const pid_t child = vfork();
     if (child == 0) {
@@ -253,8 +257,8 @@ int main(void)
         cmocka_unit_test(test_sets_are_found_behind_those_of_threads_that_live),
         cmocka_unit_test(test_joining_keeps_errno),
         cmocka_unit_test(test_a_child_has_its_parents_sets),
-        cmocka_unit_test(test_a_child_that_nobody_told_of_shares_no_set),
-        cmocka_unit_test(test_a_thread_born_before_the_child_is_told_keeps_its_set),
+        cmocka_unit_test(test_a_child_without_handler_shares_no_set),
+        cmocka_unit_test(test_a_thread_started_before_the_handler_keeps_its_set),
         cmocka_unit_test(test_a_set_taken_between_vfork_and_exec_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
 
-#include "host/cgroup.h"
-#include "host/policy.h"
-#include "host/tasks.h"
+#include "os/cgroup.h"
+#include "engine/machine/allowed.h"
+#include "engine/machine/mempolicy.h"
+#include "engine/machine/probe.h"
+#include "engine/machine/tasks.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -34,7 +36,8 @@ static struct gf_rank rank_of(const char *const *envp)
 static void reads_a_container(void **state)
 {
     (void)state;
-    const struct gf_facts facts = gather(GF_TEST_MACHINES "/container", no_environment, "0-7,56-59");
+    const struct gf_facts facts =
+        gather(GF_TEST_MACHINES "/container", no_environment, "0-7,56-59");
 
     assert_set(&facts.cpuset, "0-7,56-59");
     assert_set(&facts.mems, "0");
@@ -101,13 +104,15 @@ static void nested_groups(void **state)
     put(root, "sys/fs/cgroup/jobs/cpu.max", "200000 100000\n");
     put(root, "sys/fs/cgroup/jobs/42/cpu.max", "max 100000\n");
     struct gf_facts facts = gather(root, no_environment, "4-13");
-    /* The parent's set and quota hold; the isolated CPUs are missing from every mask by birth. */
+    /* The parent's set and quota hold; no mask has isolated CPUs by default. */
     assert_set(&facts.cpuset, "4-13");
+    assert_set(&facts.isolated, "14-15");
     assert_true(facts.cpu_quota == 2.0);
     put(root, "sys/fs/cgroup/jobs/42/cpu.max", "150000 100000\n");
     assert_true(gather(root, no_environment, "4-15").cpu_quota == 1.5);
     facts = gather(root, no_environment, "4-15");
     assert_set(&facts.cpuset, "4-15");
+    assert_set(&facts.isolated, "");
 }
 
 static void version_one_groups(void **state)
@@ -170,15 +175,38 @@ static void ranks_of_each_launcher(void **state)
         int local_rank, local_size, rank;
         const char *envp[8];
     } rows[] = {
-        {"torchrun", 3, 8, 11, {"LOCAL_RANK=3", "LOCAL_WORLD_SIZE=8", "RANK=11", "SLURM_LOCALID=0", "SLURM_NTASKS_PER_NODE=1"}},
-        {"Slurm", 2, 4, 6, {"SLURM_LOCALID=2", "SLURM_NTASKS=8", "SLURM_STEP_TASKS_PER_NODE=4(x2)", "SLURM_PROCID=6"}},
+        {"torchrun",
+         3,
+         8,
+         11,
+         {"LOCAL_RANK=3", "LOCAL_WORLD_SIZE=8", "RANK=11", "SLURM_LOCALID=0",
+          "SLURM_NTASKS_PER_NODE=1"}},
+        {"Slurm",
+         2,
+         4,
+         6,
+         {"SLURM_LOCALID=2", "SLURM_NTASKS=8", "SLURM_STEP_TASKS_PER_NODE=4(x2)",
+          "SLURM_PROCID=6"}},
         {"Slurm", 1, 4, -1, {"SLURM_LOCALID=1", "SLURM_NTASKS_PER_NODE=4"}},
         {"Slurm", 1, -1, 1, {"SLURM_LOCALID=1", "SLURM_TASKS_PER_NODE=4,2", "SLURM_PROCID=1"}},
-        {"Open MPI", 1, 2, 1, {"OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "OMPI_COMM_WORLD_RANK=1"}},
+        {"Open MPI",
+         1,
+         2,
+         1,
+         {"OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+          "OMPI_COMM_WORLD_RANK=1"}},
         {"MPICH", 0, 2, 2, {"MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=2", "PMI_RANK=2"}},
-        {"MVAPICH", 1, 2, 1, {"MV2_COMM_WORLD_LOCAL_RANK=1", "MV2_COMM_WORLD_LOCAL_SIZE=2", "MV2_COMM_WORLD_RANK=1"}},
-        /* A whole one is believed before one that names a rank alone. */
-        {"Open MPI", 1, 2, -1, {"LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}},
+        {"MVAPICH",
+         1,
+         2,
+         1,
+         {"MV2_COMM_WORLD_LOCAL_RANK=1", "MV2_COMM_WORLD_LOCAL_SIZE=2", "MV2_COMM_WORLD_RANK=1"}},
+        /* A complete set of variables counts before one with a rank alone. */
+        {"Open MPI",
+         1,
+         2,
+         -1,
+         {"LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}},
         {"torchrun", 5, -1, -1, {"LOCAL_RANK=5"}},
         {"torchrun", 5, -1, -1, {"LOCAL_RANK=5", "LOCAL_WORLD_SIZE=4"}},
         {NULL, -1, -1, -1, {"LOCAL_RANK=x", "LOCAL_WORLD_SIZE=8", "RANK=1"}},
@@ -199,12 +227,15 @@ static void ranks_of_each_launcher(void **state)
 static void who_pins_and_binds(void **state)
 {
     (void)state;
-    static const char *const pins[] = {"OMP_PROC_BIND=close", "OMP_PLACES=cores", "GOMP_CPU_AFFINITY=0-3",
-                                       "KMP_AFFINITY=granularity=fine,compact", "I_MPI_PIN=1",
-                                       "I_MPI_PIN_DOMAIN=omp", "MV2_ENABLE_AFFINITY=1"};
-    static const char *const pins_not[] = {"OMP_PROC_BIND=false", "OMP_PROC_BIND=FALSE", "KMP_AFFINITY=disabled",
-                                           "KMP_AFFINITY=none", "I_MPI_PIN=0", "OMP_NUM_THREADS=4",
-                                           "MKL_NUM_THREADS=4", "OMP_PLACES=", "MY_OMP_PLACES=cores"};
+    static const char *const pins[] = {
+        "OMP_PROC_BIND=close",   "OMP_PLACES=cores",
+        "GOMP_CPU_AFFINITY=0-3", "KMP_AFFINITY=granularity=fine,compact",
+        "I_MPI_PIN=1",           "I_MPI_PIN_DOMAIN=omp",
+        "MV2_ENABLE_AFFINITY=1"};
+    static const char *const pins_not[] = {
+        "OMP_PROC_BIND=false", "OMP_PROC_BIND=FALSE", "KMP_AFFINITY=disabled",
+        "KMP_AFFINITY=none",   "I_MPI_PIN=0",         "OMP_NUM_THREADS=4",
+        "MKL_NUM_THREADS=4",   "OMP_PLACES=",         "MY_OMP_PLACES=cores"};
     for (size_t i = 0; i < GF_ARRAY_LEN(pins); i++) {
         const char *envp[] = {"A=b", pins[i], NULL};
         const struct gf_facts facts = gather(root, envp, "0");
@@ -216,13 +247,15 @@ static void who_pins_and_binds(void **state)
         const char *envp[] = {pins_not[i], NULL};
         assert_false(gather(root, envp, "0").single_cpu_pinning);
     }
-    static const char *const binders[] = {"ACCELERATE_CPU_AFFINITY=true", "TLLM_NUMA_AWARE_WORKER_AFFINITY=1",
-                                          "SGLANG_AUTO_NUMA_BIND=1", "NRL_GPU_CPU_AFFINITY_FILE=/tmp/x"};
+    static const char *const binders[] = {
+        "ACCELERATE_CPU_AFFINITY=true", "TLLM_NUMA_AWARE_WORKER_AFFINITY=1",
+        "SGLANG_AUTO_NUMA_BIND=1", "NRL_GPU_CPU_AFFINITY_FILE=/tmp/x"};
     for (size_t i = 0; i < GF_ARRAY_LEN(binders); i++) {
         const char *envp[] = {binders[i], NULL};
         assert_non_null(gather(root, envp, "0").binder_source);
     }
-    static const char *const off[] = {"ACCELERATE_CPU_AFFINITY=0", "TLLM_NUMA_AWARE_WORKER_AFFINITY=0", NULL};
+    static const char *const off[] = {"ACCELERATE_CPU_AFFINITY=0",
+                                      "TLLM_NUMA_AWARE_WORKER_AFFINITY=0", NULL};
     assert_null(gather(root, off, "0").binder_source);
 }
 
@@ -240,7 +273,7 @@ static void this_process(void **state)
     assert_true(facts.start_policy == GF_MPOL_DEFAULT || facts.start_policy < 0);
 }
 
-/* In a mount namespace without /sys/fs/cgroup: 0 when the kernel's answer was taken, 2 to skip. */
+/* In a mount namespace without /sys/fs/cgroup: 0 when the kernel's answer was used, 2 to skip. */
 static int gather_without_cgroups(const struct gf_cpus *all)
 {
     struct gf_cpus one = {0}, after;
@@ -304,7 +337,10 @@ static void child_ended(int number)
     children_ended = 1;
 }
 
-/* Not for an instant: a thread that is born then, or the scheduler, would take it for given. */
+/*
+ * The mask is never widened, not even for an instant: a thread that starts then would inherit the
+ * wider mask.
+ */
 static void asking_widens_no_mask(void **state)
 {
     (void)state;
@@ -319,7 +355,7 @@ static void asking_widens_no_mask(void **state)
     assert_int_equal(gf_tasks_get_mask(0, &all), 0);
     if (gf_set_count(&all) < 2)
         skip_because("nothing to narrow");
-    assert_int_equal(gf_tasks_allowed(&allowed), 0);
+    assert_int_equal(gf_allowed_cpus(&allowed), 0);
     assert_true(gf_set_within(&all, &allowed));
     gf_set_add(&lookout.mask, (unsigned)gf_set_next(&all, 0));
     signal(SIGCHLD, child_ended);
@@ -330,7 +366,7 @@ static void asking_widens_no_mask(void **state)
     for (int i = 0; i < 2000; i++) {
         struct gf_cpus again = {0};
         errno = 42;
-        assert_int_equal(gf_tasks_allowed(&again), 0);
+        assert_int_equal(gf_allowed_cpus(&again), 0);
         assert_int_equal(errno, 42);
         assert_true(gf_set_equal(&again, &allowed));
     }
@@ -350,12 +386,12 @@ static void probes_on_a_thread_of_its_own(void **state)
     (void)state;
     struct gf_cpus start = {0}, after = {0};
     struct gf_probe probe;
-    const int policy = gf_policy_get();
+    const int policy = gf_mempolicy_get();
 
     assert_int_equal(sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start), 0);
     gf_probe_run(NULL, 0, &start, &probe);
     assert_int_equal(probe.set_affinity, 0);
-    /* No node 1000 anywhere: refused, and not by a profile that lacks the call. */
+    /* No machine has node 1000, so the kernel refuses it, rather than a seccomp profile. */
     if (probe.set_mempolicy == 0) {
         gf_probe_run(NULL, 1000, &start, &probe);
         assert_int_equal(probe.set_mempolicy, EINVAL);
@@ -366,7 +402,7 @@ static void probes_on_a_thread_of_its_own(void **state)
     assert_int_equal(probe.set_affinity, EINVAL);
     assert_int_equal(sched_getaffinity(0, sizeof(after), (cpu_set_t *)&after), 0);
     assert_true(gf_set_equal(&start, &after));
-    assert_int_equal(gf_policy_get(), policy);
+    assert_int_equal(gf_mempolicy_get(), policy);
 }
 
 static int no_thread(pthread_t *ret, void *(*run)(void *), void *arg)
@@ -394,29 +430,26 @@ static void moves_a_range(void **state)
     (void)state;
     const size_t size = 5 << 20;
     const struct gf_nodes node0 = {{1}};
-    struct gf_move move;
 
-    if (gf_policy_get() < 0)
+    if (gf_mempolicy_get() < 0)
         skip_because("the calls are refused here, or the kernel has no NUMA");
     char *range = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(range, MAP_FAILED);
     memset(range, 7, size);
-    gf_policy_move(range, size, GF_MPOL_PREFERRED, &node0, UINT64_C(10000000000), &move);
-    assert_true(move.done);
-    assert_int_equal(move.error, 0);
-    assert_int_equal(move.asked, size);
+    assert_int_equal(gf_mempolicy_move_range(range, size, GF_MPOL_PREFERRED, &node0), 0);
     assert_int_equal(range[size - 1], 7);
-    gf_policy_move(range, size, GF_MPOL_PREFERRED, &node0, 0, &move);
-    assert_false(move.done);
-    assert_int_equal(move.asked, 0);
+    assert_int_equal(gf_mempolicy_set_range(range, size, GF_MPOL_DEFAULT, NULL), 0);
     munmap(range, size);
-    gf_policy_move(range, size, GF_MPOL_PREFERRED, &node0, UINT64_C(10000000000), &move);
-    assert_true(move.done);
-    assert_int_equal(move.error, EFAULT);
-    assert_int_equal(gf_policy_set(GF_MPOL_PREFERRED, &node0), 0);
-    assert_int_equal(gf_policy_get(), GF_MPOL_PREFERRED);
-    assert_int_equal(gf_policy_set(GF_MPOL_DEFAULT, NULL), 0);
-    assert_int_equal(gf_policy_get(), GF_MPOL_DEFAULT);
+    errno = 42;
+    assert_int_equal(gf_mempolicy_move_range(range, size, GF_MPOL_PREFERRED, &node0), -EFAULT);
+    assert_int_equal(errno, 42);
+    assert_int_equal(gf_mempolicy_set(GF_MPOL_PREFERRED, &node0), 0);
+    assert_int_equal(gf_mempolicy_get(), GF_MPOL_PREFERRED);
+    const struct gf_facts facts = gather("", no_environment, "0");
+    assert_int_equal(facts.start_policy, GF_MPOL_PREFERRED);
+    assert_set(&facts.start_policy_nodes, "0");
+    assert_int_equal(gf_mempolicy_set(GF_MPOL_DEFAULT, NULL), 0);
+    assert_int_equal(gf_mempolicy_get(), GF_MPOL_DEFAULT);
 }
 
 #define IN_ROOT(function) cmocka_unit_test_setup_teardown(function, make_root, remove_root)

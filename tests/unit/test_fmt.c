@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SAME_AS_PRINTF(...)                                                            \
-    do {                                                                               \
-        char mine[128], theirs[128];                                                   \
-        const int m = gf_fmt(mine, sizeof(mine), __VA_ARGS__);                         \
-        const int t = snprintf(theirs, sizeof(theirs), __VA_ARGS__);                   \
-        assert_string_equal(mine, theirs);                                             \
-        assert_int_equal(m, t);                                                        \
+#define SAME_AS_PRINTF(...)                                                                        \
+    do {                                                                                           \
+        char mine[128], theirs[128];                                                               \
+        const int m = gf_fmt(mine, sizeof(mine), __VA_ARGS__);                                     \
+        const int t = snprintf(theirs, sizeof(theirs), __VA_ARGS__);                               \
+        assert_string_equal(mine, theirs);                                                         \
+        assert_int_equal(m, t);                                                                    \
     } while (0)
 
 static void agrees_with_printf(void **state)

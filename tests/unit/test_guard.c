@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
 
-#include "place/guard.h"
+#include "engine/place/guard_read.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* What grows in each second of a made-up situation, in CPUs' worth. */
+/* Increases in each second of a made-up situation, in CPUs. */
 struct second {
     double run, delay, throttled, socket_idle, start_idle;
 };
@@ -57,7 +57,7 @@ static enum gf_guard_step watch_new(const struct second *s)
     return watch(&guard, &r, s, 30, NULL);
 }
 
-/* Workers: the parent is idle, which is why the sum must hold theirs. */
+/* The parent of workers is idle, so their times must be in the sum. */
 static void starved_workers_widen_step_by_step(void **state)
 {
     (void)state;
@@ -77,10 +77,12 @@ static void starved_workers_widen_step_by_step(void **state)
 static void quota_alone_does_not_widen(void **state)
 {
     (void)state;
-    const struct second s = {.run = 2, .delay = 6, .throttled = 6, .socket_idle = 16, .start_idle = 48};
+    const struct second s = {
+        .run = 2, .delay = 6, .throttled = 6, .socket_idle = 16, .start_idle = 48};
     assert_int_equal(watch_new(&s), gf_guard_stay);
-    /* More waiting than throttling explains. */
-    const struct second more = {.run = 2, .delay = 6, .throttled = 3, .socket_idle = 16, .start_idle = 48};
+    /* More delay than throttling explains. */
+    const struct second more = {
+        .run = 2, .delay = 6, .throttled = 3, .socket_idle = 16, .start_idle = 48};
     assert_int_equal(watch_new(&more), gf_guard_to_socket);
 }
 
@@ -89,7 +91,7 @@ static void full_machine_does_not_widen(void **state)
     (void)state;
     const struct second s = {.run = 8, .delay = 8, .socket_idle = 0.5, .start_idle = 0.9};
     assert_int_equal(watch_new(&s), gf_guard_stay);
-    /* A few of many idle are the scheduler's noise. */
+    /* A few idle CPUs of many are noise of the scheduler. */
     const struct second noise = {.run = 8, .delay = 8, .socket_idle = 1.2, .start_idle = 4};
     assert_int_equal(watch_new(&noise), gf_guard_stay);
 }
@@ -134,69 +136,70 @@ static void gaps_and_ended_threads(void **state)
 
     gf_guard_feed(&guard, &r);
     assert_int_equal(watch(&guard, &r, &s, 4, NULL), gf_guard_stay);
-    r.now_ns += 60 * SECOND; /* stopped: nothing is known of the time between */
+    r.now_ns += 60 * SECOND; /* stopped: the time between is unknown */
     r.delay_ns += 60 * SECOND;
     assert_int_equal(gf_guard_feed(&guard, &r), gf_guard_stay);
     assert_int_equal(watch(&guard, &r, &s, 4, NULL), gf_guard_stay);
-    r.run_ns = r.delay_ns = 0; /* workers ended and took their sums along */
+    r.run_ns = r.delay_ns = 0; /* workers ended, and their times with them */
     pass(&r, &(struct second){0});
     assert_int_equal(gf_guard_feed(&guard, &r), gf_guard_stay);
     assert_int_equal(watch(&guard, &r, &s, 4, NULL), gf_guard_stay);
 }
 
 /*
- * Workers that are starved, and replaced by new ones each few seconds: no sum falls when one ends,
- * and none jumps when one comes that had a life before.
+ * Starved workers that are replaced every few seconds: no sum falls when one ends, or jumps when
+ * one appears that ran before.
  */
 static void threads_come_and_go(void **state)
 {
     (void)state;
-    static struct gf_guard_past past;
+    static struct gf_guard_deltas past;
     uint64_t now = 100 * SECOND;
 
     memset(&past, 0, sizeof(past));
-    gf_guard_turn(&past, now);
-    gf_guard_count(&past, 10, 500 * SECOND, 90 * SECOND); /* before the first reading */
+    gf_guard_deltas_begin(&past, now);
+    gf_guard_deltas_count(&past, 10, 500 * SECOND, 90 * SECOND); /* before the first reading */
     assert_int_equal(past.run_ns + past.delay_ns, 0);
     for (int i = 1; i <= 20; i++) {
-        gf_guard_turn(&past, now += SECOND);
-        gf_guard_count(&past, 10, 500 * SECOND, 90 * SECOND); /* it waits for the others */
+        gf_guard_deltas_begin(&past, now += SECOND);
+        gf_guard_deltas_count(&past, 10, 500 * SECOND, 90 * SECOND); /* waits for the others */
         const uint64_t age = 1 + (uint64_t)i % 3;
-        gf_guard_count(&past, 1000 + i / 3, age * SECOND / 2, age * SECOND / 4);
-        gf_guard_count(&past, 1000 + i / 3, age * SECOND / 2, age * SECOND / 4); /* met twice */
+        gf_guard_deltas_count(&past, 1000 + i / 3, age * SECOND / 2, age * SECOND / 4);
+        gf_guard_deltas_count(&past, 1000 + i / 3, age * SECOND / 2,
+                              age * SECOND / 4); /* met twice */
     }
     /* The last of a worker's three seconds ends with it, the first is less than the interval. */
     assert_int_equal(past.run_ns, 20 * SECOND / 2 - SECOND / 2);
     assert_int_equal(past.delay_ns, 20 * SECOND / 4 - SECOND / 4);
-    /* One that was not counted before, and is older than the interval. */
-    gf_guard_turn(&past, now += SECOND);
-    gf_guard_count(&past, 7, 3 * SECOND, 50 * SECOND);
+    /* A thread that was not counted before, and is older than the interval. */
+    gf_guard_deltas_begin(&past, now += SECOND);
+    gf_guard_deltas_count(&past, 7, 3 * SECOND, 50 * SECOND);
     assert_int_equal(past.delay_ns, 20 * SECOND / 4 - SECOND / 4);
-    /* Its number, given to a new one. */
-    gf_guard_turn(&past, now += SECOND);
-    gf_guard_count(&past, 7, SECOND / 2, SECOND / 2);
+    /* The number of the thread is reused for a new one. */
+    gf_guard_deltas_begin(&past, now += SECOND);
+    gf_guard_deltas_count(&past, 7, SECOND / 2, SECOND / 2);
     assert_int_equal(past.delay_ns, 20 * SECOND / 4 + SECOND / 4);
 }
 
 static void more_threads_than_are_followed(void **state)
 {
     (void)state;
-    static struct gf_guard_past past;
+    static struct gf_guard_deltas past;
 
     memset(&past, 0, sizeof(past));
     for (unsigned i = 0; i < 3; i++) {
-        gf_guard_turn(&past, (100 + i) * SECOND);
+        gf_guard_deltas_begin(&past, (100 + i) * SECOND);
         for (int tid = 1; tid <= 3 * GF_GUARD_TASKS; tid++)
-            gf_guard_count(&past, tid, i * 1000, 0);
+            gf_guard_deltas_count(&past, tid, i * 1000, 0);
     }
     assert_int_equal(past.run_ns, 2 * 1000 * GF_GUARD_TASKS);
 }
 
-/* A forced binding stands beside the start mask: going back would give and take. */
+/* A forced binding is outside of the start mask, so going back would also take CPUs away. */
 static void steps_that_take_away_offer_nothing(void **state)
 {
     (void)state;
-    static struct gf_guard_past past;
+    static struct gf_guard_deltas past;
     struct gf_guard_reading r;
     struct gf_cpus bound = {0}, other = {0};
 
@@ -232,14 +235,15 @@ static void reads_starved_children(void **state)
 {
     (void)state;
     struct gf_cpus all, bound = {0};
-    static struct gf_guard_past past;
+    static struct gf_guard_deltas past;
     struct gf_guard_reading before, after;
     pid_t child[2];
 
     if (allowed_cpus(&all) < 2)
         skip_because("needs a CPU to bind to and one to widen to");
     gf_set_add(&bound, (unsigned)gf_set_next(&all, 0));
-    int *stop = mmap(NULL, sizeof(*stop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int *stop =
+        mmap(NULL, sizeof(*stop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     sched_setaffinity(0, sizeof(bound), (const cpu_set_t *)&bound);
     for (int i = 0; i < 2; i++) {
         child[i] = fork();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "host/headroom.h"
-#include "host/pressure.h"
+#include "os/headroom.h"
+#include "os/pressure.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -70,7 +70,9 @@ static void the_tightest_of_all_parents(void **state)
     put("proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 5 kB\nMemAvailable:  2097152 kB\n");
     put("sys/fs/cgroup/jobs/memory.max", "1073741824\n");
     put("sys/fs/cgroup/jobs/memory.current", "1048576000\n"); /* 24 MiB are left ... */
-    /* ... and what the kernel can take; the key of active pages ends in another's. */
+    /*
+     * ... and the kernel can reclaim some pages. The key of active pages is the end of another key.
+     */
     put("sys/fs/cgroup/jobs/memory.stat",
         "anon 1\nworkingset_inactive_file 7\ninactive_file 104857600\nactive_file 20971520\n");
     put("sys/fs/cgroup/jobs/42/memory.max", "max\n");
@@ -194,7 +196,7 @@ static void *read_here(void *ret)
     return NULL;
 }
 
-/* The machine itself, on the smallest stack that a thread can have. */
+/* This machine, on the smallest stack that a thread can have. */
 static void on_a_small_stack(void **state)
 {
     (void)state;

@@ -7,24 +7,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "heap/gate.c"
+#include "preload/heap/arenas.h"
+#include "preload/heap/callouts/fork_gate.h"
+#include "preload/heap/fork.h"
+#include "preload/heap/jemalloc/jemalloc.h"
 
-#include "heap/fork.c"
+#include <gnu/libc-version.h>
+#include <string.h>
+#include <time.h>
 
-/* What belongs to the heap. */
+/* These replace jemalloc and the rest of the heap. */
 void __real_je_witnesses_cleanup(void *tsd);
 void __real_je_witnesses_cleanup(void *tsd)
 {
     (void)tsd;
 }
 
-void gf_settings_in_child(void)
+void gf_arenas_in_child(void)
 {
 }
 
 bool je_background_thread_enabled_state;
 static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
-static void (*before_locks)(void); /* once: a fork is about to take them */
+static void (*before_locks)(void); /* runs once, when a fork is about to take the locks */
 
 static void prepare(void)
 {
@@ -55,19 +60,19 @@ static pthread_t start(void *(*run)(void *))
 
 static void *register_one(void *arg)
 {
-    gf_heap_registers();
-    gf_heap_registered();
+    gf_fork_registration_begin();
+    gf_fork_registration_end();
     return arg;
 }
 
 static void *close_and_open(void *arg)
 {
-    if (gf_gate_close())
-        gf_gate_open();
+    if (gf_fork_gate_close())
+        gf_fork_gate_open();
     return arg;
 }
 
-/* A child that hangs is ended, and said to be. */
+/* A child that hangs is killed, and the test fails. */
 static void fork_and(void (*act)(void))
 {
     int status;
@@ -83,36 +88,52 @@ static void fork_and(void (*act)(void))
     assert_int_equal(status, 0);
 }
 
-static bool is_locked(void)
+/*
+ * Whether a registration in another thread waits. The other thread continues when this thread has
+ * finished its own registration.
+ */
+static bool others_wait(unsigned seconds)
 {
-    if (pthread_mutex_trylock(&registering))
-        return true;
-    pthread_mutex_unlock(&registering);
-    return false;
+    const pthread_t other = start(register_one);
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += seconds;
+    if (pthread_timedjoin_np(other, NULL, &until) == 0)
+        return false;
+    pthread_detach(other);
+    return true;
 }
 
-/* Where another malloc serves, and while the heap starts: a child would find the lock as it was. */
+/* Before glibc 2.36 handlers run with libc's lock held: registrations then need no lock of ours. */
+static bool handlers_run_unlocked(void)
+{
+    return strverscmp(gnu_get_libc_version(), "2.36") >= 0;
+}
+
+/*
+ * Without our handlers a child would inherit the lock locked: another malloc serves, or the heap
+ * starts.
+ */
 static void test_no_lock_without_our_handlers(void **state)
 {
     (void)state;
-    gf_heap_registers();
-    assert_false(is_locked());
+    gf_fork_registration_begin();
+    assert_false(others_wait(60));
     assert_int_equal(gf_heap_atfork(prepare, release, make_anew), 0);
-    gf_heap_registered();
-    assert_int_equal(registers, 0);
-    assert_true(!here.slot || here.slot->depth == 0);
-    gf_heap_registers();
-    assert_int_equal(is_locked(), handlers_run_unlocked());
-    gf_heap_registered();
-    assert_false(is_locked());
+    gf_fork_registration_end();
+    gf_fork_registration_begin();
+    assert_int_equal(others_wait(handlers_run_unlocked() ? 1 : 60), handlers_run_unlocked());
+    gf_fork_registration_end();
+    assert_false(others_wait(60));
 }
 
 static pthread_t registrant, closer;
 
-/* The first GPU comes while a fork goes by locks: the next one goes by the gate. */
+/* The process gets its first GPU during a fork that takes locks: the next fork uses the gate. */
 static void come_between(void)
 {
-    gf_gate_allow();
+    gf_fork_gate_allow();
     registrant = start(register_one);
     usleep(30000);
     closer = start(close_and_open);
@@ -131,7 +152,7 @@ static void *idle(void *arg)
     return arg;
 }
 
-static void test_one_fork_by_locks_and_one_by_the_gate(void **state)
+static void test_a_fork_by_locks_beside_one_by_the_gate(void **state)
 {
     (void)state;
     start(idle);
@@ -140,24 +161,24 @@ static void test_one_fork_by_locks_and_one_by_the_gate(void **state)
     fork_and(register_in_child);
     pthread_join(registrant, NULL);
     pthread_join(closer, NULL);
+    assert_false(others_wait(60));
+    close_and_open(NULL); /* hangs if this thread were still inside */
     alarm(0);
-    assert_false(is_locked());
-    close_and_open(NULL);
 }
 
 static void come_out(void)
 {
-    gf_heap_registered();
+    gf_fork_registration_end();
     register_one(NULL);
     close_and_open(NULL);
 }
 
-static void test_a_signal_handler_may_fork_in_between(void **state)
+static void test_a_signal_handler_may_fork_during_a_registration(void **state)
 {
     (void)state;
-    gf_heap_registers();
+    gf_fork_registration_begin();
     fork_and(come_out);
-    gf_heap_registered();
+    gf_fork_registration_end();
     alarm(10);
     close_and_open(NULL);
     alarm(0);
@@ -166,9 +187,9 @@ static void test_a_signal_handler_may_fork_in_between(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_lock_without_our_handlers), /* first: then they are there */
-        cmocka_unit_test(test_one_fork_by_locks_and_one_by_the_gate),
-        cmocka_unit_test(test_a_signal_handler_may_fork_in_between),
+        cmocka_unit_test(test_no_lock_without_our_handlers), /* first: it registers the handlers */
+        cmocka_unit_test(test_a_fork_by_locks_beside_one_by_the_gate),
+        cmocka_unit_test(test_a_signal_handler_may_fork_during_a_registration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers in a program whose thread-local variables take nearly all of the stacks that are made for them. */
+/* Helpers in a program whose thread-local variables take nearly all of their stacks. */
 #include "unit.h"
 
 #include "own_maps.h"
-#include "transfer/helper.h"
+#include "base/atomic.h"
+#include "engine/transfer/pool/helper.h"
 
 #include <alloca.h>
 #include <pthread.h>
@@ -13,11 +14,11 @@
 
 #define HELPERS 6
 #define KIB ((size_t)1 << 10)
-#define STACK (2048 * KIB) /* the next size that leaves enough */
+#define STACK (2048 * KIB) /* the next size with enough for frames */
 
 static __thread volatile unsigned char large[1012 * KIB];
 static pthread_barrier_t written, used, told;
-static unsigned numbered, intact;
+static _Atomic unsigned numbered, intact;
 
 static void fill(volatile unsigned char *at, unsigned char byte, size_t bytes)
 {
@@ -33,7 +34,7 @@ static __attribute__((noinline)) void use_stack(void)
 
 static void *help(void *closure)
 {
-    const unsigned char mine = (unsigned char)__atomic_add_fetch(&numbered, 1, __ATOMIC_RELAXED);
+    const unsigned char mine = (unsigned char)(gf_add_relaxed(&numbered, 1) + 1);
     bool right = true;
 
     fill(large, mine, sizeof(large));
@@ -41,7 +42,7 @@ static void *help(void *closure)
     use_stack();
     for (size_t i = 0; i < sizeof(large); i++)
         right = right && large[i] == mine;
-    __atomic_fetch_add(&intact, right, __ATOMIC_RELAXED);
+    gf_add_relaxed(&intact, right);
     pthread_barrier_wait(&told);
     pause();
     return closure;
@@ -59,7 +60,7 @@ static unsigned mappings(void)
     return lines;
 }
 
-/* Also then they are one mapping, and nothing else is left mapped. */
+/* The stacks are one mapping, and those of a failed attempt are unmapped. */
 static void no_stack_reaches_into_another(void **state)
 {
     (void)state;
@@ -78,7 +79,7 @@ static void no_stack_reaches_into_another(void **state)
     assert_in_range(more, HELPERS * STACK, HELPERS * STACK + 1024 * KIB);
     assert_in_range(more_mappings, 0, 2);
 #else
-    (void)more, (void)more_mappings; /* a sanitizer's own are among them */
+    (void)more, (void)more_mappings; /* they include a sanitizer's own */
 #endif
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "place/hint.h"
+#include "engine/place/hint.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -25,7 +25,8 @@ static void written_and_read_back(void **state)
     struct gf_hint back;
     char text[256];
     assert_true(gf_hint_format(&hint, text, sizeof(text)) > 0);
-    assert_string_equal(text, "GPUFEED_BOUND=v1;pid=4711;was=0-15;set=8-15;policy=preferred;nodes=1");
+    assert_string_equal(text,
+                        "GPUFEED_BOUND=v1;pid=4711;was=0-15;set=8-15;policy=preferred;nodes=1");
     assert_int_equal(gf_hint_parse(strchr(text, '=') + 1, &back), 0);
     assert_memory_equal(&hint, &back, sizeof(hint));
 }
@@ -98,7 +99,7 @@ static void published_once_beside_the_others(void **state)
     assert_int_equal(gf_hint_read(environ, &back), 0);
     assert_int_equal(back.pid, 4712);
     assert_string_equal(getenv("ANOTHER"), "one");
-    /* libc goes on from our vector as from its own */
+    /* setenv continues with this vector as with its own */
     setenv("LATER", "two", 1);
     assert_string_equal(getenv("LATER"), "two");
     assert_int_equal(gf_hint_publish(NULL), 0);

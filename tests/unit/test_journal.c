@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process opens its log once, so this is one story: alone, with a thread of ours, with children. */
+/*
+ * One process opens its log only once, so the tests build on each other: alone, with a writer
+ * thread, with children.
+ */
 #include "unit.h"
 
 #include "base/fmt.h"
-#include "observe/journal.h"
+#include "preload/trace/journal.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -16,8 +19,8 @@
 #define THREADS 8
 #define EACH 40
 
-/* The heap's, which is not here. */
-uint64_t gf_slow_threshold(void)
+/* Replaces the heap's function, which is not linked here. */
+uint64_t gf_slowpath_threshold(void)
 {
     return 1000000;
 }
@@ -31,7 +34,7 @@ static void path_of(pid_t pid, char ret[64])
 }
 
 /* Whole lines of this event in a process's log; each begins and ends as it should. */
-static unsigned lines_of(pid_t pid, const char *event, uint64_t *ret_left_out)
+static unsigned lines_of(pid_t pid, const char *event, uint64_t *ret_dropped)
 {
     char path[64], begin[64], line[16384];
     unsigned count = 0;
@@ -40,13 +43,13 @@ static unsigned lines_of(pid_t pid, const char *event, uint64_t *ret_left_out)
     FILE *file = fopen(path, "r");
     gf_fmt(begin, sizeof(begin), "{\"event\":\"%s\",\"time\":", event);
     while (file && fgets(line, sizeof(line), file)) {
-        const char *left_out = strstr(line, "\"left_out\":");
+        const char *dropped = strstr(line, "\"dropped\":");
         assert_int_equal(strncmp(line, "{\"event\":\"", 10), 0);
         assert_string_equal(line + strlen(line) - 2, "}\n");
         assert_null(strstr(line + 1, "{\"event\""));
         count += strncmp(line, begin, strlen(begin)) == 0;
-        if (left_out && ret_left_out)
-            *ret_left_out += strtoull(left_out + strlen("\"left_out\":"), NULL, 10);
+        if (dropped && ret_dropped)
+            *ret_dropped += strtoull(dropped + strlen("\"dropped\":"), NULL, 10);
     }
     if (file)
         fclose(file);
@@ -89,13 +92,14 @@ static void test_many_threads(void **state)
     assert_true(gf_journal_wanted());
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, say, "test"), 0);
-    gf_journal_share(); /* while they are at it */
+    gf_journal_share(); /* while the threads log */
     assert_int_equal(pthread_create(&ours, NULL, serve, NULL), 0);
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
     /* Until the slots are free: on a busy machine the last line would be one too many. */
     gf_journal_count(&count);
-    for (unsigned i = 0; i < 10000 && lines_of(getpid(), "test", NULL) + 1 + THREADS < count.lines; i++)
+    for (unsigned i = 0; i < 10000 && lines_of(getpid(), "test", NULL) + 1 + THREADS < count.lines;
+         i++)
         usleep(1000);
     gf_journal_event("last", "{\"text\":\"x\"}");
     for (unsigned i = 0; i < 5000 && !lines_of(getpid(), "last", NULL); i++)
@@ -104,13 +108,16 @@ static void test_many_threads(void **state)
     assert_int_equal(lines_of(getpid(), "process", NULL), 1);
     assert_int_equal(lines_of(getpid(), "last", NULL), 1);
     gf_journal_count(&count);
-    /* Who was in the midst of a line when the slots were shared is in the old account. */
+    /* A line that was begun before the slots were shared is counted in the old ones. */
     assert_in_range(count.lines, lines + 2 - THREADS, lines + 2);
-    assert_in_range(lines + count.left_out, THREADS * EACH - THREADS, THREADS * EACH);
-    assert_true(told <= count.left_out);
+    assert_in_range(lines + count.dropped, THREADS * EACH - THREADS, THREADS * EACH);
+    assert_true(told <= count.dropped);
 }
 
-/* What a child says is in its own file, though it is gone, and the parent's thread wrote it. */
+/*
+ * A child's line is in its own file, although the child has ended and the parent's thread wrote
+ * it.
+ */
 static void test_children(void **state)
 {
     pid_t child[4];
@@ -124,22 +131,28 @@ static void test_children(void **state)
     }
     for (unsigned i = 0; i < 4; i++) {
         waitpid(child[i], NULL, 0);
-        /* On a busy machine two may write: the thread one line, and the child, which waits for nobody, the other. */
+        /*
+         * On a busy machine both may write: the thread one line, and the child, which never waits,
+         * the other.
+         */
         for (unsigned k = 0; k < 5000 && (!lines_of(child[i], "child", NULL) ||
-                                          !lines_of(child[i], "process", NULL)); k++)
+                                          !lines_of(child[i], "process", NULL));
+             k++)
             usleep(1000);
         assert_int_equal(lines_of(child[i], "process", NULL), 1);
         assert_int_equal(lines_of(child[i], "child", NULL), 1);
     }
 }
 
-/* Before an end what is ready is in the file, and from then on at once; a child writes for itself. */
+/*
+ * Before an end what is ready is in the file, and from then on at once; a child writes for itself.
+ */
 static void test_finish(void **state)
 {
     unsigned before;
     (void)state;
     gf_journal_event("before_the_end", "{}");
-    gf_journal_leave(); /* which waits for the thread that has it in hand for a moment only */
+    gf_journal_before_exit(); /* which waits for the writing thread for a limited time only */
     for (unsigned i = 0; i < 5000 && !lines_of(getpid(), "before_the_end", NULL); i++)
         usleep(1000);
     assert_int_equal(lines_of(getpid(), "before_the_end", NULL), 1);
@@ -148,7 +161,7 @@ static void test_finish(void **state)
         assert_int_equal(lines_of(getpid(), "at_the_end", NULL), i);
     }
     before = lines_of(getpid(), "process", NULL);
-    gf_journal_leave();
+    gf_journal_before_exit();
     gf_journal_finish();
     assert_int_equal(lines_of(getpid(), "process", NULL), before);
     const pid_t child = fork();
@@ -175,10 +188,41 @@ static void test_rate(void **state)
         }
         waitpid(child, NULL, 0);
         gf_journal_finish();
-        for (unsigned k = 0; k < 2000 && lines_of(child, "process", NULL) > lines_of(child, "child", NULL); k++)
+        for (unsigned k = 0;
+             k < 2000 && lines_of(child, "process", NULL) > lines_of(child, "child", NULL); k++)
             usleep(1000);
         assert_int_equal(lines_of(child, "process", NULL), lines_of(child, "child", NULL));
     }
+}
+
+static bool full;
+
+/* Linked with --wrap: 64 MiB of lines take minutes. */
+bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots);
+bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots)
+{
+    (void)slots;
+    return full;
+}
+
+/* After the last line, events are only counted. */
+static void test_last_line(void **state)
+{
+    struct gf_journal_count before, after;
+    unsigned tries = 0;
+    (void)state;
+    gf_journal_finish();
+    full = true;
+    gf_journal_count(&before);
+    for (; tries < 10 || (tries < 2000 && !lines_of(getpid(), "full", NULL)); tries++) {
+        assert_null(gf_journal_begin("late"));
+        usleep(10000); /* the line is within the rate only some time after the flood */
+    }
+    gf_journal_count(&after);
+    full = false;
+    assert_int_equal(after.dropped - before.dropped, tries);
+    assert_int_equal(lines_of(getpid(), "full", NULL), 1);
+    assert_int_equal(lines_of(getpid(), "late", NULL), 0);
 }
 
 static int clear(void **state)
@@ -192,10 +236,9 @@ static int clear(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_threads),
-        cmocka_unit_test(test_children),
-        cmocka_unit_test(test_finish),
-        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_many_threads), cmocka_unit_test(test_children),
+        cmocka_unit_test(test_finish),       cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_last_line),
     };
     return cmocka_run_group_tests(tests, NULL, clear);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "observe/latency.h"
+#include "preload/trace/latency.h"
 
 #include <pthread.h>
 
@@ -42,7 +42,7 @@ static void test_quantiles(void **state)
     assert_int_equal(pthread_create(&thread, NULL, add_some, NULL), 0);
     pthread_join(thread, NULL);
     gf_latency_add(gf_timed_free, 0, 1);
-    gf_latency_most(gf_timed_malloc, (size_t)1 << 40, 77777);
+    gf_latency_add_max(gf_timed_malloc, (size_t)1 << 40, 77777);
     gf_latency_each(see, NULL);
     assert_int_equal(alls, 3);
     assert_int_equal(owns, 4);
@@ -64,7 +64,7 @@ static void test_quantiles(void **state)
     assert_int_equal(row->p50_ns, 1);
 }
 
-/* At once, on rows that are theirs alone and on those that all share. */
+/* Concurrent additions, to rows of one thread and to shared ones. */
 static void test_at_once(void **state)
 {
     pthread_t thread[4];
@@ -75,7 +75,7 @@ static void test_at_once(void **state)
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, add_some, NULL), 0);
     alls = owns = 0;
-    gf_latency_each(see, NULL); /* while they are at it */
+    gf_latency_each(see, NULL); /* while the threads add */
     for (size_t i = 0; i < 4; i++)
         pthread_join(thread[i], NULL);
     alls = owns = 0;
@@ -85,7 +85,7 @@ static void test_at_once(void **state)
     assert_int_equal(after, before + 4 * 1000);
 }
 
-/* More rows than the table holds: nothing is lost, only told apart less. */
+/* More rows than the table holds: no count is lost; threads share rows. */
 static void test_full_table(void **state)
 {
     uint64_t before = 0, after = 0;
@@ -97,7 +97,7 @@ static void test_full_table(void **state)
         assert_int_equal(pthread_create(&thread, NULL, add_some, NULL), 0);
         pthread_join(thread, NULL);
     }
-    for (unsigned kind = 0; kind < GF_TIMED_COUNT; kind++) /* what comes only now, too */
+    for (unsigned kind = 0; kind < GF_TIMED_COUNT; kind++) /* also kinds that are new now */
         gf_latency_add((enum gf_timed)kind, (size_t)1 << 20, 100);
     alls = owns = 0;
     gf_latency_each(see, NULL);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
+#include "engine/machine/record.h"
+#include "engine/machine/pci.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -43,7 +45,7 @@ static void reads_nodes_without_cpus(void **state)
 
     assert_int_equal(machine->node_count, 4);
     assert_int_equal(machine->nodes[3].id, 10);
-    assert_true(machine->nodes[3].is_device);
+    assert_true(machine->nodes[3].is_device && machine->nodes[3].is_gpu);
     assert_int_equal(machine->nodes[3].package, -1);
     assert_false(gf_machine_node(machine, 1)->is_device);
     assert_null(gf_machine_node(machine, 3));
@@ -70,14 +72,17 @@ static void finds_devices_in_any_spelling(void **state)
     struct gf_machine *machine = load_machine("split16");
     struct gf_pci pci;
 
-    assert_int_equal(gf_machine_pci(machine, GF_TEST_MACHINES "/split16", "00000000:00:06.0", &pci), 0);
+    assert_int_equal(gf_pci_read(machine, GF_TEST_MACHINES "/split16", "00000000:00:06.0", &pci),
+                     0);
     assert_string_equal(pci.bdf, "0000:00:06.0");
     assert_int_equal(pci.numa_node, 1);
-    assert_non_null(gf_machine_gpu(machine, "0:0:6.0"));
-    assert_int_equal(gf_machine_pci(machine, GF_TEST_MACHINES "/split16", "0000:00:07.0", &pci), -ENOENT);
-    static const char *const bad[] = {"", "06.0", "0000:00:06", "0000:00:06.0x", "0000:00:20.0", "-1:0:6.0"};
+    assert_non_null(gf_pci_gpu(machine, "0:0:6.0"));
+    assert_int_equal(gf_pci_read(machine, GF_TEST_MACHINES "/split16", "0000:00:07.0", &pci),
+                     -ENOENT);
+    static const char *const bad[] = {
+        "", "06.0", "0000:00:06", "0000:00:06.0x", "0000:00:20.0", "-1:0:6.0"};
     for (size_t i = 0; i < GF_ARRAY_LEN(bad); i++)
-        assert_int_equal(gf_machine_pci(machine, GF_TEST_MACHINES "/split16", bad[i], &pci), -ENOENT);
+        assert_int_equal(gf_pci_read(machine, GF_TEST_MACHINES "/split16", bad[i], &pci), -ENOENT);
     gf_machine_free(machine);
 }
 
@@ -86,12 +91,12 @@ static void adds_a_device_that_is_no_gpu(void **state)
     (void)state;
     struct gf_machine *machine = load_machine("split16");
 
-    /* Any recorded device will do: those of another machine. */
-    assert_int_equal(gf_machine_add(machine, GF_TEST_MACHINES "/dual8", "0000:1B:00.0"), 0);
-    assert_int_equal(gf_machine_add(machine, GF_TEST_MACHINES "/dual8", "0000:1b:00.0"), 0);
+    /* Devices of another recorded machine serve as well. */
+    assert_int_equal(gf_pci_add(machine, GF_TEST_MACHINES "/dual8", "0000:1B:00.0"), 0);
+    assert_int_equal(gf_pci_add(machine, GF_TEST_MACHINES "/dual8", "0000:1b:00.0"), 0);
     assert_int_equal(machine->gpu_count, 2);
-    assert_int_equal(gf_machine_gpu(machine, "0000:1b:00.0")->numa_node, 0);
-    assert_int_equal(gf_machine_add(machine, GF_TEST_MACHINES "/dual8", "0000:ff:00.0"), -ENOENT);
+    assert_int_equal(gf_pci_gpu(machine, "0000:1b:00.0")->numa_node, 0);
+    assert_int_equal(gf_pci_add(machine, GF_TEST_MACHINES "/dual8", "0000:ff:00.0"), -ENOENT);
     gf_machine_free(machine);
 }
 
@@ -118,7 +123,7 @@ static bool maps_hold(const char *needle)
 
 static unsigned opened;
 
-/* In front of libc's for the whole program: a plugin may be closed again before anybody looks. */
+/* Interposes libc's dlopen: a plugin may be closed again before the test can look. */
 GF_EXPORT void *dlopen(const char *path, int flags)
 {
     void *(*real)(const char *, int);
@@ -127,12 +132,12 @@ GF_EXPORT void *dlopen(const char *path, int flags)
     return real(path, flags);
 }
 
-/* HWLOC_* are the program's; a plugin in the process would be our doing. */
+/* HWLOC_* are meant for the program's own hwloc, and the library must load no plugin. */
 static void loads_this_machine_unseen(void **state)
 {
     (void)state;
-    static const char *const strangers[] = {"/hwloc/", "OpenCL", "pciaccess", "libxml2", "libX11",
-                                            "libudev", "libhwloc.so", "libnuma.so"};
+    static const char *const strangers[] = {"/hwloc/", "OpenCL",  "pciaccess",   "libxml2",
+                                            "libX11",  "libudev", "libhwloc.so", "libnuma.so"};
     struct gf_machine *machine;
     cpu_set_t before, after;
 
@@ -155,7 +160,7 @@ static void loads_this_machine_unseen(void **state)
     gf_machine_free(machine);
 }
 
-/* A program that loads the public library afterwards gets its own, plugins and all. */
+/* A program that loads the public library later gets that one, with plugins. */
 static void leaves_the_public_names_alone(void **state)
 {
     (void)state;
@@ -175,7 +180,7 @@ static void leaves_the_public_names_alone(void **state)
     void *numa = dlopen("libnuma.so.1", RTLD_NOW | RTLD_GLOBAL);
     assert_true(!numa || maps_hold("libnuma.so.1"));
     gf_machine_free(machine);
-    /* And ours still works with theirs in the global scope. */
+    /* The private copy also works while the public one is in the global scope. */
     assert_int_equal(gf_machine_load(NULL, &machine), 0);
     gf_machine_free(machine);
 }
@@ -188,7 +193,7 @@ static void records_what_it_can_load(void **state)
 
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/a/b", folder);
-    assert_int_equal(gf_machine_record(path), 0);
+    assert_int_equal(gf_record_machine(path), 0);
     assert_int_equal(gf_machine_load(NULL, &here), 0);
     assert_int_equal(gf_machine_load(path, &copy), 0);
     assert_true(copy->recorded);
@@ -206,7 +211,7 @@ static void records_what_it_can_load(void **state)
     gf_machine_free(copy);
     snprintf(command, sizeof(command), "rm -r %s", folder);
     assert_int_equal(system(command), 0);
-    assert_true(gf_machine_record("/proc/gpufeed") < 0);
+    assert_true(gf_record_machine("/proc/gpufeed") < 0);
 }
 
 int main(void)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap in this process: the program itself holds the exported family, in replace mode. */
+/* The heap in this process, which links the exported malloc family and is in mode replace. */
 #include "unit.h"
 
-#include "config/birth.h"
-#include "heap/exports.h"
-#include "heap/heap.h"
-#include "heap/jemalloc.h"
-#include "heap/system.h"
+#include "config/startup_env.h"
+#include "preload/malloc/exports.h"
+#include "preload/heap/arenas.h"
+#include "preload/heap/heap.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/callouts/jemalloc_sys.h"
+#include "preload/heap/pages/mappings.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -48,7 +50,7 @@ static void settings_are_in(void **state)
     unsigned arenas;
     size_t size = sizeof(arenas);
     assert_int_equal(je_mallctl("opt.narenas", &arenas, &size, NULL, 0), 0);
-    assert_int_equal(arenas, gf_set_count(&gf_birth()->cpus));
+    assert_int_equal(arenas, gf_set_count(&gf_startup_env()->cpus));
     bool background = true;
     size = sizeof(background);
     assert_int_equal(je_mallctl("opt.background_thread", &background, &size, NULL, 0), 0);
@@ -62,7 +64,7 @@ static long faults(void)
     return usage.ru_minflt;
 }
 
-/* On the main thread: arena 0 of plain jemalloc purges each of these at once, 16384 faults a round. */
+/* On the main thread. Arena 0 of plain jemalloc purges each at once: 16384 faults a round. */
 static void a_large_buffer_faults_in_once(void **state)
 {
     (void)state;
@@ -76,7 +78,7 @@ static void a_large_buffer_faults_in_once(void **state)
         if (round == 0)
             first = faults();
     }
-    assert_true(first - start >= 32); /* huge pages may serve it: 32 of 2 MiB */
+    assert_true(first - start >= 32); /* at least one for each 2 MiB, with huge pages */
     assert_true(faults() - first < 256);
 }
 
@@ -110,10 +112,10 @@ static void ranges_hold_every_block(void **state)
 struct mapper {
     pthread_t thread;
     unsigned seed;
-    char *kept; /* the last quarter of what was mapped last */
+    char *kept; /* the last quarter of the latest mapping */
 };
 
-/* Whole mappings, their first halves and middles go, while others map in the gaps. */
+/* Unmaps whole mappings, first halves and middles, while other threads map in the gaps. */
 static void *map_and_unmap(void *closure)
 {
     struct mapper *self = closure;
@@ -139,7 +141,7 @@ static void *map_and_unmap(void *closure)
 static size_t bytes_in_ranges(void)
 {
     static struct gf_range ranges[2048];
-    const size_t count = gf_system_ranges(ranges, GF_ARRAY_LEN(ranges));
+    const size_t count = gf_mappings_ranges(ranges, GF_ARRAY_LEN(ranges));
     size_t bytes = 0;
     assert_true(count <= GF_ARRAY_LEN(ranges));
     for (size_t i = 0; i < count; i++)
@@ -190,7 +192,7 @@ static void a_forked_child_can_map(void **state)
     for (int i = 0; i < 200; i++) {
         const pid_t pid = fork();
         if (pid == 0) {
-            alarm(5); /* where the lock was inherited as held, nobody will ever release it */
+            alarm(5); /* a lock that was inherited locked is never released */
             void *start = gf_heap_mmap(NULL, PIECE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             _exit(start == MAP_FAILED || gf_heap_munmap(start, PIECE));
         }
@@ -223,14 +225,14 @@ static bool has_threads(void)
     return je_mallctl("background_thread", &has, &size, NULL, 0) == 0 && has;
 }
 
-/* It would leave to them what it has to do itself. */
-static void a_forked_child_knows_that_it_has_no_threads_of_jemallocs(void **state)
+/* A child that believed in background threads would leave the purging to them. */
+static void a_forked_child_knows_that_it_has_no_background_threads(void **state)
 {
     bool on = true;
     int status = 1;
 
     (void)state;
-    gf_heap_ops()->ease_forks();
+    gf_heap_ops()->allow_quiesce();
     assert_int_equal(je_mallctl("background_thread", NULL, NULL, &on, sizeof(on)), 0);
     free(malloc(MIB));
     const bool had = has_threads();
@@ -259,7 +261,7 @@ static void new_mappings_get_the_node(void **state)
     }
     char *before = malloc(16);
     ops->set_node(1 /* MPOL_PREFERRED */, &node);
-    char *block = malloc(512 * MIB); /* larger than anything kept: a mapping of its own */
+    char *block = malloc(512 * MIB); /* larger than any retained extent: a new mapping */
     const int error = errno = 77;
     block[0] = 1;
     assert_int_equal(policy_of(block), 1);
@@ -284,7 +286,7 @@ static void new_mappings_get_the_node(void **state)
 static void *own_arena(void *ret)
 {
     size_t size = sizeof(unsigned);
-    gf_heap_thread_born();
+    gf_arenas_thread_started();
     free(malloc(10));
     assert_int_equal(je_mallctl("thread.arena", ret, &size, NULL, 0), 0);
     return NULL;
@@ -296,7 +298,8 @@ static void new_threads_share_fewer_arenas(void **state)
     const struct gf_heap_ops *ops = gf_heap_ops();
     struct gf_heap_stats stats;
     ops->stats(&stats);
-    assert_true(stats.allocated > 0 && stats.active >= stats.allocated && stats.mapped >= stats.active);
+    assert_true(stats.allocated > 0 && stats.active >= stats.allocated &&
+                stats.mapped >= stats.active);
     if (stats.arenas < 2) {
         print_message("# not run: one CPU, one arena\n");
         return;
@@ -312,12 +315,12 @@ static void new_threads_share_fewer_arenas(void **state)
     ops->set_cpus(stats.arenas);
 }
 
-static void trim_gives_back(void **state)
+static void trim_purges(void **state)
 {
     (void)state;
     char *block = malloc(64 * MIB);
     memset(block, 1, 64 * MIB);
-    __asm__ volatile("" ::"r"(block) : "memory"); /* or the compiler leaves all three out */
+    __asm__ volatile("" ::"r"(block) : "memory"); /* the compiler would remove all three calls */
     free(block);
     const struct mallinfo2 before = mallinfo2();
     assert_int_equal(malloc_trim(0), 1);
@@ -336,10 +339,10 @@ int main(void)
         cmocka_unit_test(ranges_hold_every_block),
         cmocka_unit_test(ranges_hold_under_threads),
         cmocka_unit_test(a_forked_child_can_map),
-        cmocka_unit_test(a_forked_child_knows_that_it_has_no_threads_of_jemallocs),
+        cmocka_unit_test(a_forked_child_knows_that_it_has_no_background_threads),
         cmocka_unit_test(new_mappings_get_the_node),
         cmocka_unit_test(new_threads_share_fewer_arenas),
-        cmocka_unit_test(trim_gives_back),
+        cmocka_unit_test(trim_purges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "heap/mode.h"
+#include "preload/heap/mode.h"
 
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void replaces_by_default(void **state)
     expect(gf_heap_mode_replace, "GPUFEED_HEAP=replace");
 }
 
-static void the_switches_leave_it(void **state)
+static void options_leave_malloc_to_the_program(void **state)
 {
     (void)state;
     options.mode = gf_mode_off;
@@ -48,7 +48,7 @@ static void the_switches_leave_it(void **state)
     expect(gf_heap_mode_next, "GPUFEED_HEAP=wrap");
 }
 
-static void without_room_it_is_left_alone(void **state)
+static void without_address_space_jemalloc_does_not_start(void **state)
 {
     (void)state;
     facts.cramped = true;
@@ -59,7 +59,7 @@ static void without_room_it_is_left_alone(void **state)
     expect(gf_heap_mode_next, "GPUFEED_HEAP=off");
 }
 
-static void another_allocator_wins_unless_told(void **state)
+static void another_allocator_wins_by_default(void **state)
 {
     (void)state;
     facts.behind = "/usr/lib/libtcmalloc.so.4";
@@ -71,30 +71,30 @@ static void another_allocator_wins_unless_told(void **state)
     expect(gf_heap_mode_next, "the program serves malloc");
 }
 
-static void a_second_copy_leaves_it_to_the_first(void **state)
+static void a_second_copy_leaves_malloc_to_the_first(void **state)
 {
     (void)state;
-    facts.second = true;
+    facts.duplicate = true;
     facts.before = "/opt/gpufeed/lib/libgpufeed.so";
-    expect(gf_heap_mode_next, "another copy of the library serves");
+    expect(gf_heap_mode_next, "another copy of the library serves malloc");
     options.heap = gf_heap_replace;
-    expect(gf_heap_mode_next, "another copy of the library serves");
+    expect(gf_heap_mode_next, "another copy of the library serves malloc");
 }
 
 static void pages_must_fit(void **state)
 {
     (void)state;
     facts.page = 65536;
-    expect(gf_heap_mode_next, "pages of 64 KiB, jemalloc was built for 4");
+    expect(gf_heap_mode_next, "the kernel has pages of 64 KiB, but jemalloc was built for 4");
     options.heap = gf_heap_replace;
-    expect(gf_heap_mode_next, "pages of 64 KiB, jemalloc was built for 4");
+    expect(gf_heap_mode_next, "the kernel has pages of 64 KiB, but jemalloc was built for 4");
     facts.jemalloc_page = 65536;
     expect(gf_heap_mode_replace, "GPUFEED_HEAP=replace");
     facts.page = 4096;
     expect(gf_heap_mode_replace, "GPUFEED_HEAP=replace");
 }
 
-static void an_allocation_while_deciding(void **state)
+static void an_allocation_during_the_decision(void **state)
 {
     (void)state;
     facts.called_inside = true;
@@ -105,12 +105,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(replaces_by_default, ordinary),
-        cmocka_unit_test_setup(the_switches_leave_it, ordinary),
-        cmocka_unit_test_setup(another_allocator_wins_unless_told, ordinary),
-        cmocka_unit_test_setup(a_second_copy_leaves_it_to_the_first, ordinary),
+        cmocka_unit_test_setup(options_leave_malloc_to_the_program, ordinary),
+        cmocka_unit_test_setup(another_allocator_wins_by_default, ordinary),
+        cmocka_unit_test_setup(a_second_copy_leaves_malloc_to_the_first, ordinary),
         cmocka_unit_test_setup(pages_must_fit, ordinary),
-        cmocka_unit_test_setup(without_room_it_is_left_alone, ordinary),
-        cmocka_unit_test_setup(an_allocation_while_deciding, ordinary),
+        cmocka_unit_test_setup(without_address_space_jemalloc_does_not_start, ordinary),
+        cmocka_unit_test_setup(an_allocation_during_the_decision, ordinary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

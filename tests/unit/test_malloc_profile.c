@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/base.h"
-#include "heap/profile.h"
+#include "preload/heap/callouts/jemalloc_profile.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static void agrees_with_libm(void **state)
 static void edges(void **state)
 {
     (void)state;
-    static const double numbers[] = {0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999999999999994, 1e18, -1e300};
+    static const double numbers[] = {0,    0.5,   -0.5, 1.5, 2.5, -2.5, 0.49999999999999994,
+                                     1e18, -1e300};
     for (size_t i = 0; i < GF_ARRAY_LEN(numbers); i++)
         assert_true(gf_heap_round(numbers[i]) == round(numbers[i]));
     assert_true(gf_heap_log(0) == -INFINITY);
@@ -48,7 +49,7 @@ static _Unwind_Reason_Code count_frame(struct _Unwind_Context *context, void *cl
     return _URC_NO_REASON;
 }
 
-static void takes_stacks(void **state)
+static void takes_backtraces(void **state)
 {
     (void)state;
     int frames = 0;
@@ -64,7 +65,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_libm),
         cmocka_unit_test(edges),
-        cmocka_unit_test(takes_stacks),
+        cmocka_unit_test(takes_backtraces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "heap/ranges.h"
+#include "preload/heap/pages/ranges.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int empty(void **state)
     return 0;
 }
 
-static void neighbours_become_one(void **state)
+static void neighbours_merge(void **state)
 {
     (void)state;
     gf_ranges_add(&ranges, 100, 10);
@@ -47,7 +47,7 @@ static void neighbours_become_one(void **state)
     expect("0+200");
 }
 
-static void parts_can_go(void **state)
+static void parts_can_be_removed(void **state)
 {
     (void)state;
     gf_ranges_add(&ranges, 100, 100);
@@ -68,7 +68,7 @@ static void parts_can_go(void **state)
     expect("");
 }
 
-/* Against a plain map of pages. */
+/* A bitmap of pages is the oracle. */
 static void agrees_with_a_bitmap(void **state)
 {
     (void)state;
@@ -103,20 +103,20 @@ static void agrees_with_a_bitmap(void **state)
     assert_false(ranges.overflowed);
 }
 
-static void says_when_it_is_full(void **state)
+static void records_an_overflow(void **state)
 {
     (void)state;
     for (size_t i = 0; i < GF_RANGES_MAX; i++)
         gf_ranges_add(&ranges, 10 * i, 5);
     assert_false(ranges.overflowed);
-    gf_ranges_add(&ranges, 5, 5); /* joins two: room for one more */
+    gf_ranges_add(&ranges, 5, 5); /* merges two: one more fits */
     gf_ranges_add(&ranges, 10 * GF_RANGES_MAX, 5);
     assert_false(ranges.overflowed);
     gf_ranges_add(&ranges, 10 * GF_RANGES_MAX + 10, 5);
     assert_true(ranges.overflowed);
     assert_int_equal(ranges.count, GF_RANGES_MAX);
     ranges.overflowed = false;
-    gf_ranges_remove(&ranges, 22, 1); /* would split one in two */
+    gf_ranges_remove(&ranges, 22, 1); /* splits one in two */
     assert_true(ranges.overflowed);
     assert_int_equal(ranges.count, GF_RANGES_MAX);
 }
@@ -124,10 +124,10 @@ static void says_when_it_is_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(neighbours_become_one, empty),
-        cmocka_unit_test_setup(parts_can_go, empty),
+        cmocka_unit_test_setup(neighbours_merge, empty),
+        cmocka_unit_test_setup(parts_can_be_removed, empty),
         cmocka_unit_test_setup(agrees_with_a_bitmap, empty),
-        cmocka_unit_test_setup(says_when_it_is_full, empty),
+        cmocka_unit_test_setup(records_an_overflow, empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "observe/python.h"
-#include "observe/unwind.h"
+#include "preload/trace/python/python.h"
+#include "preload/trace/unwind/unwind.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void *library;
 static void (*fake_text)(unsigned width, size_t length, unsigned char byte);
@@ -32,7 +36,7 @@ static void stop(void)
 
 static void test_line(void **state)
 {
-    struct gf_python_frame frame[2];
+    struct gf_pystack_frame frame[2];
     (void)state;
     start();
     assert_int_equal(gf_python_frames(frame, 2), 1);
@@ -45,9 +49,14 @@ static void test_line(void **state)
 /* Versions and builds that were never tried have no lines. */
 static void test_versions(void **state)
 {
-    static const char *const unknown[] = {"3.8.1 (", "3.14.0 (", "3.111.0 (", "4.11.0 (", "2.7.18 (", "",
+    static const char *const unknown[] = {"3.8.1 (",
+                                          "3.14.0 (",
+                                          "3.111.0 (",
+                                          "4.11.0 (",
+                                          "2.7.18 (",
+                                          "",
                                           "3.11.0 experimental free-threading build ("};
-    struct gf_python_frame frame[2];
+    struct gf_pystack_frame frame[2];
     (void)state;
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         start();
@@ -64,9 +73,10 @@ static void test_strange_texts(void **state)
         unsigned width;
         size_t length;
         unsigned char byte;
-    } texts[] = {{1, 400, 0xff}, {1, 300, 0xc3}, {2, 300, 'a'}, {4, 300, 0xff}, {0, 5, 'a'},
-                 {3, 5, 'a'},        {1, (1 << 20) + 1, 0xff}, {1, SIZE_MAX, 0}};
-    struct gf_python_frame frame[3];
+    } texts[] = {{1, 400, 0xff},           {1, 300, 0xc3},  {2, 300, 'a'},
+                 {4, 300, 0xff},           {0, 5, 'a'},     {3, 5, 'a'},
+                 {1, (1 << 20) + 1, 0xff}, {1, SIZE_MAX, 0}};
+    struct gf_pystack_frame frame[3];
     (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         start();
@@ -88,7 +98,7 @@ static void test_strange_texts(void **state)
 /* A program that embeds an interpreter may unload it, and load it again. */
 static void test_closed(void **state)
 {
-    struct gf_python_frame frame[2];
+    struct gf_pystack_frame frame[2];
     (void)state;
     if (!gf_unwind_object((const void *)(uintptr_t)&test_closed))
         skip_because("this libc has no _dl_find_object");
@@ -101,6 +111,47 @@ static void test_closed(void **state)
     stop();
 }
 
+static size_t read_child(void *closure, uintptr_t address, void *ret, size_t size)
+{
+    const struct iovec local = {ret, size}, remote = {(void *)address, size};
+    const ssize_t got = process_vm_readv(*(const pid_t *)closure, &local, 1, &remote, 1, 0);
+    return got < 0 ? 0 : (size_t)got;
+}
+
+/* The frames of another process, which differ from this one's. */
+static void test_another_process(void **state)
+{
+    struct gf_pystack_frame frame[2];
+    void *(*thread_state)(void);
+    int pipe_fds[2];
+    char ready;
+
+    (void)state;
+    start();
+    *(void **)&thread_state = dlsym(library, "PyGILState_GetThisThreadState");
+    assert_int_equal(pipe(pipe_fds), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        fake_text(1, 7, 'y');
+        _exit(write(pipe_fds[1], "", 1) == 1 ? pause() : 1);
+    }
+    assert_int_equal(read(pipe_fds[0], &ready, 1), 1);
+    const struct gf_pystack_memory memory = {read_child, (void *)(uintptr_t)&child};
+    const char *probe;
+    const bool readable = read_child((void *)(uintptr_t)&child, (uintptr_t)fake_version, &probe,
+                                     sizeof(probe)) == sizeof(probe);
+    const size_t count = gf_pystack_frames(gf_pystack_layout(*fake_version), &memory,
+                                           (uintptr_t)thread_state(), frame, 2);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    if (!readable)
+        skip_because("process_vm_readv is refused here");
+    assert_int_equal(count, 1);
+    assert_string_equal(frame[0].file, "yyyyyyy");
+    assert_int_equal(frame[0].line, 42);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_strange_texts),
         cmocka_unit_test(test_closed),
+        cmocka_unit_test(test_another_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
 
-#include "place/need.h"
-#include "place/ranks.h"
+#include "engine/place/min_cpus.h"
+#include "engine/machine/pci.h"
+#include "engine/place/ranks.h"
 
 #include <errno.h>
 
@@ -25,8 +26,8 @@ static void splits_whole_cores(void **state)
     for (size_t i = 4; i < 8; i++) {
         const struct gf_gpu gpu = gpu_at(machine->gpus[i].bdf);
         struct gf_cpus share;
-        assert_int_equal(
-            gf_ranks_share(machine, &nobody, &gpu, 1, &machine->nodes[1].cpus, &share), 0);
+        assert_int_equal(gf_ranks_share(machine, &nobody, &gpu, 1, &machine->nodes[1].cpus, &share),
+                         0);
         assert_int_equal(gf_set_count(&share), 28);
         assert_false(gf_set_meet(&share, &all));
         for (size_t c = 0; c < machine->core_count; c++)
@@ -38,7 +39,7 @@ static void splits_whole_cores(void **state)
     gf_machine_free(machine);
 }
 
-/* Which GPUs the job sees does not matter: the fourth of the node has the last quarter. */
+/* Hidden GPUs count: the fourth of the node has the last quarter. */
 static void order_is_that_of_the_bus(void **state)
 {
     (void)state;
@@ -70,7 +71,7 @@ static void part_of_the_node(void **state)
     gf_machine_free(machine);
 }
 
-/* Where /sys tells no node, the launcher's numbers are what there is. */
+/* If /sys does not give the node, the launcher's ranks give the order. */
 static void local_ranks_without_sysfs(void **state)
 {
     (void)state;
@@ -90,20 +91,20 @@ static void local_ranks_without_sysfs(void **state)
 static void need_has_bounds(void **state)
 {
     (void)state;
-    assert_int_equal(gf_need_cpus(2, 0), 2);
-    assert_int_equal(gf_need_cpus(8, 0), 4);
-    assert_int_equal(gf_need_cpus(32, 0), 8);
-    assert_int_equal(gf_need_cpus(33, 0), 9);
-    assert_int_equal(gf_need_cpus(256, 0), 16);
-    assert_int_equal(gf_need_cpus(256, 1.5), 2);
-    assert_int_equal(gf_need_cpus(256, 64), 16);
+    assert_int_equal(gf_min_cpus(2, 0), 2);
+    assert_int_equal(gf_min_cpus(8, 0), 4);
+    assert_int_equal(gf_min_cpus(32, 0), 8);
+    assert_int_equal(gf_min_cpus(33, 0), 9);
+    assert_int_equal(gf_min_cpus(256, 0), 16);
+    assert_int_equal(gf_min_cpus(256, 1.5), 2);
+    assert_int_equal(gf_min_cpus(256, 64), 16);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splits_whole_cores),      cmocka_unit_test(order_is_that_of_the_bus),
-        cmocka_unit_test(part_of_the_node),        cmocka_unit_test(local_ranks_without_sysfs),
+        cmocka_unit_test(splits_whole_cores), cmocka_unit_test(order_is_that_of_the_bus),
+        cmocka_unit_test(part_of_the_node),   cmocka_unit_test(local_ranks_without_sysfs),
         cmocka_unit_test(need_has_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

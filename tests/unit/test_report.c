@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "observe/json.h"
-#include "observe/path.h"
-#include "observe/raw.h"
-#include "observe/report.h"
+#include "base/json.h"
+#include "base/path.h"
+#include "base/safe_write.h"
+#include "engine/place/verdict.h"
+#include "engine/report/report.h"
+#include "engine/report/summary.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,8 +39,9 @@ static void json_is_written_and_escaped(void **state)
     gf_json_size(&json, "n", UINT64_MAX);
     gf_json_end(&json, '}');
     assert_true(gf_json_close(&json));
-    assert_string_equal(buf, "{\"a\\\"b\":\"x\\\\y\\u000a\\ufffd\xc3\xa9\",\"list\":[-3,1.042,{},true,null],"
-                             "\"n\":18446744073709551615}");
+    assert_string_equal(
+        buf, "{\"a\\\"b\":\"x\\\\y\\u000a\\ufffd\xc3\xa9\",\"list\":[-3,1.042,{},true,null],"
+             "\"n\":18446744073709551615}");
 }
 
 static void json_that_does_not_fit_says_so(void **state)
@@ -86,13 +89,13 @@ static void files_are_replaced_as_a_whole(void **state)
     assert_int_equal(read(fd, text, sizeof(text)), 3); /* an old reader keeps the old */
     assert_string_equal(text, "one");
     close(fd);
-    assert_int_equal(gf_raw_append(path, "", 0, "+", 1), 0);
+    assert_int_equal(gf_safe_append(path, "", 0, "+", 1), 1);
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(after.st_size, 4);
     unlink(path);
-    assert_int_equal(rmdir(folder), 0); /* nothing was left beside it */
+    assert_int_equal(rmdir(folder), 0); /* nothing else was left there */
     assert_int_equal(gf_path_replace("/nonexistent/r.json", "x", 1), -ENOENT);
-    assert_int_equal(gf_raw_append("/nonexistent/r.json", "", 0, "x", 1), -ENOENT);
+    assert_int_equal(gf_safe_append("/nonexistent/r.json", "", 0, "x", 1), -ENOENT);
 }
 
 static unsigned count_files(const char *folder)
@@ -105,7 +108,32 @@ static unsigned count_files(const char *folder)
     return count;
 }
 
-/* A folder that others may write to: what they lay there is replaced or refused, never followed. */
+/* A user's own link, even a relative one, stays, and its target is replaced. */
+static void own_links_are_followed(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/gpufeed-report-XXXXXX", path[64], target[64], text[16] = "";
+    struct stat found;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/r.json", folder);
+    snprintf(target, sizeof(target), "%s/target", folder);
+    assert_int_equal(symlink("target", path), 0);
+    for (unsigned i = 0; i < 2; i++) /* first without a target */
+        assert_int_equal(gf_path_replace(path, "text", 4), 0);
+    assert_int_equal(lstat(path, &found), 0);
+    assert_true(S_ISLNK(found.st_mode));
+    const int fd = open(target, O_RDONLY | O_NOFOLLOW);
+    assert_int_equal(read(fd, text, sizeof(text)), 4);
+    close(fd);
+    unlink(target);
+    assert_int_equal(symlink("r.json", target), 0);
+    assert_int_equal(gf_path_replace(path, "text", 4), -ELOOP);
+    unlink(target);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* In a folder that others may write to, their links are replaced or refused, never followed. */
 static void links_of_others_are_not_followed(void **state)
 {
     (void)state;
@@ -114,9 +142,11 @@ static void links_of_others_are_not_followed(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/r.json", folder);
     snprintf(victim, sizeof(victim), "%s/victim", folder);
-    assert_int_equal(gf_raw_append(victim, "", 0, "kept", 4), 0);
+    assert_int_equal(gf_safe_append(victim, "", 0, "kept", 4), 4);
     assert_int_equal(symlink(victim, path), 0);
-    /* Where earlier versions wrote before the renaming. */
+    if (lchown(path, 12345, 12345) != 0) /* only root makes a link of another user */
+        unlink(path);
+    /* The path at which earlier versions wrote the new file before renaming it. */
     snprintf(name, sizeof(name), "%s.%d.new", path, getpid());
     assert_int_equal(symlink(victim, name), 0);
     assert_int_equal(gf_path_replace(path, "x", 1), 0);
@@ -127,7 +157,7 @@ static void links_of_others_are_not_followed(void **state)
     assert_int_equal(read(fd, text, sizeof(text)), 4);
     close(fd);
     assert_int_equal(count_files(folder), 2);
-    /* The longest name that a file may have leaves no room for more behind it. */
+    /* The longest file name has no space for a suffix. */
     snprintf(name, sizeof(name), "%s/%0255d", folder, 0);
     assert_int_equal(gf_path_replace(name, "x", 1), 0);
     unlink(name);
@@ -144,7 +174,7 @@ static int failing_write(const char *folder, const char *path)
     return gf_path_replace(path, "new", 3) == -EFBIG && count_files(folder) == 1 ? 0 : 1;
 }
 
-/* As on a full disk: the last whole report stays, and nothing beside it. */
+/* Writes fail as on a full disk: the last complete report stays, and no other file. */
 static void failed_writes_leave_the_old(void **state)
 {
     (void)state;
@@ -231,8 +261,9 @@ static void verdict_lines(void **state)
     char line[512];
     gf_options_load(&options, NULL);
     gf_summary_verdict(&decision, &options, line, sizeof(line));
-    assert_string_equal(line, "GPU 0 NVIDIA H200 0000:41:00.0 node 1 (sysfs): 18 threads and 8 of "
-                              "workers on CPUs 8-15; memory prefers node 1");
+    assert_string_equal(line,
+                        "GPU 0 NVIDIA H200 0000:41:00.0 node 1 (sysfs): 18 threads and 8 worker "
+                        "threads on CPUs 8-15; memory prefers node 1");
     decision.bound = false;
     decision.policy = MPOL_DEFAULT;
     strcpy(decision.verdict.reason, "GPUFEED_BIND=off");
@@ -258,6 +289,7 @@ int main(void)
         cmocka_unit_test(json_that_does_not_fit_says_so),
         cmocka_unit_test(paths_are_expanded),
         cmocka_unit_test(files_are_replaced_as_a_whole),
+        cmocka_unit_test(own_links_are_followed),
         cmocka_unit_test(links_of_others_are_not_followed),
         cmocka_unit_test(failed_writes_leave_the_old),
         cmocka_unit_test(standard_output_is_appended_to),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "host/thp.h"
+#include "os/thp.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "observe/unwind.h"
+#include "preload/trace/unwind/unwind.h"
 
 #include <execinfo.h>
 #include <string.h>
@@ -71,8 +71,8 @@ static void call_with_pointer(uint64_t pointer)
 /* Such code may hold any number in that register, the highest addresses among them. */
 static void test_no_frame_pointer(void **state)
 {
-    static const uint64_t numbers[] = {0,           1,           8,          UINT64_MAX,
-                                       -UINT64_C(8), -UINT64_C(16), UINT64_C(1) << 63, 0x7fffffffffffff00};
+    static const uint64_t numbers[] = {
+        0, 1, 8, UINT64_MAX, -UINT64_C(8), -UINT64_C(16), UINT64_C(1) << 63, 0x7fffffffffffff00};
     (void)state;
     if (!can_unwind())
         skip_because("this libc has no _dl_find_object");

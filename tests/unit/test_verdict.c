@@ -1,40 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decision table of docs/placement.md, row by row. */
-#include "placing.h"
-
-#include "host/policy.h"
-#include "place/verdict.h"
-
-#include <errno.h>
-#include <stdlib.h>
-
-/* One situation: what a plain program on a recorded machine finds, until a row changes it. */
-struct row {
-    struct gf_machine *machine;
-    struct gf_facts facts;
-    struct gf_probe probe;
-    struct gf_options options;
-    struct gf_gpu gpus[8];
-    size_t gpu_count;
-    struct gf_verdict verdict;
-};
-
-static struct row row;
-
-static void set_up(const char *machine, const char *bdf)
-{
-    memset(&row, 0, sizeof(row));
-    row.machine = load_machine(machine);
-    row.facts.start = row.facts.cpuset = row.machine->online;
-    for (size_t i = 0; i < row.machine->node_count; i++)
-        gf_set_add(&row.facts.mems, row.machine->nodes[i].id);
-    row.facts.rank = (struct gf_rank){-1, -1, -1, NULL};
-    row.facts.threads = 1;
-    gf_options_load(&row.options, NULL);
-    row.gpu_count = 1;
-    row.gpus[0] = (struct gf_gpu){.attr_node = -1, .nvml_node = -1};
-    snprintf(row.gpus[0].bdf, sizeof(row.gpus[0].bdf), "%s", bdf);
-}
+/* The decision table of docs/placement.md, row by row: CPUs. */
+#include "verdict_row.h"
 
 static void add_gpu(const char *bdf)
 {
@@ -42,47 +8,6 @@ static void add_gpu(const char *bdf)
     *gpu = (struct gf_gpu){.attr_node = -1, .nvml_node = -1};
     snprintf(gpu->bdf, sizeof(gpu->bdf), "%s", bdf);
 }
-
-static const struct gf_verdict *decide(void)
-{
-    gf_verdict_decide(row.machine, &row.facts, &row.probe, &row.options, row.gpus, row.gpu_count,
-                      &row.verdict);
-    /* What holds for each verdict. */
-    assert_true(*row.verdict.reason && *row.verdict.policy_reason);
-    assert_null(strstr(row.verdict.reason, "..."));
-    assert_true(strlen(row.verdict.reason) < sizeof(row.verdict.reason) - 1);
-    assert_true(strlen(row.verdict.remedy) < sizeof(row.verdict.remedy) - 1);
-    assert_true(strlen(row.verdict.policy_reason) < sizeof(row.verdict.policy_reason) - 1);
-    assert_true((row.verdict.bound == gf_bound_none) == gf_set_empty(&row.verdict.cpus));
-    assert_true((row.verdict.policy == GF_MPOL_DEFAULT) == gf_set_empty(&row.verdict.policy_nodes));
-    return &row.verdict;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    gf_machine_free(row.machine);
-    row.machine = NULL;
-    return 0;
-}
-
-#define assert_bound(v, how, list)                                              \
-    do {                                                                        \
-        assert_string_equal(gf_bound_name((v)->bound), gf_bound_name(how));     \
-        assert_set(&(v)->cpus, list);                                           \
-    } while (0)
-#define assert_unbound(v, text)                                \
-    do {                                                       \
-        assert_bound(v, gf_bound_none, "");                    \
-        assert_non_null(strstr((v)->reason, text));            \
-    } while (0)
-#define assert_policy(v, mode, list)                 \
-    do {                                             \
-        assert_int_equal((v)->policy, mode);         \
-        assert_set(&(v)->policy_nodes, list);        \
-    } while (0)
-
-#define NODE1 "56-111,168-223" /* of dual8 */
 
 static void binds_to_the_gpus_node(void **state)
 {
@@ -112,7 +37,7 @@ static void leaves_all_alone_when_off(void **state)
     row.options.mode = gf_mode_observe;
     assert_unbound(decide(), "observe");
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    assert_set(&row.verdict.nodes, "1"); /* what would be is still reported */
+    assert_set(&row.verdict.nodes, "1"); /* the node is still reported */
     row.options.mode = gf_mode_off;
     assert_unbound(decide(), "GPUFEED=off");
 }
@@ -145,7 +70,7 @@ static void unknown_node(void **state)
     assert_unbound(decide(), "unknown");
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
     assert_null(row.verdict.node_source);
-    /* The driver's 0 is what it says when it knows nothing. */
+    /* The driver also answers 0 when it does not know the node. */
     row.gpus[0].attr_node = 0;
     assert_unbound(decide(), "unknown");
     /* A device that /sys does not show at all. */
@@ -166,7 +91,7 @@ static void asks_nvml_then_the_driver(void **state)
     row.gpus[0].nvml_node = 0;
     assert_bound(decide(), gf_bound_node, "0-55,112-167");
     assert_string_equal(row.verdict.node_source, "NVML");
-    /* /sys, where it speaks, is believed first. */
+    /* /sys counts before NVML and the driver. */
     tear_down(NULL);
     set_up("dual8", "0000:9d:00.0");
     row.gpus[0].nvml_node = 0;
@@ -206,9 +131,9 @@ static void users_mask_near_or_across(void **state)
     assert_unbound(decide(), "which are on the GPU's node 1");
     assert_false(row.verdict.warn);
     row.facts.start = cpus_of("50-63");
-    assert_unbound(decide(), "left so");
+    assert_unbound(decide(), "the mask is kept");
     assert_false(row.verdict.warn);
-    /* An explicit wish for a policy holds beside the user's mask. */
+    /* GPUFEED_MEM=preferred applies also if the user chose the mask. */
     row.options.mem = gf_mem_preferred;
     assert_policy(decide(), GF_MPOL_PREFERRED, "1");
 }
@@ -224,12 +149,12 @@ static void force_overrides(void **state)
     row.facts.single_cpu_pinning = true;
     row.facts.pinning_source = "OMP_PLACES";
     assert_bound(decide(), gf_bound_node, NODE1);
-    /* Not beyond what the control group allows. */
+    /* The verdict does not go beyond the cpuset. */
     row.facts.cpuset = cpus_of("0-63");
     assert_bound(decide(), gf_bound_node, "56-63");
 }
 
-/* The guard of a forced binding widens to what binding might use, never to less. */
+/* The guard of a forced binding widens to the allowed CPUs, never to fewer. */
 static void force_and_the_socket(void **state)
 {
     (void)state;
@@ -247,10 +172,13 @@ static void users_mask_and_a_lost_cpu(void **state)
     set_up("dual8", "0000:9d:00.0");
     row.facts.start = cpus_of("50-63");
     row.facts.cpuset = cpus_of("0-59,61-223");
-    assert_unbound(decide(), "left so");
+    assert_unbound(decide(), "the mask is kept");
 }
 
-/* Where nodes take turns in numbering CPUs, half a list is no command. */
+/*
+ * If nodes number their CPUs alternately, the list is long. A truncated list would not be a usable
+ * command, so none is given.
+ */
 static void commands_are_never_cut_off(void **state)
 {
     (void)state;
@@ -265,7 +193,7 @@ static void commands_are_never_cut_off(void **state)
     assert_non_null(strstr(row.verdict.remedy, "numactl --cpunodebind=1 COMMAND"));
     assert_null(strstr(row.verdict.remedy, "..."));
     row.facts.cpuset = row.facts.start;
-    assert_unbound(decide(), "no CPU of the GPU's node 1");
+    assert_unbound(decide(), "not use any CPU of the GPU's node 1");
     assert_non_null(strstr(row.verdict.remedy, "lscpu for node 1"));
     assert_null(strstr(row.verdict.remedy, "..."));
 }
@@ -284,11 +212,35 @@ static void container_without_the_node(void **state)
     (void)state;
     set_up("dual8", "0000:9d:00.0");
     row.facts.start = row.facts.cpuset = cpus_of("0-31");
-    assert_unbound(decide(), "no CPU of the GPU's node 1");
+    assert_unbound(decide(), "not use any CPU of the GPU's node 1");
     assert_true(row.verdict.warn);
     assert_non_null(strstr(row.verdict.remedy, "--cpuset-cpus " NODE1));
+    /* Memory follows the CPUs, unless it is asked for. */
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_non_null(strstr(row.verdict.policy_reason, "hardly any of the CPUs is near"));
     row.options.bind = gf_bind_force;
-    assert_unbound(decide(), "no CPU of the GPU's node 1");
+    assert_unbound(decide(), "not use any CPU of the GPU's node 1");
+    row.options.bind = gf_bind_off;
+    assert_policy(decide(), GF_MPOL_DEFAULT, "");
+    row.options.mem = gf_mem_preferred;
+    assert_policy(decide(), GF_MPOL_PREFERRED, "1");
+}
+
+/* isolcpus= of the whole node is no container's doing. */
+static void isolated_node(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = row.facts.cpuset = cpus_of("0-55,112-167");
+    row.facts.isolated = cpus_of(NODE1);
+    assert_unbound(decide(), "isolcpus= isolates all CPUs of the GPU's node 1");
+    assert_null(strstr(row.verdict.reason, "container"));
+    assert_non_null(strstr(row.verdict.remedy, "taskset -c " NODE1 " COMMAND"));
+    assert_true(row.verdict.warn);
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    /* Part of the node is isolated, and a container excludes the rest. */
+    row.facts.isolated = cpus_of("56-60");
+    assert_unbound(decide(), "container");
 }
 
 static void container_without_the_nodes_memory(void **state)
@@ -296,10 +248,10 @@ static void container_without_the_nodes_memory(void **state)
     (void)state;
     set_up("dual8", "0000:9d:00.0");
     row.facts.mems = (struct gf_nodes){{1}};
-    assert_unbound(decide(), "no memory of the GPU's node 1");
+    assert_unbound(decide(), "not use any memory of the GPU's node 1");
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
     assert_true(row.verdict.warn);
-    /* A machine put in the place of this one has nodes that this one lacks. */
+    /* A machine of GPUFEED_MACHINE has nodes that this one lacks. */
     snprintf(row.options.machine, sizeof(row.options.machine), "/recorded");
     assert_bound(decide(), gf_bound_node, NODE1);
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
@@ -328,6 +280,47 @@ static void too_few_cpus_on_the_node(void **state)
     row.facts.cpu_quota = 0;
     row.options.bind = gf_bind_node;
     assert_bound(decide(), gf_bound_node, "56-58");
+}
+
+/* One or two CPUs are no place for the threads that submit work and the driver's. */
+static void two_cpus_on_the_node(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.start = row.facts.cpuset = cpus_of("0-31,56-57");
+    assert_unbound(decide(), "only 2 CPUs of node 1 may be used, 9 are needed: nothing is bound");
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    row.facts.start = row.facts.cpuset = cpus_of("0-31,56");
+    assert_unbound(decide(), "only 1 CPU of node 1");
+    row.options.bind = gf_bind_node;
+    assert_bound(decide(), gf_bound_node, "56");
+}
+
+/* The program pinned its only thread before cuInit. */
+static void pinned_by_the_program(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.facts.own = cpus_of("0-1");
+    row.facts.all_own = true;
+    assert_bound(decide(), gf_bound_node, NODE1); /* for threads that get the start mask back */
+    assert_non_null(strstr(row.verdict.reason, "all its threads to CPUs 0-1, none of which is on"));
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_non_null(strstr(row.verdict.policy_reason, "pinned threads"));
+    assert_non_null(strstr(row.verdict.remedy, "CPUs " NODE1));
+    assert_true(row.verdict.warn);
+    /* If the CPUs are on the GPU's node, memory is placed there, too. */
+    row.facts.own = cpus_of("56-57");
+    assert_non_null(strstr(decide()->reason, "CPUs 56-57, which are kept"));
+    assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");
+    assert_false(row.verdict.warn);
+    /* Other threads are bound; memory follows each thread's CPUs. */
+    row.facts.own = cpus_of("0-1");
+    row.facts.all_own = false;
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    row.options.mem = gf_mem_preferred;
+    assert_policy(decide(), GF_MPOL_PREFERRED, "1");
 }
 
 static void small_nodes(void **state)
@@ -391,34 +384,6 @@ static void yields_to_a_framework(void **state)
     assert_true(row.verdict.warn);
 }
 
-static void users_policy(void **state)
-{
-    (void)state;
-    set_up("dual8", "0000:9d:00.0");
-    row.facts.start_policy = 3; /* numactl --interleave */
-    assert_bound(decide(), gf_bound_node, NODE1);
-    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    row.facts.start_policy = -EPERM; /* unknown is not the user's */
-    assert_policy(decide(), GF_MPOL_PREFERRED, "1");
-}
-
-static void refused_policy(void **state)
-{
-    (void)state;
-    set_up("dual8", "0000:9d:00.0");
-    row.probe.set_mempolicy = EPERM;
-    assert_bound(decide(), gf_bound_node, NODE1);
-    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    assert_non_null(strstr(row.verdict.policy_reason, "EPERM"));
-    assert_non_null(strstr(row.verdict.remedy, "--cap-add SYS_NICE"));
-    assert_false(row.verdict.warn);
-    row.options.mem = gf_mem_preferred;
-    assert_true(decide()->warn);
-    row.probe.set_mempolicy = GF_UNTRIED;
-    assert_policy(decide(), GF_MPOL_DEFAULT, "");
-    assert_non_null(strstr(row.verdict.policy_reason, "could not be tried"));
-}
-
 static void refused_affinity(void **state)
 {
     (void)state;
@@ -431,45 +396,6 @@ static void refused_affinity(void **state)
     assert_true(row.verdict.warn);
     row.probe.set_affinity = GF_UNTRIED; /* no thread could be had for it */
     assert_bound(decide(), gf_bound_node, NODE1);
-}
-
-static void strict_memory(void **state)
-{
-    (void)state;
-    set_up("dual8", "0000:9d:00.0");
-    row.options.mem = gf_mem_strict;
-    assert_policy(decide(), GF_MPOL_BIND, "1");
-}
-
-static void nodes_without_cpus(void **state)
-{
-    (void)state;
-    set_up("grace", "0019:01:00.0");
-    const struct gf_verdict *v = decide();
-    assert_bound(v, gf_bound_node, "72-143");
-    assert_policy(v, GF_MPOL_BIND, "0-1");
-    row.facts.mems = (struct gf_nodes){{1 << 1 | 1 << 2}};
-    assert_policy(decide(), GF_MPOL_BIND, "1");
-    row.options.mem = gf_mem_strict;
-    assert_policy(decide(), GF_MPOL_BIND, "1");
-    tear_down(NULL);
-    set_up("cxl", "0000:c1:00.0");
-    assert_bound(decide(), gf_bound_node, "32-63,96-127");
-    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
-}
-
-static void gpu_on_a_node_without_cpus(void **state)
-{
-    (void)state;
-    set_up("grace_device_node", "0019:01:00.0");
-    assert_bound(decide(), gf_bound_node, "72-143");
-    assert_set(&row.verdict.nodes, "1");
-    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
-    /* Without distances nobody says which CPUs are near. */
-    free(row.machine->distances);
-    row.machine->distances = NULL;
-    assert_unbound(decide(), "unknown");
-    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
 }
 
 static void several_gpus(void **state)
@@ -489,7 +415,7 @@ static void several_gpus(void **state)
     assert_unbound(decide(), "already");
     assert_set(&row.verdict.nodes, "0-1");
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    /* One of unknown place: nothing is known about the whole. */
+    /* With one GPU of unknown node, the nodes are unknown. */
     add_gpu("0000:ee:00.0");
     assert_unbound(decide(), "0000:ee:00.0 is unknown");
     assert_set(&row.verdict.nodes, "");
@@ -502,7 +428,7 @@ static void exclusive_cores(void **state)
     row.options.bind = gf_bind_exclusive;
     assert_bound(decide(), gf_bound_exclusive, "70-83,182-195");
     tear_down(NULL);
-    /* Nobody tells who shares the node: said, and shared. */
+    /* The GPUs of the node are unknown: warned about, and shared. */
     set_up("dual8_vm", "0000:c3:00.0");
     row.options.bind = gf_bind_exclusive;
     snprintf(row.gpus[0].bdf, sizeof(row.gpus[0].bdf), "0000:ee:00.0");
@@ -521,8 +447,6 @@ static void split_machine(void **state)
     assert_bound(decide(), gf_bound_node, "8-15");
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
 }
-
-#define ROW(function) cmocka_unit_test_teardown(function, tear_down)
 
 int main(void)
 {
@@ -545,17 +469,15 @@ int main(void)
         ROW(container_without_the_nodes_memory),
         ROW(container_within_the_node),
         ROW(too_few_cpus_on_the_node),
+        ROW(two_cpus_on_the_node),
+        ROW(pinned_by_the_program),
         ROW(small_nodes),
         ROW(socket_on_request),
         ROW(quota_below_the_mask),
         ROW(pinned_threads_are_left_alone),
         ROW(yields_to_a_framework),
-        ROW(users_policy),
-        ROW(refused_policy),
+        ROW(isolated_node),
         ROW(refused_affinity),
-        ROW(strict_memory),
-        ROW(nodes_without_cpus),
-        ROW(gpu_on_a_node_without_cpus),
         ROW(several_gpus),
         ROW(exclusive_cores),
         ROW(split_machine),

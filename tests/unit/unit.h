@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmocka wants these before itself. */
+/* cmocka.h needs these headers before it. */
 #ifndef GF_TESTS_UNIT_H
 #define GF_TESTS_UNIT_H
 #include <setjmp.h>

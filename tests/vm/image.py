@@ -15,7 +15,8 @@ PYTHON = "/usr/bin/python3.11"
 STDLIB = pathlib.Path("/usr/lib/python3.11")
 BUSYBOX = "/usr/bin/busybox"
 
-# What the guest's own scripts, multiprocessing's three ways to start and ctypes import, now or late.
+# The modules that the guest's own scripts, multiprocessing's three start methods and ctypes import,
+# at once or later.
 MODULES = """
     argparse array base64 bisect collections concurrent.futures.process contextlib copy csv ctypes
     ctypes.util dataclasses encodings.ascii encodings.latin_1 encodings.utf_8 encodings.idna errno
@@ -32,7 +33,8 @@ MODULES = """
 
 
 class Image:
-    """A cpio archive ("newc") in memory; parents are made as needed, later files win."""
+    """A cpio archive ("newc") in memory. Parent folders are added as needed; later files replace
+    earlier ones."""
 
     def __init__(self):
         self.entries = {}
@@ -58,7 +60,8 @@ class Image:
         self.entries[path.strip("/")] = (stat.S_IFCHR | 0o600, b"", (major, minor))
 
     def copy(self, source, path=None):
-        """A file of this machine, under the same name or another, executable when it is here."""
+        """Adds a file of this machine, under the same name or another. It is executable if it is
+        here."""
         source = pathlib.Path(source)
         self.put(path or str(source), source.read_bytes(), 0o755 if os.access(source, os.X_OK) else 0o644)
 
@@ -70,7 +73,7 @@ class Image:
 
     @staticmethod
     def _beside_links(path):
-        """Debian's /bin, /lib and so on are links into /usr: files go behind them."""
+        """Debian's /bin, /lib and so on are links into /usr: files are added behind the links."""
         path = str(path).strip("/")
         return "usr/" + path if path.split("/")[0] in ("bin", "sbin", "lib", "lib64") else path
 
@@ -91,13 +94,13 @@ def _record(inode, name, mode, data, major, minor):
 
 
 def libraries_of(binary):
-    """The absolute paths that the loader of this machine would take, the loader included."""
+    """The absolute paths that this machine's loader would use, the loader included."""
     listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
     return re.findall(r"(?:=> |^\s*)(/\S+) \(0x", listed, re.MULTILINE)
 
 
 def add_system(image):
-    """Folders, links and busybox, as Debian lays them out."""
+    """Folders, links and busybox, in Debian's layout."""
     for name in ("proc", "sys", "dev", "tmp", "run", "root", "etc", "dev/shm"):
         image.folder(name)
     for name in ("bin", "sbin", "lib", "lib64"):
@@ -110,7 +113,8 @@ def add_system(image):
 
 
 def add_python(image):
-    """The interpreter and the part of its library that MODULES import, compiled and sourceless."""
+    """The interpreter and the part of its library that MODULES import, compiled and without
+    sources."""
     image.copy_with_libraries(PYTHON, "/usr/bin/python3.11")
     image.link("/usr/bin/python3", "python3.11")
     listing = subprocess.run(
@@ -134,14 +138,14 @@ for module in list(sys.modules.values()):
 
 
 def _compiled(file):
-    """Sourceless, so that the guest compares no times and compiles nothing."""
+    """Without sources, so that the guest compares no file times and compiles nothing."""
     source = pathlib.Path(file).read_bytes()
     code = compile(source, file, "exec", dont_inherit=True)
     return importlib._bootstrap_external._code_to_timestamp_pyc(code, 0, 0)
 
 
 def check_interpreter():
-    """Byte code is written by the interpreter that runs this file."""
+    """The interpreter that runs this file writes the byte code."""
     here = pathlib.Path(sys.executable).resolve()
     if here != pathlib.Path(PYTHON).resolve() and sysconfig.get_python_version() != "3.11":
         return f"the runner needs {PYTHON}, this is {here}"

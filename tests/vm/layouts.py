@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The virtual machines: what QEMU is told, and what the guest's rows are told about it."""
+"""The virtual machines: the arguments of QEMU, and the facts that the guest's rows get."""
 
 QUIET = "numa_balancing=disable transparent_hugepage=madvise"
 
 
 class Layout:
-    """nodes: for each NUMA node (package, CPUs, MiB); slots: for each PCI device its node."""
+    """nodes: (package, CPUs, MiB) for each NUMA node; slots: the node of each PCI device."""
 
     def __init__(self, packages, cores, threads, nodes, slots, boot=QUIET, distances=()):
         self.packages, self.cores, self.threads = packages, cores, threads
@@ -27,7 +27,8 @@ class Layout:
         return out + self._devices()
 
     def _devices(self):
-        """On each node a host bridge of its own (bus 0x40, 0x80, ...), on it a port per device."""
+        """Each node gets a separate host bridge (bus 0x40, 0x80, ...), with a port for each device.
+        """
         out = []
         for node in sorted(set(self.slots)):
             bus = 64 * (node + 1)
@@ -45,11 +46,11 @@ LAYOUTS = {
     # Two sockets of two cores with two hardware threads each: CPUs 0-3 and 4-7.
     # Devices 0000:41:00.0 and 0000:42:00.0 on node 0, 0000:81:00.0 and 0000:82:00.0 on node 1.
     "two": Layout(2, 2, 2, [(4, 640), (4, 512)], [0, 0, 1, 1]),
-    # The same with what Debian boots with: NUMA balancing on, huge pages always.
+    # The layout above with Debian's defaults: NUMA balancing is on, huge pages are always used.
     "defaults": Layout(2, 2, 2, [(4, 640), (4, 512)], [0, 0, 1, 1], boot=""),
     # Sub-NUMA clustering: two sockets of four cores in two nodes each.
     "four": Layout(2, 4, 1, [(2, 448), (2, 320), (2, 320), (2, 320)], [0, 1, 2]),
-    # Node 2 has memory and no CPUs (CXL, or a GPU's own memory); one device hangs off it.
+    # Node 2 has memory and no CPUs (CXL, or a GPU's own memory); one device is attached to it.
     "memory": Layout(2, 2, 2, [(4, 640), (4, 448), (0, 320)], [0, 1, 2],
                      distances=[(0, 1, 21), (0, 2, 31), (1, 2, 17)]),
 }

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A program made of steps given on the command line, run in order. The observer in guest/ reads
- * its masks and pages from outside, in /proc, while it waits at a `say`.
+ * Runs the steps on the command line, in order. The observer in guest/ reads the program's masks
+ * and pages from outside, in /proc, while the program waits at a `say`.
  *
  *   heap NAME BYTES CHUNK   mallocs BYTES in pieces of CHUNK, writes every page, keeps them
  *   threads NAME N BYTES    N threads that each malloc and write BYTES, then wait
  *   busy N                  N threads that never stop computing
- *   births N                a thread starts making N threads that only wait
- *   born                    waits until they are made
+ *   starts N                a thread starts making N threads that only wait
+ *   started                 waits until these threads exist
  *   pinned CPU              a thread that sets its own affinity to CPU, then waits
  *   pin LIST                sets the calling thread's own affinity ("0,2,3")
  *   init                    cuInit(0)
  *   ctx DEVICE              retains the device's primary context and makes it current
  *   mem DEVICE BYTES        allocates BYTES on the device (its context is made current)
+ *   pinmem NAME DEVICE BYTES  pinned memory by cuMemHostAlloc, written; keeps it
+ *   h2d DEVICE BYTES N      N copies of BYTES to the device from pageable memory
  *   setenv NAME VALUE
- *   fork N STEP... end      N children run the steps up to `end` and exit; an exec may stand there
+ *   fork N STEP... end      N children run the steps up to `end` and exit; exec is a possible step
  *   sleep MS
  *   say WORD                prints "at WORD PID", waits for SIGUSR1
  *   exec FILE ARG...        execv of the rest of the line
  *
- * For each heap and threads step it prints "range NAME START END" lines: the pages that the blocks
- * lie in, adjacent ones joined.
+ * For each heap and threads step it prints "range NAME START END" lines: the pages that contain the
+ * blocks. Adjacent pages are joined.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -41,7 +43,10 @@ struct block {
     uintptr_t start, end;
 };
 
-/* Of one heap or threads step; static, so that the books are not among the pages counted. */
+/*
+ * The ranges of one heap or threads step. Static, so that this table is not among the counted
+ * pages.
+ */
 static struct block blocks[BLOCKS_MAX];
 static size_t block_count;
 static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,7 +169,7 @@ static void start_and_wait(void *(*run)(void *), void *arg, unsigned count)
     pthread_barrier_wait(&touched);
 }
 
-static unsigned births, born;
+static unsigned starts, started;
 
 static void *waiting_thread(void *unused)
 {
@@ -176,9 +181,9 @@ static void *waiting_thread(void *unused)
 static void *making_thread(void *unused)
 {
     (void)unused;
-    for (unsigned i = 0; i < births; i++) {
+    for (unsigned i = 0; i < starts; i++) {
         start(waiting_thread, NULL, 1);
-        __atomic_add_fetch(&born, 1, __ATOMIC_RELEASE);
+        __atomic_add_fetch(&started, 1, __ATOMIC_RELEASE);
     }
     wait_forever();
     return NULL;
@@ -247,6 +252,39 @@ static void mem_step(int device, size_t bytes)
         fail("cuMemAlloc_v2", "", error);
 }
 
+static void pinmem_step(const char *name, int device, size_t bytes)
+{
+    int (*alloc)(void **, size_t, unsigned) = driver("cuMemHostAlloc");
+    void *pointer;
+    int error;
+
+    ctx_step(device);
+    error = alloc(&pointer, bytes, 0);
+    if (error)
+        fail("cuMemHostAlloc", "", error);
+    keep(pointer, bytes);
+    print_ranges(name);
+}
+
+static void h2d_step(int device, size_t bytes, unsigned count)
+{
+    int (*alloc)(uint64_t *, size_t) = driver("cuMemAlloc_v2");
+    int (*copy)(uint64_t, const void *, size_t) = driver("cuMemcpyHtoD_v2");
+    char *source = malloc(bytes);
+    uint64_t pointer;
+    int error;
+
+    ctx_step(device);
+    error = alloc(&pointer, bytes);
+    memset(source, 1, bytes);
+    for (unsigned i = 0; i < count && !error; i++) {
+        error = copy(pointer, source, bytes);
+        usleep(20000); /* time for the library's thread to make the ring */
+    }
+    if (error)
+        fail("cuMemcpyHtoD_v2", "", error);
+}
+
 static void say_step(const char *word)
 {
     sigset_t signals;
@@ -299,11 +337,11 @@ static char **run(char **step)
             step += 3;
         } else if (!strcmp(word, "busy")) {
             start(busy_thread, NULL, (unsigned)atoi(*step++));
-        } else if (!strcmp(word, "births")) {
-            births = (unsigned)atoi(*step++);
+        } else if (!strcmp(word, "starts")) {
+            starts = (unsigned)atoi(*step++);
             start(making_thread, NULL, 1);
-        } else if (!strcmp(word, "born")) {
-            while (__atomic_load_n(&born, __ATOMIC_ACQUIRE) < births)
+        } else if (!strcmp(word, "started")) {
+            while (__atomic_load_n(&started, __ATOMIC_ACQUIRE) < starts)
                 usleep(1000);
         } else if (!strcmp(word, "pinned")) {
             start_and_wait(pinned_thread, *step++, 1);
@@ -316,6 +354,12 @@ static char **run(char **step)
         } else if (!strcmp(word, "mem")) {
             mem_step(atoi(step[0]), strtoul(step[1], NULL, 10));
             step += 2;
+        } else if (!strcmp(word, "pinmem")) {
+            pinmem_step(step[0], atoi(step[1]), strtoul(step[2], NULL, 10));
+            step += 3;
+        } else if (!strcmp(word, "h2d")) {
+            h2d_step(atoi(step[0]), strtoul(step[1], NULL, 10), (unsigned)atoi(step[2]));
+            step += 3;
         } else if (!strcmp(word, "setenv")) {
             setenv(step[0], step[1], 1);
             step += 2;

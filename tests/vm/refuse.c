@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * refuse ERRNO CMD ARG...: runs CMD under a seccomp filter that answers the memory policy calls as
- * Docker's and containerd's default profile does without CAP_SYS_NICE (EPERM with runc, ENOSYS
- * with some builds of crun). Everything else is allowed.
+ * refuse ERRNO CMD ARG...: runs CMD under a seccomp filter that refuses the memory policy calls, as
+ * Docker's and containerd's default profile does without CAP_SYS_NICE. The errno is EPERM with
+ * runc, and ENOSYS with some builds of crun. All other calls are allowed.
  */
 #include <errno.h>
 #include <linux/audit.h>

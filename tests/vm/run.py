@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Boots one layout under plain emulation, passes the guest's TAP through, and adds the console when
-something went wrong. Needs no privileges and no KVM.
-"""
+"""Boots one layout under plain emulation and passes the guest's TAP on. Adds the console if
+something failed. Needs no privileges and no KVM."""
 
 import argparse
 import glob
@@ -27,14 +25,14 @@ CONSOLE_LINES = 200
 
 
 def kernel():
-    """The newest of Debian's cloud kernels; None when there is none."""
+    """The newest kernel of Debian's cloud images; None if there is none."""
     def version(path):
         return [int(number) for number in re.findall(r"\d+", path)]
     return max(glob.glob(KERNELS), key=version, default=None)
 
 
 def missing():
-    """Why this machine cannot run the suite, in words; None when it can."""
+    """The reason why this machine cannot run the suite; None if it can."""
     if os.uname().machine != "x86_64":
         return "the virtual machines are for x86-64 hosts"
     if not shutil.which(QEMU):
@@ -48,7 +46,7 @@ def missing():
 
 
 def add_modules(root):
-    """Swap in memory, where the kernel's package has it."""
+    """Swap in memory (zram), if the kernel's package has it."""
     release = os.path.basename(kernel()).removeprefix("vmlinuz-")
     for path in "mm/zsmalloc", "crypto/lzo-rle", "drivers/block/zram/zram":
         module = pathlib.Path(f"/lib/modules/{release}/kernel/{path}.ko")
@@ -57,11 +55,11 @@ def add_modules(root):
 
 
 def add_library(root, build, folder):
-    """The library as it would be installed, and the simulated driver. Returns the door's path."""
+    """Installs the library and the simulated driver. Returns the preload library's path."""
     stage = pathlib.Path(folder, "stage")
     subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--strip",
                     "--destdir", str(stage)], check=True, stdout=subprocess.DEVNULL)
-    door = None
+    preload = None
     for file in sorted(path for path in stage.rglob("*") if path.is_file() or path.is_symlink()):
         path = "/" + str(file.relative_to(stage))
         if "/lib" not in path and "/bin/" not in path:
@@ -74,9 +72,9 @@ def add_library(root, build, folder):
             if not library.startswith(str(stage)):
                 root.copy(library)
         if file.name == "libgpufeed.so":
-            door = path
+            preload = path
     root.copy(pathlib.Path(build, "tests", "sim", "libcuda.so.1"), "/opt/sim/libcuda.so.1")
-    return door
+    return preload
 
 
 def build_image(options, folder):
@@ -89,10 +87,10 @@ def build_image(options, folder):
     add_modules(root)
     root.copy_with_libraries(options.program, "/vm/program")
     root.copy_with_libraries(options.refuse, "/vm/refuse")
-    door = add_library(root, options.build, folder)
+    preload = add_library(root, options.build, folder)
     root.put("/vm/config.json", json.dumps({
         "layout": options.layout, "only": options.only,
-        "modules": options.rows.split(","), "door": door}).encode())
+        "modules": options.rows.split(","), "preload": preload}).encode())
     return root.archive()
 
 
@@ -104,11 +102,12 @@ def command(layout, folder):
             "-serial", f"file:{folder}/console", "-serial", "stdio", *layout.arguments()]
 
 
-START = 120  # seconds until the first line; a machine that is there takes 5 to 20
+START = 120  # seconds until the first line; a machine that boots takes 5 to 20
 
 
 def boot(layout, folder, seconds):
-    """Passes TAP lines on as they come; returns them and why the machine ended too early, or None."""
+    """Passes TAP lines on as they arrive. Returns them, and the reason if the machine ended too
+    early, else None."""
     begun = time.monotonic()
     lines, rest, end = [], b"", begun + seconds
     qemu = subprocess.Popen(command(layout, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -132,7 +131,7 @@ def boot(layout, folder, seconds):
 
 
 def complete(lines):
-    """Did the guest print all the results it promised, and none of them a failure?"""
+    """Whether the guest printed all promised results, and none of them is a failure."""
     plans = [int(line[3:]) for line in lines if re.fullmatch(r"1\.\.\d+", line)]
     results = [line for line in lines if re.match(r"(not )?ok ", line)]
     return len(plans) == 1 and len(results) == plans[0], all(line.startswith("ok") for line in results)
@@ -165,7 +164,8 @@ def main():
               flush=True)
         lines, trouble = boot(LAYOUTS[options.layout], folder, options.seconds)
         if trouble and not lines:
-            # The emulator's processors wait for each other now and then before the kernel's first word.
+            # Now and then the emulator's processors wait for each other before the kernel's first
+            # message.
             print(f"# {trouble}, before its first line; once more", flush=True)
             left = options.seconds - (time.monotonic() - started)
             lines, trouble = boot(LAYOUTS[options.layout], folder, left)

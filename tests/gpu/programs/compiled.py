@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile: inductor starts compilers and worker processes of its own; prints each loss."""
+"""Uses torch.compile: inductor starts compilers and worker processes. Prints each loss."""
 
 import torch
 

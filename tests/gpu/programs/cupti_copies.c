@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tool that calls CUDA from inside CUPTI's callbacks, loaded by the driver as
- * CUDA_INJECTION64_PATH says: at the beginning and the end of every few copies of the program it
- * makes copies of its own, pageable, both ways, and ends the process with code 5 when its bytes do
- * not come back. GF_CUPTI names the library; what is used of it is declared here, so that no header
- * of it is needed.
+ * A tool that calls CUDA inside CUPTI's callbacks; the driver loads it by CUDA_INJECTION64_PATH. At
+ * the beginning and the end of some copies of the program, it makes pageable copies in both
+ * directions. If their bytes are wrong, it ends the process with code 5. GF_CUPTI names CUPTI's
+ * library. Its types are declared here, so no header of it is needed.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CuPy's ways to move arrays; prints what arrived."""
+"""Moves arrays in each of CuPy's ways. Prints the bytes that arrived."""
 
 import ctypes
 import hashlib
@@ -46,7 +46,8 @@ def main():
         say(f"pinned {size}", there.get(), copy)
         raw = cupy.cuda.alloc(size)
         raw.copy_from_host(copy.ctypes.data_as(ctypes.c_void_p), size)
-        cupy.cuda.Stream.null.synchronize()  # so few bytes may arrive after the call, and the stream does not wait
+        # so few bytes may arrive after the call, and the stream does not wait
+        cupy.cuda.Stream.null.synchronize()
         raw.copy_to_host_async(out.ctypes.data_as(ctypes.c_void_p), size, stream)
         stream.synchronize()
         say(f"raw {size}", out, copy)

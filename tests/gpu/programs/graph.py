@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step captured into a CUDA graph and replayed; prints each loss to the bit."""
+"""Captures a training step into a CUDA graph and replays it. Prints each loss to the bit."""
 
 import torch
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a second device sees of pinned memory that was allocated while one was in use.
+"""Shows how a second device sees pinned memory that was allocated while only one was in use.
 
     pinned_devices.py BYTES [SECONDS]   on the driver API by ctypes; prints facts, no times. Two devices
 
-SECONDS of work tell what waits from what does not; 0: little work, and nothing is said of it.
+SECONDS of work on the device show which calls wait. 0: little work, and waits are not reported.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ def must(code):
 
 
 class Device:
-    """A primary context with a stream, the kernels and a piece of memory."""
+    """A primary context with a stream, the kernels and some memory."""
 
     def __init__(self, ordinal, size):
         self.context, self.stream, module = c_void_p(), c_void_p(), c_void_p()
@@ -106,7 +106,8 @@ def describe(name, at, size, contexts):
 
 
 def copies(name, at, size, device):
-    """Behind a kernel: whether the call waits, and when the bytes are read or written."""
+    """Checks copies after a kernel: whether the call waits, and when the bytes are read or
+    written."""
     for way in ("to", "from"):
         ctypes.memset(at, 0xAA, size)
         must(cu.cuMemcpyHtoD_v2(device.memory, c_void_p(at), c_size_t(size)))
@@ -117,7 +118,7 @@ def copies(name, at, size, device):
                 if way == "to" else
                 (lambda: cu.cuMemcpyDtoHAsync_v2(c_void_p(at), device.memory, c_size_t(size), device.stream)))
         code, how = timed(copy)
-        if way == "to" and BUSY: # else it may be under way
+        if way == "to" and BUSY: # otherwise the copy may be under way
             ctypes.memset(at, 0xBB, size)
         must(cu.cuStreamSynchronize(device.stream))
         ends = (ctypes.c_ubyte * size)()
@@ -142,7 +143,7 @@ def main():
     must(cu.cuInit(0))
     first = Device(0, large)
     cases = [(size, flags) for size in (64 << 10, large) for flags in (0, 1, 2, 3)]
-    # Small ones of both kinds at once would share a mapping, and its flags.
+    # Small blocks of both kinds at once would share a mapping, and its flags.
     blocks = [(size, flags, alloc(size, flags)) for size, flags in cases if size == large or flags == 0]
     second = Device(1, large)
     contexts = [first.context.value, second.context.value]

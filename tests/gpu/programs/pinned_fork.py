@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forked child and its parent see of pinned memory; which calls wait for a busy device.
+"""Shows how a forked child and its parent see pinned memory, and which calls wait for a busy device.
 
     pinned_fork.py BYTES    on the driver API by ctypes; prints facts, no times
 """
@@ -39,7 +39,8 @@ def view(block, size):
 
 
 def spots(size):
-    """First, last, and one byte every so often: all of 8 GiB would take long in Python."""
+    """Returns the first byte, the last byte, and samples in between: to read all of 8 GiB takes
+    long in Python."""
     return sorted({0, size - 1, *range(0, size, max(4096, size // 1024))})
 
 
@@ -70,7 +71,7 @@ def visible(size):
     print(size, "child sees later writes", os.waitstatus_to_exitcode(status))
     for end in (*ready, *go):
         os.close(end)
-    # The device reads what the parent wrote, and the parent what the device wrote.
+    # The device reads the parent's bytes, and the parent reads the device's.
     device = ctypes.c_uint64()
     length = min(size, 64 * MIB)
     must(cu.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(length)))
@@ -103,7 +104,7 @@ def busy(sizes):
     for size in sizes:
         block, other = alloc(size), alloc(size)
         waits(f"{size} free", stream, lambda: cu.cuMemFreeHost(block))
-        # What was freed may not be handed out while the device may still write to it.
+        # Freed memory may not be reused while the device may still write to it.
         waits(f"{size} free and get", stream, lambda: (cu.cuMemFreeHost(other), alloc(size).value is None)[0])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few steps under torch.profiler (CUPTI); prints losses and which kinds of event were recorded."""
+"""Runs a few steps under torch.profiler (CUPTI). Prints the losses and the kinds of recorded events."""
 
 import torch
 from torch.profiler import ProfilerActivity, profile

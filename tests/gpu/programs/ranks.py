@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of a data-parallel job on NCCL; prints its losses and the masks around NCCL's start.
+"""Runs one rank of a data-parallel job on NCCL. Prints its losses, and the masks around NCCL's start.
 
-NCCL binds the calling thread to the GPU's CPUs while it starts and puts back what it found:
-the masks before and after must be the same.
-"""
+NCCL binds the calling thread to the GPU's CPUs while it starts, and then restores the mask: the
+masks before and after must be the same."""
 
 import os
 import sys
@@ -43,7 +42,7 @@ def main():
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    time.sleep(2)  # for whoever watches
+    time.sleep(2)  # lets an observer read the masks
     lines = [f"rank {rank} sum {total[0].item()} pid {os.getpid()}", f"rank {rank} before {before}",
              f"rank {rank} after {after}",
              f"rank {rank} bus {torch.cuda.get_device_properties(local).pci_bus_id}"]

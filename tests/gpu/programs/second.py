@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first context is an accident: this touches device 0, then works on device 1 alone."""
+"""Touches device 0, then works on device 1 alone. The first context thus does not show the device in
+use."""
 
 import os
 import time

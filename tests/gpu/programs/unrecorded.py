@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no row of the conformance transcript says of the driver, and the library goes by.
+"""Checks the driver's behaviour that the library relies on and no row of the transcript shows.
 
     unrecorded.py [SECONDS]   on the driver API by ctypes, without the library; prints facts. One device, some 10 s
 
-SECONDS of work tell what waits from what does not; 0: little work, and nothing is said of it.
+SECONDS of work on the device show which calls wait. 0: little work, and waits are not reported.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ def timed(call):
 
 
 def busy(stream, then=None):
-    """Work on a stream for a while; then, in the end."""
+    """Puts work on a stream for a while, and then runs the check after it."""
     def work(_):
         time.sleep(BUSY or 0.01)
         if then:
@@ -44,7 +44,7 @@ def busy(stream, then=None):
 
 
 def pages(size, byte=1):
-    """Memory of whole pages that stays."""
+    """Returns memory of whole pages that is never freed."""
     kept.append(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     at = ctypes.addressof(ctypes.c_char.from_buffer(kept[-1]))
     ctypes.memset(at, byte, size)
@@ -64,7 +64,7 @@ def stream(flags):
 
 
 def ends_of(memory, size):
-    """First and last byte on the device."""
+    """Returns the first and the last byte on the device."""
     both = (ctypes.c_ubyte * 2)()
     for i, at in enumerate((0, size - 1)):
         must(cu.cuMemcpyDtoH_v2(byref(both, i), c_uint64(memory.value + at), c_size_t(1)))
@@ -72,13 +72,15 @@ def ends_of(memory, size):
 
 
 def behind_the_legacy_stream():
-    """Synchronous copies and events on the thread's own stream, and on a blocking one, behind it."""
+    """Checks synchronous copies and events after work on the thread's own stream, and on a blocking
+    one."""
     for size in (4096, 64 << 10, MIB, 2 * MIB, 4 * MIB, 16 * MIB):
         memory, source = device(size), pages(size, 0xAA)
         busy(LEGACY, lambda at=source, n=size: ctypes.memset(at, 0xBB, n))
         code, how = timed(lambda: cu.cuMemcpyHtoD_v2_ptds(memory, c_void_p(source), c_size_t(size)))
         must(cu.cuCtxSynchronize())
-        read = ends_of(memory, size) if BUSY else "" # AA: before the legacy stream's work, BB: behind it
+        # AA: read before the legacy stream's work, BB: read after it
+        read = ends_of(memory, size) if BUSY else ""
         print(f"own stream behind the legacy one: synchronous pageable copy of {size} to the device", code, how, read)
     for name, on in (("own", OWN), ("blocking", stream(0))):
         event = c_void_p()
@@ -90,7 +92,8 @@ def behind_the_legacy_stream():
 
 
 def behind_its_own_stream():
-    """From which size on an asynchronous copy of pageable memory waits: more than 2 MiB, less than 4."""
+    """Checks from which size an asynchronous copy of pageable memory waits: more than 2 MiB, less
+    than 4."""
     on = stream(1)
     for size in range(2 * MIB, 4 * MIB + 1, 256 << 10):
         memory, source = device(size), pages(size)
@@ -118,7 +121,8 @@ def retain():
 
 
 def beside_a_capture(context):
-    """What the library asks when it meets a context: does it end a GLOBAL capture on a blocking stream?"""
+    """Checks whether the library's queries at the first sight of a context end a GLOBAL capture on
+    a blocking stream."""
     event, number, value = c_void_p(), c_uint64(), c_uint()
     must(cu.cuEventCreate(byref(event), 2))
     calls = {"context of the legacy stream": lambda: green_context(LEGACY),
@@ -145,7 +149,7 @@ def beside_a_capture(context):
 
 
 def attributes(at):
-    """Context and size, asked for at once."""
+    """Checks one query for both the context and the size."""
     what, owner, size = (c_int * 2)(1, 12), c_void_p(), c_size_t()
     into = (c_void_p * 2)(ctypes.addressof(owner), ctypes.addressof(size))
     return cu.cuPointerGetAttributes(2, what, into, c_uint64(at)), owner.value, size.value
@@ -166,7 +170,7 @@ def show(name, at, size, first):
 
 
 def another():
-    """A context more, current."""
+    """Creates one more context and makes it current."""
     made = c_void_p()
     if hasattr(cu, "cuCtxCreate_v2"):
         must(cu.cuCtxCreate_v2(byref(made), 0, 0))
@@ -176,7 +180,7 @@ def another():
 
 
 def of_a_dead_context(first):
-    """Whether a registration ends with its context while another lives."""
+    """Checks whether a registration ends with its context while another context lives."""
     for flags in (0, 1):
         at, flagged = pages(4 * MIB), c_uint()
         gone = another()
@@ -189,7 +193,7 @@ def of_a_dead_context(first):
 
 
 def pinned_blocks():
-    """{how it came to be so: pinned memory}"""
+    """{how it was made: pinned memory}"""
     blocks = {}
     for name, flags in (("registered", 0), ("registered PORTABLE", 1)):
         blocks[name] = pages(PINNED)
@@ -201,7 +205,7 @@ def pinned_blocks():
 
 
 def of_another_context(first):
-    """Memory of the first context in a second one of the same device, and there unregistered or freed."""
+    """Unregisters or frees memory of the first context in a second context of the same device."""
     none = c_void_p()
     blocks, others = pinned_blocks(), pinned_blocks()
     apart = stream(1)
@@ -226,7 +230,7 @@ def of_another_context(first):
 
 
 def costs():
-    """Registering for one context, and for all."""
+    """Measures the cost of registering memory for one context, and for all contexts."""
     size = 256 * MIB
     for flags in (0, 1) * 3 if BUSY else (0, 1):
         at = pages(size)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into a Python, in the library's place: at one of each so many calls of malloc and its family
- * it does what a stall there does, reading the thread's Python frames and native stack, whatever the
- * interpreter is in the midst of. CAPTURE_EVERY says at how many.
+ * Preloaded into a Python in place of the library. At one of several calls of the malloc family it
+ * does the same as a stall: it reads the thread's Python frames and native stack, whatever the
+ * interpreter is doing. CAPTURE_EVERY is the number of calls between two captures.
  */
-#include "observe/python.h"
-#include "observe/unwind.h"
+#include "preload/trace/python/python.h"
+#include "preload/trace/unwind/unwind.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t size);
 void __libc_free(void *block);
 
-/* Which of the program's lines called, and what was seen so far. */
+/* The line of the program that called, and the frames seen so far. */
 int probe(void);
 const char *probed_file(void);
 const char *probed_function(void);
@@ -31,8 +31,8 @@ static struct {
 struct mine {
     bool inside;
     unsigned turn;
-    struct gf_python_frame probed;
-    struct gf_python_frame frames[GF_PYTHON_FRAMES];
+    struct gf_pystack_frame probed;
+    struct gf_pystack_frame frames[GF_PYTHON_FRAMES];
     struct gf_stack stack;
     _Alignas(16) unsigned char scratch[GF_UNWIND_SCRATCH];
 };
@@ -92,7 +92,7 @@ GF_EXPORT void free(void *block)
 
 GF_EXPORT int probe(void)
 {
-    struct gf_python_frame frame[1];
+    struct gf_pystack_frame frame[1];
 
     memset(&mine.probed, 0, sizeof(mine.probed));
     if (gf_python_frames(frame, 1) == 0)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that come and go on 8 threads while apps/capture.c reads them: capture_program.py LIBRARY COUNT.
+"""Frames that appear and disappear on 8 threads while apps/capture.c reads them: capture_program.py
+LIBRARY COUNT.
 
-Each thread makes cycles, generators that are left half-way, coroutines, exceptions with deep tracebacks,
-classes with finalizers, and code that is compiled, run and thrown away. On lines that it knows it asks
-what was seen, and compares. Ends after COUNT captures; prints captures, stacks, questions, right answers.
-"""
+Each thread makes cycles, unfinished generators, coroutines, exceptions with deep tracebacks,
+classes with finalizers, and code that is compiled, run and freed. At certain lines it asks the
+probe for the frames, and compares the answer with sys._getframe. It ends after COUNT captures, and
+prints the numbers of captures, stacks, questions and right answers."""
 import ctypes
 import gc
 import random
@@ -14,7 +15,7 @@ import weakref
 
 THREADS = 8
 library = ctypes.PyDLL(sys.argv[1])
-released = ctypes.CDLL(sys.argv[1])  # gives the GIL away for the call
+released = ctypes.CDLL(sys.argv[1])  # releases the GIL during the call
 wanted = int(sys.argv[2])
 for one in library, released:
     one.probed_file.restype = one.probed_function.restype = ctypes.c_char_p
@@ -82,7 +83,7 @@ def drive(one):
 
 
 def generated(chance):
-    """Code of many lines, some of them far apart, with one question."""
+    """Code of many lines, some of them far apart, with one question to the probe."""
     count = chance.randrange(3, 200)
     at = chance.randrange(count)
     lines = ["def made(x):"]

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What forks of this process cost: prints numbers.
- *   alone                    page faults in the parent around a fork, and in the child until it has
- *                            returned there: medians
- *   pinned BLOCKS BYTES      the same with that pinned memory, and all helpers there
- *   mappings BLOCKS BYTES    of how many mappings that pinned memory consists
- *   busy                     forks, by two threads at once, while others allocate, are born and end; how many
- *                            children could allocate too
- *   busy gpu                 the same with a context, where the heap takes no lock for it
+ * Measures the cost of forks of this process, and prints numbers.
+ *   alone                    page faults in the parent around a fork, and in the child until fork
+ *                            has returned there: medians
+ *   pinned BLOCKS BYTES      the same with that pinned memory, when all helpers run
+ *   mappings BLOCKS BYTES    the number of mappings of that pinned memory
+ *   busy                     forks by two threads at once, while other threads allocate, start and
+ *                            end; prints how many children could allocate
+ *   busy gpu                 the same with a context, where the heap takes no lock for a fork
  */
 #include <cuda.h>
 
@@ -78,7 +78,10 @@ static void count_faults(void)
     printf("%ld %ld\n", here[TIMES / 2], child[TIMES / 2]);
 }
 
-/* Whether that many threads are called so, within ten seconds; without the library there are none. */
+/*
+ * Whether that many threads with this name exist within ten seconds. Without the library, there are
+ * none.
+ */
 static bool has_helpers(void)
 {
     for (int i = 0; i < 1000; i++, usleep(10000)) {
@@ -114,12 +117,13 @@ static unsigned mappings_within(const char *at, size_t bytes)
     return found;
 }
 
-/* How many mappings all of it has. */
+/* The number of mappings of all blocks together. */
 static unsigned hold(int blocks, size_t bytes)
 {
     CUcontext context;
     unsigned found = 0;
-    must(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context), "context");
+    must(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context),
+         "context");
     for (int i = 0; i < blocks; i++) {
         void *at;
         must(!cuMemHostAlloc(&at, bytes, 0), "cuMemHostAlloc");
@@ -163,7 +167,7 @@ static int forked_well(int times)
             alarm(20);
             for (size_t size = 8; size < 200000; size = size * 3 / 2)
                 use_heap(size);
-            const pid_t inner = fork(); /* of one thread again */
+            const pid_t inner = fork(); /* a process with one thread again */
             if (inner == 0)
                 _exit(0);
             waitpid(inner, &status, 0);
@@ -184,7 +188,8 @@ static void *fork_too(void *good)
 
 static int fork_among(void)
 {
-    static void *(*const run[])(void *) = {fork_too, allocate, allocate, allocate, allocate, bear_threads};
+    static void *(*const run[])(void *) = {fork_too, allocate, allocate,
+                                           allocate, allocate, bear_threads};
     enum { threads = sizeof run / sizeof *run };
     pthread_t thread[threads];
     int theirs = 0;
@@ -198,10 +203,11 @@ static int fork_among(void)
     return mine + theirs;
 }
 
-/* Within ten seconds the library has seen to it that forks take no lock; where the kernel allows it. */
+/* Within ten seconds, the library lets forks take no lock, if the kernel supports that. */
 static void await_ease(void)
 {
-    for (int i = 0; i < 1000 && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); i++)
+    for (int i = 0; i < 1000 && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+         i++)
         usleep(10000);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leaves WAY: a stall of the driver's (SIM_DELAY), and the end of the process right behind it. The
- * library's thread that writes the log has no chance to run before: it is on the same CPU, and wakes up
- * only when nobody else wants it.
+ * leaves WAY: a stall of the driver (SIM_DELAY), directly followed by the end of the process. The
+ * library's thread that writes the log cannot run in between: it is on the same CPU, and wakes up
+ * only when no other thread is runnable.
  */
 #include <cuda.h>
 
@@ -66,7 +66,7 @@ static void leave_in_handler(int signal)
     _exit(CODE);
 }
 
-/* Says which child it was: its memory is ours. */
+/* Prints which child it was, because the child's memory is shared. */
 static void leave_in_vfork(void)
 {
     int status = 0;
@@ -98,7 +98,7 @@ static void leave(const char *way)
 int main(int argc, char **argv)
 {
     CUcontext context;
-    CUdeviceptr pointer;
+    CUdeviceptr pointer = 0;
 
     must(argc == 2, "leaves WAY");
     must(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&

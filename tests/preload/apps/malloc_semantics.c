@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the malloc family does, one line a case, for comparing allocators. Built without the
- * compiler's own knowledge of these functions, so that every call is made.
+ * The results of the malloc family, one line for each case, to compare allocators. Compiled without
+ * the compiler's built-in versions of these functions, so that every call is made.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -184,7 +184,7 @@ static void errno_is_kept(void)
     }
     errno = 77;
     say_int("free keeps errno", good);
-    /* A locked page cannot be given back: madvise fails inside. */
+    /* A locked page cannot be freed: madvise fails inside. */
     char *locked = malloc((size_t)16 << 20);
     const int could = mlock(locked, (size_t)16 << 20) == 0;
     errno = 1234;
@@ -203,7 +203,7 @@ static void names_of_libc(void)
     say_int("__libc names", a && b && c && aligned(d, 64) && e && f);
     free(a), free(b), free(c), free(d), free(e), free(f);
     __libc_free(malloc(10));
-    /* No longer for linking in newer libcs. */
+    /* Newer libcs no longer allow linking with it. */
     int (*aligner)(void **, size_t, size_t) =
         (int (*)(void **, size_t, size_t))dlsym(RTLD_DEFAULT, "__posix_memalign");
     void *g = NULL;

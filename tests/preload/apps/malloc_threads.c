@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that allocate: churn across threads, destructors at their exit, forks in the middle. */
+/*
+ * Threads that allocate: blocks move between threads, destructors run at their exit, and the
+ * process forks while they run.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -47,7 +50,7 @@ static void *make(unsigned *seed)
     return block;
 }
 
-/* Frees what other threads made. */
+/* Frees blocks that other threads allocated. */
 static void *churn(void *arg)
 {
     unsigned seed = (unsigned)(uintptr_t)arg;
@@ -59,7 +62,7 @@ static void *churn(void *arg)
     return NULL;
 }
 
-/* Runs when jemalloc's own thread data may be gone; allocates once more for good measure. */
+/* Runs when jemalloc's own thread data may already be freed. Allocates once more to test that. */
 static void at_thread_exit(void *block)
 {
     unsigned seed = 1;
@@ -103,7 +106,7 @@ static int fork_while_they_allocate(void)
     for (int i = 0; i < FORKS; i++) {
         const pid_t pid = fork();
         if (pid == 0) {
-            alarm(60); /* a deadlock is a failure, not a hang */
+            alarm(60); /* a deadlock ends in a failure, not in a hang */
             _exit(child());
         }
         int status = -1;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies whose outcome a driver alone decides: what this prints must not depend on the library. */
+/* Copies whose results are the driver's alone: the output must not depend on the library. */
 #include "stage.h"
 
-/* The source is overwritten as soon as the call is back; what arrives is read back through pieces. */
+/*
+ * The source is overwritten as soon as the call has returned. The bytes that arrived are read back
+ * in pieces.
+ */
 static void bytes(void)
 {
-    static const size_t sizes[] = {1, 4096, MIB, 2 * MIB, 2 * MIB + 4097, 5 * MIB - 5, 11 * MIB + 1};
+    static const size_t sizes[] = {1,           4096,        MIB, 2 * MIB, 2 * MIB + 4097,
+                                   5 * MIB - 5, 11 * MIB + 1};
     const size_t most = 12 * MIB;
     unsigned char *source = malloc(most), *back = malloc(most + 64), *kept = malloc(most);
     CUstream streams[] = {stream(CU_STREAM_NON_BLOCKING), stream(0), CU_STREAM_LEGACY,
@@ -20,7 +24,7 @@ static void bytes(void)
         memcpy(source + odd, kept + odd, n);
         to_device(d + odd % 64, source + odd, n, s, i & 1);
         if (!(i & 1))
-            ok(cuCtxSynchronize()); /* it may return while small ones are still on their way */
+            ok(cuCtxSynchronize()); /* it may return while small copies are still under way */
         memset(back, 0, n + 32);
         memset(source + odd, 0xee, n);
         from_device(back + odd % 32, d + odd % 64, n, s, i & 1 || i % 3 == 0);
@@ -28,7 +32,7 @@ static void bytes(void)
     }
 }
 
-/* So large that lines of the ring are let go of one by one. */
+/* Copies so large that their cache lines are demoted one by one. */
 static void vast(void)
 {
     const size_t n = 257 * MIB + 77;
@@ -43,7 +47,7 @@ static void vast(void)
     }
 }
 
-/* Unified entries, memory of all kinds. */
+/* Unified entry points, memory of all kinds. */
 static void kinds(void)
 {
     const size_t n = 3 * MIB;
@@ -69,21 +73,21 @@ static void kinds(void)
         if (i == 4)
             mprotect(from[i], n, PROT_READ);
         ok(cuMemsetD8(d, 0, n));
-        ok(i & 1 ? cuMemcpy(d, (CUdeviceptr)(uintptr_t)from[i], n)
-                 : cuMemcpyHtoD(d, from[i], n));
+        ok(i & 1 ? cuMemcpy(d, (CUdeviceptr)(uintptr_t)from[i], n) : cuMemcpyHtoD(d, from[i], n));
         ok(i & 1 ? cuMemcpyAsync((CUdeviceptr)(uintptr_t)back, d, n, NULL)
                  : cuMemcpyDtoH(back, d, n));
         check(back, kept, n, "kinds");
     }
-    /* pages that nobody has touched: zeros, and a place to write to */
-    unsigned char *fresh = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* pages that were never touched: zeros to read, and a destination to write */
+    unsigned char *fresh =
+        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(kept, 0, n);
     ok(cuMemcpyHtoD(d, fresh, n));
     ok(cuMemcpyDtoH(back, d, n));
     check(back, kept, n, "zeros");
 }
 
-/* What the driver knows, or refuses, is its own. */
+/* Memory that the driver knows, or refuses, is left to the driver. */
 static void odd(void)
 {
     const size_t n = 8 * MIB;
@@ -109,7 +113,7 @@ static void odd(void)
     ok(cuMemcpyHtoDAsync(d, pageable, n, NULL));
 }
 
-/* Holds a stream up until it is let go. */
+/* Blocks a stream until it is released. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -148,7 +152,9 @@ static void open_gate(struct gate *gate)
     pthread_mutex_unlock(&gate->lock);
 }
 
-/* Behind a busy stream, which the source does not wait for: the library's own merit. */
+/*
+ * Copies on a busy stream, for which a pageable source does not wait. Only the library can do that.
+ */
 static void busy(void)
 {
     const size_t n = 2 * MIB;
@@ -167,7 +173,7 @@ static void busy(void)
     check(back, kept, n, "busy");
 }
 
-/* Both ways, pageable and pinned, in one batch. */
+/* Both directions, pageable and pinned memory, in one batch. */
 static void batch(void)
 {
     const size_t n = 2 * MIB;
@@ -182,7 +188,8 @@ static void batch(void)
     memcpy(pinned, kept, n);
     for (unsigned i = 2; i < 4; i++)
         ok(cuMemcpyHtoD(d + i * n, kept, n));
-    ok(cuCtxSynchronize()); /* pageable ones return before their bytes have arrived; the stream waits for none */
+    /* pageable members return before their bytes have arrived; the stream waits for none */
+    ok(cuCtxSynchronize());
     CUdeviceptr to[] = {d, d + n, (uintptr_t)back, (uintptr_t)pinned_back};
     CUdeviceptr from[] = {(uintptr_t)source, (uintptr_t)pinned, d + 2 * n, d + 3 * n};
     size_t sizes[] = {n, n, n, n}, first = 0;
@@ -212,7 +219,7 @@ static void *overwrite_and_open(void *arg)
     return NULL;
 }
 
-/* A synchronous copy reads only when its stream has come to it. */
+/* A synchronous copy reads its source only when its stream has reached the copy. */
 static void late_read(void)
 {
     const size_t n = 8 * MIB;
@@ -230,7 +237,10 @@ static void late_read(void)
     printf("read %02x %02x\n", back[0], back[n - 1]);
 }
 
-/* A waits for what a thread does only after it has copied on B, with a ring smaller than A's copy. */
+/*
+ * A waits for an action that a thread takes only after it has copied on B. The ring is smaller than
+ * A's copy.
+ */
 static struct {
     CUstream b;
     CUdeviceptr d;
@@ -270,7 +280,7 @@ static void blocked(void)
     check(back, kept, n, "blocked");
 }
 
-/* D2H behind a stream that stands, H2D on another beside it. */
+/* A copy from the device on a blocked stream, and a copy to the device on another stream. */
 static void *d2h_behind(void *arg)
 {
     ok(cuCtxSetCurrent(context));
@@ -303,7 +313,7 @@ static void beside(void)
     check(released.source, source, 16 * MIB, "behind");
 }
 
-/* Captures in one thread, in every mode, beside copies in another. */
+/* Captures in one thread, in every mode, while other threads copy. */
 static bool capturing;
 
 static void *capture_all(void *unused)
@@ -352,7 +362,7 @@ static void captures(void)
     pthread_join(thread, NULL);
 }
 
-/* Many threads, each with its own stream; some share one. */
+/* Many threads, each with a separate stream; some share one. */
 static void *copy_much(void *arg)
 {
     const unsigned self = (unsigned)(uintptr_t)arg;
@@ -384,7 +394,7 @@ static void threads(void)
         pthread_join(thread[i], NULL);
 }
 
-/* Copies of a size that pays, but hardly. */
+/* Copies of a size for which staging hardly pays. */
 static void some(unsigned count)
 {
     const size_t n = 2 * MIB;
@@ -396,11 +406,11 @@ static void some(unsigned count)
         ok(cuMemcpyDtoH(back, d, n));
         check(back, source, n, "some");
         if (i % 16 == 0)
-            usleep(2000); /* for what is prepared meanwhile */
+            usleep(2000); /* gives the preparation time */
     }
 }
 
-/* Many that natively wait for nothing, far ahead of their stream. */
+/* Many copies that natively wait for nothing, far ahead of their stream. */
 static void ahead(void)
 {
     const size_t n = MIB;
@@ -421,7 +431,7 @@ static void ahead(void)
             from_device(back, d + k * n, n, s, false);
             check(back, kept, n, "ahead");
         }
-        usleep(3000); /* for what is prepared meanwhile */
+        usleep(3000); /* gives the preparation time */
     }
 }
 
@@ -432,7 +442,10 @@ static void *open_later(void *gate)
     return NULL;
 }
 
-/* Files so large that each thread brings in what it copies, on an idle stream and on a busy one. */
+/*
+ * Files so large that each thread populates the pages that it copies, on an idle and on a busy
+ * stream.
+ */
 static void files(void)
 {
     const size_t n = 40 * MIB + 12345, skip = 3 * 4096;
@@ -447,7 +460,8 @@ static void files(void)
         fill(kept, n + skip, i);
         if (pwrite(fd, kept, n + skip, 0) != (ssize_t)(n + skip))
             exit(1);
-        unsigned char *at = mmap(NULL, n, PROT_READ | PROT_WRITE, i & 1 ? MAP_PRIVATE : MAP_SHARED, fd, (off_t)skip);
+        unsigned char *at = mmap(NULL, n, PROT_READ | PROT_WRITE, i & 1 ? MAP_PRIVATE : MAP_SHARED,
+                                 fd, (off_t)skip);
         ok(cuMemsetD8(d, 0, n));
         ok(cuCtxSynchronize());
         pthread_t opener; /* natively the call waits for its stream */

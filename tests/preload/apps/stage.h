@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the programs of test_stage.py have in common. */
+/* Functions that the programs of test_stage.py share. */
 #ifndef STAGE_H
 #define STAGE_H
 
@@ -39,12 +39,13 @@ static inline void begin(void)
 static inline void fill(unsigned char *at, size_t bytes, unsigned seed)
 {
     uint64_t word = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    for (size_t i = 0; i + 8 <= bytes; i += 8, word = word * 6364136223846793005u + 1442695040888963407u)
+    for (size_t i = 0; i + 8 <= bytes;
+         i += 8, word = word * 6364136223846793005u + 1442695040888963407u)
         memcpy(at + i, &word, 8);
 }
 
 static inline void check(const unsigned char *got, const unsigned char *wanted, size_t bytes,
-                  const char *what)
+                         const char *what)
 {
     checked++;
     if (memcmp(got, wanted, bytes)) {
@@ -83,19 +84,20 @@ static inline void from_device(void *to, CUdeviceptr from, size_t bytes, CUstrea
         ok(cuMemcpyDtoH(to, from, bytes));
 }
 
-/* Of the library's memory that children do not get. */
+/* The library's memory that children do not inherit. */
 struct ring {
     size_t pinned;  /* bytes that the current context has registered */
-    size_t touched; /* and those that nobody has yet */
+    size_t touched; /* bytes that no context has registered yet */
 };
 
 static inline void add_to(struct ring *ring, unsigned long start, unsigned long end, bool touched)
 {
-    CUpointer_attribute what = CU_POINTER_ATTRIBUTE_CONTEXT; /* asked for in the plural it is never an error */
+    CUpointer_attribute what =
+        CU_POINTER_ATTRIBUTE_CONTEXT; /* the query of several attributes never fails */
     CUcontext current, owner = NULL;
     void *into = &owner;
     ok(cuCtxGetCurrent(&current));
-    for (; start < end; start += 2 * MIB) /* neighbours are one mapping */
+    for (; start < end; start += 2 * MIB) /* adjacent ranges are one mapping */
         if (cuPointerGetAttributes(1, &what, &into, start) != CUDA_SUCCESS || !owner)
             ring->touched += touched ? 2 * MIB : 0;
         else if (owner == current)
@@ -120,20 +122,25 @@ static inline struct ring look_at_ring(void)
     return ring;
 }
 
-/* Until this context's ring is there: it takes two copies and a moment, which on a busy machine is a long one. */
+/*
+ * Waits until this context's ring exists. That takes two copies and a moment, which is long on a
+ * busy machine.
+ */
 static inline void warm(CUdeviceptr d)
 {
     unsigned char *host = malloc(8 * MIB);
     struct ring ring = {0};
     memset(host, 1, 8 * MIB);
     ok(cuMemcpyDtoH(host, d, 8 * MIB));
-    for (unsigned i = 0; getenv("LD_PRELOAD") && !getenv("COLD") && i < 1000 && !ring.pinned && !ring.touched; i++) {
+    for (unsigned i = 0;
+         getenv("LD_PRELOAD") && !getenv("COLD") && i < 1000 && !ring.pinned && !ring.touched;
+         i++) {
         usleep(3000);
         ring = look_at_ring();
     }
     const bool comes = ring.pinned || ring.touched;
     for (unsigned i = 0; i < 3 || (i < 300 && comes && !look_at_ring().pinned); i++) {
-        usleep(3000); /* the helper has still to say so */
+        usleep(3000); /* the helper has not reported it yet */
         ok(cuMemcpyDtoH(host, d, 8 * MIB));
     }
     free(host);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies whose context or stream says that they are none to be staged. */
+/* Copies that are not staged because of their context or stream. */
 #include "stage.h"
 
-/* Streams of one context while another is current. */
+/* Streams of one context while another context is current. */
 static void foreign(void)
 {
     const size_t n = 4 * MIB;
@@ -31,7 +31,7 @@ static void foreign(void)
     }
 }
 
-/* A green context's stream while the primary one is current. */
+/* A green context's stream while the primary context is current. */
 static void green(void)
 {
     const size_t n = 4 * MIB;
@@ -69,7 +69,7 @@ static void synchronous(void)
     }
 }
 
-/* A capture that a call has killed lasts until it is ended. */
+/* A capture that a call has invalidated lasts until it is ended. */
 static void invalidated(void)
 {
     const size_t n = 4 * MIB;
@@ -90,7 +90,10 @@ static void invalidated(void)
     }
 }
 
-/* What a capture takes in is no copy yet: neither does it wait for the ring, nor is the driver quick at it. */
+/*
+ * A captured copy does not run now. So it neither waits for the ring, nor does its duration count
+ * for the driver.
+ */
 static void early(void)
 {
     unsigned char *source = malloc(MIB);
@@ -106,7 +109,10 @@ static void early(void)
     }
 }
 
-/* A context is met for the first time beside a capture that calls on the legacy stream would end. */
+/*
+ * The library first sees a context during a capture that calls on the legacy stream would
+ * invalidate.
+ */
 static void beginning(void)
 {
     const size_t n = 4 * MIB;
@@ -126,9 +132,10 @@ static void beginning(void)
     check(back, source, n, "after it");
 }
 
-CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes); /* the header has it by macro only */
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from,
+                                      size_t bytes); /* the header defines it only as a macro */
 
-/* Work on the legacy stream that ends when the thread that copies on its own stream has come back from that. */
+/* Work on the legacy stream that ends when a thread has returned from a copy on its own stream. */
 static void wait_for(void *done)
 {
     while (!__atomic_load_n((bool *)done, __ATOMIC_ACQUIRE))

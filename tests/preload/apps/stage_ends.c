@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults, ends of contexts and of the process beside copies: as without the library. */
+/*
+ * Faults, and ends of contexts and of the process, during copies. The output is the same as without
+ * the library.
+ */
 #include "stage.h"
 
 #include <sys/syscall.h>
@@ -34,7 +37,8 @@ static void fault(const char *how)
     unlink(path);
     if (ftruncate(fd, (off_t)n))
         exit(1);
-    char *at = mmap(NULL, n, PROT_READ | PROT_WRITE, strstr(how, "file") ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS,
+    char *at = mmap(NULL, n, PROT_READ | PROT_WRITE,
+                    strstr(how, "file") ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS,
                     strstr(how, "file") ? fd : -1, 0);
     memset(at, 1, n);
     fault_start = at + 13 * MIB;
@@ -57,7 +61,7 @@ static void fault(const char *how)
             printf("no protection keys\n");
             exit(0);
         }
-        ok(cuMemcpyHtoD(d, at, n)); /* helpers are there, with the rights of before */
+        ok(cuMemcpyHtoD(d, at, n)); /* helpers exist, with the earlier rights */
         fault_end = fault_start + 4096;
         pkey_mprotect(fault_start, 4096, PROT_READ | PROT_WRITE, key);
         pkey_set(key, PKEY_DISABLE_ACCESS);
@@ -69,7 +73,7 @@ static void fault(const char *how)
     printf("back with %d\n", d2h ? cuMemcpyDtoH(at, d, n) : cuMemcpyHtoD(d, at, n));
 }
 
-/* Contexts end and begin again; the ring goes with them. */
+/* Contexts end and begin again; the ring ends with its context. */
 static void ends(void)
 {
     const size_t n = 8 * MIB;
@@ -117,7 +121,7 @@ static CUgreenCtx green_context(CUcontext *ret)
     return green;
 }
 
-/* There and back in the current context. */
+/* Copies in both directions in the current context. */
 static void copy_both_ways(unsigned char *source, unsigned char *back, size_t n, unsigned seed)
 {
     CUdeviceptr d = device(n);
@@ -127,7 +131,10 @@ static void copy_both_ways(unsigned char *source, unsigned char *back, size_t n,
     check(back, source, n, "green");
 }
 
-/* More green contexts than the library knows contexts, and as many primary ones that end with one. */
+/*
+ * Creates more green contexts than the library has entries, and as many primary contexts that end
+ * with a green one.
+ */
 static void greens(void)
 {
     const size_t n = MIB;
@@ -150,7 +157,7 @@ static void greens(void)
         copy_both_ways(source, back, n, i);
         CUgreenCtx green = green_context(&unused);
         ok(cuDevicePrimaryCtxRelease(0));
-        copy_both_ways(source, back, n, i); /* it is alive */
+        copy_both_ways(source, back, n, i); /* checks that the context is alive */
         ok(cuGreenCtxDestroy(green));
         printf("ended: %d\n", cuMemcpyHtoD(0, source, n));
     }
@@ -160,7 +167,7 @@ static void greens(void)
         copy_both_ways(source, back, n, i);
 }
 
-/* A forked child has nothing of ours, and copies are under way when the process ends. */
+/* A forked child has no object of the library, and copies are under way when the process ends. */
 static void *copy_for_ever(void *arg)
 {
     const size_t n = 16 * MIB;
@@ -199,7 +206,7 @@ static void leave(void)
     exit(7);
 }
 
-/* The clock of the whole process, which the test sets ahead. */
+/* The clock of the whole process, which the test advances. */
 static time_t ahead;
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *ret)
@@ -216,7 +223,7 @@ static void *pinned(size_t bytes)
     return ret;
 }
 
-/* Beside a capture that forbids it, unless the thread has set itself apart. */
+/* Calls during a capture that forbids them, unless the thread has switched its mode. */
 static void free_beside_capture(void *block, CUstreamCaptureMode mode)
 {
     CUstream s = stream(CU_STREAM_NON_BLOCKING);
@@ -234,19 +241,26 @@ static void say_ring(const char *when)
     fprintf(stderr, "%s: %d\n", when, ring.pinned || ring.touched);
 }
 
-/* As large as copies of one thread let it grow: what is still on its way to it is none of it, and stays. */
+/*
+ * The ring has the largest size that copies of one thread request. A segment that is still being
+ * prepared does not belong to it, and stays.
+ */
 static void warm_wholly(CUdeviceptr d)
 {
     void *host = malloc(8 * MIB);
     warm(d);
-    for (unsigned i = 0; i < 1000 && look_at_ring().pinned && look_at_ring().pinned < 32 * MIB; i++) {
+    for (unsigned i = 0; i < 1000 && look_at_ring().pinned && look_at_ring().pinned < 32 * MIB;
+         i++) {
         ok(cuMemcpyDtoH(host, d, 8 * MIB));
         usleep(1000);
     }
     free(host);
 }
 
-/* What the ring did not need for a minute goes inside a free that waits, and in no other call. */
+/*
+ * Memory that the ring did not need for a minute is freed inside a free that waits, and in no other
+ * call.
+ */
 static void trim(void)
 {
     CUdeviceptr d = device(8 * MIB);

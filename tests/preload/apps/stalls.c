@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes one kind of stall on purpose: stalls KIND COUNT MIN_US. It times each call itself and prints
- * those that took longer: "name start_ns end_ns tid waits forced cpu_ns", waits and forced being the
- * voluntary and the other switches of the thread meanwhile, and cpu_ns the time it had a CPU.
- * Blocks grow until a call is twice that long on this machine.
+ * Makes one kind of stall on purpose: stalls KIND COUNT MIN_US. It times each call itself and
+ * prints those that took longer: "name start_ns end_ns tid waits forced cpu_ns". waits and forced
+ * are the thread's voluntary and involuntary context switches during the call; cpu_ns is its CPU
+ * time. Blocks grow until a call takes twice MIN_US on this machine.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -46,7 +46,7 @@ static struct account account(void)
                             (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec};
 }
 
-/* Returns the microseconds for which it had a CPU. */
+/* Returns the CPU time in microseconds. */
 static long tell(const char *name, uint64_t start, struct account before)
 {
     const uint64_t end = now();
@@ -54,10 +54,10 @@ static long tell(const char *name, uint64_t start, struct account before)
     const uint64_t cpu = after.cpu - before.cpu;
     char line[160];
     if (end - start >= (uint64_t)min_us * 1000) {
-        const int length =
-            snprintf(line, sizeof(line), "%s %llu %llu %d %ld %ld %llu\n", name,
-                     (unsigned long long)start, (unsigned long long)end, gettid(),
-                     after.waits - before.waits, after.forced - before.forced, (unsigned long long)cpu);
+        const int length = snprintf(line, sizeof(line), "%s %llu %llu %d %ld %ld %llu\n", name,
+                                    (unsigned long long)start, (unsigned long long)end, gettid(),
+                                    after.waits - before.waits, after.forced - before.forced,
+                                    (unsigned long long)cpu);
         if (write(1, line, (size_t)length) < 0)
             exit(1);
     }
@@ -72,10 +72,10 @@ static long tell(const char *name, uint64_t start, struct account before)
         tell(name, start_, before_);                                                               \
     })
 
-/* `count` rounds of a size whose call takes long, after those of smaller ones. */
+/* `count` rounds of a size whose call takes long, after rounds of smaller sizes. */
 static void rounds(size_t size, long (*round)(size_t size))
 {
-    /* Else a busy machine takes the CPU away in the midst of every call. */
+    /* Otherwise a busy machine preempts the thread during every call. */
     const struct sched_param first = {.sched_priority = 1};
     sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first);
     for (long i = 0; i < count; i++) {

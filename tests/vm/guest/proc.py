@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel says of a process, read from outside: masks, policies, where its pages are."""
+"""The kernel's data about a process, read from outside: masks, policies, nodes of pages."""
 
 import collections
 import ctypes
@@ -67,7 +67,7 @@ def environ(pid):
 
 
 def mappings(pid):
-    """numa_maps, joined with the ends that maps knows."""
+    """Joins numa_maps with the ends of mappings from maps."""
     with open(f"/proc/{pid}/maps") as file:
         ends = {int(a, 16): int(b, 16)
                 for a, b in re.findall(r"^(\w+)-(\w+) ", file.read(), re.MULTILINE)}
@@ -75,6 +75,8 @@ def mappings(pid):
     with open(f"/proc/{pid}/numa_maps") as file:
         for line in file:
             start, policy, *words = line.split()
+            if words and words[0].startswith("("):  # "prefer (many):0-1"
+                policy += " " + words.pop(0)
             fields = dict(word.split("=", 1) for word in words if "=" in word)
             pages = {int(key[1:]): int(value) for key, value in fields.items()
                      if re.fullmatch(r"N\d+", key)}
@@ -88,7 +90,7 @@ def mappings(pid):
 
 
 def pages_by_node(pid, ranges):
-    """Where each page of the ranges is, by move_pages as a query. Absent pages are left out."""
+    """The node of each page of the ranges, by move_pages as a query. Absent pages are omitted."""
     counts = collections.Counter()
     for start, end in ranges:
         count = (end - start) // PAGE
@@ -101,7 +103,7 @@ def pages_by_node(pid, ranges):
 
 
 def heap_by_node(pid, ranges):
-    """numa_maps summed over the mappings in which the ranges lie."""
+    """The sums of numa_maps over the mappings that contain the ranges."""
     counts = collections.Counter()
     for mapping in mappings(pid):
         if any(start < mapping.end and mapping.start < end for start, end in ranges):
@@ -111,6 +113,6 @@ def heap_by_node(pid, ranges):
 
 
 def share(counts, nodes):
-    """Of the pages counted, those on the nodes, 0 to 1; 0 when there are none."""
+    """The share of the counted pages that is on the nodes, 0 to 1; 0 if there are no pages."""
     total = sum(counts.values())
     return sum(counts[node] for node in nodes) / total if total else 0.0

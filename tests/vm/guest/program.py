@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that the rows start, stop at their `say`, and look at."""
+"""Programs that the rows start, stop at their `say`, and inspect."""
 
 import collections
+import ctypes
 import os
 import select
 import signal
@@ -12,15 +13,30 @@ import time
 PROGRAM = "/vm/program"
 REFUSE = "/vm/refuse"
 
+# Modes of set_mempolicy(2), which numactl calls before it runs a program.
+PREFERRED, BIND, INTERLEAVE = 1, 2, 3
+SYS_SET_MEMPOLICY = 238
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def set_policy(mode, *nodes):
+    mask = ctypes.c_ulong(sum(1 << node for node in nodes))
+    if _libc.syscall(SYS_SET_MEMPOLICY, mode, ctypes.byref(mask), ctypes.c_ulong(64)):
+        raise OSError(ctypes.get_errno(), "set_mempolicy")
+
+
 Stop = collections.namedtuple("Stop", "word pid")
 
 
 class Program:
-    """One command under observation. Standard error goes to a file: .errors()."""
+    """
+    One command under observation. Standard error goes to a file: .errors(). policy: the mode and
+    nodes that numactl would set.
+    """
 
     live = []
 
-    def __init__(self, *command, env=None, start_mask=None, cgroup=None):
+    def __init__(self, *command, env=None, start_mask=None, cgroup=None, policy=None):
         self.log = tempfile.TemporaryFile("w+")
         self.ranges = collections.defaultdict(list)
         self.stops = []
@@ -33,6 +49,8 @@ class Program:
                     file.write("0")
             if start_mask:
                 os.sched_setaffinity(0, start_mask)
+            if policy:
+                set_policy(*policy)
 
         self.process = subprocess.Popen([str(word) for word in command], env=env,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -44,7 +62,7 @@ class Program:
         return self.process.pid
 
     def at(self, word, count=1, timeout=40):
-        """Waits until `count` processes have said the word; their pids in order of saying."""
+        """Waits until `count` processes have printed the word. Returns their pids in order."""
         end = time.monotonic() + timeout
         while True:
             found = [stop.pid for stop in self.stops if stop.word == word]
@@ -60,7 +78,7 @@ class Program:
             os.kill(pid, signal.SIGUSR1)
 
     def end(self, timeout=40):
-        """Reads to the end; the exit code."""
+        """Reads the output to its end; returns the exit code."""
         end = time.monotonic() + timeout
         while self._read(end - time.monotonic()):
             pass
@@ -85,7 +103,7 @@ class Program:
             self.stops.append(Stop(words[1], int(words[2])))
 
     def errors(self):
-        # The program writes where this open file stands: it is not moved for reading.
+        # The program writes through the same open file, so the offset is not moved for reading.
         return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def kill(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rows are made of: the registry, the machine as the kernel shows it, the checks."""
+"""The parts of a row: the registry of rows, the machine as the kernel shows it, the checks."""
 
 import collections
 import glob
@@ -13,7 +13,7 @@ import proc
 COMMAND = "/usr/local/bin/gpufeed"
 SIM = "/opt/sim"
 LOCAL_SHARE = 0.99
-# Devices by node, and the one on the root bus, of which /sys says numa_node -1.
+# The devices of each node. One is on the root bus; /sys reports numa_node -1 for it.
 NODE0, NODE0_SECOND = "0000:41:00.0", "0000:42:00.0"
 NODE1, NODE1_SECOND = "0000:81:00.0", "0000:82:00.0"
 NODE2 = "0000:c1:00.0"
@@ -24,15 +24,15 @@ ROWS = []
 
 
 class Misplaced(AssertionError):
-    """Threads or pages are not where the row wants them."""
+    """Threads or pages are not where the row expects them."""
 
 
 class Skip(Exception):
-    """The row cannot be run here; says why."""
+    """The row cannot run here; the text gives the reason."""
 
 
 def row(*layouts, positive=False):
-    """Registers a test. A positive row expects binding and is run again with GPUFEED_BIND=off."""
+    """Registers a test. A positive row expects binding, and runs again with GPUFEED_BIND=off."""
     def register(function):
         name = f"{function.__name__.removeprefix('row_').replace('_', ' ')}"
         ROWS.append(Row(name, layouts, function, positive))
@@ -41,7 +41,7 @@ def row(*layouts, positive=False):
 
 
 class Machine:
-    """The guest, as /sys shows it, and what a row changes of it for its own time."""
+    """The guest, as /sys shows it, and the changes that a row makes for its duration."""
 
     control = False
 
@@ -59,14 +59,14 @@ class Machine:
                "LD_LIBRARY_PATH": SIM, "SIM_DEVICES": ",".join(devices), "SIM_HOST_NUMA_ID": "-1",
                "GPUFEED_VERBOSE": "2", "PYTHONDONTWRITEBYTECODE": "1"}
         if preload:
-            env["LD_PRELOAD"] = self.config["door"]
+            env["LD_PRELOAD"] = self.config["preload"]
         env.update({key: str(value) for key, value in extra.items()})
         if Machine.control:
             env["GPUFEED_BIND"] = "off"
         return env
 
     def write(self, path, text):
-        """Writes a file of /proc or /sys; put back after the row."""
+        """Writes a file of /proc or /sys, whose content is restored after the row."""
         with open(path) as file:
             old = file.read().strip()
         if "[" in old:
@@ -74,8 +74,15 @@ class Machine:
         self.undo.append(lambda: put(path, old))
         put(path, text)
 
-    def pretend_gpu(self, *devices):
-        """Makes /sys and /proc show these devices as NVIDIA GPUs, by files mounted over theirs."""
+    def show(self, path, text):
+        """Mounts a file over one of /sys or /proc for the row's time."""
+        source = "/tmp/shown-" + path.replace("/", "-")
+        put(source, text)
+        self._mount("--bind", source, path)
+
+    def pretend_gpu(self, *devices, memory_nodes=None):
+        """Makes /sys and /proc show these devices as NVIDIA GPUs, by files mounted over the real
+        ones."""
         for name, text in (("vendor", "0x10de"), ("class", "0x030200")):
             source = f"/tmp/gpu-{name}"
             put(source, text + "\n")
@@ -86,6 +93,8 @@ class Machine:
             folder = f"/proc/driver/nvidia/gpus/{device}"
             os.makedirs(folder)
             put(f"{folder}/information", f"Model: \t\t NVIDIA H200\nDevice Minor: \t {minor}\n")
+            if device in (memory_nodes or {}):
+                put(f"{folder}/numa_status", f"Status: \t online\nNode: \t\t {memory_nodes[device]}\n")
 
     def _mount(self, *words):
         subprocess.run(["mount", *words], check=True)
@@ -112,7 +121,8 @@ def put(path, text):
 
 
 def check_threads(pid, cpus, besides=()):
-    """Every thread of the process may use exactly these CPUs; the names in `besides` are exempt."""
+    """Checks that every thread of the process may use exactly these CPUs. Threads named in
+    `besides` are exempt."""
     found = [thread for thread in proc.threads(pid) if thread.name not in besides]
     wrong = [thread for thread in found if thread.cpus != frozenset(cpus)]
     if wrong:
@@ -122,7 +132,7 @@ def check_threads(pid, cpus, besides=()):
 
 
 def check_pages(pid, ranges, nodes, least=LOCAL_SHARE):
-    """At least this share of the pages in the ranges is on the nodes."""
+    """Checks that at least this share of the pages in the ranges is on the nodes."""
     counts = proc.pages_by_node(pid, ranges)
     if not counts:
         raise AssertionError(f"no page of {pid} in the ranges {ranges[:3]}")
@@ -132,7 +142,7 @@ def check_pages(pid, ranges, nodes, least=LOCAL_SHARE):
 
 
 def check_heap(pid, ranges, nodes, least=LOCAL_SHARE):
-    """The same by numa_maps, over the whole mappings that hold the ranges."""
+    """Does the same as check_pages, by numa_maps and over the whole mappings of the ranges."""
     counts = proc.heap_by_node(pid, ranges)
     if not counts:
         raise AssertionError(f"numa_maps of {pid} has none of the ranges {ranges[:3]}")
@@ -142,7 +152,8 @@ def check_heap(pid, ranges, nodes, least=LOCAL_SHARE):
 
 
 def check_policy(pid, policy, tid=None):
-    """The memory policy of a thread (main by default), by a mapping that has none of its own."""
+    """The memory policy of a thread (by default the main thread), from a mapping without its own
+    policy."""
     name = f"{pid}/task/{tid}" if tid else pid
     found = {m.policy for m in proc.mappings(name) if "/libc.so" in m.name}
     if found != {policy}:
@@ -150,7 +161,8 @@ def check_policy(pid, policy, tid=None):
 
 
 def eventually(check, seconds=40):
-    """For what the library does on a thread of its own. A control row waits little in vain."""
+    """Waits for work that the library does on its own thread. A control row waits only a short
+    time, because nothing will happen."""
     end = time.monotonic() + (1 if Machine.control else seconds)
     while True:
         try:
@@ -162,7 +174,8 @@ def eventually(check, seconds=40):
 
 
 def check_said(program, *words):
-    """One line of the library holds all the words. It says what it has done: a moment later than that is seen."""
+    """Checks that one line of the library contains all the words. The library prints it after
+    acting, so the state can be checked a moment later."""
     end = time.monotonic() + 10
     while True:
         lines = [line for line in program.errors().splitlines() if line.startswith("gpufeed: ")]
@@ -174,14 +187,15 @@ def check_said(program, *words):
 
 
 def check_unbound(program, pid, cpus, *words):
-    """A "do not bind" row: no mask and no policy changed, and the reason said."""
+    """A "do not bind" row: no mask and no policy has changed, and the library printed the reason.
+    """
     check_threads(pid, cpus)
     check_policy(pid, "default")
     check_said(program, "not bound", *words)
 
 
 def check_report(path, pid, cpus, node, ranges):
-    """The library's own report says what the kernel said from outside."""
+    """The library's report agrees with the kernel's data, read from outside."""
     with open(path.replace("%p", str(pid))) as file:
         report = json.load(file)
     counted, sample = report["samples"][-1]["threads"], report["samples"][-1]
@@ -197,5 +211,5 @@ def check_report(path, pid, cpus, node, ranges):
 
 
 def remote_bytes(pages, node):
-    """All bytes of one of the report's counts, and those that are not on the node."""
+    """All bytes in one of the report's counts, and those that are not on the node."""
     return pages["bytes"], pages["bytes"] - pages["by_node"].get(str(node), 0)

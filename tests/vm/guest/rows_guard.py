@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The starvation guard: bound threads that wait while other CPUs idle get these back."""
+"""The starvation guard: bound threads that wait while other CPUs are idle get those CPUs back."""
+
+import json
 
 from program import PROGRAM, Program
-from rows import NODE1, NODE2, check_said, check_threads, eventually, row
+from rows import (NODE1, NODE2, Misplaced, check_policy, check_said, check_threads, eventually, proc,
+                  row)
 
 
 @row("two", positive=True)
@@ -19,8 +22,43 @@ def row_starved_threads_get_the_idle_cpus_back(machine):
 
 
 @row("two", positive=True)
+def row_a_guard_that_gives_up_gives_up_memory_as_well(machine):
+    """The report counts the threads that numa_maps shows with the policy, and the heap has none."""
+    path = "/tmp/report.%p.json"
+    program = Program(PROGRAM, "init", "ctx", 0, "sleep", 1000, "mem", 0, 4096, "heap", "a", 8 << 20, 1 << 20,
+                      "threads", "b", 3, 1 << 20, "say", "bound", "busy", 12, "say", "x", "mem", 0, 4096, "say", "y",
+                      env=machine.env(NODE1, GPUFEED_REPORT=path))
+    pid = program.at("bound")
+    check_threads(pid, machine.nodes[1])
+    check_policy(pid, "prefer:1")
+    program.go()
+    program.at("x")
+    eventually(lambda: check_threads(pid, machine.cpus), seconds=120)
+    eventually(lambda: check_kept(path, pid), seconds=120)
+    program.go()
+    program.at("y", timeout=120)
+    check_policy(pid, "default")
+    ranges = program.ranges["a"]
+    found = {mapping.policy for mapping in proc.mappings(pid)
+             if any(start < mapping.end and mapping.start < end for start, end in ranges)}
+    assert found == {"default"}, found
+
+
+def check_kept(path, pid):
+    kept = 0
+    for thread in proc.threads(pid):
+        with open(f"/proc/{pid}/task/{thread.tid}/numa_maps") as file:
+            kept += file.readline().split()[1] == "prefer:1"
+    with open(path.replace("%p", str(pid))) as file:
+        binding = json.load(file)["binding"]
+    assert kept >= 3, kept
+    if (binding["policy"], binding["policy_kept"]) != ("default", kept):
+        raise Misplaced(f"{kept} threads have the policy; the report says {binding}")
+
+
+@row("two", positive=True)
 def row_starved_workers_under_an_idle_parent(machine):
-    """Ten forked workers that compute, on four CPUs; their parent only waits."""
+    """Ten forked workers that compute on four CPUs; their parent only waits."""
     program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "fork", 10, "busy", 1, "say", "w",
                       "end", "say", "x", env=machine.env(NODE1))
     pid = program.at("bound")
@@ -48,7 +86,7 @@ def row_starved_threads_get_the_socket_first(machine):
 
 @row("two", positive=True)
 def row_a_full_machine_stays_bound(machine):
-    """The same while the other node is busy too: widening would give nothing."""
+    """While the other node is busy, too, threads stay bound: widening would not help."""
     other = Program(PROGRAM, "busy", 8, "say", "y", env=machine.env(preload=False),
                     start_mask=machine.nodes[0])
     other.at("y")
@@ -57,7 +95,7 @@ def row_a_full_machine_stays_bound(machine):
 
 @row("two", positive=True)
 def row_a_cpu_quota_does_not_widen(machine):
-    """Two threads on four CPUs that wait for the quota of half a CPU, not for a CPU."""
+    """Two threads on four CPUs wait for the quota of half a CPU, not for a CPU."""
     stays_bound(machine, 2, machine.cgroup("quota", cpu_max="50000 100000"))
 
 

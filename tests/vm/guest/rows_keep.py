@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Freed memory that is kept, when somebody else in the same control group needs it."""
+"""Retained freed memory, when another process in the same control group needs memory."""
 
 from program import Program
 from rows import NODE1, row
@@ -18,7 +18,8 @@ signal.sigwait({signal.SIGUSR1})
 
 
 def squeeze(machine, *words, workers=0, hog, **env):
-    """Exit codes of the keeper and of the one that took the memory meanwhile."""
+    """The exit codes of the process that retains memory, and of the one that takes memory at the
+    same time."""
     group = machine.cgroup("tight", memory_max=str(LIMIT))
     keeper = Program(*PYTHON, "/vm/keeper.py", *words, env=machine.env(NODE1, **env), cgroup=group)
     children = []
@@ -39,7 +40,7 @@ def squeeze(machine, *words, workers=0, hog, **env):
 
 @row("two")
 def row_what_is_kept_for_ever_gets_somebody_killed(machine):
-    """Shows that the rows below squeeze at all."""
+    """Shows that the rows below really cause memory pressure."""
     assert -9 in squeeze(machine, 200, 0, 0, "cuda", hog=180, MALLOC_CONF="dirty_decay_ms:-1")
 
 

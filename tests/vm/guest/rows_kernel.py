@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine and the tools of the other rows, without the library: what they see must be true."""
+"""Checks the machine and the tools of the other rows, without the library: their results must be
+true."""
 
 import subprocess
 

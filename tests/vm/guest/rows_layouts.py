@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of machines with small nodes, and with memory that has no CPUs."""
+"""Machines with small nodes, and with memory that has no CPUs."""
 
 import os
 
@@ -29,7 +29,7 @@ def row_bind_node_takes_a_small_node(machine):
 
 @row("four", positive=True)
 def row_a_full_node_spills_and_kills_nobody(machine):
-    """More than node 2 has: the preferred node first, then others."""
+    """More memory than node 2 has: the preferred node fills first, then others."""
     program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "heap", "a", 360 * MIB, 4 * MIB,
                       "say", "x", env=machine.env(NODE2, GPUFEED_BIND="node"))
     pid = program.at("bound")
@@ -57,12 +57,34 @@ def row_host_memory_stays_off_the_memory_only_node(machine):
     pid = program.at("x")
     check_threads(pid, machine.nodes[0])
     eventually(lambda: check_pages(pid, program.ranges["a"] + program.ranges["b"], {0}))
+    check_policy(pid, "prefer (many):0-1")
+
+
+@row("memory", positive=True)
+def row_memory_of_a_gpu_is_never_used(machine):
+    """The driver says in numa_status that node 2 is the GPU's own."""
+    machine.pretend_gpu(NODE0, memory_nodes={NODE0: 2})
+    program = Program(PROGRAM, *WORK, env=machine.env(NODE0))
+    pid = program.at("x")
+    check_threads(pid, machine.nodes[0])
     check_policy(pid, "bind:0-1")
+
+
+@row("memory")
+def row_a_memory_expander_is_used_when_the_other_nodes_are_full(machine):
+    """Bound to the nodes with CPUs it would be killed. Huge pages: so much is slow to touch here."""
+    machine.write("/sys/kernel/mm/transparent_hugepage/enabled", "always")
+    program = Program(PROGRAM, "init", "ctx", 0, "heap", "a", 1000 * MIB, 8 * MIB, "say", "x",
+                      env=machine.env(NODE0))
+    counts = proc.heap_by_node(program.at("x"), program.ranges["a"])
+    assert counts.total() >= 1000 * MIB // proc.PAGE and counts[2], counts
+    program.go()
+    assert program.end() == 0
 
 
 @row("memory", positive=True)
 def row_a_gpu_on_a_node_without_cpus_gets_the_nearest(machine):
-    """Node 2 is 17 from node 1 and 31 from node 0."""
+    """The distance of node 2 is 17 from node 1 and 31 from node 0."""
     program = Program(PROGRAM, *WORK, env=machine.env(NODE2))
     pid = program.at("x")
     check_threads(pid, machine.nodes[1])
@@ -72,7 +94,8 @@ def row_a_gpu_on_a_node_without_cpus_gets_the_nearest(machine):
 
 @row("memory", positive=True)
 def row_late_binding_moves_the_heap_beside_device_memory(machine):
-    """The policy allows both CPU nodes; what was touched on the far one is moved all the same."""
+    """The policy allows both nodes with CPUs. Pages that were touched on the far one are moved all
+    the same."""
     program = Program(PROGRAM, "heap", "a", 16 * MIB, MIB, "say", "full", *WORK[:3], "say", "x",
                       env=machine.env(NODE1), start_mask=machine.nodes[0])
     pid = program.at("full")
@@ -81,5 +104,5 @@ def row_late_binding_moves_the_heap_beside_device_memory(machine):
     program.go()
     program.at("x")
     check_threads(pid, machine.nodes[1])
-    check_policy(pid, "bind:0-1")
+    check_policy(pid, "prefer (many):0-1")
     eventually(lambda: check_pages(pid, program.ranges["a"], {1}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain Python: multiprocessing's workers, whichever way they are started."""
+"""Plain Python: multiprocessing's workers, for each start method."""
 
 from program import Program
 from rows import NODE1, check_said, check_threads, eventually, row
@@ -22,4 +22,4 @@ def row_workers_of_plain_python(machine):
     program.go(*before, *after, pid)
     assert program.end() == 0
     lines = [line for line in program.errors().splitlines() if "GPU 0" in line]
-    assert len(lines) == 1, lines  # only the process that has a context speaks
+    assert len(lines) == 1, lines  # only the process that has a context prints lines

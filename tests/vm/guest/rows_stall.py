@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stalls that the kernel makes, as control groups and swap bring them about; and that none is invented."""
+"""Stalls that the kernel causes, by control groups and swap; and no stall is reported without a
+cause."""
 
 import json
 import os
@@ -24,7 +25,8 @@ def events(kind="stall"):
 
 
 def stalls(machine, group=None, before=lambda: None, after=lambda: None, rounds=2, **more):
-    """Events of a program that copies, with something done before and undone after each copy."""
+    """The events of a program that copies. A step runs before each copy, and another one after it
+    undoes that."""
     if os.path.exists(LOG):
         os.unlink(LOG)
     env = machine.env(NODE1, GPUFEED_LOG=LOG, GPUFEED_STALL_US=20000, GPUFEED_PROFILE="inference",
@@ -53,12 +55,12 @@ def read(path):
 
 
 def high(group):
-    """Sets memory.high so that the next copy goes beyond it. Without swap nothing can be reclaimed."""
+    """Sets memory.high so that the next copy exceeds it. Without swap, nothing can be reclaimed."""
     put(f"{group}/memory.high", str(int(read(f"{group}/memory.current")) + (SIZE - OVER) * MIB))
 
 
 def swap(machine):
-    """zram as swap; None of it before Debian's kernel has its modules loaded."""
+    """zram as swap; None if the modules of Debian's kernel were not loaded before."""
     for module in "zsmalloc", "lzo-rle", "zram":
         path = f"/lib/modules/{module}.ko"
         if not os.path.exists(path):
@@ -75,7 +77,7 @@ def swap(machine):
 
 @row("two")
 def row_copying_undisturbed_is_not_blamed_on_the_kernel(machine):
-    """And both the thread and the block are where they are."""
+    """The event also names the node of the thread and that of the block."""
     for node in 0, 1:
         found = stalls(machine, machine.cgroup(f"calm{node}"), start_mask=machine.nodes[node])
         assert all(event["cause"] in QUIET for event in found), causes(found)
@@ -87,18 +89,18 @@ def row_memory_high(machine):
     group = machine.cgroup("high", memory_swap_max="0")
     found = stalls(machine, group, before=lambda: high(group))
     assert all(event["cause"] == "reclaim" for event in found), causes(found)
-    assert not any("met 0 times" in event["evidence"] for event in found), causes(found)
+    assert not any("met its limit 0 times" in event["evidence"] for event in found), causes(found)
 
 
 @row("two")
 def row_a_parents_limit_is_known_by_pressure_alone(machine):
-    """The group itself has none and counts nothing; PSI says for how long it waited."""
+    """The group itself has no limit and counts nothing; PSI reports how long it waited."""
     outer = machine.cgroup("outer")
     put(f"{outer}/cgroup.subtree_control", "+memory")
     inner = machine.cgroup("outer/inner", memory_swap_max="0")
     found = stalls(machine, inner, before=lambda: high(outer))
     assert all(event["cause"] == "reclaim" for event in found), causes(found)
-    assert all("met 0 times" in event["evidence"] for event in found), causes(found)
+    assert all("met its limit 0 times" in event["evidence"] for event in found), causes(found)
 
 
 @row("two")
@@ -110,7 +112,7 @@ def row_swapped_pages_come_back(machine):
         try:
             put(f"{group}/memory.reclaim", f"{2 * SIZE}M")
         except OSError:
-            pass  # not as much as was asked for
+            pass  # less than was requested
         assert int(read(f"{group}/memory.swap.current")) > SIZE * MIB * 3 // 4
     found = stalls(machine, group, before=out)
     assert all(event["cause"] == "swap" for event in found), causes(found)
@@ -127,7 +129,8 @@ def row_a_quota_throttles(machine):
 
 @row("two")
 def row_throttled_threads_are_told(machine):
-    """By the interval: the group's time, and of each thread's waiting at most that."""
+    """For the interval: the group's throttled time, and each thread's wait, which is at most that.
+    """
     if os.path.exists(LOG):
         os.unlink(LOG)
     group = machine.cgroup("slow")
@@ -194,8 +197,9 @@ def free_mib(node):
 
 @row("two")
 def row_a_huge_page_that_the_kernel_has_to_make(machine):
-    """On a node whose free memory lies in single pages."""
-    machine.write("/proc/sys/vm/compaction_proactiveness", "0")  # nobody else shall mend it meanwhile
+    """The node's free memory consists of single pages."""
+    # no other process may compact the node during the test
+    machine.write("/proc/sys/vm/compaction_proactiveness", "0")
     groups = [machine.cgroup(name, cpuset_cpus="4-7", cpuset_mems="1") for name in ("torn", "huge")]
     Program(*PYTHON, "-c", FRAGMENTS, free_mib(1) - 64, env=machine.env(preload=False),
             cgroup=groups[0]).at("torn")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""multiprocessing's workers, started in each way, some before the first context and some after."""
+"""multiprocessing's workers with each start method, some started before the first context and some
+after."""
 
 import ctypes
 import multiprocessing

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The heap as the engine sees it. The preload library fills in struct gf_heap_ops, and the engine
+ * calls its functions. Sizes are in bytes. Unless a comment says otherwise, any thread that holds
+ * no lock of the library may call these functions, and they keep errno.
+ */
+#ifndef GF_ABI_HEAP_API_H
+#define GF_ABI_HEAP_API_H
+
+#include "base/cpus.h"
+
+#include <sys/types.h>
+
+enum gf_heap_mode {
+    gf_heap_mode_undecided = 0,
+    gf_heap_mode_replace, /* jemalloc serves malloc */
+    gf_heap_mode_next,    /* the next allocator in search order serves malloc */
+    /* jemalloc serves malloc, and calls are timed; never in gf_heap_ops.mode. */
+    gf_heap_mode_sampled,
+};
+
+/* A range of addresses that the heap has mapped. */
+struct gf_range {
+    uintptr_t start;
+    size_t size;
+};
+
+/* From jemalloc's statistics; 0 where it was built without them. */
+struct gf_heap_stats {
+    uint64_t mapped, active, allocated;
+    unsigned arenas;
+};
+
+/* The heap's handling of freed pages: src/preload/heap/pages/retain.h. */
+struct gf_heap_retained {
+    bool managed;          /* false: a user's MALLOC_CONF sets the decay; the heap adds nothing */
+    uint64_t max_bytes;    /* free and not purged; pages of a block that was never touched count */
+    uint64_t unused_bytes; /* the part that stayed free for at least 10 s */
+    uint64_t given_back;   /* bytes purged because they stayed free */
+    /* Bytes freed since the last lazy free; an upper bound of the dirty bytes. */
+    uint64_t freed;
+    uint64_t dirty_limit; /* the most bytes that may be dirty */
+    uint64_t headroom;    /* at the last reading */
+    uint64_t readings, lazy_frees, purges;
+    uint64_t lazily_freed_bytes, purged_bytes; /* so far, for any cause */
+};
+
+/* Transparent huge pages: src/preload/heap/pages/huge.h. */
+struct gf_heap_huge {
+    bool on;
+    const char *reason;     /* the reason for `on` */
+    uint64_t asked_bytes;   /* bytes of new mappings that were large enough */
+    uint64_t advised_bytes; /* bytes of those whose first huge page was allocated quickly */
+};
+
+/* Estimates from samples: src/preload/heap/pages/first_touch.h. */
+struct gf_heap_first_touch {
+    uint64_t looks; /* blocks examined */
+    uint64_t timed; /* page faults timed */
+    /* Bytes absent when malloc returned a large block, less those still absent at free. */
+    uint64_t missing_bytes;
+    uint64_t again_bytes; /* the part of missing_bytes that was present before and was purged */
+    uint64_t us;          /* estimated duration of the first touch of missing_bytes */
+    uint64_t ns_per_mib;  /* at the latest sample */
+};
+
+/* A jemalloc setting in force, and the reason for it. */
+struct gf_heap_setting {
+    const char *name; /* in jemalloc */
+    char value[24];   /* read back */
+    bool ours;        /* false: a user's MALLOC_CONF or /etc/malloc.conf sets another value */
+    const char *reason;
+};
+
+struct gf_heap_ops {
+    enum gf_heap_mode mode;
+    const char *mode_reason; /* "GPUFEED_HEAP=off", "tcmalloc is preloaded", ... never NULL */
+    /*
+     * From now on each new mapping of the heap gets this memory policy (MPOL_PREFERRED or
+     * MPOL_BIND) by mbind; policy 0 ends this. A refused mbind is counted and otherwise ignored.
+     */
+    void (*set_node)(int policy, const struct gf_nodes *nodes);
+    uint64_t (*refused)(void); /* mbind calls that the kernel refused, and the last errno */
+    int (*refused_errno)(void);
+    /*
+     * Copies up to `cap` ranges that are mapped now. Unused entries of `ret` get size 0. Returns
+     * the number of mapped ranges, which may exceed `cap`. SIZE_MAX: the table has overflowed, so
+     * the copy may be incomplete.
+     */
+    size_t (*ranges)(struct gf_range *ret, size_t cap);
+    /* Threads that start from now on share `cpus` arenas: one for each CPU that they may use. */
+    void (*set_cpus)(unsigned cpus);
+    /*
+     * From now on a fork quiesces the heap instead of taking jemalloc's locks, so it copies fewer
+     * pages. The call takes milliseconds. It changes nothing where the kernel refuses membarrier.
+     */
+    void (*allow_quiesce)(void);
+    /*
+     * Times the next `calls` calls of malloc, calloc, realloc and free, for the histograms. One
+     * thread only.
+     */
+    void (*sample)(unsigned calls);
+    /* In mode next: from now on times calls for large blocks to the other allocator. */
+    void (*time_passthrough)(void);
+    void (*stats)(struct gf_heap_stats *ret);
+    /* Copies the i-th setting. False: there are at most i settings. */
+    bool (*setting)(size_t i, struct gf_heap_setting *ret);
+    /* What of the user's MALLOC_CONF and /etc/malloc.conf is ignored, and why; "" for nothing. */
+    const char *(*ignored_conf)(void);
+    void (*huge)(struct gf_heap_huge *ret);
+    void (*first_touch)(struct gf_heap_first_touch *ret);
+    void (*retained)(struct gf_heap_retained *ret); /* only a few loads */
+    /*
+     * Called by the thread that checks the headroom and frees pages in time, until the process ends
+     * or forks. So the heap may keep more dirty pages. The heap calls `wake` once, from within a
+     * free, when much is dirty; another call of this function arms it again.
+     */
+    void (*watch_retained)(void (*wake)(void));
+    /*
+     * free_lazily frees all dirty pages by MADV_FREE; purge frees all free pages by MADV_DONTNEED.
+     * False: nothing was done, because another thread is doing it or a user's MALLOC_CONF sets the
+     * decay.
+     */
+    bool (*free_lazily)(void);
+    bool (*purge)(void);
+    /* Gives back pages that were not reused for 10 to 20 seconds, if that is due. */
+    void (*give_back)(void);
+};
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Short names for C11 atomics, with the memory order in the name. The arguments are those of the
+ * standard macros: `p` points to an _Atomic object.
+ *
+ * Words in memory that several processes map use the __atomic_* builtins, because the standard does
+ * not cover memory shared by processes.
+ */
+#ifndef GF_BASE_ATOMIC_H
+#define GF_BASE_ATOMIC_H
+
+#include <stdatomic.h>
+
+#define gf_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)
+#define gf_load_acquire(p) atomic_load_explicit((p), memory_order_acquire)
+#define gf_load_seq_cst(p) atomic_load_explicit((p), memory_order_seq_cst)
+#define gf_store_relaxed(p, value) atomic_store_explicit((p), (value), memory_order_relaxed)
+#define gf_store_release(p, value) atomic_store_explicit((p), (value), memory_order_release)
+#define gf_store_seq_cst(p, value) atomic_store_explicit((p), (value), memory_order_seq_cst)
+
+/* These return the value before the operation. */
+#define gf_add_relaxed(p, n) atomic_fetch_add_explicit((p), (n), memory_order_relaxed)
+#define gf_add_release(p, n) atomic_fetch_add_explicit((p), (n), memory_order_release)
+#define gf_add_acq_rel(p, n) atomic_fetch_add_explicit((p), (n), memory_order_acq_rel)
+#define gf_add_seq_cst(p, n) atomic_fetch_add_explicit((p), (n), memory_order_seq_cst)
+#define gf_sub_relaxed(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_relaxed)
+#define gf_sub_release(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_release)
+#define gf_sub_acq_rel(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_acq_rel)
+#define gf_sub_seq_cst(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_seq_cst)
+#define gf_exchange_relaxed(p, value) atomic_exchange_explicit((p), (value), memory_order_relaxed)
+#define gf_exchange_acquire(p, value) atomic_exchange_explicit((p), (value), memory_order_acquire)
+#define gf_exchange_acq_rel(p, value) atomic_exchange_explicit((p), (value), memory_order_acq_rel)
+#define gf_exchange_seq_cst(p, value) atomic_exchange_explicit((p), (value), memory_order_seq_cst)
+
+/* If *p equals *expected, stores `value` and returns true. Otherwise copies *p to *expected. */
+#define gf_cas_relaxed(p, expected, value)                                                         \
+    atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_relaxed,        \
+                                            memory_order_relaxed)
+#define gf_cas_acquire(p, expected, value)                                                         \
+    atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_acquire,        \
+                                            memory_order_relaxed)
+#define gf_cas_release(p, expected, value)                                                         \
+    atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_release,        \
+                                            memory_order_relaxed)
+#define gf_cas_acq_rel(p, expected, value)                                                         \
+    atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_acq_rel,        \
+                                            memory_order_acquire)
+#define gf_cas_seq_cst(p, expected, value)                                                         \
+    atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_seq_cst,        \
+                                            memory_order_seq_cst)
+/* The same, but it may fail although *p equals *expected, so call it in a loop. */
+#define gf_cas_weak_relaxed(p, expected, value)                                                    \
+    atomic_compare_exchange_weak_explicit((p), (expected), (value), memory_order_relaxed,          \
+                                          memory_order_relaxed)
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A read-only view of an ELF file that is mapped, not loaded. The file may be truncated or crafted:
+ * nothing outside of it and nothing misaligned is read. If the file is truncated while it is
+ * mapped, reading raises SIGBUS. So the command uses this view, and the preload library does not.
+ * Allocates nothing. (base/loader/symbols.h looks into loaded objects.)
+ */
+#ifndef GF_BASE_ELF_VIEW_H
+#define GF_BASE_ELF_VIEW_H
+
+#include "base/base.h"
+
+#include <elf.h>
+
+struct gf_elf_view {
+    const unsigned char *bytes;
+    size_t size;
+};
+
+/*
+ * Maps a regular file of any content. 0 or -errno; -EINVAL if it is not a regular file, or empty.
+ */
+int gf_elf_view_open(const char *path, struct gf_elf_view *ret);
+void gf_elf_view_close(struct gf_elf_view *view);
+
+/* Bytes of the file; NULL if the file ends before them or the offset is not a multiple of align. */
+const void *gf_elf_view_at(const struct gf_elf_view *view, uint64_t offset, uint64_t size,
+                           size_t align);
+
+/* The header; NULL if the file is not ELF. In 32-bit files only e_ident and e_machine are valid. */
+const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view);
+
+/* The following are empty (NULL or false) for 32-bit files and if the file lacks the part. */
+
+/* All program headers. */
+const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *ret_count);
+
+/* The first program header of a type. */
+const Elf64_Phdr *gf_elf_view_segment(const struct gf_elf_view *view, uint32_t type);
+
+const Elf64_Shdr *gf_elf_view_section(const struct gf_elf_view *view, size_t index);
+
+/* The path of the loader that a dynamic program requests (PT_INTERP). */
+const char *gf_elf_view_interpreter(const struct gf_elf_view *view);
+
+/* The names that the loader uses: symbols and needed libraries, each between zero bytes. */
+const char *gf_elf_view_dynamic_strings(const struct gf_elf_view *view, size_t *ret_size);
+
+const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t *ret_length);
+
+struct gf_elf_symbols {
+    const Elf64_Sym *list;
+    size_t count;
+    const char *strings; /* ends with a zero byte */
+    size_t strings_size;
+};
+
+/* The symbol table; in a stripped file the dynamic symbol table. */
+bool gf_elf_view_symbols(const struct gf_elf_view *view, struct gf_elf_symbols *ret);
+
+#endif

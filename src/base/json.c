@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include "base/fmt.h"
+
+#include <string.h>
+
+static void put(struct gf_json *json, const char *text, size_t length)
+{
+    if (json->at + length < json->size)
+        memcpy(json->buf + json->at, text, length);
+    json->at += length;
+}
+
+static void put_line(struct gf_json *json)
+{
+    if (!json->lines)
+        return;
+    put(json, "\n", 1);
+    for (unsigned i = 0; i < json->depth; i++)
+        put(json, "  ", 2);
+}
+
+/*
+ * The length of the UTF-8 sequence at p; 0 if the bytes are not valid UTF-8. Paths and names may
+ * hold any byte.
+ */
+static size_t utf8_length(const unsigned char *p)
+{
+    const size_t length = p[0] < 0x80   ? 1
+                          : p[0] < 0xc2 ? 0
+                          : p[0] < 0xe0 ? 2
+                          : p[0] < 0xf0 ? 3
+                          : p[0] < 0xf5 ? 4
+                                        : 0;
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+static void put_string(struct gf_json *json, const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+
+    put(json, "\"", 1);
+    while (*p) {
+        char escaped[8];
+        const size_t length = utf8_length(p);
+        if (*p == '"' || *p == '\\') {
+            put(json, (const char[]){'\\', (char)*p}, 2);
+        } else if (*p < 0x20 || *p == 0x7f) {
+            put(json, escaped, (size_t)gf_fmt(escaped, sizeof(escaped), "\\u%04x", *p));
+        } else if (length == 0) {
+            put(json, "\\ufffd", 6);
+        } else {
+            put(json, (const char *)p, length);
+        }
+        p += length ? length : 1;
+    }
+    put(json, "\"", 1);
+}
+
+static void put_key(struct gf_json *json, const char *key)
+{
+    if (json->more)
+        put(json, ",", 1);
+    if (json->depth)
+        put_line(json);
+    json->more = true;
+    if (!key)
+        return;
+    put_string(json, key);
+    put(json, ": ", json->lines ? 2 : 1);
+}
+
+void gf_json_begin(struct gf_json *json, const char *key, char bracket)
+{
+    put_key(json, key);
+    put(json, &bracket, 1);
+    json->depth++;
+    json->more = false;
+}
+
+void gf_json_end(struct gf_json *json, char bracket)
+{
+    json->depth--;
+    if (json->more)
+        put_line(json);
+    put(json, &bracket, 1);
+    json->more = true;
+}
+
+void gf_json_text(struct gf_json *json, const char *key, const char *value)
+{
+    if (!value) {
+        gf_json_null(json, key);
+        return;
+    }
+    put_key(json, key);
+    put_string(json, value);
+}
+
+void gf_json_int(struct gf_json *json, const char *key, int64_t value)
+{
+    char digits[24];
+    put_key(json, key);
+    put(json, digits, (size_t)gf_fmt(digits, sizeof(digits), "%lld", (long long)value));
+}
+
+void gf_json_size(struct gf_json *json, const char *key, uint64_t value)
+{
+    char digits[24];
+    put_key(json, key);
+    put(json, digits, (size_t)gf_fmt(digits, sizeof(digits), "%llu", (unsigned long long)value));
+}
+
+void gf_json_bool(struct gf_json *json, const char *key, bool value)
+{
+    put_key(json, key);
+    put(json, value ? "true" : "false", value ? 4 : 5);
+}
+
+void gf_json_null(struct gf_json *json, const char *key)
+{
+    put_key(json, key);
+    put(json, "null", 4);
+}
+
+void gf_json_known_int(struct gf_json *json, const char *key, int64_t value)
+{
+    if (value < 0)
+        gf_json_null(json, key);
+    else
+        gf_json_int(json, key, value);
+}
+
+void gf_json_known_size(struct gf_json *json, const char *key, uint64_t value)
+{
+    if (value == UINT64_MAX)
+        gf_json_null(json, key);
+    else
+        gf_json_size(json, key, value);
+}
+
+void gf_json_milli(struct gf_json *json, const char *key, uint64_t value)
+{
+    char digits[32];
+    put_key(json, key);
+    put(json, digits,
+        (size_t)gf_fmt(digits, sizeof(digits), "%llu.%03llu", (unsigned long long)(value / 1000),
+                       (unsigned long long)(value % 1000)));
+}
+
+void gf_json_micro(struct gf_json *json, const char *key, uint64_t value)
+{
+    char digits[32];
+    put_key(json, key);
+    put(json, digits,
+        (size_t)gf_fmt(digits, sizeof(digits), "%llu.%06llu", (unsigned long long)(value / 1000000),
+                       (unsigned long long)(value % 1000000)));
+}
+
+void gf_json_members(struct gf_json *json, const char *object)
+{
+    const size_t length = strlen(object);
+
+    if (length <= 2)
+        return;
+    if (json->more)
+        put(json, ",", 1);
+    json->more = true;
+    put(json, object + 1, length - 2);
+}
+
+bool gf_json_close(struct gf_json *json)
+{
+    if (json->size)
+        json->buf[gf_min(json->at, json->size - 1)] = '\0';
+    return json->at < json->size;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/loader/libc.h"
+
+#include "base/loader/object.h"
+#include "base/loader/raw_syscall.h"
+
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#define SONAME "libc.so.6"
+#define GET_AUXV 0x41555856 /* of prctl, since Linux 6.4 */
+#define VERSIONS 32         /* the most versions of libc that this library can need */
+#define AUXILIARY 64
+
+#if defined(__x86_64__)
+#define CALL_RELOCATION R_X86_64_JUMP_SLOT
+#elif defined(__aarch64__)
+#define CALL_RELOCATION R_AARCH64_JUMP_SLOT
+#endif
+
+bool gf_libc_relocated(void)
+{
+    static const char anchor;
+    static const volatile uintptr_t filled_in = (uintptr_t)&anchor;
+
+    return filled_in == (uintptr_t)&anchor;
+}
+
+/* Set by the kernel: the address of the loader, unless the loader was run as the program. */
+static uintptr_t early_loader(void)
+{
+    static const char path[] = "/proc/self/auxv";
+    ElfW(auxv_t) table[AUXILIARY];
+    uintptr_t base = 0, headers = 0, page = 4096;
+    const long fd =
+        gf_raw_syscall(SYS_openat, AT_FDCWD, (long)(uintptr_t)path, O_RDONLY | O_CLOEXEC, 0, 0);
+    long size =
+        fd < 0 ? fd : gf_raw_syscall(SYS_read, fd, (long)(uintptr_t)table, sizeof(table), 0, 0);
+
+    if (fd >= 0)
+        gf_raw_syscall(SYS_close, fd, 0, 0, 0, 0);
+    if (size <= 0)
+        size = gf_raw_syscall(SYS_prctl, GET_AUXV, (long)(uintptr_t)table, sizeof(table), 0, 0);
+    /* The kernel filled the table. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+    for (long i = 0; (i + 1) * (long)sizeof(table[0]) <= size && table[i].a_type != AT_NULL; i++) {
+        if (table[i].a_type == AT_BASE)
+            base = table[i].a_un.a_val;
+        else if (table[i].a_type == AT_PHDR)
+            headers = table[i].a_un.a_val;
+        else if (table[i].a_type == AT_PAGESZ)
+            page = table[i].a_un.a_val;
+    }
+    return base ? base : headers & -page;
+}
+
+static const struct link_map *early_objects(void)
+{
+    const uintptr_t base = early_loader();
+    const ElfW(Ehdr) *header = (const void *)base;
+    const ElfW(Dyn) *dynamic = NULL;
+    struct gf_object loader;
+
+    if (!base)
+        return NULL;
+    const ElfW(Phdr) *segment = (const void *)(base + header->e_phoff);
+    for (unsigned i = 0; i < header->e_phnum; i++)
+        if (segment[i].p_type == PT_DYNAMIC)
+            dynamic = (const void *)(base + segment[i].p_vaddr);
+    const ElfW(Sym) *symbol =
+        gf_object_read(base, dynamic, &loader) ? gf_object_find(&loader, "_r_debug", 0) : NULL;
+    return symbol ? ((const struct r_debug *)(base + symbol->st_value))->r_map : NULL;
+}
+
+/* Weak, so that this library needs no library other than libc. */
+#pragma weak _r_debug
+
+/* The libraries are searched in this order. */
+static const struct link_map *objects(void)
+{
+    if (!gf_libc_relocated())
+        return early_objects();
+    return &_r_debug ? _r_debug.r_map : NULL;
+}
+
+/* Set by the linker: the start of this library. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+
+/*
+ * This library in the loader's list. NULL if it was loaded into another link namespace, whose
+ * objects are not in this list.
+ */
+static const struct link_map *own(void)
+{
+    const struct link_map *at = objects();
+
+    while (at && at->l_addr != (uintptr_t)__ehdr_start)
+        at = at->l_next;
+    return at;
+}
+
+static bool find_libc(struct gf_object *ret)
+{
+    for (const struct link_map *at = objects(); at; at = at->l_next)
+        if (gf_object_read(at->l_addr, at->l_ld, ret) && gf_object_names_equal(ret->soname, SONAME))
+            return true;
+    return false;
+}
+
+uintptr_t gf_libc_base(void)
+{
+    struct gf_object libc;
+
+    return find_libc(&libc) ? libc.base : 0;
+}
+
+void *gf_libc_function(const char *name)
+{
+    struct gf_object libc;
+    const ElfW(Sym) *found = find_libc(&libc) ? gf_object_function(&libc, name) : NULL;
+
+    return found ? (void *)(libc.base + found->st_value) : NULL;
+}
+
+void *gf_libc_early_next(const char *name)
+{
+    const struct link_map *at = own();
+    struct gf_object object;
+
+    while (at && (at = at->l_next)) {
+        const ElfW(Sym) *symbol = gf_object_read(at->l_addr, at->l_ld, &object)
+                                      ? gf_object_function(&object, name)
+                                      : NULL;
+        if (symbol)
+            return (void *)(object.base + symbol->st_value);
+    }
+    return NULL;
+}
+
+/* Maps this library's number of each needed version to libc's number of that version. */
+static void match_versions(const struct gf_object *self, const struct gf_object *libc,
+                           unsigned ret[VERSIONS])
+{
+    const ElfW(Verneed) *file = self->needed;
+
+    for (unsigned i = 0; i < VERSIONS; i++)
+        ret[i] = 0;
+    while (file) {
+        const ElfW(Vernaux) *at = (const void *)((const char *)file + file->vn_aux);
+        for (unsigned i = 0; i < file->vn_cnt; i++) {
+            if (at->vna_other < VERSIONS)
+                ret[at->vna_other] = gf_object_version(libc, at->vna_hash);
+            at = (const void *)((const char *)at + at->vna_next);
+        }
+        file = file->vn_next ? (const void *)((const char *)file + file->vn_next) : NULL;
+    }
+}
+
+static unsigned long read_auxv(const struct gf_object *libc, unsigned long type)
+{
+    const ElfW(Sym) *found = gf_object_function(libc, "getauxval");
+
+    return found ? ((__typeof__(getauxval) *)(libc->base + found->st_value))(type) : 0;
+}
+
+static uintptr_t address_of(const struct gf_object *libc, const ElfW(Sym) * symbol)
+{
+    const uintptr_t address = libc->base + symbol->st_value;
+
+    if ((symbol->st_info & 0xf) != STT_GNU_IFUNC)
+        return address;
+#if defined(__aarch64__)
+    const uint64_t of_cpu[3] = {sizeof(of_cpu), read_auxv(libc, AT_HWCAP),
+                                read_auxv(libc, AT_HWCAP2)};
+    return ((uintptr_t(*)(uint64_t, const void *))address)(of_cpu[1] | UINT64_C(1) << 62, of_cpu);
+#else
+    return ((uintptr_t(*)(void))address)();
+#endif
+}
+
+/*
+ * A name that this library exports, and whose calls are bound to libc nevertheless: the heap unmaps
+ * while a lock may be held, and must not reach a hook.
+ */
+#define BOUND_EXPORT "munmap"
+
+/*
+ * Stores libc's address for one call. Uses the symbol's default version if this library names none.
+ */
+static void bind_call(const struct gf_object *self, const struct gf_object *libc,
+                      const unsigned versions[VERSIONS], const ElfW(Rela) * call)
+{
+    const size_t index = ELF64_R_SYM(call->r_info);
+    const ElfW(Sym) *wanted = &self->symbols[index];
+    const char *const name = self->strings + wanted->st_name;
+    const unsigned version = self->versions ? self->versions[index] & 0x7fff : 0;
+
+    if (ELF64_R_TYPE(call->r_info) != CALL_RELOCATION ||
+        (wanted->st_shndx != SHN_UNDEF && !gf_object_names_equal(name, BOUND_EXPORT)))
+        return;
+    const ElfW(Sym) *found = gf_object_find(libc, name, version < VERSIONS ? versions[version] : 0);
+    const uintptr_t address = found ? address_of(libc, found) : 0;
+    if (address)
+        __atomic_store_n((uintptr_t *)(self->base + call->r_offset), address, __ATOMIC_RELAXED);
+}
+
+/* In a library linked with -z now the loader makes the pages of these addresses read-only. */
+static bool protect(const struct gf_object *self, const struct gf_object *libc, int protection)
+{
+    const ElfW(Ehdr) *header = (const void *)__ehdr_start;
+    const ElfW(Phdr) *segment = (const void *)(__ehdr_start + header->e_phoff);
+    const uintptr_t page = self->now ? read_auxv(libc, AT_PAGESZ) : 1;
+    bool done = page > 0;
+
+    for (unsigned i = 0; self->now && done && i < header->e_phnum; i++) {
+        const uintptr_t start = (self->base + segment[i].p_vaddr) & -page;
+        const uintptr_t end = (self->base + segment[i].p_vaddr + segment[i].p_memsz) & -page;
+        if (segment[i].p_type == PT_GNU_RELRO && end > start)
+            done = gf_raw_syscall(SYS_mprotect, (long)start, (long)(end - start), protection, 0,
+                                  0) == 0;
+    }
+    return done;
+}
+
+static void bind_calls(const struct link_map *map)
+{
+    struct gf_object self, libc;
+    unsigned versions[VERSIONS];
+
+    if (!gf_object_read(map->l_addr, map->l_ld, &self) || !find_libc(&libc) ||
+        !protect(&self, &libc, PROT_READ | PROT_WRITE))
+        return;
+    match_versions(&self, &libc, versions);
+    for (size_t i = 0; i < self.calls_size / sizeof(*self.calls); i++)
+        bind_call(&self, &libc, versions, &self.calls[i]);
+    protect(&self, &libc, PROT_READ);
+}
+
+void gf_libc_bind(void)
+{
+    static bool bound; /* threads that enter at the same time store the same addresses */
+    const struct link_map *map;
+
+    if (gf_likely(__atomic_load_n(&bound, __ATOMIC_ACQUIRE)) || !gf_libc_relocated())
+        return;
+    map = own();
+    if (map && map->l_name[0]) /* the program's own name is empty */
+        bind_calls(map);
+    __atomic_store_n(&bound, true, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_BASE_LOG_AREAS_H
+#define GF_BASE_LOG_AREAS_H
+
+/* The areas of GPUFEED_DEBUG, in the order of their bits: X(token of the option, word) */
+#define GF_LOG_AREAS(X) X(debug, copy) X(debug, heap) X(debug, place)
+
+#endif

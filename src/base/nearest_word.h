@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The closest valid word to a misspelt one, for "did you mean". */
+#ifndef GF_BASE_NEAREST_WORD_H
+#define GF_BASE_NEAREST_WORD_H
+
+#include "base/base.h"
+
+struct gf_nearest_word {
+    const char *wanted; /* what the user wrote */
+    const char *found;  /* NULL if no candidate is close enough so far */
+    unsigned edits;     /* a closer candidate needs fewer edits */
+};
+
+/* The largest number of edits that counts as similar: min(3, 1 + length/4). */
+void gf_nearest_word_begin(struct gf_nearest_word *search, const char *wanted);
+
+/*
+ * Compares one candidate. If it is closer than all earlier ones, found becomes `result`, which must
+ * outlive the search. An edit inserts, deletes or changes a character or swaps two neighbours. Case
+ * is ignored. Words of more than 48 characters match nothing.
+ */
+void gf_nearest_word_try(struct gf_nearest_word *search, const char *candidate, const char *result);
+
+#endif

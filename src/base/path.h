@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_BASE_PATH_H
+#define GF_BASE_PATH_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+/*
+ * Expands %p (pid), %h (host name, '/' becomes '_'), %r (rank; 0 if rank is -1) and %% in a path.
+ * Other percent signs are copied. 0 or -ENAMETOOLONG. Async-signal-safe.
+ */
+int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t size);
+
+/*
+ * Replaces the file at path by these bytes atomically: a reader sees either the old or the new
+ * content. A link at path is followed if the process's user owns it, otherwise replaced. Devices,
+ * pipes and the targets of links in /dev and /proc are appended to instead. On failure the new file
+ * is removed. Closes its descriptor. 0 or -errno.
+ */
+int gf_path_replace(const char *path, const char *bytes, size_t length);
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pystack/pystack.h"
+
+#include "base/pystack/pystack_line.h"
+
+#include <string.h>
+
+/* Byte offsets from CPython's headers of that version, on 64-bit machines. */
+struct gf_pystack_layout {
+    unsigned minor;
+    unsigned thread_frame;   /* thread state: the innermost frame, or the C frame with it */
+    int c_frame;             /* C frame: the innermost frame; -1 if the thread state has it */
+    unsigned code, previous; /* frame */
+    unsigned at; /* frame: the current instruction, a number or a pointer into the code */
+    int owner;   /* frame: 3 marks the interpreter's own frames; -1 if the version has none */
+    unsigned file, name, qualified, first_line, table; /* code object */
+    unsigned bytecode;                                 /* code object; 0: `at` is a number */
+    unsigned at_scale;                                 /* bytes per step of that number */
+    unsigned ascii, compact;                           /* sizes of a string's header */
+    gf_pystack_line_fn *line;
+};
+
+static const struct gf_pystack_layout layouts[] = {
+    {9, 24, -1, 32, 24, 104, -1, 104, 112, 0, 40, 120, 0, 1, 48, 72, gf_pystack_line_lnotab},
+    {10, 24, -1, 32, 24, 96, -1, 104, 112, 0, 40, 120, 0, 2, 48, 72, gf_pystack_line_ranges},
+    {11, 56, 8, 32, 48, 56, 69, 112, 120, 128, 72, 136, 184, 1, 48, 72, gf_pystack_line_locations},
+    {12, 56, 0, 0, 8, 56, 70, 112, 120, 128, 68, 136, 192, 1, 40, 56, gf_pystack_line_locations},
+    {13, 72, -1, 0, 8, 56, 70, 112, 120, 128, 68, 136, 200, 1, 40, 56, gf_pystack_line_locations},
+};
+
+enum {
+    object_type = 8,
+    var_size = 16,
+    bytes_data = 32,
+    type_name = 24,
+    string_length = 16,
+    string_state = 32
+};
+#define OWNER_INTERPRETER 3
+#define STEPS_MOST 64 /* the most frames that are read, the interpreter's own frames included */
+
+struct reader {
+    const struct gf_pystack_layout *layout;
+    const struct gf_pystack_memory *memory;
+};
+
+/* "3.11.2 (main, ..." */
+const struct gf_pystack_layout *gf_pystack_layout(const char *version)
+{
+    unsigned minor = 0;
+
+    if (strncmp(version, "3.", 2) != 0 || strstr(version, "free-threading"))
+        return NULL;
+    for (const char *p = version + 2; *p >= '0' && *p <= '9'; p++)
+        minor = minor * 10 + (unsigned)(*p - '0');
+    for (size_t i = 0; i < GF_ARRAY_LEN(layouts); i++)
+        if (layouts[i].minor == minor)
+            return &layouts[i];
+    return NULL;
+}
+
+static bool read_bytes(const struct reader *r, uintptr_t address, void *ret, size_t size)
+{
+    return r->memory->read(r->memory->closure, address, ret, size) == size;
+}
+
+static bool read_pointer(const struct reader *r, uintptr_t address, uintptr_t *ret)
+{
+    return read_bytes(r, address, ret, sizeof(*ret));
+}
+
+static bool is_code(const struct reader *r, uintptr_t object)
+{
+    uintptr_t type, name;
+    char text[5];
+
+    return object && read_pointer(r, object + object_type, &type) &&
+           read_pointer(r, type + type_name, &name) && read_bytes(r, name, text, sizeof(text)) &&
+           memcmp(text, "code", sizeof(text)) == 0;
+}
+
+/* Writes one code point as UTF-8, and returns how many bytes that takes. */
+static size_t encode_utf8(uint32_t point, char *ret)
+{
+    if (point < 0x80) {
+        ret[0] = (char)point;
+        return 1;
+    }
+    if (point < 0x800) {
+        ret[0] = (char)(0xc0 | point >> 6);
+        ret[1] = (char)(0x80 | (point & 0x3f));
+        return 2;
+    }
+    if (point < 0x10000) {
+        ret[0] = (char)(0xe0 | point >> 12);
+        ret[1] = (char)(0x80 | (point >> 6 & 0x3f));
+        ret[2] = (char)(0x80 | (point & 0x3f));
+        return 3;
+    }
+    ret[0] = (char)(0xf0 | point >> 18);
+    ret[1] = (char)(0x80 | (point >> 12 & 0x3f));
+    ret[2] = (char)(0x80 | (point >> 6 & 0x3f));
+    ret[3] = (char)(0x80 | (point & 0x3f));
+    return 4;
+}
+
+/* A str's header. */
+struct string {
+    uintptr_t length; /* characters */
+    unsigned width;   /* bytes of each */
+    bool ascii;
+};
+
+static bool read_string_header(const struct reader *r, uintptr_t object, struct string *ret)
+{
+    uint32_t state;
+
+    if (!object || !read_pointer(r, object + string_length, &ret->length) ||
+        !read_bytes(r, object + string_state, &state, sizeof(state)))
+        return false;
+    const bool compact = state >> 5 & 1;
+    ret->width = state >> 2 & 7;
+    ret->ascii = state >> 6 & 1;
+    return compact && (ret->width == 1 || ret->width == 2 || ret->width == 4) &&
+           (!ret->ascii || ret->width == 1) && ret->length <= 1 << 20;
+}
+
+/* Reads the last characters of a str, as many as fit. */
+static bool read_string(const struct reader *r, uintptr_t object, char *ret, size_t size)
+{
+    struct string string;
+    unsigned char units[64 * 4];
+    size_t at = 0;
+
+    if (!read_string_header(r, object, &string))
+        return false;
+    const uintptr_t length = string.length;
+    const unsigned width = string.width;
+    const bool ascii = string.ascii;
+    const size_t room = (size - 1) / (ascii ? 1 : width == 1 ? 2 : width == 2 ? 3 : 4);
+    const uintptr_t data = object + (ascii ? r->layout->ascii : r->layout->compact);
+    for (size_t i = length > room ? length - room : 0; i < length;) {
+        const size_t some = gf_min(length - i, sizeof(units) / 4);
+        if (!read_bytes(r, data + i * width, units, some * width))
+            return false;
+        for (size_t k = 0; k < some; k++) {
+            uint32_t point = 0;
+            memcpy(&point, units + k * width, width);
+            /* Freed memory may claim to be ASCII; `room` relies on each byte being ASCII. */
+            if (ascii && point >= 0x80)
+                return false;
+            at += encode_utf8(point, ret + at);
+        }
+        i += some;
+    }
+    ret[at] = '\0';
+    return true;
+}
+
+static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code, int *ret)
+{
+    struct gf_pystack_table table = {.memory = r->memory};
+    uintptr_t object, size, at = 0;
+    int32_t first, step;
+
+    if (!read_bytes(r, code + r->layout->first_line, &first, sizeof(first)) ||
+        !read_pointer(r, code + r->layout->table, &object) || !object ||
+        !read_pointer(r, object + var_size, &size) || size > 1 << 24)
+        return false;
+    if (r->layout->bytecode) {
+        if (!read_pointer(r, frame + r->layout->at, &at))
+            return false;
+        at -= code + r->layout->bytecode;
+    } else {
+        if (!read_bytes(r, frame + r->layout->at, &step, sizeof(step)) || step < 0)
+            return false;
+        at = (uintptr_t)step * r->layout->at_scale;
+    }
+    table.data = object + bytes_data;
+    table.size = size;
+    table.first_line = first;
+    return at < 1 << 28 && r->layout->line(&table, at, ret);
+}
+
+static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystack_frame *ret)
+{
+    const struct gf_pystack_layout *layout = r->layout;
+    uintptr_t code, file, name;
+
+    if (!read_pointer(r, frame + layout->code, &code) || !is_code(r, code) ||
+        !read_pointer(r, code + layout->file, &file) ||
+        !read_pointer(r, code + (layout->qualified ? layout->qualified : layout->name), &name))
+        return false;
+    return read_string(r, file, ret->file, sizeof(ret->file)) &&
+           read_string(r, name, ret->function, sizeof(ret->function)) &&
+           find_line(r, frame, code, &ret->line);
+}
+
+static bool is_interpreters_own(const struct reader *r, uintptr_t frame)
+{
+    char owner;
+    return r->layout->owner >= 0 && read_bytes(r, frame + (unsigned)r->layout->owner, &owner, 1) &&
+           owner == OWNER_INTERPRETER;
+}
+
+size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
+                         const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                         struct gf_pystack_frame *ret, size_t cap)
+{
+    const struct reader r = {layout, memory};
+    uintptr_t frame;
+    size_t count = 0;
+
+    if (!read_pointer(&r, thread_state + layout->thread_frame, &frame) ||
+        (layout->c_frame >= 0 && !read_pointer(&r, frame + (unsigned)layout->c_frame, &frame)))
+        return 0;
+    for (unsigned i = 0; frame && count < cap && i < STEPS_MOST; i++) {
+        if (!is_interpreters_own(&r, frame) && read_frame(&r, frame, &ret[count]))
+            count++;
+        if (!read_pointer(&r, frame + layout->previous, &frame))
+            break;
+    }
+    return count;
+}

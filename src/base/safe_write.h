@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes on behalf of the library. A plain write would raise SIGPIPE if a pipe has no reader, or
+ * SIGXFSZ if a file is at its size limit (ulimit -f). Either signal could end the program. Here the
+ * write only fails.
+ */
+#ifndef GF_BASE_SAFE_WRITE_H
+#define GF_BASE_SAFE_WRITE_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/* Like writev. Not a cancellation point; any thread, inside malloc, in a forked child. */
+ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count);
+
+static inline ssize_t gf_safe_write(int fd, const void *bytes, size_t length)
+{
+    const struct iovec part = {(void *)(uintptr_t)bytes, length};
+    return gf_safe_writev(fd, &part, 1);
+}
+
+/*
+ * Appends both texts to the file by one write; creates the file if it is missing. A symbolic link
+ * at path is followed only if root or the process's user owns it: -ELOOP for any other. Returns the
+ * number of bytes written, which is smaller if the file system is full, or -errno.
+ */
+ssize_t gf_safe_append(const char *path, const char *first, size_t first_length, const char *second,
+                       size_t second_length);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exit codes and error messages, which all verbs of the command share. The command is an ordinary
+ * program with one thread: it may use stdio and malloc, unlike the libraries that it uses.
+ */
+#ifndef GF_CLI_COMMON_CLI_H
+#define GF_CLI_COMMON_CLI_H
+
+#include "base/base.h"
+
+enum gf_exit {
+    GF_EXIT_OK = 0,
+    GF_EXIT_FAILED = 1,  /* a file, the machine or memory was not available */
+    GF_EXIT_USAGE = 2,   /* the command line is not valid */
+    GF_EXIT_PROBLEM = 3, /* doctor found a problem */
+    GF_EXIT_CANNOT_RUN = 126,
+    GF_EXIT_NOT_FOUND = 127,
+};
+
+/* Writes "gpufeed VERB: ..." to standard error, as one line. verb may be "". */
+void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
+
+/* Reports that the machine below root ("" for this one) cannot be read. Returns GF_EXIT_FAILED. */
+int gf_cli_machine_error(const char *verb, const char *root, int error);
+
+#endif

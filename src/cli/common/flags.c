@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common/flags.h"
+
+#include "base/nearest_word.h"
+#include "cli/common/cli.h"
+
+#include <string.h>
+
+static int unknown_flag(const char *verb, const char *word, const struct option *flags)
+{
+    char name[64];
+    struct gf_nearest_word nearest;
+    const bool is_long = word[1] == '-';
+    const size_t length = is_long ? gf_min(strcspn(word + 2, "="), sizeof(name) - 1) : 0;
+
+    memcpy(name, word + 2, length);
+    name[length] = '\0';
+    gf_nearest_word_begin(&nearest, name);
+    for (; is_long && flags->name; flags++)
+        gf_nearest_word_try(&nearest, flags->name, flags->name);
+    if (nearest.found)
+        gf_cli_error(verb, "--%s is not a flag (did you mean --%s?)", name, nearest.found);
+    else
+        gf_cli_error(verb, "%s%s is not a flag; `gpufeed %s --help` lists them",
+                     is_long ? "--" : word, name, verb);
+    return GF_FLAG_INVALID;
+}
+
+static const struct option *find_flag(const struct option *flags, const char *word)
+{
+    const size_t length = strcspn(word, "=");
+
+    while (flags->name &&
+           (strlen(flags->name) != length || strncmp(flags->name, word, length) != 0))
+        flags++;
+    return flags->name ? flags : NULL;
+}
+
+int gf_flags_next(struct gf_flags *reader)
+{
+    const char *verb = reader->argv[0];
+    const int at = reader->at ? reader->at : 1;
+    const char *word = at < reader->argc ? reader->argv[at] : "";
+
+    opterr = 0;
+    if (!reader->at)
+        optind = 0; /* 0 resets glibc's getopt after an earlier argv */
+    /*
+     * "+": flags end at the first operand. ":": distinguish a missing value from an unknown flag.
+     */
+    const int code = getopt_long(reader->argc, reader->argv, "+:h", reader->flags, NULL);
+    reader->at = optind;
+    if (code == -1)
+        return GF_FLAG_END;
+    if (strcmp(word, "-h") == 0)
+        return GF_FLAG_HELP;
+    reader->flag = strncmp(word, "--", 2) == 0 ? find_flag(reader->flags, word + 2) : NULL;
+    if (!reader->flag)
+        return unknown_flag(verb, word, reader->flags);
+    if (code == '?') {
+        gf_cli_error(verb, "--%s takes no value", reader->flag->name);
+        return GF_FLAG_INVALID;
+    }
+    if (code != ':' && reader->flag->has_arg && optarg == reader->argv[at + 1] &&
+        strcmp(optarg, "--") == 0)
+        return GF_FLAG_NO_VALUE;
+    return code;
+}
+
+int gf_flags_excess(const char *verb, const char *word)
+{
+    gf_cli_error(verb, "unexpected argument %s; see `gpufeed help %s`", word, verb);
+    return GF_EXIT_USAGE;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_COMMON_WRAP_H
+#define GF_CLI_COMMON_WRAP_H
+
+#include <stdio.h>
+
+/* Writes text as indented lines of at most width columns; ends with a newline. */
+void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width);
+
+/* Columns of the terminal that `out` writes to, at most 100; 80 if it is not a terminal. */
+unsigned gf_wrap_width(FILE *out);
+
+#endif

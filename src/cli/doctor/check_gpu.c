@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPUs that a program would see here, and whether it may run on CPUs near them. */
+#include "cli/doctor/checks.h"
+
+#include "os/procfs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LIST_MAX 256
+
+/* GPUs of WSL and of Jetson are not PCI devices. */
+static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char *const devices[] = {"/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu"};
+    char path[GF_PROCFS_PATH_MAX];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(devices); i++) {
+        snprintf(path, sizeof(path), "%s%s", input->root, devices[i]);
+        if (access(path, F_OK) == 0) {
+            gf_finding_add(ret, gf_status_unknown, "GPUs behind %s are not on the PCI bus",
+                           devices[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void report_visible_gpus(const struct gf_visible_gpus *visible, struct gf_findings *ret)
+{
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_ok, "%zu GPU%s visible%s", visible->count,
+                       visible->count == 1 ? " is" : "s are", visible->doubt ? ", or fewer" : "");
+    if (visible->doubt)
+        gf_finding_evidence(finding, "%s", visible->doubt);
+}
+
+void gf_check_gpus(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const struct gf_topo *topo = input->topo;
+
+    if (topo->visible.count) {
+        report_visible_gpus(&topo->visible, ret);
+        return;
+    }
+    if (!topo->gpu_count && find_non_pci_gpu(input, ret))
+        return;
+    struct gf_finding *finding =
+        topo->gpu_count ? gf_finding_add(ret, gf_status_problem,
+                                         "none of the GPUs here (%zu) is visible", topo->gpu_count)
+                        : gf_finding_add(ret, gf_status_problem, "there is no NVIDIA GPU here");
+    gf_finding_evidence(
+        finding,
+        "/sys/bus/pci/devices, /proc/driver/nvidia/gpus, /dev/nvidia*, CUDA_VISIBLE_DEVICES");
+    gf_finding_fix(finding, "docker run --gpus all (Kubernetes: the limit nvidia.com/gpu; Slurm: "
+                            "--gpus); load the driver's module on the host; check "
+                            "CUDA_VISIBLE_DEVICES");
+}
+
+static const struct gf_topo_gpu *next_visible(const struct gf_topo *topo, size_t *at)
+{
+    while (*at < topo->gpu_count)
+        if (topo->gpus[(*at)++].visible)
+            return &topo->gpus[*at - 1];
+    return NULL;
+}
+
+static long read_link_width(const struct gf_check_input *input, const char *bdf, const char *file)
+{
+    char text[32];
+    const int length =
+        gf_procfs_read(text, sizeof(text), input->root, "sys/bus/pci/devices/%s/%s", bdf, file);
+    return length > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+/*
+ * Checks only the width: an idle GPU lowers its link's speed. Virtual machines report widths of 0,
+ * 63 or 255.
+ */
+void gf_check_links(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const struct gf_topo_gpu *gpu;
+
+    for (size_t at = 0; (gpu = next_visible(input->topo, &at));) {
+        const long now = read_link_width(input, gpu->bdf, "current_link_width");
+        const long most = read_link_width(input, gpu->bdf, "max_link_width");
+        if (now <= 0 || now > 32 || most <= 0 || most > 32)
+            continue;
+        if (now >= most) {
+            gf_finding_add(ret, gf_status_ok, "GPU %s uses all %ld lanes of its link", gpu->bdf,
+                           most);
+            continue;
+        }
+        struct gf_finding *finding = gf_finding_add(
+            ret, gf_status_problem, "GPU %s uses %ld of %ld lanes", gpu->bdf, now, most);
+        gf_finding_evidence(finding,
+                            "/sys/bus/pci/devices/%s/current_link_width: %ld, max_link_width: %ld",
+                            gpu->bdf, now, most);
+        gf_finding_fix(finding, "use another slot, reseat the card or its riser, or change the "
+                                "slot's bifurcation in the firmware");
+    }
+}
+
+static const char *read_device_file(const struct gf_check_input *input, const char *bdf,
+                                    const char *file, char *ret, size_t size)
+{
+    const int length =
+        gf_procfs_read(ret, size, input->root, "sys/bus/pci/devices/%s/%s", bdf, file);
+    return length < 0 ? "none" : length == 0 ? "empty" : ret;
+}
+
+static void report_unknown_node(const struct gf_check_input *input, const char *bdf,
+                                struct gf_findings *ret)
+{
+    char list[LIST_MAX], node[16];
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "GPU %s: its NUMA node is unknown", bdf);
+
+    gf_finding_evidence(finding, "/sys/bus/pci/devices/%s/numa_node: %s; local_cpulist: %s", bdf,
+                        read_device_file(input, bdf, "numa_node", node, sizeof(node)),
+                        read_device_file(input, bdf, "local_cpulist", list, sizeof(list)));
+    gf_finding_fix(finding, "enable NUMA in the firmware; in a virtual machine, give the GPU a "
+                            "node in the hypervisor (QEMU: pxb-pcie,numa_node=N)");
+}
+
+void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const struct gf_topo *topo = input->topo;
+    const struct gf_topo_gpu *gpu;
+    char list[LIST_MAX];
+
+    if (topo->machine->node_count < 2) {
+        if (topo->visible.count)
+            gf_finding_add(ret, gf_status_ok, "one NUMA node: everything is near the GPU");
+        return;
+    }
+    for (size_t at = 0; (gpu = next_visible(topo, &at));) {
+        if (gpu->source)
+            gf_finding_add(ret, gf_status_ok, "GPU %s is on node %s (%s)", gpu->bdf,
+                           gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
+        else
+            report_unknown_node(input, gpu->bdf, ret);
+    }
+}
+
+void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const struct gf_topo_gpu *gpu;
+    char near[LIST_MAX], allowed[LIST_MAX];
+
+    if (input->topo->machine->node_count < 2)
+        return;
+    for (size_t at = 0; (gpu = next_visible(input->topo, &at));) {
+        if (!gpu->source)
+            continue;
+        gf_set_format(&gpu->cpus, near, sizeof(near));
+        if (!gf_set_empty(&gpu->usable)) {
+            gf_finding_add(ret, gf_status_ok, "GPU %s: %u of the %u CPUs of its node are allowed",
+                           gpu->bdf, gf_set_count(&gpu->usable), gf_set_count(&gpu->cpus));
+            continue;
+        }
+        struct gf_finding *finding = gf_finding_add(
+            ret, gf_status_problem, "GPU %s: no CPU of its node is allowed", gpu->bdf);
+        gf_finding_evidence(finding, "its node has CPUs %s; this process may use %s", near,
+                            gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
+        gf_finding_fix(finding,
+                       "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with "
+                       "topology policy single-numa-node; Slurm: --gpu-bind=closest)",
+                       near);
+    }
+}

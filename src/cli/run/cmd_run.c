@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/cmd_run.h"
+
+#include "cli/common/cli.h"
+#include "cli/run/environ.h"
+#include "cli/run/exec_target.h"
+#include "cli/run/ld_preload.h"
+#include "cli/run/prebind.h"
+#include "cli/run/run_flags.h"
+#include "config/options.h"
+#include "config/validate.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void report_invalid(void *closure, const char *line)
+{
+    (void)closure;
+    gf_cli_error("run", "%s", line);
+}
+
+/*
+ * Removes the invalid options that it reports, so that the library in a child does not report them
+ * again.
+ */
+static void drop_invalid_options(struct gf_env *env)
+{
+    size_t kept = 0;
+
+    gf_validate_environment(env->entries, true, report_invalid, NULL);
+    for (size_t i = 0; i < env->count; i++)
+        if (!gf_validate_rejects(env->entries[i]))
+            env->entries[kept++] = env->entries[i];
+    env->count = kept;
+    env->entries[kept] = NULL;
+}
+
+static void set_defaults(struct gf_env *env)
+{
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        const struct gf_option_row *row = &gf_option_rows[i];
+        const char *fallback = gf_option_fallback(row, true);
+        if (strcmp(fallback, row->fallback) != 0 && !gf_env_get(env, row->name))
+            gf_env_set(env, row->name, fallback);
+    }
+}
+
+/* A preloaded sanitizer run-time ends the program unless it is the first preload. */
+static bool preloads_sanitizer(const char *preload)
+{
+    static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so",
+                                        "libclang_rt."};
+
+    for (size_t i = 0; preload && i < GF_ARRAY_LEN(names); i++)
+        if (strstr(preload, names[i]))
+            return true;
+    return false;
+}
+
+/* Reports a variable that would make the program fail under the preload. */
+static bool has_obstacle_in_environment(const struct gf_env *env, const char *name)
+{
+    const char *audit = gf_env_get(env, "LD_AUDIT"), *tunables = gf_env_get(env, "GLIBC_TUNABLES");
+
+    /* With LD_AUDIT, glibc reserves too little static TLS for a preloaded jemalloc. */
+    if (audit && *audit && !(tunables && strstr(tunables, "glibc.rtld.optional_static_tls="))) {
+        gf_cli_error("run",
+                     "LD_AUDIT exhausts static TLS: %s runs without the library; set "
+                     "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096",
+                     name);
+        return true;
+    }
+    if (preloads_sanitizer(gf_env_get(env, "LD_PRELOAD"))) {
+        gf_cli_error("run",
+                     "the sanitizer in LD_PRELOAD has to come first: %s runs without the library",
+                     name);
+        return true;
+    }
+    return false;
+}
+
+/*
+ * Removes the library from the child's LD_PRELOAD: an outer run or the image may have put it there.
+ */
+static void remove_preload(struct gf_env *env, const char *library)
+{
+    const char *present = gf_env_get(env, "LD_PRELOAD");
+    if (!present)
+        return;
+    char *joined = gf_ld_preload_join(library, present);
+    if (!joined)
+        return;
+    const char *rest = joined + strlen(library);
+    gf_env_set(env, "LD_PRELOAD", *rest == ':' ? rest + 1 : NULL);
+    free(joined);
+}
+
+static void add_preload(struct gf_env *env, const char *library)
+{
+    char *joined = gf_ld_preload_join(library, gf_env_get(env, "LD_PRELOAD"));
+    gf_env_set(env, "LD_PRELOAD", joined);
+    free(joined);
+}
+
+/*
+ * Puts the library first in the child's LD_PRELOAD, unless the program cannot take a preload.
+ * *ret_preloaded: whether the program itself will load it. 0, or -ENOENT if the library is missing.
+ */
+static int set_preload(struct gf_env *env, const char *program, const char *name,
+                       bool *ret_preloaded)
+{
+    char library[PATH_MAX];
+    struct gf_exec_obstacle obstacle;
+
+    *ret_preloaded = false;
+    const int error = gf_ld_preload_find(library, sizeof(library));
+    if (error == -ENOENT) {
+        gf_cli_error("run",
+                     "libgpufeed.so is not in %s, relative to this command's folder: install it "
+                     "again, or copy the whole folder of the bundle",
+                     GF_LIBDIR_FROM_BINDIR);
+        return error;
+    }
+    if (error) {
+        gf_cli_error("run",
+                     "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; "
+                     "%s runs without the library",
+                     library, name);
+        return 0;
+    }
+    if (has_obstacle_in_environment(env, name)) {
+        remove_preload(env, library);
+        return 0;
+    }
+    gf_exec_target_inspect(program, &obstacle);
+    if (obstacle.why)
+        gf_cli_error("run",
+                     "%s is %s, so a preload cannot work: the program runs without the library",
+                     name, obstacle.why);
+    *ret_preloaded = !obstacle.why;
+    if (!obstacle.why || obstacle.harmless)
+        add_preload(env, library);
+    else
+        remove_preload(env, library);
+    return 0;
+}
+
+static void print_plan(const struct gf_env *env, const char *program, char **argv)
+{
+    printf("program     %s\n", program);
+    printf("arguments  ");
+    for (char **word = argv + 1; *word; word++)
+        printf(" %s", *word);
+    const char *preload = gf_env_get(env, "LD_PRELOAD");
+    printf("\nLD_PRELOAD  %s\n", preload ? preload : "");
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        const char *value = gf_env_get(env, gf_option_rows[i].name);
+        if (value)
+            printf("%s=%s\n", gf_option_rows[i].name, value);
+    }
+}
+
+static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t size)
+{
+    static char cpus[1024];
+    const struct gf_prediction *prediction = &prebind->prediction;
+    const struct gf_verdict *verdict = &prebind->verdict;
+
+    if (!prebind->known)
+        snprintf(buf, size, "not bound before the start: %s", prediction->why);
+    else if (verdict->bound == gf_bound_none || verdict->bound == gf_bound_submitters)
+        snprintf(buf, size, "not bound before the start: %s", verdict->reason);
+    else
+        snprintf(buf, size, "GPU %s%s (%s): %s, CPUs %s, memory: %s%s%s", prediction->gpus[0].bdf,
+                 prediction->count > 1 ? " and others" : "", prediction->why,
+                 gf_bound_name(verdict->bound), gf_set_format(&verdict->cpus, cpus, sizeof(cpus)),
+                 verdict->policy_reason, *prebind->note ? "; " : "", prebind->note);
+}
+
+/*
+ * This line is printed only at GPUFEED_VERBOSE=2: the library later reports the binding itself, as
+ * read back from the kernel.
+ */
+static void bind_before_exec(struct gf_env *env, bool dry)
+{
+    static struct gf_options options;
+    static struct gf_prebind prebind;
+    static char text[2048];
+
+    gf_options_load(&options, env->entries);
+    gf_prebind_apply(env, &options, dry, &prebind);
+    format_prebind(&prebind, text, sizeof(text));
+    if (dry)
+        printf("binding     %s\n", text);
+    else if (options.verbose >= 2 || (*prebind.note && options.verbose >= 1))
+        gf_cli_error("run", "%s", text);
+}
+
+/* Reports why the program cannot run. Returns the same exit code as env(1). */
+static int report_not_run(const char *name, const char *program, int error)
+{
+    char lacking[PATH_MAX];
+
+    if (error == ENOENT && *program && gf_exec_target_lacks(program, lacking, sizeof(lacking))) {
+        /* A terminal does not show a carriage return. */
+        const size_t length = strcspn(lacking, "\r");
+        const bool has_cr = lacking[length];
+        lacking[length] = '\0';
+        gf_cli_error("run", "cannot run %s: its interpreter %s%s does not exist%s", name, lacking,
+                     has_cr ? "\\r" : "", has_cr ? "; the lines of the script end in CR LF" : "");
+    } else if (error == ENOENT && *name && !strchr(name, '/')) {
+        gf_cli_error("run", "cannot run %s: not found in PATH", name);
+    } else {
+        gf_cli_error("run", "cannot run %s: %s", *name ? name : "\"\"", strerror(error));
+    }
+    return error == ENOENT ? GF_EXIT_NOT_FOUND : GF_EXIT_CANNOT_RUN;
+}
+
+int gf_cmd_run(int argc, char **argv)
+{
+    struct gf_env env;
+    struct gf_run_flags flags;
+    char program[PATH_MAX];
+
+    gf_env_copy(environ, &env);
+    if (gf_run_flags_read(argc, argv, &env, &flags))
+        return GF_EXIT_USAGE;
+    if (flags.help) {
+        gf_run_flags_help(stdout);
+        return GF_EXIT_OK;
+    }
+    if (flags.command == argc) {
+        gf_cli_error("run", "no command to run: gpufeed run [flags] -- COMMAND");
+        return GF_EXIT_USAGE;
+    }
+    char **command = argv + flags.command;
+    drop_invalid_options(&env);
+    const int missing =
+        gf_exec_target_find(command[0], gf_env_get(&env, "PATH"), program, sizeof(program));
+    if (missing)
+        return report_not_run(command[0], "", -missing);
+    set_defaults(&env);
+    bool preloaded;
+    if (set_preload(&env, program, command[0], &preloaded))
+        return GF_EXIT_FAILED;
+    if (flags.print)
+        print_plan(&env, program, command);
+    if (preloaded)
+        bind_before_exec(&env, flags.print);
+    if (flags.print)
+        return GF_EXIT_OK;
+    execvpe(command[0], command, env.entries);
+    return report_not_run(command[0], program, errno);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/environ.h"
+
+#include "cli/common/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *check_memory(void *memory)
+{
+    if (!memory) {
+        fputs("gpufeed: out of memory\n", stderr);
+        exit(GF_EXIT_FAILED);
+    }
+    return memory;
+}
+
+void gf_env_copy(char *const *envp, struct gf_env *ret)
+{
+    ret->count = 0;
+    while (envp[ret->count])
+        ret->count++;
+    ret->entries = check_memory(calloc(ret->count + 1, sizeof(char *)));
+    memcpy(ret->entries, envp, ret->count * sizeof(char *));
+}
+
+void gf_env_free(struct gf_env *env)
+{
+    free(env->entries);
+    env->entries = NULL;
+    env->count = 0;
+}
+
+static bool is_entry(const char *entry, const char *name, size_t length)
+{
+    return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+const char *gf_env_get(const struct gf_env *env, const char *name)
+{
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < env->count; i++)
+        if (is_entry(env->entries[i], name, length))
+            return env->entries[i] + length + 1;
+    return NULL;
+}
+
+void gf_env_set(struct gf_env *env, const char *name, const char *value)
+{
+    const size_t length = strlen(name);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < env->count; i++)
+        if (!is_entry(env->entries[i], name, length))
+            env->entries[kept++] = env->entries[i];
+    if (value) {
+        /* One entry for the new value, and one for the NULL. */
+        env->entries = check_memory(realloc(env->entries, (kept + 2) * sizeof(char *)));
+        char *entry = check_memory(malloc(length + strlen(value) + 2));
+        memcpy(entry, name, length);
+        entry[length] = '=';
+        strcpy(entry + length + 1, value);
+        env->entries[kept++] = entry; /* never freed: lives until exec */
+    }
+    env->count = kept;
+    env->entries[kept] = NULL;
+}

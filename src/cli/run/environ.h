@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment of the program to run: a modifiable copy of this process's environment. */
+#ifndef GF_CLI_RUN_ENVIRON_H
+#define GF_CLI_RUN_ENVIRON_H
+
+#include "base/base.h"
+
+struct gf_env {
+    char **entries; /* NULL-terminated, as execve takes it */
+    size_t count;
+};
+
+/* Copies the vector; the caller keeps the strings. These functions exit if there is no memory. */
+void gf_env_copy(char *const *envp, struct gf_env *ret);
+void gf_env_free(struct gf_env *env);
+
+/* NULL if name is not set. */
+const char *gf_env_get(const struct gf_env *env, const char *name);
+
+/* Replaces all entries of that name by one entry; if value is NULL, removes them. */
+void gf_env_set(struct gf_env *env, const char *name, const char *value);
+
+#endif

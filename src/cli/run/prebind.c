@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/prebind.h"
+
+#include "config/names.h"
+#include "engine/machine/machine_load.h"
+#include "engine/machine/mempolicy.h"
+#include "engine/machine/probe.h"
+#include "engine/machine/tasks.h"
+#include "engine/place/hint.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool read_mask(struct gf_cpus *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    return sched_getaffinity(0, sizeof(*ret), (cpu_set_t *)ret) == 0;
+}
+
+static bool set_mask(const struct gf_cpus *cpus)
+{
+    const int error = gf_tasks_set_mask(0, cpus);
+    errno = -error;
+    return !error;
+}
+
+/* Whether an outer `gpufeed run` or the library set the present mask and left a hint about it. */
+static bool read_outer_hint(const struct gf_env *env, const struct gf_cpus *present,
+                            struct gf_hint *ret)
+{
+    return gf_hint_read(env->entries, ret) == 0 && gf_set_equal(&ret->set, present);
+}
+
+/*
+ * Gathers the facts at the program's start. Its start mask and policy are the present ones; if an
+ * outer run set them, the ones before that run. *ret_outer_policy: whether the outer run set the
+ * policy.
+ */
+static void gather_facts(const struct gf_env *env, const struct gf_cpus *present,
+                         struct gf_facts *ret, bool *ret_outer_policy)
+{
+    static struct gf_hint hint;
+    const bool has_outer = read_outer_hint(env, present, &hint);
+
+    gf_facts_gather("", env->entries, has_outer ? &hint.was : present, ret);
+    /* The control group may allow fewer CPUs now than when the hint was written. */
+    if (has_outer && gf_set_meet(&ret->start, &ret->cpuset))
+        gf_set_and(&ret->start, &ret->start, &ret->cpuset);
+    *ret_outer_policy =
+        has_outer && hint.policy != GF_MPOL_DEFAULT && gf_mempolicy_is(hint.policy, &hint.nodes);
+    if (*ret_outer_policy) {
+        ret->start_policy = GF_MPOL_DEFAULT;
+        ret->start_policy_nodes = (struct gf_nodes){0};
+    }
+}
+
+/*
+ * The first round assumes that the kernel permits everything: its verdict gives the node to probe.
+ */
+static void decide_binding(const struct gf_machine *machine, struct gf_facts *facts,
+                           const struct gf_options *options, struct gf_prebind *ret)
+{
+    const struct gf_prediction *prediction = &ret->prediction;
+    struct gf_probe probe;
+
+    gf_verdict_decide(machine, facts, NULL, options, prediction->gpus, prediction->count,
+                      &ret->verdict);
+    const int node = gf_set_next(&ret->verdict.policy_nodes, 0);
+    if (ret->verdict.bound == gf_bound_none && node < 0)
+        return;
+    gf_probe_run(NULL, node < 0 ? 0 : (unsigned)node, &ret->verdict.cpus, &probe);
+    gf_verdict_decide(machine, facts, &probe, options, prediction->gpus, prediction->count,
+                      &ret->verdict);
+}
+
+static void set_hint(struct gf_env *env, const struct gf_cpus *was, const struct gf_cpus *set,
+                     int policy, const struct gf_nodes *nodes)
+{
+    struct gf_hint hint = {.pid = getpid(), .was = *was, .set = *set, .policy = policy};
+    char *entry = malloc(GF_HINT_MAX);
+
+    if (policy != GF_MPOL_DEFAULT)
+        hint.nodes = *nodes;
+    if (entry && gf_hint_format(&hint, entry, GF_HINT_MAX) > 0)
+        gf_env_set(env, GF_NAME_BOUND, entry + sizeof(GF_NAME_BOUND));
+    free(entry);
+}
+
+/*
+ * 0 or -errno. If the verdict has no policy, the user's policy stays, and an outer run's is reset.
+ */
+static int set_policy(const struct gf_verdict *verdict, bool is_outer)
+{
+    if (verdict->policy == GF_MPOL_DEFAULT && !is_outer)
+        return 0;
+    return gf_mempolicy_set(verdict->policy, &verdict->policy_nodes);
+}
+
+static void bind_self(struct gf_env *env, const struct gf_cpus *present, const struct gf_cpus *was,
+                      bool outer_policy, struct gf_prebind *ret)
+{
+    const struct gf_cpus *wanted = ret->verdict.bound == gf_bound_none ? was : &ret->verdict.cpus;
+    struct gf_cpus result;
+    int policy = ret->verdict.policy;
+
+    if (!set_mask(wanted)) {
+        snprintf(ret->note, sizeof(ret->note), "sched_setaffinity: %s", strerror(errno));
+        return;
+    }
+    if (!read_mask(&result) || !gf_set_equal(&result, wanted)) {
+        snprintf(ret->note, sizeof(ret->note), "the kernel did not keep the mask");
+        set_mask(present);
+        return;
+    }
+    const int error = set_policy(&ret->verdict, outer_policy);
+    if (error) {
+        if (policy != GF_MPOL_DEFAULT)
+            snprintf(ret->note, sizeof(ret->note), "set_mempolicy: %s", strerror(-error));
+        policy = GF_MPOL_DEFAULT;
+    }
+    set_hint(env, was, wanted, policy, &ret->verdict.policy_nodes);
+    ret->bound = true;
+}
+
+static bool has_effect(const struct gf_verdict *verdict)
+{
+    return verdict->bound == gf_bound_none ? verdict->policy != GF_MPOL_DEFAULT
+                                           : verdict->bound != gf_bound_submitters;
+}
+
+void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
+                      struct gf_prebind *ret)
+{
+    static struct gf_facts facts;
+    static struct gf_visible_gpus visible;
+    struct gf_prediction *prediction = &ret->prediction;
+    const char *root = options->machine;
+    struct gf_machine *machine;
+    struct gf_cpus present;
+    bool outer_policy;
+
+    memset(ret, 0, sizeof(*ret));
+    if (options->mode != gf_mode_on) {
+        snprintf(prediction->why, sizeof(prediction->why), "GPUFEED is not on");
+        return;
+    }
+    if (!read_mask(&present) || gf_machine_load(root, &machine)) {
+        snprintf(prediction->why, sizeof(prediction->why), "the machine could not be read");
+        return;
+    }
+    gather_facts(env, &present, &facts, &outer_policy);
+    gf_visible_gpus_read(machine, root, &visible);
+    gf_visible_gpus_choose(&visible, gf_env_get(env, "CUDA_VISIBLE_DEVICES"),
+                           gf_env_get(env, "CUDA_DEVICE_ORDER"));
+    gf_predict_gpu(machine, &visible, &facts.rank, options->bind, prediction);
+    if (prediction->count) {
+        decide_binding(machine, &facts, options, ret);
+        ret->known = true;
+        if (!dry && has_effect(&ret->verdict))
+            bind_self(env, &present, &facts.start, outer_policy, ret);
+    }
+    gf_machine_free(machine);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Binding before exec. This process binds itself, so the program that replaces it runs on the GPU's
+ * node from its first instruction and its first page.
+ */
+#ifndef GF_CLI_RUN_PREBIND_H
+#define GF_CLI_RUN_PREBIND_H
+
+#include "cli/run/environ.h"
+#include "cli/run/predict_gpu.h"
+
+struct gf_prebind {
+    bool known; /* there is a verdict; otherwise prediction.why gives the reason */
+    bool bound; /* the mask is set and read back (never in a dry run) */
+    struct gf_prediction prediction;
+    struct gf_verdict verdict;
+    char note[160]; /* the call that the kernel refused; or "" */
+};
+
+/*
+ * Decides by options and env. Unless dry, binds the calling thread, which must be the only one, and
+ * puts the hint for the library into env. After a failure, mask and policy are unchanged.
+ */
+void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
+                      struct gf_prebind *ret);
+
+#endif

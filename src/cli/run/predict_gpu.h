@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Predicts before a program starts which GPU it will use, or at least the node of that GPU. */
+#ifndef GF_CLI_RUN_PREDICT_GPU_H
+#define GF_CLI_RUN_PREDICT_GPU_H
+
+#include "cli/topo/visible_gpus.h"
+#include "config/options.h"
+#include "engine/machine/facts.h"
+#include "engine/machine/machine.h"
+#include "engine/place/verdict.h"
+
+struct gf_prediction {
+    struct gf_gpu gpus[GF_VISIBLE_GPUS_MAX];
+    size_t count;  /* 0 if no GPU is visible, or the GPU is uncertain */
+    char why[192]; /* the reason for the prediction or its absence; always set */
+};
+
+/*
+ * The prediction is certain in three cases: one GPU is visible; the launcher has one rank on this
+ * host for each visible GPU, in a known order; or all visible GPUs are near the same nodes. The
+ * last case does not count if ranks divide a node's cores (gf_bind_exclusive).
+ */
+void gf_predict_gpu(const struct gf_machine *machine, const struct gf_visible_gpus *visible,
+                    const struct gf_rank *rank, enum gf_bind bind, struct gf_prediction *ret);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The flags of `gpufeed run`. Each row of options.def has one, which sets the row's variable. */
+#ifndef GF_CLI_RUN_RUN_FLAGS_H
+#define GF_CLI_RUN_RUN_FLAGS_H
+
+#include "cli/run/environ.h"
+
+#include <stdio.h>
+
+struct gf_run_flags {
+    bool help;
+    bool print;
+    int command; /* index in argv of the program to run; argc if there is none */
+};
+
+/*
+ * Reads argv[1..] up to "--" or the first operand, and sets the flags' variables in env. 0, or
+ * -EINVAL after printing one line on standard error.
+ */
+int gf_run_flags_read(int argc, char **argv, struct gf_env *env, struct gf_run_flags *ret);
+
+void gf_run_flags_help(FILE *out);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/topo/topo.h"
+
+#include "engine/machine/pci.h"
+#include "engine/place/locate.h"
+#include "os/launch.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The node with usable CPUs that is nearest to any of nodes; -1 if distances are unknown. */
+static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nodes)
+{
+    const struct gf_machine *machine = topo->machine;
+    unsigned best = 0;
+    int found = -1;
+
+    for (int from = gf_set_next(nodes, 0); from >= 0; from = gf_set_next(nodes, (unsigned)from + 1))
+        for (size_t i = 0; i < machine->node_count; i++) {
+            const struct gf_node *node = &machine->nodes[i];
+            const unsigned distance = gf_machine_distance(machine, (unsigned)from, node->id);
+            if (!distance || !gf_set_meet(&node->cpus, &topo->facts.start))
+                continue;
+            if (found < 0 || distance < best) {
+                best = distance;
+                found = (int)node->id;
+            }
+        }
+    return found;
+}
+
+/* The index of a GPU in the list of visible ones; -1 if it is hidden. */
+static int visible_index(const struct gf_topo *topo, const char *bdf)
+{
+    char canonical[20];
+
+    for (size_t i = 0; i < topo->visible.count; i++)
+        if (gf_pci_canonical(topo->visible.gpus[i].bdf, canonical) == 0 &&
+            strcmp(canonical, bdf) == 0)
+            return (int)i;
+    return -1;
+}
+
+static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci,
+                    const struct gf_visible_gpus *all)
+{
+    struct gf_topo_gpu *gpu = &topo->gpus[topo->gpu_count++];
+    struct gf_gpu wanted = {.device = -1, .attr_node = -1, .nvml_node = -1};
+    char canonical[20];
+
+    memcpy(gpu->bdf, pci->bdf, sizeof(gpu->bdf));
+    memcpy(wanted.bdf, pci->bdf, sizeof(wanted.bdf));
+    for (size_t i = 0; i < all->count; i++)
+        if (gf_pci_canonical(all->gpus[i].bdf, canonical) == 0 &&
+            strcmp(canonical, pci->bdf) == 0) {
+            memcpy(gpu->name, all->gpus[i].model, sizeof(gpu->name));
+            memcpy(gpu->uuid, all->gpus[i].uuid, sizeof(gpu->uuid));
+        }
+    const int index = visible_index(topo, pci->bdf);
+    gpu->visible = index >= 0;
+    gpu->device = topo->visible.ordered ? index : -1;
+    gpu->nearest = -1;
+    if (!gf_locate(topo->machine, &wanted, &gpu->nodes, &gpu->source))
+        return;
+    gf_locate_cpus(topo->machine, &gpu->nodes, &gpu->cpus);
+    gf_set_and(&gpu->usable, &gpu->cpus, &topo->facts.start);
+    if (gf_set_empty(&gpu->usable))
+        gpu->nearest = nearest_usable(topo, &gpu->nodes);
+}
+
+void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
+                    struct gf_topo *ret)
+{
+    struct gf_visible_gpus all;
+    struct gf_cpus start = {0};
+
+    memset(ret, 0, sizeof(*ret));
+    ret->machine = machine;
+    if (sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start))
+        start = machine->online;
+    gf_facts_gather("", envp, &start, &ret->facts);
+    gf_visible_gpus_read(machine, root, &all);
+    ret->visible = all;
+    gf_visible_gpus_choose(&ret->visible, gf_launch_variable(envp, "CUDA_VISIBLE_DEVICES"),
+                           gf_launch_variable(envp, "CUDA_DEVICE_ORDER"));
+    for (size_t i = 0; i < machine->gpu_count && ret->gpu_count < GF_VISIBLE_GPUS_MAX; i++)
+        add_gpu(ret, &machine->gpus[i], &all);
+}

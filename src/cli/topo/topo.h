@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The data that `gpufeed topo` shows and `gpufeed doctor` checks, gathered once. */
+#ifndef GF_CLI_TOPO_TOPO_H
+#define GF_CLI_TOPO_TOPO_H
+
+#include "cli/topo/visible_gpus.h"
+#include "engine/machine/facts.h"
+#include "engine/machine/machine.h"
+
+struct gf_topo_gpu {
+    char bdf[20];
+    char name[64]; /* "" unknown */
+    char uuid[64]; /* "" unknown */
+    int device;    /* CUDA's expected index; -1 if hidden or uncertain */
+    bool visible;
+    struct gf_nodes nodes; /* empty if unknown */
+    const char *source;    /* the source of the nodes; NULL if unknown */
+    struct gf_cpus cpus;   /* of those nodes */
+    struct gf_cpus usable; /* the CPUs of them that this process may use */
+    int nearest;           /* the nearest allowed node, if usable is empty; -1 if unknown */
+};
+
+struct gf_topo {
+    const struct gf_machine *machine;
+    struct gf_facts facts;
+    struct gf_visible_gpus visible;
+    struct gf_topo_gpu gpus[GF_VISIBLE_GPUS_MAX];
+    size_t gpu_count;
+};
+
+/* Fills ret for the machine at root, which must outlive ret, and for this process. */
+void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
+                    struct gf_topo *ret);
+
+void gf_topo_print(const struct gf_topo *topo);
+/* 0, or -ENOMEM. */
+int gf_topo_print_json(const struct gf_topo *topo);
+
+#endif

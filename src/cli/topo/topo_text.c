@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/topo/topo.h"
+
+#include <stdio.h>
+
+#define LIST_MAX 512
+
+static const char *cpus_text(const struct gf_cpus *cpus, char *buf, size_t size)
+{
+    return gf_set_empty(cpus) ? "none" : gf_set_format(cpus, buf, size);
+}
+
+static void print_node(const struct gf_node *node)
+{
+    char list[LIST_MAX];
+
+    printf("node %-4u ", node->id);
+    if (gf_set_empty(&node->cpus))
+        printf("no CPUs");
+    else
+        printf("CPUs %s (%u)", cpus_text(&node->cpus, list, sizeof(list)),
+               gf_set_count(&node->cpus));
+    if (node->has_memory)
+        printf(", %.1f GiB", (double)node->memory_bytes / (1024. * 1024. * 1024.));
+    else
+        printf(", no memory");
+    if (node->is_device)
+        printf(node->is_gpu ? ", memory of a GPU, not for host pages"
+                            : ", memory without CPUs, used when other nodes are full");
+    if (node->package >= 0)
+        printf(", socket %d", node->package);
+    putchar('\n');
+}
+
+static void print_gpu(const struct gf_topo_gpu *gpu)
+{
+    char list[LIST_MAX];
+
+    printf("GPU %s", gpu->bdf);
+    if (gpu->name[0])
+        printf("  %s", gpu->name);
+    if (!gpu->visible)
+        printf(", hidden");
+    else if (gpu->device >= 0)
+        printf(", device %d", gpu->device);
+    if (!gpu->source) {
+        puts("\n    node unknown: /sys has neither its numa_node nor its local_cpulist; nothing is "
+             "bound to it");
+        return;
+    }
+    printf("\n    node %s (%s)", gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
+    printf(", nearest CPUs %s", cpus_text(&gpu->cpus, list, sizeof(list)));
+    if (gf_set_empty(&gpu->usable)) {
+        printf("; this process may not use any of them");
+        if (gpu->nearest >= 0)
+            printf(", the nearest it may use are on node %d", gpu->nearest);
+    } else if (!gf_set_equal(&gpu->usable, &gpu->cpus)) {
+        printf("; this process may use %s", cpus_text(&gpu->usable, list, sizeof(list)));
+    }
+    putchar('\n');
+}
+
+static void print_process(const struct gf_topo *topo)
+{
+    const struct gf_facts *facts = &topo->facts;
+    char list[LIST_MAX];
+
+    printf("this process\n    may use CPUs %s (%u)", cpus_text(&facts->start, list, sizeof(list)),
+           gf_set_count(&facts->start));
+    if (!gf_set_equal(&facts->start, &facts->cpuset))
+        printf(" of %s", cpus_text(&facts->cpuset, list, sizeof(list)));
+    printf(", memory of node %s\n", gf_set_empty(&facts->mems)
+                                        ? "unknown"
+                                        : gf_set_format(&facts->mems, list, sizeof(list)));
+    if (facts->cpu_quota > 0)
+        printf("    has a CPU quota of %.1f CPUs\n", facts->cpu_quota);
+    if (facts->pinning_source)
+        printf("    has threads pinned by %s\n", facts->pinning_source);
+    if (facts->binder_source)
+        printf("    is bound by %s\n", facts->binder_source);
+    if (facts->rank.local_rank >= 0 && facts->rank.local_size > 0)
+        printf("    is local rank %d of %d (%s)\n", facts->rank.local_rank, facts->rank.local_size,
+               facts->rank.source);
+    else if (facts->rank.local_rank >= 0)
+        printf("    is local rank %d (%s)\n", facts->rank.local_rank, facts->rank.source);
+    if (facts->start_policy < 0)
+        puts("    may not set memory policies: its pages go to the nodes of the threads that first "
+             "touch them");
+}
+
+void gf_topo_print(const struct gf_topo *topo)
+{
+    const struct gf_machine *machine = topo->machine;
+
+    if (machine->recorded)
+        puts("a recorded machine");
+    for (size_t i = 0; i < machine->node_count; i++)
+        print_node(&machine->nodes[i]);
+    for (size_t i = 0; i < topo->gpu_count; i++)
+        print_gpu(&topo->gpus[i]);
+    if (!topo->gpu_count)
+        puts("no NVIDIA GPU");
+    else if (topo->visible.doubt)
+        printf("the order of the devices is not certain: %s\n", topo->visible.doubt);
+    print_process(topo);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/startup_env.h"
+
+#include "base/atomic.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * The address at which the kernel put argc, argv and the environment. Weak: only glibc's loader
+ * defines it.
+ */
+extern void *__libc_stack_end __attribute__((weak));
+
+static struct gf_startup_env startup;
+static struct gf_options options;
+enum { unrecorded, recording, recorded };
+static _Atomic int state;
+
+/*
+ * Reads the kernel's block, which is valid from the first instruction on: an IFUNC resolver or
+ * libc's startup code may allocate before libc has set environ.
+ */
+static char *const *kernel_environment(void)
+{
+    if (!&__libc_stack_end || !__libc_stack_end)
+        return NULL;
+    const intptr_t argc = *(const intptr_t *)__libc_stack_end;
+    char *const *argv = (char *const *)__libc_stack_end + 1;
+    if (argc < 0 || argc > 1 << 24 || argv[argc])
+        return NULL;
+    return argv + argc + 1;
+}
+
+/*
+ * Makes a relative path absolute, relative to the folder in which the program started: some
+ * programs change folders before they use CUDA. The path is a pattern, so percent signs of the
+ * folder are doubled.
+ */
+static void make_absolute(char path[GF_OPTION_PATH_MAX])
+{
+    char folder[GF_OPTION_PATH_MAX], whole[GF_OPTION_PATH_MAX];
+    const size_t length = strlen(path);
+    size_t at = 0;
+
+    /*
+     * The raw call allocates nothing. For an unreachable folder its result lacks the leading slash.
+     */
+    if (!length || *path == '/' || syscall(SYS_getcwd, folder, sizeof(folder)) <= 0 ||
+        *folder != '/')
+        return;
+    for (const char *p = folder; *p; p++) {
+        if (at + 3 + length >= sizeof(whole))
+            return;
+        if (*p == '%')
+            whole[at++] = '%';
+        whole[at++] = *p;
+    }
+    if (whole[at - 1] != '/') /* only the root folder ends with a slash */
+        whole[at++] = '/';
+    memcpy(whole + at, path, length + 1);
+    memcpy(path, whole, at + length + 1);
+}
+
+static void record_state(void)
+{
+    startup.envp = environ ? environ : kernel_environment();
+    startup.pid = getpid();
+    /* Raw calls: another library's interposed wrapper might allocate. */
+    const long size = syscall(SYS_sched_getaffinity, 0, sizeof(startup.cpus), &startup.cpus);
+    startup.known = size > 0;
+    startup.stderr_closed = syscall(SYS_fcntl, STDERR_FILENO, F_GETFD) < 0;
+    /* In a program with more rights than its user, the user's environment is ignored. */
+    const bool secure = getauxval(AT_SECURE) != 0;
+    gf_options_load(&options, secure ? NULL : startup.envp);
+    make_absolute(options.report);
+    make_absolute(options.log);
+    if (secure)
+        options.mode = gf_mode_off;
+}
+
+static GF_COLD void record_once(void)
+{
+    const int error = errno;
+    int expected = unrecorded;
+
+    if (gf_cas_acquire(&state, &expected, recording)) {
+        record_state();
+        gf_store_release(&state, recorded);
+    }
+    while (gf_load_acquire(&state) != recorded)
+        sched_yield();
+    errno = error;
+}
+
+const struct gf_startup_env *gf_startup_env(void)
+{
+    if (gf_unlikely(gf_load_acquire(&state) != recorded))
+        record_once();
+    return &startup;
+}
+
+const struct gf_options *gf_startup_env_options(void)
+{
+    gf_startup_env();
+    return &options;
+}

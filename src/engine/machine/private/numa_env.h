@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replaces syscall in the private copy of libnuma. libnuma's constructor sets a memory policy and
+ * restores it, to learn what the kernel supports. A seccomp filter may kill the process at that
+ * call, although the process never wants a policy. So set_mempolicy fails with ENOSYS until it is
+ * allowed.
+ */
+#ifndef GF_ENGINE_MACHINE_PRIVATE_NUMA_ENV_H
+#define GF_ENGINE_MACHINE_PRIVATE_NUMA_ENV_H
+
+/* Called before the first policy that is set on purpose. Any thread. */
+void gf_numa_env_allow(void);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records this machine: hwloc's XML, and copies of the files of /sys that gf_machine_load reads. */
+#ifndef GF_ENGINE_MACHINE_RECORD_H
+#define GF_ENGINE_MACHINE_RECORD_H
+
+/*
+ * Writes this machine into the folder, in the form that gf_machine_load reads. Creates the folder
+ * if it is missing. 0 or -errno. Allocates.
+ */
+int gf_record_machine(const char *folder);
+
+/*
+ * Copies one more file of this system ("proc/meminfo"). 0 or -errno; 0 if the file is missing here.
+ */
+int gf_record_file(const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The decision: which CPUs and which memory policy to use, given the GPUs, the machine and the
+ * facts of the process. Pure: each row of the decision table (docs/placement.md) is a unit test.
+ */
+#ifndef GF_ENGINE_PLACE_VERDICT_H
+#define GF_ENGINE_PLACE_VERDICT_H
+
+#include "config/options.h"
+#include "engine/machine/facts.h"
+#include "engine/machine/gpu.h"
+#include "engine/machine/machine.h"
+#include "engine/machine/probe.h"
+#include "engine/place/verdict_types.h"
+
+/*
+ * If probe is NULL, assumes that the kernel refuses nothing. Callers decide twice: first without a
+ * probe, then with the probe of the first verdict's node and CPUs. Any thread.
+ */
+void gf_verdict_decide(const struct gf_machine *machine, const struct gf_facts *facts,
+                       const struct gf_probe *probe, const struct gf_options *options,
+                       const struct gf_gpu *gpus, size_t gpu_count, struct gf_verdict *ret);
+
+const char *gf_bound_name(enum gf_bound bound);
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process/decide.h"
+
+#include "base/clock.h"
+#include "base/fmt.h"
+#include "engine/machine/gpu.h"
+#include "engine/machine/mempolicy.h"
+#include "engine/machine/pci.h"
+#include "engine/machine/tasks.h"
+#include "engine/place/verdict.h"
+#include "engine/process/events.h"
+#include "engine/process/explain.h"
+#include "engine/process/process_state.h"
+#include "engine/process/thread_binding.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct gf_options *effective_options(void)
+{
+    return gf_process.preload->options;
+}
+
+static void read_gpus(struct gf_decision *ret)
+{
+    struct gf_process *p = &gf_process;
+    /* With one node nothing is bound, so the driver is not asked for the GPU's node. */
+    const bool several = p->machine && p->machine->node_count > 1;
+
+    for (int device = 0; device < GF_CHOICE_DEVICES; device++) {
+        if (!(p->choice.chosen >> device & 1) || ret->gpu_count == GF_DECISION_GPUS)
+            continue;
+        struct gf_gpu *gpu = &ret->gpus[ret->gpu_count++];
+        gf_gpu_read(gf_process.preload->cuda, device, several, gpu);
+        if (several)
+            gf_pci_add(p->machine, effective_options()->machine, gpu->bdf);
+    }
+}
+
+/* The node that the probe uses to try the policy. */
+static unsigned probe_node(const struct gf_verdict *verdict)
+{
+    const int node = gf_set_empty(&verdict->policy_nodes) ? gf_set_next(&verdict->nodes, 0)
+                                                          : gf_set_next(&verdict->policy_nodes, 0);
+    return node < 0 ? 0 : (unsigned)node;
+}
+
+/* Replaces pthread_create for gf_probe_run. Creates no thread, but runs the function at once. */
+static int run_here(pthread_t *ret, void *(*work)(void *), void *arg)
+{
+    *ret = pthread_self();
+    work(arg);
+    return EAGAIN; /* so that gf_probe_run does not join a thread */
+}
+
+/*
+ * Probes on the calling thread and restores its mask and policy. Waiting for another thread could
+ * deadlock under the loader's lock.
+ */
+static void probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_probe *ret)
+{
+    struct gf_cpus mask;
+    struct gf_nodes nodes;
+    int mode = GF_MPOL_DEFAULT;
+
+    const bool masked = gf_tasks_get_mask(0, &mask) == 0;
+    gf_mempolicy_read(&mode, &nodes);
+    gf_probe_run(run_here, node, cpus, ret);
+    if (ret->set_mempolicy == 0)
+        gf_mempolicy_set(mode, &nodes);
+    if (masked)
+        gf_tasks_set_mask(0, &mask);
+}
+
+/*
+ * Decides as if the kernel refused nothing. If that verdict changes anything, probes and decides
+ * again.
+ */
+static void decide_verdict(struct gf_decision *ret)
+{
+    struct gf_process *p = &gf_process;
+    struct gf_verdict *verdict = &ret->verdict;
+    struct gf_options effective = *effective_options();
+
+    effective.mode = gf_mode_on; /* GPUFEED=observe reports the verdict of GPUFEED=on */
+    ret->facts = p->facts;
+    gf_thread_binding_read_own(&ret->facts);
+    gf_verdict_decide(p->machine, &ret->facts, NULL, &effective, ret->gpus, ret->gpu_count,
+                      verdict);
+    if (ret->observe || (verdict->bound == gf_bound_none && verdict->policy == GF_MPOL_DEFAULT))
+        return;
+    const bool wants_policy = verdict->policy != GF_MPOL_DEFAULT;
+    const struct gf_cpus *cpus = verdict->bound == gf_bound_none ? &p->facts.start : &verdict->cpus;
+    probe_here(probe_node(verdict), cpus, &ret->probe);
+    ret->probed = true;
+    ret->policy_error = wants_policy ? ret->probe.set_mempolicy : 0;
+    gf_verdict_decide(p->machine, &ret->facts, &ret->probe, &effective, ret->gpus, ret->gpu_count,
+                      verdict);
+}
+
+static struct gf_placement *make_placement(const struct gf_decision *decision,
+                                           const struct gf_placement *old)
+{
+    const struct gf_verdict *verdict = &decision->verdict;
+    struct gf_placement *ret = calloc(1, sizeof(*ret));
+    if (!ret)
+        return NULL;
+    ret->epoch = old ? old->epoch + 1 : 1;
+    ret->before = old;
+    ret->start = gf_process.facts.start;
+    ret->submitters = verdict->bound == gf_bound_submitters;
+    ret->given_up = old && old->given_up;
+    ret->bound = !ret->given_up && verdict->bound != gf_bound_none && !gf_set_empty(&verdict->cpus);
+    ret->cpus = ret->bound ? verdict->cpus : ret->start;
+    ret->socket = gf_set_empty(&verdict->socket) ? ret->start : verdict->socket;
+    ret->node = gf_set_count(&verdict->nodes) == 1 ? gf_set_next(&verdict->nodes, 0) : -1;
+    if (!ret->given_up && (!decision->probed || decision->probe.set_mempolicy == 0)) {
+        ret->policy = verdict->policy;
+        ret->policy_nodes = verdict->policy_nodes;
+    }
+    return ret;
+}
+
+static void bind_threads(const struct gf_placement *old, const struct gf_placement *now,
+                         struct gf_bind_result *ret)
+{
+    /* The mask set by an earlier decision, or by the process that started this one. */
+    const struct gf_cpus *ours = old && old->bound   ? &old->cpus
+                                 : gf_process.hinted ? &gf_process.hint.set
+                                                     : NULL;
+    const bool all = !now->submitters;
+    if (ours)
+        gf_thread_binding_move(ours, all ? &now->cpus : &now->start, true, ret);
+    if (now->bound && all)
+        gf_thread_binding_move(&now->start, &now->cpus, true, ret);
+}
+
+static void bind_memory(const struct gf_placement *now)
+{
+    const struct gf_heap_ops *heap = gf_process.preload->heap;
+    if (heap->set_node)
+        heap->set_node(now->policy, &now->policy_nodes);
+    if (heap->set_cpus && now->bound)
+        heap->set_cpus(gf_set_count(&now->cpus));
+}
+
+static void publish_hint(const struct gf_placement *old, const struct gf_placement *now)
+{
+    struct gf_hint hint = {.pid = gf_process.pid,
+                           .was = now->start,
+                           .set = now->cpus,
+                           .policy = now->policy,
+                           .nodes = now->policy_nodes};
+    if (now->policy == GF_MPOL_DEFAULT)
+        memset(&hint.nodes, 0, sizeof(hint.nodes));
+    if (now->bound)
+        gf_hint_publish(&hint);
+    else if (gf_process.hinted || (old && old->bound))
+        gf_hint_publish(NULL);
+}
+
+static void carry_out(const struct gf_placement *old, struct gf_placement *now,
+                      struct gf_decision *decision)
+{
+    /* Published before binding, so that a thread that starts during the binding finds it. */
+    gf_store_release(&gf_process.placement, now);
+    bind_threads(old, now, &decision->bind);
+    gf_thread_binding_settle(true);
+    bind_memory(now);
+    publish_hint(old, now);
+    decision->cpus = now->cpus;
+    decision->policy = now->policy;
+    gf_locality_threads(&now->cpus, gf_thread_binding_owner, &decision->threads);
+    decision->bound = now->bound && decision->threads.on_target > 0;
+    if (now->given_up)
+        memcpy(decision->verdict.reason, "the program's threads starved on these CPUs earlier",
+               sizeof("the program's threads starved on these CPUs earlier"));
+    else if (now->bound && !decision->bound && !now->submitters && !decision->facts.all_own)
+        memcpy(decision->verdict.reason, "the kernel did not keep the masks",
+               sizeof("the kernel did not keep the masks"));
+}
+
+/* Publishes the GPU that the log's stalls name; none if there are several. */
+static void publish_gpu(const struct gf_decision *decision)
+{
+    struct gf_stall_gpu gpu = {.device = decision->gpus[0].device};
+
+    memcpy(gpu.pci, decision->gpus[0].bdf, sizeof(gpu.pci));
+    gf_process.preload->gpu_known(decision->gpu_count == 1 ? &gpu : NULL);
+}
+
+static void publish_decision(struct gf_decision *decision, const struct gf_decision *before)
+{
+    char from[256], to[256], gpus[32];
+
+    gf_store_release(&gf_process.decision, decision);
+    if (!before)
+        gf_process.decided_ns = gf_now_ns();
+    publish_gpu(decision);
+    gf_events_announce_decision(decision);
+    gf_explain_place(decision, &gf_process.facts);
+    if (before && !gf_set_equal(&before->cpus, &decision->cpus)) {
+        if (decision->gpu_count == 1)
+            gf_fmt(gpus, sizeof(gpus), "GPU %d", decision->gpus[0].device);
+        else
+            gf_fmt(gpus, sizeof(gpus), "%zu GPUs", decision->gpu_count);
+        gf_events_announce(gf_report_rebound, "%s %s: moved from CPUs %s to %s", gpus,
+                           decision->choice, gf_set_format(&before->cpus, from, sizeof(from)),
+                           gf_set_format(&decision->cpus, to, sizeof(to)));
+    }
+    sem_post(&gf_process.wake);
+}
+
+void gf_decide(void)
+{
+    struct gf_process *p = &gf_process;
+    const struct gf_placement *old = gf_process_placement();
+    const struct gf_decision *before = gf_process_decision();
+    struct gf_decision *decision = calloc(1, sizeof(*decision));
+
+    if (!decision || !p->machine || !p->preload->startup->known) {
+        free(decision);
+        return;
+    }
+    decision->observe = effective_options()->mode == gf_mode_observe;
+    decision->choice = gf_choice_why_text(p->choice.why);
+    decision->settled = p->choice.settled;
+    decision->rebindings = before ? before->rebindings + 1 : 0;
+    decision->cpus = p->facts.start;
+    read_gpus(decision);
+    decide_verdict(decision);
+    if (!decision->observe) {
+        struct gf_placement *now = make_placement(decision, old);
+        if (!now) {
+            free(decision);
+            return;
+        }
+        carry_out(old, now, decision);
+    } else {
+        gf_locality_threads(&decision->cpus, gf_thread_binding_owner, &decision->threads);
+    }
+    publish_decision(decision, before);
+}

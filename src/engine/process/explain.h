@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lines of GPUFEED_DEBUG=heap and =place: each decision with its facts. Any thread.
+ */
+#ifndef GF_ENGINE_PROCESS_EXPLAIN_H
+#define GF_ENGINE_PROCESS_EXPLAIN_H
+
+#include "abi/heap_api.h"
+#include "engine/machine/facts.h"
+#include "engine/report/decision.h"
+
+void gf_explain_heap(const struct gf_heap_ops *heap);
+void gf_explain_place(const struct gf_decision *decision, const struct gf_facts *facts);
+
+#endif

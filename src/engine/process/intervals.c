@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process/intervals.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "engine/machine/tasks.h"
+#include "engine/process/process_state.h"
+#include "os/cgroup.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ROWS 256
+#define THREADS_MAX 16        /* the most threads in one line */
+#define MUCH_PER_MILLE 50     /* as a share of the interval; a smaller delay is not logged */
+#define MAJOR_FAULTS_MUCH 100 /* the same for major faults */
+/* The thread also wakes for other work, and a twentieth of a short interval is not meaningful. */
+#define SHORTEST_NS UINT64_C(900000000)
+
+struct row {
+    pid_t tid; /* 0 if the row is free */
+    bool seen; /* in this reading */
+    struct gf_task_account account;
+};
+
+static struct {
+    struct row row[ROWS];
+    uint64_t at_ns, throttled_ns;
+    uint64_t fault_ns; /* estimated duration of a page's first touch */
+} past;
+
+struct interval {
+    struct gf_json json;
+    uint64_t length_ns, throttled_ns;
+    unsigned logged;
+};
+
+/* The mean over 64 pages that the library maps: an estimate for this machine. */
+static uint64_t measure_fault(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 64 * page;
+    char *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (pages == MAP_FAILED)
+        return 0;
+    madvise(pages, size, MADV_NOHUGEPAGE);
+    const uint64_t start_ns = gf_now_ns();
+    for (size_t at = 0; at < size; at += page)
+        *(volatile char *)(pages + at) = 1;
+    const uint64_t duration_ns = gf_now_ns() - start_ns;
+    munmap(pages, size);
+    return duration_ns / 64;
+}
+
+/* The thread's row, or a free row for it; NULL if the table is full. */
+static struct row *row_of(pid_t tid)
+{
+    const unsigned start = (unsigned)tid % ROWS;
+
+    for (unsigned i = 0; i < ROWS; i++) {
+        struct row *row = &past.row[(start + i) % ROWS];
+        if (row->tid == tid)
+            return row;
+        if (!row->tid) {
+            *row = (struct row){.tid = tid};
+            return row;
+        }
+    }
+    return NULL;
+}
+
+static bool is_much(uint64_t ns, uint64_t interval_ns)
+{
+    return ns * 1000 >= interval_ns * MUCH_PER_MILLE;
+}
+
+static void put_interval_thread(struct interval *interval, pid_t tid,
+                                const struct gf_task_account *now,
+                                const struct gf_task_account *before)
+{
+    struct gf_json *json = &interval->json;
+    const uint64_t delay = now->delay_ns - before->delay_ns, run = now->run_ns - before->run_ns;
+    const uint64_t minor = now->minor - before->minor, major = now->major - before->major;
+    const uint64_t faults = gf_min(minor * past.fault_ns, run);
+
+    if ((!is_much(delay, interval->length_ns) && !is_much(faults, interval->length_ns) &&
+         major < MAJOR_FAULTS_MUCH) ||
+        interval->logged++ >= THREADS_MAX)
+        return;
+    gf_json_begin(json, NULL, '{');
+    gf_json_int(json, "tid", tid);
+    gf_json_text(json, "thread", now->name);
+    gf_json_size(json, "run_ms", run / 1000000);
+    gf_json_size(json, "delay_ms", delay / 1000000);
+    gf_json_size(json, "throttled_ms", gf_min(delay, interval->throttled_ns) / 1000000);
+    gf_json_size(json, "minor_faults", minor);
+    gf_json_size(json, "fault_ms", faults / 1000000);
+    gf_json_size(json, "major_faults", major);
+    gf_json_end(json, '}');
+}
+
+static void visit_thread(void *closure, int task, pid_t tid)
+{
+    struct interval *interval = closure;
+    struct gf_task_account now;
+    struct row *row = row_of(tid);
+
+    if (!row || gf_tasks_account(task, tid, &now))
+        return;
+    /* If a time has decreased, the kernel has reused the number for another thread. */
+    if (interval->length_ns && row->account.run_ns && now.run_ns >= row->account.run_ns)
+        put_interval_thread(interval, tid, &now, &row->account);
+    row->account = now;
+    row->seen = true;
+}
+
+static void remove_ended(void)
+{
+    struct row old[ROWS];
+
+    memcpy(old, past.row, sizeof(old));
+    memset(past.row, 0, sizeof(past.row));
+    for (unsigned i = 0; i < ROWS; i++) {
+        struct row *row = old[i].seen ? row_of(old[i].tid) : NULL;
+        if (row)
+            row->account = old[i].account;
+    }
+}
+
+void gf_intervals_log(void)
+{
+    char fields[4096];
+    const uint64_t now = gf_now_ns();
+    struct interval interval = {.json = {.buf = fields, .size = sizeof(fields)}};
+    struct gf_json *json = &interval.json;
+
+    if (!gf_process.preload->log_wanted() || (past.at_ns && now - past.at_ns < SHORTEST_NS))
+        return;
+    if (!past.fault_ns)
+        past.fault_ns = measure_fault();
+    interval.length_ns = past.at_ns ? now - past.at_ns : 0;
+    const uint64_t throttled = gf_cgroup_throttled_ns("");
+    interval.throttled_ns = throttled - gf_min(past.throttled_ns, throttled);
+    gf_json_begin(json, NULL, '{');
+    gf_json_size(json, "interval_ms", interval.length_ns / 1000000);
+    gf_json_begin(json, "threads", '[');
+    gf_tasks_each(0, visit_thread, &interval);
+    gf_json_end(json, ']');
+    gf_json_size(json, "throttled_ms", interval.throttled_ns / 1000000);
+    gf_json_end(json, '}');
+    const bool much =
+        interval.logged || (past.at_ns && is_much(interval.throttled_ns, interval.length_ns));
+    past.at_ns = now;
+    past.throttled_ns = throttled;
+    remove_ended();
+    if (much && gf_json_close(json))
+        gf_process.preload->log("threads", fields);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process/output.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "engine/process/events.h"
+#include "engine/process/process_state.h"
+#include "engine/process/thread_binding.h"
+#include "engine/process/transfers.h"
+#include "engine/report/report.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Reading numa_maps holds the lock that page faults share, so its total time is limited. */
+#define SAMPLE_US_PER_MINUTE 50000
+#define SAMPLE_US_AT_EXIT 250000
+#define NUMA_MAPS_US_PER_GIB 9000 /* an estimate for the first sample */
+
+/*
+ * The expected duration of reading numa_maps, by the last sample or otherwise by the resident size.
+ */
+static uint64_t sample_cost_us(void)
+{
+    const struct gf_report *report = &gf_process.report;
+    for (size_t i = report->sample_count; i > 0; i--)
+        if (report->samples[i - 1].locality.known)
+            return report->samples[i - 1].locality.usec;
+    struct gf_heap_stats stats = {0};
+    if (gf_process.preload->heap->stats)
+        gf_process.preload->heap->stats(&stats);
+    return (stats.active >> 20) * NUMA_MAPS_US_PER_GIB / 1024;
+}
+
+static bool may_read_pages(bool final)
+{
+    const uint64_t budget =
+        SAMPLE_US_PER_MINUTE + gf_process_elapsed_ms() * SAMPLE_US_PER_MINUTE / 60000;
+    const uint64_t cost = sample_cost_us();
+    return gf_process.report.costs.sample_us + cost <= budget ||
+           (final && cost < SAMPLE_US_AT_EXIT);
+}
+
+static void read_pages(struct gf_locality *ret)
+{
+    struct gf_range *ranges;
+    const size_t count = gf_process_heap_ranges(&ranges);
+    if (ranges)
+        gf_locality_pages("/proc/self/numa_maps", ranges, count, ret);
+    free(ranges);
+}
+
+/*
+ * A thread of the driver or of the library sets its class in its first instructions, and counts as
+ * the program's before that. So threads are read again a moment later.
+ */
+static void read_threads(const struct gf_cpus *target, struct gf_threads *ret)
+{
+    static const struct timespec moment = {.tv_nsec = 2000000};
+    struct gf_threads again;
+
+    gf_locality_threads(target, gf_thread_binding_owner, ret);
+    nanosleep(&moment, NULL);
+    gf_locality_threads(target, gf_thread_binding_owner, &again);
+    if (again.program < ret->program)
+        *ret = again;
+}
+
+void gf_output_sample(bool final)
+{
+    const struct gf_decision *decision = gf_process_decision();
+    const struct gf_placement *placement = gf_process_placement();
+    struct gf_report *report = &gf_process.report;
+    struct gf_report_sample sample = {.at_ms = gf_process_elapsed_ms()};
+
+    if (!decision)
+        return;
+    read_threads(placement ? &placement->cpus : &decision->cpus, &sample.threads);
+    if (may_read_pages(final))
+        read_pages(&sample.locality);
+    report->policy_kept = gf_thread_binding_count_kept();
+    report->costs.sample_us += sample.locality.usec;
+    gf_report_add_sample(report, &sample);
+}
+
+/* The present decision: the guard may have widened it since it was made. */
+static void refresh_decision(struct gf_report *report, const struct gf_decision *decision)
+{
+    const struct gf_placement *placement = gf_process_placement();
+
+    report->decision = *decision;
+    report->decision.settled = gf_process.choice.settled;
+    if (!placement)
+        return;
+    report->decision.cpus = placement->cpus;
+    report->decision.policy = placement->policy;
+    /*
+     * Threads that submit work are bound at their next call, so only a sample shows whether one is
+     * bound.
+     */
+    report->decision.bound =
+        placement->bound && (placement->submitters ? report->peak.on_target > 0 : decision->bound);
+}
+
+static void refresh_report(struct gf_report *report, bool ended)
+{
+    const struct gf_decision *decision = gf_process_decision();
+    struct gf_process_counts *counts = &gf_process.counts;
+
+    report->ended = ended;
+    report->ran_ms = gf_process_elapsed_ms();
+    report->decided = decision != NULL;
+    if (decision)
+        refresh_decision(report, decision);
+    gf_events_collect(report);
+    gf_embedded_read(&report->embedded);
+    report->late_threads = gf_load_relaxed(&counts->late_threads);
+    report->policy_threads = gf_load_relaxed(&counts->policy_threads);
+    report->policy_refused = gf_load_relaxed(&counts->policy_refused);
+    report->peak_descendants = gf_load_relaxed(&counts->peak_descendants);
+    report->driver_bytes = gf_load_relaxed(&gf_process.choice.total);
+    gf_transfers_read(&report->transfers);
+    report->costs.decide_us = gf_load_relaxed(&counts->decide_us);
+}
+
+static void write_report(struct gf_report *report)
+{
+    static bool refused;
+    char path[PATH_MAX];
+    const char *pattern = report->options->report;
+    const size_t length = gf_report_json(report, NULL, 0);
+    /* Counters increase between the two passes, so the buffer has space for more digits. */
+    const size_t size = length + 4096;
+    char *text = malloc(size);
+
+    if (!text)
+        return;
+    const size_t written = gf_report_json(report, text, size);
+    int error = gf_path_expand(pattern, report->pid, report->facts->rank.rank, path, sizeof(path));
+    if (!error && written < size - 1) {
+        text[written] = '\n';
+        error = gf_path_replace(path, text, written + 1);
+    }
+    free(text);
+    if (error && !refused)
+        gf_warn("GPUFEED_REPORT: cannot write %s: %s; the report is lost", pattern,
+                strerrordesc_np(-error));
+    refused = error != 0;
+}
+
+void gf_output_report(bool ended)
+{
+    struct gf_report *report = &gf_process.report;
+    const uint64_t start_ns = gf_now_ns();
+
+    refresh_report(report, ended);
+    /*
+     * Without a context, the report would overwrite the worker's. A launcher that only counted
+     * devices has no context.
+     */
+    if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
+        write_report(report);
+    report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
+}
+
+/* Whether the path differs for each process, or for each rank. */
+static bool is_path_per_rank(const char *pattern)
+{
+    for (const char *p = strchr(pattern, '%'); p && p[1]; p = strchr(p + 2, '%'))
+        if (p[1] == 'p' || p[1] == 'r')
+            return true;
+    return false;
+}
+
+/* %j and %t are Slurm's, and are not replaced. */
+static void check_pattern(const char *name, const char *pattern)
+{
+    for (const char *p = strchr(pattern, '%'); p && p[1]; p = strchr(p + 2, '%'))
+        if (!strchr("phr%", p[1])) {
+            gf_warn("%s: %.2s is not replaced, only %%p (process), %%h (host) and %%r (rank) are",
+                    name, p);
+            return;
+        }
+}
+
+void gf_output_check(void)
+{
+    const struct gf_options *options = gf_process.report.options;
+    const struct gf_rank *rank = &gf_process.facts.rank;
+    const char *report = options->report;
+
+    check_pattern("GPUFEED_LOG", options->log);
+    check_pattern("GPUFEED_REPORT", report);
+    if (!*report || strncmp(report, "/dev/", 5) == 0)
+        return; /* a report is appended if the path is a device */
+    if (strcmp(report, options->log) == 0)
+        gf_warn("GPUFEED_REPORT and GPUFEED_LOG are both %s; the report would overwrite the log. "
+                "Choose another path.",
+                report);
+    if (rank->local_size > 1 && rank->local_rank <= 0 && !is_path_per_rank(report))
+        gf_warn("GPUFEED_REPORT: %d ranks write %s, so only one report remains. "
+                "Put %%r, the rank, into the path.",
+                rank->local_size, report);
+}

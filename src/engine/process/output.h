@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Takes samples and writes the report's file. */
+#ifndef GF_ENGINE_PROCESS_OUTPUT_H
+#define GF_ENGINE_PROCESS_OUTPUT_H
+
+#include <stdbool.h>
+
+/*
+ * Reads the locality of threads and pages and adds a sample to the report. The caller holds the
+ * report lock.
+ */
+void gf_output_sample(bool final);
+
+/*
+ * Updates the report and writes its file. ended: at a normal exit. The caller holds the report
+ * lock.
+ */
+void gf_output_report(bool ended);
+
+/* Warns of paths whose files would overwrite each other. Called at the start. */
+void gf_output_check(void);
+
+#endif

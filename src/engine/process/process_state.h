@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine's state that several of its modules share: one process, one struct.
+ *
+ * Access to members:
+ *   written by gf_engine_start before the engine is published, constant afterwards: preload, pid,
+ *   thread, started_ns, cuda_since, machine_error, facts, hint, hinted;
+ *   atomic, any thread: dead, placement, decision, counts, and the first part of choice;
+ *   the thread that serves requests (gf_requests_serve): the rest of choice, decided_ns, machine's
+ *   list of GPUs;
+ *   the holder of the report lock (report_lock.h): report.
+ */
+#ifndef GF_ENGINE_PROCESS_PROCESS_STATE_H
+#define GF_ENGINE_PROCESS_PROCESS_STATE_H
+
+#include "abi/engine_api.h"
+#include "base/atomic.h"
+#include "engine/machine/facts.h"
+#include "engine/machine/machine.h"
+#include "engine/place/choice.h"
+#include "engine/place/hint.h"
+#include "engine/report/report_data.h"
+
+#include <semaphore.h>
+
+/* A placement in force. Constant once published, and never freed: a process has only a few. */
+struct gf_placement {
+    unsigned epoch;        /* counts from 1 */
+    struct gf_cpus start;  /* only threads with this mask are bound */
+    struct gf_cpus cpus;   /* the mask that they get; equal to start if nothing is bound */
+    struct gf_cpus socket; /* the mask of the starvation guard's first step */
+    bool bound;
+    bool given_up;   /* the guard restored the start mask, permanently */
+    bool submitters; /* only threads that submit work are bound */
+    int policy;      /* memory policy of threads whose mask is cpus; or MPOL_DEFAULT */
+    struct gf_nodes policy_nodes;
+    int node;                          /* the GPU's node; -1 if unknown or several */
+    const struct gf_placement *before; /* the placement before this one, or NULL */
+};
+
+struct gf_process {
+    const struct gf_preload *preload; /* NULL until gf_engine_start */
+    pid_t pid;
+    pid_t thread;      /* the library's own thread */
+    _Atomic bool dead; /* in a forked child, or at exit: the engine does nothing more */
+    uint64_t started_ns;
+    uint64_t cuda_since; /* when cuInit succeeded, by gf_tasks_now */
+
+    struct gf_machine *machine; /* NULL if it could not be read */
+    int machine_error;
+    struct gf_facts facts;
+    struct gf_hint hint; /* valid only if hinted is true */
+    bool hinted;
+
+    struct gf_choice choice;
+    struct gf_placement *_Atomic placement; /* NULL before a decision is carried out */
+    struct gf_decision *_Atomic decision;   /* NULL before the first; constant, never freed */
+    uint64_t decided_ns;                    /* time of the first decision */
+
+    struct gf_process_counts {
+        _Atomic unsigned late_threads; /* bound when they started or restored the start mask */
+        _Atomic unsigned policy_threads,
+            policy_refused;                /* threads that got a policy, or were refused */
+        _Atomic unsigned peak_descendants; /* most threads of child processes bound at one time */
+        _Atomic uint64_t decide_us;        /* total time of deciding and binding */
+    } counts;
+
+    sem_t wake; /* posted to wake the library's thread */
+    struct gf_report report;
+};
+
+extern struct gf_process gf_process;
+
+static inline const struct gf_placement *gf_process_placement(void)
+{
+    return gf_load_acquire(&gf_process.placement);
+}
+
+static inline const struct gf_decision *gf_process_decision(void)
+{
+    return gf_load_acquire(&gf_process.decision);
+}
+
+static inline bool gf_process_dead(void)
+{
+    return gf_load_relaxed(&gf_process.dead);
+}
+
+/* Milliseconds since the engine started. */
+uint64_t gf_process_elapsed_ms(void);
+
+/*
+ * Gets the heap's mappings. Returns the number of elements of *ret; the caller frees *ret, which is
+ * NULL if there is no memory.
+ */
+size_t gf_process_heap_ranges(struct gf_range **ret);
+
+#endif

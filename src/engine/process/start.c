@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "abi/abi_hash.h"
+#include "abi/engine_api.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "config/validate.h"
+#include "engine/machine/gpu.h"
+#include "engine/machine/machine_load.h"
+#include "engine/machine/tasks.h"
+#include "engine/process/output.h"
+#include "engine/process/process_state.h"
+#include "engine/process/report_lock.h"
+#include "engine/process/requests.h"
+#include "engine/process/thread_binding.h"
+#include "engine/process/transfers.h"
+#include "engine/process/watch_thread.h"
+#include "engine/report/summary.h"
+#include "engine/report/summary_transfers.h"
+#include "engine/process/explain.h"
+#include "engine/transfer/stats/pinned_stats.h"
+#include "os/permit.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Called by hooks: any thread of the program, possibly under the loader's lock. */
+
+static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes)
+{
+    struct gf_choice *choice = &gf_process.choice;
+
+    if (gf_process_dead())
+        return;
+    if (how == gf_sighting_memory && gf_choice_memory(choice, device, bytes))
+        gf_requests_serve(gf_request_decide);
+    /* Memory counts if the context was created before the engine was loaded. */
+    if ((how != gf_sighting_memory || !gf_load_relaxed(&choice->contexts)) &&
+        gf_choice_context(choice, device)) {
+        gf_requests_serve(gf_request_decide);
+        sem_post(&gf_process.wake); /* a process with a context writes a report */
+    }
+    gf_thread_binding_settle(true);
+}
+
+/* Applies the placement to the thread that called cuInit, which may already have a context. */
+static void on_joined(void)
+{
+    const struct gf_cuda *cuda = gf_process.preload->cuda;
+    CUcontext context = NULL;
+    CUdevice device;
+
+    if (gf_process_dead())
+        return;
+    const int error = errno;
+    gf_thread_binding_drop_inherited();
+    if (cuda->cuCtxGetCurrent && cuda->cuCtxGetDevice &&
+        cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
+        cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        on_device_seen(device, gf_sighting_current, 0);
+    gf_thread_binding_settle(true);
+    errno = error;
+}
+
+static void on_thread_started(void)
+{
+    if (!gf_process_dead())
+        gf_thread_binding_settle(false);
+}
+
+static void on_forked(void)
+{
+    gf_thread_binding_release_child();
+    gf_store_relaxed(&gf_process.dead, true);
+}
+
+static int gpu_node(void)
+{
+    const struct gf_placement *placement = gf_process_placement();
+    return placement ? placement->node : -1;
+}
+
+static struct gf_engine engine = {
+    .abi = GF_ENGINE_ABI,
+    .size = sizeof(engine),
+    .device_seen = on_device_seen,
+    .joined = on_joined,
+    .watch = gf_watch_thread_run,
+    .thread_started = on_thread_started,
+    .forked = on_forked,
+    .gpu_node = gpu_node,
+};
+
+/* The start of the engine. */
+
+static void print_warning(void *closure, const char *line)
+{
+    (void)closure;
+    gf_warn("%s", line);
+}
+
+static void read_program(char *ret, size_t size)
+{
+    const ssize_t length = readlink("/proc/self/exe", ret, size - 1);
+    ret[length < 0 ? 0 : length] = '\0';
+}
+
+/*
+ * Finds the start mask, which is the mask of the thread that called cuInit: the mask that the
+ * preload library recorded at startup, or a narrower one that a launcher or taskset -p has set
+ * since. If a process that bound itself passed a hint, the start mask is that process's mask before
+ * binding. The library's thread has inherited mask and policy from the caller.
+ */
+static void find_start(const struct gf_preload *preload, struct gf_cpus *ret)
+{
+    struct gf_process *p = &gf_process;
+    struct gf_cpus now = {0};
+
+    *ret = preload->startup->cpus;
+    if (preload->thread_class(preload->caller) == gf_thread_program &&
+        syscall(SYS_sched_getaffinity, preload->caller, sizeof(now), &now) > 0)
+        *ret = now;
+    if (preload->options->mode == gf_mode_observe || gf_hint_read(environ, &p->hint) != 0 ||
+        !gf_set_equal(ret, &p->hint.set))
+        return;
+    p->hinted = true;
+    *ret = p->hint.was;
+    gf_thread_binding_drop_inherited();
+}
+
+static void load_machine(const struct gf_preload *preload)
+{
+    struct gf_process *p = &gf_process;
+    struct gf_cpus start;
+
+    find_start(preload, &start);
+    gf_facts_gather("", environ, &start, &p->facts);
+    /* The cpuset may have become smaller since the hint was written. */
+    if (p->hinted && gf_set_meet(&start, &p->facts.cpuset))
+        gf_set_and(&p->facts.start, &start, &p->facts.cpuset);
+    p->machine_error = gf_machine_load(preload->options->machine, &p->machine);
+    if (p->machine_error)
+        gf_warn("cannot read the machine%s%s: %s; nothing is bound",
+                *preload->options->machine ? " recorded in " : "", preload->options->machine,
+                strerrordesc_np(-p->machine_error));
+}
+
+static void prepare_report(const struct gf_preload *preload)
+{
+    struct gf_process *p = &gf_process;
+    struct gf_report *report = &p->report;
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    report->version = preload->version;
+    report->pid = p->pid;
+    report->started_s = (uint64_t)now.tv_sec;
+    report->options = preload->options;
+    report->machine = p->machine;
+    report->machine_error = p->machine_error;
+    report->facts = &p->facts;
+    report->hint = p->hinted ? &p->hint : NULL;
+    report->heap = preload->heap;
+    report->each_hook = preload->each_hook;
+    if (preload->log_wanted())
+        report->log_count = preload->log_count;
+    report->stall_counts = preload->stall_counts;
+    report->each_latency = preload->each_latency;
+    report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
+    read_program(report->program, sizeof(report->program));
+}
+
+/*
+ * Decides at once if the GPU is known: it is the only visible one, or the launcher's rank selects
+ * it.
+ */
+static void decide_early(const struct gf_cuda *cuda)
+{
+    struct gf_process *p = &gf_process;
+    int count = 0;
+
+    if (cuda->cuDeviceGetCount && cuda->cuDeviceGetCount(&count) == CUDA_SUCCESS &&
+        gf_choice_preset(&p->choice, count, p->facts.rank.local_rank, p->facts.rank.local_size))
+        gf_requests_serve(gf_request_decide);
+}
+
+static enum gf_log_level log_level(const struct gf_preload *preload)
+{
+    const unsigned verbose = preload->options->verbose;
+    return preload->startup->stderr_closed ? GF_LOG_SILENT
+           : verbose >= 2                  ? GF_LOG_DEBUG
+           : verbose == 1                  ? GF_LOG_INFO
+                                           : GF_LOG_WARN;
+}
+
+GF_EXPORT gf_engine_start_fn gf_engine_start;
+
+/*
+ * Called once, after the first successful cuInit, on the library's thread. NULL: the engine stays
+ * off.
+ */
+GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *preload)
+{
+    struct gf_process *p = &gf_process;
+
+    if (preload->abi != GF_ENGINE_ABI || preload->size != sizeof(*preload) || p->preload ||
+        preload->options->mode == gf_mode_off)
+        return NULL;
+    const int error = errno;
+    p->preload = preload;
+    gf_permit_share(preload->permitted);
+    p->pid = getpid();
+    p->thread = (pid_t)syscall(SYS_gettid);
+    p->started_ns = gf_now_ns();
+    p->cuda_since = gf_tasks_now();
+    sem_init(&p->wake, 0, 0);
+    gf_log_set_level(log_level(preload));
+    gf_log_set_areas(preload->options->debug);
+    gf_validate_environment(environ, false, print_warning, NULL);
+    load_machine(preload);
+    prepare_report(preload);
+    gf_output_check();
+    gf_explain_heap(preload->heap);
+    if (p->machine && p->machine->node_count > 1)
+        gf_gpu_ask_nvml(preload->cuda);
+    engine.transfer = gf_transfers_start();
+    decide_early(preload->cuda);
+    errno = error;
+    return &engine;
+}
+
+static void report_exit(void)
+{
+    struct gf_process *p = &gf_process;
+    char text[960]; /* of the 1024 bytes of a line */
+
+    gf_output_sample(true);
+    gf_store_relaxed(&p->dead, true);
+    gf_output_report(true);
+    if (gf_log_wants(GF_LOG_INFO) && p->choice.contexts) {
+        gf_summary_exit(&p->report, text, sizeof(text));
+        gf_info("%s", text);
+        gf_summary_transfers(&p->report.transfers, p->report.each_hook, text, sizeof(text));
+        if (*text)
+            gf_info("%s", text);
+    }
+    gf_transfers_print();
+}
+
+/*
+ * Called at a normal exit. The library's thread may be taking a sample, so this waits for a short
+ * time.
+ */
+__attribute__((destructor)) static void end_engine(void)
+{
+    const struct gf_process *p = &gf_process;
+
+    if (!p->preload)
+        return;
+    if (!gf_process_dead() && getpid() == p->pid && gf_process_decision() && gf_report_lock(200))
+        report_exit();
+    p->preload->log_finish();
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process/watch_thread.h"
+
+#include "base/clock.h"
+#include "engine/place/guard_read.h"
+#include "engine/process/intervals.h"
+#include "engine/process/memory_watch.h"
+#include "engine/process/migrate.h"
+#include "engine/process/output.h"
+#include "engine/process/process_state.h"
+#include "engine/process/report_lock.h"
+#include "engine/process/requests.h"
+#include "engine/process/transfers.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#define SECOND UINT64_C(1000000000)
+#define SETTLE_NS (10 * SECOND) /* a provisional choice of devices settles after this time */
+#define EARLY_NS (60 * SECOND)  /* programs start most threads within this time after a decision */
+#define SAMPLE_GAP_NS (60 * SECOND) /* the longest gap between samples */
+/* calls of malloc that are sampled in each round: they cost the program 25 us */
+#define SAMPLED_CALLS 256
+
+static struct {
+    uint64_t next_sample_ns;
+    uint64_t sample_gap_ns;
+    struct gf_guard guard;
+    struct gf_guard_deltas past;
+    unsigned guard_epoch;                    /* of the placement that the guard judges */
+    uint64_t run_ns, delay_ns, throttled_ns; /* of the guard's first reading */
+} watch;
+
+/* Sleeps until the given time, or until another thread posts; true in the latter case. */
+static bool sleep_until(uint64_t ns)
+{
+    const struct timespec at = {.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+    int failed;
+
+    while ((failed = sem_clockwait(&gf_process.wake, CLOCK_MONOTONIC, &at)) != 0 && errno == EINTR)
+        ;
+    while (sem_trywait(&gf_process.wake) == 0)
+        ;
+    gf_transfers_prepare();
+    return failed == 0;
+}
+
+/* The same, but also checks memory, which may run short between two rounds. */
+static void sleep_and_watch_memory(uint64_t ns)
+{
+    uint64_t now;
+
+    while ((now = gf_now_ns()) < ns && !gf_process_dead())
+        if (sleep_until(gf_min(gf_memory_watch_check(now), ns)))
+            return;
+}
+
+static void start_guard(const struct gf_placement *placement, const struct gf_guard_reading *now)
+{
+    const bool widened = watch.guard.done == gf_guard_to_socket;
+    watch.guard_epoch = placement->epoch;
+    if (widened)
+        return; /* the guard's own step: its readings continue */
+    memset(&watch.guard, 0, sizeof(watch.guard));
+    watch.run_ns = now->run_ns;
+    watch.delay_ns = now->delay_ns;
+    watch.throttled_ns = now->throttled_ns;
+}
+
+static void check_starvation(void)
+{
+    const struct gf_placement *placement = gf_process_placement();
+    struct gf_report *report = &gf_process.report;
+    struct gf_guard_reading now = {0};
+
+    if (!placement || !placement->bound)
+        return;
+    gf_guard_read(&watch.past, &placement->cpus, &placement->socket, &placement->start, &now);
+    if (placement->epoch != watch.guard_epoch)
+        start_guard(placement, &now);
+    const enum gf_guard_step step = gf_guard_feed(&watch.guard, &now);
+    if (gf_report_lock(0)) {
+        report->guard_run_ns = now.run_ns - watch.run_ns;
+        report->guard_delay_ns = now.delay_ns - watch.delay_ns;
+        /* After a move to another cgroup, the value is smaller than at first. */
+        report->guard_throttled_ns =
+            now.throttled_ns - gf_min(watch.throttled_ns, now.throttled_ns);
+        gf_report_unlock();
+    }
+    if (step != gf_guard_stay)
+        gf_requests_serve(step == gf_guard_to_socket ? gf_request_socket : gf_request_start);
+}
+
+static void take_sample(void)
+{
+    if (!gf_report_lock(0))
+        return;
+    gf_process.report.costs.thread_us = gf_thread_cpu_ns() / 1000;
+    if (!gf_process_dead()) {
+        gf_output_sample(false);
+        gf_output_report(false);
+    }
+    gf_report_unlock();
+}
+
+/* Whether there is a new decision or placement, or the first context. Each is reported at once. */
+static bool is_news(void)
+{
+    static const struct gf_decision *seen;
+    static const struct gf_placement *placed;
+    static bool seen_context;
+    const struct gf_placement *placement = gf_process_placement();
+    const struct gf_decision *decision = gf_process_decision();
+    const bool has_context = gf_load_relaxed(&gf_process.choice.contexts) != 0;
+    const bool news =
+        decision && (decision != seen || placement != placed || has_context != seen_context);
+
+    seen = decision;
+    placed = placement;
+    seen_context = has_context;
+    return news;
+}
+
+static void sample_when_due(uint64_t now)
+{
+    if (is_news())
+        watch.sample_gap_ns = SECOND;
+    else if (now < watch.next_sample_ns)
+        return;
+    take_sample();
+    watch.next_sample_ns = now + watch.sample_gap_ns;
+    watch.sample_gap_ns = gf_min(watch.sample_gap_ns * 2, SAMPLE_GAP_NS);
+}
+
+static void settle_in_time(uint64_t now)
+{
+    const struct gf_process *p = &gf_process;
+    if (!p->choice.settled && gf_process_decision() && now - p->decided_ns > SETTLE_NS)
+        gf_requests_serve(gf_request_settle);
+}
+
+void gf_watch_thread_run(void)
+{
+    const struct gf_process *p = &gf_process;
+    const struct gf_heap_ops *heap = p->preload->heap;
+
+    while (!gf_process_decision()) {
+        sem_wait(&gf_process.wake);
+        gf_transfers_prepare();
+    }
+    gf_memory_watch_start();
+    if (heap->allow_quiesce)
+        heap->allow_quiesce();
+    while (!gf_process_dead()) {
+        const uint64_t now = gf_now_ns();
+        sample_when_due(now);
+        if (heap->sample)
+            heap->sample(SAMPLED_CALLS);
+        gf_intervals_log();
+        if (p->preload->options->mode != gf_mode_observe) {
+            gf_requests_serve(gf_request_rescan);
+            check_starvation();
+            gf_transfers_follow();
+        }
+        settle_in_time(now);
+        const uint64_t next = now + (now - p->decided_ns < EARLY_NS ? 1 : 5) * SECOND;
+        gf_migrate_step(next);
+        sleep_and_watch_memory(next);
+    }
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/report/embedded.h"
+
+#include "base/fmt.h"
+#include "base/loader/symbols.h"
+
+#include <link.h>
+#include <string.h>
+
+static const struct known {
+    const char *word, *allocator;
+} symbols[] = {
+    {"mi_malloc", "mimalloc"},        {"je_malloc", "jemalloc"},
+    {"je_arrow_mallctl", "jemalloc"}, {"je_arrow_mallocx", "jemalloc"},
+    {"_rjem_malloc", "jemalloc"},     {"_rjem_mallocx", "jemalloc"},
+    {"_rjem_je_malloc", "jemalloc"},  {"duckdb_je_malloc", "jemalloc"},
+    {"tc_malloc", "tcmalloc"},        {"TCMallocInternalMalloc", "tcmalloc"},
+    {"scalable_malloc", "TBB's"},     {"rpmalloc", "rpmalloc"},
+    {"sn_rust_alloc", "snmalloc"},
+};
+
+/* Libraries with hidden allocators, by the beginning of the file name. */
+static const struct known files[] = {
+    {"libarrow.so", "jemalloc or mimalloc"},
+    {"polars", "jemalloc or mimalloc"},
+    {"_polars", "jemalloc or mimalloc"},
+    {"duckdb", "jemalloc"},
+    {"_duckdb", "jemalloc"},
+    {"libduckdb", "jemalloc"},
+    {"_raylet", "jemalloc"},
+    {"libtensorflow_framework", "its own"},
+};
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool starts_with(const char *text, const char *word)
+{
+    return strncmp(text, word, strlen(word)) == 0;
+}
+
+/* CPython without the GIL is a separate build: libpython3.13t.so. */
+static bool is_free_threading(const char *file)
+{
+    if (!starts_with(file, "libpython3."))
+        return false;
+    file += strlen("libpython3.");
+    file += strspn(file, "0123456789");
+    return *file == 't';
+}
+
+static const char *allocator_by_file(const char *file)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(files); i++)
+        if (starts_with(file, files[i].word))
+            return files[i].allocator;
+    return is_free_threading(file) ? "mimalloc" : NULL;
+}
+
+static void add_one(struct gf_embedded *ret, const char *path, const char *allocator,
+                    const char *symbol)
+{
+    const char *file = *path ? file_name(path) : "the program";
+    if (ret->count == GF_EMBEDDED_MAX)
+        return;
+    struct gf_embedded_one *one = &ret->one[ret->count++];
+    gf_fmt(one->object, sizeof(one->object), "%s", file);
+    one->allocator = allocator;
+    one->symbol = symbol;
+}
+
+/* The loader's lock is recursive, so the object may be looked up here. */
+static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
+{
+    struct gf_embedded *ret = closure;
+    struct gf_symbol found;
+
+    (void)size;
+    /* An object that exports malloc itself is interposed like any other object. */
+    if (gf_symbol_find_in(info->dlpi_addr, "malloc", &found))
+        return 0;
+    const char *allocator = allocator_by_file(file_name(info->dlpi_name));
+    if (allocator) {
+        add_one(ret, info->dlpi_name, allocator, NULL);
+        return 0;
+    }
+    for (size_t i = 0; i < GF_ARRAY_LEN(symbols); i++)
+        if (gf_symbol_find_in(info->dlpi_addr, symbols[i].word, &found)) {
+            add_one(ret, info->dlpi_name, symbols[i].allocator, symbols[i].word);
+            break;
+        }
+    return 0;
+}
+
+static int count_changes(struct dl_phdr_info *info, size_t size, void *closure)
+{
+    unsigned long long *changes = closure;
+    (void)size;
+    *changes = info->dlpi_adds + info->dlpi_subs;
+    return 1;
+}
+
+void gf_embedded_read(struct gf_embedded *embedded)
+{
+    unsigned long long changes = 0;
+
+    dl_iterate_phdr(count_changes, &changes);
+    if (changes == embedded->changes)
+        return;
+    embedded->count = 0;
+    embedded->changes = changes;
+    dl_iterate_phdr(visit_object, embedded);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The data of the report. engine/process fills it in. report and summary only format it, and read
+ * nothing from the system. The holder of the report lock owns it (engine/process/report_lock.h).
+ */
+#ifndef GF_ENGINE_REPORT_REPORT_DATA_H
+#define GF_ENGINE_REPORT_REPORT_DATA_H
+
+#include "abi/heap_api.h"
+#include "abi/hook_counts.h"
+#include "abi/journal_api.h"
+#include "abi/stall_api.h"
+#include "config/options.h"
+#include "engine/machine/facts.h"
+#include "engine/machine/machine.h"
+#include "engine/place/hint.h"
+#include "engine/report/decision.h"
+#include "engine/report/embedded.h"
+#include "engine/report/transfer_sums.h"
+#include "os/headroom.h"
+#include "os/pressure.h"
+
+#define GF_REPORT_SAMPLES 64
+#define GF_REPORT_EVENTS 32
+
+struct gf_report_sample {
+    uint64_t at_ms; /* since the engine started */
+    struct gf_threads threads;
+    struct gf_locality locality;
+};
+
+enum gf_report_event_kind {
+    gf_report_rebound, /* moved to other CPUs, for another device */
+    gf_report_widened, /* widened by the starvation guard */
+    gf_report_left,    /* copies or pinned allocations are left to the driver from now on */
+    gf_report_ring,    /* a staging ring changed; in the log only */
+};
+
+struct gf_report_event {
+    enum gf_report_event_kind kind;
+    uint64_t at_ms;
+    char text[160];
+};
+
+/* The durations of the library's own work. */
+struct gf_report_costs {
+    uint64_t start_us;   /* reading machine and facts, inside cuInit */
+    uint64_t decide_us;  /* deciding and binding, in total */
+    uint64_t sample_us;  /* reading locality, on the library's thread */
+    uint64_t migrate_us; /* moving pages, on the library's thread */
+    uint64_t report_us;  /* writing reports */
+    uint64_t thread_us;  /* CPU time of the library's thread */
+};
+
+struct gf_report_migration {
+    bool wanted, done;
+    bool stopped;   /* at the time limit, with left_bytes to move */
+    uint64_t bytes; /* passed to mbind */
+    uint64_t left_bytes;
+    uint64_t calls, refused;
+    int error;                     /* the last error */
+    struct gf_pages before, after; /* the heap's pages before and after */
+};
+
+/* The watch on memory: src/engine/process/memory_watch.c. */
+struct gf_report_memory {
+    uint64_t readings; /* 0 if there was nothing to watch */
+    uint64_t lazy_frees, purges;
+    uint64_t min_headroom;
+    struct gf_headroom headroom; /* at the last reading */
+    struct gf_pressure pressure;
+};
+
+struct gf_report {
+    /* facts of the process */
+    const char *version;
+    pid_t pid;
+    char program[256];
+    uint64_t started_s; /* wall clock */
+    uint64_t ran_ms;
+    bool ended; /* written at a normal exit */
+
+    const struct gf_options *options;
+    const struct gf_machine *machine; /* NULL if it could not be read */
+    int machine_error;
+    const struct gf_facts *facts;
+    const struct gf_hint *hint; /* inherited and used, or NULL */
+
+    bool decided;
+    struct gf_decision decision; /* the latest */
+
+    /* results of binding */
+    unsigned late_threads;   /* bound by rescans, or when they started */
+    unsigned policy_threads; /* threads that got a memory policy */
+    unsigned policy_refused;
+    unsigned policy_kept; /* threads with a policy of an earlier placement */
+    struct gf_report_migration migration;
+    const struct gf_heap_ops *heap;
+    struct gf_report_memory memory;
+    struct gf_embedded embedded;
+    struct gf_report_transfers transfers;
+
+    /* measurements */
+    struct gf_report_sample samples[GF_REPORT_SAMPLES];
+    size_t sample_count;
+    struct gf_threads peak; /* the sample with most threads of the program */
+    unsigned peak_descendants;
+    struct gf_report_event events[GF_REPORT_EVENTS];
+    size_t event_count;
+    uint64_t guard_run_ns, guard_delay_ns, guard_throttled_ns;
+    uint64_t driver_bytes; /* device memory allocated so far, all devices */
+    struct gf_report_costs costs;
+
+    void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
+    void (*log_count)(struct gf_journal_count *ret); /* NULL if there is no log */
+    void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
+    void (*each_latency)(gf_latency_fn *fn, void *closure);
+};
+
+#endif

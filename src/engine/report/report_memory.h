@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report's section "heap": the heap's settings and counters, its pages by node, and the watch
+ * on memory.
+ */
+#ifndef GF_ENGINE_REPORT_REPORT_MEMORY_H
+#define GF_ENGINE_REPORT_REPORT_MEMORY_H
+
+#include "base/json.h"
+#include "engine/report/report_data.h"
+
+void gf_report_memory_put(struct gf_json *json, const struct gf_report *report);
+
+/* Writes bytes by node. */
+void gf_report_memory_put_pages(struct gf_json *json, const char *key,
+                                const struct gf_pages *pages);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report's section "pinned_memory" of "transfers". */
+#ifndef GF_ENGINE_REPORT_REPORT_PINNED_H
+#define GF_ENGINE_REPORT_REPORT_PINNED_H
+
+#include "base/json.h"
+#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats/pinned_stats.h"
+
+void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_stats *stats,
+                          const struct gf_transfer_state *state);
+
+/* Writes bytes by node; the last element counts bytes on several or unknown nodes. */
+void gf_report_pinned_put_nodes(struct gf_json *json, const char *key,
+                                const uint64_t bytes[GF_NODE_BYTES_COUNT]);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/report/report_transfers.h"
+
+#include "engine/report/report_pinned.h"
+
+static void put_timed(struct gf_json *json, const char *key, const struct gf_copy_counts *counts,
+                      bool with_rate)
+{
+    gf_json_begin(json, key, '{');
+    gf_json_size(json, "calls", counts->calls);
+    gf_json_size(json, "bytes", counts->bytes);
+    gf_json_milli(json, "duration_s", counts->timed_ns / 1000000);
+    if (with_rate && counts->timed_ns)
+        gf_json_milli(json, "gb_per_s", gf_transfer_sums_rate(counts));
+    gf_json_end(json, '}');
+}
+
+static void put_reasons(struct gf_json *json, const struct gf_copy_stats *copies,
+                        enum gf_direction direction)
+{
+    gf_json_begin(json, "reasons", '{');
+    for (unsigned why = 0; why < gf_bypass_count; why++) {
+        struct gf_copy_counts counts;
+        gf_transfer_sums_bypassed(copies, direction, why, &counts);
+        if (counts.calls && gf_transfer_sums_is_pageable(why))
+            put_timed(json, gf_bypass_name(why), &counts, true);
+    }
+    gf_json_end(json, '}');
+}
+
+static void put_direction(struct gf_json *json, const char *key, const struct gf_copy_stats *copies,
+                          enum gf_direction direction)
+{
+    struct gf_copy_counts staged, pinned, driver, other;
+
+    gf_transfer_sums_staged(copies, direction, &staged);
+    gf_transfer_sums_bypassed(copies, direction, gf_bypass_pinned, &pinned);
+    gf_transfer_sums_bypassed(copies, direction, gf_bypass_ends, &other);
+    gf_transfer_sums_driver(copies, direction, &driver);
+    gf_json_begin(json, key, '{');
+    put_timed(json, "staged", &staged, true);
+    gf_json_size(json, "inaccessible_bytes", copies->rest[direction].bytes);
+    /* A pinned copy that returns at once does not show the driver's speed. */
+    put_timed(json, "pinned", &pinned, false);
+    put_timed(json, "driver", &driver, true);
+    put_reasons(json, copies, direction);
+    put_timed(json, "other", &other, false);
+    gf_json_end(json, '}');
+}
+
+static void put_copies(struct gf_json *json, const char *key, uint64_t copies, uint64_t bytes)
+{
+    gf_json_begin(json, key, '{');
+    gf_json_size(json, "copies", copies);
+    gf_json_size(json, "bytes", bytes);
+    gf_json_end(json, '}');
+}
+
+struct functions {
+    struct gf_json *json;
+    struct gf_small_copies sums;
+};
+
+static bool put_function(void *closure, const struct gf_hook_counts *counts)
+{
+    struct functions *functions = closure;
+    if (gf_transfer_sums_add_hook(&functions->sums, counts))
+        put_copies(functions->json, counts->name, counts->copies, counts->bytes);
+    return true;
+}
+
+static void put_functions(struct gf_json *json, gf_hook_counts_each *each_hook)
+{
+    struct functions functions = {.json = json};
+    const struct gf_small_copies *sums = &functions.sums;
+
+    gf_json_begin(json, "by_function", '{');
+    if (each_hook)
+        each_hook(put_function, &functions);
+    gf_json_end(json, '}');
+    put_copies(json, "small", sums->small, sums->small_bytes);
+    put_copies(json, "unsupported", sums->unsupported, sums->unsupported_bytes);
+}
+
+static void put_state(struct gf_json *json, const struct gf_report_transfers *transfers)
+{
+    const struct gf_transfer_state *state = &transfers->state;
+
+    gf_json_known_size(json, "min_bytes", transfers->min_bytes);
+    gf_json_text(json, "staging_off", state->off);
+    gf_json_begin(json, "ring", '{');
+    gf_json_int(json, "rings", state->rings);
+    gf_json_size(json, "bytes", state->ring_bytes);
+    gf_json_size(json, "peak_bytes", state->ring_most);
+    gf_json_size(json, "limit_bytes", state->ring_limit);
+    gf_json_size(json, "grown", transfers->copies.ring_grown);
+    gf_json_size(json, "shrunk", transfers->copies.ring_shrunk);
+    gf_json_size(json, "stream_waits", transfers->copies.stream_waits);
+    gf_report_pinned_put_nodes(json, "by_node", state->ring_held);
+    gf_json_end(json, '}');
+    gf_json_int(json, "helpers", state->helpers);
+}
+
+static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
+{
+    uint64_t pinned_rate;
+    const uint64_t saving_ns = gf_transfer_sums_saving_ns(copies, &pinned_rate);
+
+    gf_json_begin(json, "pinning_at_source", '{');
+    gf_json_milli(json, "saves_at_most_s", saving_ns / 1000000);
+    if (pinned_rate)
+        gf_json_milli(json, "pinned_gb_per_s", pinned_rate / 1000000);
+    else
+        gf_json_null(json, "pinned_gb_per_s");
+    gf_json_end(json, '}');
+}
+
+void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
+                             gf_hook_counts_each *each_hook)
+{
+    if (!transfers->known) {
+        gf_json_null(json, "transfers");
+        return;
+    }
+    gf_json_begin(json, "transfers", '{');
+    put_state(json, transfers);
+    put_direction(json, "to_device", &transfers->copies, gf_direction_h2d);
+    put_direction(json, "from_device", &transfers->copies, gf_direction_d2h);
+    put_functions(json, each_hook);
+    put_saving(json, &transfers->copies);
+    gf_report_pinned_put(json, &transfers->pinned, &transfers->state);
+    gf_json_end(json, '}');
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report's section "transfers": copies and pinned memory. */
+#ifndef GF_ENGINE_REPORT_REPORT_TRANSFERS_H
+#define GF_ENGINE_REPORT_REPORT_TRANSFERS_H
+
+#include "base/json.h"
+#include "engine/report/transfer_sums.h"
+
+/* each_hook may be NULL. */
+void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
+                             gf_hook_counts_each *each_hook);
+
+#endif

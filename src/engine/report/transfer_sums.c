@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/report/transfer_sums.h"
+
+static void add_counts(struct gf_copy_counts *sum, const struct gf_copy_counts *counts)
+{
+    sum->calls += counts->calls;
+    sum->bytes += counts->bytes;
+    sum->timed_bytes += counts->timed_bytes;
+    sum->timed_ns += counts->timed_ns;
+}
+
+bool gf_transfer_sums_is_pageable(enum gf_bypass why)
+{
+    return why != gf_bypass_pinned && why != gf_bypass_ends;
+}
+
+void gf_transfer_sums_pageable(const struct gf_copy_stats *copies, bool async,
+                               struct gf_copy_counts *ret)
+{
+    *ret = (struct gf_copy_counts){0};
+    for (unsigned direction = 0; direction < gf_direction_count; direction++) {
+        add_counts(ret, &copies->staged[direction][async]);
+        for (unsigned why = 0; why < gf_bypass_count; why++)
+            if (gf_transfer_sums_is_pageable(why))
+                add_counts(ret, &copies->bypassed[direction][async][why]);
+    }
+}
+
+void gf_transfer_sums_driver(const struct gf_copy_stats *copies, enum gf_direction direction,
+                             struct gf_copy_counts *ret)
+{
+    *ret = (struct gf_copy_counts){0};
+    for (unsigned async = 0; async < 2; async++)
+        for (unsigned why = 0; why < gf_bypass_count; why++)
+            if (gf_transfer_sums_is_pageable(why))
+                add_counts(ret, &copies->bypassed[direction][async][why]);
+}
+
+void gf_transfer_sums_staged(const struct gf_copy_stats *copies, enum gf_direction direction,
+                             struct gf_copy_counts *ret)
+{
+    *ret = (struct gf_copy_counts){0};
+    add_counts(ret, &copies->staged[direction][0]);
+    add_counts(ret, &copies->staged[direction][1]);
+}
+
+void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direction direction,
+                               enum gf_bypass why, struct gf_copy_counts *ret)
+{
+    *ret = (struct gf_copy_counts){0};
+    add_counts(ret, &copies->bypassed[direction][0][why]);
+    add_counts(ret, &copies->bypassed[direction][1][why]);
+}
+
+/* bytes * unit / ns; UINT64_MAX on overflow. */
+static uint64_t rate_in(uint64_t unit, uint64_t bytes, uint64_t ns)
+{
+    const unsigned __int128 rate = (unsigned __int128)bytes * unit / ns;
+    return rate > UINT64_MAX ? UINT64_MAX : (uint64_t)rate;
+}
+
+uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts)
+{
+    return rate_in(1000, counts->timed_bytes, counts->timed_ns);
+}
+
+uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t *ret_rate)
+{
+    struct gf_copy_counts pinned = {0}, sync, async;
+
+    for (unsigned direction = 0; direction < gf_direction_count; direction++)
+        add_counts(&pinned, &copies->bypassed[direction][0][gf_bypass_pinned]);
+    gf_transfer_sums_pageable(copies, true, &async);
+    gf_transfer_sums_pageable(copies, false, &sync);
+    *ret_rate = pinned.timed_ns ? rate_in(1000000000, pinned.timed_bytes, pinned.timed_ns) : 0;
+    if (!*ret_rate)
+        return async.timed_ns;
+    const uint64_t pinned_ns = rate_in(1000000000, sync.timed_bytes, *ret_rate);
+    return async.timed_ns + (sync.timed_ns > pinned_ns ? sync.timed_ns - pinned_ns : 0);
+}
+
+static uint64_t rest_of(uint64_t all, uint64_t part)
+{
+    return all > part ? all - part : 0;
+}
+
+bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hook_counts *counts)
+{
+    if (!counts->bytes)
+        return false;
+    /*
+     * The counters increase during the reading, so a copy may be in the count of large ones and not
+     * yet in the total.
+     */
+    sums->small += rest_of(counts->copies, counts->offered + counts->unfit);
+    sums->small_bytes += rest_of(counts->bytes, counts->offered_bytes + counts->unfit_bytes);
+    sums->unsupported += counts->unfit;
+    sums->unsupported_bytes += counts->unfit_bytes;
+    return true;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/api/transfer_ops.h"
+
+#include "engine/transfer/api/host_free.h"
+#include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/copy/admission.h"
+#include "engine/transfer/copy/copy_explain.h"
+#include "engine/transfer/copy/copy_ops.h"
+#include "engine/transfer/memory/vma_query.h"
+#include "engine/transfer/pinned/pinned.h"
+#include "engine/transfer/pinned/pinned_buffer.h"
+#include "engine/transfer/pinned/pinned_cache.h"
+#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/shm/unmap.h"
+#include "engine/transfer/staging/ring_due.h"
+#include "engine/transfer/staging/ring_grow.h"
+#include "engine/transfer/staging/ring_trim.h"
+
+const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *setup)
+{
+    static struct gf_transfer_ops ops = {
+        .copy = gf_copy_ops_copy,
+        .copy_declined = gf_copy_ops_declined,
+        .copy_fits = gf_copy_ops_fits,
+        .host_alloc = gf_pinned_alloc,
+        .host_free = gf_host_free,
+        .host_unregister = gf_pinned_unregister,
+        .host_register = gf_pinned_register,
+        .host_flags = gf_pinned_flags,
+        .host_mapping = gf_pinned_mapping_size,
+        .waited = gf_host_waited,
+        .empty = gf_unmap_empty,
+        .capture_begins = gf_capture_begins,
+        .capture_begun = gf_capture_begun,
+        .context_leaving = gf_context_leaving,
+        .context_left = gf_context_left,
+    };
+    static void (*const context_ends[])(struct gf_context *) = {gf_pinned_end, gf_ring_end, NULL};
+    const struct gf_options *options = setup->options;
+    const bool stages = options->stage != gf_stage_off;
+    const bool observes = options->mode == gf_mode_observe;
+
+    gf_setup_set(setup);
+    gf_vma_query_start();
+    gf_context_on_end(context_ends);
+    gf_admission_start();
+    gf_copy_explain_start(gf_admission_off(),
+                          (size_t[]){[gf_direction_h2d] = gf_admission_least(gf_direction_h2d),
+                                     [gf_direction_d2h] = gf_admission_least(gf_direction_d2h)});
+    ops.copy_least = gf_admission_offer_least();
+    if (!stages || observes)
+        ops.empty = NULL;
+    return stages || (options->pin != gf_pin_off && !observes) ? &ops : NULL;
+}
+
+void gf_transfer_memory_is_short(void)
+{
+    gf_ring_trim_soon();
+}
+
+void gf_transfer_prepare(void)
+{
+    gf_prepare_pools();
+    gf_rings_prepare();
+}
+
+void gf_transfer_follow(const struct gf_cpus *program)
+{
+    gf_pools_follow(program);
+}
+
+static void add_context(void *closure, struct gf_context *context)
+{
+    struct gf_transfer_state *state = closure;
+    struct gf_ring *ring = gf_load_acquire(&context->ring);
+    if (!ring)
+        return;
+    gf_ring_held(ring, state->ring_held);
+    state->rings++;
+    state->ring_bytes += gf_ring_bytes(ring);
+    state->ring_limit += gf_ring_limit(ring);
+    state->helpers = gf_max(state->helpers, gf_pool_helpers(context->pool));
+}
+
+void gf_transfer_state(struct gf_transfer_state *ret)
+{
+    *ret = (struct gf_transfer_state){.off = gf_admission_off(),
+                                      .ring_most = gf_copy_stats_ring_most(),
+                                      .pinned_kept = gf_pinned_cache_kept()};
+    gf_pinned_buffer_held(ret->pinned_held);
+    gf_context_each(add_context, ret);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/context/capture_gate.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/pool/futex.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+
+#include <time.h>
+
+/* How long a copy spins while the gate is closed: the call that begins a capture is faster. */
+#define OPEN_NS 20000
+/* How long a capture waits for issues: how long it spins at first, and how long in total. */
+#define SPIN_NS 50000
+#define WAIT_NS UINT64_C(100000000)
+
+/*
+ * A Dekker-style handshake: an issue adds itself and then looks whether the gate is closed; a
+ * capture closes the gate and then looks for issues.
+ */
+static _Atomic unsigned issues, closed, begun;
+
+unsigned gf_captures_begun(void)
+{
+    return gf_load_acquire(&begun);
+}
+
+static bool is_uncaptured(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return gf_setup.cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Counts the caller among the issues. Returns false if the gate is closed. */
+static bool count_issue(void)
+{
+    gf_add_seq_cst(&issues, 1);
+    if (gf_likely(!gf_load_seq_cst(&closed)))
+        return true;
+    gf_sub_seq_cst(&issues, 1);
+    return false;
+}
+
+static bool await_open(void)
+{
+    const uint64_t until = gf_now_ns() + OPEN_NS;
+    do
+        gf_relax();
+    while (gf_load_relaxed(&closed) && gf_now_ns() < until);
+    return count_issue();
+}
+
+bool gf_issue_enter(CUstream stream, unsigned *seen)
+{
+    if (!count_issue() && !await_open())
+        return false;
+    const unsigned now = gf_captures_begun();
+    if (now == *seen || GF_MUTATED(issues_into_captures) || is_uncaptured(stream)) {
+        *seen = now;
+        return true;
+    }
+    gf_issue_leave();
+    return false;
+}
+
+void gf_issue_leave(void)
+{
+    gf_sub_seq_cst(&issues, 1);
+}
+
+void gf_capture_begins(void)
+{
+    static const struct timespec pause = {.tv_nsec = 50000};
+
+    gf_add_seq_cst(&closed, 1);
+    if (gf_likely(!gf_load_seq_cst(&issues)) || GF_MUTATED(issues_into_captures))
+        return;
+    const uint64_t start = gf_now_ns();
+    for (uint64_t waited = 0; gf_load_seq_cst(&issues) && waited < WAIT_NS;
+         waited = gf_now_ns() - start)
+        if (waited < SPIN_NS)
+            gf_relax();
+        else
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+void gf_capture_begun(void)
+{
+    gf_add_seq_cst(&begun, 1);
+    gf_sub_seq_cst(&closed, 1);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/context/context.h"
+
+#include "engine/transfer/setup/setup.h"
+
+#include <pthread.h>
+#include <time.h>
+
+/* Longer than any copy of a correct program takes: CUDA forbids destroying a context in use. */
+#define AWAIT_CALLS_MS 1000
+
+enum {
+    context_free,
+    context_live,
+    context_leaving,  /* a call that may end it is running */
+    context_dead,     /* the last call to leave releases it */
+    context_dropping, /* one thread is releasing it */
+};
+
+static struct gf_context contexts[GF_CONTEXTS];
+/* Entries from this index on were never used, so their pages are absent. */
+static _Atomic unsigned used;
+/* Guards the description of an entry while it is filled in. No CUDA call is made under it. */
+static pthread_mutex_t fill_lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*const *end_functions)(struct gf_context *context);
+
+void gf_context_on_end(void (*const ends[])(struct gf_context *context))
+{
+    end_functions = ends;
+}
+
+static unsigned context_state(const struct gf_context *context)
+{
+    return gf_load_seq_cst(&context->state);
+}
+
+static bool change_state(struct gf_context *context, unsigned from, unsigned to)
+{
+    return gf_cas_seq_cst(&context->state, &from, to);
+}
+
+static void release_context(struct gf_context *context)
+{
+    for (size_t i = 0; end_functions && end_functions[i]; i++)
+        end_functions[i](context);
+    gf_store_seq_cst(&context->id, 0);
+    gf_store_seq_cst(&context->state, context_free);
+}
+
+/*
+ * A thread that read a count of 0 may have been preempted since, and the entry may belong to
+ * another context now. So the entry is closed first, and the count is read again. A call that
+ * leaves in between finds the entry closed and leaves the release to this thread.
+ */
+static void release_if_last(struct gf_context *context)
+{
+    while (gf_load_seq_cst(&context->calls) == 0 &&
+           change_state(context, context_dead, context_dropping)) {
+        if (gf_load_seq_cst(&context->calls) == 0) {
+            release_context(context);
+            return;
+        }
+        change_state(context, context_dropping, context_dead);
+    }
+}
+
+void gf_context_leave(struct gf_context *context)
+{
+    if (gf_sub_seq_cst(&context->calls, 1) == 1)
+        release_if_last(context);
+}
+
+static bool try_enter(struct gf_context *context, unsigned long long id)
+{
+    gf_add_seq_cst(&context->calls, 1);
+    if (context_state(context) == context_live && gf_load_acquire(&context->id) == id)
+        return true;
+    gf_context_leave(context);
+    return false;
+}
+
+static unsigned count_used(void)
+{
+    return gf_load_acquire(&used);
+}
+
+/* Whether there is an entry for this id. *ret is the entry, or NULL if it could not be entered. */
+static bool find_context(unsigned long long id, struct gf_context **ret)
+{
+    for (unsigned i = 0; i < count_used(); i++)
+        if (gf_load_acquire(&contexts[i].id) == id) {
+            *ret = try_enter(&contexts[i], id) ? &contexts[i] : NULL;
+            return true;
+        }
+    return false;
+}
+
+/* Creating an entry. */
+
+static bool has_attribute(CUdevice device, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return gf_setup.cuda->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
+}
+
+/*
+ * The driver has no query for this flag. The primary context is active, so the program cannot
+ * notice one more reference that is released at once.
+ */
+static bool is_primary(CUcontext handle, CUdevice device)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext primary = NULL;
+    unsigned flags;
+    int active = 0;
+
+    if (cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        cuda->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return false;
+    if (cuda->cuDevicePrimaryCtxRelease_v2(device) != CUDA_SUCCESS)
+        cuda->cuDevicePrimaryCtxRelease_v2(device);
+    return primary == handle;
+}
+
+/*
+ * A green context gets no entry: memory that is allocated or registered while it is current may
+ * belong to the primary context of its device, and outlive it. The legacy stream belongs to the
+ * current context. If a query fails, the context counts as green. Beside a capture on a blocking
+ * stream only cuStreamIsCapturing is called, because any other call on the legacy stream would
+ * end that capture.
+ */
+static bool is_green(void)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext context = NULL;
+    CUgreenCtx green = NULL;
+    CUstreamCaptureStatus status;
+    CUresult result = CUDA_SUCCESS;
+
+    if (cuda->cuStreamIsCapturing &&
+        cuda->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) != CUDA_SUCCESS)
+        return true;
+    if (cuda->cuStreamGetCtx_v2)
+        result = cuda->cuStreamGetCtx_v2(CU_STREAM_LEGACY, &context, &green);
+    else if (cuda->cuStreamGetGreenCtx) /* CUDA 12.4 */
+        result = cuda->cuStreamGetGreenCtx(CU_STREAM_LEGACY, &green);
+    return result != CUDA_SUCCESS || green;
+}
+
+static bool describe_device(struct gf_context *ret)
+{
+    if (gf_setup.cuda->cuCtxGetDevice(&ret->device) != CUDA_SUCCESS)
+        return false;
+    ret->shares_pages =
+        has_attribute(ret->device,
+                      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) ||
+        has_attribute(ret->device, CU_DEVICE_ATTRIBUTE_INTEGRATED);
+    return true;
+}
+
+static bool describe_context(CUcontext handle, struct gf_context *ret)
+{
+    ret->handle = handle;
+    if (is_green() || !describe_device(ret))
+        return false;
+    ret->primary = is_primary(handle, ret->device);
+    ret->node = gf_setup.device_node(ret->device, &ret->cpus);
+    ret->pool =
+        gf_pool_get(ret->node, &ret->cpus, gf_setup.options->stage_threads, gf_setup.cpu_quota);
+    return ret->pool != NULL;
+}
+
+static struct gf_context *find_free(void)
+{
+    for (unsigned i = 0; i < GF_CONTEXTS; i++)
+        if (context_state(&contexts[i]) == context_free && gf_load_seq_cst(&contexts[i].calls) == 0)
+            return &contexts[i];
+    return NULL;
+}
+
+/* Fills a free entry, with the lock held. The caller has entered the context from now on. */
+static void fill_entry(struct gf_context *entry, const struct gf_context *made,
+                       unsigned long long id)
+{
+    entry->handle = made->handle;
+    entry->device = made->device;
+    entry->primary = made->primary;
+    entry->shares_pages = made->shares_pages;
+    entry->node = made->node;
+    entry->cpus = made->cpus;
+    entry->pool = made->pool;
+    gf_store_relaxed(&entry->ring, NULL);
+    /*
+     * The count is incremented, never set, because a thread that read an old id may be entering and
+     * leaving.
+     */
+    gf_add_seq_cst(&entry->calls, 1);
+    gf_store_seq_cst(&used, gf_max(gf_load_relaxed(&used), (unsigned)(entry - contexts) + 1));
+    gf_store_seq_cst(&entry->state, context_live);
+    gf_store_seq_cst(&entry->id, id);
+}
+
+/*
+ * Whether a call that may end contexts concerns this one. A call names a context by its handle, or
+ * a primary one by its device. Sets *device to the context's device.
+ */
+static bool is_concerned(const struct gf_context *context, CUcontext handle, CUdevice *device)
+{
+    if (gf_load_acquire(&context->id) == 0)
+        return false;
+    pthread_mutex_lock(&fill_lock); /* no other context gets this entry during the check */
+    const bool concerned =
+        handle ? context->handle == handle
+               : context->primary && (*device == context->device || *device == GF_ANY_DEVICE);
+    if (concerned)
+        *device = context->device;
+    pthread_mutex_unlock(&fill_lock);
+    return concerned;
+}
+
+/*
+ * A device has one primary context. If another one is live now, the program has released the last
+ * reference to the older one and retained a new one, before the release was seen to end it.
+ */
+static void end_older_primary(const struct gf_context *newer)
+{
+    for (unsigned i = 0; newer->primary && i < count_used(); i++) {
+        struct gf_context *context = &contexts[i];
+        CUdevice device = newer->device;
+        if (context != newer && is_concerned(context, NULL, &device) &&
+            change_state(context, context_live, context_dead))
+            release_if_last(context);
+    }
+}
+
+static struct gf_context *make_context(CUcontext handle, unsigned long long id)
+{
+    struct gf_context made = {0}, *entry = NULL;
+
+    if (!describe_context(handle, &made))
+        return NULL;
+    pthread_mutex_lock(&fill_lock);
+    if (!find_context(id, &entry) && (entry = find_free()))
+        fill_entry(entry, &made, id);
+    pthread_mutex_unlock(&fill_lock);
+    if (entry)
+        end_older_primary(entry);
+    return entry;
+}
+
+static bool can_describe(const struct gf_cuda *cuda)
+{
+    return cuda->cuCtxGetCurrent && cuda->cuCtxGetId && cuda->cuCtxGetDevice &&
+           cuda->cuDeviceGetAttribute && cuda->cuDevicePrimaryCtxGetState &&
+           cuda->cuDevicePrimaryCtxRetain && cuda->cuDevicePrimaryCtxRelease_v2;
+}
+
+static bool get_current(CUcontext *ret_handle, unsigned long long *ret_id)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    return can_describe(cuda) && cuda->cuCtxGetCurrent(ret_handle) == CUDA_SUCCESS && *ret_handle &&
+           cuda->cuCtxGetId(*ret_handle, ret_id) == CUDA_SUCCESS && *ret_id;
+}
+
+struct gf_context *gf_context_enter(void)
+{
+    struct gf_context *context;
+    CUcontext handle = NULL;
+    unsigned long long id = 0;
+
+    if (!get_current(&handle, &id))
+        return NULL;
+    return find_context(id, &context) ? context : make_context(handle, id);
+}
+
+/* Contexts that end. */
+
+static void await_calls(const struct gf_context *context)
+{
+    static const struct timespec ms = {.tv_nsec = 1000000};
+    for (unsigned i = 0; i < AWAIT_CALLS_MS; i++) {
+        if (gf_load_seq_cst(&context->calls) == 0)
+            return;
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
+    }
+}
+
+/*
+ * A program may release a primary context while other threads copy, and the driver waits for them
+ * only at the last release. So only calls that name a handle wait here.
+ */
+void gf_context_leaving(CUcontext handle, CUdevice device)
+{
+    for (unsigned i = 0; i < count_used(); i++) {
+        CUdevice own = device;
+        if (is_concerned(&contexts[i], handle, &own) &&
+            change_state(&contexts[i], context_live, context_leaving) && handle)
+            await_calls(&contexts[i]);
+    }
+}
+
+/* cuCtxDetach ends the calling thread's context only if no other thread has attached to it. */
+static bool is_current(const struct gf_context *context, CUcontext handle)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext current = NULL;
+    unsigned long long id = 0;
+    return cuda->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == handle &&
+           cuda->cuCtxGetId(current, &id) == CUDA_SUCCESS && id == gf_load_acquire(&context->id);
+}
+
+/* A primary context stays active after a release while other references hold it. */
+static bool is_active(CUdevice device)
+{
+    unsigned flags;
+    int active = 0;
+    return gf_setup.cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+           active;
+}
+
+static bool context_has_ended(const struct gf_context *context, CUcontext handle, CUdevice device,
+                              CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        return false;
+    return handle ? !is_current(context, handle) : !is_active(device);
+}
+
+void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
+{
+    for (unsigned i = 0; i < count_used(); i++) {
+        struct gf_context *context = &contexts[i];
+        CUdevice own = device;
+        if (!is_concerned(context, handle, &own))
+            continue;
+        /*
+         * A context that ended is in the state leaving, except in two cases, where it is live. A
+         * primary context is live if another thread's release returned first and found it active. A
+         * context named by its handle is live if another thread created it and got the handle of
+         * the context that ended; such a context stays.
+         */
+        if (!context_has_ended(context, handle, own, result))
+            change_state(context, context_leaving, context_live);
+        else if (change_state(context, context_leaving, context_dead) ||
+                 (!handle && change_state(context, context_live, context_dead)))
+            release_if_last(context);
+    }
+}
+
+void gf_context_each(void (*visit)(void *closure, struct gf_context *context), void *closure)
+{
+    for (unsigned i = 0; i < count_used(); i++) {
+        const unsigned long long id = gf_load_acquire(&contexts[i].id);
+        if (id && try_enter(&contexts[i], id)) {
+            visit(closure, &contexts[i]);
+            gf_context_leave(&contexts[i]);
+        }
+    }
+}

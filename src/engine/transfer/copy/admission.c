@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/copy/admission.h"
+
+#include "base/atomic.h"
+#include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/copy/classify.h"
+#include "engine/transfer/copy/rate.h"
+#include "engine/transfer/memory/guarded_copy.h"
+#include "engine/transfer/memory/populate.h"
+#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/pool/realtime.h"
+#include "engine/transfer/staging/ring_grow.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
+
+enum { enough_threads, below_four_threads, thread_classes };
+_Static_assert(GF_TUNE_FEW_THREADS == 4, "below_four_threads");
+
+static struct {
+    const char *off;
+    bool is_automatic;
+    size_t least[gf_direction_count][thread_classes]; /* bytes; SIZE_MAX: no copy pays */
+    /* The most threads of any pool seen so far; 0 before the first. */
+    _Atomic unsigned most_threads;
+    /* Counts of copies below GF_TUNE_EARLY_BYTES. Each count stops at GF_TUNE_EARLY_COPIES. */
+    _Atomic unsigned early;      /* copies from or to any memory */
+    _Atomic unsigned unprepared; /* copies that could be staged */
+} state;
+
+/* The settings. */
+
+static bool has_needed_calls(const struct gf_cuda *c)
+{
+    return c->cuCtxGetCurrent && c->cuCtxGetFlags && c->cuStreamIsCapturing &&
+           (c->cuStreamGetCtx_v2 || c->cuStreamGetCtx) && c->cuThreadExchangeStreamCaptureMode &&
+           c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
+           c->cuEventSynchronize && c->cuStreamSynchronize && c->cuStreamCreateWithPriority &&
+           c->cuStreamDestroy_v2 && c->cuMemHostRegister_v2 && c->cuMemHostUnregister &&
+           c->cuMemcpyHtoD_v2 && c->cuMemcpyHtoD_v2_ptds && c->cuMemcpyHtoDAsync_v2 &&
+           c->cuMemcpyDtoH_v2 && c->cuMemcpyDtoH_v2_ptds && c->cuMemcpyDtoHAsync_v2;
+}
+
+static const char *why_off(void)
+{
+    if (gf_setup.options->stage == gf_stage_off)
+        return "by option";
+    if (gf_setup.options->mode == gf_mode_observe)
+        return "observing only";
+    if (!has_needed_calls(gf_setup.cuda))
+        return "the driver lacks a function";
+    return gf_populate_is_possible() ? NULL : "the kernel has no MADV_POPULATE_READ (Linux 5.14)";
+}
+
+void gf_admission_start(void)
+{
+    static const size_t automatic[gf_direction_count][thread_classes] = {
+        [gf_direction_h2d] = {GF_TUNE_MIN_H2D, GF_TUNE_MIN_FEW_H2D},
+        [gf_direction_d2h] = {GF_TUNE_MIN_D2H, GF_TUNE_MIN_FEW_D2H}};
+
+    state.off = why_off();
+    state.is_automatic = gf_setup.options->stage_min == GF_SIZE_AUTO;
+    for (unsigned direction = 0; direction < gf_direction_count; direction++)
+        for (unsigned threads = 0; threads < thread_classes; threads++)
+            state.least[direction][threads] =
+                state.is_automatic ? automatic[direction][threads] : gf_setup.options->stage_min;
+}
+
+const char *gf_admission_off(void)
+{
+    return state.off;
+}
+
+bool gf_admission_is_automatic(void)
+{
+    return state.is_automatic;
+}
+
+size_t gf_admission_least(enum gf_direction direction)
+{
+    return state.least[direction][enough_threads];
+}
+
+size_t gf_admission_offer_least(void)
+{
+    /*
+     * In the mode observe copies are counted, too. Without these driver calls, memory cannot be
+     * classified.
+     */
+    if (gf_setup.options->stage != gf_stage_auto || !has_needed_calls(gf_setup.cuda))
+        return SIZE_MAX;
+    return gf_min(gf_admission_least(gf_direction_h2d), gf_admission_least(gf_direction_d2h));
+}
+
+/* Sizes and threads. */
+
+static enum gf_bypass bypass_if(bool condition, enum gf_bypass reason)
+{
+    return condition ? reason : gf_bypass_none;
+}
+
+/* One thread is never faster than the driver; it copies only where the option asks for one. */
+static enum gf_bypass check_threads(const struct gf_admission *a, unsigned threads)
+{
+    const bool few = threads < GF_TUNE_FEW_THREADS;
+    const size_t least = state.least[a->kind.direction][few ? below_four_threads : enough_threads];
+
+    if (least == SIZE_MAX || (threads == 1 && gf_setup.options->stage_threads != 1))
+        return gf_bypass_few_threads;
+    return bypass_if(a->call->bytes < least, gf_bypass_small);
+}
+
+/*
+ * The check before the pool is known. One copy in 256 always passes it, because a context that is
+ * seen later may have more threads.
+ */
+static enum gf_bypass check_most_threads(const struct gf_admission *a)
+{
+    static __thread uint8_t checks;
+    const unsigned most = gf_load_relaxed(&state.most_threads);
+
+    if (!most || most >= GF_TUNE_FEW_THREADS || ++checks == 0)
+        return gf_bypass_none;
+    return check_threads(a, most);
+}
+
+static void note_threads(unsigned threads)
+{
+    unsigned most = gf_load_relaxed(&state.most_threads);
+    while (most < threads && !gf_cas_weak_relaxed(&state.most_threads, &most, threads))
+        continue;
+}
+
+static bool is_small(const struct gf_admission *a)
+{
+    return a->call->bytes < GF_TUNE_EARLY_BYTES && state.is_automatic;
+}
+
+static bool is_among_first(_Atomic unsigned *seen)
+{
+    return gf_load_relaxed(seen) < GF_TUNE_EARLY_COPIES &&
+           gf_add_relaxed(seen, 1) < GF_TUNE_EARLY_COPIES;
+}
+
+/* The checks. Each returns a reason, or gf_bypass_none. */
+
+/*
+ * The first small copies of a process are not staged. Querying the driver for them would take a
+ * third of the time of such a copy.
+ */
+static enum gf_bypass check_early(struct gf_admission *a)
+{
+    return bypass_if(a->is_directed && !state.off && is_small(a) && is_among_first(&state.early),
+                     gf_bypass_early);
+}
+
+/*
+ * A copy that no pool will stage is only counted, so the cached kind of its memory is enough. If
+ * the entry point names the direction, this is known before any query to the driver.
+ */
+static enum gf_bypass check_host_memory(struct gf_admission *a)
+{
+    if (a->is_directed)
+        a->known_reason = check_most_threads(a);
+    const enum gf_bypass reason =
+        gf_classify_host(a->call, a->known_reason != gf_bypass_none, &a->kind.direction);
+    if (reason != gf_bypass_none)
+        return reason;
+    if (!a->is_directed)
+        a->known_reason = check_most_threads(a);
+    return bypass_if(a->call->bytes < gf_admission_least(a->kind.direction), gf_bypass_small);
+}
+
+static enum gf_bypass check_known_pools(struct gf_admission *a)
+{
+    return a->known_reason;
+}
+
+/*
+ * Without a current context, queries about a stream fail, and tools would report the error as the
+ * program's.
+ */
+static enum gf_bypass check_current(struct gf_admission *a)
+{
+    CUcontext current = NULL;
+    (void)a;
+    return bypass_if(gf_setup.cuda->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current,
+                     gf_bypass_context);
+}
+
+static enum gf_bypass check_capture(struct gf_admission *a)
+{
+    CUstreamCaptureStatus status;
+    a->captures = gf_captures_begun();
+    if (GF_MUTATED(ignores_captures))
+        return gf_bypass_none;
+    return bypass_if(gf_setup.cuda->cuStreamIsCapturing(a->call->stream, &status) != CUDA_SUCCESS ||
+                         status != CU_STREAM_CAPTURE_STATUS_NONE,
+                     gf_bypass_capture);
+}
+
+/* A program that makes only a few small copies gets no helpers and no ring. */
+static enum gf_bypass check_prepares(struct gf_admission *a)
+{
+    if (is_small(a))
+        return bypass_if(is_among_first(&state.unprepared), gf_bypass_warming);
+    gf_store_relaxed(&state.early, GF_TUNE_EARLY_COPIES);
+    gf_store_relaxed(&state.unprepared, GF_TUNE_EARLY_COPIES);
+    return gf_bypass_none;
+}
+
+/* While another thread captures, only this mode allows event queries and waits. */
+static enum gf_bypass relax_capture_mode(struct gf_admission *a)
+{
+    a->mode =
+        GF_MUTATED(stays_strict) ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
+    a->is_relaxed = gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&a->mode) == CUDA_SUCCESS;
+    return bypass_if(!a->is_relaxed, gf_bypass_failed);
+}
+
+/* CU_CTX_SYNC_MEMOPS: the program wants every copy to be synchronous. */
+static bool is_synchronous(void)
+{
+    unsigned flags = 0;
+    return gf_setup.cuda->cuCtxGetFlags(&flags) != CUDA_SUCCESS || (flags & CU_CTX_SYNC_MEMOPS);
+}
+
+static enum gf_bypass enter_context(struct gf_admission *a)
+{
+    a->context = gf_context_enter();
+    if (!a->context)
+        return gf_bypass_context;
+    if (a->context->shares_pages)
+        return gf_bypass_shares_pages;
+    return bypass_if(is_synchronous(), gf_bypass_device_memory);
+}
+
+static enum gf_bypass check_stream(struct gf_admission *a)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    CUcontext context = NULL;
+    CUgreenCtx green = NULL;
+    /* During a capture this query fails for the legacy stream, and invalidates the capture. */
+    if (!gf_issue_enter(a->call->stream, &a->captures))
+        return gf_bypass_capture;
+    const CUresult result = cuda->cuStreamGetCtx_v2
+                                ? cuda->cuStreamGetCtx_v2(a->call->stream, &context, &green)
+                                : cuda->cuStreamGetCtx(a->call->stream, &context);
+    gf_issue_leave();
+    return bypass_if(result != CUDA_SUCCESS || green || context != a->context->handle,
+                     gf_bypass_stream);
+}
+
+static enum gf_bypass check_pool(struct gf_admission *a)
+{
+    const unsigned threads = gf_pool_threads(a->context->pool);
+    note_threads(threads);
+    return check_threads(a, threads);
+}
+
+/* Without helpers, no copy is faster than the driver's. */
+static enum gf_bypass check_helpers(struct gf_admission *a)
+{
+    (void)a;
+    return bypass_if(gf_is_realtime() ||
+                         (gf_faults_are_handled() && !gf_guarded_copy_is_possible()),
+                     gf_bypass_few_threads);
+}
+
+/*
+ * On the per-thread stream the driver returns from a synchronous copy of up to GF_TUNE_ASYNC_NOWAIT
+ * bytes before its transfer. The transfer waits for the legacy stream too, and the legacy stream's
+ * work may wait for this very thread.
+ */
+static enum gf_bypass check_per_thread(struct gf_admission *a)
+{
+    return bypass_if(a->call->stream == CU_STREAM_PER_THREAD &&
+                         a->kind.direction == gf_direction_h2d &&
+                         a->call->bytes <= GF_TUNE_ASYNC_NOWAIT,
+                     gf_bypass_small);
+}
+
+static enum gf_bypass check_load(struct gf_admission *a)
+{
+    return bypass_if(gf_context_calls(a->context) >
+                         GF_TUNE_CALLS_PER_THREAD * gf_pool_threads(a->context->pool),
+                     gf_bypass_crowded);
+}
+
+static enum gf_bypass check_rate(struct gf_admission *a)
+{
+    if (!state.is_automatic)
+        return gf_bypass_none;
+    const enum gf_rate_advice advice = gf_rate_advise(a->kind, a->call->bytes);
+    a->wants_duration = advice == gf_rate_measure;
+    return bypass_if(advice != gf_rate_stage, gf_bypass_slower);
+}
+
+static enum gf_bypass check_ends(struct gf_admission *a)
+{
+    return GF_MUTATED(checks_no_range)
+               ? gf_bypass_none
+               : gf_classify_ends(a->call, a->kind.direction, a->context->device);
+}
+
+static enum gf_bypass check_ring(struct gf_admission *a)
+{
+    const enum gf_when when = gf_when_for(a->call->bytes);
+
+    a->ring = state.off ? NULL : gf_ring_of(a->context);
+    if (!a->ring || !gf_ring_is_on(a->ring) || gf_pool_has_failed(a->context->pool))
+        return gf_bypass_off;
+    gf_prepare_helpers(a->context->pool, when);
+    const bool ready = gf_ring_ready(a->ring, a->call->bytes);
+    if (when == gf_when_now)
+        /* The driver's call has ended, so requests that smaller copies deferred are passed on. */
+        gf_prepare_deferred();
+    return ready ? bypass_if(!gf_ring_stream(a->ring), gf_bypass_failed) : gf_bypass_warming;
+}
+
+/* The decision. */
+
+enum { SYNC = 1, ASYNC = 2, EACH = SYNC | ASYNC };
+
+/*
+ * The first check that returns a reason decides. Checks without a driver call come first where
+ * possible, because many threads on few CPUs contend for the driver's lock. A captured copy does
+ * not run now, so check_capture comes before check_known_pools. For synchronous copies it comes
+ * after, because they are never captured. If a capture on a blocking stream forbids a synchronous
+ * copy, the capture query itself fails, and the copy counts as captured.
+ */
+static const struct {
+    unsigned calls; /* kinds of calls that it applies to */
+    enum gf_bypass (*check)(struct gf_admission *a);
+} checks[] = {
+    {EACH, check_early},        /* early */
+    {EACH, check_host_memory},  /* ends, pinned, failed, batch, small */
+    {SYNC, check_known_pools},  /* few_threads, small */
+    {EACH, check_current},      /* context */
+    {EACH, check_capture},      /* capture */
+    {ASYNC, check_known_pools}, /* few_threads, small */
+    {EACH, check_prepares},     /* warming */
+    {EACH, relax_capture_mode}, /* failed */
+    {EACH, enter_context},      /* context, shares_pages, device_memory */
+    {EACH, check_stream},       /* capture, stream */
+    {EACH, check_pool},         /* few_threads, small */
+    {EACH, check_helpers},      /* few_threads */
+    {SYNC, check_per_thread},   /* small */
+    {EACH, check_load},         /* crowded */
+    {EACH, check_rate},         /* slower */
+    {EACH, check_ends},         /* pinned, range, device_memory, failed */
+    {EACH, check_ring},         /* off, warming, failed */
+};
+
+enum gf_bypass gf_admission_begin(struct gf_admission *a)
+{
+    const struct gf_copy_call *call = a->call;
+    enum gf_bypass reason = gf_bypass_none;
+
+    a->kind.async = call->async;
+    a->kind.direction = call->way == gf_copy_d2h ? gf_direction_d2h : gf_direction_h2d;
+    a->is_directed = call->way == gf_copy_h2d || call->way == gf_copy_d2h;
+    a->known_reason = gf_bypass_none;
+    for (size_t i = 0; i < GF_ARRAY_LEN(checks) && reason == gf_bypass_none; i++)
+        if (checks[i].calls & (call->async ? ASYNC : SYNC))
+            reason = checks[i].check(a);
+    return reason;
+}
+
+void gf_admission_end(struct gf_admission *a)
+{
+    if (a->context)
+        gf_context_leave(a->context);
+    if (a->is_relaxed)
+        gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&a->mode);
+}

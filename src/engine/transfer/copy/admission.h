@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides by one table of checks whether a copy is staged or left to the driver.
+ *
+ * All functions but gf_admission_start may be called on any thread.
+ */
+#ifndef GF_ENGINE_TRANSFER_COPY_ADMISSION_H
+#define GF_ENGINE_TRANSFER_COPY_ADMISSION_H
+
+#include "abi/transfer_api.h"
+#include "engine/transfer/staging/ring.h"
+#include "engine/transfer/stats/copy_stats.h"
+
+/* One copy between gf_admission_begin and gf_admission_end. */
+struct gf_admission {
+    const struct gf_copy_call *call; /* set by the caller; the other members are 0 */
+
+    struct gf_copy_kind kind;   /* set for copies that are not staged, too */
+    struct gf_context *context; /* entered, or NULL */
+    struct gf_ring *ring;       /* has memory and a stream, if the copy is to be staged */
+    bool wants_duration;        /* the driver copies, and its duration is wanted: gf_rate_measure */
+    unsigned captures; /* gf_captures_begun from before the stream was found without capture */
+
+    /* Owned by admission.c. */
+    bool is_directed;            /* the entry point names the direction */
+    enum gf_bypass known_reason; /* small or few_threads if that holds for every known pool */
+    CUstreamCaptureMode mode;    /* the thread's own capture mode, while is_relaxed */
+    bool is_relaxed;
+};
+
+/* Called once, after gf_setup_set and before any copy. */
+void gf_admission_start(void);
+
+/* The reason why no copy is staged in this process; NULL if copies are staged. */
+const char *gf_admission_off(void);
+
+/* Whether the tuned sizes and the rate decide. They do if no option sets a size. */
+bool gf_admission_is_automatic(void);
+
+/* The smallest copy that any pool stages, in bytes. */
+size_t gf_admission_least(enum gf_direction direction);
+
+/* The smallest copy that must be offered, in bytes. SIZE_MAX: no copy is staged or counted. */
+size_t gf_admission_offer_least(void);
+
+/*
+ * Decides about admission->call. gf_bypass_none: the caller stages the copy, in the context and
+ * through the ring of `admission`; it may still find a reason against it before the first DMA.
+ * Makes CUDA calls. The caller calls gf_admission_end in every case; until then the thread's
+ * capture mode may be relaxed.
+ */
+enum gf_bypass gf_admission_begin(struct gf_admission *admission);
+void gf_admission_end(struct gf_admission *admission);
+
+#endif

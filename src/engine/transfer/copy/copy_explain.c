@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/copy/copy_explain.h"
+
+#include "base/atomic.h"
+#include "base/log.h"
+
+/* Copies so far, by direction, kind and outcome. The outcome gf_bypass_none means staged. */
+static _Atomic unsigned seen[gf_direction_count][2][gf_bypass_count + 1];
+
+/* The number of this copy in its class. 0: no line is written for it. */
+static unsigned number_of(struct gf_copy_kind kind, enum gf_bypass outcome)
+{
+    if (!gf_log_wants_area(gf_log_area_copy))
+        return 0;
+    const unsigned number = 1 + gf_add_relaxed(&seen[kind.direction][kind.async][outcome], 1);
+    return number & (number - 1) ? 0 : number;
+}
+
+static const char *way_of(struct gf_copy_kind kind)
+{
+    static const char *const ways[gf_direction_count][2] = {
+        [gf_direction_h2d] = {"synchronous, to the GPU", "asynchronous, to the GPU"},
+        [gf_direction_d2h] = {"synchronous, from the GPU", "asynchronous, from the GPU"},
+    };
+    return ways[kind.direction][kind.async];
+}
+
+void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count])
+{
+    if (off)
+        gf_log_explain(gf_log_area_copy, "staging is off: %s", off);
+    else
+        gf_log_explain(gf_log_area_copy,
+                       "copies are staged from %zu bytes to the GPU, from %zu bytes from the GPU",
+                       least[gf_direction_h2d], least[gf_direction_d2h]);
+}
+
+void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
+{
+    const unsigned number = number_of(kind, gf_bypass_none);
+    if (number)
+        gf_log_explain(gf_log_area_copy, "%s, %llu bytes: staged in %llu us (copy %u of this kind)",
+                       way_of(kind), (unsigned long long)bytes, (unsigned long long)ns / 1000,
+                       number);
+}
+
+void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes)
+{
+    const unsigned number = number_of(kind, reason);
+    if (number)
+        gf_log_explain(gf_log_area_copy,
+                       "%s, %llu bytes: not staged, reason %s: %s (copy %u of this kind)",
+                       way_of(kind), (unsigned long long)bytes, gf_bypass_name(reason),
+                       gf_bypass_text(reason), number);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPUFEED_DEBUG=copy: one line for the 1st, 2nd, 4th, 8th, ... copy of each direction, kind and
+ * outcome, so that a training loop does not flood standard error. Any thread; keeps errno; takes no
+ * lock.
+ */
+#ifndef GF_ENGINE_TRANSFER_COPY_COPY_EXPLAIN_H
+#define GF_ENGINE_TRANSFER_COPY_COPY_EXPLAIN_H
+
+#include "engine/transfer/stats/copy_stats.h"
+
+/*
+ * Called once, at the start. `off`: the reason why no copy is staged, or NULL. `least`: the
+ * smallest size that is staged, in bytes.
+ */
+void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count]);
+
+void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
+void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The path of a copy from the hook to the DMA: admission.c decides, h2d.c or d2h.c stages the copy,
+ * and this file counts and times the outcome.
+ */
+#include "engine/transfer/copy/copy_ops.h"
+
+#include "base/clock.h"
+#include "engine/transfer/copy/admission.h"
+#include "engine/transfer/copy/copy_explain.h"
+#include "engine/transfer/copy/d2h.h"
+#include "engine/transfer/copy/h2d.h"
+#include "engine/transfer/copy/rate.h"
+#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/setup/setup.h"
+
+static void count_bypass(const struct gf_admission *admission, enum gf_bypass reason)
+{
+    gf_copy_stats_bypassed(admission->kind, reason, admission->call->bytes);
+    gf_copy_explain_bypassed(admission->kind, reason, admission->call->bytes);
+}
+
+/*
+ * Before a copy of the driver that is measured: waits for the stream if the driver's call would,
+ * else finds out whether it is idle.
+ */
+static bool is_idle_now(const struct gf_admission *admission)
+{
+    const struct gf_copy_call *call = admission->call;
+    const struct gf_stage_request request = {.call = call,
+                                             .context = admission->context,
+                                             .ring = gf_ring_of(admission->context),
+                                             .captures = admission->captures};
+    const bool waits = !call->async || admission->kind.direction == gf_direction_d2h;
+    bool idle = false;
+    uint64_t ns;
+
+    return request.ring && gf_ring_is_on(request.ring) &&
+           gf_pipeline_await_stream(&request, waits ? NULL : &idle, &ns) == gf_bypass_none &&
+           (waits || idle);
+}
+
+static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage_result *ret)
+{
+    enum gf_bypass reason = gf_admission_begin(admission);
+
+    if (reason == gf_bypass_none) {
+        const struct gf_stage_request request = {.call = admission->call,
+                                                 .context = admission->context,
+                                                 .ring = admission->ring,
+                                                 .captures = admission->captures};
+        reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
+                                                               : gf_d2h_stage(&request, ret);
+    } else if (reason == gf_bypass_slower && admission->wants_duration) {
+        ret->stream_was_idle = is_idle_now(admission);
+    }
+    gf_admission_end(admission);
+    return reason;
+}
+
+static CUresult copy_rest_on(CUstream stream, const struct gf_copy_call *rest,
+                             enum gf_direction direction)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    return direction == gf_direction_h2d
+               ? cuda->cuMemcpyHtoDAsync_v2(rest->dst, (const void *)(uintptr_t)rest->src,
+                                            rest->bytes, stream)
+               : cuda->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)rest->dst, rest->src, rest->bytes,
+                                            stream);
+}
+
+static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
+                                        enum gf_direction direction)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    const bool per_thread = rest->stream == CU_STREAM_PER_THREAD;
+
+    if (direction == gf_direction_d2h) {
+        void *to = (void *)(uintptr_t)rest->dst;
+        return per_thread ? cuda->cuMemcpyDtoH_v2_ptds(to, rest->src, rest->bytes)
+                          : cuda->cuMemcpyDtoH_v2(to, rest->src, rest->bytes);
+    }
+    const void *from = (const void *)(uintptr_t)rest->src;
+    const CUresult result = per_thread ? cuda->cuMemcpyHtoD_v2_ptds(rest->dst, from, rest->bytes)
+                                       : cuda->cuMemcpyHtoD_v2(rest->dst, from, rest->bytes);
+    /*
+     * The rest may be so small that the driver returns before it and the staged bytes have
+     * arrived.
+     */
+    return result ? result : cuda->cuStreamSynchronize(rest->stream);
+}
+
+/*
+ * The driver copies the rest. The library holds no lock and no slot here. A fault in the program's
+ * memory occurs in the driver, on the thread that called the copy, as it would without the library.
+ * If the staged bytes used the ring's stream, so does the rest: on the call's stream, a capture
+ * that began during the copy would refuse or record a part of the copy.
+ */
+static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction direction,
+                          const struct gf_stage_result *staged)
+{
+    struct gf_copy_call rest = *call;
+
+    rest.dst += staged->done;
+    rest.src += staged->done;
+    rest.bytes -= staged->done;
+    gf_copy_stats_rest(direction, rest.bytes);
+    if (!staged->rest)
+        return call->async ? copy_rest_on(call->stream, &rest, direction)
+                           : copy_rest_synchronously(&rest, direction);
+    const CUresult result = copy_rest_on(staged->rest, &rest, direction);
+    return result ? result : gf_setup.cuda->cuStreamSynchronize(staged->rest);
+}
+
+bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
+                      struct gf_copy_refusal *ret_refusal)
+{
+    struct gf_admission admission = {.call = call};
+    struct gf_stage_result staged = {0};
+    const uint64_t begun = gf_now_ns();
+    const enum gf_bypass reason = stage_copy(&admission, &staged);
+    const struct gf_copy_kind kind = admission.kind;
+
+    if (reason != gf_bypass_none) {
+        count_bypass(&admission, reason);
+        *ret_refusal = (struct gf_copy_refusal){.direction = kind.direction,
+                                                .reason = reason,
+                                                .stream_was_idle = staged.stream_was_idle};
+        return false;
+    }
+    *ret_result = staged.result;
+    if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
+        *ret_result = copy_rest(call, kind.direction, &staged);
+    else if (staged.result == CUDA_SUCCESS && staged.stream_was_idle && gf_admission_is_automatic())
+        gf_rate_staged(kind, call->bytes, gf_now_ns() - staged.stream_done_ns);
+    const uint64_t ns = gf_now_ns() - begun;
+    gf_copy_stats_staged(kind, call->bytes, ns);
+    gf_copy_explain_staged(kind, call->bytes, ns);
+    return true;
+}
+
+void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_refusal *refusal,
+                          uint64_t ns)
+{
+    const struct gf_copy_kind kind = {(enum gf_direction)refusal->direction, call->async};
+    const enum gf_bypass reason = (enum gf_bypass)refusal->reason;
+
+    gf_prepare_deferred();
+    /*
+     * An early copy may use pinned memory, and a captured copy does not run now. So neither is
+     * timed.
+     */
+    if (reason == gf_bypass_early || reason == gf_bypass_capture)
+        return;
+    gf_copy_stats_driver_time(kind, reason, call->bytes, ns);
+    if (refusal->stream_was_idle && (reason == gf_bypass_slower || reason == gf_bypass_full))
+        gf_rate_driver(kind, call->bytes, ns);
+}
+
+bool gf_copy_ops_fits(const struct gf_copy_call *call)
+{
+    struct gf_admission admission = {.call = call};
+    const enum gf_bypass reason = gf_admission_begin(&admission);
+
+    gf_admission_end(&admission);
+    if (reason != gf_bypass_none)
+        count_bypass(&admission, reason);
+    /* The driver's call may be for a whole batch, for which gf_copy_ops_declined is not called. */
+    gf_prepare_deferred();
+    return reason == gf_bypass_none;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The copies of struct gf_transfer_ops: see abi/transfer_api.h. */
+#ifndef GF_ENGINE_TRANSFER_COPY_COPY_OPS_H
+#define GF_ENGINE_TRANSFER_COPY_COPY_OPS_H
+
+#include "abi/transfer_api.h"
+
+bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
+                      struct gf_copy_refusal *ret_refusal);
+void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_refusal *refusal,
+                          uint64_t ns);
+bool gf_copy_ops_fits(const struct gf_copy_call *call);
+
+#endif

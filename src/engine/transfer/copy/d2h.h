@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staged copies from a device to pageable memory. */
+#ifndef GF_ENGINE_TRANSFER_COPY_D2H_H
+#define GF_ENGINE_TRANSFER_COPY_D2H_H
+
+#include "engine/transfer/copy/pipeline.h"
+#include "engine/transfer/stats/copy_stats.h"
+
+/*
+ * Returns gf_bypass_none and sets *ret. Else returns the reason why the driver must copy; the
+ * program's memory is then unchanged.
+ */
+enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The helpers fill the ring. The caller issues the DMAs in order, and copies pieces itself whenever
+ * it has nothing else to do.
+ */
+#include "engine/transfer/copy/h2d.h"
+
+#include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/staging/ring_grow.h"
+
+static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_pipeline *pipeline,
+                        uint64_t chunk, CUstream stream)
+{
+    const uint64_t to =
+        GF_MUTATED(swaps_chunks) && chunk < 2 && pipeline->plan.chunks > 2 ? 1 - chunk : chunk;
+    return gf_setup.cuda->cuMemcpyHtoDAsync_v2(
+        request->call->dst + to * pipeline->plan.chunk,
+        pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at, gf_pipeline_length(pipeline, chunk),
+        GF_MUTATED(loses_the_stream) ? NULL : stream);
+}
+
+/*
+ * Stages a copy on a busy stream. The caller's memory is read now, and one DMA of the whole copy is
+ * put on the stream. So work that another thread launches on that stream during the call never sees
+ * half a copy.
+ */
+static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
+                                      struct gf_stage_result *ret)
+{
+    struct gf_pipeline pipeline;
+    enum gf_bypass reason = gf_bypass_none;
+    bool broken = false; /* the slot is abandoned, and the copy is done all the same */
+
+    if (!gf_pipeline_open_whole(&pipeline, request))
+        return gf_bypass_full;
+    if (!gf_pipeline_read_whole(&pipeline))
+        reason = gf_bypass_unreadable;
+    else if ((ret->result = gf_pipeline_issue(&pipeline, 0, h2d_dma, request, &broken)))
+        /* The driver's own copy will return the error. */
+        reason = gf_is_capture_error(ret->result) ? gf_bypass_capture : gf_bypass_failed;
+    ret->result = CUDA_SUCCESS;
+    ret->done = request->call->bytes;
+    gf_pipeline_release(&pipeline, false);
+    return reason;
+}
+
+/* Stages a copy in chunks. */
+struct h2d_progress {
+    uint64_t allowed; /* chunks whose pieces may be copied */
+    uint64_t issued;  /* chunks whose DMA is on the stream */
+    CUresult result;
+    bool broken; /* events fail, so no slot can be reused: the driver copies the rest */
+};
+
+static void h2d_send(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                     struct h2d_progress *p)
+{
+    p->result = gf_pipeline_issue(pipeline, p->issued, h2d_dma, request, &p->broken);
+    p->issued += p->result == CUDA_SUCCESS;
+}
+
+/* Allows the next chunk if its slot's last DMA has ended. With `wait`, waits for that DMA. */
+static bool h2d_allow_next(struct gf_pipeline *pipeline, struct h2d_progress *p, bool wait)
+{
+    if (p->allowed >= gf_pipeline_end(pipeline) || p->allowed - p->issued >= pipeline->slots)
+        return false;
+    if (!GF_MUTATED(reuses_slots_early) &&
+        !gf_pipeline_has_ended(pipeline, p->allowed, wait, &p->broken))
+        return false;
+    if (!gf_pipeline_allow(pipeline, p->allowed))
+        return false;
+    p->allowed++;
+    return true;
+}
+
+static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                    struct h2d_progress *p)
+{
+    while (p->issued < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
+        const uint32_t seen = gf_job_events(&pipeline->job);
+        if (p->issued < p->allowed &&
+            (GF_MUTATED(sends_unread) || gf_pipeline_is_copied(pipeline, p->issued)))
+            h2d_send(request, pipeline, p);
+        else if (!h2d_allow_next(pipeline, p, false) && !p->broken &&
+                 (GF_MUTATED(needs_helpers) || !gf_job_help(&pipeline->job))) {
+            if (p->issued < p->allowed)
+                gf_job_wait(&pipeline->job, seen); /* helpers are copying the chunk's last pieces */
+            else
+                h2d_allow_next(pipeline, p, true);
+        }
+    }
+}
+
+/*
+ * A synchronous call returns when the data has arrived, even if events fail. So does a call whose
+ * DMAs moved to the ring's stream, because later work on the call's stream does not wait for these.
+ * True: all DMAs are known to have ended.
+ */
+static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                       struct h2d_progress *p)
+{
+    if (GF_MUTATED(returns_early))
+        return true;
+    if ((request->call->async && !pipeline->has_moved) || p->result != CUDA_SUCCESS)
+        return false;
+    if (gf_pipeline_await(pipeline, p->issued, &p->broken))
+        return true;
+    p->result = gf_setup.cuda->cuStreamSynchronize(pipeline->stream);
+    return false;
+}
+
+static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
+                                       struct gf_stage_result *ret)
+{
+    struct gf_pipeline pipeline;
+    struct h2d_progress p = {.result = CUDA_SUCCESS};
+
+    if (!gf_pipeline_open_chunks(&pipeline, request, false))
+        return gf_bypass_full;
+    if (!request->call->async && request->call->stream == CU_STREAM_LEGACY)
+        gf_pipeline_move(&pipeline);
+    p.allowed =
+        gf_pipeline_start(&pipeline, gf_min(pipeline.plan.chunks, (uint64_t)pipeline.slots));
+    h2d_run(request, &pipeline, &p);
+    gf_pool_close(pipeline.pool, &pipeline.job);
+    const enum gf_bypass reason = p.issued                        ? gf_bypass_none
+                                  : gf_is_capture_error(p.result) ? gf_bypass_capture
+                                  : p.result || p.broken          ? gf_bypass_failed
+                                                                  : gf_bypass_unreadable;
+    ret->done = gf_min(p.issued * pipeline.plan.chunk, pipeline.bytes);
+    const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
+                      h2d_arrive(request, &pipeline, &p);
+    ret->result = p.result;
+    ret->rest = gf_pipeline_rest(&pipeline);
+    gf_pipeline_release(&pipeline, idle);
+    return reason;
+}
+
+enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
+{
+    const bool async = request->call->async;
+    bool idle = false;
+    /* A synchronous copy reads its memory after all work issued to the stream so far. */
+    bool *const poll = async || GF_MUTATED(reads_early) ? &idle : NULL;
+
+    const enum gf_bypass unstaged = gf_pipeline_await_stream(request, poll, &ret->stream_done_ns);
+    if (unstaged != gf_bypass_none)
+        return unstaged;
+    ret->stream_was_idle = !async || idle;
+    if (!async || idle || GF_MUTATED(sends_many))
+        return h2d_stage_chunks(request, ret);
+    const enum gf_bypass reason = h2d_stage_whole(request, ret);
+    if (reason != gf_bypass_full)
+        return reason;
+    /*
+     * The driver would not wait for the stream: its work may depend on what this thread does next.
+     */
+    if (request->call->bytes <= GF_TUNE_ASYNC_NOWAIT) {
+        gf_ring_want_more(request->ring); /* a slot for the whole copy would gain little */
+        return gf_bypass_full;
+    }
+    gf_ring_want_contiguous(request->ring, request->call->bytes);
+    gf_copy_stats_stream_wait();
+    const enum gf_bypass unwaited = gf_pipeline_await_stream(request, NULL, &ret->stream_done_ns);
+    ret->stream_was_idle = unwaited == gf_bypass_none;
+    return unwaited != gf_bypass_none ? unwaited : h2d_stage_chunks(request, ret);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/copy/pipeline.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/memory/guarded_copy.h"
+#include "engine/transfer/memory/nt_copy.h"
+#include "engine/transfer/pool/futex.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/staging/ring_grow.h"
+
+#include <string.h>
+
+static __thread char here; /* its address identifies a thread */
+
+/* A fault in the program's memory may occur on the thread that called the copy only. */
+static bool copy_guarded(const struct gf_pipeline *pipeline, char *ring, char *host, size_t bytes)
+{
+    return pipeline->to_host
+               ? gf_guarded_write(host, ring, bytes)
+               : gf_guarded_read(ring, host, bytes,
+                                 pipeline->plan.demoted ? gf_cldemote_copy : gf_nt_copy);
+}
+
+static bool copy_piece(struct gf_job *job, uint64_t piece)
+{
+    struct gf_pipeline *pipeline = (struct gf_pipeline *)job;
+    const struct gf_plan *plan = &pipeline->plan;
+    const size_t offset = piece * plan->piece;
+    const size_t bytes = gf_min(plan->piece, pipeline->bytes - offset);
+    const uint64_t chunk = offset / plan->chunk;
+    const unsigned slot = gf_pipeline_slot(pipeline, chunk);
+    char *host = pipeline->host + offset;
+    char *ring = pipeline->slot[slot]->at + (offset - chunk * plan->chunk);
+
+    if (!gf_populate_has_vmas(&pipeline->populate) &&
+        !gf_populate_pages(host, bytes, pipeline->to_host))
+        return false;
+    if (gf_unlikely(pipeline->guarded && pipeline->guarded != &here)) {
+        if (!copy_guarded(pipeline, ring, host, bytes))
+            return false;
+    } else if (pipeline->to_host)
+        memcpy(host, ring, bytes);
+    else if (plan->demoted)
+        gf_cldemote_copy(ring, host, bytes);
+    else
+        gf_nt_copy(ring, host, bytes);
+    if (gf_sub_acq_rel(&pipeline->pieces_left[slot], 1) == 1)
+        gf_job_notify(job);
+    return true;
+}
+
+/* Opening. */
+
+static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request *request,
+                          bool to_host, struct gf_plan_facts *ret_facts)
+{
+    const struct gf_copy_call *call = request->call;
+
+    memset(ret, 0, sizeof(*ret));
+    ret->job.work = copy_piece;
+    ret->ring = request->ring;
+    ret->pool = request->context->pool;
+    ret->to_host = to_host;
+    ret->host = (char *)(uintptr_t)(to_host ? call->dst : call->src);
+    ret->bytes = call->bytes;
+    ret->stream = call->stream;
+    ret->captures = request->captures;
+    ret->guarded = gf_faults_are_handled() ? &here : NULL;
+    ret->unreadable = UINT64_MAX;
+    *ret_facts = (struct gf_plan_facts){
+        .bytes = call->bytes,
+        .to_host = to_host,
+        .async = call->async,
+        .can_demote = gf_cldemote_is_possible(),
+        .threads_by_option = gf_setup.options->stage_threads != 0,
+        .threads = gf_pool_threads(ret->pool),
+        .callers = gf_max(gf_context_calls(request->context), 1u),
+        .ring_bytes = gf_ring_bytes(request->ring),
+    };
+}
+
+/*
+ * The pages of a large file are populated piece by piece, by the thread that copies the piece,
+ * because populating takes as long as copying. A piece is the memory that one page table maps,
+ * because two threads would contend for that page table's lock.
+ */
+static void init_populate(struct gf_pipeline *pipeline)
+{
+    gf_populate_init(&pipeline->populate, pipeline->host, pipeline->to_host);
+    if (pipeline->to_host || pipeline->bytes < GF_TUNE_POPULATE_APART ||
+        !gf_populate_is_one_file(&pipeline->populate, pipeline->bytes))
+        return;
+    gf_populate_delegate(&pipeline->populate);
+    pipeline->plan.piece = gf_min(pipeline->plan.chunk, GF_TUNE_POPULATE_PIECE);
+}
+
+static void acquire_slots(struct gf_pipeline *pipeline)
+{
+    const struct gf_plan *plan = &pipeline->plan;
+    struct gf_slot *slot;
+
+    while (pipeline->slots < plan->slots &&
+           (slot = gf_slot_acquire(pipeline->ring, gf_min(plan->chunk, pipeline->bytes))))
+        pipeline->slot[pipeline->slots++] = slot;
+}
+
+/* Completes the opening. Populating begins only here, when no other step can fail. */
+static bool open_pipeline(struct gf_pipeline *pipeline)
+{
+    if (pipeline->slots < pipeline->plan.slots_least) {
+        gf_pipeline_release(pipeline, true);
+        return false;
+    }
+    pipeline->job.max_helpers = pipeline->plan.helpers;
+    init_populate(pipeline);
+    return true;
+}
+
+bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_request *request,
+                             bool to_host)
+{
+    struct gf_plan_facts facts;
+
+    init_pipeline(ret, request, to_host, &facts);
+    gf_plan_chunks(&facts, &ret->plan);
+    acquire_slots(ret);
+    if (ret->slots < ret->plan.slots || to_host)
+        gf_ring_want_more(ret->ring);
+    return open_pipeline(ret);
+}
+
+bool gf_pipeline_open_whole(struct gf_pipeline *ret, const struct gf_stage_request *request)
+{
+    struct gf_plan_facts facts;
+
+    init_pipeline(ret, request, false, &facts);
+    gf_plan_whole(&facts, &ret->plan);
+    acquire_slots(ret);
+    return open_pipeline(ret);
+}
+
+/* Chunks and their pieces. */
+
+size_t gf_pipeline_length(const struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    return gf_min(pipeline->plan.chunk, pipeline->bytes - chunk * pipeline->plan.chunk);
+}
+
+static uint64_t pieces_of(const struct gf_pipeline *pipeline, size_t bytes)
+{
+    return (bytes + pipeline->plan.piece - 1) / pipeline->plan.piece;
+}
+
+/* The number of pieces in the first `chunks` chunks. */
+static uint64_t pieces_up_to(const struct gf_pipeline *pipeline, uint64_t chunks)
+{
+    return chunks >= pipeline->plan.chunks ? pieces_of(pipeline, pipeline->bytes)
+                                           : chunks * (pipeline->plan.chunk / pipeline->plan.piece);
+}
+
+/* False: the chunk cannot be populated, and the copy ends before it. */
+static bool populate_chunk(struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    const size_t offset = chunk * pipeline->plan.chunk;
+    if (!gf_populate_has_vmas(&pipeline->populate) ||
+        gf_populate_to(&pipeline->populate,
+                       pipeline->host + offset + gf_pipeline_length(pipeline, chunk)))
+        return true;
+    pipeline->unreadable = chunk;
+    return false;
+}
+
+/* Called before the pieces of a chunk may be claimed. */
+static void count_pieces(struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    gf_store_release(&pipeline->pieces_left[gf_pipeline_slot(pipeline, chunk)],
+                     (uint32_t)pieces_of(pipeline, gf_pipeline_length(pipeline, chunk)));
+}
+
+bool gf_pipeline_read_whole(struct gf_pipeline *pipeline)
+{
+    const uint64_t pieces = pieces_up_to(pipeline, 1);
+    const size_t piece = pipeline->plan.piece;
+    uint64_t allowed = gf_populate_has_vmas(&pipeline->populate) ? 0 : pieces;
+
+    count_pieces(pipeline, 0);
+    pipeline->job.total = pieces;
+    gf_pool_open(pipeline->pool, &pipeline->job, allowed);
+    while (allowed < pieces && pipeline->unreadable != 0) {
+        allowed += allowed && !pipeline->populate.file ? pieces : GF_TUNE_POPULATE_STEP / piece;
+        allowed = gf_min(allowed, pieces);
+        if (gf_populate_to(&pipeline->populate,
+                           pipeline->host + gf_min(allowed * piece, pipeline->bytes)))
+            gf_pool_raise(pipeline->pool, &pipeline->job, allowed);
+        else
+            pipeline->unreadable = 0;
+    }
+    while (pipeline->unreadable != 0 && gf_job_help(&pipeline->job))
+        continue;
+    return gf_pool_close(pipeline->pool, &pipeline->job) == GF_PIECE_NONE &&
+           pipeline->unreadable != 0;
+}
+
+uint64_t gf_pipeline_start(struct gf_pipeline *pipeline, uint64_t chunks)
+{
+    uint64_t allowed = 0;
+
+    pipeline->job.total = pieces_up_to(pipeline, pipeline->plan.chunks);
+    gf_pool_open(pipeline->pool, &pipeline->job, 0);
+    while (allowed < chunks && populate_chunk(pipeline, allowed)) {
+        count_pieces(pipeline, allowed++);
+        /*
+         * Populating pages of a file takes long, so helpers begin with the chunks that are
+         * populated.
+         */
+        if (pipeline->populate.file)
+            gf_pool_raise(pipeline->pool, &pipeline->job, pieces_up_to(pipeline, allowed));
+    }
+    gf_pool_raise(pipeline->pool, &pipeline->job, pieces_up_to(pipeline, allowed));
+    return allowed;
+}
+
+bool gf_pipeline_allow(struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    if (!populate_chunk(pipeline, chunk))
+        return false;
+    count_pieces(pipeline, chunk);
+    gf_pool_raise(pipeline->pool, &pipeline->job, pieces_up_to(pipeline, chunk + 1));
+    return true;
+}
+
+bool gf_pipeline_is_copied(const struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    return gf_load_acquire(&pipeline->pieces_left[gf_pipeline_slot(pipeline, chunk)]) == 0;
+}
+
+uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline)
+{
+    const uint64_t failed = gf_job_failed(&pipeline->job);
+    const uint64_t end = failed == GF_PIECE_NONE
+                             ? pipeline->plan.chunks
+                             : failed * pipeline->plan.piece / pipeline->plan.chunk;
+    return gf_min(end, pipeline->unreadable);
+}
+
+/* Events. */
+
+/* False: recording failed. */
+static bool record_slot(struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    const unsigned slot = gf_pipeline_slot(pipeline, chunk);
+    const CUresult result = gf_slot_record(pipeline->slot[slot], pipeline->stream);
+    pipeline->recorded[slot] = result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        return true;
+    gf_ring_turn_off(pipeline->ring, "cuEventRecord", result);
+    gf_slot_abandon(pipeline->slot[slot]);
+    pipeline->slot[slot] = NULL;
+    return false;
+}
+
+static bool is_on_ring(const struct gf_pipeline *pipeline)
+{
+    return pipeline->stream == gf_ring_stream(pipeline->ring);
+}
+
+void gf_pipeline_move(struct gf_pipeline *pipeline)
+{
+    if (!GF_MUTATED(stays_on_legacy))
+        pipeline->stream = gf_ring_stream(pipeline->ring);
+}
+
+CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
+                           const struct gf_stage_request *request, bool *ret_broken)
+{
+    const bool is_gated =
+        !is_on_ring(pipeline) && gf_issue_enter(pipeline->stream, &pipeline->captures);
+
+    if (!is_gated && !is_on_ring(pipeline)) {
+        if (pipeline->plan.chunks == 1)
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        gf_pipeline_move(pipeline);
+        pipeline->has_moved = true;
+    }
+    const CUresult result = dma(request, pipeline, chunk, pipeline->stream);
+    if (result == CUDA_SUCCESS && !record_slot(pipeline, chunk))
+        *ret_broken = true;
+    if (is_gated)
+        gf_issue_leave();
+    return result;
+}
+
+bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, bool wait,
+                           bool *ret_broken)
+{
+    const struct gf_slot *slot = pipeline->slot[gf_pipeline_slot(pipeline, chunk)];
+    const CUresult result = wait ? gf_slot_wait(slot) : gf_slot_query(slot);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        gf_ring_turn_off(pipeline->ring, wait ? "cuEventSynchronize" : "cuEventQuery", result);
+        *ret_broken = true;
+    }
+    return result == CUDA_SUCCESS;
+}
+
+bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken)
+{
+    /* The DMAs of one stream end in order. After a move, there are two streams. */
+    const uint64_t least = pipeline->has_moved ? pipeline->slots : 1;
+    for (uint64_t i = chunks - gf_min(chunks, least); i < chunks; i++)
+        if (*ret_broken || !gf_pipeline_has_ended(pipeline, i, true, ret_broken))
+            return false;
+    return chunks;
+}
+
+CUstream gf_pipeline_rest(const struct gf_pipeline *pipeline)
+{
+    return is_on_ring(pipeline) ? pipeline->stream : NULL;
+}
+
+void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle)
+{
+    for (unsigned i = 0; i < pipeline->slots; i++) {
+        if (!pipeline->slot[i])
+            continue;
+        if (idle || !pipeline->recorded[i])
+            gf_slot_release(pipeline->ring, pipeline->slot[i]);
+        else
+            gf_slot_release_on_event(pipeline->slot[i]);
+    }
+}
+
+/* Queries for GF_TUNE_IDLE_NS, because an event takes a moment even on an idle stream. */
+static CUresult poll_event(const struct gf_slot *slot, bool *ret_idle)
+{
+    const uint64_t until = gf_now_ns() + GF_TUNE_IDLE_NS;
+    CUresult result;
+    do {
+        result = gf_slot_query(slot);
+        *ret_idle = result == CUDA_SUCCESS;
+        gf_relax();
+    } while (result == CUDA_ERROR_NOT_READY && gf_now_ns() < until);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
+enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, bool *ret_idle,
+                                        uint64_t *ret_ns)
+{
+    unsigned captures = request->captures;
+    struct gf_slot *slot = gf_slot_acquire(request->ring, 0);
+    if (!slot)
+        return gf_bypass_failed;
+    if (!gf_issue_enter(request->call->stream, &captures)) {
+        gf_slot_release(request->ring, slot);
+        return gf_bypass_capture;
+    }
+    const char *call = "cuEventRecord";
+    CUresult result = gf_slot_record(slot, request->call->stream);
+    gf_issue_leave();
+    if (result == CUDA_SUCCESS) {
+        call = ret_idle ? "cuEventQuery" : "cuEventSynchronize";
+        result = ret_idle ? poll_event(slot, ret_idle) : gf_slot_wait(slot);
+    }
+    if (result != CUDA_SUCCESS)
+        gf_ring_turn_off(request->ring, call, result);
+    gf_slot_release(request->ring, slot); /* its event guards no memory */
+    *ret_ns = gf_now_ns();
+    return result == CUDA_SUCCESS        ? gf_bypass_none
+           : gf_is_capture_error(result) ? gf_bypass_capture
+                                         : gf_bypass_failed;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One staged copy through slots of the ring. The threads of the pool copy pieces between the
+ * program's memory and the slots. The caller issues one DMA for each chunk, in order. Chunk n uses
+ * slot n modulo the slots that the copy has.
+ *
+ * All functions are called on the thread that called the copy, with its capture mode relaxed and
+ * inside the context.
+ */
+#ifndef GF_ENGINE_TRANSFER_COPY_PIPELINE_H
+#define GF_ENGINE_TRANSFER_COPY_PIPELINE_H
+
+#include "abi/transfer_api.h"
+#include "engine/transfer/copy/plan.h"
+#include "engine/transfer/memory/populate.h"
+#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/staging/ring_alloc.h"
+#include "engine/transfer/stats/copy_stats.h"
+
+/* A copy that is to be staged. */
+struct gf_stage_request {
+    const struct gf_copy_call *call;
+    struct gf_context *context; /* entered */
+    struct gf_ring *ring;
+    unsigned captures; /* struct gf_admission */
+};
+
+/* The result of a staged copy. */
+struct gf_stage_result {
+    CUresult result;         /* the result of the program's call */
+    size_t done;             /* bytes copied; the driver copies the rest */
+    uint64_t stream_done_ns; /* when earlier work on the stream was found to have ended */
+    bool stream_was_idle;    /* at stream_done_ns; else the copy was queued behind that work */
+    CUstream rest;           /* where the driver copies the rest; NULL: on the call's stream */
+};
+
+struct gf_pipeline {
+    struct gf_job job; /* the first member: a piece casts its job to the pipeline */
+    struct gf_ring *ring;
+    struct gf_pool *pool;
+    char *host; /* the program's memory */
+    bool to_host;
+    size_t bytes;
+    CUstream stream; /* where the next DMA is issued: the call's stream or the ring's */
+    bool has_moved;  /* the DMAs moved to the ring's stream, because a capture began */
+    unsigned captures;
+    struct gf_plan plan;
+    unsigned slots;
+    struct gf_slot *slot[GF_TUNE_SLOTS];
+    bool recorded[GF_TUNE_SLOTS]; /* the slot's event is recorded after its DMA */
+    struct gf_populate populate;
+    const char *guarded; /* identifies the owner, if the program handles faults; else NULL */
+    uint64_t unreadable; /* the first chunk that cannot be populated */
+    /* Pieces of the slot's chunk that are not copied yet. */
+    _Atomic uint32_t pieces_left[GF_TUNE_SLOTS];
+};
+
+/* Issues the DMA of a chunk on a stream. */
+typedef CUresult gf_dma_fn(const struct gf_stage_request *request,
+                           const struct gf_pipeline *pipeline, uint64_t chunk, CUstream stream);
+
+/*
+ * Opens a copy in chunks, through as many of the planned slots as are free. False: too few are
+ * free.
+ */
+bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_request *request,
+                             bool to_host);
+/*
+ * Opens a copy to the device in one chunk, through one slot of its size. False: no such slot is
+ * free.
+ */
+bool gf_pipeline_open_whole(struct gf_pipeline *ret, const struct gf_stage_request *request);
+
+/* The length of a chunk in bytes. */
+size_t gf_pipeline_length(const struct gf_pipeline *pipeline, uint64_t chunk);
+
+static inline unsigned gf_pipeline_slot(const struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    return (unsigned)(chunk % pipeline->slots);
+}
+
+/* Copies the one chunk of gf_pipeline_open_whole into the ring. False: part of it is unreadable. */
+bool gf_pipeline_read_whole(struct gf_pipeline *pipeline);
+
+/*
+ * Opens the job of a copy in chunks and wakes helpers for all of it. The pieces of the first
+ * `chunks` chunks may be copied at once. Returns the number of these chunks, which is smaller if
+ * one cannot be populated.
+ */
+uint64_t gf_pipeline_start(struct gf_pipeline *pipeline, uint64_t chunks);
+/* Allows the pieces of the next chunk, whose slot is free. False: the chunk cannot be populated. */
+bool gf_pipeline_allow(struct gf_pipeline *pipeline, uint64_t chunk);
+/* Whether every piece of the chunk has been copied. */
+bool gf_pipeline_is_copied(const struct gf_pipeline *pipeline, uint64_t chunk);
+/* The number of chunks that can be copied: up to the first with an unreadable piece. */
+uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline);
+
+/*
+ * Issues DMAs on the ring's stream, where no capture meets them. Only for a copy that has waited
+ * for its stream and returns after its last DMA: then the order is that of the call's stream.
+ */
+void gf_pipeline_move(struct gf_pipeline *pipeline);
+/*
+ * Issues the DMA of a chunk, then records its slot's event. If the call's stream is being captured,
+ * a pipeline of several chunks moves to the ring's stream, and a pipeline of one chunk issues
+ * nothing. The result is that of the DMA. *ret_broken is set if recording failed; then the slot is
+ * abandoned.
+ */
+CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
+                           const struct gf_stage_request *request, bool *ret_broken);
+/*
+ * Whether the DMA in the chunk's slot has ended. With `wait`, waits for the DMA. False with
+ * *ret_broken set: the event cannot be queried, and the ring is off.
+ */
+bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, bool wait,
+                           bool *ret_broken);
+/*
+ * Waits for all DMAs of the first `chunks` chunks. False: *ret_broken is set, or no event tells
+ * about the last one.
+ */
+bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
+
+/* gf_stage_result.rest: the ring's stream, if DMAs were issued there. */
+CUstream gf_pipeline_rest(const struct gf_pipeline *pipeline);
+
+/* Releases the slots. `idle`: all DMAs are known to have ended. */
+void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle);
+
+/*
+ * Waits until the stream has done the work issued to it so far. Holds no memory of the ring while
+ * it waits. If ret_idle is not NULL, waits for at most GF_TUNE_IDLE_NS, and sets *ret_idle to
+ * whether the work is done. *ret_ns is the time when the wait ended. gf_bypass_capture: the stream
+ * is being captured. gf_bypass_failed: a call of the library failed.
+ */
+enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, bool *ret_idle,
+                                        uint64_t *ret_ns);
+
+#endif

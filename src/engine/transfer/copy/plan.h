@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a staged copy is divided: into chunks (one DMA each), and each chunk into pieces (one memcpy
+ * each, by any thread of the pool). The functions only calculate.
+ */
+#ifndef GF_ENGINE_TRANSFER_COPY_PLAN_H
+#define GF_ENGINE_TRANSFER_COPY_PLAN_H
+
+#include "base/base.h"
+
+/* The facts that a plan depends on. */
+struct gf_plan_facts {
+    size_t bytes;
+    bool to_host;
+    bool async;
+    bool can_demote;        /* the processor has CLDEMOTE */
+    bool threads_by_option; /* an option sets the number of threads of the pool */
+    unsigned threads;       /* of the pool, the caller included */
+    unsigned callers;       /* copies in the context now, this one included */
+    size_t ring_bytes;
+};
+
+struct gf_plan {
+    /* Powers of two, except that the chunk of gf_plan_whole is the whole copy. */
+    size_t chunk, piece;
+    uint64_t chunks;
+    unsigned slots;       /* chunks under way at once: the planned number... */
+    unsigned slots_least; /* ...and the least number */
+    unsigned helpers;     /* the most helpers at work at once; 0: no limit */
+    bool demoted;         /* bytes written into the ring stay in the shared cache */
+};
+
+/* Plans a copy in chunks, for an idle stream. */
+void gf_plan_chunks(const struct gf_plan_facts *facts, struct gf_plan *ret);
+
+/* Plans a copy to the device in one chunk, whose DMA waits for a busy stream. */
+void gf_plan_whole(const struct gf_plan_facts *facts, struct gf_plan *ret);
+
+#endif

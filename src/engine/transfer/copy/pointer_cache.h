@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A direct-mapped cache of the driver's answers about memory; a collision overwrites. It serves
+ * copies that are only counted, not staged. On few CPUs many callers contend for the driver's lock,
+ * so each query would delay the driver's copies.
+ *
+ * An answer may be stale: if memory is freed and allocated in another way, the cache keeps the old
+ * kind until a thread's 16th lookup queries the driver again. So only counts may depend on an
+ * answer. Any thread.
+ */
+#ifndef GF_ENGINE_TRANSFER_COPY_POINTER_CACHE_H
+#define GF_ENGINE_TRANSFER_COPY_POINTER_CACHE_H
+
+#include "base/base.h"
+#include "abi/cuda.h"
+
+enum gf_memory {
+    gf_memory_pageable,
+    gf_memory_device, /* includes managed memory */
+    gf_memory_other,  /* page-locked: allocated by the driver, or registered */
+    gf_memory_unknown,
+};
+
+/*
+ * The kind of the 64 KiB of memory around an address. gf_memory_unknown: the caller queries the
+ * driver and puts the answer.
+ */
+enum gf_memory gf_pointer_cache_get(CUdeviceptr at);
+void gf_pointer_cache_put(CUdeviceptr at, enum gf_memory kind);
+
+#endif

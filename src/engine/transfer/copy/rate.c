@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/copy/rate.h"
+
+#include "base/atomic.h"
+#include "engine/transfer/setup/tuning.h"
+
+/*
+ * Sizes from one power of two to the next form a class, compared together: from 1 MiB on, and from
+ * 512 MiB on all.
+ */
+#define CLASSES 10
+
+/* Times are means in nanoseconds per MiB, weighted towards the last copies. 0: not known. */
+struct rate {
+    _Atomic uint64_t driver_ns, staged_ns;
+    _Atomic unsigned driver_copies; /* counted up to GF_TUNE_RATE_FIRST */
+    _Atomic unsigned trials;        /* copies staged since the last back-off */
+    _Atomic unsigned probes;        /* short back-offs because driver_ns was not known */
+    _Atomic unsigned backoff_left;  /* copies that are still to be left to the driver */
+    /* The length of the last back-off; 0 if staging has been faster since. */
+    _Atomic unsigned backoff;
+};
+
+static struct rate rates[gf_direction_count][2][CLASSES];
+
+/* NULL: copies below 1 MiB are not compared. */
+static struct rate *rate_of(struct gf_copy_kind kind, uint64_t bytes)
+{
+    const uint64_t mib = bytes >> 20;
+    if (!mib)
+        return NULL;
+    return &rates[kind.direction][kind.async][gf_min(63 - __builtin_clzll(mib), CLASSES - 1)];
+}
+
+/*
+ * The first copies are slow for other reasons (sleeping helpers, cold caches), so their minimum
+ * counts. After them each copy moves the mean by an eighth, and counts as at most twice the mean,
+ * so a single slow copy decides nothing.
+ */
+static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t bytes, uint64_t ns)
+{
+    const uint64_t now = (uint64_t)((double)ns * (1 << 20) / (double)bytes) + 8,
+                   before = gf_load_relaxed(mean);
+    gf_store_relaxed(mean, !before ? now
+                           : seen < GF_TUNE_RATE_FIRST
+                               ? gf_min(before, now)
+                               : before - before / 8 + gf_min(now, 2 * before) / 8);
+}
+
+enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, uint64_t bytes)
+{
+    struct rate *rate = rate_of(kind, bytes);
+    unsigned left;
+
+    if (!rate)
+        return gf_rate_stage;
+    left = gf_load_relaxed(&rate->backoff_left);
+    while (left && !gf_cas_weak_relaxed(&rate->backoff_left, &left, left - 1))
+        continue;
+    return !left ? gf_rate_stage : left <= GF_TUNE_RATE_MEASURED ? gf_rate_measure : gf_rate_leave;
+}
+
+/*
+ * Leaves the next copies to the driver. If several threads call this at once, one of them succeeds.
+ */
+static bool leave_next(struct rate *rate, unsigned copies)
+{
+    unsigned none = 0;
+    if (!gf_cas_relaxed(&rate->backoff_left, &none, copies))
+        return false;
+    gf_store_relaxed(&rate->trials, 0);
+    gf_store_relaxed(&rate->staged_ns, 0);
+    return true;
+}
+
+/* Begins a back-off of twice the last length. */
+static void begin_backoff(struct rate *rate)
+{
+    const unsigned length =
+        gf_min(gf_max(2 * gf_load_relaxed(&rate->backoff), GF_TUNE_RATE_BACKOFF),
+               GF_TUNE_RATE_BACKOFF_MOST);
+    if (leave_next(rate, length))
+        gf_store_relaxed(&rate->backoff, length);
+}
+
+/*
+ * While the driver's duration is not known, staging may be slower unless it is faster than any
+ * driver. Then a few copies show the driver's duration. If they do not, because the stream was never
+ * idle, the next ones come later and later.
+ */
+static void judge_unknown(struct rate *rate, unsigned trials)
+{
+    const unsigned probes = gf_load_relaxed(&rate->probes);
+    if (trials >= (unsigned)GF_TUNE_RATE_TRIALS << gf_min(probes, GF_TUNE_RATE_PROBES_MOST) &&
+        gf_load_relaxed(&rate->staged_ns) > GF_TUNE_RATE_CERTAIN_NS &&
+        leave_next(rate, GF_TUNE_RATE_FIRST))
+        gf_store_relaxed(&rate->probes, probes + 1);
+}
+
+void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
+{
+    struct rate *rate = rate_of(kind, bytes);
+
+    /* A copy that was under way when a back-off began does not count as a trial after it. */
+    if (!rate || gf_load_relaxed(&rate->backoff_left))
+        return;
+    blend(&rate->staged_ns, gf_load_relaxed(&rate->trials), bytes, ns);
+    const unsigned trials = gf_add_relaxed(&rate->trials, 1) + 1;
+    const uint64_t driver_ns = gf_load_relaxed(&rate->driver_ns);
+    if (!driver_ns)
+        judge_unknown(rate, trials);
+    else if (trials >= GF_TUNE_RATE_TRIALS &&
+             gf_load_relaxed(&rate->staged_ns) > driver_ns + driver_ns / 4)
+        begin_backoff(rate);
+    else if (trials >= GF_TUNE_RATE_SETTLED)
+        gf_store_relaxed(&rate->backoff, 0);
+}
+
+void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
+{
+    struct rate *rate = rate_of(kind, bytes);
+    if (!rate)
+        return;
+    const unsigned seen = gf_load_relaxed(&rate->driver_copies);
+    blend(&rate->driver_ns, seen, bytes, ns);
+    if (seen < GF_TUNE_RATE_FIRST)
+        gf_store_relaxed(&rate->driver_copies, seen + 1);
+}

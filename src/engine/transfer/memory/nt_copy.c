@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/memory/nt_copy.h"
+
+#include "base/probe.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+
+#define LINE ((size_t)64)
+
+static void copy_by_16(char *to, const char *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += LINE) {
+        const __m128i a = _mm_loadu_si128((const __m128i *)(from + i));
+        const __m128i b = _mm_loadu_si128((const __m128i *)(from + i + 16));
+        const __m128i c = _mm_loadu_si128((const __m128i *)(from + i + 32));
+        const __m128i d = _mm_loadu_si128((const __m128i *)(from + i + 48));
+        _mm_stream_si128((__m128i *)(to + i), a);
+        _mm_stream_si128((__m128i *)(to + i + 16), b);
+        _mm_stream_si128((__m128i *)(to + i + 32), c);
+        _mm_stream_si128((__m128i *)(to + i + 48), d);
+    }
+}
+
+__attribute__((target("avx2"))) static void copy_by_32(char *to, const char *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += LINE) {
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(from + i));
+        const __m256i b = _mm256_loadu_si256((const __m256i *)(from + i + 32));
+        _mm256_stream_si256((__m256i *)(to + i), a);
+        _mm256_stream_si256((__m256i *)(to + i + 32), b);
+    }
+}
+
+__attribute__((target("avx512f"))) static void copy_by_64(char *to, const char *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += LINE)
+        _mm512_stream_si512((__m512i *)(to + i), _mm512_loadu_si512(from + i));
+}
+
+#define PREFETCH_AHEAD 1024 /* prefetch distance for writing, in bytes */
+/* Distance of demotion behind the stores, in bytes. Stores at this distance have completed. */
+#define DEMOTE_BEHIND 512
+
+static inline void cldemote(char *line)
+{
+    __asm__ volatile(".byte 0x0f, 0x1c, 0x00" ::"a"(line) : "memory"); /* cldemote (%rax) */
+}
+
+__attribute__((target("avx512f"))) static void copy_by_64_demoted(char *to, const char *from,
+                                                                  size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += LINE) {
+        /* prefetching never faults */
+        __asm__ volatile("prefetchw %0" ::"m"(to[i + PREFETCH_AHEAD]));
+        _mm512_store_si512((__m512i *)(to + i), _mm512_loadu_si512(from + i));
+        if (i >= DEMOTE_BEHIND)
+            cldemote(to + i - DEMOTE_BEHIND);
+    }
+    for (size_t i = bytes > DEMOTE_BEHIND ? bytes - DEMOTE_BEHIND : 0; i < bytes; i += LINE)
+        cldemote(to + i);
+}
+
+static bool has_avx512(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f");
+}
+
+static bool has_avx2(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2");
+}
+
+static bool has_sse2(void)
+{
+    return true;
+}
+
+static const struct gf_nt_copy_way ways[] = {
+    {has_avx512, copy_by_64_demoted, true},
+    {has_avx512, copy_by_64, false},
+    {has_avx2, copy_by_32, false},
+    {has_sse2, copy_by_16, false},
+};
+
+const struct gf_nt_copy_way *gf_nt_copy_ways(size_t *ret_count)
+{
+    *ret_count = GF_ARRAY_LEN(ways);
+    return ways;
+}
+
+/* Intel's Software Developer's Manual, volume 2, CPUID: leaf 7, ECX bit 25. */
+static enum gf_probed find_cldemote(void)
+{
+    unsigned a, b, c, d;
+    return gf_probed_as(has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+                        (c & (1u << 25)));
+}
+
+bool gf_cldemote_is_possible(void)
+{
+    static _Atomic unsigned char known;
+    return gf_probe(&known, find_cldemote);
+}
+
+typedef void copy_lines_fn(char *to, const char *from, size_t bytes);
+
+static copy_lines_fn *choose_copy(void)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(ways) - 1; i++)
+        if (!ways[i].demotes && ways[i].can_run())
+            return ways[i].copy_lines;
+    return copy_by_16;
+}
+
+static void copy_all(copy_lines_fn *copy, char *to, const char *from, size_t bytes)
+{
+    const size_t whole = bytes / LINE * LINE;
+    copy(to, from, whole);
+    memcpy(to + whole, from + whole, bytes - whole);
+    _mm_sfence(); /* completes non-temporal stores before the caller announces the bytes */
+}
+
+void gf_nt_copy(char *to, const char *from, size_t bytes)
+{
+    static copy_lines_fn *_Atomic chosen; /* all threads choose the same function */
+    copy_lines_fn *copy = gf_load_relaxed(&chosen);
+
+    if (!copy) {
+        copy = choose_copy();
+        gf_store_relaxed(&chosen, copy);
+    }
+    copy_all(copy, to, from, bytes);
+}
+
+void gf_cldemote_copy(char *to, const char *from, size_t bytes)
+{
+    if (gf_cldemote_is_possible())
+        copy_all(copy_by_64_demoted, to, from, bytes);
+    else
+        gf_nt_copy(to, from, bytes);
+}
+#else
+void gf_nt_copy(char *to, const char *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
+void gf_cldemote_copy(char *to, const char *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
+bool gf_cldemote_is_possible(void)
+{
+    return false;
+}
+
+const struct gf_nt_copy_way *gf_nt_copy_ways(size_t *ret_count)
+{
+    *ret_count = 0;
+    return NULL;
+}
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/memory/populate.h"
+
+#include "base/probe.h"
+#include "engine/transfer/memory/page.h"
+#include "engine/transfer/memory/vma_query.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/tuning.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+bool gf_populate_pages(const void *at, size_t bytes, bool write)
+{
+    const uintptr_t mask = gf_page_size() - 1;
+    const uintptr_t start = (uintptr_t)at & ~mask;
+    const uintptr_t end = ((uintptr_t)at + bytes + mask) & ~mask;
+    const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+    return GF_MUTATED(touches_blindly) || madvise((void *)start, end - start, advice) == 0;
+}
+
+static enum gf_probed find_populate(void)
+{
+    char *page =
+        mmap(NULL, gf_page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return gf_probed_unknown;
+    const bool possible = gf_populate_pages(page, 1, false) && gf_populate_pages(page, 1, true);
+    munmap(page, gf_page_size());
+    return gf_probed_as(possible);
+}
+
+bool gf_populate_is_possible(void)
+{
+    static _Atomic unsigned char known;
+    return gf_probe(&known, find_populate);
+}
+
+/* Whether the kernel describes mappings. The answer is unknown while no file descriptor is free. */
+static enum gf_probed find_vmas(void)
+{
+    static const char here;
+    struct gf_vma vma;
+    const int error = gf_vma_query((uintptr_t)&here, &vma, NULL, 0);
+    return error == EBADF ? gf_probed_unknown : gf_probed_as(error == 0 || error == ENOENT);
+}
+
+void gf_populate_init(struct gf_populate *ret, const void *at, bool write)
+{
+    static _Atomic unsigned char known;
+    *ret = (struct gf_populate){.write = write,
+                                .start = (uintptr_t)at,
+                                .next = (uintptr_t)at,
+                                .has_vmas = gf_probe(&known, find_vmas)};
+}
+
+/* Describing a mapping takes about as long as copying GF_TUNE_MAPPING_LEAST bytes by all threads. */
+static bool has_many_mappings(struct gf_populate *populate)
+{
+    const size_t done = populate->next - populate->start;
+    return populate->mappings++ >= GF_TUNE_MAPPINGS + done / GF_TUNE_MAPPING_LEAST;
+}
+
+/*
+ * Describes the mapping at `next`. While no file descriptor is free, the mapping is treated as a
+ * file's, so each page is populated. False: the mapping cannot be touched.
+ */
+static bool describe_next(struct gf_populate *populate)
+{
+    struct gf_vma vma;
+
+    if (GF_MUTATED(touches_blindly)) {
+        populate->vma_end = UINTPTR_MAX;
+        return true;
+    }
+    if (has_many_mappings(populate))
+        return false;
+    const int error = gf_vma_query(populate->next, &vma, NULL, 0);
+    if (error == EBADF) {
+        populate->file = true;
+        populate->vma_end = UINTPTR_MAX;
+        return true;
+    }
+    if (error || !(populate->write ? vma.writable : vma.readable) ||
+        !gf_populate_pages((const void *)populate->next, 1, populate->write))
+        return false;
+    populate->vma_end = vma.end;
+    populate->file = vma.has_file;
+    return true;
+}
+
+bool gf_populate_is_one_file(struct gf_populate *populate, size_t bytes)
+{
+    return populate->has_vmas && (populate->next < populate->vma_end || describe_next(populate)) &&
+           populate->file && populate->vma_end - populate->next >= bytes;
+}
+
+bool gf_populate_to(struct gf_populate *populate, const void *until)
+{
+    const uintptr_t end = (uintptr_t)until;
+
+    while (populate->next < end) {
+        if (populate->next >= populate->vma_end && !describe_next(populate))
+            return false;
+        const uintptr_t stop = populate->file ? gf_min(end, populate->vma_end) : populate->vma_end;
+        if (populate->file && !gf_populate_pages((const void *)populate->next,
+                                                 stop - populate->next, populate->write))
+            return false;
+        populate->next = stop;
+    }
+    return true;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/memory/range_policy.h"
+
+#include "engine/machine/mempolicy.h"
+#include "engine/transfer/setup/setup.h"
+
+void gf_range_policy_choose(int node, struct gf_range_policy *ret)
+{
+    *ret = (struct gf_range_policy){.mode = GF_MPOL_DEFAULT};
+    if (gf_setup.user_policy && gf_setup.user_policy(&ret->mode, &ret->nodes)) {
+        if (gf_set_empty(&ret->nodes)) /* MPOL_LOCAL: the nodes of the touching threads */
+            ret->mode = GF_MPOL_DEFAULT;
+        return;
+    }
+    *ret = (struct gf_range_policy){.mode = GF_MPOL_DEFAULT};
+    if (gf_setup.options->mem == gf_mem_off || node < 0 || node >= GF_NODES_MAX)
+        return;
+    ret->mode = GF_MPOL_PREFERRED;
+    gf_set_add(&ret->nodes, (unsigned)node);
+}
+
+void gf_range_policy_apply(const struct gf_range_policy *policy, void *at, size_t bytes)
+{
+    if (policy->mode != GF_MPOL_DEFAULT)
+        gf_mempolicy_set_range(at, bytes, policy->mode, &policy->nodes);
+}
+
+void gf_range_policy_headroom(const struct gf_range_policy *policy, struct gf_headroom *ret)
+{
+    const bool limits = gf_mempolicy_binds(policy->mode) || gf_set_count(&policy->nodes) == 1;
+    int node = limits ? gf_set_next(&policy->nodes, 0) : -1;
+
+    gf_headroom_read("", node, ret);
+    while (node >= 0 && (node = gf_set_next(&policy->nodes, (unsigned)node + 1)) >= 0) {
+        struct gf_headroom other;
+        gf_headroom_read("", node, &other);
+        if (other.bytes > ret->bytes)
+            *ret = other;
+    }
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory policy of a range that the library maps: of a pinned buffer, or of a segment of the
+ * ring. A policy that the user or the program chose holds for these ranges, too. Otherwise pages
+ * are preferred on the device's node.
+ */
+#ifndef GF_ENGINE_TRANSFER_MEMORY_RANGE_POLICY_H
+#define GF_ENGINE_TRANSFER_MEMORY_RANGE_POLICY_H
+
+#include "base/cpus.h"
+#include "os/headroom.h"
+
+struct gf_range_policy {
+    int mode; /* with mode flags; GF_MPOL_DEFAULT: first touch by helpers on the device's node */
+    struct gf_nodes nodes;
+};
+
+/*
+ * The policy for a range that the calling thread asks for. node: the device's; -1 if it is unknown.
+ * Called on a thread of the program. One system call.
+ */
+void gf_range_policy_choose(int node, struct gf_range_policy *ret);
+
+/*
+ * Sets the policy of an untouched range. Does nothing where the kernel refuses memory policies:
+ * then first touch by helper threads places the pages.
+ */
+void gf_range_policy_apply(const struct gf_range_policy *policy, void *at, size_t bytes);
+
+/*
+ * The headroom for pages under the policy. If it names one node, that node's free memory limits the
+ * headroom. If it binds to several, the node with most free memory does: beyond its nodes the OOM
+ * killer would kill the program.
+ */
+void gf_range_policy_headroom(const struct gf_range_policy *policy, struct gf_headroom *ret);
+
+#endif

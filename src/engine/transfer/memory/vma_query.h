@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One mapping of this process, by PROCMAP_QUERY (Linux 6.11) instead of reading /proc/self/maps. */
+#ifndef GF_ENGINE_TRANSFER_MEMORY_VMA_QUERY_H
+#define GF_ENGINE_TRANSFER_MEMORY_VMA_QUERY_H
+
+#include "base/base.h"
+
+/* Opens the file that the queries use. */
+void gf_vma_query_start(void);
+
+struct gf_vma {
+    uintptr_t start, end;
+    size_t page;
+    bool readable, writable, shared;
+    bool has_file;
+};
+
+/*
+ * Describes the mapping at an address. If `name` is not NULL, also stores the name as in
+ * /proc/self/maps, or "" if the mapping has no name or it does not fit. Returns 0 or an errno:
+ * ENOENT if there is no mapping, EBADF if no file descriptor was free, any other if the kernel
+ * cannot describe mappings. Keeps errno. Any thread; no cancellation point.
+ */
+int gf_vma_query(uintptr_t at, struct gf_vma *ret, char *name, size_t size);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pinned/pinned.h"
+
+#include "base/atomic.h"
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/transfer/context/context.h"
+#include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/pinned/pinned_buffer.h"
+#include "engine/transfer/pinned/pinned_cache.h"
+#include "engine/transfer/pinned/pinned_mapping.h"
+#include "engine/transfer/pinned/prefault.h"
+#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/notify.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/stats/pinned_stats.h"
+#include "os/headroom.h"
+
+#define LARGE_MOST ((size_t)64 << 30)
+#define SERVED_FLAGS ((unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
+
+static _Atomic bool large_off;
+static _Atomic uint64_t kept_until; /* the time when the headroom is due to be read again */
+static _Atomic unsigned kept_most;  /* mappings that may be kept, from the last reading */
+
+#define COUNT(field, n) gf_pinned_stats_add(field, n)
+
+static bool is_on(void)
+{
+    return gf_setup.options->pin != gf_pin_off && gf_setup.options->mode == gf_mode_on;
+}
+
+static bool decline_alloc(enum gf_pinned_reason reason, size_t bytes)
+{
+    COUNT(driver_calls[reason], 1);
+    COUNT(driver_bytes[reason], gf_bytes_counted(bytes));
+    return false;
+}
+
+static void turn_large_off(const struct gf_fault *fault)
+{
+    char why[96];
+    if (gf_exchange_relaxed(&large_off, true))
+        return;
+    gf_fault_text(fault, why, sizeof(why));
+    gf_transfer_notify(gf_transfer_off, GF_LOG_WARN,
+                       "%s; large pinned allocations are left to the driver from now on", why);
+}
+
+/* Allocations. */
+
+/* How many mappings all contexts may keep. The headroom is read once a second. */
+static unsigned read_kept_most(int node)
+{
+    const uint64_t now = gf_now_ns();
+    struct gf_headroom headroom;
+
+    if (now < gf_load_relaxed(&kept_until))
+        return gf_load_relaxed(&kept_most);
+    gf_headroom_read("", node, &headroom);
+    uint64_t most = gf_setup.options->pin_cache;
+    if (most == GF_SIZE_AUTO)
+        most = gf_min(GF_TUNE_PIN_CACHE, headroom.bytes / 32);
+    if (headroom.bytes < GF_TUNE_PIN_RESERVE)
+        most = 0;
+    const unsigned found = (unsigned)(most / GF_PINNED_CHUNK_SIZE);
+    gf_store_relaxed(&kept_most, found);
+    gf_store_relaxed(&kept_until, now + GF_TUNE_PIN_READ_NS);
+    return found;
+}
+
+/*
+ * Whether all devices access registered memory at its host address. *ret_count is the number of
+ * devices.
+ */
+static bool has_same_address(int *ret_count)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    int same = cuda->cuDeviceGetCount(ret_count) == CUDA_SUCCESS && *ret_count > 0;
+    for (CUdevice device = 0; same && device < *ret_count; device++)
+        if (cuda->cuDeviceGetAttribute(&same,
+                                       CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+                                       device) != CUDA_SUCCESS)
+            same = false;
+    return same;
+}
+
+struct others {
+    const struct gf_context *context;
+    bool found;
+};
+
+static void compare_device(void *closure, struct gf_context *context)
+{
+    struct others *others = closure;
+    others->found |= context->device != others->context->device;
+}
+
+/*
+ * Whether registered memory can replace memory of cuMemHostAlloc in all contexts. Memory of
+ * cuMemHostAlloc is pinned for all contexts on all devices and has one address, whatever its flags.
+ * Registered memory needs the flag PORTABLE for that, even for contexts that are created later;
+ * this function adds it to *flags. Two contexts of one device see no difference
+ * (tests/conformance/README.md). Two devices were not measured, so allocations of a process that
+ * uses a second device are left to the driver.
+ */
+static bool can_replace_driver(const struct gf_context *context, unsigned *flags)
+{
+    struct others others = {.context = context};
+    int count = 0;
+    if (!has_same_address(&count))
+        return false;
+    if (*flags & CU_MEMHOSTALLOC_PORTABLE)
+        return true;
+    *flags |= CU_MEMHOSTALLOC_PORTABLE;
+    gf_context_each(compare_device, &others);
+    return !others.found;
+}
+
+static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
+                        CUresult *ret_result)
+{
+    struct gf_range_policy policy;
+    const struct gf_pinned_buffer_request request = {.cuda = gf_setup.cuda,
+                                                     .pool = context->pool,
+                                                     .context = gf_context_id(context),
+                                                     .flags = flags,
+                                                     .policy = &policy};
+    const uint64_t since = gf_now_ns();
+    struct gf_fault fault;
+    unsigned as = flags;
+
+    if (gf_pool_threads(context->pool) < GF_TUNE_PIN_THREADS && !gf_pinned_mapping_is_huge())
+        return decline_alloc(gf_pinned_slow, bytes);
+    if (!can_replace_driver(context, &as))
+        return decline_alloc(gf_pinned_devices, bytes);
+    gf_range_policy_choose(context->node, &policy);
+    if (!gf_pinned_mapping_fits(bytes, &policy)) {
+        gf_debug(
+            "a pinned allocation of %zu bytes is left to the driver: too little memory is free",
+            bytes);
+        return decline_alloc(gf_pinned_memory, bytes);
+    }
+    gf_prepare_helpers(context->pool, gf_when_now);
+    *ret_result = CUDA_SUCCESS;
+    if (gf_pinned_buffer_alloc(&request, pp, bytes, as, ret_result, &fault)) {
+        COUNT(large_calls, 1);
+        COUNT(large_bytes, bytes);
+        COUNT(large_ns, gf_now_ns() - since);
+        return true;
+    }
+    if (!fault.call)
+        return decline_alloc(*ret_result ? gf_pinned_context : gf_pinned_memory, bytes);
+    turn_large_off(&fault);
+    return decline_alloc(gf_pinned_failed, bytes);
+}
+
+static bool alloc_small(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
+                        CUresult *ret_result)
+{
+    if (!gf_pinned_cache_can(gf_setup.cuda))
+        return decline_alloc(gf_pinned_failed, bytes);
+    *ret_result = gf_pinned_cache_alloc(gf_setup.cuda, gf_context_id(context),
+                                        read_kept_most(context->node), pp, bytes, flags);
+    COUNT(small_calls, 1);
+    COUNT(small_bytes, bytes);
+    return true;
+}
+
+/*
+ * The smallest allocation that the library maps. For smaller buffers the driver's first touch is as
+ * fast.
+ */
+static size_t large_least(void)
+{
+    return gf_pinned_mapping_is_huge() ? GF_TUNE_PIN_LARGE_HUGE : GF_TUNE_PIN_LARGE;
+}
+
+static bool can_large(void)
+{
+    return gf_setup.cuda->cuDeviceGetCount && gf_setup.cuda->cuMemHostRegister_v2 &&
+           gf_setup.cuda->cuMemHostUnregister && !gf_load_relaxed(&large_off);
+}
+
+bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
+{
+    if (!is_on())
+        return false;
+    if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_again(pp, bytes, ret_result))
+        return true;
+    const bool small = bytes <= GF_PINNED_CACHE_MOST && gf_setup.options->pin_cache != 0;
+    const bool large = bytes >= large_least() && bytes <= LARGE_MOST;
+    if (!pp || !bytes || (flags & ~SERVED_FLAGS) || (!small && !large))
+        return decline_alloc(gf_pinned_odd, bytes);
+    if (large && !can_large())
+        return decline_alloc(gf_pinned_failed, bytes);
+    struct gf_context *context = gf_context_enter();
+    if (!context)
+        return decline_alloc(gf_pinned_context, bytes);
+    bool done = false;
+    if (context->shares_pages) /* on Grace and Tegra the driver chooses the memory */
+        decline_alloc(gf_pinned_context, bytes);
+    else
+        done = (large ? alloc_large : alloc_small)(context, pp, bytes, flags, ret_result);
+    gf_context_leave(context);
+    return done;
+}
+
+/* Frees. */
+
+/*
+ * Reads the id of the current context and leaves the context at once: a call that waits for its
+ * work must not delay its end.
+ */
+static bool read_current_id(uint64_t *ret, int *ret_node)
+{
+    struct gf_context *context = gf_context_enter();
+    if (!context)
+        return false;
+    *ret = gf_context_id(context);
+    *ret_node = context->node;
+    gf_context_leave(context);
+    return true;
+}
+
+bool gf_pinned_free(void *p, CUresult *ret_result)
+{
+    struct gf_fault fault;
+    uint64_t context = 0, kept;
+    int node = -1;
+
+    if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_keep(p, ret_result))
+        return true;
+    if (gf_pinned_buffer_free(gf_setup.cuda, p, ret_result, &fault)) {
+        if (fault.call)
+            turn_large_off(&fault);
+        return true;
+    }
+    if (!gf_pinned_cache_can(gf_setup.cuda))
+        return false;
+    const unsigned most = read_current_id(&context, &node) ? read_kept_most(node) : 0;
+    if (!gf_pinned_cache_free(gf_setup.cuda, p, ret_result, &kept))
+        return false;
+    if (most == 0 && kept && kept == context && gf_pinned_cache_trim(gf_setup.cuda, context))
+        COUNT(trims, 1);
+    return true;
+}
+
+bool gf_pinned_unregister(void *p, CUresult *ret_result)
+{
+    return gf_pinned_buffer_unregister(gf_setup.cuda, p, ret_result) ||
+           gf_pinned_cache_unregister(gf_setup.cuda, p, ret_result);
+}
+
+void gf_pinned_flags(const void *p, unsigned *flags)
+{
+    if (!gf_pinned_buffer_flags(p, flags) && gf_pinned_cache_can(gf_setup.cuda))
+        gf_pinned_cache_flags(gf_setup.cuda, p, flags);
+}
+
+void gf_pinned_mapping_size(const void *p, size_t *bytes)
+{
+    gf_pinned_buffer_mapping(p, bytes);
+}
+
+void gf_pinned_end(struct gf_context *context)
+{
+    gf_pinned_buffer_forget(gf_context_id(context));
+    gf_pinned_cache_forget(gf_context_id(context));
+}
+
+/* Registrations. */
+
+/* Populates absent pages of a large range, by helper threads on the device's node. */
+static void prefault_range(void *p, size_t bytes, unsigned flags)
+{
+    if (bytes < GF_TUNE_PREFAULT_LEAST || (flags & ~SERVED_FLAGS) || !is_on() ||
+        !gf_prefault_pays(p, bytes))
+        return;
+    struct gf_context *context = gf_context_enter();
+    if (!context)
+        return;
+    if (gf_pool_threads(context->pool) > 1 && gf_pinned_mapping_fits(bytes, NULL)) {
+        gf_prepare_helpers(context->pool, gf_when_now);
+        if (gf_pinned_mapping_populate(context->pool, p, bytes) == 0) {
+            COUNT(placed_calls, 1);
+            COUNT(placed_bytes, bytes);
+        }
+    }
+    gf_context_leave(context);
+}
+
+bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_result)
+{
+    if (!gf_pinned_buffer_meets(p, bytes)) {
+        prefault_range(p, bytes, flags);
+        return false;
+    }
+    /*
+     * Memory of the driver cannot be registered at all, and the driver returns a different error
+     * for it.
+     */
+    *ret_result = gf_setup.cuda->cuMemHostRegister_v2(p, bytes, flags);
+    if (*ret_result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        *ret_result = CUDA_ERROR_INVALID_VALUE;
+    return true;
+}

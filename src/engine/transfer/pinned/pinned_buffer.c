@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pinned/pinned_buffer.h"
+
+#include "engine/transfer/setup/timed_lock.h"
+#include "engine/transfer/pinned/pinned_mapping.h"
+#include "engine/transfer/setup/mutation.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define BUCKETS 256
+
+struct buffer {
+    struct buffer *next;
+    struct gf_pinned_mapping mapping;
+    size_t bytes;   /* as requested */
+    unsigned flags; /* as requested */
+    uint64_t context;
+    bool claimed;  /* a call is freeing it, so other frees do not find it */
+    bool stuck;    /* the program has freed it, but it stays registered */
+    bool orphaned; /* its context ended while it was claimed */
+};
+
+/*
+ * Guards the table and the buffers in it. An innermost lock: neither CUDA nor malloc is called
+ * under it.
+ */
+static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct buffer *buffers[BUCKETS];
+
+static struct buffer **buffer_bucket(const void *at)
+{
+    return &buffers[((uintptr_t)at >> 21) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+}
+
+static void insert_buffer(struct buffer *buffer)
+{
+    struct buffer **head = buffer_bucket(buffer->mapping.at);
+    pthread_mutex_lock(&buffers_lock);
+    buffer->next = *head;
+    *head = buffer;
+    pthread_mutex_unlock(&buffers_lock);
+}
+
+/*
+ * Claims the buffer that begins at `at`: only the caller may free it from now on. NULL: no such
+ * buffer.
+ */
+static struct buffer *claim_buffer(const void *at)
+{
+    pthread_mutex_lock(&buffers_lock);
+    struct buffer *buffer = *buffer_bucket(at);
+    while (buffer && (buffer->mapping.at != at || buffer->claimed))
+        buffer = buffer->next;
+    if (buffer)
+        buffer->claimed = true;
+    pthread_mutex_unlock(&buffers_lock);
+    return buffer;
+}
+
+/* Ends a claim. False: the context has ended, and the caller must drop the buffer. */
+static bool unclaim_buffer(struct buffer *buffer)
+{
+    pthread_mutex_lock(&buffers_lock);
+    const bool alive = !buffer->orphaned;
+    buffer->claimed = !alive;
+    pthread_mutex_unlock(&buffers_lock);
+    return alive;
+}
+
+/* Unmaps a claimed buffer. */
+static void drop_buffer(struct buffer *buffer)
+{
+    pthread_mutex_lock(&buffers_lock);
+    struct buffer **at = buffer_bucket(buffer->mapping.at);
+    while (*at != buffer)
+        at = &(*at)->next;
+    *at = buffer->next;
+    pthread_mutex_unlock(&buffers_lock);
+    gf_pinned_mapping_unmap(&buffer->mapping);
+    free(buffer);
+}
+
+/*
+ * Whether the result is success, or an error that the program caused: by its work in the context,
+ * by a capture, or by a call in a host function. After such an error, large allocations are still
+ * served.
+ */
+static bool is_expected(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return true;
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ||
+        result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
+        return false;
+    return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_NOT_PERMITTED) ||
+           (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_TIMEOUT) ||
+           result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_NOT_INITIALIZED ||
+           result == CUDA_ERROR_DEINITIALIZED;
+}
+
+bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void **pp, size_t bytes,
+                            unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault)
+{
+    struct buffer *buffer = calloc(1, sizeof(*buffer));
+
+    *ret_fault = (struct gf_fault){0};
+    if (!buffer)
+        return false;
+    ret_fault->error = -gf_pinned_mapping_make(request->pool, bytes, request->policy,
+                                               &buffer->mapping, &ret_fault->call);
+    if (ret_fault->error) {
+        free(buffer);
+        return false;
+    }
+    buffer->bytes = bytes;
+    buffer->context = request->context;
+    buffer->flags = request->flags;
+    /*
+     * Flags of cuMemHostAlloc and cuMemHostRegister have the same values, and cuMemHostGetFlags
+     * reports them alike.
+     */
+    const CUresult result = request->cuda->cuMemHostRegister_v2(
+        buffer->mapping.at, GF_MUTATED(registers_half) ? bytes / 2 : bytes, flags);
+    *ret_fault = (struct gf_fault){.call = is_expected(result) ? NULL : "cuMemHostRegister",
+                                   .result = result};
+    *ret_result = result;
+    if (result == CUDA_SUCCESS) {
+        insert_buffer(buffer);
+        *pp = buffer->mapping.at;
+        return true;
+    }
+    gf_pinned_mapping_unmap(&buffer->mapping);
+    free(buffer);
+    /*
+     * The driver refused the call because of a capture, and invalidated the capture. Its own
+     * allocation would have had the same effect.
+     */
+    return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+/* Keeps a claimed buffer that could not be unregistered, until its context ends. */
+static void keep_stuck(struct buffer *buffer)
+{
+    pthread_mutex_lock(&buffers_lock);
+    buffer->stuck = true;
+    const bool orphaned = buffer->orphaned;
+    pthread_mutex_unlock(&buffers_lock);
+    if (orphaned)
+        drop_buffer(buffer);
+}
+
+/*
+ * Called when the current context does not know the registration. Tries the context that owns it:
+ * the memory must not be unmapped while a device could still write there.
+ */
+static CUresult unregister_in_owner(const struct gf_cuda *cuda, void *p)
+{
+    CUcontext owner = NULL, popped;
+    if (!cuda->cuPointerGetAttribute || !cuda->cuCtxPushCurrent_v2 || !cuda->cuCtxPopCurrent_v2 ||
+        cuda->cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (uintptr_t)p) !=
+            CUDA_SUCCESS)
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED; /* no context has registered it */
+    CUresult result = cuda->cuCtxPushCurrent_v2(owner);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuda->cuMemHostUnregister(p);
+    cuda->cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED ? CUDA_ERROR_UNKNOWN : result;
+}
+
+/* Unregisters a buffer, and waits for the device as cuMemFreeHost does. */
+static CUresult unregister_buffer(const struct gf_cuda *cuda, void *p)
+{
+    const CUresult result = cuda->cuMemHostUnregister(p);
+    if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
+        return unregister_in_owner(cuda, p);
+    return is_expected(result) ? result : cuda->cuMemHostUnregister(p);
+}
+
+bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
+                           struct gf_fault *ret_fault)
+{
+    struct buffer *buffer = claim_buffer(p);
+
+    *ret_fault = (struct gf_fault){0};
+    if (!buffer)
+        return false;
+    CUresult result = unregister_buffer(cuda, p);
+    if (result == CUDA_SUCCESS) {
+        drop_buffer(buffer);
+    } else if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) {
+        /* The buffer's context ended unseen. A buffer of the driver would be gone, too. */
+        drop_buffer(buffer);
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else if (!is_expected(result)) {
+        /* cuMemFreeHost would have waited for the program's work and returned its error. */
+        *ret_fault = (struct gf_fault){.call = "cuMemHostUnregister", .result = result};
+        keep_stuck(buffer);
+        result = cuda->cuCtxSynchronize ? cuda->cuCtxSynchronize() : CUDA_SUCCESS;
+    } else if (!unclaim_buffer(buffer)) {
+        drop_buffer(buffer);
+    }
+    *ret_result = result;
+    return true;
+}
+
+bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
+{
+    pthread_mutex_lock(&buffers_lock);
+    const struct buffer *buffer = *buffer_bucket(p);
+    while (buffer && (buffer->mapping.at != p || buffer->stuck))
+        buffer = buffer->next;
+    const size_t bytes = buffer ? buffer->bytes : 0;
+    pthread_mutex_unlock(&buffers_lock);
+    if (!bytes || GF_MUTATED(lets_unregister))
+        return false;
+    /*
+     * For an address inside the buffer the driver makes all its checks, and then refuses it like
+     * its own memory.
+     */
+    *ret_result = cuda->cuMemHostUnregister((char *)p + bytes / 2);
+    return true;
+}
+
+bool gf_pinned_buffer_meets(const void *p, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)p;
+    bool meets = false;
+    pthread_mutex_lock(&buffers_lock);
+    for (size_t i = 0; i < BUCKETS && !meets; i++)
+        for (const struct buffer *b = buffers[i]; b && !meets; b = b->next)
+            meets = start < (uintptr_t)b->mapping.at + b->mapping.bytes &&
+                    (uintptr_t)b->mapping.at < start + bytes;
+    pthread_mutex_unlock(&buffers_lock);
+    return meets;
+}
+
+/* The buffer that contains p. The lock is held. */
+static const struct buffer *find_holder(const void *p)
+{
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct buffer *b = buffers[i]; b; b = b->next)
+            if ((uintptr_t)p - (uintptr_t)b->mapping.at < b->bytes)
+                return b;
+    return NULL;
+}
+
+bool gf_pinned_buffer_flags(const void *p, unsigned *flags)
+{
+    pthread_mutex_lock(&buffers_lock);
+    const struct buffer *buffer = find_holder(p);
+    if (buffer && !(buffer->flags & CU_MEMHOSTALLOC_PORTABLE))
+        *flags &= ~(unsigned)CU_MEMHOSTALLOC_PORTABLE;
+    pthread_mutex_unlock(&buffers_lock);
+    return buffer;
+}
+
+bool gf_pinned_buffer_mapping(const void *p, size_t *bytes)
+{
+    pthread_mutex_lock(&buffers_lock);
+    const struct buffer *buffer = find_holder(p);
+    if (buffer)
+        *bytes = buffer->mapping.mapped;
+    pthread_mutex_unlock(&buffers_lock);
+    return buffer;
+}
+
+void gf_pinned_buffer_forget(uint64_t context)
+{
+    struct buffer *gone = NULL;
+    pthread_mutex_lock(&buffers_lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct buffer **at = &buffers[i], *b; (b = *at);) {
+            const bool ends = b->context == context;
+            b->orphaned |= ends;
+            if (!ends || (b->claimed && !b->stuck)) {
+                at = &b->next;
+                continue;
+            }
+            *at = b->next;
+            b->next = gone;
+            gone = b;
+        }
+    pthread_mutex_unlock(&buffers_lock);
+    while (gone) {
+        struct buffer *next = gone->next;
+        gf_pinned_mapping_unmap(&gone->mapping);
+        free(gone);
+        gone = next;
+    }
+}
+
+void gf_pinned_buffer_held(uint64_t ret[GF_NODE_BYTES_COUNT])
+{
+    for (size_t i = 0; i < GF_NODE_BYTES_COUNT; i++)
+        ret[i] = 0;
+    if (!gf_timed_lock(&buffers_lock))
+        return;
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct buffer *b = buffers[i]; b; b = b->next)
+            gf_node_bytes_add(ret, b->mapping.node, b->bytes);
+    pthread_mutex_unlock(&buffers_lock);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Large pinned buffers that the program gets instead of the driver's. Each is a mapping of the
+ * library with one registration. CUDA calls on it return the same as for memory of the driver. Any
+ * thread. No lock is held during a CUDA call, a wait or a change of mappings.
+ */
+#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_BUFFER_H
+#define GF_ENGINE_TRANSFER_PINNED_PINNED_BUFFER_H
+
+#include "abi/cuda.h"
+#include "base/base.h"
+#include "engine/transfer/setup/notify.h"
+#include "engine/transfer/stats/node_bytes.h"
+
+struct gf_pool;
+struct gf_range_policy;
+
+struct gf_pinned_buffer_request {
+    const struct gf_cuda *cuda;
+    struct gf_pool *pool; /* NULL: only the caller touches the pages */
+    uint64_t context;     /* the id of the current context */
+    const struct gf_range_policy *policy;
+    unsigned flags; /* as passed by the program, for cuMemHostGetFlags */
+};
+
+/*
+ * `flags` are the flags to register with, of PORTABLE and DEVICEMAP. True: *ret_result is the
+ * result that the driver would have returned, and *pp is set on success. False: the program sees no
+ * change. ret_fault->call is NULL unless a call failed that is expected to fail again.
+ */
+bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void **pp, size_t bytes,
+                            unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault);
+
+/*
+ * cuMemFreeHost and cuMemHostUnregister. False: the pointer is not the start of a buffer here, and
+ * the caller must call the driver. A buffer whose unregistration fails, but not through an error of
+ * the program, is kept until its context ends. *ret_fault then describes the failure; else
+ * ret_fault->call is NULL.
+ */
+bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
+                           struct gf_fault *ret_fault);
+bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
+
+/*
+ * Replaces the flags that the driver reported for p by the program's. False: p is in no buffer
+ * here.
+ */
+bool gf_pinned_buffer_flags(const void *p, unsigned *flags);
+
+/*
+ * Replaces the size that the driver reported for p's mapping by that size in whole huge pages, as
+ * the driver's own mappings have. False: p is in no buffer here.
+ */
+bool gf_pinned_buffer_mapping(const void *p, size_t *bytes);
+
+/* Whether a buffer here overlaps a range. Registering such a range returns a different error. */
+bool gf_pinned_buffer_meets(const void *p, size_t bytes);
+
+/* Called when the context has ended, and its registrations with it. */
+void gf_pinned_buffer_forget(uint64_t context);
+
+/*
+ * For reports: bytes that the program holds now, by node. All are 0 if the lock is not free in
+ * time.
+ */
+void gf_pinned_buffer_held(uint64_t ret[GF_NODE_BYTES_COUNT]);
+
+#endif

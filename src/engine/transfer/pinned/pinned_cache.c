@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pinned/pinned_cache.h"
+
+#include "base/atomic.h"
+#include "engine/transfer/setup/timed_lock.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/*
+ * A whole page, so that blocks after a keepalive keep the page offset that they would have without
+ * it.
+ */
+#define KEEPALIVE_SIZE ((size_t)4096)
+
+/* Each context has at most one. */
+struct keepalive {
+    struct keepalive *next;
+    uint64_t context;
+    void *at; /* NULL while a thread allocates or frees it */
+    uintptr_t base;
+};
+
+/* Guards keepalives and chunks. An innermost lock: only malloc and free are called under it. */
+static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct keepalive *keepalives;
+static _Atomic unsigned keepalive_count; /* written under the lock */
+/* A mapping may be older than its chunk here, and hold bytes of earlier blocks. */
+static bool was_trimmed;
+
+/* Keepalives. The lock is held. */
+
+static struct keepalive *find_of_context(uint64_t context)
+{
+    struct keepalive *keepalive = keepalives;
+    while (keepalive && keepalive->context != context)
+        keepalive = keepalive->next;
+    return keepalive;
+}
+
+static struct keepalive *find_in_mapping(uintptr_t base)
+{
+    struct keepalive *keepalive = keepalives;
+    while (keepalive && (!keepalive->at || keepalive->base != base))
+        keepalive = keepalive->next;
+    return keepalive;
+}
+
+static struct keepalive *add_keepalive(uint64_t context)
+{
+    struct keepalive *keepalive = calloc(1, sizeof(*keepalive));
+    if (!keepalive)
+        return NULL;
+    keepalive->context = context;
+    keepalive->next = keepalives;
+    keepalives = keepalive;
+    gf_store_relaxed(&keepalive_count, gf_load_relaxed(&keepalive_count) + 1);
+    return keepalive;
+}
+
+static void remove_keepalive(struct keepalive *keepalive)
+{
+    struct keepalive **at = &keepalives;
+    while (*at != keepalive)
+        at = &(*at)->next;
+    *at = keepalive->next;
+    gf_store_relaxed(&keepalive_count, gf_load_relaxed(&keepalive_count) - 1);
+    free(keepalive);
+}
+
+/* Removes a chunk that holds no block of the program and no keepalive. */
+static void remove_if_empty(struct gf_pinned_chunk *chunk)
+{
+    if (chunk->live == 0 && !find_in_mapping(chunk->base))
+        gf_pinned_chunk_remove(chunk);
+}
+
+/* Queries to the driver. */
+
+bool gf_pinned_cache_can(const struct gf_cuda *cuda)
+{
+    return cuda->cuMemHostAlloc && cuda->cuMemFreeHost && cuda->cuPointerGetAttribute &&
+           cuda->cuPointerGetAttributes;
+}
+
+/*
+ * Called before base_of for a pointer that the driver may not know, because base_of would raise an
+ * error for it.
+ */
+static bool is_host(const struct gf_cuda *cuda, const void *p)
+{
+    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    CUmemorytype type = 0;
+    void *into[] = {&type};
+    return cuda->cuPointerGetAttributes(1, what, into, (uintptr_t)p) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_HOST;
+}
+
+/* The start of the driver's mapping that contains p; 0 if p is in no mapping that blocks share. */
+static uintptr_t base_of(const struct gf_cuda *cuda, const void *p)
+{
+    const CUdeviceptr at = (uintptr_t)p;
+    void *base = NULL;
+    size_t size = 0;
+    if (cuda->cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, at) !=
+            CUDA_SUCCESS ||
+        cuda->cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at) != CUDA_SUCCESS ||
+        size != GF_PINNED_CHUNK_SIZE || at - (uintptr_t)base >= size)
+        return 0;
+    return (uintptr_t)base;
+}
+
+/* Allocations. */
+
+/* Records and cleans a block that the driver has just allocated from a mapping for the program. */
+static void hand_out_block(const struct gf_cuda *cuda, uint64_t context, char *p, size_t bytes,
+                           unsigned flags)
+{
+    struct gf_pinned_span span;
+    const uintptr_t base = base_of(cuda, p);
+    pthread_mutex_lock(&cache_lock);
+    struct gf_pinned_chunk *chunk = gf_pinned_chunk_add(base, context, !was_trimmed);
+    if (chunk)
+        gf_pinned_chunk_hand_out(chunk, p, bytes, flags, &span);
+    pthread_mutex_unlock(&cache_lock);
+    if (chunk)
+        gf_pinned_span_clean(&span, base, p, bytes);
+}
+
+/*
+ * A new entry for a keepalive that the caller allocates. NULL: the context has a keepalive, another
+ * thread is allocating it, or `most` contexts have one.
+ */
+static struct keepalive *claim_keepalive(uint64_t context, unsigned most)
+{
+    struct keepalive *keepalive = NULL;
+    pthread_mutex_lock(&cache_lock);
+    if (!find_of_context(context) && gf_load_relaxed(&keepalive_count) < most)
+        keepalive = add_keepalive(context);
+    pthread_mutex_unlock(&cache_lock);
+    return keepalive;
+}
+
+/* Allocates a keepalive, in the mapping that the driver would use for the program's next block. */
+static CUresult alloc_keepalive(const struct gf_cuda *cuda, struct keepalive *keepalive,
+                                unsigned flags)
+{
+    void *at = NULL;
+    const uint64_t context = keepalive->context;
+    const CUresult result = cuda->cuMemHostAlloc(&at, KEEPALIVE_SIZE, flags);
+    const uintptr_t base = result == CUDA_SUCCESS ? base_of(cuda, at) : 0;
+    pthread_mutex_lock(&cache_lock);
+    if (find_of_context(context) == keepalive) { /* else the context has ended */
+        gf_pinned_chunk_add(base, context, !was_trimmed);
+        keepalive->at = at;
+        keepalive->base = base;
+        if (!at)
+            remove_keepalive(keepalive);
+    }
+    pthread_mutex_unlock(&cache_lock);
+    return result;
+}
+
+CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, unsigned most,
+                               void **pp, size_t bytes, unsigned flags)
+{
+    struct keepalive *const keepalive = claim_keepalive(context, most);
+    /*
+     * The driver refused the call because of a capture, and invalidated the capture. The program's
+     * own call would have had the same effect.
+     */
+    if (keepalive &&
+        alloc_keepalive(cuda, keepalive, flags) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    const CUresult result = cuda->cuMemHostAlloc(pp, bytes, flags);
+    if (result == CUDA_SUCCESS)
+        hand_out_block(cuda, context, *pp, bytes, flags);
+    return result;
+}
+
+/* Frees. */
+
+enum owner { owner_foreign, owner_keepalive, owner_program };
+
+/*
+ * Returns the owner of the block that is about to be freed. A block of the program is uncounted
+ * before the driver's call, so that the next block at this address finds its bytes marked as not
+ * clean.
+ */
+static enum owner take_back_block(uintptr_t base, const void *p)
+{
+    enum owner owner = owner_foreign;
+    pthread_mutex_lock(&cache_lock);
+    struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    const struct keepalive *keepalive = base ? find_in_mapping(base) : NULL;
+    if (keepalive && keepalive->at == p) {
+        owner = owner_keepalive;
+    } else if (chunk && chunk->live > 0) {
+        owner = owner_program;
+        gf_pinned_chunk_take_back(chunk);
+    }
+    pthread_mutex_unlock(&cache_lock);
+    return owner;
+}
+
+/*
+ * Called after the driver's call. If only a keepalive keeps the mapping now, returns its context,
+ * else 0. A block that the driver did not free is counted again.
+ */
+static uint64_t settle_free(uintptr_t base, bool freed)
+{
+    pthread_mutex_lock(&cache_lock);
+    struct gf_pinned_chunk *chunk = gf_pinned_chunk_find(base);
+    const struct keepalive *keepalive = find_in_mapping(base);
+    if (chunk && !freed)
+        chunk->live++;
+    const uint64_t kept = freed && keepalive && chunk && chunk->live == 0 ? keepalive->context : 0;
+    if (chunk)
+        remove_if_empty(chunk);
+    pthread_mutex_unlock(&cache_lock);
+    return kept;
+}
+
+bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
+                          uint64_t *ret_kept)
+{
+    const uintptr_t base = is_host(cuda, p) ? base_of(cuda, p) : 0;
+
+    *ret_kept = 0;
+    switch (take_back_block(base, p)) {
+    case owner_foreign:
+        return false;
+    case owner_keepalive:
+        /*
+         * The program does not know the keepalive. The driver makes all its checks, and then
+         * refuses p + 1.
+         */
+        *ret_result = cuda->cuMemFreeHost((char *)p + 1);
+        return true;
+    case owner_program:
+        break;
+    }
+    *ret_result = cuda->cuMemFreeHost(p);
+    *ret_kept = settle_free(base, *ret_result == CUDA_SUCCESS);
+    return true;
+}
+
+/* Other calls. */
+
+bool gf_pinned_cache_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result)
+{
+    if (!gf_load_relaxed(&keepalive_count))
+        return false;
+    const uintptr_t base = is_host(cuda, p) ? base_of(cuda, p) : 0;
+    pthread_mutex_lock(&cache_lock);
+    const struct keepalive *keepalive = base ? find_in_mapping(base) : NULL;
+    const bool is_keepalive = keepalive && keepalive->at == p;
+    pthread_mutex_unlock(&cache_lock);
+    if (!is_keepalive)
+        return false;
+    *ret_result = cuda->cuMemHostUnregister(p);
+    /* Without the library, the driver would not know p. */
+    if (*ret_result == CUDA_ERROR_INVALID_VALUE)
+        *ret_result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    return true;
+}
+
+void gf_pinned_cache_flags(const struct gf_cuda *cuda, const void *p, unsigned *flags)
+{
+    if (!gf_load_relaxed(&keepalive_count))
+        return;
+    const uintptr_t base = base_of(cuda, p);
+    pthread_mutex_lock(&cache_lock);
+    const struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    if (chunk && chunk->live > 0)
+        *flags = (*flags & ~(unsigned)CU_MEMHOSTALLOC_PORTABLE) |
+                 (chunk->flags & CU_MEMHOSTALLOC_PORTABLE);
+    pthread_mutex_unlock(&cache_lock);
+}
+
+/* Trimming. */
+
+/*
+ * Claims the keepalive's block if its mapping holds no block of the program. The caller frees it.
+ */
+static void *claim_trim(uint64_t context, uintptr_t *ret_base)
+{
+    void *at = NULL;
+    pthread_mutex_lock(&cache_lock);
+    struct keepalive *keepalive = find_of_context(context);
+    const struct gf_pinned_chunk *chunk =
+        keepalive && keepalive->base ? gf_pinned_chunk_find(keepalive->base) : NULL;
+    if (keepalive && (!chunk || chunk->live == 0)) {
+        at = keepalive->at;
+        *ret_base = keepalive->base;
+        keepalive->at = NULL;
+        was_trimmed = true;
+    }
+    pthread_mutex_unlock(&cache_lock);
+    return at;
+}
+
+bool gf_pinned_cache_trim(const struct gf_cuda *cuda, uint64_t context)
+{
+    uintptr_t base = 0;
+    void *at = claim_trim(context, &base);
+    if (!at)
+        return false;
+    const bool freed = cuda->cuMemFreeHost(at) == CUDA_SUCCESS;
+    pthread_mutex_lock(&cache_lock);
+    struct keepalive *keepalive = find_of_context(context);
+    struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    if (keepalive && freed)
+        remove_keepalive(keepalive);
+    else if (keepalive)
+        keepalive->at = at;
+    if (chunk)
+        remove_if_empty(chunk);
+    pthread_mutex_unlock(&cache_lock);
+    return freed;
+}
+
+void gf_pinned_cache_forget(uint64_t context)
+{
+    struct keepalive *keepalive;
+    pthread_mutex_lock(&cache_lock);
+    if ((keepalive = find_of_context(context)))
+        remove_keepalive(keepalive);
+    gf_pinned_chunk_forget(context);
+    pthread_mutex_unlock(&cache_lock);
+}
+
+uint64_t gf_pinned_cache_kept(void)
+{
+    uint64_t bytes = 0;
+    if (!gf_timed_lock(&cache_lock))
+        return 0;
+    for (const struct keepalive *k = keepalives; k; k = k->next) {
+        const struct gf_pinned_chunk *chunk = k->base ? gf_pinned_chunk_find(k->base) : NULL;
+        bytes += chunk && chunk->live == 0 ? GF_PINNED_CHUNK_SIZE : 0;
+    }
+    pthread_mutex_unlock(&cache_lock);
+    return bytes;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pinned/pinned_mapping.h"
+
+#include "base/atomic.h"
+#include "base/probe.h"
+#include "engine/machine/mempolicy.h"
+#include "engine/transfer/memory/page.h"
+#include "engine/transfer/memory/range_node.h"
+#include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/pool/pool.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/tuning.h"
+#include "os/headroom.h"
+#include "os/thp.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+bool gf_pinned_mapping_fits(size_t bytes, const struct gf_range_policy *policy)
+{
+    static const struct gf_range_policy none;
+    struct gf_headroom headroom;
+    if (GF_MUTATED(ignores_limits))
+        return true;
+    gf_range_policy_headroom(policy ? policy : &none, &headroom);
+    if (headroom.bytes == GF_HEADROOM_UNKNOWN)
+        return true;
+    const uint64_t reserve = GF_TUNE_PIN_RESERVE + headroom.bytes / 8;
+    return headroom.bytes > reserve && bytes <= headroom.bytes - reserve;
+}
+
+static enum gf_probed find_huge(void)
+{
+    struct gf_thp thp;
+    gf_thp_read_shared("", &thp);
+    return gf_probed_as(thp.on);
+}
+
+bool gf_pinned_mapping_is_huge(void)
+{
+    static _Atomic unsigned char known;
+    return gf_probe(&known, find_huge);
+}
+
+/*
+ * Work of several threads on a range, in units. Consecutive units are in different mappings,
+ * because threads that fill one inode at the same time wait for each other.
+ */
+struct work {
+    size_t bytes, mapping, unit;
+};
+
+static size_t divide_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit;
+}
+
+static uint64_t count_units(const struct work *work)
+{
+    return divide_up(work->bytes, work->mapping) *
+           divide_up(gf_min(work->mapping, work->bytes), work->unit);
+}
+
+/* The size of a unit, which may be 0. The unit begins at *ret_start. */
+static size_t unit_bytes(const struct work *work, uint64_t i, size_t *ret_start)
+{
+    const size_t mappings = divide_up(work->bytes, work->mapping);
+    const size_t within = (size_t)i / mappings * work->unit;
+    const size_t start = (size_t)i % mappings * work->mapping + within;
+
+    *ret_start = start;
+    return start >= work->bytes
+               ? 0
+               : gf_min(work->unit, gf_min(work->mapping - within, work->bytes - start));
+}
+
+static void run_job(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
+{
+    if (pool)
+        gf_pool_run(pool, job, pieces);
+    else
+        for (uint64_t i = 0; i < pieces && job->work(job, i); i++)
+            ;
+}
+
+/* Touching. */
+
+struct touching {
+    struct gf_job job;
+    struct work work;
+    char *at;
+    /*
+     * the policy of the library's fresh memory, which may be touched by stores; NULL: the program's
+     * memory
+     */
+    const struct gf_range_policy *policy;
+    _Atomic uint64_t touched;
+    _Atomic int error;
+};
+
+static int touch_pages(char *at, size_t bytes, bool own)
+{
+    while (madvise(at, bytes, MADV_POPULATE_WRITE) != 0) {
+        if (errno == EAGAIN || errno == EINTR)
+            continue;
+        if (errno != EINVAL || !own)
+            return -errno;
+        for (size_t i = 0; i < bytes; i += gf_page_size()) /* kernels before 5.14 */
+            *(volatile char *)(at + i) = 0;
+        break;
+    }
+    return 0;
+}
+
+/*
+ * Other processes may take memory while pages are touched, so the headroom is read again after each
+ * step. Pages that are only preferred on a node go elsewhere once it is full.
+ */
+static bool may_touch(struct touching *t, size_t bytes)
+{
+    const bool binds = t->policy && gf_mempolicy_binds(t->policy->mode);
+    const uint64_t before = gf_add_relaxed(&t->touched, bytes);
+    return before / GF_TUNE_TOUCH_STEP == (before + bytes) / GF_TUNE_TOUCH_STEP ||
+           gf_pinned_mapping_fits(GF_TUNE_TOUCH_STEP, binds ? t->policy : NULL);
+}
+
+static bool touch_unit(struct gf_job *job, uint64_t i)
+{
+    struct touching *t = (struct touching *)job;
+    size_t start, bytes = unit_bytes(&t->work, i, &start);
+
+    for (size_t step; bytes; start += step, bytes -= step) {
+        step = gf_min(GF_TUNE_TOUCH_STEP, bytes);
+        int error = gf_load_relaxed(&t->error);
+        if (!error && !may_touch(t, step))
+            error = -ENOMEM;
+        if (!error)
+            error = touch_pages(t->at + start, step, t->policy != NULL);
+        if (error) {
+            gf_store_relaxed(&t->error, error);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* policy: that of a range of the library; NULL for a range of the program. */
+static int touch_range(struct gf_pool *pool, char *at, const struct work *work,
+                       const struct gf_range_policy *policy)
+{
+    struct touching t = {.job.work = touch_unit, .work = *work, .at = at, .policy = policy};
+    run_job(pool, &t.job, count_units(work));
+    return gf_load_relaxed(&t.error);
+}
+
+int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)at & ~(gf_page_size() - 1);
+    const uintptr_t end = gf_round_up((uintptr_t)at + bytes, gf_page_size());
+    const struct work work = {end - start, end - start, GF_HUGE_PAGE * 4};
+    return touch_range(pool, (char *)start, &work, NULL);
+}
+
+/* Mapping. */
+
+static _Atomic unsigned live_parts; /* parts of all ranges */
+
+static unsigned threads_of(const struct gf_pool *pool)
+{
+    return pool ? gf_pool_threads(pool) : 1;
+}
+
+/*
+ * There are three threads for each mapping; they seldom wait for each other. More mappings would
+ * slow down each fork of the process, which takes up to 2 us for each mapping. The driver's own
+ * buffer is one mapping.
+ */
+static size_t part_size(const struct gf_pool *pool, size_t bytes)
+{
+    const bool many = gf_load_relaxed(&live_parts) > GF_TUNE_PIN_MAPPINGS;
+    const size_t least = many ? GF_TUNE_PIN_MAPPING_MANY : GF_TUNE_PIN_MAPPING_LEAST;
+    return gf_round_up(gf_max(divide_up(bytes, gf_max(threads_of(pool) / 3, 1u)), least),
+                       GF_HUGE_PAGE);
+}
+
+static struct work work_of(const struct gf_pinned_mapping *mapping)
+{
+    const size_t unit = divide_up(mapping->bytes, (size_t)4 * threads_of(mapping->pool));
+    return (struct work){mapping->bytes, mapping->part, gf_round_up(unit, GF_HUGE_PAGE)};
+}
+
+/* Reserves address space that begins at a huge page. NULL on failure, with errno set. */
+static char *reserve_range(size_t bytes)
+{
+    const size_t wanted = bytes + GF_HUGE_PAGE - gf_page_size();
+    char *all = mmap(NULL, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    char *at = (char *)gf_round_up((uintptr_t)all, GF_HUGE_PAGE);
+    if (at > all)
+        munmap(all, (size_t)(at - all));
+    if (at + bytes < all + wanted)
+        munmap(at + bytes, (size_t)(all + wanted - at) - bytes);
+    return at;
+}
+
+static int map_parts(const struct gf_pinned_mapping *mapping)
+{
+    char *at = mapping->at;
+    for (size_t i = 0; i < mapping->mapped; i += mapping->part)
+        if (mmap(at + i, gf_min(mapping->part, mapping->mapped - i), PROT_READ | PROT_WRITE,
+                 (GF_MUTATED(maps_private) ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS | MAP_FIXED,
+                 -1, 0) == MAP_FAILED)
+            return -errno;
+    return 0;
+}
+
+int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
+                           struct gf_pinned_mapping *ret, const char **ret_call)
+{
+    const size_t mapped = gf_round_up(bytes, GF_HUGE_PAGE), part = part_size(pool, mapped);
+    struct gf_pinned_mapping mapping = {.at = reserve_range(mapped),
+                                        .bytes = gf_round_up(bytes, gf_page_size()),
+                                        .mapped = mapped,
+                                        .part = part,
+                                        .parts = (unsigned)divide_up(mapped, part),
+                                        .pool = pool};
+
+    *ret_call = "mmap";
+    if (!mapping.at)
+        return -errno;
+    gf_add_relaxed(&live_parts, mapping.parts);
+    int error = map_parts(&mapping);
+    if (!error) {
+        madvise(mapping.at, mapped, MADV_HUGEPAGE);
+        gf_range_policy_apply(policy, mapping.at, mapped);
+        const struct work work = work_of(&mapping);
+        error = touch_range(pool, mapping.at, &work, policy);
+        *ret_call = error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
+    }
+    if (error) {
+        gf_pinned_mapping_unmap(&mapping);
+        return error;
+    }
+    mapping.node = gf_range_node_read(mapping.at, mapping.bytes);
+    *ret = mapping;
+    return 0;
+}
+
+/* Unmapping. */
+
+struct unmapping {
+    struct gf_job job;
+    struct work work;
+    const struct gf_pinned_mapping *mapping;
+};
+
+static bool empty_unit(struct gf_job *job, uint64_t i)
+{
+    const struct unmapping *u = (struct unmapping *)job;
+    size_t start;
+    const size_t bytes = unit_bytes(&u->work, i, &start);
+    if (bytes)
+        madvise((char *)u->mapping->at + start, bytes, MADV_DONTNEED);
+    return true;
+}
+
+static bool unmap_part(struct gf_job *job, uint64_t i)
+{
+    const struct gf_pinned_mapping *mapping = ((struct unmapping *)job)->mapping;
+    const size_t start = (size_t)i * mapping->part;
+    munmap((char *)mapping->at + start, gf_min(mapping->part, mapping->mapped - start));
+    return true;
+}
+
+/*
+ * Several threads first remove the pages from this process's page tables. Then munmap holds the
+ * lock of the address space only for a moment, and frees the pages afterwards. A child that has the
+ * pages mapped keeps them.
+ */
+void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping)
+{
+    struct unmapping u = {.job.work = empty_unit, .work = work_of(mapping), .mapping = mapping};
+    if (mapping->pool)
+        run_job(mapping->pool, &u.job, count_units(&u.work));
+    u.job = (struct gf_job){.work = unmap_part};
+    run_job(mapping->pool, &u.job, mapping->parts);
+    gf_sub_relaxed(&live_parts, mapping->parts);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory to pin. It consists of shared mappings, as the driver's own memory does, so that forked
+ * children see the same pages and fork copies none. Several threads touch it at once. The functions
+ * wait for helper threads only, and make no CUDA call. Any thread.
+ */
+#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
+#define GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
+
+#include "base/base.h"
+
+struct gf_pool;
+struct gf_range_policy;
+
+/* One range, made of adjacent mappings (parts) of the same size. */
+struct gf_pinned_mapping {
+    void *at;
+    size_t bytes;  /* the requested size in whole pages, which are touched */
+    size_t mapped; /* in whole huge pages, as the driver's own mappings are */
+    size_t part;   /* bytes of each part; the last part may be smaller */
+    unsigned parts;
+    struct gf_pool *pool; /* may be NULL */
+    int node;             /* of its pages, read back from a sample; -1 if unknown or several */
+};
+
+/*
+ * Makes a range of zeros whose pages are all present, placed by the policy. Huge pages are used
+ * where the host allows them for shared memory. Returns 0, or -errno of the failed call *ret_call.
+ * *ret_call is NULL if other processes took the remaining memory while pages were touched. `pool`
+ * may be NULL.
+ */
+int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
+                           struct gf_pinned_mapping *ret, const char **ret_call);
+/* Unmaps the range by libc's munmap, which communication libraries intercept. */
+void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping);
+
+/* Populates writable memory of the program without a store. Returns 0 or -errno. */
+int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes);
+
+/* Whether the host allows huge pages for shared memory on request. */
+bool gf_pinned_mapping_is_huge(void);
+
+/*
+ * Whether `bytes` bytes can be touched without coming near a limit of the control groups, of the
+ * host, or of the policy's nodes (NULL: any node). Touching pages beyond a limit invokes the OOM
+ * killer, where the driver's own call would return an error.
+ */
+bool gf_pinned_mapping_fits(size_t bytes, const struct gf_range_policy *policy);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pinned/prefault.h"
+
+#include "base/scratch.h"
+#include "engine/transfer/memory/page.h"
+#include "os/permit.h"
+#include "os/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SAMPLE 64
+#define TEXT ((size_t)8192) /* size of a buffer that any line fits into */
+
+struct walk {
+    uintptr_t reached, end; /* the part of the range that no line has covered yet */
+    bool plain;
+};
+
+/* "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0    [heap]" */
+static void walk_line(struct walk *walk, const char *line)
+{
+    char *at;
+    const uintptr_t from = strtoul(line, &at, 16);
+    const uintptr_t to = *at == '-' ? strtoul(at + 1, &at, 16) : 0;
+
+    if (to <= walk->reached || from >= walk->end)
+        return;
+    const bool writable = strncmp(at, " rw", 3) == 0 && strlen(at) > 5 && at[4] == 'p';
+    const char *inode = at;
+    for (int i = 0; i < 4; i++) { /* permissions, offset, device, inode */
+        inode += strspn(inode, " ");
+        if (i < 3)
+            inode += strcspn(inode, " ");
+    }
+    walk->plain = from <= walk->reached && writable && inode[0] == '0' &&
+                  (inode[1] == ' ' || inode[1] == '\0');
+    walk->reached = walk->plain ? to : UINTPTR_MAX;
+}
+
+bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end)
+{
+    struct walk walk = {.reached = start, .end = end};
+    struct gf_procfs_lines lines = {.buf = gf_scratch_take(TEXT), .size = TEXT};
+    const char *line;
+
+    if (lines.buf && gf_procfs_lines_open(&lines, file)) {
+        while (walk.reached < walk.end && (line = gf_procfs_lines_next(&lines)))
+            walk_line(&walk, line);
+        gf_procfs_lines_close(&lines);
+    }
+    gf_scratch_give(lines.buf, TEXT);
+    return walk.plain && walk.reached >= end;
+}
+
+/*
+ * Samples the pages. Most memory that a program registers was written before, and is found present
+ * by this alone.
+ */
+static bool is_mostly_absent(uintptr_t start, size_t bytes)
+{
+    const size_t page = gf_page_size();
+    unsigned absent = 0;
+    for (size_t i = 0; i < SAMPLE; i++) {
+        unsigned char present = 1;
+        if (mincore((void *)((start + bytes / SAMPLE * i) / page * page), page, &present) != 0)
+            return false; /* not mapped */
+        absent += !(present & 1);
+    }
+    return absent > SAMPLE / 2;
+}
+
+bool gf_prefault_pays(const void *at, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)at;
+
+    return start + bytes > start && gf_permit(gf_permit_mincore) &&
+           is_mostly_absent(start, bytes) &&
+           gf_prefault_is_plain("/proc/thread-self/maps", start / gf_page_size() * gf_page_size(),
+                                start + bytes);
+}

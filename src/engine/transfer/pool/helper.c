@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pool/helper.h"
+
+#include "base/base.h"
+#include "engine/transfer/setup/mutation.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#define STACK_LEAST ((size_t)1 << 20)
+#define STACK_MOST ((size_t)64 << 20)
+/*
+ * The gap below each stack. glibc places the TLS of the program's libraries in the stack that it is
+ * given, but does not know of this gap. If TLS leaves little stack, frames can grow into the gap.
+ */
+#define STACK_GAP ((size_t)64 << 10)
+
+struct start {
+    void *(*run)(void *);
+    void *arg;
+};
+
+/*
+ * Maps all stacks or none. Adjacent stacks without guard pages are one mapping, which a fork copies
+ * once. Separate stacks would lie in holes between the driver's mappings. A helper uses some KiB of
+ * stack, and never calls the program. If RLIMIT_AS, or RLIMIT_MEMLOCK with mlockall, allows only
+ * some of the stacks, that memory is left to the program.
+ */
+static char *map_stacks(unsigned count, size_t each)
+{
+    void *stacks = mmap(NULL, count * each, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED)
+        return NULL;
+    madvise(stacks, count * each, MADV_NOHUGEPAGE);
+    return stacks;
+}
+
+static int create_with_policy(const struct start *start, bool explicit_policy, char *stack,
+                              size_t bytes)
+{
+    static const struct sched_param ordinary;
+    pthread_attr_t attr;
+    pthread_t thread;
+    int error = pthread_attr_init(&attr);
+    if (error)
+        return error;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstack(&attr, stack + STACK_GAP, bytes - STACK_GAP);
+    if (explicit_policy) {
+        pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+        pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+        pthread_attr_setschedparam(&attr, &ordinary);
+    }
+    error = pthread_create(&thread, &attr, start->run, start->arg);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+static int create_helper(const struct start *start, char *stack, size_t bytes)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    if (GF_MUTATED(helpers_take_signals))
+        sigemptyset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = create_with_policy(start, true, stack, bytes);
+    if (error == EPERM) /* this thread runs SCHED_IDLE and may not leave it */
+        error = create_with_policy(start, false, stack, bytes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* EINVAL: the program's thread-local variables do not fit on a stack of this size. */
+static int start_on_stacks(const struct start *start, unsigned count, size_t each)
+{
+    char *stacks = map_stacks(count, each);
+    unsigned started = 0;
+    int error = errno;
+
+    if (!stacks)
+        return error;
+    while (started < count && (error = create_helper(start, stacks + started * each, each)) == 0)
+        started++;
+    if (started < count)
+        munmap(stacks + started * each, (count - started) * each);
+    return started ? 0 : error;
+}
+
+int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg)
+{
+    const struct start start = {run, arg};
+    int error = EINVAL;
+
+    for (size_t each = STACK_LEAST; error == EINVAL && each <= STACK_MOST; each *= 2)
+        error = start_on_stacks(&start, count, each);
+    return error;
+}

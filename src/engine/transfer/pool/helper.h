@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts the helper threads of a pool. Called on the library's own thread (pool.h explains why). */
+#ifndef GF_ENGINE_TRANSFER_POOL_HELPER_H
+#define GF_ENGINE_TRANSFER_POOL_HELPER_H
+
+/*
+ * Starts up to `count` detached threads that run run(arg) with every signal blocked, and does not
+ * wait for them. Returns 0, or the errno of the first thread. Starting fewer threads than requested
+ * is not an error. The threads never end, so their stacks are never unmapped.
+ */
+int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job is a numbered sequence of pieces of work. Threads claim pieces in order: the owner, which
+ * opened the job in a pool, and the pool's helper threads (pool.h).
+ */
+#ifndef GF_ENGINE_TRANSFER_POOL_JOB_H
+#define GF_ENGINE_TRANSFER_POOL_JOB_H
+
+#include "base/base.h"
+#include "engine/transfer/pool/eventcount.h"
+
+#define GF_PIECE_NONE UINT64_MAX
+
+struct gf_job {
+    /* The owner sets these before gf_pool_open. */
+
+    /*
+     * Does a piece. Called on any thread, on several at once. False: the piece failed, and no
+     * unclaimed piece is begun.
+     */
+    bool (*work)(struct gf_job *job, uint64_t piece);
+    unsigned max_helpers; /* the most helpers that work on it at once; 0: no limit */
+    bool low_priority;    /* helpers work on it only while no other job has work for them */
+    uint64_t total;       /* final number of pieces, by which helpers are woken; 0: the limit */
+    /*
+     * For a job without an owner, which is never closed. The job is finished once all its pieces
+     * are done, or one has failed and no helper is at work. A helper then removes the job from the
+     * pool, calls this, and never touches the job again. NULL: the job has an owner.
+     */
+    void (*done)(struct gf_job *job);
+
+    /* Set by the pool. */
+    bool alone; /* the owner has a real-time policy, so no helper works on the job */
+    struct gf_job *before, *after;
+    uint32_t pkru;                      /* the owner's protection key rights, which helpers adopt */
+    struct gf_eventcount events;        /* for the owner */
+    _Atomic uint32_t helpers;           /* helpers at work on this job */
+    _Atomic uint64_t limit;             /* pieces below it may be claimed */
+    _Atomic uint64_t failed;            /* the first that failed, or GF_PIECE_NONE */
+    _Alignas(64) _Atomic uint64_t next; /* the first unclaimed piece */
+};
+
+/* Does one unclaimed piece. False: no piece is unclaimed, or one has failed. */
+bool gf_job_help(struct gf_job *job);
+
+/* The first piece that failed, or GF_PIECE_NONE. */
+static inline uint64_t gf_job_failed(const struct gf_job *job)
+{
+    return gf_load_acquire(&job->failed);
+}
+
+/*
+ * Whether all pieces are done, or one has failed and no helper is at work. The owner still closes
+ * the job.
+ */
+bool gf_job_is_finished(const struct gf_job *job);
+
+/* Tells the owner, from inside work(), that something it may wait for has happened. */
+void gf_job_notify(struct gf_job *job);
+
+/*
+ * The owner waits for a notification after `seen` was read from gf_job_events. Called only while a
+ * helper that will notify is at work.
+ */
+uint32_t gf_job_events(const struct gf_job *job);
+void gf_job_wait(struct gf_job *job, uint32_t seen);
+
+/* Functions for the pool. */
+
+static inline void gf_job_init(struct gf_job *job, uint64_t limit, uint32_t pkru)
+{
+    job->pkru = pkru;
+    gf_store_relaxed(&job->events.count, 0);
+    gf_store_relaxed(&job->events.sleepers, 0);
+    gf_store_relaxed(&job->helpers, 0);
+    gf_store_relaxed(&job->limit, limit);
+    gf_store_relaxed(&job->failed, GF_PIECE_NONE);
+    gf_store_relaxed(&job->next, 0);
+}
+
+/* Waits for the helpers at work. */
+void gf_job_await_helpers(struct gf_job *job);
+
+/* Pieces that may be claimed now. */
+static inline uint64_t gf_job_unclaimed(const struct gf_job *job)
+{
+    const uint64_t next = gf_load_acquire(&job->next);
+    const uint64_t limit = gf_load_acquire(&job->limit);
+    const bool failed = gf_load_relaxed(&job->failed) != GF_PIECE_NONE;
+    return next < limit && !failed ? limit - next : 0;
+}
+
+#endif

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pool/pool.h"
+
+#include "base/clock.h"
+#include "engine/machine/tasks.h"
+#include "engine/transfer/pool/helper.h"
+#include "engine/transfer/pool/pkru.h"
+#include "engine/transfer/pool/realtime.h"
+#include "engine/transfer/setup/tuning.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#define HELPERS_MAX 64 /* the most that GPUFEED_STAGE_THREADS allows */
+
+struct gf_pool {
+    struct gf_pool *next; /* pools are never freed */
+    int node;
+    struct gf_cpus cpus;     /* of the node, as the program could use them when the pool was made */
+    unsigned threads;        /* the caller included */
+    bool counted;            /* `threads` follows from the CPUs, not from an option */
+    _Atomic unsigned usable; /* threads for which the program has CPUs now; at most `threads` */
+    bool has_pkru;
+    _Atomic bool requested, started, failed;
+    _Atomic unsigned alive; /* helpers */
+
+    pthread_mutex_t lock; /* guards the next five members; an innermost lock */
+    struct gf_cpus now;   /* of the helpers: `cpus`, less those that the program gave up */
+    pid_t tids[HELPERS_MAX];
+    unsigned tid_count;
+    struct gf_job *cursor; /* the job that is examined next */
+    _Atomic unsigned jobs; /* written under the lock */
+
+    _Alignas(64) struct gf_eventcount events; /* notifies helpers of possible work */
+};
+
+static struct gf_pool *_Atomic pools;
+
+static unsigned choose_threads(unsigned cpus, double quota)
+{
+    if (quota > 0 && quota < cpus)
+        cpus = (unsigned)quota;
+    return gf_max(1u, gf_min(cpus, (unsigned)GF_TUNE_THREADS));
+}
+
+/* GPUs of unknown nodes share a pool only if they share the CPUs. */
+static struct gf_pool *find_pool(int node, const struct gf_cpus *cpus)
+{
+    struct gf_pool *pool = gf_load_acquire(&pools);
+    while (pool &&
+           (pool->node != node || (node < 0 && memcmp(&pool->cpus, cpus, sizeof(*cpus)) != 0)))
+        pool = pool->next;
+    return pool;
+}
+
+struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, unsigned threads, double quota)
+{
+    struct gf_pool *pool = find_pool(node, cpus), *made, *head;
+    if (pool)
+        return pool;
+    made = aligned_alloc(64, sizeof(*made));
+    if (!made)
+        return NULL;
+    *made = (struct gf_pool){.node = node,
+                             .cpus = *cpus,
+                             .now = *cpus,
+                             .counted = !threads,
+                             .has_pkru = gf_pkru_is_on(),
+                             .lock = PTHREAD_MUTEX_INITIALIZER};
+    made->threads = threads ? threads : choose_threads(gf_set_count(cpus), quota);
+    gf_store_relaxed(&made->usable, made->threads);
+    head = gf_load_acquire(&pools);
+    do {
+        pool = find_pool(node, cpus); /* another thread may be first */
+        made->next = head;
+    } while (!pool && !gf_cas_acq_rel(&pools, &head, made));
+    if (!pool)
+        return made;
+    free(made);
+    return pool;
+}
+
+unsigned gf_pool_threads(const struct gf_pool *pool)
+{
+    return gf_load_relaxed(&pool->usable);
+}
+
+unsigned gf_pool_helpers(const struct gf_pool *pool)
+{
+    return gf_load_relaxed(&pool->alive);
+}
+
+struct gf_pool *gf_pool_with_helpers(unsigned helpers)
+{
+    struct gf_pool *pool = gf_load_acquire(&pools);
+    while (pool && gf_pool_helpers(pool) < helpers)
+        pool = pool->next;
+    return pool;
+}
+
+unsigned gf_pool_jobs(const struct gf_pool *pool)
+{
+    return gf_load_relaxed(&pool->jobs);
+}
+
+/* The ring of open jobs. The lock is held. */
+
+static void insert_job(struct gf_pool *pool, struct gf_job *job)
+{
+    const unsigned jobs = gf_pool_jobs(pool);
+    gf_store_relaxed(&pool->jobs, jobs + 1);
+    if (jobs > 0) {
+        job->after = pool->cursor;
+        job->before = pool->cursor->before;
+        job->before->after = job->after->before = job;
+    } else {
+        pool->cursor = job->before = job->after = job;
+    }
+}
+
+static void remove_job(struct gf_pool *pool, struct gf_job *job)
+{
+    const unsigned jobs = gf_pool_jobs(pool) - 1;
+    gf_store_relaxed(&pool->jobs, jobs);
+    if (jobs > 0) {
+        job->before->after = job->after;
+        job->after->before = job->before;
+        if (pool->cursor == job)
+            pool->cursor = job->after;
+    } else {
+        pool->cursor = NULL;
+    }
+}
+
+/* Helpers. */
+
+static bool may_enter(const struct gf_job *job)
+{
+    return !job->alone && gf_job_unclaimed(job) &&
+           (!job->max_helpers || gf_load_relaxed(&job->helpers) < job->max_helpers);
+}
+
+/*
+ * Enters the next job in the ring that has work. Jobs of low priority come last. NULL: no job has
+ * work.
+ */
+static struct gf_job *enter_next_job(struct gf_pool *pool)
+{
+    struct gf_job *found = NULL;
+
+    if (!gf_pool_jobs(pool))
+        return NULL;
+    pthread_mutex_lock(&pool->lock);
+    const unsigned jobs = gf_pool_jobs(pool);
+    for (unsigned i = 0; i < 2 * jobs && !found; i++) {
+        if (pool->cursor->low_priority == (i >= jobs) && may_enter(pool->cursor))
+            found = pool->cursor;
+        pool->cursor = pool->cursor->after;
+    }
+    if (found)
+        gf_add_acq_rel(&found->helpers, 1);
+    pthread_mutex_unlock(&pool->lock);
+    return found;
+}
+
+/*
+ * Works with the owner's protection key rights: a helper must not read memory that the owner may
+ * not read.
+ */
+static void help_as_owner(struct gf_pool *pool, struct gf_job *job)
+{
+    const uint32_t own = pool->has_pkru ? gf_pkru_get() : 0;
+    if (pool->has_pkru && own != job->pkru)
+        gf_pkru_set(job->pkru);
+    gf_job_help(job);
+    if (pool->has_pkru && own != job->pkru)
+        gf_pkru_set(own);
+}
+
+/* Helpers enter under the lock too, so the last one to leave sees that the job is finished. */
+static void leave_unowned_job(struct gf_pool *pool, struct gf_job *job)
+{
+    pthread_mutex_lock(&pool->lock);
+    const bool done = gf_sub_acq_rel(&job->helpers, 1) == 1 && !gf_job_unclaimed(job);
+    if (done)
+        remove_job(pool, job);
+    pthread_mutex_unlock(&pool->lock);
+    if (done)
+        job->done(job);
+}
+
+/* The owner may free the job as soon as the count has reached 0. */
+static void leave_job(struct gf_pool *pool, struct gf_job *job)
+{
+    if (job->done)
+        leave_unowned_job(pool, job);
+    else if (gf_sub_acq_rel(&job->helpers, 1) == 1)
+        gf_futex_wake(&job->helpers, 1);
+}
+
+/*
+ * True: there may be work. More work often follows at once, and waking up costs more than
+ * spinning.
+ */
+static bool spin_for_work(const struct gf_pool *pool, uint32_t seen)
+{
+    const uint64_t begun = gf_now_ns();
+    uint64_t now;
+    do {
+        for (unsigned i = 0; i < 16; i++)
+            gf_relax();
+        if (gf_load_acquire(&pool->events.count) != seen)
+            return true;
+        now = gf_now_ns();
+    } while (now - begun < GF_TUNE_IDLE_SPIN_NS ||
+             (gf_pool_jobs(pool) && now - begun < GF_TUNE_HELPER_SPIN_NS));
+    return false;
+}
+
+static void set_helper_mask(pid_t tid, const struct gf_cpus *cpus)
+{
+    if (!gf_set_empty(cpus))
+        gf_tasks_set_mask(tid, cpus);
+}
+
+static struct gf_cpus helper_cpus(struct gf_pool *pool, pid_t enrol)
+{
+    pthread_mutex_lock(&pool->lock);
+    if (enrol && pool->tid_count < HELPERS_MAX)
+        pool->tids[pool->tid_count++] = enrol;
+    const struct gf_cpus now = pool->now;
+    pthread_mutex_unlock(&pool->lock);
+    return now;
+}
+
+/* Once enrolled, gf_pools_follow moves the helper, perhaps before it has set its first mask. */
+static void enrol_helper(struct gf_pool *pool)
+{
+    struct gf_cpus now = helper_cpus(pool, (pid_t)syscall(SYS_gettid)), set;
+
+    do {
+        set = now;
+        set_helper_mask(0, &set);
+        now = helper_cpus(pool, 0);
+    } while (!gf_set_equal(&now, &set));
+}
+
+static void follow_program(struct gf_pool *pool, const struct gf_cpus *program)
+{
+    struct gf_cpus now;
+
+    gf_set_and(&now, &pool->cpus, program);
+    if (gf_set_empty(&now))
+        now = *program;
+    if (gf_set_equal(&now, &pool->now))
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->now = now;
+    for (unsigned i = 0; i < pool->tid_count; i++)
+        set_helper_mask(pool->tids[i], &now);
+    pthread_mutex_unlock(&pool->lock);
+    if (pool->counted)
+        gf_store_relaxed(&pool->usable, gf_min(pool->threads, gf_set_count(&now)));
+}
+
+void gf_pools_follow(const struct gf_cpus *program)
+{
+    for (struct gf_pool *p = gf_load_acquire(&pools); p; p = p->next)
+        follow_program(p, program);
+}
+
+static void *run_helper(void *arg)
+{
+    struct gf_pool *pool = arg;
+
+    prctl(PR_SET_NAME, "gpufeed-copy");
+    enrol_helper(pool);
+    gf_add_relaxed(&pool->alive, 1);
+    for (;;) {
+        const uint32_t seen = gf_eventcount_read(&pool->events);
+        struct gf_job *job = enter_next_job(pool);
+        if (job) {
+            help_as_owner(pool, job);
+            leave_job(pool, job);
+        } else if (!spin_for_work(pool, seen)) {
+            gf_eventcount_sleep(&pool->events, seen);
+        }
+    }
+    return NULL;
+}
+
+int gf_pool_start(struct gf_pool *pool)
+{
+    if (pool->threads < 2 || gf_load_relaxed(&pool->started) ||
+        gf_exchange_relaxed(&pool->started, true))
+        return 0;
+    const int error = gf_helpers_start(pool->threads - 1, run_helper, pool);
+    gf_store_relaxed(&pool->failed, error != 0);
+    return error;
+}
+
+bool gf_pool_has_failed(const struct gf_pool *pool)
+{
+    return gf_load_relaxed(&pool->failed);
+}
+
+bool gf_pool_request(struct gf_pool *pool)
+{
+    return pool->threads > 1 && !gf_load_relaxed(&pool->requested) &&
+           !gf_exchange_seq_cst(&pool->requested, true);
+}
+
+int gf_pools_start_requested(void)
+{
+    int error = 0;
+    for (struct gf_pool *p = gf_load_acquire(&pools); p && !error; p = p->next)
+        if (gf_load_seq_cst(&p->requested))
+            error = gf_pool_start(p);
+    return error;
+}
+
+/* Owners. */
+
+static unsigned usable_helpers(const struct gf_pool *pool, const struct gf_job *job,
+                               uint64_t pieces)
+{
+    return (unsigned)gf_min(
+        pieces, (uint64_t)(job->max_helpers ? job->max_helpers : gf_pool_threads(pool)));
+}
+
+/*
+ * How many helpers to wake for a job that could use `helpers`. Awake helpers find the job
+ * themselves. If it is the only job, helpers beyond max_helpers would be woken in vain, and would
+ * spin for work that they may not enter.
+ */
+static unsigned helpers_to_wake(const struct gf_pool *pool, unsigned max_helpers, unsigned helpers)
+{
+    const unsigned asleep = gf_eventcount_sleepers(&pool->events);
+    const unsigned alive = gf_pool_helpers(pool), awake = alive > asleep ? alive - asleep : 0;
+
+    if (!asleep || !max_helpers || gf_pool_jobs(pool) > 1)
+        return asleep ? helpers : 0;
+    return max_helpers > awake ? gf_min(helpers, max_helpers - awake) : 0;
+}
+
+/*
+ * Wakes them with one system call: if they were woken one after the other, the last would be late
+ * by the sum of all wake-up times. The job itself is not read, because a job without an owner may
+ * be done and reused by now.
+ */
+static void wake_helpers(struct gf_pool *pool, unsigned max_helpers, unsigned helpers)
+{
+    gf_eventcount_advance(&pool->events);
+    const unsigned wanted = helpers_to_wake(pool, max_helpers, helpers);
+    if (wanted)
+        gf_eventcount_wake(&pool->events, wanted);
+}
+
+void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
+{
+    const unsigned max_helpers = job->max_helpers;
+    const unsigned helpers = usable_helpers(pool, job, job->total ? job->total : limit);
+
+    /* A job that its owner need not wait for is not delayed by real-time threads. */
+    const bool is_alone = !job->done && !job->low_priority && gf_is_realtime();
+    job->alone = is_alone;
+    gf_job_init(job, limit, pool->has_pkru ? gf_pkru_get() : 0);
+    pthread_mutex_lock(&pool->lock);
+    insert_job(pool, job);
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_alone)
+        wake_helpers(pool, max_helpers, helpers);
+}
+
+void gf_pool_raise(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
+{
+    const uint64_t more = limit - gf_load_relaxed(&job->limit);
+    gf_store_seq_cst(&job->limit, limit);
+    if (!job->alone)
+        wake_helpers(pool, job->max_helpers, usable_helpers(pool, job, more));
+}
+
+uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job)
+{
+    gf_store_seq_cst(&job->limit, 0);
+    pthread_mutex_lock(&pool->lock);
+    remove_job(pool, job);
+    pthread_mutex_unlock(&pool->lock);
+    if (gf_load_acquire(&job->helpers) != 0)
+        gf_job_await_helpers(job);
+    return gf_load_relaxed(&job->failed);
+}
+
+uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
+{
+    gf_pool_open(pool, job, pieces);
+    while (gf_job_help(job))
+        ;
+    return gf_pool_close(pool, job);
+}

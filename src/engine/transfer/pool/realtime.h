@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_ENGINE_TRANSFER_POOL_REALTIME_H
+#define GF_ENGINE_TRANSFER_POOL_REALTIME_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Linux's SCHED_DEADLINE, which libc's headers may lack. */
+#define GF_SCHED_DEADLINE 6
+
+/*
+ * Whether the calling thread has a real-time policy. Helpers are ordinary threads: while real-time
+ * threads keep all CPUs busy, a piece that a helper has begun waits for them. Such a caller would
+ * wait for ever. So its copies are left to the driver, and it does other work alone.
+ */
+static inline bool gf_is_realtime(void)
+{
+    const long policy = syscall(SYS_sched_getscheduler, 0);
+    const long kind = policy < 0 ? SCHED_OTHER : policy & ~(long)SCHED_RESET_ON_FORK;
+    return kind == SCHED_FIFO || kind == SCHED_RR || kind == GF_SCHED_DEADLINE;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages about decisions of the transfer rooms, on standard error and in the event log. */
+#ifndef GF_ENGINE_TRANSFER_SETUP_NOTIFY_H
+#define GF_ENGINE_TRANSFER_SETUP_NOTIFY_H
+
+#include "base/log.h"
+#include "engine/transfer/setup/setup.h"
+
+/*
+ * Describes a failed call of the library: a call of the driver if `result` is not CUDA_SUCCESS,
+ * else a system call.
+ */
+struct gf_fault {
+    const char *call;
+    int error; /* errno */
+    CUresult result;
+};
+
+/* "mmap failed: Cannot allocate memory", "cuEventCreate failed (2)". Cut at `size`. */
+void gf_fault_text(const struct gf_fault *fault, char *buf, size_t size);
+
+/*
+ * The level is a warning, unless the driver returns this error from every call because the
+ * program's own work failed.
+ */
+enum gf_log_level gf_fault_level(const struct gf_fault *fault);
+
+/* Reports the failure. Any thread. The caller holds no lock of these rooms. */
+void gf_transfer_notify(enum gf_transfer_event event, enum gf_log_level level, const char *format,
+                        ...) GF_PRINTF(3, 4);
+
+#endif

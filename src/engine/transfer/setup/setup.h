@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Facts about the process for the transfer rooms. The engine sets them before it calls any of their
+ * functions.
+ */
+#ifndef GF_ENGINE_TRANSFER_SETUP_SETUP_H
+#define GF_ENGINE_TRANSFER_SETUP_SETUP_H
+
+#include "abi/cuda.h"
+#include "base/cpus.h"
+#include "config/options.h"
+
+enum gf_transfer_event {
+    gf_transfer_ring, /* a ring has grown or shrunk, or cannot grow */
+    gf_transfer_off,  /* copies or pinned allocations are left to the driver from now on */
+};
+
+struct gf_transfer_setup {
+    const struct gf_options *options;
+    const struct gf_cuda *cuda; /* any member may be NULL */
+    double cpu_quota;           /* in CPUs; 0 if unlimited */
+    /*
+     * Returns the node nearest to a device, or -1 if it is unknown. *ret_cpus are the CPUs to copy
+     * on: those of the node that the program itself may use. May allocate. Called on any thread,
+     * with no lock held.
+     */
+    int (*device_node)(CUdevice device, struct gf_cpus *ret_cpus);
+    /*
+     * Reads the calling thread's memory policy, with mode flags. False: it has none, or one of the
+     * library, or the kernel refuses the query. May be NULL.
+     */
+    bool (*user_policy)(int *ret_mode, struct gf_nodes *ret_nodes);
+    /*
+     * Lets the library's own thread call gf_transfer_prepare soon. NULL: there is no such thread,
+     * and the caller does that work itself.
+     */
+    void (*request_prepare)(void);
+    /*
+     * Writes one line to the event log. Called on any thread, inside a call of the program. May be
+     * NULL.
+     */
+    void (*notify)(enum gf_transfer_event event, const char *text);
+};
+
+/* Written by gf_setup_set only, while no other thread uses these rooms. */
+extern struct gf_transfer_setup gf_setup;
+void gf_setup_set(const struct gf_transfer_setup *setup);
+
+#endif

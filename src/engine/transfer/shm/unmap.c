@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/shm/unmap.h"
+
+#include "engine/transfer/memory/page.h"
+#include "engine/transfer/memory/vma_query.h"
+#include "engine/transfer/pool/pool.h"
+#include "engine/transfer/setup/tuning.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define SHM "/dev/shm/"
+#define NAME_SIZE 256 /* a longer name is not looked up */
+
+/*
+ * Whether the range lies in one mapping of shared memory. Describes that mapping in *ret. Its pages
+ * belong to the file, so removing them from the page tables loses nothing. Private pages would be
+ * lost if munmap then failed, and the pages of a device follow the rules of its driver.
+ */
+static bool is_shared_memory(uintptr_t start, uintptr_t end, struct gf_vma *ret, char *name)
+{
+    static const char *const prefixes[] = {SHM, "/memfd:", "/dev/zero", "/SYSV"};
+
+    if (gf_vma_query(start, ret, name, NAME_SIZE) != 0 || !ret->shared || ret->end < end ||
+        ret->page != gf_page_size())
+        return false;
+    for (size_t i = 0; i < GF_ARRAY_LEN(prefixes); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+struct emptying {
+    struct gf_job job;
+    char *at;
+    size_t bytes, piece;
+};
+
+/* A sparse mapping may have any size and few pages, so the number of pieces is limited. */
+static size_t piece_size(size_t bytes)
+{
+    return gf_max(GF_TUNE_UNMAP_PIECE, gf_round_up(bytes / GF_TUNE_UNMAP_PIECES, GF_HUGE_PAGE));
+}
+
+static bool empty_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct emptying *e = (struct emptying *)job;
+    const size_t start = (size_t)piece * e->piece;
+    return madvise(e->at + start, gf_min(e->piece, e->bytes - start), MADV_DONTNEED) == 0;
+}
+
+void gf_unmap_empty(void *at, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)at, page = gf_page_size();
+    struct gf_pool *pool = gf_pool_with_helpers(GF_TUNE_UNMAP_HELPERS);
+    struct emptying e = {.job.work = empty_piece, .at = at, .bytes = bytes / page * page};
+    struct gf_vma vma;
+    char name[NAME_SIZE];
+
+    if (!pool || start % page || start + bytes < start ||
+        !is_shared_memory(start, start + bytes, &vma, name))
+        return;
+    e.piece = piece_size(e.bytes);
+    gf_pool_run(pool, &e.job, (e.bytes + e.piece - 1) / e.piece);
+}

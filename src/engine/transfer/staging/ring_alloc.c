@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/staging/ring_alloc.h"
+
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
+
+enum { slot_free, slot_held, slot_under_way, slot_queried, slot_abandoned };
+
+/* Called with the lock held. */
+static bool alloc_in(struct gf_ring *ring, struct gf_slot *slot, unsigned segment, unsigned from)
+{
+    slot->segment = ring->segments[segment];
+    if (!slot->segment || !gf_ring_segment_alloc(slot->segment, slot->units, from, &slot->first)) {
+        slot->segment = NULL;
+        return false;
+    }
+    slot->at = slot->segment->at + slot->first * GF_RING_SEGMENT_UNIT;
+    return true;
+}
+
+/*
+ * A bit for each segment in the rotation: the first segments that together fit into the window.
+ * Called with the lock held.
+ */
+static unsigned rotation_of(const struct gf_ring *ring)
+{
+    size_t left = GF_TUNE_RING_WINDOW;
+    unsigned ret = 0;
+    for (unsigned i = 0; i < GF_RING_SEGMENTS; i++) {
+        const struct gf_ring_segment *segment = ring->segments[i]; /* removed ones leave gaps */
+        if (!segment || segment->bytes > left)
+            continue;
+        left -= segment->bytes;
+        ret |= 1u << i;
+    }
+    return ret;
+}
+
+/*
+ * A slot begins where the previous one ended. Memory that was just read is in the caches of its
+ * readers, and a DMA into it would first have to evict it. Segments outside the rotation were added
+ * for copies on busy streams. They are used only when the rotation is full, so that they become
+ * unused and can be removed.
+ */
+static bool alloc_units(struct gf_ring *ring, struct gf_slot *slot, size_t bytes)
+{
+    bool found = false;
+
+    slot->units = (unsigned)((bytes + GF_RING_SEGMENT_UNIT - 1) / GF_RING_SEGMENT_UNIT);
+    pthread_mutex_lock(&ring->lock);
+    const unsigned rotation = rotation_of(ring);
+    /*
+     * One iteration more than there are segments: the part of the first segment before next_unit is
+     * searched last.
+     */
+    for (unsigned i = 0; i <= GF_RING_SEGMENTS && !found; i++) {
+        found = rotation >> ring->next_segment & 1 &&
+                alloc_in(ring, slot, ring->next_segment, ring->next_unit);
+        ring->next_unit = found ? slot->first + slot->units : 0;
+        ring->next_segment =
+            found ? ring->next_segment : (ring->next_segment + 1) % GF_RING_SEGMENTS;
+    }
+    for (unsigned i = 0; i < GF_RING_SEGMENTS && !found; i++)
+        found = !(rotation >> i & 1) && alloc_in(ring, slot, i, 0);
+    pthread_mutex_unlock(&ring->lock);
+    return found;
+}
+
+static bool change_slot(struct gf_slot *slot, unsigned from, unsigned to)
+{
+    return gf_load_relaxed(&slot->state) == from && gf_cas_acq_rel(&slot->state, &from, to);
+}
+
+void gf_slot_reclaim(struct gf_ring *ring)
+{
+    for (unsigned i = 0; i < GF_RING_SLOTS && gf_ring_is_on(ring); i++) {
+        struct gf_slot *slot = &ring->slots[i];
+        if (!change_slot(slot, slot_under_way, slot_queried))
+            continue;
+        const CUresult result = gf_slot_query(slot);
+        if (result == CUDA_SUCCESS || GF_MUTATED(frees_busy_blocks)) {
+            gf_slot_release(ring, slot);
+        } else if (result == CUDA_ERROR_NOT_READY) {
+            gf_slot_release_on_event(slot);
+        } else {
+            gf_slot_abandon(slot);
+            gf_ring_turn_off(ring, "cuEventQuery", result);
+        }
+    }
+}
+
+static struct gf_slot *find_slot(struct gf_ring *ring)
+{
+    for (unsigned i = 0; i < GF_RING_SLOTS; i++)
+        if (change_slot(&ring->slots[i], slot_free, slot_held))
+            return &ring->slots[i];
+    return NULL;
+}
+
+static bool create_event(struct gf_ring *ring, struct gf_slot *slot)
+{
+    const CUresult result = gf_setup.cuda->cuEventCreate(&slot->event, ring->event_flags);
+    if (result == CUDA_SUCCESS)
+        return true;
+    slot->event = NULL;
+    gf_ring_turn_off(ring, "cuEventCreate", result);
+    return false;
+}
+
+struct gf_slot *gf_slot_acquire(struct gf_ring *ring, size_t bytes)
+{
+    struct gf_slot *slot = find_slot(ring);
+    if (!slot) {
+        gf_slot_reclaim(ring);
+        slot = find_slot(ring);
+    }
+    if (!slot)
+        return NULL;
+    if (slot->event || create_event(ring, slot)) {
+        if (!bytes || alloc_units(ring, slot, bytes))
+            return slot;
+        gf_slot_reclaim(ring);
+        if (alloc_units(ring, slot, bytes))
+            return slot;
+    }
+    gf_slot_release(ring, slot);
+    return NULL;
+}
+
+void gf_slot_release(struct gf_ring *ring, struct gf_slot *slot)
+{
+    if (slot->segment) {
+        pthread_mutex_lock(&ring->lock);
+        gf_ring_segment_free(slot->segment, slot->first, slot->units);
+        pthread_mutex_unlock(&ring->lock);
+        slot->segment = NULL;
+    }
+    gf_store_release(&slot->state, slot_free);
+}
+
+void gf_slot_release_on_event(struct gf_slot *slot)
+{
+    gf_store_release(&slot->state, slot_under_way);
+}
+
+void gf_slot_abandon(struct gf_slot *slot)
+{
+    gf_store_release(&slot->state, slot_abandoned);
+}
+
+CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream)
+{
+    return gf_setup.cuda->cuEventRecord(slot->event, stream);
+}
+
+CUresult gf_slot_query(const struct gf_slot *slot)
+{
+    return gf_setup.cuda->cuEventQuery(slot->event);
+}
+
+CUresult gf_slot_wait(const struct gf_slot *slot)
+{
+    CUresult result;
+    GF_MUTATION_HOLD(holds_a_lock);
+    do
+        result = gf_setup.cuda->cuEventSynchronize(slot->event);
+    while (GF_MUTATED(waits_through_errors) && result != CUDA_SUCCESS);
+    GF_MUTATION_DROP(holds_a_lock);
+    return result;
+}

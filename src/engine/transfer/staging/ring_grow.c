@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/staging/ring_grow.h"
+
+#include "base/clock.h"
+#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
+#include "os/headroom.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define HUGE GF_MIB(2)
+#define WISH_UNIT GF_TUNE_RING_FIRST_LEAST
+#define WISH_UNFINISHED UINT64_MAX /* a thread writes ring->policy */
+
+enum {
+    growth_none,
+    growth_starting,  /* the thread that set this owns it */
+    growth_touching,  /* helper threads work on the job */
+    growth_finishing, /* the thread that set this owns it */
+};
+
+static bool change_growth(struct gf_ring_growth *growth, unsigned from, unsigned to)
+{
+    return gf_cas_acq_rel(&growth->state, &from, to);
+}
+
+static void set_growth(struct gf_ring_growth *growth, unsigned to)
+{
+    gf_store_release(&growth->state, to);
+}
+
+bool gf_ring_growth_is_on(const struct gf_ring *ring)
+{
+    return gf_load_relaxed(&ring->growth.state) != growth_none;
+}
+
+/* Mapping and touching. */
+
+/*
+ * Run by helper threads: first touch puts the pages on the node of the helpers where policies are
+ * not permitted.
+ */
+static bool touch_piece(struct gf_job *job, uint64_t piece)
+{
+    struct gf_ring_growth *growth =
+        (struct gf_ring_growth *)((char *)job - offsetof(struct gf_ring_growth, job));
+    if (madvise(growth->at + piece * HUGE, HUGE, MADV_POPULATE_WRITE) == 0)
+        return true;
+    gf_store_relaxed(&growth->error, errno);
+    return false;
+}
+
+/*
+ * Maps aligned memory, so that huge pages can be used. NULL: *ret_fault describes the failed call.
+ * Without MADV_DONTFORK, a fork would make the child and the process copy the memory page by page.
+ */
+static char *map_segment(size_t bytes, const struct gf_range_policy *policy,
+                         struct gf_fault *ret_fault)
+{
+    char *at = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        *ret_fault = (struct gf_fault){.call = "mmap", .error = errno};
+        return NULL;
+    }
+    char *start = (char *)(((uintptr_t)at + HUGE - 1) & ~(HUGE - 1));
+    if (start > at)
+        munmap(at, (size_t)(start - at));
+    munmap(start + bytes, (size_t)(at + HUGE - start));
+    madvise(start, bytes, MADV_HUGEPAGE);
+    if (!GF_MUTATED(is_inherited) && madvise(start, bytes, MADV_DONTFORK) != 0) {
+        *ret_fault = (struct gf_fault){.call = "madvise(MADV_DONTFORK)", .error = errno};
+        munmap(start, bytes);
+        return NULL;
+    }
+    gf_range_policy_apply(policy, start, bytes);
+    return start;
+}
+
+/* Does nothing if the ring is already growing. False: the kernel refused. */
+static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *ret_fault)
+{
+    struct gf_ring_growth *growth = &ring->growth;
+    struct gf_pool *pool = ring->context->pool;
+
+    if (!change_growth(growth, growth_none, growth_starting))
+        return true;
+    growth->bytes = (bytes + HUGE - 1) & ~(HUGE - 1);
+    growth->at = map_segment(growth->bytes, &ring->policy, ret_fault);
+    growth->passed = 0;
+    gf_store_relaxed(&growth->error, 0);
+    if (!growth->at) {
+        set_growth(growth, growth_none);
+        return false;
+    }
+    growth->job = (struct gf_job){.work = touch_piece, .low_priority = true};
+    gf_pool_open(pool, &growth->job, growth->bytes / HUGE);
+    if (gf_pool_threads(pool) == 1) /* there is no helper thread */
+        while (gf_job_help(&growth->job))
+            ;
+    set_growth(growth, growth_touching);
+    return true;
+}
+
+void gf_ring_growth_cancel(struct gf_ring *ring)
+{
+    struct gf_ring_growth *growth = &ring->growth;
+    if (!change_growth(growth, growth_touching, growth_finishing))
+        return;
+    gf_pool_close(ring->context->pool, &growth->job);
+    munmap(growth->at, growth->bytes);
+    set_growth(growth, growth_none);
+}
+
+/* Requests. */
+
+/*
+ * The bytes that the ring may still grow by: up to its own limit, and by a share of the headroom of
+ * control group and host.
+ */
+static uint64_t ring_headroom(struct gf_ring *ring)
+{
+    struct gf_headroom left;
+    const uint64_t bytes = gf_ring_bytes(ring), limit = gf_ring_limit(ring);
+    if (limit <= bytes)
+        return 0;
+    gf_range_policy_headroom(&ring->policy, &left);
+    return gf_min(limit - bytes, left.bytes / GF_TUNE_RING_SHARE);
+}
+
+static bool has_free_entry(struct gf_ring *ring)
+{
+    bool found = false;
+    pthread_mutex_lock(&ring->lock);
+    for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
+        found |= !ring->segments[i];
+    pthread_mutex_unlock(&ring->lock);
+    return found;
+}
+
+static bool was_refused(struct gf_ring *ring)
+{
+    const uint64_t at = gf_load_relaxed(&ring->refused_ns);
+    return at && gf_now_ns() - at < GF_TUNE_RING_RETRY_NS;
+}
+
+/* The ring keeps its current size. A ring without any memory is turned off. */
+static void stop_growing(struct gf_ring *ring, const struct gf_fault *fault)
+{
+    const uint64_t bytes = gf_ring_bytes(ring);
+    char why[96];
+
+    gf_store_relaxed(&ring->limit, bytes);
+    if (!bytes) {
+        gf_ring_fail(ring, fault);
+        return;
+    }
+    gf_fault_text(fault, why, sizeof(why));
+    gf_transfer_notify(gf_transfer_ring, gf_fault_level(fault),
+                       "GPU %d: %s; the staging ring stays at %llu MiB", ring->context->device, why,
+                       (unsigned long long)(bytes >> 20));
+}
+
+/*
+ * Only requests the growth: reading the headroom opens files, and mapping takes time, so the
+ * copying call does neither. The policy is the calling thread's: the library's own thread does not
+ * know one that the program has set since.
+ */
+static void request_growth(struct gf_ring *ring, size_t least, size_t bytes, enum gf_when when)
+{
+    const uint64_t wish = least / WISH_UNIT << 32 | bytes / WISH_UNIT;
+    uint64_t none = 0;
+
+    if (gf_ring_growth_is_on(ring) || was_refused(ring) ||
+        !gf_cas_acq_rel(&ring->wish, &none, WISH_UNFINISHED))
+        return;
+    gf_range_policy_choose(ring->context->node, &ring->policy);
+    gf_store_release(&ring->wish, wish);
+    if (!gf_prepare_request(when))
+        gf_ring_prepare(ring);
+}
+
+static void grow_ring(struct gf_ring *ring, size_t least, size_t bytes)
+{
+    struct gf_fault fault;
+
+    bytes = gf_min(bytes, ring_headroom(ring)) & ~(WISH_UNIT - 1);
+    if (bytes < least || !has_free_entry(ring))
+        gf_store_relaxed(&ring->refused_ns, gf_now_ns());
+    else if (!start_growth(ring, bytes, &fault))
+        stop_growing(ring, &fault);
+}
+
+void gf_ring_prepare(struct gf_ring *ring)
+{
+    const uint64_t wish = gf_load_acquire(&ring->wish);
+
+    if (!wish || wish == WISH_UNFINISHED)
+        return;
+    if (!gf_ring_growth_is_on(ring))
+        grow_ring(ring, (size_t)(wish >> 32) * WISH_UNIT, (size_t)(uint32_t)wish * WISH_UNIT);
+    gf_store_release(&ring->wish, 0);
+}
+
+static void prepare_context(void *closure, struct gf_context *context)
+{
+    struct gf_ring *ring = gf_load_acquire(&context->ring);
+    (void)closure;
+    if (ring)
+        gf_ring_prepare(ring);
+}
+
+void gf_rings_prepare(void)
+{
+    gf_context_each(prepare_context, NULL);
+}
+
+/*
+ * Makes no request beyond the limit. It would be refused, and a refusal also delays requests that
+ * the limit allows.
+ */
+static void want_bytes(struct gf_ring *ring, size_t bytes, size_t most)
+{
+    const size_t least = (bytes + WISH_UNIT - 1) & ~(WISH_UNIT - 1);
+    const uint64_t now = gf_ring_bytes(ring);
+    if (now + least <= gf_ring_limit(ring))
+        request_growth(ring, least, gf_min(gf_max(2 * least, (size_t)now), gf_max(least, most)),
+                       gf_when_now);
+}
+
+void gf_ring_want_contiguous(struct gf_ring *ring, size_t bytes)
+{
+    const uint64_t calls = gf_max(gf_context_calls(ring->context), 1u);
+    const uint64_t most = gf_max((uint64_t)GF_TUNE_RING_WINDOW, calls * GF_TUNE_RING_AHEAD * bytes);
+    if (gf_ring_bytes(ring) < most)
+        want_bytes(ring, bytes, SIZE_MAX);
+}
+
+void gf_ring_want_more(struct gf_ring *ring)
+{
+    const unsigned calls = gf_context_calls(ring->context);
+    const uint64_t now = gf_ring_bytes(ring), limit = gf_ring_limit(ring);
+    const uint64_t end =
+        now < GF_TUNE_RING_WINDOW ? gf_min(limit, (uint64_t)GF_TUNE_RING_WINDOW) : limit;
+
+    if (now < end && now < gf_max(GF_TUNE_RING_WINDOW, calls * GF_TUNE_SHARE_LEAST))
+        want_bytes(ring, gf_min(now / 2, end - now), end - now);
+}
+
+/* Registering. */
+
+static bool register_growth(struct gf_ring *ring, struct gf_fault *ret_fault)
+{
+    struct gf_ring_growth *growth = &ring->growth;
+
+    if (gf_pool_close(ring->context->pool, &growth->job) != GF_PIECE_NONE) {
+        *ret_fault = (struct gf_fault){.call = "madvise(MADV_POPULATE_WRITE)",
+                                       .error = gf_load_relaxed(&growth->error)};
+        return false;
+    }
+    *ret_fault = (struct gf_fault){.call = "cuMemHostRegister"};
+    ret_fault->result = gf_setup.cuda->cuMemHostRegister_v2(growth->at, growth->bytes, 0);
+    return ret_fault->result == CUDA_SUCCESS;
+}
+
+/*
+ * The calling thread owns the growth. A copy too small to justify the cost leaves the registration
+ * to a larger copy, at most GF_TUNE_RING_PASSED times.
+ */
+static bool may_register(struct gf_ring_growth *growth, size_t most)
+{
+    return gf_job_is_finished(&growth->job) &&
+           (growth->bytes <= most || growth->passed++ >= GF_TUNE_RING_PASSED);
+}
+
+static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
+{
+    struct gf_ring_growth *growth = &ring->growth;
+    struct gf_fault fault;
+    /*
+     * The first segment may be registered if that takes only a part of the time that the copy
+     * gains. Later segments may be twice as large as the copy.
+     */
+    const size_t most =
+        gf_ring_bytes(ring) ? 2 * (copy_bytes + GF_TUNE_RING_FIRST_LEAST) : copy_bytes / 2;
+
+    if (!change_growth(growth, growth_touching, growth_finishing))
+        return;
+    if (!may_register(growth, most)) {
+        set_growth(growth, growth_touching);
+        return;
+    }
+    char *const at = growth->at;
+    const size_t bytes = growth->bytes;
+    const bool registered = register_growth(ring, &fault);
+    if (!registered)
+        munmap(at, bytes);
+    set_growth(growth, growth_none);
+    if (registered)
+        gf_ring_add_segment(ring, at, bytes);
+    else
+        stop_growing(ring, &fault);
+}
+
+/* The largest power of two that is at most `bytes`, within the bounds. */
+static size_t first_size(size_t bytes)
+{
+    size_t ret = GF_TUNE_RING_FIRST_LEAST;
+    while (ret * 2 <= bytes && ret < GF_TUNE_RING_FIRST_MOST)
+        ret *= 2;
+    return ret;
+}
+
+bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
+{
+    if (gf_ring_growth_is_on(ring))
+        finish_growth(ring, bytes);
+    else if (!gf_ring_bytes(ring))
+        request_growth(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2), gf_when_for(bytes));
+    return gf_ring_bytes(ring) != 0;
+}

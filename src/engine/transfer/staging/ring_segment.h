@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A segment of a ring: registered memory that is allocated in units. The caller holds the ring's
+ * lock.
+ */
+#ifndef GF_ENGINE_TRANSFER_STAGING_RING_SEGMENT_H
+#define GF_ENGINE_TRANSFER_STAGING_RING_SEGMENT_H
+
+#include "base/base.h"
+
+#define GF_RING_SEGMENT_UNIT ((size_t)256 << 10)
+
+struct gf_ring_segment {
+    char *at;
+    size_t bytes;
+    unsigned units, used;
+    int node;         /* of its pages when it was added to the ring; -1 if unknown */
+    uint64_t used_ns; /* when units were last freed */
+    uint64_t map[];   /* a bit for each unit in use */
+};
+
+/* Creates a descriptor, which free() frees without unmapping the memory. NULL: out of memory. */
+struct gf_ring_segment *gf_ring_segment_new(char *at, size_t bytes);
+
+/*
+ * Allocates `units` contiguous units: the first such run at or after `from`. False: there is no
+ * such run.
+ */
+bool gf_ring_segment_alloc(struct gf_ring_segment *segment, unsigned units, unsigned from,
+                           unsigned *ret_first);
+void gf_ring_segment_free(struct gf_ring_segment *segment, unsigned first, unsigned units);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counters of the program's requests for pinned memory, for the report. All functions may be called
+ * on any thread. They take no lock and make no CUDA call.
+ */
+#ifndef GF_ENGINE_TRANSFER_STATS_PINNED_STATS_H
+#define GF_ENGINE_TRANSFER_STATS_PINNED_STATS_H
+
+#include "base/atomic.h"
+#include "base/base.h"
+
+/* Why an allocation was left to the driver. */
+enum gf_pinned_reason {
+    gf_pinned_odd,     /* flags, or a size, that the library never serves */
+    gf_pinned_context, /* no context is current, or it cannot be identified */
+    gf_pinned_memory,  /* too little headroom, or the system refused */
+    gf_pinned_slow,    /* too few threads to be faster */
+    gf_pinned_devices, /* several devices; registered memory was never tested there */
+    gf_pinned_failed,  /* turned off, or registering failed */
+    GF_PINNED_REASONS,
+};
+
+/* The name of a reason in the report's "reasons". */
+const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
+
+struct gf_pinned_stats {
+    uint64_t large_calls, large_bytes; /* served by mappings of the library */
+    uint64_t large_ns;                 /* duration of these calls */
+    uint64_t small_calls, small_bytes; /* served by the driver, from mappings that may be kept */
+    uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
+    /* The program's own memory, prefaulted before it registers it. */
+    uint64_t placed_calls, placed_bytes;
+    uint64_t trims; /* times that kept memory was freed */
+};
+
+/* The counters of struct gf_pinned_stats, in the order of its fields. All have the same width. */
+#define GF_PINNED_COUNTERS (sizeof(struct gf_pinned_stats) / sizeof(uint64_t))
+extern _Atomic uint64_t gf_pinned_counters[GF_PINNED_COUNTERS];
+
+/* Adds n to a field of struct gf_pinned_stats. */
+#define gf_pinned_stats_add(field, n)                                                              \
+    gf_add_relaxed(                                                                                \
+        &gf_pinned_counters[offsetof(struct gf_pinned_stats, field) / sizeof(uint64_t)], (n))
+
+/* The counters so far. Each is read atomically, but the counters together are no snapshot. */
+void gf_pinned_stats_read(struct gf_pinned_stats *ret);
+
+#endif

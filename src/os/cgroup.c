@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "os/cgroup.h"
+
+#include "base/fmt.h"
+#include "os/procfs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOUNT GF_CGROUP_MOUNT
+
+/* Whether the comma-separated list of length n contains the word. */
+static bool has_word(const char *list, size_t n, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; at < list + n;) {
+        const size_t item = strcspn(at, ",:");
+        if (item == length && strncmp(at, word, length) == 0)
+            return true;
+        at += item + 1;
+    }
+    return false;
+}
+
+/*
+ * If the line of /proc/self/cgroup ("4:memory:/a/b", "0::/a/b") belongs to the controller, returns
+ * its path; otherwise NULL. *ret_valid is false if the line has another form.
+ */
+static const char *group_path(const char *line, const char *controller, bool *ret_valid)
+{
+    const char *names = strchr(line, ':');
+    const char *path = names ? strchr(names + 1, ':') : NULL;
+
+    *ret_valid = path;
+    if (!path)
+        return NULL;
+    names++;
+    const bool wanted =
+        *controller ? has_word(names, (size_t)(path - names), controller) : path == names;
+    return wanted ? path + 1 : NULL;
+}
+
+bool gf_cgroup_find(const char *root, const char *controller, char *scratch, size_t scratch_size,
+                    char *ret, size_t size)
+{
+    struct gf_procfs_lines lines = {.buf = scratch, .size = scratch_size};
+    const char *path = NULL, *line;
+    char file[GF_PROCFS_PATH_MAX];
+    bool valid = true;
+
+    gf_fmt(file, sizeof(file), "%s/proc/self/cgroup", root ? root : "");
+    if (!gf_procfs_lines_open(&lines, file))
+        return false;
+    while (!path && valid && (line = gf_procfs_lines_next(&lines)))
+        path = group_path(line, controller, &valid);
+    if (path)
+        gf_fmt(ret, size, "%s", strcmp(path, "/") == 0 ? "" : path);
+    gf_procfs_lines_close(&lines);
+    return path;
+}
+
+static bool find_group(const char *root, const char *controller, char *ret, size_t size)
+{
+    char line[2048];
+    return gf_cgroup_find(root, controller, line, sizeof(line), ret, size);
+}
+
+bool gf_cgroup_to_parent(char *group)
+{
+    char *slash = strrchr(group, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    return true;
+}
+
+/*
+ * Opens a file of the group, or of the nearest parent that has it. A parent is needed in two cases:
+ * without a cgroup namespace a container's own group is mounted at the top, and a controller may be
+ * disabled below some level.
+ */
+static int read_nearest(const char *root, const char *mount, char *group, const char *file,
+                        char *buf, size_t size)
+{
+    do {
+        const int length = gf_procfs_read(buf, size, root, "%s%s/%s", mount, group, file);
+        if (length >= 0)
+            return length;
+    } while (gf_cgroup_to_parent(group));
+    return -ENOENT;
+}
+
+static const char *const mounts_v2[] = {MOUNT, GF_CGROUP_MOUNT_UNIFIED};
+
+int gf_cgroup_cpuset(const char *root, struct gf_cpus *ret)
+{
+    char group[1024], text[4096];
+
+    if (find_group(root, "cpuset", group, sizeof(group)) &&
+        (read_nearest(root, MOUNT "/cpuset", group, "cpuset.effective_cpus", text, sizeof(text)) >
+             0 ||
+         (find_group(root, "cpuset", group, sizeof(group)) &&
+          read_nearest(root, MOUNT "/cpuset", group, "cpuset.cpus", text, sizeof(text)) > 0)) &&
+        gf_set_parse(text, ret) == 0)
+        return 0;
+    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++)
+        if (find_group(root, "", group, sizeof(group)) &&
+            read_nearest(root, mounts_v2[i], group, "cpuset.cpus.effective", text, sizeof(text)) >
+                0 &&
+            gf_set_parse(text, ret) == 0)
+            return 0;
+    return -ENOENT;
+}
+
+static double quota_share(long long quota, long long period)
+{
+    return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
+}
+
+/* "max 100000", "400000 100000" */
+static double quota_v2(const char *text)
+{
+    char *end;
+    const long long quota = strtoll(text, &end, 10);
+    return end != text ? quota_share(quota, strtoll(end, NULL, 10)) : 0;
+}
+
+static double tighter_quota(double a, double b)
+{
+    return a > 0 && (b <= 0 || a < b) ? a : b;
+}
+
+static double quota_v1(const char *root, const char *mount, const char *group)
+{
+    char quota[32], period[32];
+
+    if (gf_procfs_read(quota, sizeof(quota), root, "%s%s/cpu.cfs_quota_us", mount, group) <= 0 ||
+        gf_procfs_read(period, sizeof(period), root, "%s%s/cpu.cfs_period_us", mount, group) <= 0)
+        return 0;
+    return quota_share(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
+}
+
+double gf_cgroup_quota(const char *root)
+{
+    static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};
+    char group[1024], text[64];
+    double best = 0;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++) {
+        if (!find_group(root, "", group, sizeof(group)))
+            break;
+        do {
+            if (gf_procfs_read(text, sizeof(text), root, "%s%s/cpu.max", mounts_v2[i], group) > 0)
+                best = tighter_quota(quota_v2(text), best);
+        } while (gf_cgroup_to_parent(group));
+    }
+    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v1); i++) {
+        if (!find_group(root, "cpu", group, sizeof(group)))
+            break;
+        do
+            best = tighter_quota(quota_v1(root, mounts_v1[i], group), best);
+        while (gf_cgroup_to_parent(group));
+    }
+    return best;
+}
+
+bool gf_cgroup_has_no_swap(const char *root)
+{
+    char group[1024], text[64];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++) {
+        if (!find_group(root, "", group, sizeof(group)))
+            break;
+        do
+            if (gf_procfs_read(text, sizeof(text), root, "%s%s/memory.swap.max", mounts_v2[i],
+                               group) > 0 &&
+                strcmp(text, "0") == 0)
+                return true;
+        while (gf_cgroup_to_parent(group));
+    }
+    return false;
+}
+
+static uint64_t threads_left(const char *root, const char *mount, const char *group)
+{
+    char most[32], now[32], *end;
+
+    if (gf_procfs_read(most, sizeof(most), root, "%s%s/pids.max", mount, group) <= 0 ||
+        gf_procfs_read(now, sizeof(now), root, "%s%s/pids.current", mount, group) <= 0)
+        return UINT64_MAX;
+    const uint64_t limit = strtoull(most, &end, 10), used = strtoull(now, NULL, 10);
+    if (end == most) /* "max" */
+        return UINT64_MAX;
+    return limit > used ? limit - used : 0;
+}
+
+uint64_t gf_cgroup_threads_left(const char *root)
+{
+    static const struct {
+        const char *mount, *controller;
+    } places[] = {{MOUNT, ""}, {GF_CGROUP_MOUNT_UNIFIED, ""}, {MOUNT "/pids", "pids"}};
+    char group[1024];
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(places); i++) {
+        if (!find_group(root, places[i].controller, group, sizeof(group)))
+            continue;
+        do
+            least = gf_min(least, threads_left(root, places[i].mount, group));
+        while (gf_cgroup_to_parent(group));
+    }
+    return least;
+}
+
+uint64_t gf_cgroup_throttled_ns(const char *root)
+{
+    static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};
+    char group[1024], text[1024];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++) {
+        if (find_group(root, "", group, sizeof(group)) &&
+            read_nearest(root, mounts_v2[i], group, "cpu.stat", text, sizeof(text)) > 0 &&
+            strstr(text, "throttled_usec"))
+            return gf_procfs_value(text, "throttled_usec") * 1000;
+    }
+    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v1); i++)
+        if (find_group(root, "cpu", group, sizeof(group)) &&
+            read_nearest(root, mounts_v1[i], group, "cpu.stat", text, sizeof(text)) > 0)
+            return gf_procfs_value(text, "throttled_time");
+    return 0;
+}

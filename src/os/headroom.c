@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "os/headroom.h"
+
+#include "base/scratch.h"
+#include "os/cgroup.h"
+#include "os/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
+#define UNKNOWN GF_HEADROOM_UNKNOWN
+
+/* v1 writes a number above this for "unlimited". */
+#define UNLIMITED (UINT64_C(1) << 62)
+
+struct names {
+    const char *mount;
+    const char *limits[2];
+    const char *usage;
+    const char *inactive, *active; /* keys of memory.stat, summed over the groups below */
+};
+
+static const struct names names_v2[] = {
+    {GF_CGROUP_MOUNT,
+     {"memory.max", "memory.high"},
+     "memory.current",
+     "inactive_file",
+     "active_file"},
+    {GF_CGROUP_MOUNT_UNIFIED,
+     {"memory.max", "memory.high"},
+     "memory.current",
+     "inactive_file",
+     "active_file"},
+};
+static const struct names names_v1 = {MOUNT_V1,
+                                      {"memory.limit_in_bytes", NULL},
+                                      "memory.usage_in_bytes",
+                                      "total_inactive_file",
+                                      "total_active_file"};
+
+/* The number in a file; UNKNOWN for "max" or a missing file. */
+static uint64_t read_limit(const char *root, const char *mount, const char *group, const char *file)
+{
+    char text[32], *end;
+
+    if (gf_procfs_read(text, sizeof(text), root, "%s%s/%s", mount, group, file) <= 0)
+        return UNKNOWN;
+    const uint64_t value = strtoull(text, &end, 10);
+    return end == text || value >= UNLIMITED ? UNKNOWN : value;
+}
+
+static uint64_t saturating_sub(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Counts only half of the active file pages: they may be the program's own input. */
+static uint64_t reclaimable_bytes(uint64_t inactive, uint64_t active)
+{
+    return inactive + active / 2;
+}
+
+static void read_group_headroom(const struct names *names, struct gf_headroom_scratch *scratch,
+                                const char *root, struct gf_headroom *ret)
+{
+    const char *file = NULL;
+    uint64_t limit = UNKNOWN;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(names->limits) && names->limits[i]; i++) {
+        const uint64_t value = read_limit(root, names->mount, scratch->group, names->limits[i]);
+        if (value < limit) {
+            limit = value;
+            file = names->limits[i];
+        }
+    }
+    const uint64_t used =
+        file ? read_limit(root, names->mount, scratch->group, names->usage) : UNKNOWN;
+    if (used == UNKNOWN)
+        return;
+    uint64_t reclaimable = 0;
+    if (gf_procfs_read(scratch->text, sizeof(scratch->text), root, "%s%s/memory.stat", names->mount,
+                       scratch->group) > 0)
+        reclaimable = reclaimable_bytes(gf_procfs_value(scratch->text, names->inactive),
+                                        gf_procfs_value(scratch->text, names->active));
+    const uint64_t left = saturating_sub(limit, saturating_sub(used, reclaimable));
+    if (left < ret->cgroup) {
+        ret->cgroup = left;
+        ret->limit = limit;
+        ret->cgroup_file = file;
+    }
+}
+
+static void read_groups_headroom(const struct names *names, const char *controller,
+                                 struct gf_headroom_scratch *scratch, const char *root,
+                                 struct gf_headroom *ret)
+{
+    if (!gf_cgroup_find(root, controller, scratch->text, sizeof(scratch->text), scratch->group,
+                        sizeof(scratch->group)))
+        return;
+    do
+        read_group_headroom(names, scratch, root, ret);
+    while (gf_cgroup_to_parent(scratch->group));
+}
+
+/*
+ * Parses "Node 0 MemFree:   123 kB", or a line of /proc/meminfo, which lacks the first two words.
+ */
+static uint64_t meminfo_bytes(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    return at ? strtoull(at + strlen(key), NULL, 10) << 10 : UNKNOWN;
+}
+
+static void read_host(struct gf_headroom_scratch *scratch, const char *root, int node,
+                      struct gf_headroom *ret)
+{
+    char *const text = scratch->text;
+
+    if (gf_procfs_read(text, sizeof(scratch->text), root, "proc/meminfo") > 0)
+        ret->host = meminfo_bytes(text, "MemAvailable:");
+    if (node < 0 || gf_procfs_read(text, sizeof(scratch->text), root,
+                                   "sys/devices/system/node/node%d/meminfo", node) <= 0)
+        return;
+    const uint64_t unused = meminfo_bytes(text, "MemFree:"),
+                   active = meminfo_bytes(text, " Active(file):"),
+                   inactive = meminfo_bytes(text, " Inactive(file):");
+    if (unused != UNKNOWN && active != UNKNOWN && inactive != UNKNOWN)
+        ret->node = unused + reclaimable_bytes(inactive, active);
+}
+
+static const struct gf_headroom unknown = {
+    .bytes = UNKNOWN, .cgroup = UNKNOWN, .host = UNKNOWN, .node = UNKNOWN, .limit = UNKNOWN};
+
+void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
+                         struct gf_headroom *ret)
+{
+    *ret = unknown;
+    for (size_t i = 0; i < GF_ARRAY_LEN(names_v2); i++)
+        read_groups_headroom(&names_v2[i], "", scratch, root, ret);
+    read_groups_headroom(&names_v1, "memory", scratch, root, ret);
+    read_host(scratch, root, node, ret);
+    ret->bytes = gf_min(ret->cgroup, gf_min(ret->host, ret->node));
+}
+
+void gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
+{
+    struct gf_headroom_scratch *scratch = gf_scratch_take(sizeof(*scratch));
+
+    *ret = unknown;
+    if (scratch)
+        gf_headroom_read_in(scratch, root, node, ret);
+    gf_scratch_give(scratch, sizeof(*scratch));
+}
+
+const char *gf_headroom_source(const struct gf_headroom *headroom)
+{
+    if (headroom->bytes == UNKNOWN)
+        return "nothing";
+    if (headroom->bytes == headroom->cgroup)
+        return headroom->cgroup_file;
+    return headroom->bytes == headroom->host ? "MemAvailable" : "node";
+}

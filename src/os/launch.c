@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "os/launch.h"
+
+#include "base/parse.h"
+#include "os/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+const char *gf_launch_variable(char *const *envp, const char *name)
+{
+    const size_t length = strlen(name);
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, name, length) == 0 && (*envp)[length] == '=')
+            return *envp + length + 1;
+    return NULL;
+}
+
+static int rank_number(char *const *envp, const char *name)
+{
+    const char *value = name ? gf_launch_variable(envp, name) : NULL;
+    uint64_t n;
+
+    if (!value)
+        return -1;
+    /*
+     * Slurm writes "8", "8(x2)" for two such hosts, or "8,4", which does not show which number is
+     * this host's.
+     */
+    char digits[16];
+    const size_t length = strspn(value, "0123456789");
+    if (length == 0 || length >= sizeof(digits) || (value[length] && value[length] != '('))
+        return -1;
+    if (value[length] == '(' && strchr(value + length, ','))
+        return -1;
+    memcpy(digits, value, length);
+    digits[length] = '\0';
+    return gf_parse_u64(digits, &n) || n > 1 << 24 ? -1 : (int)n;
+}
+
+static const struct launcher {
+    const char *name, *local_rank, *local_size, *rank;
+} launchers[] = {
+    {"torchrun", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK"},
+    {"Open MPI", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     "OMPI_COMM_WORLD_RANK"},
+    {"MVAPICH", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_RANK"},
+    {"MPICH", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"},
+    {"MPICH", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK"},
+    {"PALS", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_RANKID"},
+    {"Slurm", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID"},
+    {"Slurm", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID"},
+    {"Slurm", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_PROCID"},
+};
+
+void gf_launch_rank(char *const *envp, struct gf_rank *ret)
+{
+    *ret = (struct gf_rank){-1, -1, -1, NULL};
+    for (size_t i = 0; i < GF_ARRAY_LEN(launchers); i++) {
+        const struct launcher *l = &launchers[i];
+        const int local_rank = rank_number(envp, l->local_rank);
+        const int local_size = rank_number(envp, l->local_size);
+        const bool whole = local_size > 0 && local_rank < local_size;
+        if (local_rank < 0 || (ret->source && !whole))
+            continue;
+        *ret = (struct gf_rank){local_rank, whole ? local_size : -1, rank_number(envp, l->rank),
+                                l->name};
+        if (whole)
+            return;
+    }
+}
+
+static bool is_off_word(const char *value)
+{
+    static const char *const words[] = {"",    "0",       "false",    "no",
+                                        "off", "disable", "disabled", "none"};
+    for (size_t i = 0; i < GF_ARRAY_LEN(words); i++)
+        if (strcasecmp(value, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The first of the names that is set to a value other than "off"; NULL if none is. */
+static const char *first_on(char *const *envp, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *value = gf_launch_variable(envp, names[i]);
+        if (value && !is_off_word(value))
+            return names[i];
+    }
+    return NULL;
+}
+
+const char *gf_launch_pinning(char *const *envp)
+{
+    /* MKL follows its OpenMP runtime and has no variable itself. */
+    static const char *const names[] = {
+        "OMP_PROC_BIND",   "OMP_PLACES",          "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
+        "KMP_HW_SUBSET",   "I_MPI_PIN",           "I_MPI_PIN_DOMAIN",  "I_MPI_PIN_PROCESSOR_LIST",
+        "MV2_CPU_MAPPING", "MV2_ENABLE_AFFINITY", "LIKWID_PIN",        "LIKWID_SKIP",
+    };
+    return first_on(envp, names, GF_ARRAY_LEN(names));
+}
+
+/* A flag of a server that binds its own workers (vLLM, SGLang, torchrun); NULL if there is none. */
+static const char *binding_flag(const char *root)
+{
+    static const char *const flags[] = {"--numa-binding", "--numa-bind", "--numa-node"};
+    char text[4096];
+    const int length = gf_procfs_read(text, sizeof(text), root, "proc/self/cmdline");
+
+    for (const char *at = text; length > 0 && at < text + length; at += strlen(at) + 1)
+        for (size_t i = 0; i < GF_ARRAY_LEN(flags); i++) {
+            const size_t n = strlen(flags[i]);
+            if (strncmp(at, flags[i], n) == 0 && (at[n] == '\0' || at[n] == '='))
+                return flags[i];
+        }
+    return NULL;
+}
+
+const char *gf_launch_binder(const char *root, char *const *envp)
+{
+    static const char *const names[] = {
+        "ACCELERATE_CPU_AFFINITY", "TLLM_NUMA_AWARE_WORKER_AFFINITY", "SGLANG_AUTO_NUMA_BIND",
+        "SGLANG_NUMA_BIND_V2",     "SGLANG_SET_CPU_AFFINITY",         "NRL_GPU_CPU_AFFINITY_FILE",
+    };
+    const char *variable = first_on(envp, names, GF_ARRAY_LEN(names));
+    return variable ? variable : binding_flag(root);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Placement settings of launchers, OpenMP runtimes and frameworks, from environment and arguments.
+ * Allocates nothing; any thread. envp ends with NULL; results point into it or to constants.
+ */
+#ifndef GF_OS_LAUNCH_H
+#define GF_OS_LAUNCH_H
+
+#include "base/base.h"
+
+/* Ranks as a launcher numbers them, from the first complete set of variables. */
+struct gf_rank {
+    int local_rank;     /* -1 unknown */
+    int local_size;     /* -1 unknown */
+    int rank;           /* global; -1 unknown */
+    const char *source; /* "torchrun", "Slurm", "Open MPI", "MPICH", or NULL */
+};
+
+/* The value of a variable in envp; NULL if absent. */
+const char *gf_launch_variable(char *const *envp, const char *name);
+
+void gf_launch_rank(char *const *envp, struct gf_rank *ret);
+/*
+ * The variable with which an OpenMP or MPI runtime pins each thread to few CPUs; NULL if none is
+ * set.
+ */
+const char *gf_launch_pinning(char *const *envp);
+/*
+ * The variable or argument with which a framework binds its own workers; NULL if there is none.
+ * root: os/procfs.h.
+ */
+const char *gf_launch_binder(const char *root, char *const *envp);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "os/permit_find.h"
+
+#include "base/cpus.h"
+#include "os/procfs.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE 4096UL /* larger system pages are multiples of it */
+
+/* The progress of the trials, in memory that parent and children share. */
+struct trial {
+    unsigned passed; /* the calls that returned, whatever they returned */
+    unsigned begun;  /* the number of calls begun by all children so far */
+    bool shielded;   /* the child cannot dump core */
+};
+
+static void make_call(enum gf_permit call, struct trial *trial)
+{
+    struct gf_cpus cpus = {0};
+    void *page = (void *)((uintptr_t)trial & ~(PAGE - 1));
+    unsigned char present;
+    int status;
+    char byte;
+    const struct iovec local = {&byte, 1}, remote = {trial, 1};
+
+    switch (call) {
+    case gf_permit_mincore:
+        syscall(SYS_mincore, page, 1UL, &present);
+        break;
+    case gf_permit_move_pages:
+        syscall(SYS_move_pages, 0, 1UL, &page, NULL, &status, 0);
+        break;
+    case gf_permit_read_memory:
+        syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1UL, &remote, 1UL, 0UL);
+        break;
+    case gf_permit_set_affinity:
+        syscall(SYS_sched_getaffinity, 0, sizeof(cpus), cpus.word);
+        syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus.word);
+        break;
+    case gf_permit_set_mempolicy:
+        syscall(SYS_set_mempolicy, 0, NULL, 0UL);
+        break;
+    case gf_permit_mbind:
+        syscall(SYS_mbind, page, PAGE, 0, NULL, 0UL, 0);
+        break;
+    case GF_PERMITS:
+        break;
+    }
+}
+
+/*
+ * Tries the calls. Makes only system calls. The child must not dump core, because a core of a large
+ * process takes long to write.
+ */
+static _Noreturn void run_child(struct trial *trial, unsigned wanted)
+{
+    trial->shielded = syscall(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+    while (trial->shielded && trial->begun < GF_PERMITS) {
+        const unsigned call = trial->begun++;
+        if (!(wanted >> call & 1))
+            continue;
+        make_call(call, trial);
+        trial->passed |= 1U << call;
+    }
+    for (;;)
+        syscall(SYS_exit_group, 0);
+}
+
+/*
+ * Runs one child, up to the call that kills it. The child's memory is a copy: before Linux 5.16 a
+ * signal that dumps core kills every process that shares the memory. The child sends no signal when
+ * it ends, and only a wait for clones sees it. Returns false if nothing can be tried.
+ */
+static bool run_trial(struct trial *trial, unsigned wanted)
+{
+    const unsigned before = trial->begun;
+    long child;
+
+    trial->shielded = false;
+    child = syscall(SYS_clone, 0UL, 0UL, 0UL, 0UL, 0UL);
+    if (child == 0)
+        run_child(trial, wanted);
+    while (child > 0 && syscall(SYS_wait4, child, NULL, __WALL, NULL) < 0 && errno == EINTR)
+        ;
+    return child > 0 && trial->shielded && trial->begun > before;
+}
+
+static unsigned try_calls(unsigned wanted)
+{
+    struct trial *trial = (struct trial *)syscall(SYS_mmap, NULL, PAGE, PROT_READ | PROT_WRITE,
+                                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+    uint64_t all = ~UINT64_C(0), before;
+
+    if (trial == MAP_FAILED)
+        return 0;
+    /* The child runs no signal handler of the program, not even one for SIGSYS. */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
+    while (trial->begun < GF_PERMITS && run_trial(trial, wanted))
+        ;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+    const unsigned passed = trial->passed;
+    syscall(SYS_munmap, trial, PAGE);
+    return passed;
+}
+
+/* Whether the calling thread has a filter; true if that is unknown. */
+static bool is_filtered(void)
+{
+    char text[512];
+    struct gf_procfs_lines lines = {.buf = text, .size = sizeof(text)};
+    bool ret = false; /* a kernel without seccomp has no such line */
+
+    if (!gf_procfs_lines_open(&lines, "/proc/thread-self/status"))
+        return true;
+    for (const char *line; (line = gf_procfs_lines_next(&lines));) {
+        const char *mode = lines.continued ? NULL : gf_procfs_field(line, "Seccomp");
+        if (mode)
+            ret = *mode != '0';
+    }
+    gf_procfs_lines_close(&lines);
+    return ret || lines.error;
+}
+
+unsigned gf_permit_find(unsigned wanted)
+{
+    const int error = errno;
+    const unsigned found = is_filtered() ? try_calls(wanted) : wanted;
+
+    gf_permit_only(found);
+    errno = error;
+    return found;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "os/procfs.h"
+
+#include "base/fmt.h"
+#include "os/permit.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int gf_procfs_open(int folder, const char *path)
+{
+    if (gf_permit_sealed())
+        return -EPERM;
+    const long fd = syscall(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+void gf_procfs_close(int fd)
+{
+    syscall(SYS_close, fd);
+}
+
+ssize_t gf_procfs_chunk(int fd, void *buf, size_t size)
+{
+    ssize_t got;
+
+    while ((got = syscall(SYS_read, fd, buf, size)) < 0 && errno == EINTR)
+        ;
+    return got < 0 ? -errno : got;
+}
+
+/* Reads as much of the file as fits, and removes trailing white space. */
+static int read_whole(int fd, char *buf, size_t size)
+{
+    size_t at = 0;
+    ssize_t got = 0;
+
+    while (at + 1 < size && (got = gf_procfs_chunk(fd, buf + at, size - 1 - at)) > 0)
+        at += (size_t)got;
+    if (got < 0)
+        return (int)got;
+    while (at && (buf[at - 1] == '\n' || buf[at - 1] == ' ' || buf[at - 1] == '\t'))
+        at--;
+    buf[at] = '\0';
+    return (int)at;
+}
+
+int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path)
+{
+    const int fd = gf_procfs_open(folder, path);
+
+    buf[0] = '\0';
+    if (fd < 0)
+        return fd;
+    const int length = read_whole(fd, buf, size);
+    gf_procfs_close(fd);
+    return length;
+}
+
+int gf_procfs_read(char *buf, size_t size, const char *root, const char *format, ...)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    const int prefix = gf_fmt(path, sizeof(path), "%s/", root ? root : "");
+    va_list args;
+
+    buf[0] = '\0';
+    if ((size_t)prefix >= sizeof(path))
+        return -ENAMETOOLONG;
+    va_start(args, format);
+    const int length = gf_vfmt(path + prefix, sizeof(path) - (size_t)prefix, format, args);
+    va_end(args);
+    if ((size_t)prefix + (size_t)length >= sizeof(path))
+        return -ENAMETOOLONG;
+    return gf_procfs_read_at(AT_FDCWD, buf, size, path);
+}
+
+int gf_procfs_cpus(struct gf_cpus *ret, const char *root, const char *path)
+{
+    char text[4096];
+    const int length = gf_procfs_read(text, sizeof(text), root, "%s", path);
+    return length < 0 ? length : gf_set_parse(text, ret);
+}
+
+int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path)
+{
+    char text[4096];
+    const int length = gf_procfs_read(text, sizeof(text), root, "%s", path);
+    return length < 0 ? length : gf_set_parse(text, ret);
+}
+
+/* The text after the line's first word, if that word is key and the next character is `end`. */
+static const char *find_key(const char *text, const char *key, char end)
+{
+    const size_t length = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0 && line[length] == end)
+            return line + length + 1 + strspn(line + length + 1, " \t");
+    }
+    return NULL;
+}
+
+const char *gf_procfs_field(const char *text, const char *key)
+{
+    return find_key(text, key, ':');
+}
+
+uint64_t gf_procfs_value(const char *text, const char *key)
+{
+    const char *value = find_key(text, key, ' ');
+    return value ? gf_procfs_number(value) : 0;
+}
+
+uint64_t gf_procfs_number(const char *p)
+{
+    uint64_t value = 0;
+    while (*p >= '0' && *p <= '9')
+        value = value * 10 + (uint64_t)(*p++ - '0');
+    return value;
+}
+
+bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path)
+{
+    lines->at = lines->held = 0;
+    lines->continued = lines->cut = false;
+    lines->error = 0;
+    lines->fd = gf_procfs_open(AT_FDCWD, path);
+    return lines->fd >= 0;
+}
+
+/* Moves the bytes from `at` on to the front and reads more after them; false at the end. */
+static bool fill_lines(struct gf_procfs_lines *lines)
+{
+    lines->held -= lines->at;
+    memmove(lines->buf, lines->buf + lines->at, lines->held);
+    lines->at = 0;
+    const size_t space = lines->size - 1 - lines->held;
+    const ssize_t got = space ? gf_procfs_chunk(lines->fd, lines->buf + lines->held, space) : 0;
+    if (got < 0)
+        lines->error = (int)got;
+    if (got <= 0)
+        return false;
+    lines->held += (size_t)got;
+    return true;
+}
+
+char *gf_procfs_lines_next(struct gf_procfs_lines *lines)
+{
+    lines->continued = lines->cut;
+    lines->cut = false;
+    for (;;) {
+        char *line = lines->buf + lines->at;
+        char *end = memchr(line, '\n', lines->held - lines->at);
+        if (end) {
+            *end = '\0';
+            lines->at = (size_t)(end + 1 - lines->buf);
+            return line;
+        }
+        if (fill_lines(lines))
+            continue;
+        if (!lines->held)
+            return NULL;
+        lines->cut = lines->held == lines->size - 1;
+        lines->buf[lines->held] = '\0';
+        lines->at = lines->held = 0;
+        return lines->buf;
+    }
+}
+
+void gf_procfs_lines_close(struct gf_procfs_lines *lines)
+{
+    gf_procfs_close(lines->fd);
+}

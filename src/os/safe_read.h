@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads this process's own memory at addresses that may be unmapped, without a fault or a signal.
+ * Makes only system calls; any thread, also inside malloc.
+ */
+#ifndef GF_OS_SAFE_READ_H
+#define GF_OS_SAFE_READ_H
+
+#include "base/base.h"
+
+/* Copies the bytes up to the first unreadable one; returns their number. Keeps errno. */
+size_t gf_safe_read_some(uintptr_t address, void *ret, size_t size);
+
+/* True if all bytes were copied. */
+static inline bool gf_safe_read(uintptr_t address, void *ret, size_t size)
+{
+    return gf_safe_read_some(address, ret, size) == size;
+}
+
+#endif

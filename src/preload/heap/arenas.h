@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Selects the jemalloc arena that a thread allocates from. These functions do nothing if another
+ * allocator serves malloc.
+ */
+#ifndef GF_PRELOAD_HEAP_ARENAS_H
+#define GF_PRELOAD_HEAP_ARENAS_H
+
+#include "base/base.h"
+
+/* gf_heap_ops.set_cpus: threads that start from now on share the first `cpus` arenas. */
+void gf_arenas_set_cpus(unsigned cpus);
+
+/*
+ * Assigns the arena of a thread that the program created. Called on it before its first heap call.
+ */
+void gf_arenas_thread_started(void);
+
+/*
+ * Makes a thread of the library or the driver share the main thread's arena. Called on it before
+ * its first heap call. Such threads hardly allocate. An arena of their own would have some forty
+ * locks on nine pages. Each fork writes to these pages twice, so the kernel copies them
+ * (docs/heap.md). A thread that never allocates must not call this: it would create a cache for the
+ * thread.
+ */
+void gf_arenas_share_main(void);
+
+/* Called in a forked child. Resets the lock, which a thread of the parent may have held. */
+void gf_arenas_in_child(void);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A static pool for calls that come too early for any allocator. There are two kinds:
+ *
+ * 1. Calls before the loader has relocated this object. The loader relocates libraries before
+ *    preloaded objects, so an indirect function's resolver in a library may allocate by then. Such
+ *    a call must not use a pointer table, a thread-local variable, errno or a function of libc.
+ * 2. Calls from inside the decision about the mode, on the deciding thread.
+ *
+ * Both kinds come from one thread, so the pool has no lock. A process with such a call keeps its
+ * own allocator, because jemalloc could not free these blocks. passthrough.c recognises them.
+ */
+#include "preload/heap/boot.h"
+
+#include <errno.h>
+
+#define BOOT_UNIT 16
+#define BOOT_PAGE 4096 /* The pool's alignment. valloc and pvalloc fail here if pages are larger. */
+
+static _Alignas(BOOT_PAGE) unsigned char pool[64 << 10];
+static size_t used;
+
+bool gf_boot_owns(const void *block)
+{
+    return (uintptr_t)block - (uintptr_t)pool < sizeof(pool);
+}
+
+bool gf_boot_used(void)
+{
+    return used > 0;
+}
+
+/* The unit before a block holds its size. */
+size_t gf_boot_size(const void *block)
+{
+    return *(const size_t *)((uintptr_t)block - BOOT_UNIT);
+}
+
+static void *boot_alloc(size_t alignment, size_t size)
+{
+    const size_t align = gf_max(alignment, (size_t)BOOT_UNIT);
+    const size_t start = (used + BOOT_UNIT + align - 1) & ~(align - 1);
+
+    if (align > BOOT_PAGE || size > sizeof(pool) || start + size > sizeof(pool))
+        return NULL;
+    *(size_t *)(void *)(pool + start - BOOT_UNIT) = size;
+    used = (start + size + BOOT_UNIT - 1) & ~(size_t)(BOOT_UNIT - 1);
+    return pool + start;
+}
+
+void *gf_boot_malloc(size_t size)
+{
+    return boot_alloc(BOOT_UNIT, size);
+}
+
+void *gf_boot_calloc(size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        total = SIZE_MAX;
+    return boot_alloc(BOOT_UNIT, total); /* never used before, so still zero */
+}
+
+void gf_boot_free(void *block)
+{
+    (void)block;
+}
+
+void *gf_boot_realloc(void *block, size_t size)
+{
+    unsigned char *moved = boot_alloc(BOOT_UNIT, size);
+    const unsigned char *from = block;
+
+    for (size_t i = 0; moved && block && i < size && i < gf_boot_size(block); i++)
+        moved[i] = from[i];
+    return moved;
+}
+
+int gf_boot_posix_memalign(void **ret, size_t alignment, size_t size)
+{
+    if (alignment < sizeof(void *) || (alignment & (alignment - 1)))
+        return EINVAL;
+    void *block = boot_alloc(alignment, size);
+    if (!block)
+        return ENOMEM;
+    *ret = block;
+    return 0;
+}
+
+size_t gf_boot_malloc_usable_size(void *block)
+{
+    return block ? gf_boot_size(block) : 0;
+}
+
+void *gf_boot_aligned_alloc(size_t alignment, size_t size)
+{
+    return alignment & (alignment - 1) ? NULL : boot_alloc(alignment, size);
+}
+
+void *gf_boot_memalign(size_t alignment, size_t size)
+{
+    return gf_boot_aligned_alloc(alignment, size);
+}
+
+void *gf_boot_valloc(size_t size)
+{
+    return boot_alloc(BOOT_PAGE, size);
+}
+
+void *gf_boot_pvalloc(size_t size)
+{
+    return size > sizeof(pool)
+               ? NULL
+               : boot_alloc(BOOT_PAGE, (size + BOOT_PAGE - 1) & ~(size_t)(BOOT_PAGE - 1));
+}
+
+/* No such early caller uses the remaining functions, so they return 0. */
+int gf_boot_malloc_trim(size_t pad)
+{
+    (void)pad;
+    return 0;
+}
+
+struct mallinfo gf_boot_mallinfo(void)
+{
+    return (struct mallinfo){0};
+}
+
+struct mallinfo2 gf_boot_mallinfo2(void)
+{
+    return (struct mallinfo2){0};
+}
+
+int gf_boot_mallopt(int parameter, int value)
+{
+    (void)parameter;
+    (void)value;
+    return 0;
+}
+
+void gf_boot_malloc_stats(void)
+{
+}
+
+int gf_boot_malloc_info(int options, FILE *stream)
+{
+    (void)options;
+    (void)stream;
+    return EAGAIN;
+}
+
+const struct gf_family gf_family_boot = {
+#define GF_FAMILY(name, type, parameters, arguments) .name = gf_boot_##name,
+#include "abi/family.def"
+};

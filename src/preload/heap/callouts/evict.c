@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sets of free extents that jemalloc 5.3.0 keeps for each arena: the dirty ones, the lazily
+ * freed ones, and those without pages. Linked with --wrap (jemalloc.syms). Counts what is kept
+ * (unused.h), and gives back a part of it (give_back.h) where jemalloc could only give back all.
+ */
+#include "preload/heap/callouts/evict.h"
+
+#include "base/atomic.h"
+#include "preload/heap/callouts/extent.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/unused.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+/* Nothing more is taken from a set once fewer bytes than this may be given back. */
+#define LEAST ((size_t)256 << 10)
+
+struct extent *__real_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
+                                      struct extent *expand, size_t size, size_t alignment,
+                                      bool zero, bool guarded);
+struct extent *__wrap_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
+                                      struct extent *expand, size_t size, size_t alignment,
+                                      bool zero, bool guarded);
+struct extent *__real_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
+                                      size_t pages_min);
+struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
+                                      size_t pages_min);
+void __real_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent);
+void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent);
+void je_ecache_dalloc(void *thread, void *pac, void *hooks, void *set, struct extent *extent);
+struct extent *je_extent_split_wrapper(void *thread, void *pac, void *hooks, struct extent *extent,
+                                       size_t lead, size_t trail, bool locked);
+void __real_je_arena_decay(void *thread, void *arena, bool background, bool all);
+
+/*
+ * Where an arena's dirty set lies in its page allocator. An allocation searches that set first, so
+ * the first call in the process shows the offset. 0: not known yet.
+ */
+static _Atomic size_t dirty_at;
+
+/* Limits this thread's call of arena_decay: it gives back pages of one set, up to `left` bytes. */
+struct eviction {
+    bool dirty;
+    size_t left, taken;
+};
+static __thread struct eviction *eviction;
+
+static bool is_dirty_set(const void *pac, const void *set)
+{
+    return (size_t)((const char *)set - (const char *)pac) == gf_load_relaxed(&dirty_at);
+}
+
+struct extent *__wrap_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
+                                      struct extent *expand, size_t size, size_t alignment,
+                                      bool zero, bool guarded)
+{
+    if (gf_unlikely(!gf_load_relaxed(&dirty_at)))
+        gf_store_relaxed(&dirty_at, (size_t)((char *)set - (char *)pac));
+    struct extent *extent =
+        __real_je_ecache_alloc(thread, pac, hooks, set, expand, size, alignment, zero, guarded);
+    if (extent)
+        gf_unused_reused(gf_extent_arena(extent), size);
+    return extent;
+}
+
+/* jemalloc calls this to return the extent's pages to the kernel. */
+void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent)
+{
+    gf_unused_purged(gf_extent_arena(extent), gf_extent_size(extent));
+    __real_je_extent_dalloc_wrapper(thread, pac, hooks, extent);
+}
+
+/*
+ * Returns how many bytes at the start of the extent stay, so that at most `most` are given back.
+ * Blocks are cut from the start of a free extent, so the program reuses that part first. Large
+ * extents are cut between huge pages.
+ */
+static size_t staying(const struct extent *extent, size_t most)
+{
+    const size_t size = gf_extent_size(extent),
+                 unit = most >= HUGE_PAGE ? HUGE_PAGE : GF_JEMALLOC_PAGE;
+    const uintptr_t start = (uintptr_t)extent->start & ~((uintptr_t)GF_JEMALLOC_PAGE - 1);
+    const uintptr_t cut = (start + size - most + unit - 1) / unit * unit;
+
+    return gf_min((size_t)(cut - start), size);
+}
+
+/* jemalloc calls this to take the set's oldest extent, which it then frees lazily or purges. */
+struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
+                                      size_t pages_min)
+{
+    struct eviction *const limit = eviction;
+
+    if (gf_unlikely(limit) && (limit->left < LEAST || limit->dirty != is_dirty_set(pac, set)))
+        return NULL;
+    struct extent *extent = __real_je_ecache_evict(thread, pac, hooks, set, pages_min);
+    if (gf_likely(!limit) || !extent)
+        return extent;
+    const size_t size = gf_extent_size(extent);
+    if (size <= limit->left) {
+        limit->left -= size;
+        limit->taken += size;
+        return extent;
+    }
+    const size_t stays = staying(extent, limit->left);
+    struct extent *trail = NULL;
+    if (stays < size)
+        trail = je_extent_split_wrapper(thread, pac, hooks, extent, stays, size - stays, false);
+    je_ecache_dalloc(thread, pac, hooks, set, extent);
+    limit->left = 0;
+    limit->taken += trail ? size - stays : 0;
+    return trail;
+}
+
+/* Gives back up to `most` bytes of one set of an arena; returns how many. */
+static size_t give_back(void *thread, void *arena, bool dirty, size_t most)
+{
+    struct eviction limit = {.dirty = dirty, .left = most};
+
+    if (most < LEAST)
+        return 0;
+    eviction = &limit;
+    __real_je_arena_decay(thread, arena, false, true);
+    eviction = NULL;
+    return limit.taken;
+}
+
+/* Gives back lazily freed pages before dirty ones, because they have been free for longer. */
+void gf_evict_round(void *thread)
+{
+    uint64_t *const left = gf_give_back_left;
+    const unsigned count = gf_load_relaxed(&gf_unused_arenas);
+
+    gf_give_back_left = NULL;
+    for (unsigned i = 0; i < count; i++) {
+        void *const arena = __atomic_load_n(&je_arenas[i], __ATOMIC_ACQUIRE); /* jemalloc's word */
+        if (!arena)
+            continue;
+        __real_je_arena_decay(thread, arena, false, false);
+        const size_t unused = gf_min(gf_unused_bytes(i), *left);
+        const size_t lazy = give_back(thread, arena, false, unused);
+        *left -= lazy + give_back(thread, arena, true, unused - lazy);
+    }
+}

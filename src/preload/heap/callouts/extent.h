@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * jemalloc's extent, a run of free or used pages, with the layout of jemalloc 5.3.0. Each
+ * allocation verifies the layout, because the extent's size is known beforehand (extents.c).
+ */
+#ifndef GF_PRELOAD_HEAP_CALLOUTS_EXTENT_H
+#define GF_PRELOAD_HEAP_CALLOUTS_EXTENT_H
+
+#include "base/base.h"
+
+struct extent {
+    uint64_t bits; /* the lowest 12: the arena's number */
+    void *start;
+    size_t size_and_serial;
+};
+
+static inline size_t gf_extent_size(const struct extent *extent)
+{
+    return extent->size_and_serial & ~((size_t)GF_JEMALLOC_PAGE - 1);
+}
+
+static inline unsigned gf_extent_arena(const struct extent *extent)
+{
+    return extent->bits & 0xfff;
+}
+
+#endif

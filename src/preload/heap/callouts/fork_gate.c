@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/callouts/fork_gate.h"
+
+#include "base/atomic.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * A slot holds the depth to which its thread has entered the gate; only that thread writes it.
+ * Threads beyond this number, and threads that have nearly ended, count themselves in one shared
+ * word.
+ */
+#define SLOTS 512
+
+static struct slot {
+    _Alignas(64) _Atomic unsigned depth;
+} slots[SLOTS];
+static _Atomic uint64_t taken[SLOTS / 64]; /* slots of live threads */
+static _Atomic unsigned others;            /* threads inside that have no slot */
+static _Atomic unsigned closed;            /* 1 while a thread has closed the gate */
+static _Atomic bool allowed;               /* whether the gate may be closed */
+
+static __thread struct {
+    struct slot *slot;
+    unsigned depth; /* used by a thread without a slot */
+    bool never;     /* the thread must not get a slot */
+} here;
+
+static struct slot *gate_slot(unsigned word, uint64_t bits)
+{
+    return &slots[word * 64 + (unsigned)__builtin_ctzll(bits)];
+}
+
+static GF_COLD void futex_wait(const _Atomic unsigned *word, unsigned value)
+{
+    const int error = errno;
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL);
+    errno = error;
+}
+
+static GF_COLD void futex_wake(const _Atomic unsigned *word)
+{
+    const int error = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX);
+    errno = error;
+}
+
+static bool gate_closed(void)
+{
+    return gf_unlikely(gf_load_relaxed(&closed));
+}
+
+static GF_COLD void choose_slot(void)
+{
+    here.never = true;
+    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
+        for (uint64_t free; (free = ~gf_load_relaxed(&taken[word]));) {
+            const uint64_t bit = free & -free;
+            if (atomic_fetch_or_explicit(&taken[word], bit, memory_order_acquire) & bit)
+                continue; /* another thread took the slot */
+            here.never = false;
+            here.slot = gate_slot(word, bit);
+            return;
+        }
+}
+
+/*
+ * A Dekker-style handshake: a thread that enters writes its depth and then reads `closed`; a thread
+ * that closes writes `closed` and then reads all depths. One of them sees the other's store. The
+ * entering thread needs no fence, since the closer's membarrier orders its store and load.
+ *
+ * A signal handler that runs after the store and calls malloc enters as if within a lock. Otherwise
+ * it would wait for a fork that waits for the interrupted thread. It may change the heap during
+ * that fork; without the gate it would deadlock on a lock.
+ */
+static void set_depth(struct slot *slot, unsigned depth)
+{
+    gf_store_release(&slot->depth, depth);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void leave_slot(struct slot *slot)
+{
+    const unsigned depth = gf_load_relaxed(&slot->depth) - 1;
+
+    set_depth(slot, depth);
+    if (gate_closed() && depth == 0)
+        futex_wake(&slot->depth);
+}
+
+static GF_COLD void leave_others(void)
+{
+    if (--here.depth == 0 && gf_sub_seq_cst(&others, 1) == 1 && gate_closed())
+        futex_wake(&others);
+}
+
+static inline void leave_gate(void)
+{
+    if (gf_likely(here.slot))
+        leave_slot(here.slot);
+    else
+        leave_others();
+}
+
+static GF_COLD bool try_enter_others(void)
+{
+    if (here.depth == 0 && gate_closed())
+        return false;
+    if (here.depth++ > 0)
+        return true;
+    gf_add_seq_cst(&others, 1);
+    if (!gate_closed())
+        return true;
+    leave_others();
+    return false;
+}
+
+static inline bool try_enter_gate(void)
+{
+    struct slot *slot = here.slot;
+
+    if (gf_unlikely(!slot)) {
+        if (!here.never && here.depth == 0)
+            choose_slot();
+        if (!(slot = here.slot))
+            return try_enter_others();
+    }
+    const unsigned depth = gf_load_relaxed(&slot->depth);
+    if (gf_unlikely(depth > 0)) {
+        set_depth(slot, depth + 1);
+        return true;
+    }
+    if (gate_closed())
+        return false;
+    set_depth(slot, 1);
+    if (!gate_closed())
+        return true;
+    leave_slot(slot);
+    return false;
+}
+
+/*
+ * The closing thread may be asleep on this thread's depth. This happens if a signal handler runs
+ * between the interrupted code's last store and its wake. So this function wakes the closing thread
+ * itself.
+ */
+static GF_COLD void await_open(void)
+{
+    futex_wake(here.slot ? &here.slot->depth : &others);
+    futex_wait(&closed, 1);
+}
+
+static inline void enter_gate(void)
+{
+    while (gf_unlikely(!try_enter_gate()))
+        await_open();
+}
+
+int gf_heap_mutex_lock(pthread_mutex_t *mutex)
+{
+    enter_gate();
+    return pthread_mutex_lock(mutex);
+}
+
+int gf_heap_mutex_trylock(pthread_mutex_t *mutex)
+{
+    if (gf_unlikely(!try_enter_gate()))
+        return EBUSY;
+    const int error = pthread_mutex_trylock(mutex);
+    if (gf_unlikely(error))
+        leave_gate();
+    return error;
+}
+
+int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
+{
+    const int error = pthread_mutex_unlock(mutex);
+    leave_gate();
+    return error;
+}
+
+/*
+ * The condition wait returns with the mutex locked, while the thread is outside the gate. A thread
+ * inside may need the mutex, and a closing thread waits for that thread. So the mutex is released
+ * before this thread waits at the gate.
+ */
+static void reenter(pthread_mutex_t *mutex)
+{
+    if (gf_likely(try_enter_gate()))
+        return;
+    pthread_mutex_unlock(mutex);
+    enter_gate();
+    pthread_mutex_lock(mutex);
+}
+
+int gf_heap_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+    leave_gate();
+    const int error = pthread_cond_wait(cond, mutex);
+    reenter(mutex);
+    return error;
+}
+
+int gf_heap_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                           const struct timespec *until)
+{
+    leave_gate();
+    const int error = pthread_cond_timedwait(cond, mutex, until);
+    reenter(mutex);
+    return error;
+}
+
+static bool membarrier(int command)
+{
+    const int error = errno;
+    const bool done = syscall(SYS_membarrier, command, 0, 0) == 0;
+    errno = error;
+    return done;
+}
+
+void gf_fork_gate_allow(void)
+{
+    if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
+        gf_store_release(&allowed, true);
+}
+
+static void await_empty(const _Atomic unsigned *inside)
+{
+    for (unsigned value; (value = gf_load_seq_cst(inside));)
+        futex_wait(inside, value);
+}
+
+static void open_for_all(void)
+{
+    gf_store_seq_cst(&closed, 0);
+    futex_wake(&closed);
+}
+
+/*
+ * The caller is not counted in `others`, because the closing thread waits for the threads in
+ * `others`.
+ */
+static void count_myself(int by)
+{
+    if (here.slot)
+        gf_store_relaxed(&here.slot->depth, gf_load_relaxed(&here.slot->depth) + (unsigned)by);
+    else
+        here.depth += (unsigned)by;
+}
+
+bool gf_fork_gate_close(void)
+{
+    if (!gf_load_acquire(&allowed))
+        return false;
+    while (gf_exchange_seq_cst(&closed, 1))
+        await_open();
+    if (!membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
+        open_for_all();
+        return false;
+    }
+    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
+        for (uint64_t bits = gf_load_seq_cst(&taken[word]); bits; bits &= bits - 1)
+            await_empty(&gate_slot(word, bits)->depth);
+    await_empty(&others);
+    count_myself(1);
+    return true;
+}
+
+void gf_fork_gate_enter(void)
+{
+    enter_gate();
+}
+
+void gf_fork_gate_leave(void)
+{
+    leave_gate();
+}
+
+void gf_fork_gate_open(void)
+{
+    count_myself(-1);
+    open_for_all();
+}
+
+void gf_fork_gate_in_child(void)
+{
+    for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
+        for (uint64_t bits = gf_load_seq_cst(&taken[word]); bits; bits &= bits - 1) {
+            struct slot *slot = gate_slot(word, bits);
+            if (slot == here.slot)
+                continue;
+            /* not written in this case, because a store would copy the page */
+            if (gf_load_relaxed(&slot->depth) > 0)
+                gf_store_relaxed(&slot->depth, 0);
+            atomic_fetch_and_explicit(&taken[word], ~(bits & -bits), memory_order_relaxed);
+        }
+    if (here.slot)
+        gf_store_relaxed(&here.slot->depth, 0);
+    here.depth = 0;
+    gf_store_relaxed(&others, 0);
+    open_for_all();
+}
+
+void gf_fork_gate_forget(void)
+{
+    struct slot *slot = here.slot;
+
+    if (!slot || gf_load_relaxed(&slot->depth) > 0)
+        return;
+    here.never = true;
+    here.slot = NULL;
+    atomic_fetch_and_explicit(&taken[(slot - slots) / 64], ~(UINT64_C(1) << (slot - slots) % 64),
+                              memory_order_release);
+}
+
+/*
+ * Linked with --wrap. This is nearly the last function that jemalloc calls for a thread that ends,
+ * from a key's destructor.
+ */
+void __real_je_witnesses_cleanup(void *tsd);
+void __wrap_je_witnesses_cleanup(void *tsd);
+
+void __wrap_je_witnesses_cleanup(void *tsd)
+{
+    __real_je_witnesses_cleanup(tsd);
+    gf_fork_gate_forget();
+}

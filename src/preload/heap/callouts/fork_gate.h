@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fork gate quiesces the heap before a fork: it waits until no thread holds a lock of jemalloc,
+ * and blocks threads from taking one until the fork is done. So the fork need not take each lock.
+ *
+ * A thread enters the gate before it takes a lock of jemalloc, and leaves after it has released the
+ * lock. A thread inside can always enter again, so that it eventually leaves. For the same reason a
+ * thread inside may wait only for these locks. Nothing here allocates or changes errno.
+ */
+#ifndef GF_PRELOAD_HEAP_CALLOUTS_FORK_GATE_H
+#define GF_PRELOAD_HEAP_CALLOUTS_FORK_GATE_H
+
+#include "base/base.h"
+
+#include <pthread.h>
+#include <time.h>
+
+/*
+ * jemalloc calls these in place of pthread's functions (jemalloc.syms). The results are the same.
+ * Entering costs two loads and a store to the thread's own cache line; leaving costs a store and a
+ * load. The cost is the same whether the gate may be closed or not.
+ */
+int gf_heap_mutex_lock(pthread_mutex_t *mutex);
+int gf_heap_mutex_trylock(pthread_mutex_t *mutex); /* also returns EBUSY while the gate is closed */
+int gf_heap_mutex_unlock(pthread_mutex_t *mutex);
+/* The thread is outside the gate while it waits. */
+int gf_heap_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
+int gf_heap_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                           const struct timespec *until);
+
+/*
+ * Allows the gate to be closed. Registers the process for membarrier(2), private expedited, which
+ * takes milliseconds in a process with several threads. If the kernel refuses, the gate stays open.
+ */
+void gf_fork_gate_allow(void);
+
+/*
+ * Closes the gate: waits for the threads inside, and for another thread that has closed it. Until
+ * gf_fork_gate_open the caller is the only thread inside, and may take locks. Returns false at once
+ * if the gate cannot be closed. A caller that is inside the gate would deadlock.
+ */
+bool gf_fork_gate_close(void);
+void gf_fork_gate_open(void);
+
+/*
+ * Enter and leave the gate without a lock. The calls nest, even with those of the lock functions.
+ */
+void gf_fork_gate_enter(void);
+void gf_fork_gate_leave(void);
+
+/*
+ * Called in a forked child, on its only thread. Opens the gate, with no thread inside. Replaces
+ * gf_fork_gate_open, and is called even if the gate was not closed.
+ */
+void gf_fork_gate_in_child(void);
+
+/* Frees the slot of the calling thread, which is about to end. Its later calls cost more. */
+void gf_fork_gate_forget(void);
+
+#endif

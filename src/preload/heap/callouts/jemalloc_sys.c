@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/callouts/jemalloc_sys.h"
+
+#include "preload/heap/callouts/monitored_call.h"
+#include "preload/heap/pages/huge.h"
+#include "preload/heap/pages/mappings.h"
+#include "preload/heap/pages/page_counts.h"
+#include "preload/heap/pages/retain.h"
+#include "preload/heap/timing/slowpath.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * Whether a mapping replaces pages that are in use. A mapping without MAP_FIXED replaces none, and
+ * one that makes pages writable replaces pages that the program cannot have registered.
+ */
+static bool removes_pages(int protection, int flags)
+{
+    return (flags & MAP_FIXED) && !(protection & PROT_WRITE);
+}
+
+/*
+ * From this size on the kernel is asked whether it would grant a mapping that counts as used
+ * memory. jemalloc maps with MAP_NORESERVE, which the kernel always grants: malloc of more than the
+ * machine has would succeed. The heap's mappings stay uncounted, because a fork counts each again.
+ *
+ * The size of a mapping is the next class above the program's request, which may be a fifth
+ * smaller. So less than four fifths are never refused.
+ */
+#define ASKED_MIN ((size_t)1 << 30)
+
+static bool is_too_large(size_t size, int flags)
+{
+    return gf_unlikely(size >= ASKED_MIN) && (flags & MAP_NORESERVE) &&
+           !gf_mappings_fit(size - size / 5);
+}
+
+/* errno is restored: jemalloc sets it for the program. */
+static void *map_pages(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    if (is_too_large(size, flags))
+        return MAP_FAILED;
+    if (removes_pages(protection, flags))
+        return gf_monitored_mmap(address, size, protection, flags, fd, offset);
+    return (void *)syscall(SYS_mmap, address, size, protection, flags, fd, offset);
+}
+
+void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    const int error = errno;
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
+    void *const mapped = map_pages(address, size, protection, flags, fd, offset);
+
+    if (mapped != MAP_FAILED) {
+        gf_mappings_add((uintptr_t)mapped, size);
+        gf_mappings_apply_policy(mapped, size);
+        gf_huge_mapped(mapped, size, protection);
+        gf_retain_grown();
+    }
+    gf_slowpath_end(&mark, gf_slowpath_map, size);
+    errno = error;
+    return mapped;
+}
+
+int gf_heap_munmap(void *address, size_t size)
+{
+    const int error = errno;
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_unmap);
+
+    /*
+     * The range is removed before the call, because another thread can get the addresses after it.
+     */
+    gf_mappings_remove((uintptr_t)address, size);
+    const int result = gf_monitored_munmap(address, size);
+    if (result == 0) {
+        gf_add_relaxed(&gf_page_counts.purged, size);
+    } else {
+        gf_mappings_add((uintptr_t)address, size);
+    }
+    gf_slowpath_end(&mark, gf_slowpath_unmap, size);
+    errno = error;
+    return result;
+}
+
+int gf_heap_madvise(void *address, size_t size, int advice)
+{
+    const int error = errno;
+    const bool purges = advice == MADV_DONTNEED || advice == MADV_FREE;
+    const enum gf_slowpath_part part = purges ? gf_slowpath_purge : gf_slowpath_map;
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(part);
+    const int result = advice == MADV_DONTNEED ? gf_monitored_madvise(address, size, advice)
+                                               : (int)syscall(SYS_madvise, address, size, advice);
+
+    if (result == 0 && advice == MADV_FREE)
+        gf_add_relaxed(&gf_page_counts.lazily_freed, size);
+    if (result == 0 && advice == MADV_DONTNEED)
+        gf_add_relaxed(&gf_page_counts.purged, size);
+    gf_slowpath_end(&mark, part, size);
+    errno = error;
+    return result;
+}
+
+int gf_heap_mprotect(void *address, size_t size, int protection)
+{
+    const int error = errno;
+    const int result = (int)syscall(SYS_mprotect, address, size, protection);
+
+    errno = error;
+    return result;
+}

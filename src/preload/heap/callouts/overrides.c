@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replaces functions of jemalloc 5.3.0 whose cost has no benefit in this process. Linked with
+ * --wrap (jemalloc.syms). Each replacement leaves jemalloc in a state that it can also reach
+ * without it. docs/heap.md lists the savings.
+ */
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/page_counts.h"
+#include "preload/heap/pages/presence.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd);
+uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd);
+void __real_je_ehooks_default_zero_impl(void *start, size_t size);
+void __wrap_je_ehooks_default_zero_impl(void *start, size_t size);
+void *__real_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, unsigned lg_fit);
+void *__wrap_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, unsigned lg_fit);
+void __real_je_cache_bin_info_init(void *info, uint16_t slots);
+void __wrap_je_cache_bin_info_init(void *info, uint16_t slots);
+
+/*
+ * Without this override, a thread would compare its use with its peak every 64 KiB. Only mallctl's
+ * "thread.peak" reads the peak, and mallctl is not exported. Without the comparison, a thread's
+ * next event is the trimming of its cache, or that of give_back.h. The thread's first event of
+ * give_back.h takes the place of this one.
+ */
+uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd)
+{
+    (void)tsd;
+    return gf_give_back_first();
+}
+
+uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
+{
+    (void)tsd;
+    return UINT64_MAX;
+}
+
+/*
+ * To zero used pages, jemalloc purges them, and then they fault in again one by one. If the pages
+ * are present, writing zeros takes a fraction of that time. Blocks up to the first size are always
+ * zeroed by writing. Blocks up to the second size, glibc's largest M_MMAP_THRESHOLD, are zeroed by
+ * writing only if most pages are known to be present. Otherwise writing would populate a whole block
+ * of which the caller may use little. jemalloc adds one page to each block.
+ */
+#define CLEAR_UNSEEN (1 * MIB + GF_JEMALLOC_PAGE)
+#define CLEAR_MAX (32 * MIB + GF_JEMALLOC_PAGE)
+
+static bool mostly_present(const char *start, size_t size)
+{
+    const int error = errno;
+    const bool ret = gf_presence_most(start, size);
+    errno = error;
+    return ret;
+}
+
+void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
+{
+    if (size <= CLEAR_UNSEEN || (size <= CLEAR_MAX && mostly_present(start, size)))
+        memset(start, 0, size);
+    else
+        __real_je_ehooks_default_zero_impl(start, size);
+}
+
+/*
+ * Finds a free extent of an arena for a block. The arena's lock is held. To keep extents whole for
+ * the next batch, jemalloc splits no dirty extent of more than 64 times the size. But small slabs
+ * that are freed together merge into one large extent, which then serves no small request. With
+ * retained dirty pages, as here, each new thread would map more memory. So a large extent may be
+ * split if the arena has enough free pages: more than twice what large blocks may reuse, plus this
+ * reserve.
+ */
+#define FIT_LG 6 /* jemalloc's default; a user's setting is left alone */
+#define ANY_LG 63
+#define SPARE (8 * MIB)
+
+void *__wrap_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, unsigned lg_fit)
+{
+    void *found = __real_je_eset_fit(set, size, alignment, exact, lg_fit);
+
+    if (!found && !exact && lg_fit == FIT_LG &&
+        je_eset_npages_get(set) * GF_JEMALLOC_PAGE > 2 * gf_page_counts_missing() + SPARE)
+        found = __real_je_eset_fit(set, size, alignment, exact, ANY_LG);
+    return found;
+}
+
+/*
+ * How many blocks of a size class each thread may cache. jemalloc calls this once for each class,
+ * in ascending order, and has one number for all large classes. A thread that sleeps keeps what it
+ * cached, so the number falls with the size: the cached blocks of one class have at most this many
+ * bytes, or there is one. A number that the user chose is left alone.
+ */
+#define CACHED_MAX ((size_t)256 << 10)
+#define LARGE_MIN ((size_t)4 * GF_JEMALLOC_PAGE)
+
+void __wrap_je_cache_bin_info_init(void *info, uint16_t slots)
+{
+    static unsigned class;
+    const size_t size = je_sz_index2size_tab[class ++];
+
+    if (size >= LARGE_MIN && slots == GF_JEMALLOC_LARGE_SLOTS)
+        slots = (uint16_t)gf_min(slots, gf_max(CACHED_MAX / size, 1));
+    __real_je_cache_bin_info_init(info, slots);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions that jemalloc's objects call across each other, linked with --wrap (jemalloc.syms).
+ * They mark the frames of calls and the two slow parts that are not system calls. The signatures
+ * are those of jemalloc 5.3.0. Pointers to its structs are passed on without access.
+ */
+#include "preload/heap/callouts/evict.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/retain.h"
+#include "preload/heap/timing/slowpath.h"
+
+#define WRAPS(type, name, ...)                                                                     \
+    type __real_je_##name(__VA_ARGS__);                                                            \
+    type __wrap_je_##name(__VA_ARGS__)
+
+WRAPS(void, malloc_mutex_lock_slow, void *mutex);
+WRAPS(void *, arena_new, void *tsdn, unsigned index, const void *config);
+WRAPS(void *, tsd_fetch_slow, void *tsd, bool minimal);
+WRAPS(void *, tcache_alloc_small_hard, void *tsdn, void *arena, void *tcache, void *bin,
+      unsigned class, bool *ret_success);
+WRAPS(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned class,
+      unsigned remain);
+WRAPS(void, tcache_bin_flush_large, void *tsd, void *tcache, void *bin, unsigned class,
+      unsigned remain);
+WRAPS(void, te_event_trigger, void *tsd, const struct gf_give_back_count *count);
+WRAPS(void, arena_decay, void *tsdn, void *arena, bool background, bool all);
+WRAPS(void *, arena_malloc_hard, void *tsdn, void *arena, size_t size, unsigned class, bool zero);
+WRAPS(void *, arena_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
+      void *tcache);
+WRAPS(void *, arena_ralloc, void *tsdn, void *arena, void *block, size_t old_size, size_t size,
+      size_t alignment, bool zero, void *tcache, void *hook);
+WRAPS(void, arena_dalloc_small, void *tsdn, void *block);
+WRAPS(void *, large_malloc, void *tsdn, void *arena, size_t size, bool zero);
+WRAPS(void *, large_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero);
+WRAPS(void, large_dalloc, void *tsdn, void *extent);
+
+void __wrap_je_malloc_mutex_lock_slow(void *mutex)
+{
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_lock);
+    __real_je_malloc_mutex_lock_slow(mutex);
+    gf_slowpath_end(&mark, gf_slowpath_lock, 0);
+}
+
+void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
+{
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_setup);
+    void *arena = __real_je_arena_new(tsdn, index, config);
+    gf_slowpath_end(&mark, gf_slowpath_setup, 0);
+    return arena;
+}
+
+#define FRAMED(kind, size, work, handed_out, call)                                                 \
+    const bool framed_ = gf_slowpath_enter(kind, size, work);                                      \
+    call;                                                                                          \
+    if (framed_)                                                                                   \
+    gf_slowpath_leave(handed_out)
+
+/*
+ * In jemalloc 5.3.0 a thread that only frees, such as a queue's consumer, stays "minimal". It gets
+ * no cache, and each free takes the locks of the block's arena. Here it becomes an ordinary thread
+ * after this many frees, as in later releases, or at its first malloc.
+ */
+#define MINIMAL_FREES 128
+
+void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
+{
+    static __thread unsigned frees;
+
+    if (minimal && gf_likely(frees < MINIMAL_FREES))
+        frees++;
+    else
+        minimal = false;
+    FRAMED(gf_slowpath_other, 0, 0, NULL, void *ret = __real_je_tsd_fetch_slow(tsd, minimal));
+    return ret;
+}
+
+void *__wrap_je_tcache_alloc_small_hard(void *tsdn, void *arena, void *tcache, void *bin,
+                                        unsigned class, bool *ret_success)
+{
+    FRAMED(gf_slowpath_malloc, je_sz_index2size_tab[class], 0, ret,
+           void *ret =
+               __real_je_tcache_alloc_small_hard(tsdn, arena, tcache, bin, class, ret_success));
+    return ret;
+}
+
+void __wrap_je_tcache_bin_flush_small(void *tsd, void *tcache, void *bin, unsigned class,
+                                      unsigned remain)
+{
+    FRAMED(gf_slowpath_free, je_sz_index2size_tab[class], 0, NULL,
+           __real_je_tcache_bin_flush_small(tsd, tcache, bin, class, remain));
+}
+
+void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsigned class,
+                                      unsigned remain)
+{
+    FRAMED(gf_slowpath_free, je_sz_index2size_tab[class], 0, NULL,
+           __real_je_tcache_bin_flush_large(tsd, tcache, bin, class, remain));
+}
+
+/* jemalloc's housekeeping after a number of bytes. */
+void __wrap_je_te_event_trigger(void *tsd, const struct gf_give_back_count *count)
+{
+    FRAMED(count->allocates ? gf_slowpath_malloc : gf_slowpath_free, 0, 0, NULL,
+           __real_je_te_event_trigger(tsd, count);
+           gf_give_back_event(count));
+}
+
+/* jemalloc purges an arena when the arena's last thread ends: see retain.h. */
+void __wrap_je_arena_decay(void *tsdn, void *arena, bool background, bool all)
+{
+    if (gf_unlikely(gf_give_back_left))
+        gf_evict_round(tsdn);
+    FRAMED(gf_slowpath_other, 0, 0, NULL,
+           __real_je_arena_decay(tsdn, arena, background, all && gf_retain_allows_purge()));
+}
+
+void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned class, bool zero)
+{
+    FRAMED(zero ? gf_slowpath_calloc : gf_slowpath_malloc, size, zero ? size : 0, ret,
+           void *ret = __real_je_arena_malloc_hard(tsdn, arena, size, class, zero));
+    return ret;
+}
+
+void *__wrap_je_arena_palloc(void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
+                             void *tcache)
+{
+    FRAMED(gf_slowpath_memalign, size, zero ? size : 0, ret,
+           void *ret = __real_je_arena_palloc(tsdn, arena, size, alignment, zero, tcache));
+    return ret;
+}
+
+void *__wrap_je_arena_ralloc(void *tsdn, void *arena, void *block, size_t old_size, size_t size,
+                             size_t alignment, bool zero, void *tcache, void *hook)
+{
+    FRAMED(gf_slowpath_realloc, size, gf_min(old_size, size), ret,
+           void *ret = __real_je_arena_ralloc(tsdn, arena, block, old_size, size, alignment, zero,
+                                              tcache, hook));
+    return ret;
+}
+
+void __wrap_je_arena_dalloc_small(void *tsdn, void *block)
+{
+    FRAMED(gf_slowpath_free, 0, 0, NULL, __real_je_arena_dalloc_small(tsdn, block));
+}
+
+void *__wrap_je_large_malloc(void *tsdn, void *arena, size_t size, bool zero)
+{
+    FRAMED(zero ? gf_slowpath_calloc : gf_slowpath_malloc, size, zero ? size : 0, ret,
+           void *ret = __real_je_large_malloc(tsdn, arena, size, zero));
+    return ret;
+}
+
+void *__wrap_je_large_palloc(void *tsdn, void *arena, size_t size, size_t alignment, bool zero)
+{
+    FRAMED(zero ? gf_slowpath_calloc : gf_slowpath_memalign, size, zero ? size : 0, ret,
+           void *ret = __real_je_large_palloc(tsdn, arena, size, alignment, zero));
+    return ret;
+}
+
+void __wrap_je_large_dalloc(void *tsdn, void *extent)
+{
+    FRAMED(gf_slowpath_free, 0, 0, NULL, __real_je_large_dalloc(tsdn, extent));
+}

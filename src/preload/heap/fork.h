@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Protects the heap's locks when the process forks and when fork handlers are registered. */
+#ifndef GF_PRELOAD_HEAP_FORK_H
+#define GF_PRELOAD_HEAP_FORK_H
+
+/* jemalloc calls this in place of pthread_atfork (jemalloc.syms). The result is the same. */
+int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
+/*
+ * Called around a libc call that registers fork handlers. A fork waits until the registration is
+ * over, and a registration waits for a fork in progress. The calls nest. Any thread that holds no
+ * lock of the heap. They do nothing until jemalloc has registered its handlers.
+ */
+void gf_fork_registration_begin(void);
+void gf_fork_registration_end(void);
+
+/*
+ * Stores the arguments of a __register_atfork call until gf_fork_register_early. For calls before
+ * the loader has relocated this object, on one thread. ENOMEM after eight calls.
+ */
+int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                       void *object);
+
+/*
+ * Registers the stored handlers through __register_atfork. Called once, after the heap's own
+ * handlers.
+ */
+void gf_fork_register_early(void);
+
+#endif

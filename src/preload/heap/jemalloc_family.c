@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/jemalloc_family.h"
+
+#include "preload/heap/info.h"
+
+#include <sys/auxv.h>
+
+/* jemalloc's own function serves where it behaves as glibc's does. */
+#define jemalloc_malloc je_malloc
+#define jemalloc_calloc je_calloc
+#define jemalloc_free je_free
+#define jemalloc_posix_memalign je_posix_memalign
+#define jemalloc_aligned_alloc je_aligned_alloc
+#define jemalloc_malloc_trim gf_info_malloc_trim
+
+static void *jemalloc_realloc(void *block, size_t size)
+{
+    return gf_jemalloc_realloc(block, size);
+}
+
+/* glibc rounds the alignment up to a power of two. jemalloc would return NULL without errno. */
+static void *jemalloc_memalign(size_t alignment, size_t size)
+{
+    const size_t highest = (SIZE_MAX >> 1) + 1;
+    size_t power = 16;
+
+    if (alignment > highest) {
+        errno = EINVAL;
+        return NULL;
+    }
+    while (power < alignment)
+        power <<= 1;
+    return je_aligned_alloc(power, size);
+}
+
+static void *jemalloc_valloc(size_t size)
+{
+    return je_aligned_alloc(getauxval(AT_PAGESZ), size);
+}
+
+static void *jemalloc_pvalloc(size_t size)
+{
+    const size_t page = getauxval(AT_PAGESZ);
+    size_t rounded;
+
+    if (__builtin_add_overflow(size, page - 1, &rounded)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return je_aligned_alloc(page, rounded & ~(page - 1));
+}
+
+static size_t jemalloc_malloc_usable_size(void *block)
+{
+    return je_malloc_usable_size(block);
+}
+
+const struct gf_family gf_family_jemalloc = {
+#define GF_FAMILY_INFO(name, type, parameters, arguments) .name = gf_info_##name,
+#define GF_FAMILY(name, type, parameters, arguments) .name = jemalloc_##name,
+#include "abi/family.def"
+};

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* jemalloc with glibc's semantics. */
+#ifndef GF_PRELOAD_HEAP_JEMALLOC_FAMILY_H
+#define GF_PRELOAD_HEAP_JEMALLOC_FAMILY_H
+
+#include "preload/heap/family.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+
+#include <errno.h>
+
+extern const struct gf_family gf_family_jemalloc;
+
+/*
+ * jemalloc's realloc sets no errno when it fails with a block; glibc's does. With a block and size
+ * 0, both implementations free the block and return NULL.
+ */
+static inline void *gf_jemalloc_realloc(void *block, size_t size)
+{
+    void *moved = je_realloc(block, size);
+    if (gf_unlikely(!moved && size > 0))
+        errno = ENOMEM;
+    return moved;
+}
+
+#endif

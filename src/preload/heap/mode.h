@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which allocator serves malloc in this process. */
+#ifndef GF_PRELOAD_HEAP_MODE_H
+#define GF_PRELOAD_HEAP_MODE_H
+
+#include "abi/heap_api.h"
+#include "config/options.h"
+
+/*
+ * The mode. The deciding thread writes it once; afterwards only sampling switches it between
+ * replace and sampled. The word is plain, but written atomically: every call of the malloc family
+ * reads it, and a relaxed C11 load would take one more instruction. A reader never sees a
+ * half-written aligned int.
+ */
+extern enum gf_heap_mode gf_mode_now __attribute__((visibility("hidden")));
+
+static inline enum gf_heap_mode gf_mode_get(void)
+{
+    return __atomic_load_n(&gf_mode_now, __ATOMIC_ACQUIRE);
+}
+
+static inline void gf_mode_set(enum gf_heap_mode mode)
+{
+    __atomic_store_n(&gf_mode_now, mode, __ATOMIC_RELEASE);
+}
+
+/* Whether jemalloc serves malloc. False while the mode is undecided. */
+static inline bool gf_mode_is_jemalloc(void)
+{
+    const enum gf_heap_mode mode = gf_mode_get();
+    return mode == gf_heap_mode_replace || mode == gf_heap_mode_sampled;
+}
+
+struct gf_mode_facts {
+    const struct gf_options *options;
+    size_t page;          /* the kernel's page size, in bytes */
+    size_t jemalloc_page; /* the page size that jemalloc was built for; smaller pages work too */
+    bool called_inside;   /* an allocation arrived before or during the decision */
+    bool cramped;         /* jemalloc cannot map the address space that its start needs */
+    bool duplicate;       /* another copy of the library precedes this one */
+    const char *before;   /* an object before this one that serves malloc, or NULL */
+    /* the object that would serve malloc without this one; NULL if it is libc */
+    const char *behind;
+};
+
+/*
+ * Decides the mode from the facts alone, so that each case can be unit-tested. The reason is a
+ * constant string or is written to buf.
+ */
+enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, size_t size,
+                                 const char **ret_reason);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/pages/give_back.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/page_counts.h"
+#include "preload/heap/pages/retain.h"
+#include "preload/heap/pages/unused.h"
+
+#include <errno.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define MS UINT64_C(1000000)
+
+#define WINDOW_NS (10000 * MS) /* pages that stayed free for one to two windows are given back */
+#define ROUND_NS (1000 * MS)   /* the time between rounds */
+#define PART_NS (50 * MS)      /* the same while more is left to give back than one round may */
+/* The bytes given back at once. A part takes 1 to 2 ms of a thread that called malloc. */
+#define PART (16 * MIB)
+#define PART_MAX (128 * MIB)
+/* In a process that keeps less than this, nothing is given back. */
+#define LITTLE (32 * MIB)
+
+/* Bytes that a thread allocates between two of its events. */
+#define WAIT_FIRST (UINT64_C(64) << 10)
+#define WAIT_MIN (UINT64_C(16) << 10)
+#define WAIT_MAX (4 * MIB)
+
+static struct {
+    _Atomic uint64_t due_ns;      /* the next round */
+    uint64_t window_ns, round_ns; /* when the last ones began; used only within a round */
+} give_back;
+
+__thread uint64_t *gf_give_back_left;
+
+/* The events of the calling thread. */
+static __thread struct {
+    const uint64_t *now;
+    uint64_t *next, *next_fast;
+    uint64_t last_ticks; /* at the last event */
+    uint64_t wait;       /* bytes from the last event to the next; 0 before the first */
+} event;
+
+uint64_t gf_give_back_first(void)
+{
+    const bool first = event.wait == 0;
+
+    event.wait = WAIT_FIRST;
+    return first ? WAIT_FIRST : UINT64_MAX;
+}
+
+static void set_next(uint64_t wait)
+{
+    const uint64_t next = *event.now + wait;
+
+    event.wait = wait;
+    if (*event.next <= next)
+        return;
+    *event.next = next;
+    if (*event.next_fast)
+        *event.next_fast = next;
+}
+
+/*
+ * The bytes between two events follow the rate at which the thread allocates, so that it has about
+ * one in a millisecond.
+ */
+static void schedule(uint64_t passed)
+{
+    if (passed < MS / 2)
+        set_next(gf_min(event.wait * 2, WAIT_MAX));
+    else
+        set_next(passed > 20 * MS ? WAIT_MIN : event.wait);
+}
+
+void gf_give_back_soon(void)
+{
+    if (event.wait > WAIT_MIN && event.next && gf_ticks() - event.last_ticks > MS / 10)
+        set_next(WAIT_MIN);
+}
+
+uint64_t gf_give_back_part(uint64_t passed_ns)
+{
+    return gf_min(gf_max(passed_ns / PART_NS, 1) * PART, PART_MAX);
+}
+
+/* Does a round, and returns when the next one is due. The caller is the only thread in a round. */
+static uint64_t do_round(uint64_t now_ns)
+{
+    uint64_t left = gf_give_back_part(now_ns - give_back.round_ns);
+    const uint64_t part = left;
+
+    if (now_ns - give_back.window_ns >= WINDOW_NS) {
+        gf_unused_rotate();
+        give_back.window_ns = now_ns;
+    }
+    if (gf_unused_kept() < LITTLE)
+        return now_ns + ROUND_NS;
+    give_back.round_ns = now_ns;
+    gf_give_back_left = &left;
+    je_mallctl("arena.0.decay", NULL, NULL, NULL, 0); /* callouts/evict.c makes it a round */
+    gf_give_back_left = NULL;
+    gf_add_relaxed(&gf_page_counts.given_back, part - left);
+    return now_ns + (left < part / 2 ? PART_NS : ROUND_NS);
+}
+
+static void do_round_if_due(void)
+{
+    const uint64_t now_ns = gf_now_ns();
+
+    if (now_ns < gf_load_relaxed(&give_back.due_ns) || !gf_retain_begin())
+        return;
+    const int error = errno;
+    gf_store_relaxed(&give_back.due_ns, do_round(now_ns));
+    errno = error;
+    gf_retain_end();
+}
+
+void gf_give_back_event(const struct gf_give_back_count *count)
+{
+    const uint64_t ticks = gf_ticks();
+
+    if (!count->allocates || gf_retain_watched() || !gf_retain_managed())
+        return;
+    event.now = count->now;
+    event.next = count->next;
+    event.next_fast = count->next_fast;
+    schedule(ticks - event.last_ticks);
+    event.last_ticks = ticks;
+    do_round_if_due();
+}
+
+void gf_give_back_now(void)
+{
+    if (gf_retain_managed())
+        do_round_if_due();
+}

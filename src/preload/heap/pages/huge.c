@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/pages/huge.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/mappings.h"
+#include "preload/heap/pages/presence.h"
+#include "preload/heap/timing/slowpath.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The 512 small faults of a huge page take 1 to 3 ms; zeroing a huge page takes less than 1 ms. */
+#define SLOW_NS UINT64_C(3000000)
+#define WINDOW 16
+
+static struct {
+    bool on;
+    _Atomic bool stopped;
+    _Atomic uint64_t asked, advised;
+    struct gf_huge_guard guard; /* used only by the holder of `judging` */
+    _Atomic bool judging;       /* stays set once stopped */
+    const char *reason;
+} huge = {.reason = "the heap is starting"};
+
+/*
+ * In a forked child, the thread that holds `judging` may exist only in the parent. So the flag is
+ * reset.
+ */
+static void huge_in_child(void)
+{
+    if (gf_load_relaxed(&huge.judging) && !gf_load_relaxed(&huge.stopped))
+        gf_store_relaxed(&huge.judging, false);
+}
+
+void gf_huge_init(enum gf_profile profile)
+{
+    /* Indexed by jemalloc's enum: madvise, always, never, not supported. */
+    static const char *const system[] = {NULL, "the system provides them in every process",
+                                         "the system's setting is 'never'",
+                                         "the kernel does not support them"};
+    const unsigned mode = (unsigned)je_init_system_thp_mode;
+
+    if (profile == gf_profile_inference)
+        huge.reason =
+            "GPUFEED_PROFILE=inference: a request would wait while the kernel finds a huge page";
+    else if (mode >= GF_ARRAY_LEN(system) || system[mode])
+        huge.reason =
+            mode < GF_ARRAY_LEN(system) ? system[mode] : "the system's setting is unknown";
+    else {
+        huge.reason = "GPUFEED_PROFILE=training: they cut the time of a large block's first touch "
+                      "to a quarter";
+        huge.on = true;
+        pthread_atfork(NULL, NULL, huge_in_child);
+    }
+}
+
+bool gf_huge_judge(struct gf_huge_guard *guard, uint64_t ns, bool is_huge)
+{
+    guard->samples++;
+    guard->slow += ns >= SLOW_NS;
+    guard->small += !is_huge;
+    const bool enough = guard->slow >= 3 || guard->small > WINDOW / 2;
+    if (guard->samples >= WINDOW && !enough)
+        *guard = (struct gf_huge_guard){0};
+    return enough;
+}
+
+/*
+ * Revokes earlier advice. Otherwise the kernel would still search for a huge page at each fault in
+ * those mappings.
+ */
+static void stop_advising(void)
+{
+    struct gf_range range;
+
+    huge.reason = huge.guard.slow >= 3 ? "stopped: three of 16 first touches took over 3 ms"
+                                       : "stopped: the kernel finds no huge pages";
+    gf_store_release(&huge.stopped, true);
+    for (size_t i = 0; gf_mappings_at(i, &range); i++)
+        if (range.size >= GF_HUGE_MIN)
+            syscall(SYS_madvise, range.start, range.size, MADV_NOHUGEPAGE);
+}
+
+static void judge_sample(uint64_t ns, bool is_huge)
+{
+    if (gf_load_relaxed(&huge.stopped) || gf_exchange_acquire(&huge.judging, true))
+        return;
+    if (gf_huge_judge(&huge.guard, ns, is_huge))
+        stop_advising();
+    else
+        gf_store_release(&huge.judging, false);
+}
+
+/* A small page is evidence only if every large mapping was advised. */
+void gf_huge_touched(uint64_t ns, bool is_huge)
+{
+    const uint64_t advised = gf_load_relaxed(&huge.advised);
+
+    if (huge.on && advised && advised == gf_load_relaxed(&huge.asked))
+        judge_sample(ns, is_huge);
+}
+
+/*
+ * The thread's CPU time, in which waits for a CPU do not count. Reading it takes a system call that
+ * neither glibc nor jemalloc makes, so until probes are allowed the wall clock stands in.
+ */
+static uint64_t touch_clock(void)
+{
+    return gf_presence_allowed() ? gf_thread_cpu_ns() : gf_now_ns();
+}
+
+/*
+ * Touches one huge page of a mapping before the rest is advised. If the kernel takes long to find
+ * the page, or a hypervisor takes long to back it, each further huge page of the mapping would take
+ * as long.
+ */
+static bool try_one(uintptr_t page)
+{
+    if (syscall(SYS_madvise, page, GF_HUGE_PAGE, MADV_HUGEPAGE) != 0)
+        return false;
+    gf_slowpath_before_huge();
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_huge);
+    const uint64_t begun = touch_clock();
+    *(volatile char *)page = 0;
+    const uint64_t ns = touch_clock() - begun;
+    gf_slowpath_end(&mark, gf_slowpath_huge, GF_HUGE_PAGE);
+    const bool is_huge = gf_presence_page(page + GF_HUGE_PAGE - (size_t)sysconf(_SC_PAGESIZE));
+    const bool good = is_huge && ns < SLOW_NS;
+
+    if (!good)
+        syscall(SYS_madvise, page, GF_HUGE_PAGE, MADV_NOHUGEPAGE);
+    judge_sample(ns, is_huge);
+    return good;
+}
+
+void gf_huge_mapped(void *start, size_t size, int protection)
+{
+    const uintptr_t begin = (uintptr_t)start, end = begin + size;
+    const uintptr_t page = (begin + GF_HUGE_PAGE - 1) & ~(uintptr_t)(GF_HUGE_PAGE - 1);
+
+    if (gf_likely(size < GF_HUGE_MIN || !huge.on) || !(protection & PROT_WRITE) ||
+        gf_load_relaxed(&huge.stopped))
+        return;
+    gf_add_relaxed(&huge.asked, size);
+    if (page + GF_HUGE_PAGE <= end && try_one(page) && !gf_load_relaxed(&huge.stopped) &&
+        syscall(SYS_madvise, start, size, MADV_HUGEPAGE) == 0)
+        gf_add_relaxed(&huge.advised, size);
+}
+
+void gf_huge_read(struct gf_heap_huge *ret)
+{
+    *ret = (struct gf_heap_huge){
+        .on = huge.on && !gf_load_acquire(&huge.stopped),
+        .reason = huge.reason,
+        .asked_bytes = gf_load_relaxed(&huge.asked),
+        .advised_bytes = gf_load_relaxed(&huge.advised),
+    };
+}

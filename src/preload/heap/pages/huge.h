@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Advises transparent huge pages for the heap's large mappings, if the system's setting is madvise
+ * and the profile favours throughput. Advising stops for good once the kernel takes long to find
+ * huge pages, or finds none.
+ */
+#ifndef GF_PRELOAD_HEAP_PAGES_HUGE_H
+#define GF_PRELOAD_HEAP_PAGES_HUGE_H
+
+#include "abi/heap_api.h"
+#include "config/options.h"
+
+#define GF_HUGE_PAGE ((size_t)2 << 20)
+/* Smaller mappings are not advised: only a large heap or a large block maps this much at once. */
+#define GF_HUGE_MIN ((size_t)16 << 20)
+
+/* Called once, after jemalloc has read the system's setting. Earlier mappings are not advised. */
+void gf_huge_init(enum gf_profile profile);
+
+/* Called for a new mapping, with jemalloc's locks held. May change errno. */
+void gf_huge_mapped(void *start, size_t size, int protection);
+
+/*
+ * The first touch of a page in a large block took `ns` CPU time. huge: the kernel provided a huge
+ * page. No lock of jemalloc is held.
+ */
+void gf_huge_touched(uint64_t ns, bool huge);
+
+/*
+ * Pure function: adds a sample. True if advising must stop. Otherwise a new window of samples
+ * starts when one is complete.
+ */
+struct gf_huge_guard {
+    unsigned samples, slow, small;
+};
+bool gf_huge_judge(struct gf_huge_guard *guard, uint64_t ns, bool huge);
+
+/* gf_heap_ops.huge */
+void gf_huge_read(struct gf_heap_huge *ret);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/pages/mappings.h"
+
+#include "base/atomic.h"
+#include "os/permit.h"
+#include "preload/heap/pages/ranges.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/single_threaded.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct gf_ranges ranges;
+static _Atomic uint64_t bytes; /* ranges.bytes, for readers without the lock */
+
+static struct {
+    _Atomic int policy; /* 0 for no policy */
+    struct gf_nodes nodes;
+} wanted;
+
+static _Atomic uint64_t refused;
+static _Atomic int refused_errno;
+
+/*
+ * Protects `ranges` and `wanted`. Held for a few instructions, never across a system call. Only a
+ * fork holds it longer, while libc takes locks of its own. The fork handler is registered first, so
+ * it takes the lock last and releases it first after the fork. A waiting thread sleeps: a real-time
+ * thread that called sched_yield in a loop could keep the holder off its CPU.
+ */
+enum { lock_free, lock_held, lock_wanted };
+static _Atomic unsigned lock_state;
+
+static GF_COLD void wait_for_lock(void)
+{
+    const int error = errno;
+
+    while (gf_exchange_acquire(&lock_state, lock_wanted) != lock_free)
+        syscall(SYS_futex, &lock_state, FUTEX_WAIT_PRIVATE, lock_wanted, NULL);
+    errno = error;
+}
+
+static void lock_mappings(void)
+{
+    unsigned expected = lock_free;
+
+    if (gf_unlikely(!gf_cas_acquire(&lock_state, &expected, lock_held)))
+        wait_for_lock();
+}
+
+static void unlock_mappings(void)
+{
+    if (gf_unlikely(atomic_exchange_explicit(&lock_state, lock_free, memory_order_release) ==
+                    lock_wanted))
+        syscall(SYS_futex, &lock_state, FUTEX_WAKE_PRIVATE, 1);
+}
+
+/*
+ * A process with one thread needs no lock. Writing to the word would copy its page in each forked
+ * child.
+ */
+static __thread bool forks; /* this thread forks and holds the lock */
+
+static void mappings_before_fork(void)
+{
+    if (__libc_single_threaded)
+        return;
+    lock_mappings();
+    forks = true;
+}
+
+static void mappings_after_fork(void)
+{
+    if (!forks)
+        return;
+    forks = false;
+    unlock_mappings();
+}
+
+void gf_mappings_init(void)
+{
+    pthread_atfork(mappings_before_fork, mappings_after_fork, mappings_after_fork);
+}
+
+void gf_mappings_add(uintptr_t start, size_t size)
+{
+    lock_mappings();
+    gf_ranges_add(&ranges, start, size);
+    gf_store_relaxed(&bytes, ranges.bytes);
+    unlock_mappings();
+}
+
+void gf_mappings_remove(uintptr_t start, size_t size)
+{
+    lock_mappings();
+    gf_ranges_remove(&ranges, start, size);
+    gf_store_relaxed(&bytes, ranges.bytes);
+    unlock_mappings();
+}
+
+uint64_t gf_mappings_bytes(void)
+{
+    return gf_load_relaxed(&bytes);
+}
+
+bool gf_mappings_at(size_t i, struct gf_range *ret)
+{
+    lock_mappings();
+    const bool there = i < ranges.count;
+    if (there)
+        *ret = ranges.at[i];
+    unlock_mappings();
+    return there;
+}
+
+size_t gf_mappings_ranges(struct gf_range *ret, size_t cap)
+{
+    lock_mappings();
+    const size_t count = ranges.overflowed ? SIZE_MAX : ranges.count;
+    for (size_t i = 0; i < cap; i++)
+        ret[i] = i < ranges.count ? ranges.at[i] : (struct gf_range){0, 0};
+    unlock_mappings();
+    return count;
+}
+
+bool gf_mappings_fit(size_t size)
+{
+    const int error = errno;
+    const long mapped =
+        syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+
+    if (mapped != -1)
+        syscall(SYS_munmap, mapped, size);
+    errno = error;
+    return mapped != -1;
+}
+
+void gf_mappings_set_node(int policy, const struct gf_nodes *nodes)
+{
+    lock_mappings();
+    gf_store_relaxed(&wanted.policy, policy);
+    if (policy)
+        wanted.nodes = *nodes;
+    unlock_mappings();
+}
+
+void gf_mappings_apply_policy(void *start, size_t size)
+{
+    struct gf_nodes nodes;
+
+    if (gf_likely(gf_load_relaxed(&wanted.policy) == 0) || !gf_permit(gf_permit_mbind))
+        return;
+    lock_mappings();
+    const int policy = gf_load_relaxed(&wanted.policy);
+    nodes = wanted.nodes;
+    unlock_mappings();
+    if (policy == 0)
+        return;
+    /*
+     * The kernel ignores the last bit of maxnode (get_nodes in mm/mempolicy.c), so one more bit is
+     * passed.
+     */
+    if (syscall(SYS_mbind, start, size, policy, nodes.word, GF_NODES_MAX + 1UL, 0UL) != 0) {
+        gf_store_relaxed(&refused_errno, errno);
+        gf_add_relaxed(&refused, 1);
+    }
+}
+
+uint64_t gf_mappings_refused(void)
+{
+    return gf_load_relaxed(&refused);
+}
+
+int gf_mappings_refused_errno(void)
+{
+    return gf_load_relaxed(&refused_errno);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/pages/retain.h"
+
+#include "base/fmt.h"
+#include "os/headroom.h"
+#include "os/permit.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/page_counts.h"
+#include "preload/heap/pages/unused.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+/* Below this much retained memory nothing is checked, so small programs open no file for it. */
+#define LITTLE (32 * MIB)
+/* After new memory was mapped, a check is due once this many bytes have been freed. */
+#define SOON (32 * MIB)
+/* A forked child purges inherited dirty pages if there are at least this many bytes. */
+#define CHILD_MIN (16 * MIB)
+
+struct gf_retain_count gf_retain_count = {.check_at = LITTLE};
+
+static struct {
+    enum gf_profile profile;
+    bool managed;               /* false: a user's MALLOC_CONF sets the decay */
+    _Atomic bool watched;       /* this process's engine checks regularly */
+    void (*_Atomic wake)(void); /* wakes the engine, which sleeps while little is retained */
+    _Atomic bool woken;         /* the engine was woken since its last check */
+    _Atomic bool busy;          /* a thread checks, frees lazily or purges */
+    _Atomic uint64_t headroom, dirty_limit; /* at the last check */
+    _Atomic uint64_t readings, lazy_frees, purges;
+} retain;
+
+uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watched)
+{
+    const uint64_t least = 4 * MIB, most_unwatched = 512 * MIB;
+    uint64_t bound;
+
+    if (headroom == GF_HEADROOM_UNKNOWN)
+        return 8 * SOON;
+    /* An unwatched process retains its pages while it sleeps, and its siblings may do the same. */
+    if (!watched)
+        bound = gf_min(headroom / 8, most_unwatched);
+    else
+        bound = profile == gf_profile_inference ? headroom / 16 : headroom / 4;
+    return gf_max(bound, least);
+}
+
+bool gf_retain_begin(void)
+{
+    return !gf_exchange_acquire(&retain.busy, true);
+}
+
+void gf_retain_end(void)
+{
+    gf_store_release(&retain.busy, false);
+}
+
+static void set_decay(unsigned arena, ssize_t ms)
+{
+    char name[40];
+    gf_fmt(name, sizeof(name), "arena.%u.dirty_decay_ms", arena);
+    je_mallctl(name, NULL, NULL, &ms, sizeof(ms)); /* fails for an arena that was never used */
+}
+
+static unsigned count_arenas(void)
+{
+    unsigned count = 0;
+    size_t size = sizeof(count);
+    je_mallctl("arenas.narenas", &count, &size, NULL, 0);
+    return count;
+}
+
+/*
+ * A dirty decay time of 0 makes jemalloc free all dirty pages lazily at once, and the muzzy decay
+ * time keeps those pages present. jemalloc's own "purge" would purge them.
+ */
+static void free_all_lazily(void)
+{
+    const unsigned count = count_arenas();
+
+    gf_store_relaxed(&gf_retain_count.freed, 0);
+    for (unsigned arena = 0; arena < count; arena++) {
+        set_decay(arena, 0);
+        set_decay(arena, je_opt_dirty_decay_ms);
+    }
+    gf_page_counts_forget_most();
+    gf_add_relaxed(&retain.lazy_frees, 1);
+}
+
+static __thread bool purging; /* this thread is in gf_retain_purge */
+
+bool gf_retain_allows_purge(void)
+{
+    return purging || !retain.managed;
+}
+
+void gf_retain_purge(void)
+{
+    gf_store_relaxed(&gf_retain_count.freed, 0);
+    purging = true;
+    je_mallctl("arena." GF_ARENAS_ALL ".purge", NULL, NULL, NULL, 0);
+    purging = false;
+}
+
+/* Called only by the holder of `busy`. */
+static uint64_t retain_headroom(void)
+{
+    static struct gf_headroom_scratch scratch;
+    /* no source can be read; a sandbox might kill the process for further attempts */
+    static bool blind;
+    struct gf_headroom headroom;
+
+    if (blind)
+        return GF_HEADROOM_UNKNOWN;
+    if (gf_permit_sealed() && gf_load_relaxed(&retain.readings))
+        return gf_load_relaxed(&retain.headroom);
+    gf_headroom_read_in(&scratch, "", -1, &headroom);
+    gf_store_relaxed(&retain.headroom, headroom.bytes);
+    gf_add_relaxed(&retain.readings, 1);
+    blind = headroom.bytes == GF_HEADROOM_UNKNOWN;
+    return headroom.bytes;
+}
+
+/* An upper bound: it includes pages of freed blocks that the program never touched. */
+static uint64_t retained_bytes(void)
+{
+    return gf_load_relaxed(&gf_page_counts.unknown) ? 0 : gf_unused_kept();
+}
+
+/* Wakes the engine once until it next rearms. */
+static void wake_engine(void)
+{
+    void (*const wake)(void) = gf_load_acquire(&retain.wake);
+
+    if (wake && !gf_exchange_acq_rel(&retain.woken, true))
+        wake();
+}
+
+/*
+ * Bytes that may be freed before the next check. Dirty pages then exceed the bound by at most an
+ * eighth.
+ */
+static uint64_t check_step(uint64_t bound, uint64_t dirty, bool watched)
+{
+    const uint64_t left = dirty < bound ? bound - dirty : 0;
+    const uint64_t step = gf_max(left, bound / 8);
+    /* While little is dirty the engine sleeps; it is woken at LITTLE. */
+    return dirty < LITTLE && watched ? gf_min(step, LITTLE) : step;
+}
+
+static void check_retained(void)
+{
+    const uint64_t retained = retained_bytes();
+    const uint64_t freed = gf_load_relaxed(&gf_retain_count.freed);
+    const uint64_t dirty = gf_min(retained, freed); /* an upper bound */
+
+    if (dirty >= LITTLE)
+        wake_engine();
+    if (retained < LITTLE) {
+        gf_store_relaxed(&gf_retain_count.check_at, freed + LITTLE);
+        return;
+    }
+    const bool watched = gf_load_relaxed(&retain.watched);
+    const uint64_t bound = gf_retain_bound(retain_headroom(), retain.profile, watched);
+
+    gf_store_relaxed(&retain.dirty_limit, bound);
+    if (retained > bound && freed >= bound) {
+        free_all_lazily();
+        gf_store_relaxed(&gf_retain_count.check_at, bound);
+    } else {
+        const uint64_t step = check_step(bound, dirty, watched);
+        gf_store_relaxed(&gf_retain_count.check_at, freed + step);
+    }
+}
+
+void gf_retain_check(void)
+{
+    if (!gf_retain_begin())
+        return;
+    const int error = errno;
+    if (retain.managed)
+        check_retained();
+    else
+        gf_store_relaxed(&gf_retain_count.check_at, UINT64_MAX);
+    errno = error;
+    gf_retain_end();
+}
+
+void gf_retain_grown(void)
+{
+    const uint64_t soon = gf_load_relaxed(&gf_retain_count.freed) + SOON;
+    if (retain.managed && soon < gf_load_relaxed(&gf_retain_count.check_at))
+        gf_store_relaxed(&gf_retain_count.check_at, soon);
+}
+
+bool gf_retain_free_lazily(void)
+{
+    if (!retain.managed || !gf_retain_begin())
+        return false;
+    const int error = errno;
+    free_all_lazily();
+    errno = error;
+    gf_retain_end();
+    return true;
+}
+
+bool gf_retain_purge_now(void)
+{
+    if (!retain.managed || !gf_retain_begin())
+        return false;
+    const int error = errno;
+    gf_retain_purge();
+    gf_add_relaxed(&retain.purges, 1);
+    errno = error;
+    gf_retain_end();
+    return true;
+}
+
+/*
+ * Purges retained pages that the child shares with the parent. While they are shared, the parent
+ * copies each page that it writes again. If the child calls exec, the kernel would unmap the pages
+ * anyway.
+ */
+static void retain_in_child(void)
+{
+    const bool interrupted = gf_load_relaxed(&retain.busy);
+
+    gf_store_relaxed(&retain.busy, false);
+    gf_store_relaxed(&retain.watched, false);
+    gf_store_relaxed(&retain.wake, NULL);
+    gf_store_relaxed(&retain.woken, false);
+    if (gf_likely(!retain.managed || retained_bytes() < CHILD_MIN))
+        return;
+    const int error = errno;
+    if (interrupted) /* the fork may have come between an arena's two decay settings */
+        for (unsigned arena = count_arenas(); arena-- > 0;)
+            set_decay(arena, je_opt_dirty_decay_ms);
+    gf_retain_purge();
+    gf_store_relaxed(&gf_retain_count.check_at, SOON);
+    errno = error;
+}
+
+void gf_retain_init(enum gf_profile profile, bool managed)
+{
+    retain.profile = profile;
+    retain.managed = managed;
+    pthread_atfork(NULL, NULL, retain_in_child);
+}
+
+void gf_retain_watch(void (*wake)(void))
+{
+    const bool asks_again = gf_exchange_acq_rel(&retain.wake, wake) == wake;
+
+    gf_store_relaxed(&retain.watched, true);
+    if (!gf_exchange_acq_rel(&retain.woken, false) && asks_again)
+        return;
+    gf_store_relaxed(&gf_retain_count.check_at, 0); /* check at the next free */
+}
+
+bool gf_retain_managed(void)
+{
+    return retain.managed && !gf_load_relaxed(&gf_page_counts.unknown);
+}
+
+bool gf_retain_watched(void)
+{
+    return gf_load_relaxed(&retain.watched);
+}
+
+void gf_retain_read(struct gf_heap_retained *ret)
+{
+    *ret = (struct gf_heap_retained){
+        .managed = retain.managed,
+        .max_bytes = retained_bytes(),
+        .unused_bytes = gf_unused_total(),
+        .given_back = gf_load_relaxed(&gf_page_counts.given_back),
+        .freed = gf_load_relaxed(&gf_retain_count.freed),
+        .dirty_limit = gf_load_relaxed(&retain.dirty_limit),
+        .headroom = gf_load_relaxed(&retain.headroom),
+        .readings = gf_load_relaxed(&retain.readings),
+        .lazy_frees = gf_load_relaxed(&retain.lazy_frees),
+        .purges = gf_load_relaxed(&retain.purges),
+        .lazily_freed_bytes = gf_load_relaxed(&gf_page_counts.lazily_freed),
+        .purged_bytes = gf_load_relaxed(&gf_page_counts.purged),
+    };
+}

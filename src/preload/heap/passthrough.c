@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/passthrough.h"
+
+#include "base/loader/symbols.h"
+#include "preload/heap/boot.h"
+
+#include <string.h>
+
+static struct gf_family next; /* the functions as they were found */
+/* the same functions, but they also accept blocks of the boot pool */
+struct gf_family gf_family_passthrough;
+
+static void passthrough_free(void *block)
+{
+    if (gf_likely(!gf_boot_owns(block)))
+        next.free(block);
+}
+
+static void *passthrough_realloc(void *block, size_t size)
+{
+    if (gf_likely(!gf_boot_owns(block)))
+        return next.realloc(block, size);
+    if (size == 0)
+        return NULL;
+    void *moved = next.malloc(size);
+    if (moved)
+        memcpy(moved, block, gf_min(size, gf_boot_size(block)));
+    return moved;
+}
+
+static size_t passthrough_usable_size(void *block)
+{
+    return gf_boot_owns(block) ? gf_boot_size(block) : next.malloc_usable_size(block);
+}
+
+static void *find_next(const char *name)
+{
+    struct gf_symbol found;
+    return gf_symbol_find(name, (const void *)(uintptr_t)&find_next, &found) ? found.address : NULL;
+}
+
+/* If another allocator lacks a function, libc's is used, as it would be without the library. */
+void gf_passthrough_resolve(void)
+{
+#define GF_FAMILY(name, type, parameters, arguments)                                               \
+    next.name = (__typeof__(next.name))find_next(#name);
+#include "abi/family.def"
+    gf_family_passthrough = next;
+    if (!gf_boot_used())
+        return; /* the pool stays unused: all later calls use this table */
+    gf_family_passthrough.free = passthrough_free;
+    gf_family_passthrough.realloc = passthrough_realloc;
+    gf_family_passthrough.malloc_usable_size = passthrough_usable_size;
+}

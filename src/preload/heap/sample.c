@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/sample.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/jemalloc_family.h"
+#include "preload/heap/mode.h"
+#include "preload/heap/timing/slowpath.h"
+
+static struct gf_family sampled;
+static _Atomic int left;
+
+static void sample_done(enum gf_slowpath_call call, size_t size, uint64_t start)
+{
+    gf_slowpath_sampled(call, size, gf_now_ns() - start);
+    if (gf_sub_relaxed(&left, 1) <= 1)
+        gf_mode_set(gf_heap_mode_replace);
+}
+
+static void *sampled_malloc(size_t size)
+{
+    const uint64_t start = gf_now_ns();
+    void *block = je_malloc(size);
+    sample_done(gf_slowpath_malloc, size, start);
+    return block;
+}
+
+static void *sampled_calloc(size_t count, size_t size)
+{
+    const uint64_t start = gf_now_ns();
+    void *block = je_calloc(count, size);
+    sample_done(gf_slowpath_calloc, block ? count * size : 0, start);
+    return block;
+}
+
+static void *sampled_realloc(void *block, size_t size)
+{
+    const uint64_t start = gf_now_ns();
+    void *moved = gf_jemalloc_realloc(block, size);
+    sample_done(gf_slowpath_realloc, size, start);
+    return moved;
+}
+
+static void sampled_free(void *block)
+{
+    if (!block)
+        return;
+    const size_t size = je_malloc_usable_size(block);
+    const uint64_t start = gf_now_ns();
+    je_free(block);
+    sample_done(gf_slowpath_free, size, start);
+}
+
+void gf_sample_start(unsigned calls)
+{
+    static bool filled;
+
+    if (!filled) {
+        sampled = gf_family_jemalloc;
+#define GF_FAMILY_HOT(name, type, parameters, arguments) sampled.name = sampled_##name;
+#include "abi/family.def"
+        filled = true;
+    }
+    gf_store_relaxed(&left, (int)calls);
+    gf_mode_set(gf_heap_mode_sampled);
+}
+
+const struct gf_family *gf_sample_family(void)
+{
+    return &sampled;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Times a few calls of malloc now and then. Every call of the family tests the mode anyway. While
+ * calls are sampled, the mode is gf_heap_mode_sampled, whose table times them. At other times
+ * sampling costs nothing.
+ */
+#ifndef GF_PRELOAD_HEAP_SAMPLE_H
+#define GF_PRELOAD_HEAP_SAMPLE_H
+
+#include "preload/heap/family.h"
+
+/*
+ * Times the next `calls` calls of malloc, calloc, realloc and free, over all threads. Called only
+ * by the engine's thread.
+ */
+void gf_sample_start(unsigned calls);
+
+/* The function table that serves while calls are sampled. */
+const struct gf_family *gf_sample_family(void);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/attach/attach.h"
+
+#include "abi/abi_hash.h"
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fmt.h"
+#include "base/log.h"
+#include "base/loader/symbols.h"
+#include "os/permit.h"
+#include "os/procfs.h"
+#include "preload/heap/arenas.h"
+#include "preload/heap/heap.h"
+#include "preload/hook/attach/logging.h"
+#include "preload/hook/attach/thread_start.h"
+#include "preload/hook/counters.h"
+#include "preload/hook/hook_thread.h"
+#include "preload/hook/originals/driver.h"
+#include "preload/hook/originals/driver_shim.h"
+#include "preload/hook/originals/duplicate_load.h"
+#include "preload/hook/originals/originals.h"
+#include "preload/hook/thread_class.h"
+#include "preload/malloc/start.h"
+#include "preload/trace/journal.h"
+#include "preload/trace/latency.h"
+#include "preload/trace/stall.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * The pointer to the published engine lies in a page that the kernel empties in forked children. So
+ * in a child, whichever system call made it, the same load reads NULL and calls pass through.
+ */
+struct engine_page {
+    const struct gf_engine *_Atomic engine;
+};
+
+/* The progress of the load. The stage only rises; each wait for a stage has a time limit. */
+enum {
+    stage_none,
+    stage_taken,   /* a program's thread starts the library's thread */
+    stage_running, /* that thread runs and takes the loader's lock */
+    stage_free,    /* it got the lock: no holder was waiting for a thread in cuInit */
+    stage_done,    /* the engine is published, or the load failed */
+};
+
+static _Atomic unsigned stage; /* a futex */
+static pid_t loader_thread;    /* the library's thread, from stage_running on */
+static struct engine_page *_Atomic engine_page;
+static const struct gf_engine *attached; /* for the fork handlers */
+static struct gf_preload preload;
+
+const struct gf_engine *gf_engine(void)
+{
+    struct engine_page *page = gf_load_acquire(&engine_page);
+    return gf_likely(!page) ? NULL : gf_load_relaxed(&page->engine);
+}
+
+const struct gf_engine *gf_engine_enter(void)
+{
+    const struct gf_engine *engine = gf_engine();
+    if (gf_likely(!engine) || gf_thread.guard || gf_thread.ours)
+        return NULL;
+    gf_thread.guard++;
+    return engine;
+}
+
+void gf_engine_leave(void)
+{
+    gf_thread.guard--;
+}
+
+static void announce_stage(unsigned to)
+{
+    gf_store_release(&stage, to);
+    syscall(SYS_futex, &stage, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* False after the timeout. The raw system call is not a cancellation point. */
+static bool await_stage(unsigned wanted, unsigned ms)
+{
+    const uint64_t until = gf_now_ns() + (uint64_t)ms * 1000000;
+    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000),
+                                .tv_nsec = (long)(until % 1000000000)};
+    unsigned now;
+
+    while ((now = gf_load_acquire(&stage)) < wanted)
+        if (syscall(SYS_futex, &stage, FUTEX_WAIT_BITSET_PRIVATE, now, &at, NULL,
+                    FUTEX_BITSET_MATCH_ANY) != 0 &&
+            errno != EAGAIN && errno != EINTR)
+            return false;
+    return true;
+}
+
+/* True if the library's thread sleeps, false if it is runnable and waits for a CPU. */
+static bool loader_thread_sleeps(void)
+{
+    char text[64];
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/stat", loader_thread) < 0)
+        return true;
+    const char *state = strchr(text, ')'); /* the thread's name contains no ')' */
+    return !state || strncmp(state, ") S", 3) == 0;
+}
+
+/*
+ * If the library's thread does not get the lock at once, the lock's holder may be waiting for the
+ * caller, or be the caller. On a busy machine the library's thread may also wait for a CPU, before
+ * or after it takes the lock.
+ */
+static bool await_loader_lock(void)
+{
+    for (unsigned ms = 0; ms < 2000; ms += 50)
+        if (await_stage(stage_free, 50))
+            return true;
+        else if (loader_thread_sleeps())
+            return false;
+    return false;
+}
+
+/* If the loader's lock is free, loading the engine takes 20 to 40 ms. */
+static bool await_engine(void)
+{
+    return await_stage(stage_running, 2000) && await_loader_lock() && await_stage(stage_done, 2000);
+}
+
+/*
+ * Waits for a load in progress: in a child that is forked during a load, the loader's lists would
+ * be inconsistent.
+ */
+static void attach_before_fork(void)
+{
+    const int error = errno;
+    if (!gf_thread.guard)
+        await_engine();
+    errno = error;
+}
+
+static void attach_in_child(void)
+{
+    gf_store_relaxed(&engine_page, NULL); /* for kernels without MADV_WIPEONFORK */
+    gf_store_relaxed(&stage, stage_done); /* the loading thread does not exist in the child */
+    gf_counters_in_child();
+    if (attached && attached->forked) {
+        gf_thread.guard++;
+        attached->forked();
+        gf_thread.guard--;
+    }
+}
+
+/*
+ * Opens the engine by name, through this library's RUNPATH. libc searches the RUNPATH of dlopen's
+ * caller, so the call must come from here. If that fails, another preloaded library's dlopen may
+ * have made libc's call; then the last dlopen is called directly.
+ */
+static void *open_engine(void)
+{
+    const struct gf_originals *originals = gf_originals();
+    struct gf_symbol last;
+    void *handle = originals->dlopen(GF_ENGINE_FILE, RTLD_NOW | RTLD_LOCAL);
+    if (handle || !gf_symbol_find("dlopen", (const void *)originals->dlopen, &last))
+        return handle;
+    while (gf_symbol_find("dlopen", last.address, &last))
+        ;
+    return ((__typeof__(dlopen) *)last.address)(GF_ENGINE_FILE, RTLD_NOW | RTLD_LOCAL);
+}
+
+#define OFF "copies, pinned memory and placement are off: "
+
+static gf_engine_start_fn *find_engine_start(void)
+{
+    void *handle = open_engine();
+    void *start = handle ? gf_originals()->dlsym(handle, GF_ENGINE_START) : NULL;
+    if (!start)
+        gf_warn(OFF "%s", dlerror());
+    return (gf_engine_start_fn *)start;
+}
+
+static const struct gf_engine *start_engine(pid_t caller)
+{
+    const struct gf_options *options = gf_startup_env_options();
+
+    gf_start_probes(options->mode == gf_mode_observe ? GF_PERMIT_READING : GF_PERMIT_ALL);
+    preload = (struct gf_preload){
+        .caller = caller,
+        .abi = GF_ENGINE_ABI,
+        .size = sizeof(preload),
+        .options = options,
+        .permitted = gf_permit_word(),
+        .startup = gf_startup_env(),
+        .cuda = gf_driver_functions(),
+        .driver_shim = gf_driver_shim() ? gf_driver_shim()->object : NULL,
+        .heap = gf_heap_ops(),
+        .version = GF_VERSION,
+        .thread_class = gf_thread_class_get,
+        .each_hook = gf_counters_each,
+        .log_wanted = gf_journal_wanted,
+        .log = gf_journal_event,
+        .log_finish = gf_journal_finish,
+        .log_count = gf_journal_count,
+        .stall_counts = gf_stall_counts,
+        .each_latency = gf_latency_each,
+        .gpu_known = gf_stall_set_gpu,
+    };
+    gf_engine_start_fn *start = find_engine_start();
+    const struct gf_engine *engine = start ? start(&preload) : NULL;
+    if (start && (!engine || engine->abi != GF_ENGINE_ABI || engine->size != sizeof(*engine))) {
+        gf_warn(OFF GF_ENGINE_FILE " belongs to another build than libgpufeed.so " GF_VERSION
+                                   "; install both from one build");
+        return NULL;
+    }
+    return engine;
+}
+
+static void publish_engine(const struct gf_engine *engine)
+{
+    struct engine_page *page =
+        mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    madvise(page, sizeof(*page), MADV_WIPEONFORK);
+    attached = engine;
+    gf_store_relaxed(&page->engine, engine);
+    gf_store_release(&engine_page, page);
+}
+
+/*
+ * Runs on the library's thread. It does all work that needs the loader's lock, so that the program
+ * never waits for that lock.
+ */
+static void *load_engine(void *caller)
+{
+    gf_thread.guard++;
+    prctl(PR_SET_NAME, "gpufeed");
+    gf_arenas_share_main();
+    loader_thread = gettid();
+    announce_stage(stage_running);
+    gf_originals()->dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
+    announce_stage(stage_free);
+    gf_driver_pin();
+    const struct gf_engine *engine = start_engine((pid_t)(intptr_t)caller);
+    if (engine)
+        publish_engine(engine);
+    announce_stage(stage_done);
+    if (gf_engine()) {
+        gf_logging_serve();
+        engine->watch();
+    }
+    return NULL;
+}
+
+static void warn_of_duplicate(void)
+{
+    struct gf_symbol here, second;
+
+    if (gf_duplicate_load_find(&here, &second))
+        gf_warn("two copies of the library are loaded: %s serves, %s passes every call through. "
+                "Name only one in LD_PRELOAD; `gpufeed run` adds its own.",
+                here.object, second.object);
+}
+
+static GF_COLD void start_load(void)
+{
+    const int error = errno;
+    int cancel;
+
+    /* The driver's cuInit is not a cancellation point, but the engine's reads and writes are. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    gf_thread.guard++;
+    gf_log_set_level(gf_startup_env()->stderr_closed
+                         ? GF_LOG_SILENT
+                         : GF_LOG_WARN + gf_startup_env_options()->verbose);
+    warn_of_duplicate();
+    gf_logging_cuda();
+    int failed = pthread_atfork(attach_before_fork, NULL, attach_in_child);
+    if (!failed)
+        failed = gf_thread_start_own(load_engine, (void *)(intptr_t)gettid());
+    if (failed) {
+        announce_stage(stage_done);
+        gf_warn(OFF "cannot start a thread: %s", strerrordesc_np(failed));
+    } else if (await_engine()) {
+        const struct gf_engine *engine = gf_engine();
+        if (engine)
+            engine->joined();
+    }
+    gf_thread.guard--;
+    pthread_setcancelstate(cancel, NULL);
+    errno = error;
+}
+
+void gf_attach(void)
+{
+    unsigned none = stage_none;
+    if (gf_load_relaxed(&stage) != none || gf_thread.guard || gf_duplicate_load_passes())
+        return;
+    if (gf_cas_acq_rel(&stage, &none, stage_taken))
+        start_load();
+}

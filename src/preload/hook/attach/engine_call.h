@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hook's call into the engine: the engine's own CUDA calls pass through, the thread cannot be
+ * cancelled during the call, and errno is kept.
+ */
+#ifndef GF_PRELOAD_HOOK_ATTACH_ENGINE_CALL_H
+#define GF_PRELOAD_HOOK_ATTACH_ENGINE_CALL_H
+
+#include "preload/hook/attach/attach.h"
+#include "preload/hook/hook_thread.h"
+
+#include <errno.h>
+
+struct gf_engine_call {
+    const struct gf_engine *engine;
+    int error, cancel;
+};
+
+/*
+ * False without an engine, and for calls from inside the engine; then the call must not be ended.
+ */
+static inline bool gf_engine_call_begin(struct gf_engine_call *ret)
+{
+    ret->engine = gf_engine_enter();
+    if (gf_likely(!ret->engine))
+        return false;
+    ret->error = errno;
+    ret->cancel = gf_thread_hold_cancel();
+    return true;
+}
+
+static inline void gf_engine_call_end(const struct gf_engine_call *call)
+{
+    gf_thread_release_cancel(call->cancel);
+    errno = call->error;
+    gf_engine_leave();
+}
+
+/* The engine's transfer functions. NULL if it has none; then the call must not be ended. */
+static inline const struct gf_transfer_ops *gf_engine_call_transfer(struct gf_engine_call *ret)
+{
+    if (!gf_engine_call_begin(ret))
+        return NULL;
+    if (!ret->engine->transfer)
+        gf_engine_call_end(ret);
+    return ret->engine->transfer;
+}
+
+#endif

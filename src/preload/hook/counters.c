@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/counters.h"
+
+#include "base/loader/libc.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PROBES 4  /* number of owners that a thread checks when all sets are taken */
+#define STRIDE 17 /* distance of the checked sets: neighbouring sets are often live */
+
+__thread struct gf_thread gf_thread;
+struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
+_Atomic uint64_t gf_counter_owners[GF_COUNTER_OWN];
+
+static const char *const names[gf_hook_count] = {
+#define GF_CU(symbol) #symbol,
+#define GF_LIBC(symbol) #symbol,
+#include "abi/hooks.def"
+};
+
+static pid_t process_of(uint64_t owner)
+{
+    return (pid_t)(owner >> 32);
+}
+
+static bool take_set(unsigned set, uint64_t from, uint64_t to)
+{
+    return gf_cas_acquire(&gf_counter_owners[set], &from, to);
+}
+
+static bool owner_has_ended(uint64_t owner, pid_t process)
+{
+    return process_of(owner) == process && syscall(SYS_tgkill, process, (pid_t)owner, 0) != 0 &&
+           errno == ESRCH;
+}
+
+static unsigned find_set(pid_t process, pid_t thread)
+{
+    static _Atomic unsigned hand, shared;
+    const uint64_t self = gf_counter_owner(process, thread);
+
+    for (unsigned set = 0; set < GF_COUNTER_OWN; set++)
+        if (!gf_load_relaxed(&gf_counter_owners[set]) && take_set(set, 0, self))
+            return set;
+    for (unsigned i = 0; i < PROBES; i++) {
+        const unsigned set = gf_add_relaxed(&hand, STRIDE) % GF_COUNTER_OWN;
+        const uint64_t owner = gf_load_relaxed(&gf_counter_owners[set]);
+        if (owner_has_ended(owner, process) && take_set(set, owner, self))
+            return set;
+    }
+    return GF_COUNTER_OWN + gf_add_relaxed(&shared, 1) % GF_COUNTER_SHARED;
+}
+
+unsigned gf_counters_join(void)
+{
+    gf_libc_bind(); /* the process's first hooked call may be a driver function */
+    const int error = errno;
+
+    gf_thread.counters = find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
+    errno = error;
+    return gf_thread.counters;
+}
+
+/* Other fork handlers may have started threads in the child already; those keep their sets. */
+void gf_counters_in_child(void)
+{
+    const pid_t process = getpid();
+    const unsigned mine = gf_thread.counters;
+
+    for (unsigned set = 0; set < GF_COUNTER_OWN; set++) {
+        const uint64_t owner = gf_load_relaxed(&gf_counter_owners[set]);
+        if (set + 1 == mine)
+            gf_store_relaxed(&gf_counter_owners[set],
+                             gf_counter_owner(process, (pid_t)syscall(SYS_gettid)));
+        else if (owner && process_of(owner) != process)
+            gf_store_relaxed(&gf_counter_owners[set], 0);
+    }
+}
+
+static void add_counter(struct gf_counter *counter, struct gf_hook_counts *ret)
+{
+    const uint64_t calls = gf_load_relaxed(&counter->calls);
+    ret->calls += calls;
+    ret->copies += calls + gf_load_relaxed(&counter->more);
+    ret->bytes += gf_load_relaxed(&counter->bytes);
+    ret->offered += gf_load_relaxed(&counter->offered);
+    ret->offered_bytes += gf_load_relaxed(&counter->offered_bytes);
+    ret->unfit += gf_load_relaxed(&counter->unfit);
+    ret->unfit_bytes += gf_load_relaxed(&counter->unfit_bytes);
+}
+
+void gf_counters_each(gf_hook_counts_fn *fn, void *closure)
+{
+    for (unsigned i = 0; i < gf_hook_count; i++) {
+        struct gf_hook_counts counts = {.name = names[i]};
+        for (unsigned set = 0; set < GF_ARRAY_LEN(gf_counters); set++)
+            add_counter(&gf_counters[set].of[i], &counts);
+        if (!fn(closure, &counts))
+            return;
+    }
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Offloads copies to the engine. All copy hooks share this part. */
+#ifndef GF_PRELOAD_HOOK_CUDA_COPY_OFFLOAD_H
+#define GF_PRELOAD_HOOK_CUDA_COPY_OFFLOAD_H
+
+#include "preload/hook/attach/attach.h"
+#include "preload/hook/cuda/entry.h"
+#include "preload/hook/cuda/timed_call.h"
+
+/* The smallest copy that is offered to the engine, in bytes; SIZE_MAX without an engine. */
+static inline size_t gf_copy_offload_least(void)
+{
+    const struct gf_engine *engine = gf_engine();
+    return engine && engine->transfer ? engine->transfer->copy_least : SIZE_MAX;
+}
+
+/* A copy that is offered to the engine; if the engine declines, the driver makes it. */
+struct gf_copy_offload {
+    const struct gf_copy_call *call;
+    CUresult result;                /* set if the engine made the copy */
+    struct gf_copy_refusal refusal; /* set if the engine declined the copy */
+    uint64_t since; /* when the engine declined, in ns; 0 if the engine was not asked */
+};
+
+/* True if the engine made the copy. Only for copies of at least gf_copy_offload_least bytes. */
+bool gf_copy_offload_to_engine(struct gf_copy_offload *offload);
+void gf_copy_offload_declined(const struct gf_copy_offload *offload);
+
+/*
+ * Counts a copy and offers it to the engine. linear: its shape can be staged. True: the copy is
+ * made, and the hook returns ret->result. False: the hook calls the driver, and then
+ * gf_copy_offload_end.
+ */
+static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hook,
+                                   const struct gf_copy_call *call, bool linear)
+{
+    ret->call = call;
+    ret->since = 0;
+    if (gf_thread.guard)
+        return false;
+    gf_count_bytes(hook, call->bytes);
+    if (gf_likely(call->bytes < gf_copy_offload_least()))
+        return false;
+    gf_count_large(hook, call->bytes, linear);
+    return linear && gf_copy_offload_to_engine(ret);
+}
+
+/* Called after the driver made a copy that the engine declined. Returns the driver's result. */
+static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload, CUresult result)
+{
+    if (gf_unlikely(offload->since))
+        gf_copy_offload_declined(offload);
+    return result;
+}
+
+/* How the copy that `call` describes is run. Only a blocking copy waits, so only it is timed. */
+#define GF_RUN_ASYNC(symbol, call, copy) (copy)
+#define GF_RUN_BLOCKING(symbol, call, copy)                                                        \
+    GF_WAITED(gf_timed_driver_copy, #symbol, (call).bytes, gf_copy_is_idle((call).stream), copy)
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/cuda/linear_copy.h"
+
+/* CU_DEVICE_ATTRIBUTE_MAX_PITCH, equal on all devices so far. The driver refuses a larger pitch. */
+#define MAX_PITCH ((size_t)INT32_MAX)
+
+struct extent {
+    size_t width, height, depth;
+};
+
+/* One end of a block, as the parameters give it. */
+struct end {
+    CUmemorytype type;
+    uintptr_t host;
+    CUdeviceptr device;
+    size_t x, y, z, pitch, height;
+};
+
+static size_t multiply_saturated(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+
+/* Below these limits, no offset or sum here overflows or leaves an address space. */
+static bool is_sane(const struct extent *extent, const struct end *end)
+{
+    const size_t limit = (size_t)1 << 31;
+    return extent->width < limit && extent->height < limit && extent->depth < limit &&
+           end->x < limit && end->y < limit && end->z < limit && end->height < limit &&
+           end->pitch <= MAX_PITCH;
+}
+
+/*
+ * The address of the first byte, if the block is contiguous from there. A pitch or height of 0
+ * means that of the block. False if an offset depends on such a 0.
+ */
+static bool end_is_contiguous(const struct extent *extent, const struct end *end, CUdeviceptr *ret)
+{
+    const bool rows = extent->height > 1 || extent->depth > 1;
+    const size_t base = end->type == CU_MEMORYTYPE_HOST ? end->host : end->device;
+    size_t lines, offset;
+
+    if (!is_sane(extent, end))
+        return false;
+    if (end->pitch ? end->pitch < extent->width + end->x : end->x || end->y || end->z || rows)
+        return false;
+    if (end->height ? end->height < extent->height + end->y : end->z || extent->depth > 1)
+        return false;
+    if (rows && end->pitch != extent->width)
+        return false;
+    if (extent->depth > 1 && end->height != extent->height)
+        return false;
+    if (__builtin_mul_overflow(end->z, end->height, &lines) ||
+        __builtin_add_overflow(lines, end->y, &lines) ||
+        __builtin_mul_overflow(lines, end->pitch, &offset) ||
+        __builtin_add_overflow(offset, end->x, &offset) ||
+        __builtin_add_overflow(base, offset, &offset))
+        return false;
+    *ret = offset;
+    return true;
+}
+
+/*
+ * A unified address may be host or device memory; the type of the other side gives the direction.
+ */
+static bool find_way(CUmemorytype dst, CUmemorytype src, enum gf_copy_way *ret)
+{
+    const bool unified_dst = dst == CU_MEMORYTYPE_UNIFIED,
+               unified_src = src == CU_MEMORYTYPE_UNIFIED;
+
+    if (unified_dst && unified_src)
+        *ret = gf_copy_any;
+    else if ((src == CU_MEMORYTYPE_HOST || unified_src) && dst == CU_MEMORYTYPE_DEVICE)
+        *ret = gf_copy_h2d;
+    else if (src == CU_MEMORYTYPE_HOST && unified_dst)
+        *ret = gf_copy_h2d;
+    else if ((dst == CU_MEMORYTYPE_HOST || unified_dst) && src == CU_MEMORYTYPE_DEVICE)
+        *ret = gf_copy_d2h;
+    else if (dst == CU_MEMORYTYPE_HOST && unified_src)
+        *ret = gf_copy_d2h;
+    else
+        return false;
+    return true;
+}
+
+static bool is_contiguous(const struct extent *extent, const struct end *dst, const struct end *src,
+                          struct gf_copy_call *ret)
+{
+    ret->bytes =
+        multiply_saturated(multiply_saturated(extent->width, extent->height), extent->depth);
+    return ret->bytes && ret->bytes != SIZE_MAX && find_way(dst->type, src->type, &ret->way) &&
+           end_is_contiguous(extent, dst, &ret->dst) && end_is_contiguous(extent, src, &ret->src);
+}
+
+/* One end of a block of either dimension: the members have the same names. */
+#define END(block, side)                                                                           \
+    {                                                                                              \
+        .type = (block)->side##MemoryType, .host = (uintptr_t)(block)->side##Host,                 \
+        .device = (block)->side##Device, .x = (block)->side##XInBytes, .y = (block)->side##Y,      \
+        .pitch = (block)->side##Pitch                                                              \
+    }
+
+bool gf_linear_copy_2d(const CUDA_MEMCPY2D *block, struct gf_copy_call *ret)
+{
+    ret->bytes = 0;
+    if (!block)
+        return false;
+    const struct extent extent = {block->WidthInBytes, block->Height, 1};
+    const struct end dst = END(block, dst), src = END(block, src);
+    return is_contiguous(&extent, &dst, &src, ret);
+}
+
+bool gf_linear_copy_3d(const CUDA_MEMCPY3D *block, struct gf_copy_call *ret)
+{
+    ret->bytes = 0;
+    if (!block)
+        return false;
+    const struct extent extent = {block->WidthInBytes, block->Height, block->Depth};
+    struct end dst = END(block, dst), src = END(block, src);
+    dst.z = block->dstZ;
+    dst.height = block->dstHeight;
+    src.z = block->srcZ;
+    src.height = block->srcHeight;
+    return is_contiguous(&extent, &dst, &src, ret) && !block->srcLOD && !block->dstLOD &&
+           !block->reserved0 && !block->reserved1;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls by which a stream enters or leaves a capture. A capture must not record a part of a copy
+ * that the engine issues for another thread, so the engine is notified before a stream enters a
+ * capture. A stream enters by the call that begins a capture, or by waiting for an event of a
+ * captured stream.
+ */
+#include "preload/hook/attach/engine_call.h"
+#include "preload/hook/cuda/on_capture.h"
+#include "preload/hook/cuda/entry.h"
+
+#include "base/atomic.h"
+
+static _Atomic unsigned live;
+
+unsigned gf_captures_live(void)
+{
+    return gf_load_relaxed(&live);
+}
+
+/*
+ * Returns true if the engine was notified, and must be notified again when the call has returned.
+ */
+static bool tell_begins(void)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return false;
+    transfer->capture_begins();
+    gf_engine_call_end(&call);
+    return true;
+}
+
+static void tell_begun(void)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return;
+    transfer->capture_begun();
+    gf_engine_call_end(&call);
+}
+
+#define ENTERING(call)                                                                             \
+    ({                                                                                             \
+        const bool told_ = tell_begins();                                                          \
+        const CUresult result_ = (call);                                                           \
+        if (told_)                                                                                 \
+            tell_begun();                                                                          \
+        result_;                                                                                   \
+    })
+
+/* The hook of a call that begins a capture. */
+#define BEGIN(symbol, parameters, arguments)                                                       \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        const CUresult result = ENTERING(real arguments);                                          \
+        if (result == CUDA_SUCCESS)                                                                \
+            gf_add_relaxed(&live, 1);                                                              \
+        return result;                                                                             \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#define BEGIN_V1(symbol, null_stream) BEGIN(symbol, (CUstream hStream), (hStream))
+#define BEGIN_V2(symbol, null_stream)                                                              \
+    BEGIN(symbol, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+#define BEGIN_TO_GRAPH(symbol, null_stream)                                                        \
+    BEGIN(symbol,                                                                                  \
+          (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,                      \
+           const CUgraphEdgeData *dependencyData, size_t numDependencies,                          \
+           CUstreamCaptureMode mode),                                                              \
+          (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+
+GF_STREAM_PAIR(BEGIN_V1, cuStreamBeginCapture);
+GF_STREAM_PAIR(BEGIN_V2, cuStreamBeginCapture_v2);
+GF_STREAM_PAIR(BEGIN_TO_GRAPH, cuStreamBeginCaptureToGraph);
+
+/* Whether the call ended the capture. After other errors, the capture goes on. */
+static bool has_ended(CUresult result)
+{
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+           result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED ||
+           result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+/* Counts the end of a capture, but not below 0: the capture may have begun unseen by the hooks. */
+static void count_end(void)
+{
+    unsigned now = gf_load_relaxed(&live);
+    while (now && !gf_cas_weak_relaxed(&live, &now, now - 1))
+        continue;
+}
+
+#define END(symbol, null_stream)                                                                   \
+    CUresult gf_on_##symbol(CUstream hStream, CUgraph *phGraph)                                    \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        const CUresult result = real(hStream, phGraph);                                            \
+        if (has_ended(result))                                                                     \
+            count_end();                                                                           \
+        return result;                                                                             \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(END, cuStreamEndCapture);
+
+/* Without a live capture, no event can take the stream into one. */
+#define WAIT(symbol, null_stream)                                                                  \
+    CUresult gf_on_##symbol(CUstream hStream, CUevent hEvent, unsigned int Flags)                  \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return gf_unlikely(gf_captures_live()) ? ENTERING(real(hStream, hEvent, Flags))            \
+                                               : real(hStream, hEvent, Flags);                     \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(WAIT, cuStreamWaitEvent);

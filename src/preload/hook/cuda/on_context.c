@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls that end contexts: the engine's objects in a context must be destroyed before it, or with
+ * it. All versions of a function are handled alike.
+ */
+#include "preload/hook/attach/engine_call.h"
+#include "preload/hook/cuda/entry.h"
+
+#define NO_DEVICE (-1)
+
+/* True if the engine was notified, and so must be notified of the result. */
+static bool notify_leaving(CUcontext context, CUdevice device)
+{
+    struct gf_engine_call call;
+    if (!context && device == NO_DEVICE)
+        return false; /* the driver would end no context */
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return false;
+    transfer->context_leaving(context, device);
+    gf_engine_call_end(&call);
+    return true;
+}
+
+static void notify_left(CUcontext context, CUdevice device, CUresult result)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return;
+    transfer->context_left(context, device, result);
+    gf_engine_call_end(&call);
+}
+
+#define END(symbol, type, context, device)                                                         \
+    CUresult gf_on_##symbol(type ended)                                                            \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        const bool notified = notify_leaving(context, device);                                     \
+        const CUresult result = real(ended);                                                       \
+        if (notified)                                                                              \
+            notify_left(context, device, result);                                                  \
+        return result;                                                                             \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#define END_CONTEXT(symbol) END(symbol, CUcontext, ended, NO_DEVICE)
+#define END_PRIMARY(symbol) END(symbol, CUdevice, NULL, ended)
+/* A green context holds the primary context of its device, and may be the last to do so. */
+#define END_GREEN(symbol) END(symbol, CUgreenCtx, NULL, ended ? GF_ANY_DEVICE : NO_DEVICE)
+
+END_CONTEXT(cuCtxDestroy);
+END_CONTEXT(cuCtxDestroy_v2);
+END_CONTEXT(cuCtxDetach);
+END_PRIMARY(cuDevicePrimaryCtxRelease);
+END_PRIMARY(cuDevicePrimaryCtxRelease_v2);
+END_PRIMARY(cuDevicePrimaryCtxReset);
+END_PRIMARY(cuDevicePrimaryCtxReset_v2);
+END_GREEN(cuGreenCtxDestroy);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls in which the program waits for the GPU. Each is timed for the report; it is a stall only if
+ * the GPU was idle. The driver has no idle query for a whole context, so cuCtxSynchronize is only
+ * timed. Freeing device memory waits too, which programs do not expect, so every slow free is a
+ * stall.
+ */
+#include "preload/hook/attach/engine_call.h"
+#include "preload/hook/cuda/entry.h"
+#include "preload/hook/cuda/timed_call.h"
+
+/* Notifies the engine after a call that waited for all work of the context. */
+static CUresult notify_waited(CUresult result)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer =
+        result == CUDA_SUCCESS ? gf_engine_call_transfer(&call) : NULL;
+    if (transfer) {
+        transfer->waited();
+        gf_engine_call_end(&call);
+    }
+    return result;
+}
+
+CUresult gf_on_cuMemFree_v2(CUdeviceptr dptr)
+{
+    __typeof__(cuMemFree_v2) *real = GF_REAL(cuMemFree_v2);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    return notify_waited(GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, NULL, real(dptr)));
+}
+GF_ENTRY(cuMemFree_v2);
+
+CUresult gf_on_cuCtxSynchronize(void)
+{
+    __typeof__(cuCtxSynchronize) *real = GF_REAL(cuCtxSynchronize);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    return notify_waited(GF_TIMED(gf_timed_driver_wait, "cuCtxSynchronize", 0, NULL, real()));
+}
+GF_ENTRY(cuCtxSynchronize);
+
+/* Both stream flavours have the same name in the log. */
+#define STREAM_WAIT(symbol, null_stream)                                                           \
+    CUresult gf_on_##symbol(CUstream hStream)                                                      \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,                           \
+                         gf_stream_is_idle(hStream ? hStream : null_stream), real(hStream));       \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(STREAM_WAIT, cuStreamSynchronize);
+
+CUresult gf_on_cuEventSynchronize(CUevent hEvent)
+{
+    __typeof__(cuEventSynchronize) *real = GF_REAL(cuEventSynchronize);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    return GF_WAITED(gf_timed_driver_wait, "cuEventSynchronize", 0, gf_event_is_idle(hEvent),
+                     real(hEvent));
+}
+GF_ENTRY(cuEventSynchronize);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/cuda/stream_idle.h"
+
+#include "preload/hook/hook_thread.h"
+#include "preload/hook/originals/driver.h"
+
+#include <errno.h>
+
+static bool stream_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent event)
+{
+    CUstreamCaptureStatus status;
+
+    (void)event;
+    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE && cuda->cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
+static bool event_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent event)
+{
+    (void)stream;
+    return cuda->cuEventQuery(event) == CUDA_SUCCESS;
+}
+
+static bool has_queries(const struct gf_cuda *cuda)
+{
+    return cuda && cuda->cuThreadExchangeStreamCaptureMode && cuda->cuStreamIsCapturing &&
+           cuda->cuStreamQuery && cuda->cuEventQuery && cuda->cuCtxGetCurrent;
+}
+
+/* Without a context each query fails, and tools would show that as the program's error. */
+static bool has_context(const struct gf_cuda *cuda)
+{
+    CUcontext context = NULL;
+    return cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context;
+}
+
+static bool query_driver(bool (*is_done)(const struct gf_cuda *, CUstream, CUevent),
+                         CUstream stream, CUevent event)
+{
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (!has_queries(cuda))
+        return false;
+    const int error = errno, cancel = gf_thread_hold_cancel();
+    bool done = false;
+    if (has_context(cuda) && cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
+        done = is_done(cuda, stream, event);
+        cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+    gf_thread_release_cancel(cancel);
+    errno = error;
+    return done;
+}
+
+bool gf_stream_is_idle(CUstream stream)
+{
+    return query_driver(stream_is_done, stream, NULL);
+}
+
+bool gf_event_is_idle(CUevent event)
+{
+    return event && query_driver(event_is_done, NULL, event);
+}
+
+bool gf_copy_is_idle(CUstream stream)
+{
+    return gf_stream_is_idle(CU_STREAM_LEGACY) &&
+           (stream == CU_STREAM_LEGACY || gf_stream_is_idle(stream));
+}

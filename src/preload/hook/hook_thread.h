@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state that hooks keep for each thread; all zero in a new thread. */
+#ifndef GF_PRELOAD_HOOK_HOOK_THREAD_H
+#define GF_PRELOAD_HOOK_HOOK_THREAD_H
+
+#include "base/base.h"
+
+#include <pthread.h>
+
+struct gf_thread {
+    unsigned guard;     /* nonzero inside this library: hooks pass through */
+    unsigned in_driver; /* inside cuInit or context creation, where libcuda starts threads */
+    unsigned counters;  /* the number of the counter set (hook/counters.h); 0 before it has one */
+    bool ours;          /* started by this library, or by a thread that this library started */
+};
+
+/* In the static TLS block: reaching it never allocates. */
+extern __thread struct gf_thread gf_thread __attribute__((tls_model("initial-exec")));
+
+/*
+ * Disables cancellation around a call into the engine. The engine calls open, read and write, which
+ * are cancellation points. A hook must not be a cancellation point unless the original is, and a
+ * thread must not end inside the engine.
+ */
+static inline int gf_thread_hold_cancel(void)
+{
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void gf_thread_release_cancel(int before)
+{
+    pthread_setcancelstate(before, NULL);
+}
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hook of prctl, which passes the call through. A program installs a seccomp filter by this
+ * call, or first gives up privileges by it. Before either, the library stops making system calls at
+ * which the filter may kill the process.
+ */
+#include "os/permit.h"
+#include "preload/hook/originals/originals.h"
+
+#include <stdarg.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+/*
+ * A child of vfork runs in its parent's memory, where libc still holds the parent's thread id. The
+ * child's filter is not the parent's. The clock id of a thread contains the id that libc holds.
+ */
+static bool is_in_own_memory(void)
+{
+    clockid_t clock;
+    return pthread_getcpuclockid(pthread_self(), &clock) == 0 && ~(clock >> 3) == gettid();
+}
+
+int gf_on_prctl(int option, ...)
+{
+    unsigned long arg[4];
+    va_list args;
+
+    va_start(args, option);
+    for (unsigned i = 0; i < GF_ARRAY_LEN(arg); i++)
+        arg[i] = va_arg(args, unsigned long);
+    va_end(args);
+    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && is_in_own_memory())
+        gf_permit_seal();
+    return gf_originals()->prctl(option, arg[0], arg[1], arg[2], arg[3]);
+}

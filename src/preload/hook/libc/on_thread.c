@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pthread_create: passed through until an engine or a thread class exists. From then on a new
+ * thread's class is recorded first, and a thread of the program is announced to the engine.
+ */
+#include "preload/hook/attach/engine_call.h"
+#include "preload/hook/attach/thread_start.h"
+#include "preload/hook/counters.h"
+#include "preload/hook/originals/driver.h"
+#include "preload/hook/originals/originals.h"
+#include "preload/hook/thread_class.h"
+#include "preload/malloc/start.h"
+
+#include <string.h>
+
+/* Runs on a new thread of the program. */
+static void announce_thread(void)
+{
+    const struct gf_engine *engine = gf_engine_enter();
+    if (!engine)
+        return;
+    const int cancel = gf_thread_hold_cancel();
+    engine->thread_started();
+    gf_thread_release_cancel(cancel);
+    gf_engine_leave();
+}
+
+/* glibc returns all ones if attr has no affinity, and EINVAL if the mask exceeds the buffer. */
+static bool has_affinity(const pthread_attr_t *attr)
+{
+    struct gf_cpus mask;
+    if (!attr)
+        return false;
+    if (pthread_attr_getaffinity_np(attr, sizeof(mask), (cpu_set_t *)&mask) != 0)
+        return true;
+    for (size_t i = 0; i < GF_ARRAY_LEN(mask.word); i++)
+        if (mask.word[i] != UINT64_MAX)
+            return true;
+    return false;
+}
+
+static enum gf_thread_class classify_thread(const pthread_attr_t *attr, const void *caller)
+{
+    if (gf_thread.ours || gf_thread.guard)
+        return gf_thread_ours;
+    if (gf_thread.in_driver || gf_driver_contains(caller))
+        return gf_thread_driver;
+    return has_affinity(attr) ? gf_thread_self_set : gf_thread_program;
+}
+
+/*
+ * This library's thread-local variables lie in each thread's stack, and its functions need more
+ * of it than libc's. So a small stack gets that much more if the caller chose its size but not its
+ * place. glibc reports the stack's end without a place as address 0. The copy shares the pointers
+ * of attr, which libc only reads.
+ */
+#define STACK_EXTRA ((size_t)16 << 10)
+#define STACK_LARGE ((size_t)1 << 20)
+
+static const pthread_attr_t *enlarge_stack(const pthread_attr_t *attr, pthread_attr_t *copy)
+{
+    void *start;
+    size_t size;
+
+    if (!attr || pthread_attr_getstack(attr, &start, &size) != 0 || size == 0 ||
+        size >= STACK_LARGE || (uintptr_t)start + size != 0)
+        return attr;
+    memcpy(copy, attr, sizeof(*copy));
+    return pthread_attr_setstacksize(copy, size + STACK_EXTRA) == 0 ? copy : attr;
+}
+
+int gf_on_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *),
+                         void *arg)
+{
+    gf_count(gf_hook_pthread_create);
+    gf_start();
+    const enum gf_thread_class class = classify_thread(attr, __builtin_return_address(0));
+    pthread_attr_t larger;
+    if (class != gf_thread_ours)
+        attr = enlarge_stack(attr, &larger);
+    if (class != gf_thread_program)
+        return gf_thread_start(ret, attr, run, arg, class, NULL);
+    if (!gf_engine() && !gf_thread_class_used())
+        return gf_originals()->pthread_create(ret, attr, run, arg);
+    return gf_thread_start(ret, attr, run, arg, class, announce_thread);
+}

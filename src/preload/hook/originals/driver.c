@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/originals/driver.h"
+
+#include "base/atomic.h"
+#include "base/loader/symbols.h"
+#include "preload/hook/hook_thread.h"
+#include "preload/hook/originals/driver_shim.h"
+#include "preload/hook/originals/originals.h"
+
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* All functions of the driver that the library hooks or calls. */
+static const struct {
+    const char *symbol;
+    size_t offset; /* in struct gf_cuda */
+} functions[] = {
+#define GF_CU(symbol) {#symbol, offsetof(struct gf_cuda, symbol)},
+#define GF_CU_USE(symbol) {#symbol, offsetof(struct gf_cuda, symbol)},
+#include "abi/hooks.def"
+};
+
+static struct gf_driver *_Atomic published;
+
+/* A loaded object to find, and its mapping. */
+struct object {
+    uintptr_t address; /* an address in the object; 0 for any object */
+    uintptr_t base, start, end;
+    const char *path;
+};
+
+static bool is_libcuda(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    static const char name[] = "libcuda.so";
+    return strncmp(slash ? slash + 1 : path, name, sizeof(name) - 1) == 0;
+}
+
+static int match_object(struct dl_phdr_info *info, size_t size, void *closure)
+{
+    struct object *object = closure;
+    uintptr_t start = UINTPTR_MAX, end = 0;
+
+    (void)size;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD)
+            continue;
+        start = gf_min(start, info->dlpi_addr + segment->p_vaddr);
+        end = gf_max(end, info->dlpi_addr + segment->p_vaddr + segment->p_memsz);
+    }
+    if (object->address && (object->address < start || object->address >= end))
+        return 0;
+    object->base = info->dlpi_addr;
+    object->start = start;
+    object->end = end;
+    object->path = info->dlpi_name;
+    return 1;
+}
+
+static int match_libcuda(struct dl_phdr_info *info, size_t size, void *closure)
+{
+    return is_libcuda(info->dlpi_name) ? match_object(info, size, closure) : 0;
+}
+
+/*
+ * Keeps the object loaded for good, because its addresses are stored. False if another object has
+ * replaced it.
+ */
+static bool pin_object(const struct object *object)
+{
+    const struct link_map *map =
+        gf_originals()->dlopen(object->path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (!map) {
+        dlerror(); /* this call's error, not the program's */
+        return false;
+    }
+    return map->l_addr == object->base;
+}
+
+/* Looks in the shim first, then in the libcuda behind it, as a program would. */
+static bool find_function(const struct object *driver, const struct object *behind,
+                          const char *symbol, struct gf_symbol *ret)
+{
+    return gf_symbol_find_in(driver->base, symbol, ret) ||
+           (behind->end && gf_symbol_find_in(behind->base, symbol, ret));
+}
+
+static void fill_table(struct gf_driver *table, const struct object *driver,
+                       const struct object *behind)
+{
+    struct gf_symbol found;
+
+    table->start = driver->start;
+    table->end = driver->end;
+    table->behind_start = behind->start;
+    table->behind_end = behind->end;
+    for (size_t i = 0; i < GF_ARRAY_LEN(functions); i++)
+        if (find_function(driver, behind, functions[i].symbol, &found))
+            memcpy((char *)&table->functions + functions[i].offset, &found.address,
+                   sizeof(found.address));
+}
+
+/*
+ * The published table if it belongs to this driver, else a new table that replaces it. NULL if out
+ * of memory.
+ */
+static struct gf_driver *publish_table(const struct object *driver, const struct object *behind)
+{
+    struct gf_driver *there = gf_load_acquire(&published);
+    if (there && there->start == driver->start && there->end == driver->end &&
+        there->behind_start == behind->start)
+        return there;
+    struct gf_driver *mine =
+        mmap(NULL, sizeof(*mine), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mine == MAP_FAILED)
+        return NULL;
+    fill_table(mine, driver, behind);
+    if (gf_cas_acq_rel(&published, &there, mine))
+        return mine;
+    munmap(mine, sizeof(*mine));
+    return there;
+}
+
+/* A shim was loaded at the start and is never unloaded. */
+static struct gf_driver *build_for_shim(void)
+{
+    struct object shim = {.address = (uintptr_t)gf_driver_shim()->address}, behind = {0};
+    if (!dl_iterate_phdr(match_object, &shim))
+        return NULL;
+    dl_iterate_phdr(match_libcuda, &behind);
+    return publish_table(&shim, &behind);
+}
+
+/*
+ * pin: the caller may take the loader's lock. Until a call with pin, each call checks again that
+ * the table's driver is still loaded.
+ */
+static GF_COLD const struct gf_driver *build_table(const void *address, bool pin)
+{
+    const int error = errno;
+    static const struct object none;
+    struct object driver = {.address = (uintptr_t)address};
+    struct gf_driver *ret = NULL;
+
+    gf_thread.guard++;
+    if (gf_driver_shim())
+        ret = build_for_shim();
+    else if (dl_iterate_phdr(match_libcuda, &driver) && (!pin || pin_object(&driver)))
+        ret = publish_table(&driver, &none);
+    if (ret && pin)
+        gf_store_release(&ret->pinned, true);
+    gf_thread.guard--;
+    errno = error;
+    return ret;
+}
+
+static bool is_pinned(const struct gf_driver *driver)
+{
+    return driver && gf_load_acquire(&driver->pinned);
+}
+
+void gf_driver_trust(void)
+{
+    struct gf_driver *driver = gf_load_acquire(&published);
+    if (driver)
+        gf_store_release(&driver->pinned, true);
+}
+
+void gf_driver_pin(void)
+{
+    const struct gf_driver *driver = gf_driver();
+    if (driver)
+        build_table((const void *)driver->start, true);
+}
+
+const struct gf_driver *gf_driver(void)
+{
+    return gf_load_acquire(&published);
+}
+
+const struct gf_driver *gf_driver_by_address(const void *address)
+{
+    const struct gf_driver *driver = gf_driver();
+    return gf_likely(is_pinned(driver)) ? driver : build_table(address, true);
+}
+
+const struct gf_cuda *gf_driver_functions(void)
+{
+    const struct gf_driver *driver = gf_driver();
+    if (gf_unlikely(!is_pinned(driver)))
+        driver = build_table(NULL, false);
+    return gf_likely(driver) ? &driver->functions : NULL;
+}
+
+bool gf_driver_contains(const void *address)
+{
+    const struct gf_driver *driver = gf_driver();
+    return driver &&
+           ((uintptr_t)address - driver->start < driver->end - driver->start ||
+            (uintptr_t)address - driver->behind_start < driver->behind_end - driver->behind_start);
+}

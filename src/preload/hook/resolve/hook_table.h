@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Maps each function of the driver to the hook that replaces it. The key is the address, never the
+ * name: a table by name and version could return a hook with another ABI.
+ *
+ * The hooks of cuGetProcAddress, in its three exported forms, answer from this table.
+ */
+#ifndef GF_PRELOAD_HOOK_RESOLVE_HOOK_TABLE_H
+#define GF_PRELOAD_HOOK_RESOLVE_HOOK_TABLE_H
+
+#include "base/base.h"
+#include "preload/hook/originals/driver.h"
+
+/* The hook of the driver's function at `address`, or NULL. driver may be NULL. Any thread. */
+void *gf_hook_table_find(const struct gf_driver *driver, const void *address);
+
+/* Whether an address is one of the hooks. Any thread. */
+bool gf_hook_table_contains(const void *address);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exported malloc family. Each call tests one well-predicted condition, whether jemalloc
+ * serves, and jumps. Another allocator, sampling and the first call go through a table.
+ */
+#include "preload/malloc/exports.h"
+
+#include "preload/heap/boot.h"
+#include "preload/heap/jemalloc_family.h"
+#include "preload/heap/mode.h"
+#include "preload/heap/passthrough.h"
+#include "preload/heap/sample.h"
+#include "preload/malloc/interposed_call.h"
+#include "preload/malloc/start.h"
+
+/* A plain read suffices, as the comment on gf_mode_now explains. */
+static inline bool jemalloc_serves(void)
+{
+    return gf_likely(gf_mode_now == gf_heap_mode_replace);
+}
+
+static inline bool passes_through(void)
+{
+    return gf_likely(gf_mode_get() == gf_heap_mode_next);
+}
+
+/* The first call decides the mode. A call from within the decision gets the boot pool. */
+GF_COLD static const struct gf_family *decided_family(void)
+{
+    gf_start();
+    switch (gf_mode_get()) {
+    case gf_heap_mode_replace:
+        return &gf_family_jemalloc;
+    case gf_heap_mode_sampled:
+        return gf_sample_family();
+    case gf_heap_mode_next:
+        return &gf_family_passthrough;
+    case gf_heap_mode_undecided:
+        break;
+    }
+    return &gf_family_boot;
+}
+
+/*
+ * Serves the first call, and calls before relocation. The latter get the boot pool and may not even
+ * read a table of functions.
+ *
+ * mallinfo is deprecated by its header, and still called.
+ */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define GF_FAMILY(name, type, parameters, arguments)                                               \
+    GF_COLD static type name##_otherwise parameters                                                \
+    {                                                                                              \
+        return gf_start_loaded() ? decided_family()->name arguments : gf_boot_##name arguments;    \
+    }
+#include "abi/family.def"
+
+GF_EXPORT void *malloc(size_t size)
+{
+    return jemalloc_serves()  ? je_malloc(size)
+           : passes_through() ? gf_family_passthrough.malloc(size)
+                              : malloc_otherwise(size);
+}
+
+GF_EXPORT void *calloc(size_t count, size_t size)
+{
+    return jemalloc_serves()  ? je_calloc(count, size)
+           : passes_through() ? gf_family_passthrough.calloc(count, size)
+                              : calloc_otherwise(count, size);
+}
+
+GF_EXPORT void *realloc(void *block, size_t size)
+{
+    return jemalloc_serves()  ? gf_jemalloc_realloc(block, size)
+           : passes_through() ? gf_family_passthrough.realloc(block, size)
+                              : realloc_otherwise(block, size);
+}
+
+GF_EXPORT void free(void *block)
+{
+    if (jemalloc_serves())
+        je_free(block);
+    else if (passes_through())
+        gf_family_passthrough.free(block);
+    else
+        free_otherwise(block);
+}
+
+/* Redis asks for the size of each block that it gets or frees. */
+GF_EXPORT size_t malloc_usable_size(void *block)
+{
+    return jemalloc_serves()  ? je_malloc_usable_size(block)
+           : passes_through() ? gf_family_passthrough.malloc_usable_size(block)
+                              : malloc_usable_size_otherwise(block);
+}
+
+#define GF_FAMILY_HOT(name, type, parameters, arguments)
+#define GF_FAMILY_SIZE(name, type, parameters, arguments)
+#define GF_FAMILY(name, type, parameters, arguments)                                               \
+    GF_EXPORT type name parameters                                                                 \
+    {                                                                                              \
+        return jemalloc_serves()  ? gf_family_jemalloc.name arguments                              \
+               : passes_through() ? gf_family_passthrough.name arguments                           \
+                                  : name##_otherwise arguments;                                    \
+    }
+#include "abi/family.def"
+#pragma GCC diagnostic pop
+
+GF_EXPORT void *reallocarray(void *block, size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return gf_likely(gf_start_loaded()) ? gf_interposed_realloc(block, total)
+                                        : realloc(block, total);
+}
+
+GF_EXPORT void cfree(void *block)
+{
+    if (gf_likely(gf_start_loaded())) /* blocks of the boot pool are never freed */
+        gf_interposed_free(block);
+}
+
+GF_EXPORT void free_sized(void *block, size_t size)
+{
+    (void)size;
+    cfree(block);
+}
+
+GF_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+    (void)alignment;
+    (void)size;
+    cfree(block);
+}
+
+/*
+ * A program may allocate by one of glibc's internal names and free by free: both must use the same
+ * allocator.
+ */
+#if __has_attribute(copy)
+#define ALIAS_OF(symbol) __attribute__((alias(#symbol), copy(symbol)))
+#else
+#define ALIAS_OF(symbol) __attribute__((alias(#symbol)))
+#endif
+#define GF_FAMILY_ALIAS(alias_, name, type, parameters)                                            \
+    GF_EXPORT type alias_ parameters ALIAS_OF(name);
+#include "abi/family.def"

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exported functions of the malloc family that libc's headers do not declare. */
+#ifndef GF_PRELOAD_MALLOC_EXPORTS_H
+#define GF_PRELOAD_MALLOC_EXPORTS_H
+
+#include <malloc.h>
+#include <stdlib.h>
+
+void cfree(void *block);
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+
+#define GF_FAMILY_ALIAS(alias, name, type, parameters) type alias parameters;
+#include "abi/family.def"
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A library that is opened with RTLD_DEEPBIND searches its own dependencies first and finds libc's
+ * free there. But libc's strdup, asprintf and getline call the exported malloc. So the library
+ * would free a block of another heap, and the program would abort. Likewise,
+ * ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim a heap that is not in use. Both
+ * lookups read libc's symbol table, of which the process has a private copy. So in that copy, these
+ * names are set to the functions that serve malloc.
+ */
+#include "preload/malloc/libc_names.h"
+
+#include "base/atomic.h"
+#include "base/loader/libc.h"
+#include "base/loader/object.h"
+#include "base/loader/symbols.h"
+#include "preload/heap/mode.h"
+#include "preload/malloc/start.h"
+
+#include <errno.h>
+#include <link.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The members that allocate, free or inspect blocks, and trim. reallocarray calls realloc. */
+static const char *const names[] = {
+#define GF_FAMILY(name, type, parameters, arguments) #name,
+#define GF_FAMILY_INFO(name, type, parameters, arguments)
+#define GF_FAMILY_ALIAS(alias, name, type, parameters) #alias,
+#include "abi/family.def"
+};
+
+struct plan {
+    ElfW(Sym) * entry[GF_ARRAY_LEN(names)]; /* NULL: this libc lacks the name */
+    ElfW(Addr) value[GF_ARRAY_LEN(names)];
+    uintptr_t start, end; /* size of the entries, in whole pages */
+};
+
+static bool make_plan(struct plan *ret)
+{
+    const uintptr_t page = getauxval(AT_PAGESZ);
+    const uintptr_t libc = gf_libc_base();
+    struct gf_symbol here, there;
+
+    if (!libc)
+        return false;
+    ret->start = UINTPTR_MAX;
+    ret->end = 0;
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
+        ret->entry[i] = NULL;
+        if (!gf_symbol_find_in(libc, names[i], &there))
+            continue;
+        if (!gf_symbol_find(names[i], NULL, &here))
+            return false;
+        ret->entry[i] = (ElfW(Sym) *)(uintptr_t)there.entry;
+        ret->value[i] = (uintptr_t)here.address - libc;
+        ret->start = gf_min(ret->start, (uintptr_t)there.entry & -page);
+        ret->end = gf_max(ret->end, ((uintptr_t)(ret->entry[i] + 1) + page - 1) & -page);
+    }
+    return ret->end > 0;
+}
+
+/*
+ * The table must lie in read-only data. Otherwise mprotect could make code writable or not
+ * executable while other threads run it.
+ */
+static int in_read_only_data(struct dl_phdr_info *info, size_t size, void *closure)
+{
+    const struct plan *plan = closure;
+
+    (void)size;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && segment->p_flags == PF_R && plan->start >= start &&
+            plan->end <= start + segment->p_memsz)
+            return 1;
+    }
+    return 0;
+}
+
+static bool lead_here(void)
+{
+    struct plan plan;
+
+    if (!make_plan(&plan) || !dl_iterate_phdr(in_read_only_data, &plan) ||
+        syscall(SYS_mprotect, plan.start, plan.end - plan.start, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    /* One word for each store: a concurrent lookup finds the old value or the new one. */
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
+        if (plan.entry[i])
+            __atomic_store_n(&plan.entry[i]->st_value, plan.value[i], __ATOMIC_RELAXED);
+    syscall(SYS_mprotect, plan.start, plan.end - plan.start, PROT_READ);
+    return true;
+}
+
+bool gf_libc_names_contain(const char *name)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
+        if (gf_object_names_equal(name, names[i]))
+            return true;
+    return false;
+}
+
+bool gf_libc_names_prepare(void)
+{
+    static atomic_flag begun = ATOMIC_FLAG_INIT;
+    static _Atomic enum { unknown, leads, cannot } state;
+
+    gf_start();
+    if (!gf_mode_is_jemalloc())
+        return true;
+    if (!atomic_flag_test_and_set_explicit(&begun, memory_order_relaxed)) {
+        const int error = errno;
+        gf_store_release(&state, lead_here() ? leads : cannot);
+        errno = error;
+    }
+    while (gf_load_acquire(&state) == unknown)
+        sched_yield(); /* The lock waits only while another thread makes two system calls. */
+    return state == leads;
+}

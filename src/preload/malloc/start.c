@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/malloc/start.h"
+
+#include "config/startup_env.h"
+#include "os/permit_find.h"
+#include "preload/heap/heap.h"
+#include "preload/heap/pages/presence.h"
+#include "preload/trace/journal.h"
+#include "preload/trace/stall.h"
+
+#include <errno.h>
+
+void gf_start_probes(unsigned wanted)
+{
+    gf_permit_find(wanted);
+    gf_presence_allow();
+}
+
+void gf_start_watch(const struct gf_options *options)
+{
+    const struct gf_heap_ops *heap = gf_heap_ops();
+
+    gf_journal_open(options->log, gf_startup_env()->envp, GF_VERSION);
+    if (!options->stall_us || (heap->mode != gf_heap_mode_replace && !heap->time_passthrough))
+        return;
+    gf_stall_watch((uint64_t)options->stall_us * 1000);
+    if (heap->time_passthrough)
+        heap->time_passthrough();
+}
+
+void gf_start(void)
+{
+    if (gf_likely(!gf_heap_init()))
+        return;
+    const int error = errno;
+    const struct gf_options *options = gf_startup_env_options();
+    if (gf_unlikely(*options->log)) {
+        gf_start_watch(options);
+        gf_start_probes(GF_PERMIT_READING);
+    }
+    errno = error;
+}

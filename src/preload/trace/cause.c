@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/cause.h"
+
+#include "base/fmt.h"
+
+#define PAGE 4096
+#define HUGE_PAGE ((uint64_t)2 << 20)
+
+struct sums {
+    uint64_t total_us, idle_us; /* idle: the time of the whole call that was spent off the CPU */
+    uint64_t part_us[GF_SLOWPATH_PARTS], work_us;
+};
+
+static void add_up(const struct gf_evidence *evidence, struct sums *ret)
+{
+    const struct gf_slowpath *slow = evidence->slow;
+    uint64_t parts = 0;
+
+    ret->total_us = (slow->end_ns - slow->start_ns) / 1000;
+    for (unsigned i = 0; i < GF_SLOWPATH_PARTS; i++) {
+        ret->part_us[i] = slow->part_ns[i] / 1000;
+        parts += ret->part_us[i];
+    }
+    ret->work_us = ret->total_us - gf_min(parts, ret->total_us);
+    ret->idle_us =
+        evidence->used.known ? ret->total_us - gf_min(evidence->used.cpu_us, ret->total_us) : 0;
+}
+
+#define SET_CAUSE(found, ...)                                                                      \
+    do {                                                                                           \
+        ret->cause = gf_cause_##found;                                                             \
+        gf_fmt(ret->text, sizeof(ret->text), __VA_ARGS__);                                         \
+    } while (0)
+
+#define ULL(x) ((unsigned long long)(x))
+
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static bool is_half(uint64_t part, const struct sums *sums)
+{
+    return part * 2 >= sums->total_us;
+}
+
+/* The thread was runnable, but not on a CPU. */
+static void find_preempted(const struct gf_evidence *evidence, const struct sums *sums,
+                           struct gf_finding *ret)
+{
+    const uint64_t throttled = evidence->pressure.throttled_us;
+
+    if (throttled && throttled * 2 >= sums->idle_us)
+        SET_CAUSE(throttled,
+                  "off the CPU for %llu us; the cgroup's CPU quota throttled it for %llu us",
+                  ULL(sums->idle_us), ULL(throttled));
+    else if (evidence->throttled_before_us && evidence->throttled_before_us * 2 >= sums->idle_us)
+        SET_CAUSE(preempted,
+                  "off the CPU for %llu us: another thread ran, or the cgroup's quota throttled it",
+                  ULL(sums->idle_us));
+    else
+        SET_CAUSE(preempted, "off the CPU for %llu us: another thread ran", ULL(sums->idle_us));
+}
+
+/*
+ * True if the cgroup waited for memory for most of the call. If that duration is unknown: if the
+ * cgroup met its limit, or the machine reclaimed memory. Reclaim on the machine does not explain
+ * why a thread was blocked.
+ */
+static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *sums,
+                         struct gf_finding *ret)
+{
+    const struct gf_pressure_counters *pressure = &evidence->pressure;
+    const uint64_t limits = pressure->high + pressure->max;
+
+    if (pressure->waits_known
+            ? !is_half(pressure->waited_us, sums)
+            : !pressure->high && !pressure->max && (ret->may_be_pause || !pressure->reclaims))
+        return false;
+    if (pressure->waits_known)
+        SET_CAUSE(reclaim, "the cgroup waited for memory for %llu us and met its limit %llu time%s",
+                  ULL(pressure->waited_us), ULL(limits), plural(limits));
+    else
+        SET_CAUSE(reclaim,
+                  "the kernel reclaimed memory %llu time%s; the cgroup met its limit %llu time%s",
+                  ULL(pressure->reclaims), plural(pressure->reclaims), ULL(limits), plural(limits));
+    return true;
+}
+
+/*
+ * Major faults read pages from a disk, or from zram, which costs CPU time. If they are few among
+ * many minor faults, they are not the cause.
+ */
+static bool find_swap(const struct gf_evidence *evidence, struct gf_finding *ret)
+{
+    const uint64_t major = evidence->used.major;
+
+    if (!major || major < evidence->slow->work / PAGE / 8)
+        return false;
+    SET_CAUSE(swap, "%llu major page fault%s for %zu KiB", ULL(major), plural(major),
+              evidence->slow->work >> 10);
+    return true;
+}
+
+static bool find_compaction(const struct gf_evidence *evidence, struct gf_finding *ret)
+{
+    const struct gf_slowpath *slow = evidence->slow;
+
+    if (!evidence->pressure.compactions || evidence->used.minor >= slow->work / PAGE / 2)
+        return false;
+    SET_CAUSE(compaction, "%llu page fault%s for %zu KiB; the kernel compacted memory %llu time%s",
+              ULL(evidence->used.minor), plural(evidence->used.minor), slow->work >> 10,
+              ULL(evidence->pressure.compactions), plural(evidence->pressure.compactions));
+    return true;
+}
+
+static bool find_part(const struct gf_evidence *evidence, const struct sums *sums,
+                      struct gf_finding *ret)
+{
+    const struct gf_slowpath *slow = evidence->slow;
+    const uint64_t *us = sums->part_us;
+
+    if (is_half(us[gf_slowpath_lock], sums)) {
+        ret->may_be_pause = true;
+        if (slow->forked)
+            SET_CAUSE(fork, "waited %llu us for a lock of the heap while the process forked",
+                      ULL(us[gf_slowpath_lock]));
+        else
+            SET_CAUSE(lock, "waited %llu us for %u lock%s of the heap", ULL(us[gf_slowpath_lock]),
+                      slow->part_count[gf_slowpath_lock],
+                      plural(slow->part_count[gf_slowpath_lock]));
+    } else if (is_half(us[gf_slowpath_purge], sums)) {
+        SET_CAUSE(purge, "%llu us in %u madvise call%s, which purged %llu KiB",
+                  ULL(us[gf_slowpath_purge]), slow->part_count[gf_slowpath_purge],
+                  plural(slow->part_count[gf_slowpath_purge]),
+                  ULL(slow->part_bytes[gf_slowpath_purge] >> 10));
+    } else if (is_half(us[gf_slowpath_map] + us[gf_slowpath_unmap], sums)) {
+        SET_CAUSE(map, "%llu us in %u mmap call%s of %llu KiB and %u munmap call%s of %llu KiB",
+                  ULL(us[gf_slowpath_map] + us[gf_slowpath_unmap]),
+                  slow->part_count[gf_slowpath_map], plural(slow->part_count[gf_slowpath_map]),
+                  ULL(slow->part_bytes[gf_slowpath_map] >> 10), slow->part_count[gf_slowpath_unmap],
+                  plural(slow->part_count[gf_slowpath_unmap]),
+                  ULL(slow->part_bytes[gf_slowpath_unmap] >> 10));
+    } else if (is_half(us[gf_slowpath_setup], sums)) {
+        SET_CAUSE(setup, "%llu us to create an arena", ULL(us[gf_slowpath_setup]));
+    } else if (is_half(us[gf_slowpath_huge], sums)) {
+        if (evidence->pressure.compactions)
+            SET_CAUSE(compaction,
+                      "%llu us in the first touch of a huge page; the kernel compacted memory "
+                      "%llu time%s",
+                      ULL(us[gf_slowpath_huge]), ULL(evidence->pressure.compactions),
+                      plural(evidence->pressure.compactions));
+        else if (!find_reclaim(evidence, sums, ret))
+            SET_CAUSE(faults, "%llu us in the first touch of a huge page",
+                      ULL(us[gf_slowpath_huge]));
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/*
+ * True if the thread was off the CPU for most of the call, without counting waits for jemalloc's
+ * locks. Those waits are timed as a part of their own.
+ */
+static bool find_idle(const struct gf_evidence *evidence, const struct sums *sums,
+                      struct gf_finding *ret)
+{
+    const struct gf_slowpath_usage *used = &evidence->used;
+    const unsigned long long idle = sums->idle_us;
+
+    if (!used->known ||
+        !is_half(sums->idle_us - gf_min(sums->part_us[gf_slowpath_lock], sums->idle_us), sums))
+        return false;
+    ret->may_be_pause = true;
+    if (used->voluntary == 0) {
+        find_preempted(evidence, sums, ret);
+    } else if (evidence->slow->forked) {
+        SET_CAUSE(fork, "blocked for %llu us while the process forked", idle);
+    } else if (used->major && used->voluntary <= 2 * used->major) {
+        SET_CAUSE(swap, "blocked for %llu us, with %llu major page fault%s", idle, ULL(used->major),
+                  plural(used->major));
+    } else if (find_reclaim(evidence, sums, ret)) {
+        /* find_reclaim has set the cause */
+    } else if (evidence->single_threaded && used->voluntary <= 4 && is_half(sums->work_us, sums) &&
+               evidence->pressure.known) {
+        /* Clearing memory never waits, if no other thread shares the address space. */
+        SET_CAUSE(paused, "stopped for %llu us in code that does not wait", idle);
+    } else {
+        find_part(evidence, sums, ret);
+        const enum gf_cause part = ret->cause;
+        SET_CAUSE(unknown, "blocked for %llu us", idle);
+        ret->without_pause = part;
+        return true;
+    }
+    ret->without_pause = ret->cause;
+    return true;
+}
+
+/*
+ * The call cleared or copied memory. Page faults are the cause if they cover at least a quarter of
+ * its pages, small or huge.
+ */
+static void find_work(const struct gf_evidence *evidence, const struct sums *sums,
+                      struct gf_finding *ret)
+{
+    const struct gf_slowpath *slow = evidence->slow;
+    const struct gf_slowpath_usage *used = &evidence->used;
+
+    if (!slow->work || !is_half(sums->work_us, sums) || !used->known)
+        SET_CAUSE(unknown, "%llu us outside the timed parts", ULL(sums->work_us));
+    else if (find_compaction(evidence, ret) || find_swap(evidence, ret) ||
+             find_reclaim(evidence, sums, ret))
+        ;
+    else if (used->minor >= slow->work / PAGE / 4 ||
+             gf_min(used->minor, evidence->pressure.huge) > slow->work / HUGE_PAGE / 4)
+        SET_CAUSE(faults, "%llu page fault%s for %zu KiB", ULL(used->minor), plural(used->minor),
+                  slow->work >> 10);
+    else
+        SET_CAUSE(copy, "cleared or copied %zu KiB with %llu page fault%s", slow->work >> 10,
+                  ULL(used->minor), plural(used->minor));
+}
+
+/*
+ * Another allocator served the call. Its parts are not timed; only the thread's resource usage is
+ * known.
+ */
+static void find_foreign(const struct gf_evidence *evidence, const struct sums *sums,
+                         struct gf_finding *ret)
+{
+    const struct gf_slowpath_usage *used = &evidence->used;
+
+    if (!used->known)
+        SET_CAUSE(unknown, "%llu us in the program's own allocator", ULL(sums->total_us));
+    else if (find_compaction(evidence, ret) || (evidence->slow->work && find_swap(evidence, ret)) ||
+             find_reclaim(evidence, sums, ret))
+        ;
+    else if (is_half(2 * used->minor, sums))
+        SET_CAUSE(faults, "%llu page fault%s in the program's own allocator", ULL(used->minor),
+                  plural(used->minor));
+    else
+        SET_CAUSE(unknown, "%llu us in the program's own allocator, %llu of them on a CPU",
+                  ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
+}
+
+/* The call was inside the driver, so only the thread's resource usage is known. */
+static void find_driver(const struct gf_evidence *evidence, const struct sums *sums,
+                        struct gf_finding *ret)
+{
+    const struct gf_slowpath_usage *used = &evidence->used;
+    const struct gf_pressure_counters *pressure = &evidence->pressure;
+    const bool waits = evidence->driver != gf_driver_call;
+
+    ret->may_be_pause = is_half(sums->idle_us, sums);
+    if (ret->may_be_pause && used->known && used->voluntary == 0 && used->forced > 0)
+        find_preempted(evidence, sums, ret);
+    else if (is_half(used->minor, sums))
+        SET_CAUSE(faults, "%llu page fault%s in the driver", ULL(used->minor), plural(used->minor));
+    else if (ret->may_be_pause && pressure->known && find_reclaim(evidence, sums, ret))
+        ;
+    else if (ret->may_be_pause && waits && used->major && used->voluntary <= 2 * used->major)
+        SET_CAUSE(swap, "blocked for %llu us, with %llu major page fault%s", ULL(sums->idle_us),
+                  ULL(used->major), plural(used->major));
+    else if (evidence->driver == gf_driver_copy)
+        SET_CAUSE(unknown, "%llu us in a copy", ULL(sums->total_us));
+    else if (waits)
+        SET_CAUSE(gpu, "%llu us in the driver, %llu of them on a CPU; the GPU was idle before",
+                  ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
+    else
+        SET_CAUSE(gpu, "%llu us in the driver, %llu of them on a CPU", ULL(sums->total_us),
+                  ULL(sums->total_us - sums->idle_us));
+    ret->without_pause = ret->cause;
+}
+
+void gf_cause_find(const struct gf_evidence *evidence, struct gf_finding *ret)
+{
+    struct sums sums;
+
+    ret->may_be_pause = false;
+    ret->cause = gf_cause_unknown;
+    add_up(evidence, &sums);
+    if (evidence->driver) {
+        find_driver(evidence, &sums, ret);
+        return;
+    }
+    if (find_idle(evidence, &sums, ret))
+        return;
+    if (evidence->slow->foreign)
+        find_foreign(evidence, &sums, ret);
+    else if (!find_part(evidence, &sums, ret))
+        find_work(evidence, &sums, ret);
+    ret->without_pause = ret->cause;
+}

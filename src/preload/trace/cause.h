@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the cause of a slow call from measurements. A pure function. */
+#ifndef GF_PRELOAD_TRACE_CAUSE_H
+#define GF_PRELOAD_TRACE_CAUSE_H
+
+#include "abi/stall_api.h"
+#include "os/pressure.h"
+#include "preload/heap/timing/slowpath.h"
+
+/* The kinds of driver calls. A wait is judged only if the GPU was idle when it began. */
+enum gf_driver_call {
+    gf_driver_none,
+    gf_driver_call, /* a call that programs do not expect to wait */
+    gf_driver_wait, /* waits for a stream or an event */
+    gf_driver_copy, /* a blocking copy, which may have queued behind copies of other streams */
+};
+
+struct gf_evidence {
+    const struct gf_slowpath *slow;
+    struct gf_stall_gpu gpu;       /* the GPU of the call's context, or the process's only GPU */
+    struct gf_slowpath_usage used; /* the thread's usage during the call */
+    struct gf_pressure_counters pressure; /* the increase during the call */
+    /*
+     * If `pressure` is unknown: the throttled time since an earlier stall, which may include the
+     * call.
+     */
+    uint64_t throttled_before_us;
+    bool single_threaded; /* so no other thread can hold the process's locks */
+    enum gf_driver_call driver;
+};
+
+struct gf_finding {
+    enum gf_cause cause;
+    bool may_be_pause; /* if the process was paused during the call, the pause is the cause */
+    enum gf_cause without_pause; /* the cause if the process was certainly not paused */
+    char text[160];
+};
+
+void gf_cause_find(const struct gf_evidence *evidence, struct gf_finding *ret);
+
+#endif

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/journal.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fmt.h"
+#include "base/log.h"
+#include "os/launch.h"
+#include "preload/trace/fork_mark.h"
+#include "preload/trace/log_header.h"
+#include "base/path.h"
+#include "base/safe_write.h"
+#include "preload/trace/pause_detect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LATE_NS UINT64_C(100000000)
+#define SHARED_LINES 64
+#define FINISH_MS 100
+#define WRITER_MS 20 /* the part of FINISH_MS in which only the writer thread writes */
+#define TAIL 256     /* the most bytes that write_line adds to a line */
+
+static struct gf_line own_lines[4];
+static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
+
+static struct gf_line_slots *_Atomic current = &own; /* `own`, or slots that children share */
+static char path[PATH_MAX];
+static const char *pattern;
+static const char *version;
+static char *const *environment;
+static struct gf_rank rank;
+/* the process that path and header belong to; negative while a thread changes them */
+static _Atomic pid_t owner;
+static _Atomic bool has_header;
+static _Atomic bool is_open;
+static _Atomic bool warned;
+
+static void expand_path(pid_t pid)
+{
+    const int error = gf_path_expand(pattern, pid, rank.rank, path, sizeof(path));
+    if (error)
+        gf_warn("GPUFEED_LOG=%.80s...: the path is too long; no events are logged", pattern);
+    gf_store_release(&is_open, error == 0);
+}
+
+void gf_journal_open(const char *path_pattern, char *const *envp, const char *own_version)
+{
+    if (!*path_pattern || pattern)
+        return;
+    pattern = path_pattern;
+    version = own_version;
+    environment = envp;
+    gf_store_relaxed(&owner, getpid());
+    gf_fork_mark_set();
+    gf_launch_rank(envp, &rank);
+    expand_path(getpid());
+}
+
+bool gf_journal_wanted(void)
+{
+    return gf_load_acquire(&is_open);
+}
+
+static struct gf_line_slots *journal_slots(void)
+{
+    return gf_load_acquire(&current);
+}
+
+/*
+ * Whether the process has ended. `owner` is such a process if a child of vfork opened the log and
+ * ended, or if it outlived its parent.
+ */
+static bool is_gone(pid_t process)
+{
+    const int error = errno;
+    const bool gone = syscall(SYS_kill, process, 0) != 0 && errno == ESRCH;
+
+    errno = error;
+    return gone;
+}
+
+static void reset_copy(void)
+{
+    for (unsigned i = 0; i < own.count; i++)
+        own.line[i].mark = 0;
+    own = (struct gf_line_slots){.count = own.count, .line = own.line};
+    gf_pause_reset();
+    gf_fork_mark_set();
+}
+
+/*
+ * Prepares the log in a forked child, whichever system call forked it. The child gets its own
+ * header. Its own slots have no holders, and their counts start at zero: the parent reports what it
+ * dropped. Slots that are shared with the parent stay as they are, including their limits.
+ *
+ * Returns false in a child of vfork, which shares the slots with its parent's threads. Also false
+ * while another thread of the child prepares the log: the caller does not wait for that thread.
+ */
+static bool detect_fork(void)
+{
+    pid_t before = gf_load_acquire(&owner);
+    const pid_t now = getpid();
+
+    if (gf_likely(before == now))
+        return true;
+    if (before == -now)
+        return false;
+    const bool copied = gf_fork_mark_copied();
+    if ((!copied && !is_gone(before < 0 ? -before : before)) ||
+        !gf_cas_acquire(&owner, &before, -now))
+        return false;
+    gf_store_relaxed(&has_header, false);
+    if (copied)
+        reset_copy();
+    expand_path(now);
+    gf_store_release(&owner, now);
+    return true;
+}
+
+static struct gf_line *begin_line(const char *event, uint64_t now)
+{
+    struct timespec wall;
+    struct gf_line *line = gf_line_slots_claim(journal_slots(), now);
+
+    if (!line)
+        return NULL;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    line->made_ns = now;
+    line->pid = getpid();
+    line->header = line->found = line->last = false;
+    line->json = (struct gf_json){.buf = line->text, .size = sizeof(line->text)};
+    gf_json_begin(&line->json, NULL, '{');
+    gf_json_text(&line->json, "event", event);
+    gf_json_micro(&line->json, "time",
+                  (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000);
+    gf_json_micro(&line->json, "mono", now / 1000);
+    gf_json_int(&line->json, "pid", line->pid);
+    gf_json_int(&line->json, "tid", (pid_t)syscall(SYS_gettid));
+    return line;
+}
+
+/* Writes the first line of each process. */
+static void put_header(uint64_t now)
+{
+    struct gf_line *line = begin_line("process", now);
+
+    if (!line) {
+        gf_store_relaxed(&has_header, false); /* so that the next event tries again */
+        return;
+    }
+    line->header = true;
+    gf_log_header_put(&line->json, environment, &rank, version);
+    gf_journal_end(line);
+}
+
+static void begin_header(uint64_t now)
+{
+    if (!gf_exchange_relaxed(&has_header, true))
+        put_header(now);
+}
+
+/* Ends the log. Lines that were begun before may follow. */
+static void put_last_line(uint64_t now)
+{
+    bool *const ended = &journal_slots()->ended;
+    struct gf_line *line;
+
+    if (__atomic_exchange_n(ended, true, __ATOMIC_RELAXED))
+        return;
+    begin_header(now);
+    if (!(line = begin_line("full", now))) {
+        __atomic_store_n(ended, false, __ATOMIC_RELAXED); /* so that the next event tries again */
+        return;
+    }
+    line->last = true;
+    gf_json_text(&line->json, "text",
+                 "the log has reached its maximum size; later events are dropped");
+    gf_journal_end(line);
+}
+
+struct gf_line *gf_journal_begin(const char *event)
+{
+    const int error = errno;
+    const uint64_t now = gf_now_ns();
+    struct gf_line *line = NULL;
+
+    if (!pattern)
+        return NULL;
+    const bool ready = detect_fork();
+    if (gf_journal_wanted()) {
+        const bool within_rate = ready && gf_line_slots_within_rate(journal_slots(), now);
+        if (within_rate && gf_line_slots_full(journal_slots())) {
+            put_last_line(now);
+        } else if (within_rate) {
+            begin_header(now);
+            line = begin_line(event, now);
+        }
+        if (!line)
+            gf_line_slots_count_dropped(journal_slots());
+    }
+    errno = error;
+    return line;
+}
+
+/*
+ * Decides whether a pause was the cause. The writer thread knows only pauses of its own process,
+ * not those of child processes.
+ */
+static void settle_finding(struct gf_line *line)
+{
+    struct gf_finding *finding = &line->finding;
+
+    if (!finding->may_be_pause || line->pid != getpid() ||
+        journal_slots()->writer_thread != syscall(SYS_gettid))
+        return;
+    gf_pause_check(); /* A pause may have ended just now, before this thread recorded it. */
+    switch (gf_pause_in(line->start_ns, line->end_ns)) {
+    case gf_pause_none:
+        finding->cause = finding->without_pause;
+        break;
+    case gf_pause_certain:
+        finding->cause = gf_cause_paused;
+        gf_fmt(finding->text, sizeof(finding->text), "the process was paused");
+        break;
+    case gf_pause_maybe: /* the finding stays as it is */
+        break;
+    }
+}
+
+/* Formats the end of a line. It is known only when the line is written. */
+static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL])
+{
+    const struct gf_finding *finding = &line->finding;
+    size_t at = 0;
+
+    if (dropped)
+        at += (size_t)gf_fmt(tail, TAIL, ",\"dropped\":%llu", (unsigned long long)dropped);
+    if (line->found) {
+        settle_finding(line);
+        at += (size_t)gf_fmt(tail + at, TAIL - at, ",\"cause\":\"%s\",\"evidence\":\"%s\"",
+                             gf_cause_name(finding->cause), finding->text);
+    }
+    return at + (size_t)gf_fmt(tail + at, TAIL - at, "}\n");
+}
+
+/* Writes a child's line in the parent. Not inlined, because the path buffer needs much stack. */
+static GF_COLD ssize_t append_for_child(const struct gf_line *line, size_t length, bool torn)
+{
+    char other[PATH_MAX];
+    const int error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
+    return error ? error : gf_safe_append(other, "\n", torn, line->text, length);
+}
+
+static int append_line(const struct gf_line *line, size_t length)
+{
+    const bool torn = __atomic_exchange_n(&journal_slots()->torn, false, __ATOMIC_RELAXED);
+    const ssize_t written = line->pid == gf_load_acquire(&owner)
+                                ? gf_safe_append(path, "\n", torn, line->text, length)
+                                : append_for_child(line, length, torn);
+    const bool whole = written == (ssize_t)(torn + length);
+
+    if (written > 0)
+        __atomic_fetch_add(&journal_slots()->written, written, __ATOMIC_RELAXED);
+    if (!whole && (written > 0 || torn))
+        __atomic_store_n(&journal_slots()->torn, true, __ATOMIC_RELAXED);
+    return whole ? 0 : written < 0 ? (int)written : -EIO;
+}
+
+static void handle_failure(const struct gf_line *line, int error)
+{
+    if (line->header && line->pid == getpid())
+        gf_store_relaxed(&has_header, false);
+    if (line->last)
+        __atomic_store_n(&journal_slots()->ended, false, __ATOMIC_RELAXED);
+    gf_line_slots_count_dropped(journal_slots());
+    /* Before cuInit, the log level allows no message; a later failure is reported. */
+    if (gf_log_wants(GF_LOG_WARN) && !gf_exchange_relaxed(&warned, true))
+        gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", path,
+                error == -ELOOP ? "another user's symbolic link" : strerrordesc_np(-error));
+}
+
+static void write_line(struct gf_line *line)
+{
+    char tail[TAIL];
+    const uint64_t dropped = gf_line_slots_report(journal_slots());
+    const size_t length = format_tail(line, dropped, tail), at = line->json.at;
+    int error = -ENOSPC;
+
+    if (at + length <= sizeof(line->text)) {
+        memcpy(line->text + at, tail, length);
+        error = append_line(line, at + length);
+    }
+    if (error) {
+        gf_line_slots_unreport(journal_slots(), dropped);
+        handle_failure(line, error);
+    }
+}
+
+static void drain_slots(struct gf_line_slots *from)
+{
+    struct gf_line *line;
+    uint64_t mark;
+
+    while ((line = gf_line_slots_take(from, gf_now_ns(), &mark))) {
+        write_line(line);
+        gf_line_slots_release(line, mark);
+    }
+}
+
+void gf_journal_drain(void)
+{
+    const int error = errno;
+
+    drain_slots(journal_slots());
+    if (journal_slots() != &own)
+        drain_slots(&own); /* lines that threads began before the slots were shared */
+    errno = error;
+}
+
+/*
+ * Whether the writer thread will write the finished lines. False if that thread is paused or has
+ * ended; it has ended in a child that outlives its parent.
+ */
+static bool is_served(uint64_t now)
+{
+    const struct gf_line_slots *in = journal_slots();
+    /*
+     * Dekker-style handshake: this thread stores a line and then loads `writer`. gf_journal_finish
+     * stores `writer` and then loads the lines.
+     */
+    const pid_t process = __atomic_load_n(&in->writer, __ATOMIC_SEQ_CST);
+
+    return process && syscall(SYS_tgkill, process, in->writer_thread, SIGURG) == 0 &&
+           !gf_line_slots_overdue(in, now, LATE_NS);
+}
+
+void gf_journal_end(struct gf_line *line)
+{
+    const int error = errno;
+    /* read now: once the line is passed on, the slot may get another holder */
+    const uint64_t made_ns = line->made_ns;
+
+    if (line->json.at + TAIL > line->json.size) {
+        gf_line_slots_count_dropped(journal_slots());
+        gf_line_slots_discard(line);
+    } else if (!gf_line_slots_ready(journal_slots(), line, made_ns)) {
+        gf_line_slots_count_dropped(journal_slots());
+    } else if (!is_served(made_ns)) {
+        gf_journal_drain();
+    }
+    errno = error;
+}
+
+void gf_journal_event(const char *event, const char *fields)
+{
+    struct gf_line *line = gf_journal_begin(event);
+
+    if (!line)
+        return;
+    gf_json_members(&line->json, fields);
+    gf_journal_end(line);
+}
+
+void gf_journal_count(struct gf_journal_count *ret)
+{
+    ret->lines = __atomic_load_n(&journal_slots()->number, __ATOMIC_RELAXED);
+    ret->dropped = __atomic_load_n(&journal_slots()->dropped, __ATOMIC_RELAXED);
+}
+
+void gf_journal_share(void)
+{
+    const size_t size = sizeof(struct gf_line_slots) + SHARED_LINES * sizeof(struct gf_line);
+    struct gf_line_slots *shared;
+
+    if (!gf_journal_wanted() || journal_slots() != &own)
+        return;
+    detect_fork();
+    /* A raw system call, because another preloaded library's mmap may allocate. */
+    shared = (struct gf_line_slots *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
+                                             MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+    if (shared == MAP_FAILED)
+        return;
+    shared->count = SHARED_LINES;
+    shared->line = (struct gf_line *)(shared + 1);
+    shared->number = __atomic_load_n(&own.number, __ATOMIC_RELAXED);
+    shared->due_ns = __atomic_load_n(&own.due_ns, __ATOMIC_RELAXED);
+    shared->written = __atomic_load_n(&own.written, __ATOMIC_RELAXED);
+    shared->dropped = __atomic_load_n(&own.dropped, __ATOMIC_RELAXED);
+    shared->reported = __atomic_load_n(&own.reported, __ATOMIC_RELAXED);
+    shared->torn = __atomic_load_n(&own.torn, __ATOMIC_RELAXED);
+    gf_store_release(&current, shared);
+}
+
+/*
+ * A thread that finishes a line sends SIGURG to the writer thread. If that thread has ended, its id
+ * may belong to another thread. SIGURG is ignored there by default.
+ */
+void gf_journal_serve(void)
+{
+    struct gf_line_slots *const in = journal_slots();
+    sigset_t wanted;
+
+    if (in == &own)
+        return;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGURG);
+    in->writer_thread = (pid_t)syscall(SYS_gettid);
+    __atomic_store_n(&in->writer, getpid(), __ATOMIC_RELEASE);
+    for (;;) {
+        gf_journal_drain();
+        gf_pause_wait(&wanted);
+    }
+}
+
+/*
+ * The writer thread gets WRITER_MS to write first, because only it knows of pauses. It may also be
+ * the thread that this signal handler interrupts. If it gets no CPU in that time, the calling
+ * thread writes. The caller waits for a line that the writer thread has begun, but at most
+ * FINISH_MS, because the disk may hang.
+ */
+void gf_journal_finish(void)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    struct gf_line_slots *const in = journal_slots();
+
+    if (__atomic_load_n(&in->writer, __ATOMIC_RELAXED) != getpid()) {
+        if (!is_served(gf_now_ns()))
+            gf_journal_drain();
+        return;
+    }
+    __atomic_store_n(&in->writer, 0, __ATOMIC_SEQ_CST);
+    for (unsigned ms = 0; ms < FINISH_MS && gf_line_slots_unwritten(in); ms++)
+        if (ms < WRITER_MS || gf_line_slots_writing(in))
+            syscall(SYS_nanosleep, &moment, NULL);
+        else
+            gf_journal_drain();
+}
+
+void gf_journal_before_exit(void)
+{
+    if (journal_slots() != &own && gf_load_acquire(&owner) == getpid())
+        gf_journal_finish();
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/line_slots.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define INTERVAL_NS UINT64_C(10000000)
+#define BURST_NS (500 * INTERVAL_NS)
+#define SIZE_MOST (UINT64_C(64) << 20)
+#define STUCK_MS 10000
+#define MS UINT64_C(1000000)
+
+/*
+ * The lowest bits of a mark hold the state. Above them stand the thread that set the mark and the
+ * time in milliseconds. So one exchange changes all three.
+ */
+enum { slot_free, slot_busy, slot_ready, slot_taken };
+#define STATE_BITS 2
+#define THREAD_BITS 22 /* the kernel's PID_MAX_LIMIT */
+
+static __thread uint64_t held_mark; /* the mark that this thread stored in the slot it holds */
+
+static uint64_t mark_of(unsigned state, uint64_t now)
+{
+    const uint64_t thread = (uint64_t)syscall(SYS_gettid);
+
+    return (now / MS << THREAD_BITS | thread) << STATE_BITS | state;
+}
+
+static unsigned state_of(uint64_t mark)
+{
+    return mark & ((1U << STATE_BITS) - 1);
+}
+
+static pid_t thread_of(uint64_t mark)
+{
+    return (pid_t)(mark >> STATE_BITS & ((1U << THREAD_BITS) - 1));
+}
+
+/* In milliseconds. Negative if another thread marked the slot after `now` was read. */
+static int64_t age_of(uint64_t mark, uint64_t now)
+{
+    return (int64_t)(now / MS - (mark >> (STATE_BITS + THREAD_BITS)));
+}
+
+static bool change_mark(struct gf_line *line, uint64_t from, uint64_t to)
+{
+    return __atomic_compare_exchange_n(&line->mark, &from, to, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_RELAXED);
+}
+
+static bool is_stuck(uint64_t mark, uint64_t now)
+{
+    const unsigned state = state_of(mark);
+    return (state == slot_busy || state == slot_taken) && age_of(mark, now) > STUCK_MS;
+}
+
+/*
+ * Whether the slot is stuck because its holder has ended. A paused holder, or one that waits for
+ * the disk, keeps its slot: it may change the line at any time. A holder in another PID namespace
+ * may be confused with a thread of this one.
+ */
+static bool is_abandoned(uint64_t mark, uint64_t now)
+{
+    const int error = errno;
+    const bool abandoned =
+        is_stuck(mark, now) && syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
+
+    errno = error;
+    return abandoned;
+}
+
+struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now)
+{
+    held_mark = mark_of(slot_busy, now);
+    for (unsigned abandoned = 0; abandoned < 2; abandoned++)
+        for (unsigned i = 0; i < slots->count; i++) {
+            struct gf_line *line = &slots->line[i];
+            const uint64_t mark = __atomic_load_n(&line->mark, __ATOMIC_RELAXED);
+            if ((abandoned ? !is_abandoned(mark, now) : state_of(mark) != slot_free) ||
+                !change_mark(line, mark, held_mark))
+                continue;
+            if (abandoned)
+                gf_line_slots_count_dropped(slots);
+            return line;
+        }
+    return NULL;
+}
+
+bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint64_t now)
+{
+    __atomic_store_n(&line->number, __atomic_fetch_add(&slots->number, 1, __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+    return change_mark(line, held_mark, mark_of(slot_ready, now));
+}
+
+bool gf_line_slots_discard(struct gf_line *line)
+{
+    return change_mark(line, held_mark, slot_free);
+}
+
+struct gf_line *gf_line_slots_take(struct gf_line_slots *slots, uint64_t now, uint64_t *ret_mark)
+{
+    struct gf_line *first;
+    uint64_t first_mark = 0, first_number = 0;
+
+    do {
+        first = NULL;
+        for (unsigned i = 0; i < slots->count; i++) {
+            struct gf_line *line = &slots->line[i];
+            const uint64_t mark = __atomic_load_n(&line->mark, __ATOMIC_ACQUIRE);
+            const uint64_t number = __atomic_load_n(&line->number, __ATOMIC_RELAXED);
+            if (state_of(mark) == slot_ready && (!first || number < first_number)) {
+                first = line;
+                first_mark = mark;
+                first_number = number;
+            }
+        }
+        *ret_mark = mark_of(slot_taken, now);
+    } while (first && !change_mark(first, first_mark, *ret_mark));
+    return first;
+}
+
+void gf_line_slots_release(struct gf_line *line, uint64_t mark)
+{
+    change_mark(line, mark, slot_free);
+}
+
+bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint64_t late_ns)
+{
+    bool late = false;
+
+    for (unsigned i = 0; i < slots->count; i++) {
+        const uint64_t mark = __atomic_load_n(&slots->line[i].mark, __ATOMIC_RELAXED);
+        if (state_of(mark) == slot_taken && !is_stuck(mark, now))
+            return false;
+        late =
+            late || (state_of(mark) == slot_ready && age_of(mark, now) > (int64_t)(late_ns / MS));
+    }
+    return late;
+}
+
+static bool has_state(const struct gf_line_slots *slots, unsigned state)
+{
+    for (unsigned i = 0; i < slots->count; i++)
+        if (state_of(__atomic_load_n(&slots->line[i].mark, __ATOMIC_SEQ_CST)) == state)
+            return true;
+    return false;
+}
+
+bool gf_line_slots_writing(const struct gf_line_slots *slots)
+{
+    return has_state(slots, slot_taken);
+}
+
+bool gf_line_slots_unwritten(const struct gf_line_slots *slots)
+{
+    return has_state(slots, slot_ready) || has_state(slots, slot_taken);
+}
+
+bool gf_line_slots_full(const struct gf_line_slots *slots)
+{
+    return __atomic_load_n(&slots->written, __ATOMIC_RELAXED) > SIZE_MOST;
+}
+
+bool gf_line_slots_within_rate(struct gf_line_slots *slots, uint64_t now)
+{
+    uint64_t due = __atomic_load_n(&slots->due_ns, __ATOMIC_RELAXED), next;
+
+    do {
+        if (due > now + BURST_NS)
+            return false;
+        next = gf_max(due, now) + INTERVAL_NS;
+    } while (!__atomic_compare_exchange_n(&slots->due_ns, &due, next, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return true;
+}
+
+void gf_line_slots_count_dropped(struct gf_line_slots *slots)
+{
+    __atomic_fetch_add(&slots->dropped, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t gf_line_slots_report(struct gf_line_slots *slots)
+{
+    uint64_t reported = __atomic_load_n(&slots->reported, __ATOMIC_RELAXED), all;
+
+    do
+        all = __atomic_load_n(&slots->dropped, __ATOMIC_RELAXED);
+    while (all > reported && !__atomic_compare_exchange_n(&slots->reported, &reported, all, true,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return all > reported ? all - reported : 0;
+}
+
+void gf_line_slots_unreport(struct gf_line_slots *slots, uint64_t count)
+{
+    __atomic_fetch_sub(&slots->reported, count, __ATOMIC_RELAXED);
+}

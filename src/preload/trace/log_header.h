@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first line of a process's log. It describes the process. */
+#ifndef GF_PRELOAD_TRACE_LOG_HEADER_H
+#define GF_PRELOAD_TRACE_LOG_HEADER_H
+
+#include "os/launch.h"
+#include "base/json.h"
+
+/* Adds the header's fields. Allocates nothing. envp: the process's environment at its start. */
+void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,
+                       const char *version);
+
+/* The program's path, as in the header. Any thread. */
+const char *gf_log_header_program(void);
+
+#endif

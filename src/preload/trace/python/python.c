@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/python/python.h"
+
+#include "base/atomic.h"
+#include "base/loader/symbols.h"
+#include "os/safe_read.h"
+#include "preload/trace/unwind/unwind.h"
+
+static struct {
+    void *(*_Atomic this_thread)(void);
+    const char *(*version)(void);
+    /* the object that contains both functions, as gf_unwind_object returns it */
+    const void *object;
+} interpreter;
+
+/*
+ * The interpreter's layout and functions. Every thread finds the same values. NULL: not known yet.
+ */
+static const struct gf_pystack_layout *_Atomic layout;
+
+/* A program that embeds Python may unload the interpreter again. */
+static bool is_loaded(void)
+{
+    void *(*const function)(void) = gf_load_acquire(&interpreter.this_thread);
+    return function && gf_unwind_object((const void *)(uintptr_t)function) == interpreter.object;
+}
+
+void gf_python_open(void)
+{
+    struct gf_symbol thread, version;
+
+    /* A different interpreter may have been loaded at the same addresses. */
+    gf_store_relaxed(&layout, NULL);
+    if (is_loaded() || !gf_symbol_find("PyGILState_GetThisThreadState", NULL, &thread) ||
+        !gf_symbol_find("Py_GetVersion", NULL, &version))
+        return;
+    gf_store_relaxed(&interpreter.this_thread, NULL);
+    interpreter.version = (const char *(*)(void))version.address;
+    interpreter.object = gf_unwind_object(thread.address);
+    gf_store_release(&interpreter.this_thread, (void *(*)(void))thread.address);
+}
+
+static const struct gf_pystack_layout *find_layout(void)
+{
+    const struct gf_pystack_layout *found = gf_load_relaxed(&layout);
+    if (found)
+        return found;
+    const char *version = interpreter.version();
+    found = version ? gf_pystack_layout(version) : NULL;
+    gf_store_relaxed(&layout, found);
+    return found;
+}
+
+static size_t read_own(void *closure, uintptr_t address, void *ret, size_t size)
+{
+    (void)closure;
+    return gf_safe_read_some(address, ret, size);
+}
+
+/* Calls two functions of the interpreter. Both only read stored values. */
+size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
+{
+    static const struct gf_pystack_memory own = {read_own, NULL};
+
+    if (!is_loaded())
+        return 0;
+    const uintptr_t thread = (uintptr_t)interpreter.this_thread();
+    const struct gf_pystack_layout *found = thread ? find_layout() : NULL;
+    return found ? gf_pystack_frames(found, &own, thread, ret, cap) : 0;
+}

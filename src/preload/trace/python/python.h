@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the calling thread's Python frames. The GIL is not needed, because only this thread changes
+ * its frames.
+ */
+#ifndef GF_PRELOAD_TRACE_PYTHON_PYTHON_H
+#define GF_PRELOAD_TRACE_PYTHON_PYTHON_H
+
+#include "base/pystack/pystack.h"
+
+#define GF_PYTHON_FRAMES 6
+
+/*
+ * Searches the loaded objects for an interpreter. May be called again. Takes the loader's locks, so
+ * it must not be called inside malloc once the program has threads.
+ */
+void gf_python_open(void);
+
+/*
+ * Fills in the frames, innermost first, and returns their number. Returns 0 if the thread does not
+ * belong to a known interpreter. Allocates nothing; any thread, inside malloc.
+ */
+size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap);
+
+#endif

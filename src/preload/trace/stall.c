@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/stall.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "preload/trace/journal.h"
+#include "preload/trace/python/python.h"
+#include "preload/trace/stall_line.h"
+#include "os/pressure.h"
+#include "preload/trace/unwind/unwind.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SAMPLES 4 /* samples per window: a step copies in, waits for its kernels and copies back */
+#define SAMPLE_TICKS (UINT64_C(1) << 20) /* a window of 0.3 to 1 ms, depending on the CPU's clock */
+/* Small copies have a longer window, because the timing slows down threads that only copy most. */
+#define SMALL_COPY ((size_t)1 << 20)
+#define SMALL_COPY_TICKS (16 * SAMPLE_TICKS)
+/* the age up to which a reading of the thread's usage is used again */
+#define USAGE_NS UINT64_C(20000)
+#define QUERY_SHARE 200 /* queries take at most one part in this many of the time */
+/*
+ * The lowest price of a query. It accounts for other threads, which wait for the driver's locks
+ * during the query.
+ */
+#define QUERY_PRICE_LEAST_NS UINT64_C(2500000)
+#define QUERY_PRICE_MOST_NS UINT64_C(20000000)
+#define QUERY_CREDIT_NS UINT64_C(100000000) /* how far ahead of the clock queries may be paid for */
+#define FIRST_COPIES_NS UINT64_C(20000000) /* no query is made for this long after the first copy */
+
+static __thread struct gf_pressure_counters pressure_before;
+static _Atomic uint64_t step;
+/* in ns; 0 if the calls are not watched */
+static _Atomic uint64_t driver_threshold, wait_threshold;
+static _Atomic uint64_t query_paid_ns; /* the time up to which queries are paid for */
+static gf_stall_current_gpu *_Atomic current_gpu;
+static struct gf_stall_gpu known_gpus[8];
+static const struct gf_stall_gpu *_Atomic process_gpu; /* an element of known_gpus, or NULL */
+static struct gf_stall_count own[GF_CAUSE_COUNT];
+/* `own`, or memory that children share; for the latter, the counts use the __atomic_* builtins. */
+static struct gf_stall_count *_Atomic counts = own;
+
+void gf_stall_step(uint64_t now)
+{
+    gf_store_relaxed(&step, now);
+}
+
+static enum gf_timed timed_of(enum gf_slowpath_call call)
+{
+    return gf_timed_malloc + (call - gf_slowpath_malloc);
+}
+
+/*
+ * With one thread, the folder has three links: its own, its parent's entry, and the thread's
+ * folder.
+ */
+static bool is_single_threaded(void)
+{
+    struct stat found;
+    const int error = errno;
+    const bool ret =
+        syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &found, 0) == 0 && found.st_nlink == 3;
+    errno = error;
+    return ret;
+}
+
+static void gather_evidence(const struct gf_slowpath *slow, struct gf_evidence *ret)
+{
+    struct gf_slowpath_usage now;
+    struct gf_pressure_counters pressure;
+    const struct gf_stall_gpu *gpu = gf_load_acquire(&process_gpu);
+
+    *ret = (struct gf_evidence){
+        .slow = slow, .gpu.device = -1, .single_threaded = is_single_threaded()};
+    if (gpu)
+        ret->gpu = *gpu;
+    if (slow->before.known) {
+        gf_slowpath_usage(&now);
+        ret->used = (struct gf_slowpath_usage){
+            .known = now.known,
+            .cpu_us = now.cpu_us - slow->before.cpu_us,
+            .minor = now.minor - slow->before.minor,
+            .major = now.major - slow->before.major,
+            .voluntary = now.voluntary - slow->before.voluntary,
+            .forced = now.forced - slow->before.forced,
+        };
+    }
+    if (slow->work >= GF_SLOWPATH_MUCH_WORK || slow->part_count[gf_slowpath_huge]) {
+        gf_pressure_counters_read(&pressure);
+        gf_pressure_counters_rise(&pressure_before, &pressure, &ret->pressure);
+    }
+    /* This reads another file, so it is done only for a call that spent its time off the CPU. */
+    if (!ret->pressure.known && ret->used.known && !ret->used.voluntary &&
+        ret->used.cpu_us * 2000 < slow->end_ns - slow->start_ns)
+        ret->throttled_before_us = gf_pressure_throttled_since();
+}
+
+static void count_stall(const struct gf_finding *finding, uint64_t us)
+{
+    struct gf_stall_count *at = &gf_load_acquire(&counts)[finding->cause];
+    __atomic_fetch_add(&at->calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&at->us, us, __ATOMIC_RELAXED);
+}
+
+static void judge_call(const char *call, struct gf_evidence *evidence)
+{
+    const struct gf_slowpath *slow = evidence->slow;
+    struct gf_finding finding;
+
+    gf_cause_find(evidence, &finding);
+    /* A copy without another explanation has queued behind copies of other streams. */
+    if (evidence->driver == gf_driver_copy && finding.cause == gf_cause_unknown)
+        return;
+    count_stall(&finding, (slow->end_ns - slow->start_ns) / 1000);
+    if (gf_journal_wanted())
+        gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_load_relaxed(&step)});
+}
+
+static void report_heap(const struct gf_slowpath *slow)
+{
+    static const char *const calls[GF_SLOWPATH_CALLS] = {"heap",    "malloc",   "calloc",
+                                                         "realloc", "memalign", "free"};
+    struct gf_evidence evidence;
+
+    gather_evidence(slow, &evidence);
+    if (slow->call != gf_slowpath_other)
+        gf_latency_add_max(timed_of(slow->call), slow->size, slow->end_ns - slow->start_ns);
+    judge_call(calls[slow->call], &evidence);
+}
+
+static void before_work(void)
+{
+    gf_pressure_counters_read(&pressure_before);
+}
+
+static void add_sampled(enum gf_slowpath_call call, size_t size, uint64_t ns)
+{
+    gf_latency_add(timed_of(call), size, ns);
+}
+
+void gf_stall_watch(uint64_t threshold)
+{
+    static const struct gf_slowpath_watcher watcher = {
+        .report = report_heap, .before_work = before_work, .sampled = add_sampled};
+
+    if (!threshold || gf_slowpath_threshold())
+        return;
+    gf_latency_open();
+    gf_pressure_counters_open();
+    gf_unwind_open();
+    gf_python_open();
+    gf_slowpath_watch(threshold, &watcher);
+}
+
+/* Each element of known_gpus is written only once, because other threads may be reading it. */
+void gf_stall_set_gpu(const struct gf_stall_gpu *gpu)
+{
+    static _Atomic unsigned used;
+    const unsigned row = gpu ? gf_add_relaxed(&used, 1) : UINT_MAX;
+
+    if (row < GF_ARRAY_LEN(known_gpus))
+        known_gpus[row] = *gpu;
+    gf_store_release(&process_gpu, row < GF_ARRAY_LEN(known_gpus) ? &known_gpus[row] : NULL);
+}
+
+void gf_stall_watch_driver(uint64_t threshold, uint64_t for_waits, gf_stall_current_gpu *current)
+{
+    struct gf_stall_count *shared = (struct gf_stall_count *)syscall(
+        SYS_mmap, NULL, sizeof(own), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+
+    if ((void *)shared != MAP_FAILED) {
+        memcpy(shared, own, sizeof(own));
+        gf_store_release(&counts, shared);
+    }
+    gf_store_release(&current_gpu, current);
+    gf_store_relaxed(&wait_threshold, for_waits);
+    gf_latency_open();
+    gf_pressure_counters_open();
+    gf_unwind_open();
+    gf_python_open(); /* an interpreter may have been loaded since the start */
+    gf_store_release(&driver_threshold, threshold);
+}
+
+void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT])
+{
+    const struct gf_stall_count *from = gf_load_acquire(&counts);
+
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
+        ret[i].calls = __atomic_load_n(&from[i].calls, __ATOMIC_RELAXED);
+        ret[i].us = __atomic_load_n(&from[i].us, __ATOMIC_RELAXED);
+    }
+}
+
+static bool is_wait(enum gf_timed kind)
+{
+    return kind == gf_timed_driver_wait || kind == gf_timed_driver_copy;
+}
+
+/*
+ * Two clock readings take a thirtieth of a small copy's time. So only SAMPLES calls per window are
+ * timed. One sample per window would always hit the first wait of a step, never the wait for its
+ * kernels.
+ */
+static bool is_sampled(bool small_copy)
+{
+    static __thread struct window {
+        uint64_t since;
+        unsigned samples;
+    } windows[2];
+    struct window *window = &windows[small_copy];
+    const uint64_t now = gf_ticks();
+
+    if (now - window->since >= (small_copy ? SMALL_COPY_TICKS : SAMPLE_TICKS)) {
+        window->since = now;
+        window->samples = 0;
+    }
+    if (window->samples == SAMPLES)
+        return false;
+    window->samples++;
+    return true;
+}
+
+/*
+ * Reads the thread's usage at the start of a call that may stall for a millisecond. A reading that
+ * is at most USAGE_NS old serves as well. The two system calls take as long as serving a small
+ * pinned block from the cache. A signal handler that runs in between leaves an equally good
+ * reading.
+ */
+static void read_recent_usage(struct gf_slowpath_usage *ret, uint64_t now)
+{
+    static __thread struct {
+        uint64_t since;
+        struct gf_slowpath_usage usage;
+    } last;
+
+    if (now - last.since >= USAGE_NS || gf_slowpath_forked(last.since, now)) {
+        gf_slowpath_usage(&last.usage);
+        last.since = now;
+    }
+    *ret = last.usage;
+}
+
+void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
+{
+    mark->start_ns = 0;
+    mark->idle = false;
+    mark->before.known = false;
+    /* Acquire: a thread that sees the threshold sees all stores before it. */
+    if (gf_likely(!gf_load_acquire(&driver_threshold)))
+        return;
+    if (kind == gf_timed_driver_pin && size >= GF_SLOWPATH_MUCH_WORK)
+        gf_pressure_counters_read(&pressure_before);
+    if (is_wait(kind) && gf_likely(!is_sampled(kind == gf_timed_driver_copy && size < SMALL_COPY)))
+        return;
+    mark->start_ns = gf_now_ns();
+    if (!is_wait(kind))
+        read_recent_usage(&mark->before, mark->start_ns);
+}
+
+/* A process's first copies are slow for another reason too: the driver initialises itself. */
+static bool is_first_copy(uint64_t now)
+{
+    static _Atomic uint64_t until;
+    uint64_t end = gf_load_relaxed(&until);
+
+    if (gf_unlikely(!end)) {
+        end = now + FIRST_COPIES_NS;
+        gf_store_relaxed(&until, end);
+    }
+    return now < end;
+}
+
+bool gf_stall_should_query(const struct gf_stall_mark *mark, enum gf_timed kind)
+{
+    const uint64_t now = mark->start_ns, paid = gf_load_relaxed(&query_paid_ns);
+
+    if (!now || !gf_load_relaxed(&wait_threshold) || paid > now + QUERY_CREDIT_NS ||
+        (kind == gf_timed_driver_copy && is_first_copy(now)))
+        return false;
+    gf_store_relaxed(&query_paid_ns, gf_max(paid, now) + QUERY_PRICE_LEAST_NS);
+    return true;
+}
+
+void gf_stall_query_done(struct gf_stall_mark *mark, bool idle)
+{
+    if (idle)
+        gf_slowpath_usage(&mark->before);
+    const uint64_t now = gf_now_ns();
+    const uint64_t price = gf_min((now - mark->start_ns) * QUERY_SHARE, QUERY_PRICE_MOST_NS);
+
+    if (price > QUERY_PRICE_LEAST_NS)
+        gf_add_relaxed(&query_paid_ns, price - QUERY_PRICE_LEAST_NS);
+    mark->idle = idle;
+    if (idle)
+        mark->start_ns = now;
+}
+
+static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now,
+                                  enum gf_timed kind, const char *name, size_t size,
+                                  const void *block)
+{
+    const int error = errno;
+    const struct gf_slowpath slow = {.call = gf_slowpath_other,
+                                     .size = size,
+                                     .block = block,
+                                     .work = kind == gf_timed_driver_pin ? size : 0,
+                                     .start_ns = mark->start_ns,
+                                     .end_ns = now,
+                                     .before = mark->before,
+                                     .forked = gf_slowpath_forked(mark->start_ns, now)};
+    struct gf_evidence evidence;
+    struct gf_stall_gpu gpu;
+
+    gather_evidence(&slow, &evidence);
+    evidence.driver = kind == gf_timed_driver_wait   ? gf_driver_wait
+                      : kind == gf_timed_driver_copy ? gf_driver_copy
+                                                     : gf_driver_call;
+    gf_stall_current_gpu *current = gf_load_acquire(&current_gpu);
+    if (current && current(&gpu))
+        evidence.gpu = gpu;
+    judge_call(name, &evidence);
+    errno = error;
+}
+
+void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
+                  size_t size, const void *block)
+{
+    if (gf_likely(!mark->start_ns))
+        return;
+    const uint64_t now = gf_now_ns(), took = now - mark->start_ns;
+
+    gf_latency_add(kind, size, took);
+    const bool slow = is_wait(kind) ? mark->idle && took >= gf_load_relaxed(&wait_threshold)
+                                    : took >= gf_load_relaxed(&driver_threshold);
+    if (gf_unlikely(slow))
+        report_driver(mark, now, kind, name, size, block);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Formats a stall as a line of the log (docs/log.md). */
+#ifndef GF_PRELOAD_TRACE_STALL_LINE_H
+#define GF_PRELOAD_TRACE_STALL_LINE_H
+
+#include "preload/trace/cause.h"
+
+struct gf_stall_line {
+    const char *call;
+    const struct gf_evidence *evidence;
+    const struct gf_finding *finding;
+    uint64_t step; /* the step that the program is in; 0 if unknown */
+};
+
+/* Runs on the thread that stalled, and records its name, CPU and stack. Keeps errno. */
+void gf_stall_log(const struct gf_stall_line *stall);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the calling thread's stack by the unwind tables of the loaded objects. It runs inside
+ * malloc, under the loader's lock and in forked children. So it allocates nothing and takes no
+ * lock: _dl_find_object finds the objects, if glibc has it. The kernel copies the stack, so that a
+ * wrong table ends the walk and does not crash the process.
+ *
+ * libunwind is not used here. Its local API calls dl_iterate_phdr, which takes the loader's lock.
+ * Its generic API on the caller's accessors avoids that lock and finds the same frames, but locks a
+ * memory pool with all signals blocked. About 1 % of the children that were forked during a walk
+ * hung.
+ *
+ * Damaged tables also crash libunwind, it is slower, and Debian's archives are not
+ * position-independent. bench/NOTES.md, "Unwinding", has the measurements. The tests use libunwind
+ * and libgcc as the reference (tests/unwind).
+ */
+#ifndef GF_PRELOAD_TRACE_UNWIND_UNWIND_H
+#define GF_PRELOAD_TRACE_UNWIND_UNWIND_H
+
+#include "preload/trace/unwind/dwarf.h"
+
+#define GF_UNWIND_FRAMES 48
+#define GF_UNWIND_MODULES 16
+
+struct gf_module {
+    const char *path; /* the loader's name, "" for the program; valid while the object is loaded */
+    uintptr_t base;   /* the load address; offsets are relative to it */
+    uintptr_t start, end;
+    unsigned char id[32]; /* the build id */
+    size_t id_length;
+};
+
+struct gf_frame {
+    unsigned module;
+    uintptr_t offset; /* the call's offset in the object: the return address minus one */
+};
+
+struct gf_stack {
+    struct gf_frame frame[GF_UNWIND_FRAMES];
+    size_t frames;
+    struct gf_module module[GF_UNWIND_MODULES];
+    size_t modules;
+    bool cut; /* the stack has more frames than fit */
+};
+
+/*
+ * Finds the loader's function _dl_find_object. Takes the loader's lock. Called before the first
+ * stack.
+ */
+void gf_unwind_open(void);
+
+/*
+ * The start of the loaded object that contains the address; NULL if there is none, or if it is
+ * unknown. Takes no lock.
+ */
+const void *gf_unwind_object(const void *address);
+
+/*
+ * Finds the caller's callers, from the first frame outside of this object on. scratch:
+ * GF_UNWIND_SCRATCH bytes for this call. The thread's own stack may be too small for them.
+ */
+#define GF_UNWIND_SCRATCH 6144
+void gf_unwind(struct gf_stack *ret, void *scratch);
+
+/* Reads memory of a stopped thread. Returns the number of bytes that could be read. */
+typedef size_t gf_unwind_peek(uintptr_t address, void *ret, size_t size);
+
+/*
+ * Finds all frames of a stopped thread, from `first` on. Its process must have the same objects at
+ * the same addresses as this one, as a forked child has.
+ */
+void gf_unwind_stopped(const struct gf_dwarf_frame *first, gf_unwind_peek *peek,
+                       struct gf_stack *ret, void *scratch);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * races MODE COUNT: captures that begin while another thread copies pageable memory.
+ *
+ * joined: the copies are asynchronous, on the stream that is captured. Each is in the graph or it is
+ * not: a graph that is launched after the source has changed copies the new bytes, all of them.
+ * refused: the copies are synchronous, and the stream is a blocking one. A copy that is refused has
+ * moved no byte, and refusing it is all that ends a capture.
+ */
+#include "kit.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SIZE (8 * MIB)
+#define TURNS 6 /* places on the device; one round's copies are fewer */
+
+static CUcontext context;
+static CUstream captured;
+static unsigned char *host, *back, *pinned;
+static CUdeviceptr device;
+static volatile bool stop;
+static volatile unsigned long copies, refused;
+
+/* The copying thread rests after this many copies. */
+static long budget = LONG_MAX;
+
+static void rest_without_budget(void)
+{
+    while (__atomic_load_n(&budget, __ATOMIC_SEQ_CST) <= 0 && !stop)
+        kit_sleep_us(200);
+}
+
+static void allow_copies(long count)
+{
+    __atomic_store_n(&budget, count, __ATOMIC_SEQ_CST);
+}
+
+static void await_rest(void)
+{
+    while (__atomic_load_n(&budget, __ATOMIC_SEQ_CST) > 0)
+        kit_sleep_us(100);
+}
+
+static void await_copies(unsigned long wanted)
+{
+    for (const unsigned long before = copies; copies - before < wanted;)
+        kit_sleep_us(100);
+}
+
+static void copy_asynchronously(void *unused)
+{
+    (void)unused;
+    for (; !stop; copies++) {
+        rest_without_budget();
+        MUST(cu.cuMemcpyHtoDAsync_v2(device + copies % TURNS * SIZE, host, SIZE, captured));
+        kit_sleep_us(1500); /* the stream is idle again */
+        __atomic_sub_fetch(&budget, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+/* The bytes that the device has, read on a separate stream. */
+static void read_device(CUdeviceptr at)
+{
+    static CUstream own;
+    if (!own)
+        own = kit_stream();
+    MUST(cu.cuMemcpyDtoHAsync_v2(pinned, at, SIZE, own));
+    MUST(cu.cuStreamSynchronize(own));
+}
+
+static bool device_is(unsigned seed)
+{
+    read_device(device);
+    return kit_is(pinned, SIZE, seed);
+}
+
+/* Places that no node copies to stay 0. */
+static void check_places(unsigned seed, size_t nodes)
+{
+    size_t written = 0;
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        read_device(device + turn * SIZE);
+        if (kit_is(pinned, SIZE, seed)) {
+            written++;
+            continue;
+        }
+        for (size_t i = 0; i < SIZE; i++)
+            if (pinned[i])
+                kit_fail("a graph copies other bytes than its source's; nodes", (long)nodes);
+    }
+    if (written != nodes)
+        kit_fail("a graph has nodes that are no whole copy", (long)nodes);
+}
+
+static void launch(CUgraph graph)
+{
+    CUgraphExec exec;
+    CUstream own = kit_stream();
+    MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cu.cuGraphLaunch(exec, own));
+    MUST(cu.cuStreamSynchronize(own));
+    MUST(cu.cuGraphExecDestroy(exec));
+    MUST(cu.cuStreamDestroy_v2(own));
+}
+
+static void join_round(unsigned round)
+{
+    CUgraph graph = NULL;
+    size_t nodes = 0;
+    kit_sleep_us(rand() % 3000);
+    MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    allow_copies(3); /* in addition to one that has just ended */
+    await_rest();
+    MUST(cu.cuStreamEndCapture(captured, &graph));
+    MUST(cu.cuStreamSynchronize(captured));
+    kit_fill(host, SIZE, round + 1);
+    MUST(cu.cuMemsetD8Async(device, 0, TURNS * SIZE, captured));
+    MUST(cu.cuStreamSynchronize(captured));
+    MUST(cu.cuGraphGetNodes(graph, NULL, &nodes));
+    launch(graph);
+    check_places(round + 1, nodes);
+    MUST(cu.cuGraphDestroy(graph));
+    allow_copies(LONG_MAX);
+}
+
+static void join_rounds(unsigned long rounds)
+{
+    captured = kit_stream();
+    kit_fill(host, SIZE, 1);
+    kit_thread(context, copy_asynchronously, NULL);
+    await_copies(40); /* the ring is there */
+    for (unsigned long round = 0; round < rounds; round++)
+        join_round((unsigned)round);
+}
+
+static bool is_refusal(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+static void copy_there(unsigned seed)
+{
+    kit_fill(host, SIZE, seed + 1);
+    const CUresult result = cu.cuMemcpyHtoD_v2(device, host, SIZE);
+    if (is_refusal(result)) {
+        refused++;
+        if (!device_is(seed))
+            kit_fail("a refused copy to the device moved bytes", (long)result);
+        kit_fill(host, SIZE, seed);
+    } else {
+        kit_must(result, "cuMemcpyHtoD_v2");
+        WANT(device_is(seed + 1));
+    }
+}
+
+static void copy_back(void)
+{
+    memset(back, 7, SIZE);
+    const CUresult result = cu.cuMemcpyDtoH_v2(back, device, SIZE);
+    if (!is_refusal(result)) {
+        kit_must(result, "cuMemcpyDtoH_v2");
+        return;
+    }
+    refused++;
+    for (size_t i = 0; i < SIZE; i++)
+        if (back[i] != 7)
+            kit_fail("a refused copy from the device moved bytes; the first at", (long)i);
+}
+
+static void copy_synchronously(void *unused)
+{
+    (void)unused;
+    kit_fill(host, SIZE, 0);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, kit_stream()));
+    MUST(cu.cuCtxSynchronize());
+    for (; !stop; copies++) {
+        unsigned seed = 0;
+        while (!device_is(seed))
+            seed++;
+        copy_there(seed);
+        copy_back();
+    }
+}
+
+static void refuse_rounds(unsigned long rounds)
+{
+    unsigned long died = 0;
+    MUST(cu.cuStreamCreate(&captured, CU_STREAM_DEFAULT));
+    kit_thread(context, copy_synchronously, NULL);
+    await_copies(20);
+    for (unsigned long round = 0; round < rounds; round++) {
+        CUgraph graph = NULL;
+        kit_sleep_us(rand() % 4000);
+        MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+        kit_sleep_us(rand() % 1000);
+        if (cu.cuStreamEndCapture(captured, &graph))
+            died++;
+        else
+            MUST(cu.cuGraphDestroy(graph));
+    }
+    stop = true;
+    kit_join();
+    if (died > refused)
+        kit_fail("captures ended that no refused copy explains", (long)(died - refused));
+    fprintf(stderr, "%lu of %lu captures died, %lu copies refused\n", died, rounds, refused);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    context = kit_start();
+    host = kit_pageable(SIZE);
+    back = kit_pageable(SIZE);
+    pinned = kit_pinned(SIZE);
+    device = kit_device(TURNS * SIZE);
+    const unsigned long rounds = strtoul(argv[2], NULL, 10);
+    if (strcmp(argv[1], "joined") == 0)
+        join_rounds(rounds);
+    else
+        refuse_rounds(rounds);
+    stop = true;
+    kit_join();
+    puts("done");
+    fflush(stdout);
+    _exit(0);
+}

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutants: engines with a deliberate bug, each of which a test of this suite must notice. The
+engine that contains the bugs (mutants/) is never installed."""
+
+import pytest
+from conftest import APPS, ENGINE_DIR, SIM_DIR
+
+MUTANTS_DIR = APPS / "mutants"
+TIGHT = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": 4 << 20, "GPUFEED_STAGE_THREADS": 4,
+         "SIM_DMA": "late"}
+ARGUMENTS = ("--largest", 8 << 20, "--calls", 2500)
+native_outcomes = {}  # of programs without the library
+
+
+def outcome(run, mutant, *command, **environment):
+    """Exit code and output of a program with the mutant. An alarm ends a program that hangs."""
+    environment = {"GF_MUTATION": mutant, "KIT_ALARM": 8, **environment, "KIT_CLOCK": 3,
+                   "LD_LIBRARY_PATH": f"{MUTANTS_DIR}:{ENGINE_DIR}:{SIM_DIR}"}
+    done = run(*command, timeout=100, **environment)
+    return done.returncode, done.stdout
+
+
+def natively(run, *command):
+    if command not in native_outcomes:
+        done = run(*command, sim=True, preload=False)
+        native_outcomes[command] = done.returncode, done.stdout
+    return native_outcomes[command]
+
+
+def differs(run, mutant, *command, **environment):
+    return outcome(run, mutant, *command, **environment) != natively(run, *command)
+
+
+def random_program(run, mutant, more=(), **environment):
+    ways = [{**TIGHT, **environment}, {**TIGHT, "GPUFEED_STAGE_RING": 64 << 20, **environment}]
+    return any(differs(run, mutant, APPS / "diff", "--seed", seed, *ARGUMENTS, *more, **way)
+               for seed in (1, 2, 3) for way in ways)
+
+
+def fault_elsewhere(run, mutant):
+    """Any of the threads may reach the hole first."""
+    return any(differs(run, mutant, APPS / "faults", "hole", "h2d", place, 24 << 20, "catch",
+                       GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=6)
+               for place in ("80", "60", "40", "20", "90", "70"))
+
+
+def program(*command, **environment):
+    return lambda run, mutant: differs(run, mutant, APPS / command[0], *command[1:],
+                                      **{"GPUFEED_STAGE_THREADS": 4, **environment})
+
+
+def raced(mode, rounds, delay):
+    """Which captures begin within a copy is a matter of chance."""
+    once = program("races", mode, str(rounds), GPUFEED_STAGE_MIN=65536, SIM_DELAY=delay, KIT_ALARM=90)
+    return lambda run, mutant: any(once(run, mutant) for _ in range(1 if mutant == "none" else 5))
+
+
+def helpers_stopped(run, mutant):
+    code, output = outcome(run, mutant, APPS / "hang", "chain", HANG_HELPERS="stopped", **TIGHT)
+    assert code not in (77, 78), output
+    return (code, output) != (0, "released by the copy\ndone\n")
+
+
+def says(words, *command, **environment):
+    """Whether the library's debug lines contain these words."""
+    def notices(run, mutant):
+        done = run(APPS / command[0], *command[1:], timeout=100, GF_MUTATION=mutant, GPUFEED_VERBOSE=2,
+                   GPUFEED_STAGE_THREADS=4, **environment,
+                   LD_LIBRARY_PATH=f"{MUTANTS_DIR}:{ENGINE_DIR}:{SIM_DIR}")
+        return words in done.stderr
+    return notices
+
+
+def fewer_mappings(run, mutant):
+    """A child that inherits the ring lacks no more mappings than a child without a ring."""
+    def count(name, **environment):
+        _, output = outcome(run, name, APPS / "rules", "not-inherited", GPUFEED_STAGE_THREADS=4, **environment)
+        return int(output.split()[0])
+    return count(mutant) <= count("", GPUFEED_STAGE="off")
+
+
+# Each mutant, and the program that must notice it.
+MUTANTS = {
+    "returns_early": random_program,
+    "reads_early": random_program,
+    "sends_unread": random_program,
+    "returns_unplaced": random_program,
+    "takes_unarrived": random_program,
+    "sends_many": program("rules", "one-operation"),
+    "loses_the_stream": random_program,
+    "swaps_chunks": random_program,
+    "reuses_slots_early": random_program,
+    "frees_busy_blocks": program("hang", "many-held", GPUFEED_STAGE_MIN=4096,
+                                 GPUFEED_STAGE_RING=4 << 20),
+    "takes_ring_first": says("full", "hang", "released-d2h-h2d", GPUFEED_STAGE_RING=4 << 20),
+    "holds_a_lock": program("hang", "released-h2d-h2d"),
+    "needs_helpers": helpers_stopped,
+    "waits_through_errors": program("rules", "fault-ahead"),
+    "ignores_captures": program("captures", "local", "300", GPUFEED_STAGE_MIN=65536),
+    "stays_strict": program("captures", "global", "300", GPUFEED_STAGE_MIN=65536),
+    "issues_into_captures": raced("joined", 8, "cuMemcpyHtoDAsync_v2:3000"),
+    "stays_on_legacy": raced("refused", 150, "cuMemcpyHtoDAsync_v2:400,cuMemcpyDtoHAsync_v2:400"),
+    "ignores_barriers": program("rules", "write-barrier", GPUFEED_STAGE_MIN=65536, KIT_ALARM=40),
+    "helpers_take_signals": program("rules", "signals"),
+    "touches_blindly": fault_elsewhere,
+    "is_inherited": fewer_mappings,
+    "checks_no_range": random_program,
+    "crosses_allocations": random_program,
+    "maps_private": program("rules", "shared-with-children"),
+    "leaves_old_bytes": program("rules", "zero-again"),
+    "reuses_busy_buffers": random_program,
+    "registers_half": program("rules", "wrong-ways"),
+    "lets_unregister": program("rules", "wrong-ways"),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_is_noticed(run, mutant):
+    assert MUTANTS[mutant](run, mutant)
+
+
+def test_no_mutation_is_not_noticed(run):
+    """Without this control, the test above would prove nothing."""
+    for notices in set(MUTANTS.values()) - {random_program}:
+        assert not notices(run, "none")
+    assert not differs(run, "none", APPS / "diff", "--seed", 1, *ARGUMENTS, **TIGHT)

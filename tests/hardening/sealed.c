@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sealed THREAD|PROCESS|NONE CALL...: copies, forbids the calls to this thread or to the process, and copies again,
+ * larger and with other allocations. Prints what arrived.
+ */
+#include "sandbox.h"
+
+#include <cuda.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define MIB ((size_t)1 << 20)
+
+static void ok(CUresult result)
+{
+    if (result)
+        _exit(90);
+}
+
+static void copy(CUdeviceptr device, size_t bytes, int seed)
+{
+    unsigned char *from = malloc(bytes), *to = calloc(1, bytes);
+
+    for (size_t i = 0; i < bytes; i++)
+        from[i] = (unsigned char)(i / 4096 * 7 + (size_t)seed);
+    ok(cuMemcpyHtoD(device, from, bytes));
+    ok(cuMemcpyDtoH(to, device, bytes));
+    printf("%zu MiB %s\n", bytes / MIB, memcmp(from, to, bytes) ? "differ" : "arrived");
+    free(from);
+    free(to);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned numbers[64], count = 0;
+    /* The library's thread has ended its first round, and is not yet in its second. */
+    const struct timespec settled = {.tv_nsec = 400000000};
+    const struct timespec moment = {.tv_sec = 1, .tv_nsec = 200000000};
+    CUcontext context;
+    CUdeviceptr device;
+
+    setvbuf(stdout, NULL, _IONBF, 0);
+    ok(cuInit(0));
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuCtxSetCurrent(context));
+    ok(cuMemAlloc(&device, 32 * MIB));
+    for (int i = 0; i < 2; i++)
+        copy(device, MIB, i);
+    for (int i = 2; i < argc && count < 64; i++)
+        numbers[count++] = (unsigned)atoi(argv[i]);
+    if (count)
+        nanosleep(&settled, NULL);
+    if (argv[1][0] == 'P')
+        sandbox_synced(numbers, count);
+    else if (argv[1][0] == 'T')
+        sandbox_filter(numbers, count, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    for (int i = 0; i < 3; i++)
+        copy(device, (size_t)(8 << i) * MIB, i);
+    if (count)
+        nanosleep(&moment, NULL); /* a round of the library's thread */
+    copy(device, 16 * MIB, 9);
+    _exit(0);
+}

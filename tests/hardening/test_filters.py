@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seccomp filters that kill a process at system calls that it would not make without the
+library."""
+
+import os
+import platform
+import sys
+
+import pytest
+
+from conftest import BUILD, CUDA, HERE, SIM_DIR, SOURCE
+
+sys.path.insert(0, str(SOURCE / "tests" / "machines"))
+import make  # noqa: E402
+
+COMMAND = BUILD / "src" / "cli" / "gpufeed"
+GPU = "0000:06:00.0"
+X86 = {"openat": 257, "mincore": 27, "move_pages": 279, "migrate_pages": 256, "process_vm_readv": 310,
+       "sched_setaffinity": 203, "set_mempolicy": 238, "mbind": 237, "set_mempolicy_home_node": 450}
+ARM = {"openat": 56, "mincore": 232, "move_pages": 239, "migrate_pages": 238, "process_vm_readv": 270,
+       "sched_setaffinity": 122, "set_mempolicy": 237, "mbind": 235, "set_mempolicy_home_node": 450}
+CALLS = X86 if platform.machine() == "x86_64" else ARM
+# Of the calls that a placement needs: those in systemd's @resources, and those that examine memory.
+SETS = {"set_mempolicy": ["set_mempolicy"], "mbind": ["mbind"], "sched_setaffinity": ["sched_setaffinity"],
+        "resources": ["set_mempolicy", "mbind", "sched_setaffinity", "move_pages", "migrate_pages",
+                      "set_mempolicy_home_node"],
+        "looks": ["mincore", "move_pages", "process_vm_readv"]}
+ARRIVED = "".join(f"{mib} MiB arrived\n" for mib in (1, 1, 8, 16, 32, 16))
+EAGER = {"GPUFEED_STAGE_MIN": "65536", "GPUFEED_STAGE_THREADS": "4"}
+
+
+def numbers(name):
+    return ",".join(str(CALLS[call]) for call in SETS[name])
+
+
+@pytest.fixture(scope="session")
+def filtered(compile_here):
+    return compile_here("filtered.c", "-I", str(HERE))
+
+
+@pytest.fixture(scope="session")
+def feeding(compile_here):
+    return compile_here("sealed.c", "-I", str(HERE), "-isystem", CUDA, f"-L{SIM_DIR}", "-l:libcuda.so.1")
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory):
+    """CPU 0 and the GPU are node 0, so threads are bound and policies set."""
+    if not {0, 1} <= os.sched_getaffinity(0):
+        pytest.skip("needs CPUs 0 and 1")
+    folder = tmp_path_factory.mktemp("split2")
+    split = make.Machine(2, 1, 1, 1, 8)
+    split.gpu(GPU, 0)
+    split.write(folder)
+    return folder
+
+
+@pytest.mark.parametrize("mib", [1, 16])
+def test_heap_makes_only_the_calls_of_an_allocator(run, compile_here, mib):
+    run.alike(compile_here("strict.c", "-I", str(HERE), "-fno-builtin"), mib, timeout=100)
+
+
+@pytest.mark.parametrize("mode", [{}, {"GPUFEED": "observe"}, {"GPUFEED": "off"},
+                                  {"GPUFEED_BIND": "off", "GPUFEED_MEM": "off"}])
+@pytest.mark.parametrize("what", SETS)
+def test_process_with_a_gpu(run, filtered, feeding, machine, what, mode):
+    done = run(filtered, numbers(what), feeding, "NONE", sim=True, GPUFEED_MACHINE=machine, SIM_DEVICES=GPU,
+               timeout=100, **{"GPUFEED_BIND": "node", **EAGER, **mode})
+    assert (done.returncode, done.stdout) == (0, ARRIVED), done
+    assert not mode or not done.stderr, done.stderr
+
+
+def test_what_the_filter_allows_is_still_done(run, filtered, feeding, machine):
+    """What the filter forbids counts as refused."""
+    def said(*calls):
+        done = run(filtered, ",".join(str(CALLS[call]) for call in calls), "/usr/bin/python3", "-c",
+                   "import sys; sys.path.insert(0, sys.argv[1]); from feeder import *; start(); print(mask())",
+                   SOURCE / "tests" / "preload", sim=True, GPUFEED_MACHINE=machine, SIM_DEVICES=GPU,
+                   GPUFEED_BIND="node", GPUFEED_VERBOSE=1, timeout=100)
+        assert done.returncode == 0, done
+        return done.stdout.strip(), done.stderr
+    mask, text = said("set_mempolicy")
+    assert mask == "[0]" and "set_mempolicy refused (EPERM)" in text, text
+    mask, text = said("sched_setaffinity")
+    assert mask == "[0, 1]" and "sched_setaffinity refused (EPERM)" in text, text
+    mask, text = said("mincore")
+    assert mask == "[0]" and "refused" not in text, text
+
+
+@pytest.mark.parametrize("what", SETS)
+def test_process_with_a_log(run, filtered, compile_c, tmp_path, what):
+    program = compile_c(r"""
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        int main(void) {
+            for (int i = 0; i < 20; i++) { char *p = calloc(1, 24 << 20); memset(p, 1, 24 << 20); free(p); }
+            puts("done");
+        }""", "-fno-builtin", name="logged")
+    run.alike(filtered, numbers(what), program, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1,
+              timeout=100)
+    assert "block_node" in (tmp_path / "log").read_text() or "move_pages" in SETS[what]
+
+
+@pytest.mark.parametrize("verb", [["topo"], ["topo", "--json"], ["doctor"], ["run", "--print", "--", "true"],
+                                  ["run", "--", "true"], ["--version"], ["report", "/nonexistent"]])
+@pytest.mark.parametrize("what", SETS)
+def test_verbs(run, filtered, machine, what, verb):
+    open_to_all = run(COMMAND, *verb, preload=False, GPUFEED_MACHINE=machine, timeout=100)
+    done = run(filtered, numbers(what), COMMAND, *verb, preload=False, GPUFEED_MACHINE=machine, timeout=100)
+    assert open_to_all.returncode in range(0, 4), open_to_all
+    if verb == ["doctor"]:  # it reports what is refused
+        assert done.returncode in range(0, 4), done
+    else:
+        assert done.returncode == open_to_all.returncode, done
+
+
+@pytest.mark.parametrize("preload", [False, True])
+@pytest.mark.parametrize("whom", ["THREAD", "PROCESS"])
+def test_program_that_forbids_calls_after_its_start(run, feeding, machine, whom, preload):
+    done = run(feeding, whom, *[CALLS[call] for call in ("openat", "mincore", "move_pages", "process_vm_readv",
+                                                        "sched_setaffinity", "set_mempolicy", "mbind")],
+               sim=True, preload=preload, GPUFEED_MACHINE=machine, SIM_DEVICES=GPU, GPUFEED_BIND="node", timeout=100, **EAGER)
+    assert (done.returncode, done.stdout) == (0, ARRIVED), done
+
+
+def test_filter_of_a_vfork_child_is_not_its_parents(run, compile_here, tmp_path):
+    """The child gives up privileges in its parent's memory."""
+    program = compile_here("vfork_child.c", "-fno-builtin")
+    run.alike(program, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1,
+              timeout=100)
+    assert "block_node" in (tmp_path / "log").read_text()

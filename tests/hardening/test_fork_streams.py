@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forks while other threads use stdio. Each fork takes the lock of libc's list of FILEs before the heap's locks."""
+
+import pytest
+
+from conftest import BUILD
+
+PROGRAM = BUILD / "tests" / "hardening" / "fork_streams"
+
+
+@pytest.mark.parametrize("gpu", [[], ["gpu"]])
+def test_the_owner_of_a_flushed_stream_may_allocate(run, gpu):
+    """The flush holds the list and waits for a FILE: the fork must wait for the list while others can allocate."""
+    run.alike(PROGRAM, "held", *gpu, sim=True, timeout=100)
+
+
+@pytest.mark.parametrize("gpu", [[], ["gpu"]])
+def test_forks_beside_lines_and_flushes(run, gpu):
+    run.alike(PROGRAM, "busy", 40, *gpu, sim=True, timeout=100)

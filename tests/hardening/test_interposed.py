@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs and preloads that replace functions of libc, and allocate or take locks in them: the
+library calls libc's own functions."""
+
+import os
+import platform
+import subprocess
+
+import pytest
+from conftest import CUDA, PRELOAD, SIM_DIR
+
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+LOGGED = {"GPUFEED_LOG": "/dev/null", "GPUFEED_STALL_US": 1}
+
+
+@pytest.fixture(scope="session")
+def imports():
+    """Functions that the library imports from other libraries."""
+    def names(kind, path):
+        listed = subprocess.run(["nm", "-D", kind, path], capture_output=True, text=True, check=True).stdout
+        return {tuple(line.split()[-2:]) for line in listed.splitlines()}
+    defined = {name for _, name in names("--defined-only", PRELOAD)}
+    wanted = {name.split("@")[0] for kind, name in names("--undefined-only", PRELOAD) if kind == "U"}
+    listed = subprocess.run(["nm", "-D", "--defined-only", "/lib/x86_64-linux-gnu/libc.so.6"], capture_output=True,
+                            text=True, check=True).stdout
+    functions = {line.split()[-1].split("@")[0] for line in listed.splitlines() if line.split()[-2] in "TWi"}
+    assert len(wanted & functions) > 40
+    return sorted((wanted & functions) - defined)
+
+
+@pytest.fixture(scope="session")
+def interposer(compile_here, imports, tmp_path_factory):
+    """interposer(kind, names): flags that link the interposer into a program, or the preload."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the interposer is written for x86-64")
+
+    def build(*flags, names=imports, **kw):
+        folder = tmp_path_factory.mktemp("imports")
+        (folder / "imports.inc").write_text("".join(f"IMPORT({name})\n" for name in names))
+        return compile_here("interposer.c", f"-I{folder}", "-O1", "-fno-builtin", "-fno-toplevel-reorder", "-fPIC",
+                            *flags, **kw)
+    return build
+
+
+@pytest.mark.parametrize("mode", ["on", "observe", "off"])
+def test_own_dl_iterate_phdr(run, compile_here, mode):
+    """The replacement calls dlsym for the next definition, so dlsym must not call it."""
+    run.alike(compile_here("own_iterate.c", "-rdynamic"), GPUFEED=mode)
+
+
+@pytest.mark.parametrize("gpu", [[], ["gpu"]])
+@pytest.mark.parametrize("extra", [{}, LOGGED, {"GPUFEED_HEAP": "off"}, {"GPUFEED": "observe"}, {"GPUFEED": "off"}])
+def test_program_interposes_all(run, compile_here, interposer, extra, gpu):
+    """The interposer is linked into the program itself, which precedes the library."""
+    replaced = interposer("-c", name="interposer.o")
+    program = compile_here("heap_user.c", "-fno-builtin", replaced, "-rdynamic", "-pthread")
+    run.alike(program, *gpu, sim=True, **extra)
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+@pytest.mark.parametrize("call", ["munmap", "sched_setaffinity", "pthread_setaffinity_np", "pthread_create", "dlsym",
+                                  "dlopen", "pthread_atfork", "cuInit", "cuCtxSetCurrent", "_exit"])
+def test_first_call(run, compile_here, interposer, call, mode):
+    """The library is bound to libc before it calls anything, whichever function the program calls
+    first."""
+    replaced = interposer("-c", name="interposer.o")
+    program = compile_here("first_call.c", "-isystem", CUDA, replaced, "-rdynamic", "-pthread",
+                           SIM_DIR / "libcuda.so.1")
+    run.alike(program, call, sim=True, GPUFEED=mode)
+
+
+@pytest.mark.parametrize("gpu", [[], ["gpu"]])
+@pytest.mark.parametrize("extra", [{}, LOGGED, {"GPUFEED_HEAP": "off"}, {"GPUFEED": "off"}])
+@pytest.mark.parametrize("first", ["library", "interposer"])
+def test_preload_interposes_all(run, compile_here, interposer, first, extra, gpu):
+    """The interposer is another preload, in both orders."""
+    other = interposer("-shared", name="libinterposer.so")
+    order = [PRELOAD, other] if first == "library" else [other, PRELOAD]
+    program = compile_here("heap_user.c", "-fno-builtin", "-pthread")
+    run.alike(program, *gpu, sim=True, without={"LD_PRELOAD": other},
+              LD_PRELOAD=":".join(str(path) for path in order), **extra)
+
+
+@pytest.mark.parametrize("extra", [{}, LOGGED])
+@pytest.mark.parametrize("first", ["library", "faketime"])
+def test_faketime(run, compile_here, first, extra):
+    """libfaketime takes a lock in clock_gettime, and allocates at its start."""
+    if not os.path.exists(FAKETIME):
+        pytest.skip("no libfaketime on this machine")
+    order = [str(PRELOAD), FAKETIME] if first == "library" else [FAKETIME, str(PRELOAD)]
+    program = compile_here("heap_user.c", "-fno-builtin", "-pthread")
+    run.alike(program, sim=True, without={"LD_PRELOAD": FAKETIME}, FAKETIME="-2d",
+              LD_PRELOAD=":".join(order), **extra)

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that code which runs before the loader has relocated the library refers to nothing
+outside: early.py BUILD
+
+Such a module calls only modules of the same kind. A function of libc would be called through an
+address that is not known yet. That includes a function that the compiler inserts for a loop."""
+import pathlib
+import subprocess
+import sys
+
+# Object files below src, and the symbols in them that belong to the relocated library.
+EARLY = {"base/loader/object.c.o": set(), "base/loader/libc.c.o": {"_r_debug"},
+         "preload/hook/entry/entry.c.o": {"gf_mode_now", "gf_duplicate_load_passes", "gf_originals_find"}}
+LINKER = {"_DYNAMIC", "_GLOBAL_OFFSET_TABLE_", "__ehdr_start", "__stack_chk_fail"}
+
+
+def symbols(path, kind):
+    listed = subprocess.run(["nm", "-P", kind, path], capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in listed.splitlines()}
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]) / "src"
+    paths = {}
+    for name in EARLY:
+        folder, file = name.rsplit("/", 1)
+        found = [path for path in (build / folder).glob(f"*.p/{file}") if "native" not in path.as_posix()]
+        if not found:
+            print(f"no object file of {name}", file=sys.stderr)
+            return 1
+        paths[name] = found[0]
+    defined = set().union(*(symbols(path, "--defined-only") for path in paths.values()))
+    bad = []
+    for name, path in paths.items():
+        for symbol in sorted(symbols(path, "--undefined-only") - defined - LINKER - EARLY[name]):
+            bad.append(f"{name} refers to {symbol}")
+    print("\n".join(bad), file=sys.stderr)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks CONTRIBUTING's table of the places that a change needs: places.py SOURCE
+
+For each row one existing example is searched for. It must occur in as many files as the row says,
+and only in files that the row names. The search covers src and the row's own files. Text that a
+table generates does not count."""
+import fnmatch
+import pathlib
+import re
+import sys
+
+TITLE = "## How many places does a change need?"
+# What each row adds, with patterns of an existing example.
+PLACES = {
+    "an option": [r"\bGPUFEED_STAGE_RING\b", r"\bGPUFEED_STALL_WAIT_US\b"],
+    "a hook": [r"\bcuMemcpy3D_v2\b", r"\bpthread_setaffinity_np\b"],
+    "a member of the malloc family": [r"(\b|_)pvalloc\(|\(pvalloc\b", r"(\b|_)mallopt\(|\(mallopt\b"],
+    "a doctor check": [r"\bgf_check_zone_reclaim\b|GF_CHECK\(zone_reclaim\b|\"zone-reclaim\""],
+    "a kernel file that a check reads": [r"\bgf_host_zone_reclaim\b"],
+    "a stall cause": [r"\b(X|SET_CAUSE)\(throttled\b|^\| `throttled` \|"],
+    "a bypass reason": [r"\b(X\(|gf_bypass_)few_threads\b"],
+    "a report field": [r'"(guard\.)?throttled_s"'],
+    "a log field": [r'"ppid"'],
+    "a debug area": [r"\bX\(debug, place\)"],
+}
+
+
+def rows(text):
+    """The addition, the number of places that it needs, and these places."""
+    section = text[text.index(TITLE):].split("\n## ")[0]
+    for cells in (line.split("|") for line in section.splitlines() if line.startswith("| a")):
+        found = re.match(r" (\d+): ", cells[2])
+        yield cells[1].strip(), int(found[1]) if found else 0, re.findall(r"`([\w/<>-]*[/.][\w/.<>-]+)`", cells[2])
+
+
+def handwritten(path):
+    return re.sub(r"^<!-- (\w+): written by .*?^<!-- end of \1 -->$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def is_named(path, names):
+    """A name may be a folder, a file, or a file of the folder that was named before. <...> stands
+    for any word."""
+    globs = [re.sub("<[^>]*>", "*", name) for name in names]
+    return any(fnmatch.fnmatch(path, glob) or path.startswith(glob + "/") or
+               "/" not in glob and fnmatch.fnmatch(path.rsplit("/", 1)[-1], glob) for glob in globs)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    table = list(rows((root / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    bad = [f"CONTRIBUTING.md has no row for {what}" for what in PLACES if what not in [row[0] for row in table]]
+    sources = {str(path.relative_to(root)): handwritten(path) for path in (root / "src").rglob("*") if path.is_file()}
+    for what, count, names in table:
+        if what not in PLACES:
+            bad.append(f"CONTRIBUTING.md: {what}: places.py knows none that stands for it")
+        others = {name: handwritten(root / name) for name in names if (root / name).is_file()}
+        for pattern in PLACES.get(what, ()):
+            found = sorted(path for path, text in {**others, **sources}.items() if re.search(pattern, text, re.M))
+            if len(found) != count or not all(is_named(path, names) for path in found):
+                bad.append(f"CONTRIBUTING.md: {what} needs {count} places of {' '.join(names)}, "
+                           f"but {pattern} stands in {' '.join(found) or 'none'}")
+    print("\n".join(bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

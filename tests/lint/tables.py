@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the documents' tables that come from tables in code: tables.py SOURCE [--write]
+
+Each is between two lines of its document, "<!-- NAME: ... -->" and "<!-- end of NAME -->". A last
+column that the code does not have is kept."""
+import pathlib
+import re
+import sys
+
+import modules
+
+BOTTOM = ["base", "config", "abi", "os"]
+
+
+STRING = r'((?:"[^"]*"\s*)+)'
+
+
+def joined(literals):
+    return "".join(re.findall(r'"([^"]*)"', literals)).strip()
+
+
+def kept(old):
+    """The last column of each row, by the row's name."""
+    return {cells[1].strip(" `"): cells[-2].strip() for cells in (row.split("|") for row in old.splitlines())
+            if len(cells) > 2}
+
+
+def reasons(root, old):
+    """The reasons why a copy is left to the driver, from copy_stats.h."""
+    text = (root / "src/engine/transfer/stats/copy_stats.h").read_text(encoding="utf-8").replace("\\\n", "\n")
+    text = text[text.index("#define GF_BYPASS_REASONS"):text.index("enum gf_bypass {")]
+    rows = ["| reason | words of the summary | details, and what helps |", "|---|---|---|"]
+    for token, words in re.findall(rf"X\((\w+),\s*{STRING}\)", text):
+        rows.append(f"| `{token}` | {joined(words)} | {kept(old).get(token, '')} |")
+    return rows
+
+
+def graph(_root, _old):
+    """Which folder uses which, from modules.py."""
+    rows = ["| folder of src | may use |", "|---|---|"]
+    for folder, used in modules.GRAPH.items():
+        names = used.split()
+        low = [name for name in names if name in BOTTOM]
+        words = low + [name for name in names if name not in BOTTOM]
+        short = [re.sub(r"^(engine/transfer|preload/hook|cli)/(?=.)", "", word)
+                 if folder.startswith(word.rsplit("/", 1)[0]) and "/" in word else word for word in words]
+        rows.append(f"| `{folder}` | {', '.join(short) or 'nothing'} |")
+    return rows
+
+
+TABLES = {"docs/architecture.md": {"graph": graph}, "docs/report.md": {"reasons": reasons}}
+
+
+def filled(root, text, name, make):
+    pattern = re.compile(rf"(?<=^<!-- {name}: )(.*?-->\n)(.*?)(?=^<!-- end of {name} -->$)", re.M | re.S)
+    new, count = pattern.subn(lambda found: found[1] + "".join(row + "\n" for row in make(root, found[2])), text)
+    return new if count == 1 else None
+
+
+def main():
+    root, write = pathlib.Path(sys.argv[1]), "--write" in sys.argv
+    bad = []
+    for path, tables in TABLES.items():
+        if not (root / path).is_file():
+            bad.append(f"{path} is not there")
+            continue
+        before = (root / path).read_text(encoding="utf-8")
+        text = before
+        for name, make in tables.items():
+            new = filled(root, text, name, make)
+            if new is None:
+                bad.append(f"{path} lacks the lines of the table {name}")
+            else:
+                text = new
+        if write:
+            (root / path).write_text(text, encoding="utf-8")
+        elif text != before:
+            bad.append(f"{path} is not what the code says; run: tests/lint/tables.py . --write")
+    print("\n".join(bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""clang-tidy on src with .clang-tidy's checks: tidy.py SOURCE BUILD [FILE...]; exit code 77 without clang-tidy."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+
+GCC_ONLY = ("-fno-tree-loop-distribute-patterns",)
+
+
+def main():
+    if not shutil.which("clang-tidy"):
+        print("clang-tidy is not installed")
+        return 77
+    src, build = (pathlib.Path(sys.argv[1]) / "src").resolve(), pathlib.Path(sys.argv[2]).resolve()
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    known = {(build / entry["file"]).resolve() for entry in commands}
+    for entry in commands:
+        for flag in GCC_ONLY:
+            entry["command"] = entry["command"].replace(f" {flag}", "")
+    (build / "tidy").mkdir(exist_ok=True)
+    (build / "tidy" / "compile_commands.json").write_text(json.dumps(commands), encoding="utf-8")
+    wanted = [pathlib.Path(name).resolve() for name in sys.argv[3:]] or sorted(
+        path for path in known if path.is_relative_to(src) and path.suffix == ".c")
+
+    def check(path):
+        made = subprocess.run(["clang-tidy", "--quiet", "--warnings-as-errors=*", "-p", build / "tidy", path], capture_output=True,
+                              text=True, check=False)
+        return made.returncode, made.stdout
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        results = list(pool.map(check, wanted))
+    for code, text in results:
+        if code:
+            print(text)
+    print(f"{len(wanted)} files, {sum(code != 0 for code, _ in results)} with findings")
+    return 1 if any(code for code, _ in results) or not wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies by many threads at once, while contexts end and the ring grows and shrinks. It also runs
+ * under ThreadSanitizer.
+ */
+#include "one_context.h"
+
+#include "abi/transfer_api.h"
+#include "base/atomic.h"
+#include "os/headroom.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/api/transfer_ops.h"
+#include "engine/transfer/setup/tuning.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MEMORY GF_MIB(16) /* of the device, for each thread */
+#define THREADS 5
+#define ROUNDS 40
+#define PINNED ((void *)(uintptr_t)4096) /* memory of cuMemHostAlloc */
+
+/* A driver whose transfers end at once, and whose events end at the second query. */
+static struct {
+    char memory[THREADS * MEMORY];
+    _Atomic time_t clock_offset; /* in seconds */
+} driver;
+
+struct event {
+    _Atomic unsigned queries;
+    struct event *before;
+};
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    const int result = __real_clock_gettime(clock, ret);
+    ret->tv_sec += gf_load_relaxed(&driver.clock_offset);
+    return result;
+}
+
+void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
+
+/*
+ * The original unmaps its buffer by a raw system call. ThreadSanitizer does not see that, and takes
+ * the next mapping at this address for the same memory.
+ */
+void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
+{
+    (void)root, (void)node;
+    *ret = (struct gf_headroom){.bytes = (uint64_t)4 << 30};
+}
+
+static CUresult attributes(unsigned count, CUpointer_attribute *what, void **into, CUdeviceptr at)
+{
+    const CUdeviceptr start = (uintptr_t)driver.memory;
+    const bool device = at - start < sizeof(driver.memory), pinned = at == (uintptr_t)PINNED;
+    for (unsigned i = 0; i < count; i++) {
+        const uint64_t value =
+            what[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? (device ? CU_MEMORYTYPE_DEVICE : 0)
+            : what[i] == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS
+                ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+            : what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR  ? start
+            : what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE        ? sizeof(driver.memory)
+            : what[i] == CU_POINTER_ATTRIBUTE_CONTEXT && pinned ? (uintptr_t)HANDLE
+                                                                : 0;
+        const bool wide = what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+                          what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
+                          what[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE ||
+                          what[i] == CU_POINTER_ATTRIBUTE_CONTEXT;
+        memcpy(into[i], &value, wide ? 8 : 4);
+    }
+    return CUDA_SUCCESS;
+}
+
+static struct event *_Atomic last_event;
+
+static CUresult create_event(CUevent *ret, unsigned flags)
+{
+    struct event *event = calloc(1, sizeof(*event));
+    (void)flags;
+    event->before = gf_load_acquire(&last_event);
+    while (!gf_cas_acq_rel(&last_event, &event->before, event))
+        continue;
+    *ret = (CUevent)event;
+    return CUDA_SUCCESS;
+}
+
+/* The driver ends a context's events with it. */
+static void free_events(void)
+{
+    for (struct event *event = last_event, *before; event; event = before) {
+        before = event->before;
+        free(event);
+    }
+    last_event = NULL;
+}
+
+static CUresult record_event(CUevent event, CUstream stream)
+{
+    (void)stream;
+    gf_store_release(&((struct event *)event)->queries, 0);
+    return CUDA_SUCCESS;
+}
+
+static CUresult query_event(CUevent event)
+{
+    return gf_add_acq_rel(&((struct event *)event)->queries, 1) ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult await_event(CUevent event)
+{
+    (void)event;
+    return CUDA_SUCCESS;
+}
+
+static CUresult await_stream(CUstream stream)
+{
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_stream(CUstream *ret, unsigned flags, int priority)
+{
+    static int streams;
+    (void)flags, (void)priority;
+    *ret = (CUstream)&streams;
+    return CUDA_SUCCESS;
+}
+
+static CUresult enlist(void *at, size_t bytes, unsigned flags)
+{
+    (void)at, (void)bytes, (void)flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult give_up(void *at)
+{
+    (void)at;
+    return CUDA_SUCCESS;
+}
+
+static CUresult to_device(CUdeviceptr to, const void *from, size_t bytes)
+{
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult from_device(void *to, CUdeviceptr from, size_t bytes)
+{
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult to_device_async(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    return to_device(to, from, bytes);
+}
+
+static CUresult from_device_async(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    return from_device(to, from, bytes);
+}
+
+static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
+{
+    *ret_cpus = (struct gf_cpus){0};
+    (void)device;
+    return -1;
+}
+
+static const struct gf_transfer_ops *ops;
+
+/* As the hook does it: what the engine declines, the driver copies. */
+static void copy(const struct gf_copy_call *call)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct gf_copy_refusal refusal;
+    if (!ops->copy(call, &result, &refusal)) {
+        memcpy((void *)(uintptr_t)call->dst, (void *)(uintptr_t)call->src, call->bytes);
+        ops->copy_declined(call, &refusal, 1000);
+        result = CUDA_SUCCESS;
+    }
+    assert_int_equal(result, CUDA_SUCCESS);
+}
+
+static void *work(void *own)
+{
+    const unsigned number = (unsigned)(uintptr_t)own;
+    char *const host = malloc(MEMORY), *const back = malloc(MEMORY),
+                *const device = driver.memory + number * MEMORY;
+    unsigned seed = number;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const size_t bytes = GF_MIB(1) + (size_t)rand_r(&seed) % (MEMORY - GF_MIB(1));
+        const bool async = rand_r(&seed) & 1;
+        CUresult result;
+        memset(host, (int)(i + number), bytes);
+        copy(&(struct gf_copy_call){gf_copy_h2d, async, (uintptr_t)device, (uintptr_t)host, bytes,
+                                    CU_STREAM_LEGACY});
+        memset(host, 0, bytes);
+        copy(&(struct gf_copy_call){gf_copy_d2h, async, (uintptr_t)back, (uintptr_t)device, bytes,
+                                    CU_STREAM_LEGACY});
+        for (size_t k = 0; k < bytes; k += 509)
+            assert_int_equal(back[k], (char)(i + number));
+        if (i % 10 == 0) /* the free of such memory may trim the ring */
+            ops->host_free(PINNED, &result);
+    }
+    free(host);
+    free(back);
+    return NULL;
+}
+
+static void *end_contexts(void *over)
+{
+    while (!gf_load_acquire((_Atomic bool *)over)) {
+        struct gf_transfer_state state;
+        usleep(60000);
+        gf_add_relaxed(&driver.clock_offset, GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
+        gf_transfer_state(&state);
+        ops->context_leaving(HANDLE, -1);
+        gf_add_release(&one.id, 1); /* another context, with the same handle */
+        ops->context_left(HANDLE, -1, CUDA_SUCCESS);
+    }
+    return NULL;
+}
+
+static uint64_t staged(void)
+{
+    struct gf_copy_stats stats;
+    uint64_t sum = 0;
+    gf_copy_stats_read(&stats);
+    for (unsigned i = 0; i < gf_direction_count; i++)
+        sum += stats.staged[i][0].calls + stats.staged[i][1].calls;
+    return sum;
+}
+
+static void all_at_once(void **unused)
+{
+    pthread_t thread[THREADS], ending;
+    _Atomic bool over = false;
+    (void)unused;
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, work, (void *)i), 0);
+    assert_int_equal(pthread_create(&ending, NULL, end_contexts, &over), 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    gf_store_release(&over, true);
+    pthread_join(ending, NULL);
+    print_message("# staged %llu of %u\n", (unsigned long long)staged(), 2 * THREADS * ROUNDS);
+    for (unsigned i = 0; i < 100 && !staged();
+         i++) /* on a busy machine no ring may have been ready before its context ended */
+        work(0);
+    assert_true(staged() > 0);
+}
+
+static uint64_t ring_bytes(void)
+{
+    struct gf_transfer_state state;
+    gf_transfer_state(&state);
+    return state.ring_bytes;
+}
+
+/* Any call that waits for the context releases what was unused for long, and not sooner. */
+static void waits_release_stale_segments(void **unused)
+{
+    char *const host = calloc(1, MEMORY);
+    (void)unused;
+    for (unsigned i = 0; i < 1000 && !ring_bytes(); i++)
+        copy(&(struct gf_copy_call){gf_copy_h2d, false, (uintptr_t)driver.memory, (uintptr_t)host,
+                                    MEMORY, CU_STREAM_LEGACY});
+    const uint64_t full = ring_bytes();
+    assert_true(full);
+    ops->waited();
+    assert_int_equal(ring_bytes(), full);
+    gf_add_relaxed(&driver.clock_offset, GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
+    ops->waited();
+    assert_int_equal(ring_bytes(), 0);
+    free(host);
+}
+
+int main(void)
+{
+    static struct gf_options options = {.stage = gf_stage_auto,
+                                        .stage_min = GF_MIB(1),
+                                        .stage_ring = GF_SIZE_AUTO,
+                                        .stage_threads = 4,
+                                        .pin = gf_pin_off,
+                                        .mode = gf_mode_on};
+    static const struct gf_cuda cuda = {ONE_CONTEXT,
+                                        .cuPointerGetAttributes = attributes,
+                                        .cuEventCreate = create_event,
+                                        .cuEventRecord = record_event,
+                                        .cuEventQuery = query_event,
+                                        .cuEventSynchronize = await_event,
+                                        .cuStreamSynchronize = await_stream,
+                                        .cuStreamCreateWithPriority = create_stream,
+                                        .cuStreamDestroy_v2 = await_stream,
+                                        .cuMemHostRegister_v2 = enlist,
+                                        .cuMemHostUnregister = give_up,
+                                        .cuMemFreeHost = give_up,
+                                        .cuMemcpyHtoD_v2 = to_device,
+                                        .cuMemcpyHtoD_v2_ptds = to_device,
+                                        .cuMemcpyHtoDAsync_v2 = to_device_async,
+                                        .cuMemcpyDtoH_v2 = from_device,
+                                        .cuMemcpyDtoH_v2_ptds = from_device,
+                                        .cuMemcpyDtoHAsync_v2 = from_device_async};
+    const struct gf_transfer_setup setup = {
+        .options = &options, .cuda = &cuda, .device_node = device_node};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_at_once),
+                                       cmocka_unit_test(waits_release_stale_segments)};
+    one.id = 1;
+    ops = gf_transfer_start(&setup);
+    const int failed = cmocka_run_group_tests_name("copy_admission", tests, NULL, NULL);
+    free_events();
+    return failed;
+}

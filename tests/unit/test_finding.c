@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "cli/doctor/finding.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static struct gf_findings findings;
+
+static void read_standard_error(int from, char *ret, size_t size)
+{
+    const ssize_t length = read(from, ret, size - 1);
+    ret[length > 0 ? length : 0] = '\0';
+}
+
+/* A finding beyond the list is named on standard error; the others stay as they are. */
+static void full_list(void **state)
+{
+    char text[4096];
+    int ends[2];
+    const int kept = dup(STDERR_FILENO);
+
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(findings.list); i++)
+        assert_ptr_equal(gf_finding_add(&findings, gf_status_ok, "finding %zu", i),
+                         &findings.list[i]);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    struct gf_finding *dropped = gf_finding_add(&findings, gf_status_problem, "one too many");
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(ends[1]);
+    read_standard_error(ends[0], text, sizeof(text));
+    close(ends[0]);
+
+    assert_non_null(dropped);
+    gf_finding_evidence(dropped, "the caller may add to it");
+    assert_non_null(strstr(text, "gpufeed doctor: a finding is dropped"));
+    assert_non_null(strstr(text, "one too many\n"));
+    assert_ptr_equal(strchr(text, '\n'), strrchr(text, '\n'));
+    assert_int_equal(findings.count, GF_ARRAY_LEN(findings.list));
+    assert_string_equal(findings.list[0].summary, "finding 0");
+    assert_string_equal(findings.list[0].evidence, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full_list)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "base/clock.h"
+#include "preload/trace/line_slots.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+#define MS UINT64_C(1000000)
+
+static struct gf_line lines[4];
+static struct gf_line_slots slots;
+
+static void start(void)
+{
+    memset(lines, 0, sizeof(lines));
+    slots = (struct gf_line_slots){.count = 4, .line = lines};
+}
+
+static void *claim_at(void *ns)
+{
+    return gf_line_slots_claim(&slots, *(uint64_t *)ns);
+}
+
+/* By a thread that holds no other slot. */
+static struct gf_line *claim_elsewhere(uint64_t ns)
+{
+    pthread_t thread;
+    void *line;
+    assert_int_equal(pthread_create(&thread, NULL, claim_at, &ns), 0);
+    pthread_join(thread, &line);
+    return line;
+}
+
+static void test_in_order(void **state)
+{
+    uint64_t mark;
+    (void)state;
+    start();
+    struct gf_line *first = gf_line_slots_claim(&slots, SECOND);
+    assert_true(gf_line_slots_ready(&slots, first, SECOND));
+    struct gf_line *second = gf_line_slots_claim(&slots, SECOND);
+    assert_ptr_not_equal(first, second);
+    assert_true(gf_line_slots_ready(&slots, second, SECOND));
+    struct gf_line *third = gf_line_slots_claim(&slots, SECOND);
+    assert_true(gf_line_slots_discard(third));
+    assert_ptr_equal(gf_line_slots_take(&slots, SECOND, &mark), first);
+    assert_true(gf_line_slots_writing(&slots));
+    gf_line_slots_release(first, mark);
+    assert_false(gf_line_slots_writing(&slots));
+    assert_ptr_equal(gf_line_slots_take(&slots, SECOND, &mark), second);
+    gf_line_slots_release(second, mark);
+    assert_null(gf_line_slots_take(&slots, SECOND, &mark));
+}
+
+/*
+ * A slot is given away only after its holder has ended, and only after ten seconds. Otherwise two
+ * threads would fill it. The thread that gets it may read an earlier time than the holder.
+ */
+static void test_holders(void **state)
+{
+    const uint64_t now = 100 * SECOND;
+    (void)state;
+    start();
+    for (unsigned i = 0; i < 3; i++)
+        assert_non_null(claim_elsewhere(now));
+    struct gf_line *mine = gf_line_slots_claim(&slots, now);
+    assert_non_null(mine);
+    assert_null(claim_elsewhere(now));
+    assert_null(claim_elsewhere(now - SECOND));
+    assert_null(claim_elsewhere(0));
+    assert_null(claim_elsewhere(now + 9 * SECOND));
+    assert_int_equal(slots.dropped, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        struct gf_line *theirs = claim_elsewhere(now + 11 * SECOND);
+        assert_non_null(theirs);
+        assert_ptr_not_equal(theirs, mine);
+    }
+    assert_null(claim_elsewhere(now + 11 * SECOND));
+    assert_int_equal(slots.dropped, 3);
+    assert_true(gf_line_slots_ready(&slots, mine, now)); /* its thread has slept */
+}
+
+static void test_overdue(void **state)
+{
+    uint64_t mark;
+    (void)state;
+    start();
+    gf_line_slots_ready(&slots, gf_line_slots_claim(&slots, SECOND), SECOND);
+    gf_line_slots_ready(&slots, gf_line_slots_claim(&slots, SECOND), SECOND);
+    assert_false(gf_line_slots_overdue(&slots, SECOND + 50 * MS, 100 * MS));
+    assert_true(gf_line_slots_overdue(&slots, SECOND + 200 * MS, 100 * MS));
+    assert_false(gf_line_slots_overdue(&slots, 0, 100 * MS));
+    assert_non_null(gf_line_slots_take(&slots, SECOND, &mark)); /* the disk may be slow */
+    assert_false(gf_line_slots_overdue(&slots, SECOND + 200 * MS, 100 * MS));
+    assert_true(gf_line_slots_overdue(&slots, 12 * SECOND, 100 * MS));
+}
+
+/* A line that was not written has not reported either. */
+static void test_report(void **state)
+{
+    (void)state;
+    start();
+    assert_int_equal(gf_line_slots_report(&slots), 0);
+    for (unsigned i = 0; i < 5; i++)
+        gf_line_slots_count_dropped(&slots);
+    assert_int_equal(gf_line_slots_report(&slots), 5);
+    assert_int_equal(gf_line_slots_report(&slots), 0);
+    gf_line_slots_unreport(&slots, 5);
+    gf_line_slots_count_dropped(&slots);
+    assert_int_equal(gf_line_slots_report(&slots), 6);
+}
+
+static void test_rate(void **state)
+{
+    unsigned passed = 0;
+    (void)state;
+    start();
+    for (unsigned i = 0; i < 2000; i++)
+        passed += gf_line_slots_within_rate(&slots, 100 * SECOND);
+    assert_in_range(passed, 500, 502);
+    for (unsigned i = 0; i < 2000; i++)
+        passed += gf_line_slots_within_rate(&slots, 101 * SECOND);
+    assert_in_range(passed, 600, 602);
+    assert_false(gf_line_slots_full(&slots));
+    slots.written = UINT64_C(65) << 20;
+    assert_true(gf_line_slots_full(&slots));
+}
+
+#define MAKERS 6
+#define EACH 3000
+
+static unsigned written, wrong;
+static bool done;
+
+static void *make(void *closure)
+{
+    const int id = (int)(intptr_t)closure;
+    for (unsigned i = 0; i < EACH; i++) {
+        struct gf_line *line = gf_line_slots_claim(&slots, gf_now_ns());
+        if (!line) {
+            gf_line_slots_count_dropped(&slots);
+            continue;
+        }
+        memset(line->text, 'a' + id, 64);
+        line->pid = id;
+        assert_true(gf_line_slots_ready(&slots, line, gf_now_ns()));
+    }
+    return NULL;
+}
+
+static void write_all(void)
+{
+    struct gf_line *line;
+    uint64_t mark;
+    while ((line = gf_line_slots_take(&slots, gf_now_ns(), &mark))) {
+        for (unsigned i = 0; i < 64; i++)
+            if (line->text[i] != 'a' + line->pid)
+                __atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
+        gf_line_slots_release(line, mark);
+        __atomic_fetch_add(&written, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static void *write_on(void *unused)
+{
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+        write_all();
+    return unused;
+}
+
+/* More makers than slots, two writers: each line is whole, and each is counted. */
+static void test_many(void **state)
+{
+    pthread_t maker[MAKERS], writer[2];
+    (void)state;
+    start();
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&writer[i], NULL, write_on, NULL), 0);
+    for (unsigned i = 0; i < MAKERS; i++)
+        assert_int_equal(pthread_create(&maker[i], NULL, make, (void *)(intptr_t)i), 0);
+    for (unsigned i = 0; i < MAKERS; i++)
+        pthread_join(maker[i], NULL);
+    __atomic_store_n(&done, true, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(writer[i], NULL);
+    write_all();
+    assert_int_equal(wrong, 0);
+    assert_int_equal(written + gf_line_slots_report(&slots), MAKERS * EACH);
+    assert_true(written > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_order), cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_overdue),  cmocka_unit_test(test_report),
+        cmocka_unit_test(test_rate),     cmocka_unit_test(test_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

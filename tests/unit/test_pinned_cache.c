@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "base/atomic.h"
+#include "engine/transfer/pinned/pinned_cache.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE ((size_t)4096)
+#define GRANULE ((size_t)256)
+#define GRANULES (GF_PINNED_CHUNK_SIZE / GRANULE)
+#define MIB ((size_t)1 << 20)
+#define MAPPINGS 64
+#define CONTEXT 7
+
+/* A driver that fills its oldest mapping first, and unmaps an empty one. */
+static struct mapping {
+    char *at;
+    unsigned flags;           /* of the block that it was made for, reported for all its blocks */
+    unsigned owner[GRANULES]; /* which block; 0: none */
+    size_t size[GRANULES];    /* of the block that begins here */
+    unsigned used;
+} mappings[MAPPINGS];
+
+static struct {
+    pthread_mutex_t lock;
+    unsigned blocks, made, allocs, frees;
+    unsigned waits;             /* frees that waited for the device */
+    CUresult refuse, fail_free; /* results of allocations and frees */
+    void (*meanwhile)(void);    /* run by another thread just after an allocation */
+} driver;
+
+static size_t find_room(const struct mapping *m, size_t granules)
+{
+    for (size_t i = 0, run = 0; i < GRANULES; i++) {
+        run = m->owner[i] ? 0 : run + 1;
+        if (run == granules)
+            return i + 1 - granules;
+    }
+    return GRANULES;
+}
+
+static struct mapping *make_mapping(unsigned flags)
+{
+    struct mapping *made = NULL;
+    for (size_t i = 0; i < MAPPINGS && !made; i++)
+        if (!mappings[i].at)
+            made = &mappings[i];
+    if (!made)
+        return NULL;
+    made->flags = flags;
+    made->at = mmap(NULL, GF_PINNED_CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                    -1, 0);
+    driver.made++;
+    return made;
+}
+
+static CUresult alloc_block(void **pp, size_t bytes, unsigned flags)
+{
+    const size_t granules = (bytes + GRANULE - 1) / GRANULE;
+    struct mapping *m = NULL;
+    size_t first = GRANULES;
+    for (size_t i = 0; i < MAPPINGS && first == GRANULES; i++)
+        if ((m = &mappings[i])->at)
+            first = find_room(m, granules);
+    if (first == GRANULES) {
+        m = make_mapping(flags);
+        first = 0;
+    }
+    if (!m)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    driver.blocks++;
+    for (size_t i = first; i < first + granules; i++)
+        m->owner[i] = driver.blocks;
+    m->size[first] = bytes;
+    m->used++;
+    *pp = m->at + first * GRANULE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_alloc(void **pp, size_t bytes, unsigned flags)
+{
+    pthread_mutex_lock(&driver.lock);
+    driver.allocs++;
+    const CUresult result = driver.refuse ? driver.refuse : alloc_block(pp, bytes, flags);
+    pthread_mutex_unlock(&driver.lock);
+    if (driver.meanwhile)
+        driver.meanwhile();
+    return result;
+}
+
+static struct mapping *mapping_of(const void *p)
+{
+    for (size_t i = 0; i < MAPPINGS; i++)
+        if (mappings[i].at && (const char *)p >= mappings[i].at &&
+            (const char *)p < mappings[i].at + GF_PINNED_CHUNK_SIZE)
+            return &mappings[i];
+    return NULL;
+}
+
+static CUresult free_block(const char *p)
+{
+    struct mapping *m = mapping_of(p);
+    const size_t first = m ? (size_t)(p - m->at) / GRANULE : 0;
+    if (!m || (size_t)(p - m->at) % GRANULE || !m->size[first])
+        return CUDA_ERROR_INVALID_VALUE;
+    const unsigned owner = m->owner[first];
+    driver.waits++;
+    for (size_t i = first; i < GRANULES && m->owner[i] == owner; i++)
+        m->owner[i] = 0;
+    m->size[first] = 0;
+    if (--m->used == 0) {
+        munmap(m->at, GF_PINNED_CHUNK_SIZE);
+        m->at = NULL;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult free_host(void *p)
+{
+    pthread_mutex_lock(&driver.lock);
+    driver.frees++;
+    const CUresult result = driver.fail_free ? driver.fail_free : free_block(p);
+    pthread_mutex_unlock(&driver.lock);
+    return result;
+}
+
+static CUresult unregister(void *p)
+{
+    return mapping_of(p) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+static CUresult attribute_of(void *ret, CUpointer_attribute what, CUdeviceptr p)
+{
+    const struct mapping *m = mapping_of((void *)(uintptr_t)p);
+    if (!m)
+        fail_msg("an error that the program would not have seen");
+    switch (what) {
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(void **)ret = m->at;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)ret = GF_PINNED_CHUNK_SIZE;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult attribute(void *ret, CUpointer_attribute what, CUdeviceptr p)
+{
+    pthread_mutex_lock(&driver.lock);
+    const CUresult result = attribute_of(ret, what, p);
+    pthread_mutex_unlock(&driver.lock);
+    return result;
+}
+
+static CUresult attributes(unsigned count, CUpointer_attribute *what, void **ret, CUdeviceptr p)
+{
+    assert_int_equal(count, 1);
+    assert_int_equal(*what, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+    pthread_mutex_lock(&driver.lock);
+    *(CUmemorytype *)*ret = mapping_of((void *)(uintptr_t)p) ? CU_MEMORYTYPE_HOST : 0;
+    pthread_mutex_unlock(&driver.lock);
+    return CUDA_SUCCESS;
+}
+
+static const struct gf_cuda cuda = {.cuMemHostAlloc = host_alloc,
+                                    .cuMemFreeHost = free_host,
+                                    .cuMemHostUnregister = unregister,
+                                    .cuPointerGetAttribute = attribute,
+                                    .cuPointerGetAttributes = attributes};
+
+static int start(void **state)
+{
+    (void)state;
+    gf_pinned_cache_forget(CONTEXT);
+    for (size_t i = 0; i < MAPPINGS; i++)
+        if (mappings[i].at)
+            munmap(mappings[i].at, GF_PINNED_CHUNK_SIZE);
+    memset(mappings, 0, sizeof(mappings));
+    memset(&driver, 0, sizeof(driver));
+    pthread_mutex_init(&driver.lock, NULL);
+    return 0;
+}
+
+static void *get_as(size_t bytes, unsigned flags)
+{
+    void *p = NULL;
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 32, &p, bytes, flags), CUDA_SUCCESS);
+    assert_non_null(p);
+    return p;
+}
+
+static void *get(size_t bytes)
+{
+    return get_as(bytes, 0);
+}
+
+static _Atomic uint64_t kept_by; /* what the last free returned, on any thread */
+
+static CUresult try(void *p)
+{
+    CUresult result = 99;
+    uint64_t kept = 99;
+    assert_true(gf_pinned_cache_free(&cuda, p, &result, &kept));
+    gf_store_relaxed(&kept_by, kept);
+    return result;
+}
+
+static void give(void *p)
+{
+    assert_int_equal(try(p), CUDA_SUCCESS);
+}
+
+/* As the program reads them. */
+static unsigned flags_of(const void *p)
+{
+    unsigned flags = mapping_of(p)->flags;
+    gf_pinned_cache_flags(&cuda, p, &flags);
+    return flags;
+}
+
+static bool all(const void *p, size_t bytes, unsigned char byte)
+{
+    const unsigned char *at = p;
+    return at[0] == byte && memcmp(at, at + 1, bytes - 1) == 0;
+}
+
+static void a_lone_block_makes_one_mapping(void **state)
+{
+    static const size_t sizes[] = {1, 100, 4095, 4097, 70000, MIB - 1, MIB};
+    (void)state;
+    for (unsigned turn = 0; turn < 3; turn++)
+        for (size_t i = 0; i < GF_ARRAY_LEN(sizes); i++) {
+            void *p = get(sizes[i]);
+            assert_true(all(p, sizes[i], 0)); /* as in a fresh mapping */
+            assert_int_equal((uintptr_t)p % PAGE, 0);
+            memset(p, 0xee, sizes[i]);
+            give(p);
+        }
+    assert_int_equal(driver.made, 1);
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+}
+
+static void beside_another_block_nothing_is_zeroed(void **state)
+{
+    (void)state;
+    void *neighbour = get(300), *p = get(MIB);
+    assert_int_equal((uintptr_t)p % PAGE, 512);
+    assert_true(all(p, MIB, 0));
+    memset(p, 0xee, MIB);
+    give(p);
+    assert_ptr_equal(get(MIB), p);
+    assert_true(all(p, MIB, 0xee)); /* as the driver's own */
+    give(p);
+    give(neighbour);
+    p = get(MIB);
+    assert_true(all(p, MIB, 0));
+}
+
+static void keepalives_are_unknown_to_the_program(void **state)
+{
+    CUresult result = 99;
+    (void)state;
+    uint64_t kept;
+    void *p = get(MIB), *keepalive = mapping_of(p)->at;
+    assert_ptr_equal(p, (char *)keepalive + PAGE);
+    assert_int_equal(try(keepalive), CUDA_ERROR_INVALID_VALUE);
+    assert_true(gf_pinned_cache_unregister(&cuda, keepalive, &result));
+    assert_int_equal(result, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    assert_false(gf_pinned_cache_unregister(&cuda, p, &result));
+    give(p);
+    assert_false(gf_pinned_cache_unregister(&cuda, p, &result));
+    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept));
+}
+
+/* Each call of the program makes the driver's own call, and an allocation makes none that waits. */
+static void no_allocation_waits(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 6; i++) {
+        void *p = get_as(4096, i % 2), *q = get(MIB), *r = get(MIB);
+        assert_int_equal(driver.waits, 3 * i);
+        give(p);
+        give(r);
+        give(q);
+        assert_int_equal(driver.waits, 3 * (i + 1));
+    }
+    assert_int_equal(driver.allocs, 3 * 6 + 1);
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+}
+
+/* A mapping reports the flags of the block that the driver would have made it for. */
+static void flags_are_as_without_the_library(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        void *first = get_as(4096, i % 2), *second = get_as(4096, (i + 1) % 2);
+        assert_int_equal(flags_of(first), i % 2);
+        assert_int_equal(flags_of(second), i % 2);
+        give(first);
+        assert_int_equal(flags_of(second), i % 2);
+        give(second);
+    }
+    assert_int_equal(driver.made, 1);
+}
+
+static void refused_beside_a_capture_once(void **state)
+{
+    void *p = NULL;
+    (void)state;
+    driver.refuse = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 32, &p, MIB, 0), driver.refuse);
+    assert_int_equal(driver.allocs, 1);
+    driver.refuse = CUDA_ERROR_LAUNCH_FAILED;
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 32, &p, MIB, 0), driver.refuse);
+    assert_null(p);
+    driver.refuse = CUDA_SUCCESS;
+    give(get(MIB));
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+    /* With a keepalive, only the program's own call is made. */
+    driver.refuse = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    driver.allocs = 0;
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 32, &p, MIB, 0), driver.refuse);
+    assert_int_equal(driver.allocs, 1);
+}
+
+static void trim_meanwhile(void)
+{
+    driver.meanwhile = NULL;
+    assert_true(gf_pinned_cache_trim(&cuda, CONTEXT));
+}
+
+/* The new block keeps the mapping, whose chunk has been forgotten. */
+static void forgotten_chunks_are_not_fresh(void **state)
+{
+    (void)state;
+    void *p = get(MIB);
+    memset(p, 0xee, MIB);
+    give(p);
+    driver.meanwhile = trim_meanwhile;
+    p = get(MIB);
+    assert_true(all(p, MIB, 0));
+    give(p);
+}
+
+static void no_more_than_allowed_is_kept(void **state)
+{
+    void *p = NULL, *q = NULL;
+    (void)state;
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 0, &p, MIB, 0), CUDA_SUCCESS);
+    assert_int_equal(driver.allocs, 1);
+    give(p);
+    assert_null(mapping_of(p));
+    /* One for all contexts. */
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 1, &p, MIB, 0), CUDA_SUCCESS);
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT + 1, 1, &q, MIB, 0), CUDA_SUCCESS);
+    assert_int_equal(driver.allocs, 4);
+    give(q);
+    give(p);
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+    gf_pinned_cache_forget(CONTEXT + 1);
+}
+
+static void trim_frees_the_mapping(void **state)
+{
+    (void)state;
+    void *p = get(MIB);
+    assert_false(gf_pinned_cache_trim(&cuda, CONTEXT)); /* a block is in its mapping */
+    assert_false(gf_pinned_cache_trim(&cuda, CONTEXT + 1));
+    give(p);
+    driver.fail_free = CUDA_ERROR_LAUNCH_FAILED;
+    assert_false(gf_pinned_cache_trim(&cuda, CONTEXT));
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+    driver.fail_free = CUDA_SUCCESS;
+    assert_true(gf_pinned_cache_trim(&cuda, CONTEXT));
+    assert_false(gf_pinned_cache_trim(&cuda, CONTEXT));
+    assert_null(mapping_of(p));
+    assert_int_equal(gf_pinned_cache_kept(), 0);
+    /* A mapping at the same address may not be fresh any more. It is kept again. */
+    p = get(MIB);
+    assert_true(all(p, MIB, 0));
+    give(p);
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+}
+
+/* Only the free of the last block in a kept mapping could have waited for the context. */
+static void frees_return_the_kept_context(void **state)
+{
+    (void)state;
+    void *p = get(MIB), *beside = get(4096), *q = get(MIB), *r = get(MIB);
+    assert_ptr_equal(mapping_of(p), mapping_of(beside));
+    assert_ptr_not_equal(mapping_of(p), mapping_of(q));
+    assert_ptr_equal(mapping_of(q), mapping_of(r));
+    give(p);
+    assert_int_equal(kept_by, 0);
+    assert_int_equal(try((char *)beside + 256), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(kept_by, 0);
+    give(beside);
+    assert_int_equal(kept_by, CONTEXT);
+    give(q); /* the kept mapping is still empty, but this one has another block */
+    assert_int_equal(kept_by, 0);
+    give(r);
+    assert_int_equal(kept_by, 0);
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+}
+
+static void a_failed_free_changes_nothing(void **state)
+{
+    (void)state;
+    void *p = get(70000);
+    driver.fail_free = CUDA_ERROR_LAUNCH_FAILED;
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(try(p), CUDA_ERROR_LAUNCH_FAILED);
+    driver.fail_free = CUDA_SUCCESS;
+    assert_int_equal(try((char *)p + 4096), CUDA_ERROR_INVALID_VALUE);
+    give(p);
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+    assert_true(all(get(70000), 70000, 0));
+}
+
+static void foreign_blocks_are_left_alone(void **state)
+{
+    void *p = NULL;
+    CUresult result;
+    uint64_t kept;
+    (void)state;
+    assert_false(gf_pinned_cache_free(&cuda, &p, &result, &kept));
+    assert_int_equal(host_alloc(&p, 4096, 0), CUDA_SUCCESS);
+    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept));
+    free_host(p);
+}
+
+static void ended_contexts_are_forgotten(void **state)
+{
+    (void)state;
+    CUresult result;
+    uint64_t kept;
+    void *p = get(MIB);
+    gf_pinned_cache_forget(CONTEXT);
+    assert_int_equal(gf_pinned_cache_kept(), 0);
+    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept));
+}
+
+static void *churn(void *closure)
+{
+    unsigned seed = (unsigned)(uintptr_t)closure;
+    const unsigned char mark = (unsigned char)seed;
+    void *held[6] = {0};
+    size_t size[6] = {0};
+    for (unsigned i = 0; i < 400; i++) {
+        const unsigned at = (unsigned)rand_r(&seed) % 6;
+        if (held[at]) {
+            if (!all(held[at], size[at], mark))
+                return closure;
+            give(held[at]);
+            held[at] = NULL;
+        } else {
+            size[at] = rand_r(&seed) % 3 ? (size_t)rand_r(&seed) % 100000 + 1 : MIB;
+            held[at] = get(size[at]);
+            memset(held[at], mark, size[at]);
+        }
+    }
+    for (unsigned i = 0; i < 6; i++)
+        if (held[i])
+            give(held[i]);
+    return NULL;
+}
+
+static void blocks_belong_to_one_thread(void **state)
+{
+    pthread_t thread[4];
+    (void)state;
+    for (uintptr_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, churn, (void *)(i + 1)), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        void *bad;
+        pthread_join(thread[i], &bad);
+        assert_null(bad);
+    }
+    gf_pinned_cache_trim(&cuda, CONTEXT);
+    for (unsigned i = 0; i < MAPPINGS; i++)
+        assert_null(mappings[i].at);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_lone_block_makes_one_mapping, start),
+        cmocka_unit_test_setup(beside_another_block_nothing_is_zeroed, start),
+        cmocka_unit_test_setup(keepalives_are_unknown_to_the_program, start),
+        cmocka_unit_test_setup(no_allocation_waits, start),
+        cmocka_unit_test_setup(flags_are_as_without_the_library, start),
+        cmocka_unit_test_setup(refused_beside_a_capture_once, start),
+        cmocka_unit_test_setup(forgotten_chunks_are_not_fresh, start),
+        cmocka_unit_test_setup(no_more_than_allowed_is_kept, start),
+        cmocka_unit_test_setup(trim_frees_the_mapping, start),
+        cmocka_unit_test_setup(frees_return_the_kept_context, start),
+        cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
+        cmocka_unit_test_setup(foreign_blocks_are_left_alone, start),
+        cmocka_unit_test_setup(ended_contexts_are_forgotten, start),
+        cmocka_unit_test_setup(blocks_belong_to_one_thread, start),
+    };
+    return cmocka_run_group_tests_name("small", tests, NULL, NULL);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory policy of the library's own ranges. */
+#include "unit.h"
+
+#include "engine/machine/mempolicy.h"
+#include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/setup/setup.h"
+
+static struct gf_options options;
+static struct {
+    bool set;
+    int mode;
+    struct gf_nodes nodes;
+} user;
+
+static bool user_policy(int *ret_mode, struct gf_nodes *ret_nodes)
+{
+    *ret_mode = user.mode;
+    *ret_nodes = user.nodes;
+    return user.set;
+}
+
+static struct gf_range_policy choose(int node)
+{
+    struct gf_range_policy policy = {.mode = 77, .nodes = {{77}}};
+    gf_setup_set(&(struct gf_transfer_setup){.options = &options, .user_policy = user_policy});
+    gf_range_policy_choose(node, &policy);
+    return policy;
+}
+
+static void assert_chosen(int node, int mode, uint64_t nodes)
+{
+    const struct gf_range_policy policy = choose(node);
+    const struct gf_nodes wanted = {{nodes}};
+    assert_int_equal(policy.mode, mode);
+    assert_true(gf_set_equal(&policy.nodes, &wanted));
+}
+
+static void prefers_the_devices_node(void **state)
+{
+    (void)state;
+    user.set = false;
+    options.mem = gf_mem_auto;
+    assert_chosen(1, GF_MPOL_PREFERRED, 2);
+    assert_chosen(-1, GF_MPOL_DEFAULT, 0);
+    options.mem = gf_mem_off;
+    assert_chosen(1, GF_MPOL_DEFAULT, 0);
+}
+
+/* A hard membind and an interleaving are kept as they are, even where the library sets nothing. */
+static void keeps_the_users_policy(void **state)
+{
+    (void)state;
+    user.set = true;
+    for (int mem = 0; mem < 2; mem++) {
+        options.mem = mem ? gf_mem_off : gf_mem_auto;
+        user.mode = GF_MPOL_BIND;
+        user.nodes = (struct gf_nodes){{1}};
+        assert_chosen(1, GF_MPOL_BIND, 1);
+        assert_chosen(-1, GF_MPOL_BIND, 1);
+        user.mode = 3 | 0x8000; /* MPOL_INTERLEAVE, MPOL_F_STATIC_NODES */
+        user.nodes = (struct gf_nodes){{3}};
+        assert_chosen(1, 3 | 0x8000, 3);
+        user.mode = 4; /* MPOL_LOCAL */
+        user.nodes = (struct gf_nodes){{0}};
+        assert_chosen(1, GF_MPOL_DEFAULT, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefers_the_devices_node),
+        cmocka_unit_test(keeps_the_users_policy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies are left to the driver where it is faster, and staging is tried again later. */
+#include "unit.h"
+
+#include "engine/transfer/copy/rate.h"
+#include "engine/transfer/setup/tuning.h"
+
+#define MS UINT64_C(1000000)
+
+/* Each test has a kind of its own, since rates stay known. */
+static const struct gf_copy_kind fast = {gf_direction_h2d, false}, slow = {gf_direction_h2d, true},
+                                 changing = {gf_direction_d2h, false},
+                                 unseen = {gf_direction_d2h, true};
+
+static void stage(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++)
+        gf_rate_staged(kind, bytes, ns);
+}
+
+static void drive(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++)
+        gf_rate_driver(kind, bytes, ns);
+}
+
+/* How many copies in a row are left to the driver. */
+static unsigned backoff(struct gf_copy_kind kind, uint64_t bytes)
+{
+    unsigned ret = 0;
+    while (ret < 100000 && gf_rate_advise(kind, bytes) != gf_rate_stage)
+        ret++;
+    return ret;
+}
+
+static void staging_goes_on_while_it_pays(void **state)
+{
+    (void)state;
+    drive(fast, GF_MIB(4), 4 * MS, 8);
+    stage(fast, GF_MIB(4), 1 * MS, 1000);
+    assert_int_equal(backoff(fast, GF_MIB(4)), 0);
+    stage(fast, GF_MIB(4), 4 * MS, 1000); /* as fast as the driver is enough */
+    assert_int_equal(backoff(fast, GF_MIB(4)), 0);
+    stage(fast, GF_MIB(4), 4 * MS, 100);
+    stage(fast, GF_MIB(4), 1000 * MS, 1); /* a single late copy decides nothing */
+    assert_int_equal(backoff(fast, GF_MIB(4)), 0);
+}
+
+static void backoffs_double(void **state)
+{
+    unsigned expected = GF_TUNE_RATE_BACKOFF;
+    (void)state;
+    drive(slow, GF_MIB(1), MS, 8);
+    for (unsigned i = 0; i < 12; i++) {
+        stage(slow, GF_MIB(1), 2 * MS, GF_TUNE_RATE_TRIALS - 1);
+        assert_int_equal(backoff(slow, GF_MIB(1)), 0);
+        stage(slow, GF_MIB(1), 2 * MS, 1);
+        assert_int_equal(backoff(slow, GF_MIB(1)), expected);
+        expected = gf_min(2 * expected, GF_TUNE_RATE_BACKOFF_MOST);
+    }
+    stage(slow, GF_MIB(1), MS / 2,
+          GF_TUNE_RATE_SETTLED); /* it pays again: the next back-off is short */
+    stage(slow, GF_MIB(1), 9 * MS, GF_TUNE_RATE_TRIALS);
+    assert_int_equal(backoff(slow, GF_MIB(1)), GF_TUNE_RATE_BACKOFF);
+}
+
+/* Copies that were under way when a back-off began end after it: they are no trials. */
+static void concurrent_copies_begin_one_backoff(void **state)
+{
+    (void)state;
+    drive(slow, GF_MIB(8), 8 * MS, 8);
+    stage(slow, GF_MIB(8), 80 * MS, 3 * GF_TUNE_RATE_TRIALS);
+    assert_int_equal(backoff(slow, GF_MIB(8)), GF_TUNE_RATE_BACKOFF);
+    stage(slow, GF_MIB(8), 80 * MS, GF_TUNE_RATE_TRIALS);
+    assert_int_equal(backoff(slow, GF_MIB(8)), 2 * GF_TUNE_RATE_BACKOFF);
+}
+
+/* The first copy after a back-off finds sleeping helpers and cold caches. */
+static void a_late_first_copy_decides_nothing(void **state)
+{
+    (void)state;
+    drive(fast, GF_MIB(16), 160 * MS, 1);
+    drive(fast, GF_MIB(16), 16 * MS, 1);
+    for (unsigned i = 0; i < 4; i++) {
+        stage(fast, GF_MIB(16), 500 * MS, 1);
+        stage(fast, GF_MIB(16), 8 * MS, 2 * GF_TUNE_RATE_TRIALS);
+        assert_int_equal(backoff(fast, GF_MIB(16)), 0);
+        stage(fast, GF_MIB(16), 64 * MS, 1000); /* four times the driver's */
+        assert_in_range(backoff(fast, GF_MIB(16)), 1, GF_TUNE_RATE_BACKOFF_MOST);
+    }
+}
+
+/* Slow staging of a size that the driver never copied: a few copies show the driver's time. */
+static void unknown_durations_are_measured(void **state)
+{
+    const uint64_t certain = 2 * GF_TUNE_RATE_CERTAIN_NS - 1000;
+    (void)state;
+    stage(unseen, GF_MIB(2), certain, 1000); /* faster than any driver */
+    assert_int_equal(backoff(unseen, GF_MIB(2)), 0);
+    stage(unseen, GF_MIB(2), 10 * certain, 1000);
+    for (unsigned i = 0; i < GF_TUNE_RATE_FIRST; i++)
+        assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_measure);
+    assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_stage);
+    drive(unseen, GF_MIB(2), 9 * certain, GF_TUNE_RATE_FIRST); /* it takes as long */
+    stage(unseen, GF_MIB(2), 10 * certain, 1000);
+    assert_int_equal(backoff(unseen, GF_MIB(2)), 0);
+}
+
+/* On a stream that is never idle the driver's time stays unknown, and is sought ever less often. */
+static void attempts_to_measure_become_rare(void **state)
+{
+    unsigned expected = GF_TUNE_RATE_TRIALS;
+    (void)state;
+    for (unsigned i = 0; i < 4; i++, expected *= 2) {
+        stage(unseen, GF_MIB(1), MS, expected - 1);
+        assert_int_equal(backoff(unseen, GF_MIB(1)), 0);
+        stage(unseen, GF_MIB(1), MS, 1);
+        assert_int_equal(backoff(unseen, GF_MIB(1)), GF_TUNE_RATE_FIRST);
+    }
+}
+
+/* The last copies of a back-off show what the driver takes now. */
+static void the_end_of_a_backoff_is_measured(void **state)
+{
+    (void)state;
+    drive(changing, GF_MIB(64), 10 * MS, 8);
+    stage(changing, GF_MIB(64), 30 * MS, GF_TUNE_RATE_TRIALS);
+    for (unsigned i = 0; i < GF_TUNE_RATE_BACKOFF - GF_TUNE_RATE_MEASURED; i++)
+        assert_int_equal(gf_rate_advise(changing, GF_MIB(64)), gf_rate_leave);
+    for (unsigned i = 0; i < GF_TUNE_RATE_MEASURED; i++)
+        assert_int_equal(gf_rate_advise(changing, GF_MIB(64)), gf_rate_measure);
+    assert_int_equal(gf_rate_advise(changing, GF_MIB(64)), gf_rate_stage);
+}
+
+/* CPUs become busy, and the driver becomes slower too. */
+static void the_drivers_recent_copies_count(void **state)
+{
+    (void)state;
+    drive(changing, GF_MIB(2), MS, 8);
+    stage(changing, GF_MIB(2), 3 * MS, GF_TUNE_RATE_TRIALS);
+    assert_int_equal(backoff(changing, GF_MIB(2)), GF_TUNE_RATE_BACKOFF);
+    drive(changing, GF_MIB(2), 5 * MS, GF_TUNE_RATE_BACKOFF);
+    stage(changing, GF_MIB(2), 3 * MS, 1000);
+    assert_int_equal(backoff(changing, GF_MIB(2)), 0);
+}
+
+static void all_sizes_are_judged_apart(void **state)
+{
+    (void)state;
+    for (size_t mib = 4; mib <= 512; mib *= 2)
+        drive(unseen, GF_MIB(mib), mib * MS / 10, 8);
+    for (unsigned i = 0; i < 1000; i++) {
+        gf_rate_staged(unseen, GF_MIB(1) - 1, 1000 * MS);
+        gf_rate_staged(unseen, GF_MIB(4), MS / 10);
+    }
+    stage(unseen, GF_MIB(32), 1000 * MS, GF_TUNE_RATE_TRIALS);
+    stage(unseen, GF_MIB(4096), 10000 * MS, GF_TUNE_RATE_TRIALS);
+    assert_int_equal(backoff(unseen, GF_MIB(64) - 1), GF_TUNE_RATE_BACKOFF);
+    assert_int_equal(backoff(unseen, GF_MIB(512)), GF_TUNE_RATE_BACKOFF);
+    assert_int_equal(backoff(unseen, GF_MIB(64)), 0);
+    assert_int_equal(backoff(unseen, GF_MIB(1) - 1), 0);
+    assert_int_equal(backoff(unseen, GF_MIB(7)), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(staging_goes_on_while_it_pays),
+        cmocka_unit_test(backoffs_double),
+        cmocka_unit_test(concurrent_copies_begin_one_backoff),
+        cmocka_unit_test(a_late_first_copy_decides_nothing),
+        cmocka_unit_test(the_drivers_recent_copies_count),
+        cmocka_unit_test(unknown_durations_are_measured),
+        cmocka_unit_test(attempts_to_measure_become_rare),
+        cmocka_unit_test(the_end_of_a_backoff_is_measured),
+        cmocka_unit_test(all_sizes_are_judged_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freed pages in this process, which links the exported malloc family and is in mode replace. */
+#include "unit.h"
+
+#include "preload/heap/heap.h"
+#include "preload/heap/pages/huge.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/retain.h"
+#include "preload/heap/pages/unused.h"
+#include "preload/heap/pages/mappings.h"
+#include "os/headroom.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+
+static void dirty_limit_is_a_share_of_the_headroom(void **state)
+{
+    (void)state;
+    assert_int_equal(gf_retain_bound(16 * GIB, gf_profile_training, true), 4 * GIB);
+    assert_int_equal(gf_retain_bound(16 * GIB, gf_profile_inference, true), GIB);
+    /* Without an engine, no thread frees the pages of an idle process. */
+    assert_int_equal(gf_retain_bound(16 * GIB, gf_profile_training, false), GIB / 2);
+    assert_int_equal(gf_retain_bound(GIB, gf_profile_training, false), 128 * MIB);
+    assert_int_equal(gf_retain_bound(0, gf_profile_training, true), 4 * MIB);
+    assert_int_equal(gf_retain_bound(GF_HEADROOM_UNKNOWN, gf_profile_training, true), 256 * MIB);
+}
+
+static size_t pages(const char *name)
+{
+    uint64_t epoch = 1;
+    size_t value = 0, size = sizeof(value);
+    char path[64];
+    snprintf(path, sizeof(path), "stats.arenas.%s.%s", GF_ARENAS_ALL, name);
+    je_mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch));
+    assert_int_equal(je_mallctl(path, &value, &size, NULL, 0), 0);
+    return value * sysconf(_SC_PAGESIZE);
+}
+
+static void fill(size_t size)
+{
+    char *block = malloc(size);
+    memset(block, 1, size);
+    __asm__ volatile("" ::"r"(block) : "memory");
+    free(block);
+}
+
+/*
+ * Pages stay dirty until jemalloc's clock ticks, each 50 ms; then all of them may go. On a busy
+ * machine, a tick may come before the next line.
+ */
+static void fill_dirty(size_t size)
+{
+    for (int i = 0; i < 50; i++) {
+        fill(size);
+        if (pages("pdirty") >= size)
+            return;
+    }
+    fail_msg("nothing stays dirty");
+}
+
+static struct gf_heap_retained retained(void)
+{
+    struct gf_heap_retained ret;
+    gf_heap_ops()->retained(&ret);
+    return ret;
+}
+
+static long faults(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+}
+
+static void counts_what_jemalloc_counts(void **state)
+{
+    (void)state;
+    char *block = malloc(40 * MIB);
+    block = realloc(block, 30 * MIB); /* in place */
+    block = realloc(block, 36 * MIB);
+    assert_true(retained().managed);
+    assert_int_equal(retained().max_bytes, pages("pdirty") + pages("pmuzzy"));
+    free(block);
+    fill(3 * MIB);
+    gf_heap_ops()->free_lazily();
+    fill(5 * MIB);
+    assert_int_equal(retained().max_bytes, pages("pdirty") + pages("pmuzzy"));
+    gf_heap_ops()->purge();
+    assert_int_equal(retained().max_bytes, pages("pdirty") + pages("pmuzzy"));
+    assert_true(retained().max_bytes < MIB);
+}
+
+/* Of 96 MiB the program reuses the same 16 in both windows: the rest goes back, those stay. */
+static void gives_back_what_is_not_reused(void **state)
+{
+    (void)state;
+    const struct gf_heap_ops *ops = gf_heap_ops();
+    fill_dirty(96 * MIB);
+    ops->free_lazily();
+    gf_unused_rotate();
+    fill(16 * MIB);
+    gf_unused_rotate();
+    fill(16 * MIB);
+    const struct gf_heap_retained before = retained();
+    assert_in_range(before.unused_bytes, 76 * MIB, before.max_bytes - 16 * MIB);
+    for (int i = 0; i < 200 && retained().unused_bytes > 4 * MIB; i++, usleep(100000))
+        ops->give_back(); /* a round is due each second */
+    const struct gf_heap_retained after = retained();
+    const uint64_t given_back = after.given_back - before.given_back;
+    assert_in_range(given_back, before.unused_bytes - 4 * MIB, before.unused_bytes);
+    assert_int_equal(before.max_bytes - after.max_bytes, given_back);
+    assert_int_equal(after.purged_bytes - before.purged_bytes, given_back);
+    assert_int_equal(after.max_bytes, pages("pdirty") + pages("pmuzzy"));
+    assert_true(after.unused_bytes < 4 * MIB);
+    const long warm = faults();
+    fill(16 * MIB);
+    assert_true(faults() - warm < 64);
+}
+
+static void gives_back_in_parts(void **state)
+{
+    (void)state;
+    const uint64_t second = 1000000000;
+    assert_int_equal(gf_give_back_part(0), 16 * MIB);
+    assert_int_equal(gf_give_back_part(second / 20), 16 * MIB);
+    assert_int_equal(gf_give_back_part(second / 5), 64 * MIB);
+    assert_int_equal(gf_give_back_part(60 * second), 128 * MIB);
+}
+
+/* Lazily freed pages stay present, so that reuse costs no fault; purged pages do not. */
+static void frees_lazily_and_purges(void **state)
+{
+    (void)state;
+    const struct gf_heap_ops *ops = gf_heap_ops();
+    fill_dirty(64 * MIB);
+    assert_true(retained().freed >= 64 * MIB);
+    const struct gf_heap_retained before = retained();
+    assert_true(ops->free_lazily());
+    assert_true(pages("pdirty") < MIB && pages("pmuzzy") >= 64 * MIB);
+    assert_true(retained().lazily_freed_bytes - before.lazily_freed_bytes >= 64 * MIB);
+    assert_int_equal(retained().purged_bytes, before.purged_bytes);
+    assert_int_equal(retained().lazy_frees - before.lazy_frees, 1);
+    assert_int_equal(retained().freed, 0);
+    const long warm = faults();
+    fill(64 * MIB);
+    assert_true(faults() - warm < 64);
+
+    fill_dirty(64 * MIB); /* the decay time is restored */
+    assert_true(ops->purge());
+    assert_true(pages("pdirty") < MIB && pages("pmuzzy") < MIB);
+    assert_true(retained().purged_bytes - before.purged_bytes >= 64 * MIB);
+    const long cold = faults();
+    fill(64 * MIB);
+    assert_true(faults() - cold >= 32); /* huge pages may serve it */
+}
+
+/* The count of freed bytes triggers a check, which frees lazily beyond the limit. */
+static void checks_and_frees_lazily_by_itself(void **state)
+{
+    (void)state;
+    char *blocks[40];
+    struct gf_heap_retained before = retained();
+    for (int i = 0; i < 20; i++)
+        fill(64 * MIB);
+    assert_true(retained().readings > before.readings);
+    const uint64_t bound = retained().dirty_limit;
+    assert_int_equal(bound, gf_retain_bound(retained().headroom, gf_profile_training, false));
+    if (bound > GF_ARRAY_LEN(blocks) * 16 * MIB)
+        skip_because("filling up to the dirty limit takes too long here");
+    /* Touched in part only: the machine may not have that much memory. */
+    before = retained();
+    for (size_t i = 0; i < GF_ARRAY_LEN(blocks); i++)
+        memset(blocks[i] = malloc(16 * MIB), 1, MIB);
+    for (size_t i = 0; i < GF_ARRAY_LEN(blocks); i++)
+        free(blocks[i]);
+    assert_true(retained().lazy_frees > before.lazy_frees);
+    assert_true(pages("pdirty") <= bound + bound / 8 + 16 * MIB);
+}
+
+static uint64_t lazily_freed(void)
+{
+    char line[128];
+    unsigned long kib = 0;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file && fgets(line, sizeof(line), file))
+        sscanf(line, "LazyFree: %lu kB", &kib);
+    if (file)
+        fclose(file);
+    return (uint64_t)kib << 10;
+}
+
+static void the_kernel_may_reclaim_it(void **state)
+{
+    (void)state;
+    fill(64 * MIB);
+    gf_heap_ops()->free_lazily();
+    if (access("/proc/self/smaps_rollup", R_OK) != 0)
+        skip_because("no smaps_rollup here");
+    assert_true(lazily_freed() >= 60 * MIB);
+}
+
+/* The child's exit status: 0 if it retains at most this much of its parent's pages. */
+static int retains_at_most(size_t most)
+{
+    const size_t retained_here = pages("pdirty") + pages("pmuzzy");
+    free(malloc(100));
+    return retained_here <= most ? 0 : 1;
+}
+
+static int status_of_child(size_t most)
+{
+    int status = -1;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(10);
+        _exit(retains_at_most(most));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void a_child_retains_no_page_of_its_parent(void **state)
+{
+    (void)state;
+    fill_dirty(64 * MIB);
+    const size_t before = pages("pdirty") + pages("pmuzzy");
+    assert_int_equal(status_of_child(MIB), 0);
+    assert_int_equal(pages("pdirty") + pages("pmuzzy"),
+                     before); /* the parent's pages are untouched */
+    gf_heap_ops()->free_lazily();
+    assert_int_equal(status_of_child(MIB), 0);
+}
+
+/* Huge pages that come slowly, or not at all, are not requested again. */
+static void slow_huge_pages_end_the_advice(void **state)
+{
+    (void)state;
+    const uint64_t quick = 200000, slow = 5000000;
+    struct gf_huge_guard guard = {0};
+    for (int i = 0; i < 1000; i++)
+        assert_false(gf_huge_judge(&guard, i % 8 ? quick : slow, i % 2)); /* two of 16, eight */
+    guard = (struct gf_huge_guard){0};
+    assert_false(gf_huge_judge(&guard, slow, true));
+    assert_false(gf_huge_judge(&guard, slow, true));
+    assert_true(gf_huge_judge(&guard, slow, true));
+    guard = (struct gf_huge_guard){0};
+    for (int i = 0; i < 8; i++)
+        assert_false(gf_huge_judge(&guard, quick, false));
+    assert_true(gf_huge_judge(&guard, quick, false));
+}
+
+static void *free_lazily_until_told(void *stop)
+{
+    while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED)) {
+        fill(4 * MIB);
+        gf_heap_ops()->free_lazily();
+    }
+    return NULL;
+}
+
+/*
+ * Forked while another thread frees lazily: each arena has its decay time, and the child can free
+ * lazily, too.
+ */
+static void a_child_forked_while_freeing_lazily_goes_on(void **state)
+{
+    (void)state;
+    bool stop = false;
+    pthread_t thread;
+    int good = 0;
+    char *block = malloc(32 * MIB); /* so that the children have pages to purge */
+    memset(block, 1, 32 * MIB);
+    free(block);
+    assert_int_equal(pthread_create(&thread, NULL, free_lazily_until_told, &stop), 0);
+    for (int i = 0; i < 30; i++) {
+        int status = -1;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            ssize_t decay = 0;
+            size_t size = sizeof(decay);
+            alarm(10);
+            je_mallctl("arena.0.dirty_decay_ms", &decay, &size, NULL, 0);
+            _exit(decay != je_opt_dirty_decay_ms || !gf_heap_ops()->free_lazily());
+        }
+        waitpid(pid, &status, 0);
+        good += status == 0;
+    }
+    __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    assert_int_equal(good, 30);
+}
+
+static unsigned wakes;
+
+static void count_wake(void)
+{
+    wakes++;
+}
+
+/* The engine sleeps while little is dirty. It is woken once when much is, until it asks again. */
+static void wakes_the_engine_once(void **state)
+{
+    (void)state;
+    const struct gf_heap_ops *ops = gf_heap_ops();
+    assert_true(ops->free_lazily());
+    ops->watch_retained(count_wake);
+    fill(8 * MIB);
+    ops->watch_retained(count_wake);
+    fill(8 * MIB);
+    assert_int_equal(wakes, 0);
+    for (int i = 0; i < 4; i++)
+        fill(64 * MIB);
+    assert_int_equal(wakes, 1);
+    assert_true(ops->free_lazily());
+    fill(64 * MIB);
+    assert_int_equal(wakes, 1);
+    assert_true(ops->free_lazily());
+    ops->watch_retained(count_wake);
+    fill(8 * MIB);
+    assert_int_equal(wakes, 1);
+    for (int i = 0; i < 2; i++)
+        fill(40 * MIB); /* far below the limit, which would trigger a check as well */
+    assert_int_equal(wakes, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dirty_limit_is_a_share_of_the_headroom),
+        cmocka_unit_test(counts_what_jemalloc_counts),
+        cmocka_unit_test(gives_back_what_is_not_reused),
+        cmocka_unit_test(gives_back_in_parts),
+        cmocka_unit_test(frees_lazily_and_purges),
+        cmocka_unit_test(checks_and_frees_lazily_by_itself),
+        cmocka_unit_test(the_kernel_may_reclaim_it),
+        cmocka_unit_test(a_child_retains_no_page_of_its_parent),
+        cmocka_unit_test(slow_huge_pages_end_the_advice),
+        cmocka_unit_test(a_child_forked_while_freeing_lazily_goes_on),
+        cmocka_unit_test(wakes_the_engine_once), /* last: this process counts as watched then */
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

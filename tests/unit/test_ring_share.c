@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How copies share a ring: how far it grows for them, and where their slots lie. */
+#include "rings.h"
+
+#include "engine/transfer/copy/h2d.h"
+
+/* Growth beyond the limit is not requested, and does not prevent growth within it. */
+static void requests_keep_to_the_limit(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = ready(GF_MIB(14));
+    struct gf_pipeline flow;
+    const struct gf_copy_call call = {.dst = (uintptr_t)&flow, .bytes = GF_MIB(1)};
+    const struct gf_stage_request request = {.call = &call, .context = &context, .ring = ring};
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
+    gf_ring_want_contiguous(ring, GF_MIB(8));
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(gf_pipeline_open_chunks(&flow, &request, true));
+        gf_pipeline_release(&flow, true);
+        gf_ring_ready(ring, GF_MIB(64));
+    }
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(14));
+    gf_setup.request_prepare = count_asking;
+    askings = 0;
+    assert_true(gf_pipeline_open_chunks(&flow, &request, true));
+    gf_pipeline_release(&flow, true);
+    gf_ring_want_contiguous(ring, GF_MIB(1));
+    assert_int_equal(askings, 0);
+    gf_setup.request_prepare = NULL;
+    gf_ring_end(&context);
+}
+
+/* Growth for a busy stream is bounded: a caller that would wait natively waits again. */
+static void growth_for_busy_streams_is_bounded(void **state)
+{
+    (void)state;
+    for (size_t bytes = GF_MIB(3); bytes < GF_MIB(200); bytes *= 2) {
+        struct gf_ring *ring = ready(GF_SIZE_AUTO);
+        for (unsigned i = 0; i < 20; i++) {
+            gf_ring_want_contiguous(ring, bytes);
+            gf_ring_ready(ring, GF_MIB(1024));
+        }
+        const uint64_t wished = gf_max(GF_TUNE_RING_WINDOW, GF_TUNE_RING_AHEAD * bytes);
+        assert_true(gf_ring_bytes(ring) >= gf_min(wished, (uint64_t)GF_TUNE_RING_LIMIT * 3 / 4));
+        assert_true(gf_ring_bytes(ring) <= 2 * wished + 2 * bytes);
+        gf_ring_end(&context);
+    }
+}
+
+static void least_ring_serves_large_copies(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = ready(gf_option_by_name("GPUFEED_STAGE_RING")->low);
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(2));
+    struct gf_pipeline flow;
+    const struct gf_copy_call call = {.src = (uintptr_t)&flow, .bytes = GF_MIB(64)};
+    const struct gf_stage_request request = {.call = &call, .context = &context, .ring = ring};
+    assert_true(gf_pipeline_open_chunks(&flow, &request, false)); /* for large copies, too */
+    gf_pipeline_release(&flow, true);
+    gf_ring_end(&context);
+}
+
+/* Copies from the device request the window at most, whatever the first segment was. */
+static void grows_to_the_window(void **state)
+{
+    (void)state;
+    for (size_t first = GF_TUNE_RING_FIRST_LEAST; first <= GF_TUNE_RING_FIRST_MOST; first *= 2) {
+        struct gf_ring *ring = fresh(GF_SIZE_AUTO);
+        const struct gf_copy_call call = {.dst = (uintptr_t)&call, .bytes = GF_MIB(1)};
+        const struct gf_stage_request request = {.call = &call, .context = &context, .ring = ring};
+        gf_ring_ready(ring, 2 * first);
+        assert_true(gf_ring_ready(ring, 2 * first));
+        assert_int_equal(gf_ring_bytes(ring), first);
+        for (unsigned i = 0; i < 8; i++) {
+            struct gf_pipeline flow;
+            assert_true(gf_pipeline_open_chunks(&flow, &request, true));
+            gf_pipeline_release(&flow, true);
+            gf_ring_ready(ring, GF_MIB(64));
+        }
+        assert_int_equal(gf_ring_bytes(ring), GF_TUNE_RING_WINDOW);
+        assert_false(gf_ring_growth_is_on(ring));
+        context.calls = 16; /* each gets its share */
+        for (unsigned i = 0; i < 8; i++) {
+            struct gf_pipeline flow;
+            assert_true(gf_pipeline_open_chunks(&flow, &request, true));
+            gf_pipeline_release(&flow, true);
+            gf_ring_ready(ring, GF_MIB(64));
+        }
+        assert_int_equal(gf_ring_bytes(ring), 16 * GF_TUNE_SHARE_LEAST);
+        gf_ring_end(&context);
+    }
+}
+
+/*
+ * Each slot begins after the one before, through all segments in the rotation; others are not
+ * used.
+ */
+static void slots_rotate(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    gf_ring_want_contiguous(ring, GF_MIB(8));
+    assert_true(gf_ring_ready(ring, GF_MIB(64)));
+    gf_ring_want_contiguous(ring, GF_MIB(32)); /* outside the rotation */
+    assert_true(gf_ring_ready(ring, GF_MIB(64)));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8 + 16 + 64));
+    char *met[48], *before = NULL;
+    for (unsigned i = 0; i < 48; i++) {
+        struct gf_slot *slot = gf_slot_acquire(ring, GF_MIB(1));
+        assert_non_null(slot);
+        met[i] = slot->at;
+        if (i % 24 != 0 && i % 24 != 8)
+            assert_ptr_equal(slot->at, before + GF_MIB(1));
+        before = slot->at;
+        gf_slot_release(ring, slot);
+    }
+    for (unsigned i = 0; i < 24; i++) {
+        assert_ptr_equal(met[i], met[i + 24]);
+        for (unsigned k = 0; k < i; k++)
+            assert_ptr_not_equal(met[i], met[k]);
+    }
+    struct gf_slot *large = gf_slot_acquire(ring, GF_MIB(64));
+    assert_non_null(large); /* no slot is in it */
+    gf_slot_release(ring, large);
+    /* The same after the first segment has been removed. */
+    struct gf_slot *first = gf_slot_acquire(ring, GF_MIB(8)),
+                   *held = gf_slot_acquire(ring, GF_MIB(16));
+    assert_true(first && held);
+    gf_slot_release(ring, first);
+    pass(GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
+    gf_ring_trim(&context);
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(16));
+    before = held->at;
+    gf_slot_release(ring, held);
+    for (unsigned i = 0; i < 32; i++) {
+        struct gf_slot *slot = gf_slot_acquire(ring, GF_MIB(1));
+        assert_ptr_equal(slot->at, before + i % 16 * GF_MIB(1));
+        gf_slot_release(ring, slot);
+    }
+    pass(-computer.ahead);
+    gf_ring_end(&context);
+}
+
+/* Several calls share what one alone would use, and each gets the least share. */
+static void calls_share_the_window(void **state)
+{
+    static char memory[GF_TUNE_SLOTS * GF_TUNE_CHUNK_MOST];
+    const struct gf_copy_call call = {.src = (uintptr_t)memory, .bytes = sizeof(memory)};
+    struct gf_stage_request request = {.call = &call, .context = &context};
+    struct gf_pipeline flows[9];
+    (void)state;
+    for (unsigned calls = 1; calls < GF_ARRAY_LEN(flows); calls++) {
+        request.ring = ready(GF_SIZE_AUTO);
+        gf_ring_want_contiguous(request.ring, GF_TUNE_RING_WINDOW);
+        gf_ring_ready(request.ring, GF_MIB(64));
+        gf_ring_want_contiguous(request.ring, GF_MIB(4)); /* for more than the window */
+        context.calls = calls;
+        for (unsigned i = 0; i < calls; i++) {
+            assert_true(gf_pipeline_open_chunks(&flows[i], &request, false));
+            const size_t share = flows[i].slots * flows[i].plan.chunk;
+            assert_true(share >= GF_TUNE_SHARE_LEAST);
+            assert_true(share * calls <= GF_TUNE_RING_WINDOW);
+            assert_true(calls > 1 || share == GF_TUNE_RING_WINDOW);
+        }
+        for (unsigned i = 0; i < calls; i++)
+            gf_pipeline_release(&flows[i], true);
+        gf_ring_end(&context);
+    }
+}
+
+/*
+ * The driver's asynchronous copy of up to 2 MiB never waits, even if other threads queue work on
+ * its stream. So such a copy is left to the driver unless the ring has memory for all of it. A
+ * larger copy waits as natively.
+ */
+static void small_copies_never_wait(void **state)
+{
+    static char memory[GF_MIB(4)];
+    static const struct {
+        size_t bytes, room;
+        bool staged;
+        unsigned waited;
+    } kinds[] = {{GF_MIB(2), GF_MIB(1), false, 0},
+                 {GF_MIB(2), GF_MIB(2), true, 0},
+                 {GF_MIB(4), GF_MIB(1), true, 1}};
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
+        struct gf_ring *ring = ready(GF_SIZE_AUTO);
+        struct gf_stage_result result;
+        const struct gf_copy_call call = {
+            .src = (uintptr_t)memory, .bytes = kinds[i].bytes, .async = true};
+        const struct gf_stage_request request = {.call = &call, .context = &context, .ring = ring};
+        struct gf_slot *others = gf_slot_acquire(ring, GF_MIB(8) - kinds[i].room);
+        driver.come =
+            2; /* the event that tests the stream completes; later ones complete only when waited for */
+        const enum gf_bypass reason = gf_h2d_stage(&request, &result);
+        assert_int_equal(reason, kinds[i].staged ? gf_bypass_none : gf_bypass_full);
+        assert_int_equal(driver.waited, kinds[i].waited);
+        assert_int_equal(driver.sent, kinds[i].staged ? kinds[i].bytes / GF_TUNE_CHUNK_LEAST : 0);
+        driver.come = UINTPTR_MAX;
+        gf_slot_release(ring, others);
+        others = gf_slot_acquire(ring, GF_MIB(8)); /* all memory is free again */
+        assert_non_null(others);
+        gf_slot_release(ring, others);
+        gf_ring_end(&context);
+    }
+}
+
+int main(void)
+{
+    set_up();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_keep_to_the_limit),
+        cmocka_unit_test(growth_for_busy_streams_is_bounded),
+        cmocka_unit_test(least_ring_serves_large_copies),
+        cmocka_unit_test(grows_to_the_window),
+        cmocka_unit_test(slots_rotate),
+        cmocka_unit_test(calls_share_the_window),
+        cmocka_unit_test(small_copies_never_wait),
+    };
+    return cmocka_run_group_tests_name("share", tests, NULL, NULL);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "base/clock.h"
+#include "preload/heap/timing/slowpath.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static __thread bool waits;
+static bool reached, go_on;
+
+/* Runs between the handler that records a fork and those that take the heap's locks. */
+static void before_fork(void)
+{
+    if (!waits)
+        return;
+    __atomic_store_n(&reached, true, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&go_on, __ATOMIC_ACQUIRE))
+        usleep(1000);
+}
+
+static void fork_once(void)
+{
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void *fork_slowly(void *unused)
+{
+    waits = true;
+    fork_once();
+    return unused;
+}
+
+static void report(const struct gf_slowpath *slow)
+{
+    (void)slow;
+}
+
+/* The end of one fork leaves another thread's fork under way. */
+static void test_two_forks(void **state)
+{
+    static const struct gf_slowpath_watcher watcher = {.report = report};
+    pthread_t thread;
+    uint64_t start;
+
+    (void)state;
+    free(malloc(1));
+    pthread_atfork(before_fork, NULL, NULL);
+    gf_slowpath_watch(UINT64_C(1) << 40, &watcher);
+    start = gf_now_ns();
+    assert_false(gf_slowpath_forked(start, gf_now_ns()));
+    assert_int_equal(pthread_create(&thread, NULL, fork_slowly, NULL), 0);
+    while (!__atomic_load_n(&reached, __ATOMIC_ACQUIRE))
+        usleep(1000);
+    assert_true(gf_slowpath_forked(start, gf_now_ns()));
+    fork_once();
+    start = gf_now_ns();
+    assert_true(gf_slowpath_forked(start, gf_now_ns()));
+    __atomic_store_n(&go_on, true, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    start = gf_now_ns();
+    assert_false(gf_slowpath_forked(start, gf_now_ns()));
+    fork_once();
+    assert_true(gf_slowpath_forked(start, gf_now_ns()));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_forks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The unwinder under test. */
+#ifndef GF_TESTS_UNWIND_OWN_H
+#define GF_TESTS_UNWIND_OWN_H
+
+#include "preload/trace/unwind/dwarf.h"
+#include "preload/trace/unwind/unwind.h"
+
+#endif
