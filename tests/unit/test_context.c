@@ -143,8 +143,9 @@ static void destroyed_contexts_end(void **state)
     assert_int_equal(a->id, 0); /* released */
 }
 
-/* In the order of the table, while the entry is still the context's. */
-static struct {
+/* In the order of the table, while the entry is still the context's. One thread calls both; other
+ * contexts may end in other threads meanwhile. */
+static _Thread_local struct {
     unsigned calls;
     unsigned long long first, second;
 } ended;
