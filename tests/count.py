@@ -7,12 +7,14 @@ frequent first.
 Each test case counts, not each program. The cases of a TAP test are in meson's junit file. Those of
 a pytest program are in BUILD/junit/<name>.xml, which replaces meson's one row. If all cases of a
 program passed but the program failed (it crashed at exit, or ran out of time), that is one more
-failure."""
+failure. A test that tests/again.py ran once more has its second result, and is named."""
 import collections
 import json
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
+
+BROKEN = ("ERROR", "FAIL", "TIMEOUT", "INTERRUPT")
 
 
 def reason_of(case):
@@ -35,32 +37,45 @@ def cases(path):
         yield name, outcome(case), reason_of(case)
 
 
-def broken_programs(build):
-    """The names of failed programs, as in the test log. A crash at exit, a leak or a timeout is not
-    a case of a TAP test."""
-    log = build / "meson-logs" / "testlog.json"
-    runs = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.is_file() else ()
-    return [run["name"] for run in runs if run["result"] in ("ERROR", "FAIL", "TIMEOUT", "INTERRUPT")]
+def runs(build, base):
+    """name: result of each program in one test log. A crash at exit, a leak or a timeout is not a case of
+    a TAP test."""
+    log = build / "meson-logs" / f"{base}.json"
+    rows = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.is_file() else ()
+    return {row["name"]: row["result"] for row in rows}
+
+
+def rows(build, base):
+    """name of the program: [(name, outcome, reason)] of its cases, from one junit file."""
+    log = build / "meson-logs" / f"{base}.junit.xml"
+    found = collections.defaultdict(list)
+    for suite in ElementTree.parse(log).iter("testsuite") if log.is_file() else ():
+        title = suite.get("name") or ""
+        for case in suite.iter("testcase"):
+            name = case.get("name") or ""
+            short = name.rsplit(" / ", 1)[-1]
+            detail = build / "junit" / f"{short}.xml"
+            program = title.partition(".")[2] if " / " in title else name
+            found[program].extend((list(cases(detail)) if detail.is_file() else [])
+                                  or [(f"{title} {short}", outcome(case), reason_of(case))])
+    return found
 
 
 def count(build):
     """Yields (name, outcome, reason) of every case below one build folder."""
-    log = build / "meson-logs" / "testlog.junit.xml"
-    if not log.is_file():
+    found = rows(build, "testlog")
+    if not found:
         yield f"{build}: no test log", "failed", ""
         return
-    failed = set()
-    for suite in ElementTree.parse(log).iter("testsuite"):
-        title = suite.get("name") or ""
-        for case in suite.iter("testcase"):
-            name = case.get("name") or ""
-            detail = build / "junit" / f"{name.rsplit(' / ', 1)[-1]}.xml"
-            found = list(cases(detail)) if detail.is_file() else []
-            found = found or [(f"{title} {name.rsplit(' / ', 1)[-1]}", outcome(case), reason_of(case))]
-            failed.update((name, title) if any(how == "failed" for _, how, _ in found) else ())
-            yield from found
-    for name in broken_programs(build):
-        if not failed & {name, f"{name.partition(':')[0]}.{name}"}:
+    again = runs(build, "testlog-again")
+    results = runs(build, "testlog") | again
+    found.update(rows(build, "testlog-again"))
+    for name in again:
+        print(f"failed beside other tests, and ran again alone: {name}: {again[name]}")
+    for program in found:
+        yield from found[program]
+    for name, result in results.items():
+        if result in BROKEN and not any(how == "failed" for _, how, _ in found.get(name, ())):
             yield f"{name}: the program itself", "failed", ""
 
 

@@ -25,10 +25,12 @@ for target in known["targets"]:
         print(os.path.relpath(target["filename"][0], sys.argv[1]))' "$PWD/$1")
     ninja -C "$1" --quiet "${targets[@]}" || return 1
     # A published environ is never freed, because another thread may be reading it.
-    LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 \
-        ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 \
-        meson test -C "$1" --no-rebuild --suite unit --suite fuzz --print-errorlogs --timeout-multiplier 4
+    export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
+    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
+    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    export TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1
+    meson test -C "$1" --no-rebuild --suite unit --suite fuzz --print-errorlogs --timeout-multiplier 4 ||
+        tests/again.py "$1"
 }
 
 status=0

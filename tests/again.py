@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs each failed test of the last `meson test` once more, with no other test beside it: again.py BUILD
+
+Many tests start programs that wait for each other, so a machine that runs other work may stop one of
+them for seconds. A test that fails alone, too, has failed. What a sanitizer reports is not repeated:
+a race may need the load. The results are in meson-logs/testlog-again.*, which tests/count.py reads."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+REPORT = re.compile(r"(Thread|Address|Leak)Sanitizer|runtime error:")
+MOST = 12  # more failures than this are no accident, and repeating them would take too long
+
+
+def failed(build):
+    """The names, without suite, of the tests to be repeated."""
+    log = build / "meson-logs" / "testlog.json"
+    runs = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.is_file() else ()
+    return [run["name"].rsplit(" / ", 1)[-1] for run in runs
+            if run["result"] in ("ERROR", "FAIL", "TIMEOUT")
+            and not REPORT.search(run.get("stdout", "") + run.get("stderr", ""))]
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    for old in (build / "meson-logs").glob("testlog-again.*"):
+        old.unlink()
+    names = failed(build)
+    if not names or len(names) > MOST:
+        return 0
+    print(f"again, alone: {' '.join(names)}", flush=True)
+    return subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--logbase", "testlog-again",
+                           "--num-processes", "1", "--print-errorlogs", *names], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
