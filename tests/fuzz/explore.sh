@@ -1,29 +1,37 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Lets libFuzzer search for inputs that break a parser: explore.sh [SECONDS per target]. Inputs that
-# it finds are left as crash-* in build-fuzz. Once the bug is fixed, the input becomes a file of the
-# target's corpus.
+# Lets libFuzzer search for inputs that break a parser: explore.sh [SECONDS per target] [TARGET...].
+# Inputs that it finds are left as crash-* in build-fuzz. Once the bug is fixed, the input becomes a
+# file of the target's corpus.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 command -v clang >/dev/null || { echo "clang is not installed" >&2; exit 77; }
-mkdir -p build-fuzz/new
+seconds=${1:-20}
+names=("${@:2}")
+if ((${#names[@]} == 0)); then
+    for target in tests/fuzz/fuzz_*.c; do
+        name=$(basename "$target" .c)
+        names+=("${name#fuzz_}")
+    done
+fi
+flags=(-std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc "-fsanitize=address,undefined" -fno-sanitize-recover=all -Wno-pedantic)
 
-for target in tests/fuzz/fuzz_*.c; do
-    name=$(basename "$target" .c)
-    name=${name#fuzz_}
-    sources=(src/base/cpus.c src/base/fmt.c src/base/parse.c src/config/options.c src/config/suggest.c)
-    case $name in
-    hint) sources+=(src/engine/place/hint.c) ;;
-    host) sources+=(src/os/{cgroup,headroom,pressure,procfs}.c) ;;
-    elf) sources+=(src/cli/report/elfsym.c) ;;
-    log) sources+=(src/cli/report/cmd_report.c src/cli/report/elfsym.c -ljansson) ;;
-    dwarf) sources+=(src/preload/trace/unwind/dwarf.c src/preload/trace/unwind/dwarf_value.c) ;;
-    json | path) sources+=("src/base/$name.c" src/base/safe_write.c) ;;
-    esac
-    clang -std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc -fsanitize=fuzzer,address,undefined \
-        -fno-sanitize-recover=all -Wno-pedantic "$target" "${sources[@]}" -o "build-fuzz/$name"
+# All modules that the parsers may use are in an archive, so each target links only those that it needs.
+rm -rf build-fuzz/objects build-fuzz/parsers.a
+mkdir -p build-fuzz/objects build-fuzz/new
+for source in src/base/*.c src/config/*.c src/os/*.c src/cli/common/*.c src/cli/report/*.c src/cli/run/exec_target.c \
+    src/engine/place/hint.c src/preload/trace/unwind/dwarf*.c; do
+    [[ $source == src/config/generate* ]] && continue
+    clang "${flags[@]}" -fsanitize=fuzzer-no-link -c "$source" -o "build-fuzz/objects/${source//\//-}.o"
+done
+ar cr build-fuzz/parsers.a build-fuzz/objects/*.o
+
+for name in "${names[@]}"; do
+    clang "${flags[@]}" -fsanitize=fuzzer "tests/fuzz/fuzz_$name.c" build-fuzz/parsers.a -ljansson -o "build-fuzz/$name"
     mkdir -p "build-fuzz/new/$name"
-    (cd build-fuzz && "./$name" -max_total_time="${1:-20}" -max_len=4096 -print_final_stats=0 -verbosity=0 \
-        "new/$name" "../tests/fuzz/corpus/$name")
-    echo "$name: nothing found"
+    (cd build-fuzz && "./$name" -max_total_time="$seconds" -max_len=4096 -print_final_stats=1 -verbosity=0 \
+        "new/$name" "../tests/fuzz/corpus/$name" 2>"$name.log") ||
+        { tail -40 "build-fuzz/$name.log" >&2; exit 1; }
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")
+    echo "$name: nothing found in $seconds s, $runs runs"
 done
