@@ -81,6 +81,25 @@ static int monitor_ucm(void)
     return set && set(1 << 17, 0, hear_event, NULL) % 256 == 0; /* UCM_EVENT_VM_UNMAPPED */
 }
 
+/* Open MPI's monitor, which its registration caches use: the component "patcher" rewrites libc's code. */
+static void hear_release(void *start, size_t size, void *arg, _Bool from_allocator)
+{
+    hear(start, size);
+}
+
+static int monitor_openmpi(void)
+{
+    void *const pal = dlopen("libopen-pal.so.40", RTLD_NOW | RTLD_GLOBAL);
+    int (*const init)(int *, char ***) = pal ? dlsym(pal, "opal_init") : NULL;
+    int (*const open)(void *, int) = pal ? dlsym(pal, "mca_base_framework_open") : NULL;
+    void *const framework = pal ? dlsym(pal, "opal_memory_base_framework") : NULL;
+    int (*const set)(void (*)(void *, size_t, void *, _Bool), void *) =
+        pal ? dlsym(pal, "opal_mem_hooks_register_release") : NULL;
+
+    return init && open && framework && set && init(NULL, NULL) == 0 && open(framework, 0) == 0 &&
+           set(hear_release, NULL) == 0;
+}
+
 #ifdef MEMHOOKS
 /*
  * libfabric's object file, in which start was made global. The functions and variables that it needs of the rest of
@@ -408,9 +427,8 @@ static const struct {
     const char *name;
     int (*run)(void);
 } monitors[] = {
-    {"ucm", monitor_ucm},
-    {"tables", monitor_tables},
-    {"userfaultfd", monitor_userfaultfd},
+    {"ucm", monitor_ucm},           {"openmpi", monitor_openmpi},
+    {"tables", monitor_tables},     {"userfaultfd", monitor_userfaultfd},
 #ifdef MEMHOOKS
     {"memhooks", monitor_memhooks},
 #endif

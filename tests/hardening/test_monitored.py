@@ -22,7 +22,7 @@ CASES = {
     "shrink at once": ("shrink", {"REMOVES": 1, **AT_ONCE}),
 }
 # Monitors that are also notified of glibc's own calls when the library is not loaded.
-NATIVE = ["ucm", "memhooks", "userfaultfd"]
+NATIVE = ["ucm", "openmpi", "memhooks", "userfaultfd"]
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def monitor_runs(run, monitored):
     def start(monitor):
         program = monitored(monitor)
         if "no monitor" in run(program, monitor, "free", preload=False).stdout:
-            pytest.skip(f"{monitor} cannot run here (libucx0; userfaultfd needs a privilege)")
+            pytest.skip(f"{monitor} cannot run here (libucx0, libopenmpi3; userfaultfd needs a privilege)")
         return program
     return start
 
@@ -79,7 +79,7 @@ def test_tables(run, monitor_runs, case):
 
 @pytest.mark.parametrize("gpu", [[], ["gpu"]], ids=["plain", "gpu"])
 @pytest.mark.parametrize("extra", [{}, AT_ONCE], ids=["default", "at once"])
-@pytest.mark.parametrize("monitor", ["ucm", "memhooks", "tables"])
+@pytest.mark.parametrize("monitor", ["ucm", "openmpi", "memhooks", "tables"])
 def test_callback_allocates(run, monitor_runs, monitor, extra, gpu):
     """Such a program deadlocks on glibc's arena, and crashes with jemalloc alone. With the library it works."""
     ours = run(monitor_runs(monitor), monitor, "callbacks", *gpu, sim=True, timeout=60, REMOVES=1, **extra)
