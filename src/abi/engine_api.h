@@ -21,6 +21,7 @@
 #include "abi/hook_counts.h"
 #include "abi/journal_api.h"
 #include "abi/stall_api.h"
+#include "abi/step_api.h"
 #include "abi/transfer_api.h"
 #include "base/cpus.h"
 #include "config/options.h"
@@ -72,6 +73,7 @@ struct gf_preload {
     /* Stalls so far of this process and its children, and the durations of the process's calls. */
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
     void (*each_latency)(gf_latency_fn *fn, void *closure);
+    void (*step_count)(struct gf_step_count *ret); /* the program's steps; any thread */
     /*
      * Sets the GPU that stalls of the heap are reported for. NULL: the process uses several GPUs.
      */
@@ -108,6 +110,11 @@ struct gf_engine {
     void (*forked)(void);
     /* The NUMA node on which the program's memory and threads are placed; -1 while unknown. */
     int (*gpu_node)(void);
+    /*
+     * Writes the report of now. Like snprintf, returns the length that the whole report needs; 0 at
+     * exit, and if another thread writes a report for longer than wait_ms.
+     */
+    size_t (*report)(char *buf, size_t size, unsigned wait_ms);
     /* Copies and pinned memory. NULL if the options turn both off. Constant after publication. */
     const struct gf_transfer_ops *transfer;
 };

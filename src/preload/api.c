@@ -2,12 +2,26 @@
 #define GPUFEED_BUILDING
 #include "gpufeed.h"
 
-#include "preload/hook/attach/attach.h"
-#include "preload/trace/stall.h"
+#include "preload/hook/attach/engine_call.h"
+#include "preload/trace/step.h"
+
+/* The library's thread writes a report within a few milliseconds. */
+#define REPORT_WAIT_MS 100
 
 void gpufeed_step(unsigned long long step)
 {
-    gf_stall_step(step);
+    gf_step_mark(step);
+}
+
+size_t gpufeed_report(char *text, size_t size)
+{
+    struct gf_engine_call call;
+
+    if (!gf_engine_call_begin(&call))
+        return 0;
+    const size_t length = call.engine->report(text, size, REPORT_WAIT_MS);
+    gf_engine_call_end(&call);
+    return length;
 }
 
 int gpufeed_active(void)

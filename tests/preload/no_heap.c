@@ -10,6 +10,7 @@
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/stall.h"
+#include "preload/trace/step.h"
 
 enum gf_heap_mode gf_mode_now = gf_heap_mode_next;
 
@@ -154,9 +155,14 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
     (void)size;
 }
 
-void gf_stall_step(uint64_t step)
+void gf_step_mark(uint64_t number)
 {
-    (void)step;
+    (void)number;
+}
+
+void gf_step_count(struct gf_step_count *ret)
+{
+    *ret = (struct gf_step_count){0};
 }
 
 void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT])

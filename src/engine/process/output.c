@@ -6,6 +6,7 @@
 #include "base/path.h"
 #include "engine/process/events.h"
 #include "engine/process/process_state.h"
+#include "engine/process/report_lock.h"
 #include "engine/process/thread_binding.h"
 #include "engine/process/transfers.h"
 #include "engine/report/report.h"
@@ -164,6 +165,20 @@ void gf_output_report(bool ended)
     if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
         write_report(report);
     report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
+}
+
+size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms)
+{
+    size_t length = 0;
+
+    if (!gf_report_lock(wait_ms))
+        return 0;
+    if (!gf_process_dead()) {
+        refresh_report(&gf_process.report, false);
+        length = gf_report_json(&gf_process.report, buf, size);
+    }
+    gf_report_unlock();
+    return length;
 }
 
 /* Whether the path differs for each process, or for each rank. */

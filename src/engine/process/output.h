@@ -4,6 +4,7 @@
 #define GF_ENGINE_PROCESS_OUTPUT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /*
  * Reads the locality of threads and pages and adds a sample to the report. The caller holds the
@@ -16,6 +17,12 @@ void gf_output_sample(bool final);
  * lock.
  */
 void gf_output_report(bool ended);
+
+/*
+ * gf_engine.report (abi/engine_api.h): the report of now, as the file would contain it. Any thread
+ * of the program that does not hold the report lock.
+ */
+size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms);
 
 /* Warns of paths whose files would overwrite each other. Called at the start. */
 void gf_output_check(void);

@@ -90,6 +90,7 @@ static struct gf_engine engine = {
     .thread_started = on_thread_started,
     .forked = on_forked,
     .gpu_node = gpu_node,
+    .report = gf_output_snapshot,
 };
 
 /* The start of the engine. */
@@ -167,6 +168,7 @@ static void prepare_report(const struct gf_preload *preload)
         report->log_count = preload->log_count;
     report->stall_counts = preload->stall_counts;
     report->each_latency = preload->each_latency;
+    report->step_count = preload->step_count;
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
     read_program(report->program, sizeof(report->program));
 }

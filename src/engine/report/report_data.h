@@ -10,6 +10,7 @@
 #include "abi/hook_counts.h"
 #include "abi/journal_api.h"
 #include "abi/stall_api.h"
+#include "abi/step_api.h"
 #include "config/options.h"
 #include "engine/machine/facts.h"
 #include "engine/machine/machine.h"
@@ -115,6 +116,7 @@ struct gf_report {
     void (*log_count)(struct gf_journal_count *ret); /* NULL if there is no log */
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
     void (*each_latency)(gf_latency_fn *fn, void *closure);
+    void (*step_count)(struct gf_step_count *ret);
 };
 
 #endif

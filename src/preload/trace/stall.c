@@ -6,6 +6,7 @@
 #include "preload/trace/journal.h"
 #include "preload/trace/python/python.h"
 #include "preload/trace/stall_line.h"
+#include "preload/trace/step.h"
 #include "os/pressure.h"
 #include "preload/trace/unwind/unwind.h"
 
@@ -36,7 +37,6 @@
 #define FIRST_COPIES_NS UINT64_C(20000000) /* no query is made for this long after the first copy */
 
 static __thread struct gf_pressure_counters pressure_before;
-static _Atomic uint64_t step;
 /* in ns; 0 if the calls are not watched */
 static _Atomic uint64_t driver_threshold, wait_threshold;
 static _Atomic uint64_t query_paid_ns; /* the time up to which queries are paid for */
@@ -46,11 +46,6 @@ static const struct gf_stall_gpu *_Atomic process_gpu; /* an element of known_gp
 static struct gf_stall_count own[GF_CAUSE_COUNT];
 /* `own`, or memory that children share; for the latter, the counts use the __atomic_* builtins. */
 static struct gf_stall_count *_Atomic counts = own;
-
-void gf_stall_step(uint64_t now)
-{
-    gf_store_relaxed(&step, now);
-}
 
 static enum gf_timed timed_of(enum gf_slowpath_call call)
 {
@@ -120,7 +115,7 @@ static void judge_call(const char *call, struct gf_evidence *evidence)
         return;
     count_stall(&finding, (slow->end_ns - slow->start_ns) / 1000);
     if (gf_journal_wanted())
-        gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_load_relaxed(&step)});
+        gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_step_current()});
 }
 
 static void report_heap(const struct gf_slowpath *slow)

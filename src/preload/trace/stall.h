@@ -59,7 +59,4 @@ void gf_stall_query_done(struct gf_stall_mark *mark, bool idle);
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
                   size_t size, const void *block);
 
-/* Sets the program's step number for later log lines; 0 if there is none. */
-void gf_stall_step(uint64_t step);
-
 #endif

@@ -24,6 +24,7 @@
 #include "preload/trace/journal.h"
 #include "preload/trace/latency.h"
 #include "preload/trace/stall.h"
+#include "preload/trace/step.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -207,6 +208,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .log_count = gf_journal_count,
         .stall_counts = gf_stall_counts,
         .each_latency = gf_latency_each,
+        .step_count = gf_step_count,
         .gpu_known = gf_stall_set_gpu,
     };
     gf_engine_start_fn *start = find_engine_start();

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of the program, as it marks them by gpufeed_step. */
+#ifndef GF_ABI_STEP_API_H
+#define GF_ABI_STEP_API_H
+
+#include "base/base.h"
+
+struct gf_step_count {
+    uint64_t ended;   /* steps that a later mark ended */
+    uint64_t us;      /* from the first mark of a step to the last mark; 0 before the second mark */
+    uint64_t current; /* the number of the step now; 0 if there is none */
+};
+
+#endif
