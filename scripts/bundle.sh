@@ -23,7 +23,7 @@ rm -rf "$output"
 mkdir -p "$output/bin" "$output/lib" "$output/share/licenses"
 find "$stage" -type f -path '*/bin/gpufeed' -exec cp -p {} "$output/bin/" \;
 find "$stage" -type f -name '*.so' -exec cp -p {} "$output/lib/" \;
-find "$stage" -type d \( -name man -o -name bash-completion \) -exec cp -rp {} "$output/share/" \;
+find "$stage" -type d \( -name man -o -name bash-completion -o -path '*/share/gpufeed' \) -exec cp -rp {} "$output/share/" \;
 cp "$root/LICENSE" "$output/share/licenses/gpufeed"
 for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libhwloc-dev libnuma-dev; do
     [ -f "/usr/share/doc/$package/copyright" ] &&

@@ -69,6 +69,7 @@ def test_everything_is_installed(installed):
     assert preload.parent == engine.parent
     for name in ("gpufeed.h", "gpufeed.1", "gpufeed.bash", "gpufeed.pc", "gpufeed"):
         only(installed, name)
+    assert only(installed, "py.typed").parent == only(installed, "lightning.py").parent
     # The installation contains no file of the tests, in particular not the simulated driver.
     assert not [p for p in installed.rglob("*") if "cuda" in p.name or "test" in p.name]
 

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of the report that programs ask for most, with fixed types."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, TypedDict
+
+from . import _library
+from ._report import report
+
+
+class Copies(TypedDict):
+    """Copies between host memory and a GPU."""
+
+    calls: int
+    bytes: int
+    seconds: float  # from call to return, including waits for the stream
+
+
+class Direction(TypedDict):
+    """Copies that the library examined, by what served them."""
+
+    staged: Copies  # pageable memory, copied through the staging ring
+    pinned: Copies  # page-locked memory of the program
+    driver: Copies  # pageable memory, left to the driver
+
+
+class Stall(TypedDict):
+    """Calls that took longer than their threshold."""
+
+    calls: int
+    seconds: float
+
+
+class Steps(TypedDict):
+    """Steps that the program marked."""
+
+    ended: int
+    seconds: float  # from the first mark to the last one
+    current: Optional[int]  # None between two steps
+
+
+class Stats(TypedDict):
+    """All sums are since the process's first use of CUDA, but steps and stalls are since its start."""
+
+    version: Optional[str]  # None without the preload
+    active: bool
+    observe: bool  # GPUFEED=observe: the library changes nothing
+    seconds: float  # since the first use of CUDA
+    gpus: List[str]
+    node: Optional[int]  # where threads and memory are placed
+    bound: bool  # whether threads are bound to CPUs of that node
+    steps: Steps
+    stalls: Dict[str, Stall]  # by cause
+    to_device: Direction
+    from_device: Direction
+    ring_bytes: int  # pinned memory of the staging rings
+
+
+def _copies(found: Mapping[str, Any]) -> Copies:
+    return {"calls": found.get("calls", 0), "bytes": found.get("bytes", 0), "seconds": found.get("duration_s", 0.0)}
+
+
+def _direction(found: Mapping[str, Any]) -> Direction:
+    return {"staged": _copies(found.get("staged", {})), "pinned": _copies(found.get("pinned", {})),
+            "driver": _copies(found.get("driver", {}))}
+
+
+def _stalls(found: Mapping[str, Any]) -> Dict[str, Stall]:
+    return {cause: {"calls": row["count"], "seconds": row["us"] / 1e6} for cause, row in found.get("causes", {}).items()}
+
+
+def _steps(found: Mapping[str, Any]) -> Steps:
+    return {"ended": found.get("ended", 0), "seconds": found.get("us", 0) / 1e6, "current": found.get("current")}
+
+
+def stats() -> Stats:
+    """The figures of this moment. Without an active library all of them are zero, empty or None."""
+    found: Mapping[str, Any] = report() or {}
+    transfers = found.get("transfers") or {}
+    return {
+        "version": _library.version(),
+        "active": bool(found),
+        "observe": found.get("observe", False),
+        "seconds": found.get("ran_s", 0.0),
+        "gpus": [gpu["name"] for gpu in found.get("gpus", ())],
+        "node": _library.node(),
+        "bound": found.get("binding", {}).get("in_force", False),
+        "steps": _steps(found.get("steps") or {}),
+        "stalls": _stalls(found.get("stalls") or {}),
+        "to_device": _direction(transfers.get("to_device", {})),
+        "from_device": _direction(transfers.get("from_device", {})),
+        "ring_bytes": transfers.get("ring", {}).get("bytes", 0),
+    }
