@@ -91,9 +91,10 @@ struct gf_transfer_ops {
 
     /*
      * Called before a large munmap. Several threads may remove the range's pages from the page
-     * tables, so that the munmap takes less time. NULL: nothing is to be called.
+     * tables, so that the munmap takes less time. True: the range is unmapped already, and munmap
+     * is not to be called. NULL: nothing is to be called.
      */
-    void (*empty)(void *at, size_t bytes);
+    bool (*unmap)(void *at, size_t bytes);
 
     /*
      * Called before and after a call by which a stream may enter a capture. In between no copy is

@@ -132,10 +132,11 @@ static void host_mapping(const void *p, size_t *bytes)
         *bytes += 1;
 }
 
-static void empty(void *at, size_t bytes)
+static bool unmap(void *at, size_t bytes)
 {
     (void)at;
     tell("[unmapping %lx]\n", (unsigned long)bytes);
+    return false;
 }
 
 static void context_leaving(CUcontext context, CUdevice device)
@@ -194,7 +195,7 @@ static const struct gf_transfer_ops transfer = {
     .host_register = host_register,
     .host_flags = host_flags,
     .host_mapping = host_mapping,
-    .empty = empty,
+    .unmap = unmap,
     .context_leaving = context_leaving,
     .context_left = context_left,
 };

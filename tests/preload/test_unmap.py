@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """munmap of shared memory: the library removes the pages first, and the program sees no difference.
-"""
+GPUFEED_UNMAP=later: the pages are freed behind the call."""
 
 import os
 import textwrap
@@ -209,3 +209,76 @@ unmap(at, SPARSE)
 print(0 <= calls.value - before <= 40)
 """)
     assert native == [64] and ours == [0]
+
+
+# With GPUFEED_UNMAP=later. The first munmap only lets a helper read how much memory is left.
+LATER = """
+    def gone():
+        end = time.monotonic() + 20
+        while mapped() and time.monotonic() < end:
+            time.sleep(0.01)
+        return mapped()
+
+    def settle():
+        for i in range(2):
+            at = map_(fd := file()); os.close(fd); libc.munmap(at, SIZE); gone(); time.sleep(0.2)
+"""
+
+LATER_CASES = {
+    "all": "at = map_(fd := file()); unmap(at); print(right(os.pread(fd, SIZE, 0)), gone())",
+    "nothing is there": ("at = map_(fd := file()); unmap(at)\n"
+                         "libc.mincore.argtypes = [c_void_p, c_size_t, c_void_p]\n"
+                         "print(libc.mincore(at, SIZE, ctypes.create_string_buffer(SIZE // 4096)), ctypes.get_errno())"),
+    "mapped anew there": ("at = map_(fd := file()); unmap(at)\n"
+                          "print(map_(fd, at=at) == at, right(ctypes.string_at(at, SIZE)), mapped() > 0)"),
+    "a child": ("at = map_(fd := file()); unmap(at)\n"
+                "if os.fork() == 0:\n    print(mapped(), flush=True); os._exit(0)\n"
+                "print(os.wait()[1], gone())"),
+    "another process's": ("at = map_(fd := file()); r, w = os.pipe()\n"
+                          "if os.fork() == 0:\n"
+                          "    os.read(r, 1); os._exit(7 if right(ctypes.string_at(at, SIZE)) else 8)\n"
+                          "unmap(at); os.write(w, b'x'); print(os.wait()[1], gone())"),
+}
+
+# What others or the process itself would notice while the pages are not freed yet.
+NOW_CASES = {
+    "a file with a name": ("fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)\n"
+                           "os.ftruncate(fd, SIZE); at = map_(fd)\n"
+                           "try:\n    unmap(at); print(mapped())\nfinally:\n    os.unlink(path)"),
+    "little address space": ("import resource\n"
+                             "resource.setrlimit(resource.RLIMIT_AS, (1 << 46, resource.RLIM_INFINITY))\n"
+                             "at = map_(file()); unmap(at); print(mapped())"),
+    "a memfd": "at = map_(fd := memory()); unmap(at); print(right(os.pread(fd, SIZE, 0)))",
+}
+
+
+def has_plenty():
+    free = os.statvfs("/dev/shm")
+    available = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
+    return free.f_bavail * free.f_frsize >= 40 * 64 << 20 and available >= 4 << 20
+
+
+plenty = pytest.mark.skipif(not has_plenty(), reason="less than 2.5 GiB in /dev/shm, or less than 4 GiB of memory")
+
+
+@plenty
+@pytest.mark.parametrize("case", LATER_CASES)
+def test_later_munmap_leaves_nothing_to_the_call(unmapped, case):
+    native, ours = unmapped(textwrap.dedent(FILE + LATER) + "settle()\n" + LATER_CASES[case], GPUFEED_UNMAP="later")
+    assert native == [64] and ours == [], (native, ours)
+
+
+@pytest.mark.parametrize("case", NOW_CASES)
+def test_later_frees_now_what_would_be_noticed(unmapped, case):
+    native, ours = unmapped(textwrap.dedent(FILE + LATER) + "settle()\n" + NOW_CASES[case], GPUFEED_UNMAP="later")
+    assert native == [64] and ours == [0], (native, ours)
+
+
+def test_later_needs_32_times_the_size(unmapped):
+    free = os.statvfs("/dev/shm")
+    size = free.f_bavail * free.f_frsize // 20 >> 21 << 21
+    if not 64 << 20 <= size <= 2 << 30:
+        pytest.skip("/dev/shm is too small or too large for it")
+    native, ours = unmapped(textwrap.dedent(FILE + LATER) + f"settle()\nat = map_(file({size}), size={size})\n"
+                            f"unmap(at, {size}); print(mapped())", GPUFEED_UNMAP="later")
+    assert native == [size >> 20] and ours == [0]

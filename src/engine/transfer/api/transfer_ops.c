@@ -29,7 +29,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .host_flags = gf_pinned_flags,
         .host_mapping = gf_pinned_mapping_size,
         .waited = gf_host_waited,
-        .empty = gf_unmap_empty,
+        .unmap = gf_unmap,
         .capture_begins = gf_capture_begins,
         .capture_begun = gf_capture_begun,
         .context_leaving = gf_context_leaving,
@@ -49,7 +49,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
                                      [gf_direction_d2h] = gf_admission_least(gf_direction_d2h)});
     ops.copy_least = gf_admission_offer_least();
     if (!stages || observes)
-        ops.empty = NULL;
+        ops.unmap = NULL;
     return stages || (options->pin != gf_pin_off && !observes) ? &ops : NULL;
 }
 

@@ -67,6 +67,12 @@
 #define GF_TUNE_UNMAP_PIECE GF_MIB(8)
 #define GF_TUNE_UNMAP_PIECES 32
 /*
+ * GPUFEED_UNMAP=later frees memory after munmap has returned if so many times its size is left, as read
+ * at most so long ago.
+ */
+#define GF_TUNE_UNMAP_LATER_TIMES 32
+#define GF_TUNE_UNMAP_LATER_NS UINT64_C(5000000000)
+/*
  * The size from which staging pays: by direction, and with fewer threads than
  * GF_TUNE_FEW_THREADS.
  */

@@ -4,7 +4,9 @@
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/memory/vma_query.h"
 #include "engine/transfer/pool/pool.h"
+#include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/shm/unmap_later.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +32,16 @@ static bool is_shared_memory(uintptr_t start, uintptr_t end, struct gf_vma *ret,
     return false;
 }
 
+/* Whether the mapping's file is deleted. A file that others can open may be locked through the mapping. */
+static bool is_deleted_shm(const char *name)
+{
+    static const char deleted[] = " (deleted)";
+    const size_t length = strlen(name), end = sizeof(deleted) - 1;
+
+    return strncmp(name, SHM, strlen(SHM)) == 0 && length > end &&
+           strcmp(name + length - end, deleted) == 0;
+}
+
 struct emptying {
     struct gf_job job;
     char *at;
@@ -49,7 +61,7 @@ static bool empty_piece(struct gf_job *job, uint64_t piece)
     return madvise(e->at + start, gf_min(e->piece, e->bytes - start), MADV_DONTNEED) == 0;
 }
 
-void gf_unmap_empty(void *at, size_t bytes)
+bool gf_unmap(void *at, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)at, page = gf_page_size();
     struct gf_pool *pool = gf_pool_with_helpers(GF_TUNE_UNMAP_HELPERS);
@@ -59,7 +71,12 @@ void gf_unmap_empty(void *at, size_t bytes)
 
     if (!pool || start % page || start + bytes < start ||
         !is_shared_memory(start, start + bytes, &vma, name))
-        return;
+        return false;
+    if (gf_setup.options->unmap == gf_unmap_later && vma.start == start &&
+        vma.end - start == gf_round_up(bytes, page) && is_deleted_shm(name) &&
+        gf_unmap_move(pool, at, vma.end - start))
+        return true;
     e.piece = piece_size(e.bytes);
     gf_pool_run(pool, &e.job, (e.bytes + e.piece - 1) / e.piece);
+    return false;
 }

@@ -14,22 +14,25 @@
 /* Below this size, waking the helper threads costs as much time as they save. */
 #define LEAST ((size_t)32 << 20)
 
-static GF_COLD void empty_range(void *at, size_t bytes)
+/* True: the engine has unmapped the range. */
+static GF_COLD bool unmap_range(void *at, size_t bytes)
 {
+    bool done = false;
     struct gf_engine_call call;
     const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
 
     if (!transfer)
-        return;
+        return false;
     gf_count(gf_hook_munmap);
-    if (transfer->empty)
-        transfer->empty(at, bytes);
+    if (transfer->unmap)
+        done = transfer->unmap(at, bytes);
     gf_engine_call_end(&call);
+    return done;
 }
 
 int gf_on_munmap(void *at, size_t bytes)
 {
-    if (gf_unlikely(bytes >= LEAST) && gf_engine() && !gf_heap_unmaps())
-        empty_range(at, bytes);
+    if (gf_unlikely(bytes >= LEAST) && gf_engine() && !gf_heap_unmaps() && unmap_range(at, bytes))
+        return 0;
     return gf_originals()->munmap(at, bytes);
 }

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/shm/unmap_later.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/memory/page.h"
+#include "engine/transfer/pool/pool.h"
+#include "engine/transfer/setup/tuning.h"
+#include "os/headroom.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SLOTS 4
+
+/* One mapping to be freed; or, with bytes 0, only a request to read the headroom. */
+static struct slot {
+    struct gf_job job; /* has no owner: helpers do it while nothing is to be copied */
+    _Atomic bool taken;
+    char *area; /* the reserved addresses around `at`; NULL: not reserved, or unmapped */
+    size_t area_bytes;
+    char *at;
+    size_t bytes;
+} slots[SLOTS];
+
+static _Atomic uint64_t read_ns;  /* when the headroom was read; 0: never */
+static _Atomic uint64_t headroom; /* bytes left of memory and of /dev/shm */
+
+/* One slot's work at a time reads it (max_helpers of each job is 1, and `busy`). */
+static void read_headroom(void)
+{
+    static struct gf_headroom_scratch scratch;
+    static _Atomic bool busy;
+    struct gf_headroom left;
+    struct statfs shm;
+
+    if (gf_exchange_acquire(&busy, true))
+        return;
+    gf_headroom_read_in(&scratch, "", -1, &left);
+    const bool known = left.bytes != GF_HEADROOM_UNKNOWN && statfs("/dev/shm", &shm) == 0;
+    gf_store_relaxed(
+        &headroom, known ? gf_min(left.bytes, (uint64_t)shm.f_bavail * (uint64_t)shm.f_bsize) : 0);
+    gf_store_release(&read_ns, gf_now_ns());
+    gf_store_release(&busy, false);
+}
+
+static struct slot *take_slot(void)
+{
+    for (size_t i = 0; i < SLOTS; i++)
+        if (!gf_exchange_acquire(&slots[i].taken, true))
+            return &slots[i];
+    return NULL;
+}
+
+static void give_slot(struct slot *slot)
+{
+    gf_store_release(&slot->taken, false);
+}
+
+static void job_done(struct gf_job *job)
+{
+    give_slot((struct slot *)job);
+}
+
+/* A raw call: nobody else knows of these addresses, so no monitor of memory may hear of them. */
+static void unmap_area(struct slot *slot)
+{
+    if (slot->area)
+        syscall(SYS_munmap, slot->area, slot->area_bytes);
+    slot->area = NULL;
+}
+
+/* The last piece frees the file's pages. Reading the headroom behind it keeps the figure current. */
+static bool do_piece(struct gf_job *job, uint64_t piece)
+{
+    struct slot *slot = (struct slot *)job;
+    const size_t done = (size_t)piece * GF_HUGE_PAGE;
+
+    if (done < slot->bytes) {
+        madvise(slot->at + done, gf_min(GF_HUGE_PAGE, slot->bytes - done), MADV_DONTNEED);
+    } else {
+        unmap_area(slot);
+        read_headroom();
+    }
+    return true;
+}
+
+static void hand_over(struct gf_pool *pool, struct slot *slot)
+{
+    const uint64_t pieces = (slot->bytes + GF_HUGE_PAGE - 1) / GF_HUGE_PAGE + 1;
+
+    slot->job = (struct gf_job){.work = do_piece,
+                                .done = job_done,
+                                .max_helpers = 1,
+                                .low_priority = true,
+                                .total = pieces};
+    gf_pool_open(pool, &slot->job, pieces);
+}
+
+/*
+ * Whether so much is left that whoever runs out of memory meanwhile would have run out of it anyway.
+ * An old figure counts as none; then a helper reads it anew, because a hook opens no file.
+ */
+static bool has_headroom(struct gf_pool *pool, size_t bytes)
+{
+    const uint64_t read = gf_load_acquire(&read_ns);
+
+    if (read && gf_now_ns() - read < GF_TUNE_UNMAP_LATER_NS)
+        return gf_load_relaxed(&headroom) / GF_TUNE_UNMAP_LATER_TIMES >= bytes;
+    struct slot *slot = take_slot();
+    if (slot) {
+        slot->bytes = 0;
+        hand_over(pool, slot);
+    }
+    return false;
+}
+
+/* The moved mapping still counts against RLIMIT_AS. */
+static bool is_address_space_limited(void)
+{
+    struct rlimit space;
+    return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY;
+}
+
+/* The kernel moves whole page tables if both addresses have the same offset in a huge page. */
+static bool reserve(struct slot *slot, const char *like, size_t bytes)
+{
+    slot->area_bytes = bytes + GF_HUGE_PAGE;
+    void *area =
+        mmap(NULL, slot->area_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED)
+        return false;
+    madvise(area, slot->area_bytes, MADV_DONTFORK);
+    slot->area = area;
+    slot->at = slot->area + ((uintptr_t)like - (uintptr_t)area) % GF_HUGE_PAGE;
+    slot->bytes = bytes;
+    return true;
+}
+
+/*
+ * libc's mremap, because communication libraries hook it, as they hook munmap, to learn which
+ * ranges are gone. If it fails, the kernel may have unmapped the target before, and another thread
+ * may have mapped something there. So the area is not unmapped then, and nothing is moved again. A
+ * child that is forked during the move has the mapping at its old address or nowhere.
+ */
+static bool move(struct slot *slot, void *at, size_t bytes)
+{
+    static _Atomic bool refused;
+
+    if (gf_load_relaxed(&refused) || !reserve(slot, at, bytes))
+        return false;
+    if (madvise(at, bytes, MADV_DONTFORK) != 0) {
+        unmap_area(slot);
+        return false;
+    }
+    if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, slot->at) == MAP_FAILED) {
+        madvise(at, bytes, MADV_DOFORK);
+        gf_store_relaxed(&refused, true);
+        slot->area = NULL;
+        return false;
+    }
+    syscall(SYS_munlock, slot->area, slot->area_bytes); /* locked memory is limited too */
+    return true;
+}
+
+bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
+{
+    const int error = errno;
+    struct slot *slot =
+        !is_address_space_limited() && has_headroom(pool, bytes) ? take_slot() : NULL;
+    const bool moved = slot && move(slot, at, bytes);
+
+    if (moved)
+        hand_over(pool, slot);
+    else if (slot)
+        give_slot(slot);
+    errno = error;
+    return moved;
+}
