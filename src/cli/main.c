@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of verbs, each in its cmd_<verb>.c. */
 #include "cli/common/cli.h"
+#include "cli/compare/cmd_compare.h"
 #include "cli/doctor/cmd_doctor.h"
 #include "cli/help.h"
 #include "cli/report/cmd_report.h"
@@ -18,6 +19,8 @@ static int cmd_version(int argc, char **argv);
 static const struct gf_verb verb_list[] = {
     {"run", "run a program with the library preloaded", gf_cmd_run},
     {"report", "show the events of a log", gf_cmd_report},
+    {"compare", "run a command with and without the library's changes, and show the difference",
+     gf_cmd_compare},
     {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},
     {"doctor", "find settings and limits that keep a GPU waiting, and show a fix for each",
      gf_cmd_doctor},

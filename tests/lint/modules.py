@@ -69,7 +69,8 @@ GRAPH = {
     "cli/run": "base config os engine/machine engine/place cli/common cli/topo",
     "cli/doctor": "base config os engine/machine engine/place cli/common cli/topo",
     "cli/report": "base config os cli/common",
-    "cli": "base config os cli/common cli/topo cli/run cli/doctor cli/report",
+    "cli/compare": "base config os cli/common cli/run",
+    "cli": "base config os cli/common cli/topo cli/run cli/doctor cli/report cli/compare",
 }
 
 LARGEST = 20  # modules of a folder

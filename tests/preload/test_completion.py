@@ -48,6 +48,9 @@ def complete(*words, cwd=None):
     (["doctor", "--machine", "a-"], ["a-folder"]),
     (["doctor", "--"], ["--json", "--machine", "--help"]),
     (["help", "t"], ["topo"]),
+    (["compare", "a-"], ["a-folder", "a-log"]),
+    (["compare", "--a"], ["--arm"]),
+    (["compare", "-n", ""], []),
 ])
 def test_what_is_offered(tmp_path, words, expected):
     (tmp_path / "a-log").touch()
@@ -58,6 +61,7 @@ def test_what_is_offered(tmp_path, words, expected):
 @pytest.mark.parametrize("words, at", [
     (["run", "python", "tr"], 2),
     (["run", "--", "tr"], 3),
+    (["compare", "-n", "8", "--", "python", "tr"], 5),
     (["run", "--bind", "node", "python", "--he"], 4),
     (["run", "--bind", "=", "node", "--print", "--", "python", "--he"], 7),
 ])

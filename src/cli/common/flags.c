@@ -4,6 +4,7 @@
 #include "base/nearest_word.h"
 #include "cli/common/cli.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int unknown_flag(const char *verb, const char *word, const struct option *flags)
@@ -38,6 +39,12 @@ static const struct option *find_flag(const struct option *flags, const char *wo
 
 int gf_flags_next(struct gf_flags *reader)
 {
+    return gf_flags_next_short(reader, "");
+}
+
+int gf_flags_next_short(struct gf_flags *reader, const char *shorts)
+{
+    char accepted[16];
     const char *verb = reader->argv[0];
     const int at = reader->at ? reader->at : 1;
     const char *word = at < reader->argc ? reader->argv[at] : "";
@@ -48,12 +55,16 @@ int gf_flags_next(struct gf_flags *reader)
     /*
      * "+": flags end at the first operand. ":": distinguish a missing value from an unknown flag.
      */
-    const int code = getopt_long(reader->argc, reader->argv, "+:h", reader->flags, NULL);
+    snprintf(accepted, sizeof(accepted), "+:h%s", shorts);
+    const int code = getopt_long(reader->argc, reader->argv, accepted, reader->flags, NULL);
     reader->at = optind;
     if (code == -1)
         return GF_FLAG_END;
     if (strcmp(word, "-h") == 0)
         return GF_FLAG_HELP;
+    reader->flag = NULL;
+    if (*word == '-' && word[1] && strchr(shorts, word[1]) && (code == ':' || code == word[1]))
+        return code;
     reader->flag = strncmp(word, "--", 2) == 0 ? find_flag(reader->flags, word + 2) : NULL;
     if (!reader->flag)
         return unknown_flag(verb, word, reader->flags);

@@ -32,6 +32,12 @@ struct gf_flags {
  */
 int gf_flags_next(struct gf_flags *reader);
 
+/*
+ * The same, and also accepts short flags: letters as for getopt, at most 10 characters. Returns such
+ * a letter, or GF_FLAG_NO_VALUE; then, `flag` is NULL.
+ */
+int gf_flags_next_short(struct gf_flags *reader, const char *shorts);
+
 /* Reports a word that the verb does not accept. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);
 

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/compare/bootstrap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define RESAMPLES 20000
+#define SEED UINT64_C(1)
+
+/* splitmix64, by its constants */
+uint64_t gf_bootstrap_random(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/*
+ * The share of resamples below the interval, and above it: about Phi(-sqrt(n / (n - 1)) * t), with
+ * Student's t for n - 1 degrees of freedom, and less for fewer than 12 pairs, whose resamples are
+ * discrete. With normal noise, equal arms are then claimed to differ in 5 to 6 % of comparisons.
+ */
+static double tail(size_t count)
+{
+    const double n = (double)count;
+    return gf_max(0.0005, 0.025 - 0.2 / n + 0.25 / (n * n));
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double one = *(const double *)a, other = *(const double *)b;
+    return one < other ? -1 : one > other;
+}
+
+static double resample(const double *before, const double *after, size_t count, uint64_t *state)
+{
+    double sum_before = 0, sum_after = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = gf_bootstrap_random(state) % count;
+        sum_before += before[at];
+        sum_after += after[at];
+    }
+    return sum_after / sum_before;
+}
+
+int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
+                       struct gf_ratio *ret)
+{
+    double *ratios = malloc(RESAMPLES * sizeof(*ratios));
+    double sum_before = 0, sum_after = 0;
+    uint64_t state = SEED;
+
+    if (!ratios)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        sum_before += before[i];
+        sum_after += after[i];
+    }
+    for (size_t i = 0; i < RESAMPLES; i++)
+        ratios[i] = resample(before, after, count, &state);
+    qsort(ratios, RESAMPLES, sizeof(*ratios), compare_doubles);
+    const size_t cut = (size_t)(tail(count) * RESAMPLES);
+    *ret = (struct gf_ratio){sum_after / sum_before, ratios[cut], ratios[RESAMPLES - 1 - cut]};
+    free(ratios);
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ratio of two arms' times, with a 95 % interval from paired runs. */
+#ifndef GF_CLI_COMPARE_BOOTSTRAP_H
+#define GF_CLI_COMPARE_BOOTSTRAP_H
+
+#include "base/base.h"
+
+#define GF_BOOTSTRAP_PAIRS_MIN 6u /* fewer pairs have too few different resamples */
+#define GF_BOOTSTRAP_PAIRS_MAX 1000u
+
+struct gf_ratio {
+    double ratio;     /* mean of `after` divided by mean of `before` */
+    double low, high; /* the 95 % interval */
+};
+
+/*
+ * Resamples the pairs (before[i], after[i]) with replacement. The result depends only on the
+ * arguments. Percentiles are expanded for few pairs, because the plain ones would be too narrow
+ * (Hesterberg, What Teachers Should Know about the Bootstrap, 2015, section 5). All values must be
+ * above 0, and count between the above limits. 0 or -ENOMEM.
+ */
+int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
+                       struct gf_ratio *ret);
+
+/* The next number of a sequence that the state determines. Not for secrets. */
+uint64_t gf_bootstrap_random(uint64_t *state);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/compare/comparison.h"
+
+#include <string.h>
+
+#define CAUSES_SHOWN 3
+#define MIB (double)(1 << 20)
+
+/* One line of the table: a label, a text for each arm, and the change. */
+static void print_row(FILE *out, const char *label, const char *before, const char *after,
+                      const char *change)
+{
+    const int pad = *change ? 26 : 0;
+    fprintf(out, "  %-22s%-26s%-*s%s\n", label, before, pad, after, change);
+}
+
+/* sign is written before the time; it may be "". */
+static void format_time(char *ret, size_t size, const char *sign, double seconds)
+{
+    if (seconds < 1e-3)
+        snprintf(ret, size, "%s%.0f us", sign, seconds * 1e6);
+    else if (seconds < 1)
+        snprintf(ret, size, "%s%.2f ms", sign, seconds * 1e3);
+    else
+        snprintf(ret, size, "%s%.2f s", sign, seconds);
+}
+
+static void format_change(char *ret, size_t size, double before, double after)
+{
+    format_time(ret, size, after < before ? "-" : "+",
+                after < before ? before - after : after - before);
+}
+
+static void print_times(FILE *out, const char *label, double before, double after)
+{
+    char texts[2][32], change[32] = "";
+
+    format_time(texts[0], sizeof(texts[0]), "", before);
+    format_time(texts[1], sizeof(texts[1]), "", after);
+    if (before > 0)
+        snprintf(change, sizeof(change), "%+.1f %%", 100 * (after / before - 1));
+    print_row(out, label, texts[0], texts[1], change);
+}
+
+/* "392 MiB in 1.20 s", or "none". */
+static void format_copies(char *ret, size_t size, const struct gf_figures_copies *copies,
+                          double runs)
+{
+    char time[32];
+
+    snprintf(ret, size, "none");
+    if (copies->bytes <= 0)
+        return;
+    format_time(time, sizeof(time), "", copies->seconds / runs);
+    if (copies->seconds > 0)
+        snprintf(ret, size, "%.0f MiB in %s", copies->bytes / runs / MIB, time);
+    else
+        snprintf(ret, size, "%.0f MiB, not timed", copies->bytes / runs / MIB);
+}
+
+static void print_copies(FILE *out, const char *label, const struct gf_figures_copies *copies[2],
+                         const double runs[2])
+{
+    char texts[2][64], change[32] = "";
+
+    if (copies[0]->bytes <= 0 && copies[1]->bytes <= 0)
+        return;
+    for (size_t i = 0; i < 2; i++)
+        format_copies(texts[i], sizeof(texts[i]), copies[i], runs[i]);
+    if (copies[0]->seconds > 0 && copies[1]->seconds > 0)
+        format_change(change, sizeof(change), copies[0]->seconds / runs[0],
+                      copies[1]->seconds / runs[1]);
+    print_row(out, label, texts[0], texts[1], change);
+    for (size_t i = 0; i < 2; i++)
+        snprintf(texts[i], sizeof(texts[i]), "%.0f %%",
+                 copies[i]->bytes > 0 ? 100 * copies[i]->staged_bytes / copies[i]->bytes : 0);
+    if (copies[0]->staged_bytes > 0 || copies[1]->staged_bytes > 0)
+        print_row(out, "  of them staged", texts[0], texts[1], "");
+}
+
+static void print_stalls(FILE *out, const char *label, const struct gf_figures_stalls *before,
+                         const struct gf_figures_stalls *after, const double runs[2])
+{
+    const struct gf_figures_stalls *rows[] = {before, after};
+    char texts[2][64], time[32], change[32];
+
+    for (size_t i = 0; i < 2; i++) {
+        format_time(time, sizeof(time), "", rows[i]->seconds / runs[i]);
+        snprintf(texts[i], sizeof(texts[i]), "none");
+        if (rows[i]->count > 0)
+            snprintf(texts[i], sizeof(texts[i]), "%.*f in %s", runs[i] > 1 ? 1 : 0,
+                     rows[i]->count / runs[i], time);
+    }
+    format_change(change, sizeof(change), before->seconds / runs[0], after->seconds / runs[1]);
+    print_row(out, label, texts[0], texts[1], change);
+}
+
+static double distance(const struct gf_figures_stalls *before,
+                       const struct gf_figures_stalls *after, const double runs[2])
+{
+    const double change = after->seconds / runs[1] - before->seconds / runs[0];
+    return change < 0 ? -change : change;
+}
+
+/* The causes whose time changed most. */
+static void print_causes(FILE *out, struct gf_figures figures[2], const double runs[2])
+{
+    for (size_t i = 0; i < GF_FIGURES_CAUSES && *figures[1].causes[i].cause; i++)
+        gf_figures_cause(&figures[0], figures[1].causes[i].cause);
+    for (unsigned shown = 0; shown < CAUSES_SHOWN; shown++) {
+        struct gf_figures_stalls *most = NULL, *other = NULL;
+        for (size_t i = 0; i < GF_FIGURES_CAUSES && *figures[0].causes[i].cause; i++) {
+            struct gf_figures_stalls *row = &figures[0].causes[i];
+            struct gf_figures_stalls *pair = gf_figures_cause(&figures[1], row->cause);
+            if (distance(row, pair, runs) > (most ? distance(most, other, runs) : 0)) {
+                most = row;
+                other = pair;
+            }
+        }
+        if (!most)
+            return;
+        char label[32];
+        snprintf(label, sizeof(label), "  by %s", most->cause);
+        print_stalls(out, label, most, other, runs);
+        most->seconds = other->seconds = most->count = other->count = 0;
+    }
+}
+
+/* Where the time went. runs: the number of runs that each arm's figures are sums of. */
+static void print_figures(FILE *out, const struct gf_figures from[2], const double runs[2])
+{
+    struct gf_figures figures[2] = {from[0], from[1]};
+    const struct gf_figures_copies *to[] = {&from[0].to_device, &from[1].to_device};
+    const struct gf_figures_copies *back[] = {&from[0].from_device, &from[1].from_device};
+
+    print_copies(out, "copies to the GPU", to, runs);
+    print_copies(out, "copies from the GPU", back, runs);
+    if (from[0].stalls.count > 0 || from[1].stalls.count > 0) {
+        print_stalls(out, "stalls", &from[0].stalls, &from[1].stalls, runs);
+        print_causes(out, figures, runs);
+    }
+}
+
+static double magnitude(double value)
+{
+    return value < 0 ? -value : value;
+}
+
+/* The answer: a difference with its interval, or how large a difference the runs rule out. */
+static void print_answer(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
+{
+    const struct gf_ratio *ratio = &trial->ratio;
+    const double low = 100 * (ratio->low - 1), high = 100 * (ratio->high - 1);
+    const char *metric = trial->by_step ? "time per step" : "time";
+    const char *name = arms->list[1].name, *base = arms->list[0].name;
+
+    if (low > 0 || high < 0)
+        fprintf(out, "%s takes %.1f %% %s %s than %s (95 %% interval: %.1f %% to %.1f %%).\n", name,
+                magnitude(100 * (ratio->ratio - 1)), high < 0 ? "less" : "more", metric, base,
+                magnitude(high < 0 ? high : low), magnitude(high < 0 ? low : high));
+    else
+        fprintf(out,
+                "No difference in %s larger than %.1f %% between %s and %s (95 %% interval of %s: "
+                "%+.1f %% to %+.1f %%).\n",
+                metric, magnitude(gf_max(-low, high)), base, name, name, low, high);
+}
+
+static double mean(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return sum / (double)count;
+}
+
+void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
+{
+    const double runs[] = {(double)trial->pairs, (double)trial->pairs};
+
+    print_answer(out, arms, trial);
+    fprintf(out, "Means of %zu runs for each arm:\n", trial->pairs);
+    print_row(out, "", arms->list[0].name, arms->list[1].name, "change");
+    print_times(out, trial->by_step ? "time per step" : "time", mean(trial->times[0], trial->pairs),
+                mean(trial->times[1], trial->pairs));
+    print_figures(out, trial->figures, runs);
+    for (size_t arm = 0; arm < 2; arm++)
+        if (trial->figures[arm].reports < 1)
+            fprintf(out, "No run of %s wrote a report: no process used a GPU with the library.\n",
+                    arms->list[arm].name);
+}
+
+void gf_comparison_print_reports(FILE *out, const char *const names[2],
+                                 const struct gf_figures figures[2])
+{
+    const double runs[] = {1, 1};
+
+    print_row(out, "", names[0], names[1], "change");
+    if (figures[0].steps > 0 && figures[1].steps > 0)
+        print_times(out, "time per step", figures[0].steps_s / figures[0].steps,
+                    figures[1].steps_s / figures[1].steps);
+    else
+        print_times(out, "time", figures[0].ran_s, figures[1].ran_s);
+    print_figures(out, figures, runs);
+    fputs("One run each: no interval across runs.\n", out);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What reports (docs/report.md) say about where time went. */
+#ifndef GF_CLI_COMPARE_FIGURES_H
+#define GF_CLI_COMPARE_FIGURES_H
+
+#include "base/base.h"
+
+#define GF_FIGURES_CAUSES 24
+
+struct gf_figures_copies {
+    double bytes, seconds; /* of the copies that the library timed */
+    double staged_bytes;
+};
+
+struct gf_figures_stalls {
+    char cause[16]; /* "" in the sum of all causes */
+    double count, seconds;
+};
+
+/* Sums over several reports: of the processes of a run, or of runs. */
+struct gf_figures {
+    double reports;
+    double ran_s; /* from the first use of CUDA to the report */
+    double steps, steps_s;
+    struct gf_figures_copies to_device, from_device;
+    struct gf_figures_stalls stalls, causes[GF_FIGURES_CAUSES];
+};
+
+/* Adds the report in the file. 0, -errno, or -EINVAL if the file is not a report. */
+int gf_figures_add_file(struct gf_figures *figures, const char *path);
+
+/* Adds `more`. */
+void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
+
+/* The row of a cause; made if it is missing. If the table is full, the last row. */
+struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run of the command in an arm. */
+#ifndef GF_CLI_COMPARE_ONE_RUN_H
+#define GF_CLI_COMPARE_ONE_RUN_H
+
+#include "cli/compare/arm.h"
+#include "cli/compare/figures.h"
+
+struct gf_one_run {
+    double wall_s; /* from the fork to the end of the command */
+    struct gf_figures figures;
+};
+
+/*
+ * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. folder is for
+ * its reports and its output, and is empty again afterwards. If the command cannot be run or fails,
+ * reports that with the end of its output on standard error: 0 or -errno.
+ */
+int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
+               struct gf_one_run *ret);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/compare/trial.h"
+
+#include "cli/common/cli.h"
+#include "cli/compare/one_run.h"
+#include "cli/run/environ.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* The folder of the reports; ret has PATH_MAX bytes. */
+static int make_folder(char *ret)
+{
+    struct gf_env env;
+
+    gf_env_copy(environ, &env);
+    const char *parent = gf_env_get(&env, "TMPDIR");
+    snprintf(ret, PATH_MAX, "%s/gpufeed-compare-XXXXXX", parent && *parent ? parent : "/tmp");
+    gf_env_free(&env);
+    if (mkdtemp(ret))
+        return 0;
+    const int error = errno;
+    gf_cli_error("compare", "cannot make the folder %s: %s; set TMPDIR", ret, strerror(error));
+    return -error;
+}
+
+static void show_progress(size_t done, size_t all)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K%s%zu of %zu runs%s", done == all ? "" : "gpufeed compare: ", done,
+                all, done == all ? "\r\033[K" : "");
+}
+
+struct runs {
+    const struct gf_arms *arms;
+    char *const *command;
+    const char *folder;
+    struct gf_one_run *list[2]; /* by arm, then by pair; the first pair is discarded */
+    size_t done, all;
+};
+
+static int run_pair(struct runs *runs, size_t pair, uint64_t *random)
+{
+    const size_t first = gf_bootstrap_random(random) & 1;
+
+    for (size_t i = 0; i < 2; i++) {
+        const size_t arm = first ^ i;
+        show_progress(runs->done++, runs->all);
+        const int error =
+            gf_one_run(&runs->arms->list[arm], runs->command, runs->folder, &runs->list[arm][pair]);
+        if (error)
+            return error;
+    }
+    return 0;
+}
+
+static int run_pairs(struct runs *runs, size_t pairs)
+{
+    uint64_t random = 0;
+
+    if (getrandom(&random, sizeof(random), 0) < 0)
+        return -errno;
+    runs->all = 2 * (pairs + 1);
+    for (size_t pair = 0; pair <= pairs; pair++) {
+        const int error = run_pair(runs, pair, &random);
+        if (error)
+            return error;
+    }
+    show_progress(runs->all, runs->all);
+    return 0;
+}
+
+static bool have_steps(const struct runs *runs, size_t pairs)
+{
+    for (size_t arm = 0; arm < 2; arm++)
+        for (size_t pair = 1; pair <= pairs; pair++)
+            if (runs->list[arm][pair].figures.steps < 1)
+                return false;
+    return true;
+}
+
+static void evaluate(const struct runs *runs, struct gf_trial *trial)
+{
+    trial->by_step = have_steps(runs, trial->pairs);
+    for (size_t arm = 0; arm < 2; arm++)
+        for (size_t pair = 1; pair <= trial->pairs; pair++) {
+            const struct gf_one_run *run = &runs->list[arm][pair];
+            trial->times[arm][pair - 1] =
+                trial->by_step ? run->figures.steps_s / run->figures.steps : run->wall_s;
+            gf_figures_add(&trial->figures[arm], &run->figures);
+        }
+}
+
+int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
+                 struct gf_trial *ret)
+{
+    char folder[PATH_MAX];
+    struct runs runs = {.arms = arms, .command = command, .folder = folder};
+
+    *ret = (struct gf_trial){.pairs = pairs};
+    int error = make_folder(folder);
+    if (error)
+        return error;
+    for (size_t arm = 0; arm < 2; arm++) {
+        runs.list[arm] = calloc(pairs + 1, sizeof(*runs.list[arm]));
+        ret->times[arm] = calloc(pairs, sizeof(*ret->times[arm]));
+        if (!runs.list[arm] || !ret->times[arm])
+            error = -ENOMEM;
+    }
+    if (!error)
+        error = run_pairs(&runs, pairs);
+    if (!error) {
+        evaluate(&runs, ret);
+        error = gf_bootstrap_ratio(ret->times[0], ret->times[1], pairs, &ret->ratio);
+    }
+    rmdir(folder);
+    free(runs.list[0]);
+    free(runs.list[1]);
+    return error;
+}
+
+void gf_trial_free(struct gf_trial *trial)
+{
+    free(trial->times[0]);
+    free(trial->times[1]);
+}

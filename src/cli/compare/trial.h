@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runs of a comparison: pairs in random order, after one pair that is discarded. */
+#ifndef GF_CLI_COMPARE_TRIAL_H
+#define GF_CLI_COMPARE_TRIAL_H
+
+#include "cli/compare/arm.h"
+#include "cli/compare/bootstrap.h"
+#include "cli/compare/figures.h"
+
+struct gf_trial {
+    size_t pairs;
+    bool by_step;                 /* times are seconds per step; otherwise of the whole command */
+    double *times[2];             /* by arm, then by pair */
+    struct gf_figures figures[2]; /* sums over the runs of each arm */
+    struct gf_ratio ratio;        /* of the second arm to the first */
+};
+
+/*
+ * Makes `pairs` pairs of runs. Stops at the first run that fails, which is reported on standard
+ * error. The order within each pair is random. 0 or -errno; the caller frees *ret in both cases.
+ */
+int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
+                 struct gf_trial *ret);
+void gf_trial_free(struct gf_trial *trial);
+
+#endif

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpufeed compare: two arms of runs, and two reports. Times are reported by the programs, never measured here."""
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import textwrap
+
+import pytest
+
+from conftest import COMMAND, SIM_DIR, SOURCE
+
+PYTHON = "/usr/bin/python3"
+
+# A job that reports the steps it is told to have made: its report is replaced when it has ended.
+JOB = """
+    import json, os, subprocess, sys
+    arm, place = os.environ["ARM"], os.environ["GPUFEED_REPORT"].replace("%p", str(os.getpid()))
+    with open(os.environ["RUNS"], "a+") as runs:
+        runs.seek(0)
+        number = runs.read().split().count(arm)
+        runs.write(arm + "\\n")
+    if os.environ.get("FAILS") == f"{arm}{number}":
+        print("out of", "luck")
+        print("on standard error", file=sys.stderr)
+        sys.exit(5)
+    us = json.loads(os.environ["STEPS_US"])[arm][number]
+    way = {"calls": 1, "bytes": 4 << 20, "duration_s": 0.25 if arm == "a" else 0.05}
+    none = {"calls": 0, "bytes": 0, "duration_s": 0.0}
+    stalls = {"faults": {"count": 3, "us": 30000}, "lock": {"count": 1, "us": 1000}} if arm == "a" else {}
+    json.dump({"schema": 2, "state": "ended", "ran_s": 1.0, "steps": us and {"ended": 10, "us": us, "current": None},
+               "transfers": {"to_device": {"staged": way if arm == "b" else none, "pinned": none,
+                                           "driver": way if arm == "a" else none}},
+               "stalls": {"count": sum(row["count"] for row in stalls.values()),
+                          "us": sum(row["us"] for row in stalls.values()), "causes": stalls}}, open(place, "w"))
+"""
+
+
+@pytest.fixture
+def compare(run, tmp_path):
+    def call(*words, **env):
+        scratch = tmp_path / "scratch"
+        scratch.mkdir(exist_ok=True)
+        found = run(COMMAND, "compare", *words, preload=False, TMPDIR=scratch, **env)
+        assert not list(scratch.iterdir())
+        return found
+    return call
+
+
+@pytest.fixture
+def job(compare, tmp_path):
+    """job(us of each run of a, us of each run of b): runs both arms by compare."""
+    def call(a, b, *words, expect=0, **env):
+        program, runs = tmp_path / "job.py", tmp_path / "runs"
+        program.write_text(textwrap.dedent(JOB))
+        runs.unlink(missing_ok=True)
+        found = compare("--arm", "a:ARM=a", "--arm", "b:ARM=b", *words, "--", PYTHON, "-IS", program,
+                        STEPS_US=json.dumps({"a": a, "b": b}), RUNS=runs, **env)
+        assert found.returncode == expect, found.stderr
+        return found, runs.read_text().split()
+    return call
+
+
+def test_a_difference(job):
+    """The first pair is discarded: its times would hide the difference."""
+    noise = [0.99, 1.01, 1, 1.02, 0.98, 1]
+    found, runs = job([9000000, *(100000 * x for x in noise)], [1, *(80000 * x for x in reversed(noise))])
+    answer, count, arms, *rows = found.stdout.splitlines()
+    sizes = re.fullmatch(r"b takes 20\.0 % less time per step than a \(95 % interval: (\d+\.\d) % to (\d+\.\d) %\)\.", answer)
+    assert 17 < float(sizes[1]) < 20 < float(sizes[2]) < 23
+    assert count == "Means of 6 runs for each arm:" and arms.split() == ["a", "b", "change"]
+    assert [re.split(r" {2,}", row.strip()) for row in rows] == [
+        ["time per step", "10.00 ms", "8.00 ms", "-20.0 %"],
+        ["copies to the GPU", "4 MiB in 250.00 ms", "4 MiB in 50.00 ms", "-200.00 ms"],
+        ["of them staged", "0 %", "100 %"],
+        ["stalls", "4.0 in 31.00 ms", "none", "-31.00 ms"],
+        ["by faults", "3.0 in 30.00 ms", "none", "-30.00 ms"],
+        ["by lock", "1.0 in 1.00 ms", "none", "-1.00 ms"]]
+    assert len(runs) == 14 and all(sorted(runs[i:i + 2]) == ["a", "b"] for i in range(0, 14, 2))
+    assert found.stderr == ""
+
+
+def test_no_difference(job):
+    times = [1e5, 1.00e5, 1.02e5, 0.98e5, 1.01e5, 0.99e5, 1.03e5]
+    found, _ = job(times, [1e5, *times[:0:-1]])
+    answer = re.match(r"No difference in time per step larger than (\d\.\d) % between a and b \(95 % interval of b: "
+                      r"(-\d\.\d) % to \+(\d\.\d) %\)\.\n", found.stdout)
+    assert answer and float(answer[1]) == max(-float(answer[2]), float(answer[3]))
+
+
+def test_a_run_without_steps_makes_it_the_whole_time(job):
+    found, runs = job([1e5] * 9, [1e5] * 8 + [0], "-n", "8")
+    assert "Means of 8 runs" in found.stdout and len(runs) == 18
+    assert "time per step" not in found.stdout and re.search(r"^  time  ", found.stdout, re.M)
+
+
+def test_the_order_is_random(job):
+    """Seven pairs that all have one order: once in 64 times, and ten times in a row once in 10^18."""
+    for _ in range(10):
+        _, runs = job([1e5] * 7, [1e5] * 7, "--pairs=6")
+        if len(set(runs[::2])) == 2:
+            return
+    pytest.fail("all pairs had one order")
+
+
+@pytest.mark.parametrize("fails", ["a0", "b3"])
+def test_a_failed_run_ends_it(job, fails):
+    found, runs = job([1e5] * 7, [1e5] * 7, expect=1, FAILS=fails)
+    assert found.stdout == ""
+    first, *output = found.stderr.splitlines()
+    assert first == f"gpufeed compare: arm {fails[0]}: the command exited with code 5; its output ends with:"
+    assert sorted(output) == ["on standard error", "out of luck"]
+    assert runs.count(fails[0]) == int(fails[1]) + 1
+
+
+def test_commands_that_do_not_run(compare):
+    found = compare("--", "no-such-command")
+    assert (found.returncode, found.stdout) == (1, "") and "exited with code 127" in found.stderr
+    assert "cannot run no-such-command: not found in PATH" in found.stderr
+    found = compare("--", "sh", "-c", "kill -SEGV $$")
+    assert found.returncode == 1 and "the command was killed by SIGSEGV" in found.stderr
+    assert "(it printed nothing)" in found.stderr
+
+
+def test_the_command_ends_with_compare(run, tmp_path):
+    """A killed comparison leaves no job behind."""
+    pid = tmp_path / "pid"
+    with subprocess.Popen([COMMAND, "compare", "--", "sh", "-c", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600"],
+                          env=run.env(preload=False, TMPDIR=tmp_path), stderr=subprocess.DEVNULL) as process:
+        while not pid.exists():
+            os.sched_yield()
+        child = os.pidfd_open(int(pid.read_text()))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert select.select([child], [], [], 60)[0]
+        os.close(child)
+
+
+def test_default_arms(compare, tmp_path):
+    """observe and on; the variables of the caller stay, but GPUFEED_REPORT is compare's."""
+    program = tmp_path / "show.sh"
+    seen = tmp_path / "seen"
+    program.write_text(f'echo "$GPUFEED $GPUFEED_STAGE $(dirname "$GPUFEED_REPORT")" >> {seen}\n')
+    found = compare("--", "sh", program, GPUFEED="off", GPUFEED_STAGE="off", GPUFEED_REPORT=tmp_path / "own")
+    assert found.returncode == 0 and "between observe and on" in found.stdout or " than observe (" in found.stdout
+    assert "No run of on wrote a report: no process used a GPU with the library." in found.stdout
+    rows = sorted(line.split() for line in seen.read_text().splitlines())
+    assert [row[:2] for row in rows] == [["observe", "off"]] * 7 + [["on", "off"]] * 7
+    assert {os.path.dirname(row[2]) for row in rows} == {str(tmp_path / "scratch")}
+
+
+def test_a_real_job(compare):
+    """Reports of the library itself."""
+    feed = [PYTHON, SOURCE / "examples" / "feed.py", "--batches", "4", "--compute-us", "0", "--workers", "1"]
+    found = compare("--", *feed, LD_LIBRARY_PATH=SIM_DIR)
+    assert found.returncode == 0, found.stderr
+    assert re.search(r"^  copies to the GPU +16 MiB in .* +16 MiB in ", found.stdout, re.M), found.stdout
+
+
+@pytest.mark.parametrize("words, said", [
+    ([], "nothing to compare: gpufeed compare -- COMMAND, or gpufeed compare A.json B.json"),
+    (["one.json"], "nothing to compare: gpufeed compare -- COMMAND, or gpufeed compare A.json B.json"),
+    (["-n", "5", "--", "true"], "-n 5 is not a number of pairs from 6 to 1000"),
+    (["-n6x", "--", "true"], "-n 6x is not a number of pairs from 6 to 1000"),
+    (["-n"], "-n needs a value; see `gpufeed help compare`"),
+    (["--pairs", "--", "true"], "--pairs needs a value; see `gpufeed help compare`"),
+    (["--arm", "a:", "--", "true"], "a is the only arm; a comparison needs two: add another --arm"),
+    (["--arm", "a", "--", "true"], "--arm=a is not NAME:VAR=VALUE with a name of at most 31 characters"),
+    (["--arm", "a:=1", "--", "true"], "--arm=a:=1 is not NAME:VAR=VALUE with a name of at most 31 characters"),
+    (["--arm", "a:", "--arm", "b:", "--arm", "c:", "--", "true"], "c is a third arm; two arms are compared"),
+    (["--arm", "a:GPUFEED_REPORT=x", "--", "true"], "GPUFEED_REPORT is set by `gpufeed compare` itself"),
+    (["--arm", "a:GPUFEED_STAGE=offf", "--", "true"],
+     "GPUFEED_STAGE=offf is not valid; allowed: auto, off (did you mean off?)"),
+    (["-x"], "-x is not a flag; `gpufeed compare --help` lists them"),
+])
+def test_mistakes(compare, words, said):
+    found = compare(*words)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert len(found.stderr.splitlines()) == 1 and found.stderr == f"gpufeed compare: {said}\n"
+
+
+def test_two_reports(compare, tmp_path):
+    def write(name, steps, seconds):
+        way = {"calls": 1, "bytes": 8 << 20, "duration_s": seconds}
+        path = tmp_path / name
+        path.write_text(json.dumps({"schema": 2, "state": "running", "ran_s": 3.5, "steps": steps,
+                                    "transfers": {"from_device": {"driver": way}}, "stalls": {}}))
+        return path
+    one, other = write("one.json", None, 0.5), write("other.json", {"ended": 5, "us": 1000, "current": 1}, 0.125)
+    found = compare(one, other)
+    assert found.returncode == 0 and found.stderr == ""
+    assert [re.split(r" {2,}", row.strip()) for row in found.stdout.splitlines()] == [
+        ["one.json", "other.json", "change"],
+        ["time", "3.50 s", "3.50 s", "+0.0 %"],
+        ["copies from the GPU", "8 MiB in 500.00 ms", "8 MiB in 125.00 ms", "-375.00 ms"],
+        ["One run each: no interval across runs."]]
+    assert "time per step" in compare(other, other).stdout
+    for wrong, said in ((SOURCE / "README.md", f"{SOURCE}/README.md is not a report (GPUFEED_REPORT)"),
+                        (tmp_path / "none", f"cannot read {tmp_path}/none: No such file or directory"),
+                        (tmp_path, f"cannot read {tmp_path}: Is a directory")):
+        found = compare(one, wrong)
+        assert (found.returncode, found.stdout, found.stderr) == (1, "", f"gpufeed compare: {said}\n")
