@@ -18,7 +18,7 @@ static int cmd_version(int argc, char **argv);
 
 static const struct gf_verb verb_list[] = {
     {"run", "run a program with the library preloaded", gf_cmd_run},
-    {"report", "show the events of a log", gf_cmd_report},
+    {"report", "show what a job waited for, from its logs and reports", gf_cmd_report},
     {"compare", "run a command with and without the library's changes, and show the difference",
      gf_cmd_compare},
     {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},

@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "base/elf_view.h"
-#include "cli/report/elfsym.h"
+#include "cli/report/input/elfsym.h"
 #include "cli/run/exec_target.h"
 
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `gpufeed report` on files that claim to be a log: cut lines, foreign lines, control characters.
+ * `gpufeed report`, in each of its forms, on files that claim to be a log or a report: cut lines,
+ * foreign lines, control characters.
  */
 #include "fuzz.h"
 
@@ -11,14 +12,14 @@
 #include <unistd.h>
 
 /* The output goes into a file. */
-static int report(char *path, int to)
+static int report(char *form, char *path, int to)
 {
-    char verb[] = "report", *argv[] = {verb, path, NULL};
+    char verb[] = "report", *argv[] = {verb, form, path, NULL};
     const int out = dup(STDOUT_FILENO), error = dup(STDERR_FILENO);
 
     fflush(stdout);
     CHECK(out >= 0 && error >= 0 && dup2(to, STDOUT_FILENO) >= 0 && dup2(to, STDERR_FILENO) >= 0);
-    const int code = gf_cmd_report(2, argv);
+    const int code = gf_cmd_report(3, argv);
     fflush(stdout);
     CHECK(dup2(out, STDOUT_FILENO) >= 0 && dup2(error, STDERR_FILENO) >= 0);
     close(out);
@@ -38,15 +39,21 @@ static void check_text(int fd)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const int fd = memfd_create("log", MFD_CLOEXEC), to = memfd_create("text", MFD_CLOEXEC);
+    static char forms[][16] = {"--top=9",  "--events",    "--json",
+                               "--folded", "--by=thread", "--rank=1,3-5"};
+    const int fd = memfd_create("log", MFD_CLOEXEC);
     char path[64];
 
-    CHECK(fd >= 0 && to >= 0 && write(fd, data, size) == (ssize_t)size);
+    CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    const int code = report(path, to);
-    CHECK(code == GF_EXIT_OK || code == GF_EXIT_FAILED);
-    check_text(to);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        const int to = memfd_create("text", MFD_CLOEXEC);
+        CHECK(to >= 0);
+        const int code = report(forms[i], path, to);
+        CHECK(code == GF_EXIT_OK || code == GF_EXIT_FAILED);
+        check_text(to);
+        close(to);
+    }
     close(fd);
-    close(to);
     return 0;
 }

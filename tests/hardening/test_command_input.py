@@ -22,20 +22,22 @@ def stall(**fields):
                        "evidence": "none", "thread": "main", "tid": 1, **fields}) + "\n"
 
 
-def report(run, tmp_path, text):
+def report(run, tmp_path, text, *flags):
     log = tmp_path / "log"
     log.write_text(text)
-    return run(COMMAND, "report", log, preload=False)
+    return run(COMMAND, "report", *flags, log, preload=False)
 
 
+@pytest.mark.parametrize("flags", [["--events"], ["--by=thread"], ["--by=site"], ["--json"], ["--folded", "--by=thread"]],
+                         ids=lambda flags: flags[0])
 @pytest.mark.parametrize("what", ACTIVE)
-def test_text_that_a_terminal_obeys(run, tmp_path, what):
+def test_text_that_a_terminal_obeys(run, tmp_path, what, flags):
     bad = f"a{ACTIVE[what]}b"
-    done = report(run, tmp_path, stall(thread=bad, evidence=bad, python=[{"file": bad, "line": 1, "function": bad}]))
+    done = report(run, tmp_path, stall(thread=bad, evidence=bad, python=[{"file": bad, "line": 1, "function": bad}]), *flags)
     assert done.returncode == 0 and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]",
                                                   done.stdout), repr(done.stdout)
     assert "b" in done.stdout
-    done = report(run, tmp_path, stall(thread="größe 漢字 😀"))
+    done = report(run, tmp_path, stall(thread="größe 漢字 😀", evidence="x"), "--events")
     assert "größe 漢字 😀" in done.stdout
 
 
@@ -57,10 +59,10 @@ def test_names_of_functions(run, tmp_path):
     library = build_library(tmp_path, "harmless_name")
     at = function_offset(library, "harmless_name")
     event = stall(modules=[{"path": str(library), "build_id": ""}], stack=[f"0+{at}"])
-    assert "harmless_name+0" in report(run, tmp_path, event).stdout
+    assert "harmless_name+0" in report(run, tmp_path, event, "--events").stdout
     data = library.read_bytes()
     library.write_bytes(data.replace(b"harmless_name", b"har\x1b[31m\x9bname"[:13]))
-    done = report(run, tmp_path, event)
+    done = report(run, tmp_path, event, "--events")
     assert "har?[31m?name"[:13] in done.stdout and "\x1b" not in done.stdout, repr(done.stdout)
 
 
@@ -79,7 +81,7 @@ def test_modules_that_are_no_files(run, tmp_path, kind):
     log = tmp_path / "log"
     log.write_text(stall(modules=[{"path": str(path), "build_id": ""}], stack=["0+10"]))
     seen = tmp_path / "trace"
-    done = run("/usr/bin/strace", "-e", "trace=openat", "-o", seen, COMMAND, "report", log, preload=False)
+    done = run("/usr/bin/strace", "-e", "trace=openat", "-o", seen, COMMAND, "report", "--events", log, preload=False)
     assert done.returncode == 0 and f"{path.name}+0x10" in done.stdout, done
     opened = [line for line in seen.read_text().splitlines() if str(path) in line]
     assert opened and all("O_PATH" in line for line in opened), opened
@@ -91,7 +93,7 @@ def test_file_truncated_while_it_is_mapped(run, tmp_path):
     library.write_bytes(build_library(tmp_path, "some_name").read_bytes())
     at = function_offset(library, "some_name")
     event = stall(modules=[{"path": str(library), "build_id": ""}], stack=[f"0+{at}"])
-    pipe = subprocess.Popen([COMMAND, "report", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    pipe = subprocess.Popen([COMMAND, "report", "--events", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                             env=dict(run.base, LC_ALL="C.UTF-8"), bufsize=1)
     pipe.stdin.write(event)
     pipe.stdin.flush()

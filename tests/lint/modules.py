@@ -68,7 +68,9 @@ GRAPH = {
     "cli/topo": "base config os engine/machine engine/place cli/common",
     "cli/run": "base config os engine/machine engine/place cli/common cli/topo",
     "cli/doctor": "base config os engine/machine engine/place cli/common cli/topo",
-    "cli/report": "base config os cli/common",
+    "cli/report/input": "base cli/common",
+    "cli/report/output": "base cli/common cli/report/input",
+    "cli/report": "base cli/common cli/report/input cli/report/output",
     "cli/compare": "base config os cli/common cli/run",
     "cli": "base config os cli/common cli/topo cli/run cli/doctor cli/report cli/compare",
 }

@@ -248,7 +248,7 @@ def test_block_and_gpu(program, run, tmp_path):
                                                   {"device": 1, "pci": "0000:41:00.0"}]
     if node is not None:
         assert {event["block_node"] for event in moved} == {node}
-        shown = run(COMMAND, "report", tmp_path / "log", preload=False).stdout
+        shown = run(COMMAND, "report", "--events", tmp_path / "log", preload=False).stdout
         assert ", block on node 0, GPU 0 0000:42:00.0]" in shown
 
 
@@ -295,7 +295,7 @@ def test_no_log_no_second_thread(program, run, tmp_path):
 
 def test_report_command(program, run, tmp_path):
     program("stall(96)\nstall(96)")
-    shown = run(COMMAND, "report", tmp_path / "log", preload=False)
+    shown = run(COMMAND, "report", "--events", tmp_path / "log", preload=False)
     assert shown.returncode == 0 and not shown.stderr
     lines = shown.stdout.splitlines()
     assert any(" process: " in line and "python3" in line for line in lines)
@@ -310,14 +310,17 @@ def test_report_command_on_rubbish(run, tmp_path):
     log = tmp_path / "log"
     log.write_text('{"event":"stall","stack":["9+zz","x",3],"modules":[{"path":"/bin/sh"}]}\n'
                    '{"event":"stall","stack":["0+10"],"modules":[{"path":"/dev/zero"}]}\nrubbish\n[]\n{}\n')
-    shown = run(COMMAND, "report", log, preload=False)
+    shown = run(COMMAND, "report", "--events", log, preload=False)
     assert shown.returncode == 0 and shown.stderr.count("is not an event") == 2
     assert run(COMMAND, "report", tmp_path / "none", preload=False).returncode == 1
-    for path, line in ((tmp_path, f"cannot read {tmp_path}: Is a directory"),
-                       (SOURCE / "meson.build", f"{SOURCE}/meson.build is not a log (GPUFEED_LOG)")):
-        shown = run(COMMAND, "report", path, preload=False)
-        assert shown.returncode == 1 and shown.stdout == ""
-        assert shown.stderr.splitlines()[-1] == f"gpufeed report: {line}" and shown.stderr.count("\n") <= 4
+    rubbish = SOURCE / "meson.build"
+    shown = run(COMMAND, "report", "--events", rubbish, preload=False)
+    assert shown.returncode == 1 and shown.stdout == ""
+    assert shown.stderr.splitlines()[-1] == f"gpufeed report: {rubbish} is not a log (GPUFEED_LOG)"
+    assert shown.stderr.count("\n") <= 4
+    shown = run(COMMAND, "report", rubbish, preload=False)
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert shown.stderr == f"gpufeed report: {rubbish} is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)\n"
     assert run(COMMAND, "report", preload=False).returncode == 2
     assert os.path.exists(log)
 
@@ -327,26 +330,26 @@ def test_report_command_reads_standard_input(run, tmp_path):
     line = '{"event":"ring","time":1000000000.25,"pid":%d,"text":"x"}\n'
     (tmp_path / "log").write_text(line % 1)
     (tmp_path / "-").write_text(line % 3)
-    shown = run(COMMAND, "report", "-", preload=False, input=line % 2, TZ="UTC")
+    shown = run(COMMAND, "report", "--events", "-", preload=False, input=line % 2, TZ="UTC")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.splitlines() == ["2001-09-09, UTC+0000", "01:46:40.250 2 ring: x"]
-    shown = run(COMMAND, "report", "log", "-", "./-", preload=False, input=line % 2, cwd=tmp_path)
+    shown = run(COMMAND, "report", "log", "-", "./-", "--events", preload=False, input=line % 2, cwd=tmp_path)
     assert [row.split()[1] for row in shown.stdout.splitlines()[1:]] == ["1", "2", "3"]
-    shown = run(COMMAND, "report", "-", preload=False, input="{\n")
-    assert (shown.returncode, shown.stderr) == (1, "gpufeed report: standard input is a report (GPUFEED_REPORT), not a log "
-                                                   "(GPUFEED_LOG)\n")
+    shown = run(COMMAND, "report", "--events", "-", preload=False, input="{\n")
+    assert (shown.returncode, shown.stderr) == (1, "gpufeed report: standard input is a report (GPUFEED_REPORT), which has "
+                                                   "no events\n")
     shown = run(COMMAND, "report", "--", preload=False, input=line % 2)
-    assert (shown.returncode, shown.stderr) == (2, "gpufeed report: no log to show: gpufeed report LOG...\n")
+    assert (shown.returncode, shown.stderr) == (2, "gpufeed report: no log or report to show: gpufeed report PATH...\n")
 
 
 def test_report_command_shows_days(run, tmp_path):
     log = tmp_path / "log"
     times = [1000000000, 1000000100, 1000050000, 1000050001]
     log.write_text("".join(f'{{"event":"ring","time":{at}.25,"pid":7,"text":"x"}}\n' for at in times))
-    shown = run(COMMAND, "report", log, preload=False, TZ="UTC-2").stdout.splitlines()
+    shown = run(COMMAND, "report", "--events", log, preload=False, TZ="UTC-2").stdout.splitlines()
     assert shown == ["2001-09-09, UTC+0200", "03:46:40.250 7 ring: x", "03:48:20.250 7 ring: x",
                      "17:40:00.250 7 ring: x", "17:40:01.250 7 ring: x"]
-    shown = run(COMMAND, "report", log, preload=False, TZ="UTC-12").stdout.splitlines()
+    shown = run(COMMAND, "report", "--events", log, preload=False, TZ="UTC-12").stdout.splitlines()
     assert [line for line in shown if "UTC" in line] == ["2001-09-09, UTC+1200", "2001-09-10, UTC+1200"]
 
 
@@ -354,9 +357,11 @@ def test_report_command_on_a_report(program, run, tmp_path):  # noqa: F811
     """The engine is of another build; one line warns about it."""
     report = tmp_path / "report.json"
     program("pass", GPUFEED_REPORT=report)
-    shown = run(COMMAND, "report", report, preload=False)
+    shown = run(COMMAND, "report", "--events", report, preload=False)
     assert shown.returncode == 1 and shown.stdout == ""
-    assert shown.stderr == f"gpufeed report: {report} is a report (GPUFEED_REPORT), not a log (GPUFEED_LOG)\n"
+    assert shown.stderr == f"gpufeed report: {report} is a report (GPUFEED_REPORT), which has no events\n"
+    shown = run(COMMAND, "report", report, preload=False)
+    assert (shown.returncode, shown.stderr) == (0, "") and "\nCopies\n" in shown.stdout
 
 
 def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
@@ -379,7 +384,7 @@ def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
     assert max(thread["minor_faults"] for thread in mine) >= 4000
     assert max(thread["fault_ms"] for thread in mine) >= 1
     assert all(thread["throttled_ms"] <= thread["delay_ms"] for thread in found)
-    shown = run(COMMAND, "report", tmp_path / "log", preload=False)
+    shown = run(COMMAND, "report", "--events", tmp_path / "log", preload=False)
     assert shown.returncode == 0 and " waited " in shown.stdout
 
 

@@ -55,6 +55,7 @@ int gf_flags_next_short(struct gf_flags *reader, const char *shorts)
     /*
      * "+": flags end at the first operand. ":": distinguish a missing value from an unknown flag.
      */
+    reader->ended = at < reader->argc && strcmp(word, "--") == 0;
     snprintf(accepted, sizeof(accepted), "+:h%s", shorts);
     const int code = getopt_long(reader->argc, reader->argv, accepted, reader->flags, NULL);
     reader->at = optind;
@@ -76,6 +77,15 @@ int gf_flags_next_short(struct gf_flags *reader, const char *shorts)
         strcmp(optarg, "--") == 0)
         return GF_FLAG_NO_VALUE;
     return code;
+}
+
+const char *gf_flags_operand(struct gf_flags *reader)
+{
+    if (reader->ended || reader->at >= reader->argc)
+        return NULL;
+    const char *operand = reader->argv[reader->at++];
+    optind = reader->at;
+    return operand;
 }
 
 int gf_flags_excess(const char *verb, const char *word)

@@ -24,6 +24,7 @@ struct gf_flags {
     const struct option *flags; /* ends with a row of zeros */
     int at;                     /* the index in argv of the next word */
     const struct option *flag;  /* the row that was read last */
+    bool ended;                 /* by "--" */
 };
 
 /*
@@ -37,6 +38,13 @@ int gf_flags_next(struct gf_flags *reader);
  * a letter, or GF_FLAG_NO_VALUE; then, `flag` is NULL.
  */
 int gf_flags_next_short(struct gf_flags *reader, const char *shorts);
+
+/*
+ * For a verb whose flags may follow operands. After GF_FLAG_END: the operand that ended the flags,
+ * and the next call reads on behind it. NULL if "--" or the end of argv ended them; the operands
+ * from `at` on are then the last ones.
+ */
+const char *gf_flags_operand(struct gf_flags *reader);
 
 /* Reports a word that the verb does not accept. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);

@@ -67,7 +67,7 @@ static int read_pairs(const char *text, size_t *ret)
 
 static int read_flags(int argc, char **argv, struct words *ret)
 {
-    struct gf_flags reader = {argc, argv, flag_table, 0, NULL};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
     int code, error = 0;
 
     *ret = (struct words){.pairs = GF_BOOTSTRAP_PAIRS_MIN};

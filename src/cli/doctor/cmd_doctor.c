@@ -120,7 +120,7 @@ static const struct option flags[] = {
 int gf_cmd_doctor(int argc, char **argv)
 {
     static struct gf_options options;
-    struct gf_flags reader = {argc, argv, flags, 0, NULL};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
     const char *machine = NULL;
     bool json = false;
     int code;

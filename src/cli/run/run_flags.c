@@ -54,7 +54,7 @@ static int set_option(const struct option *flag, const char *value, struct gf_en
 
 int gf_run_flags_read(int argc, char **argv, struct gf_env *env, struct gf_run_flags *ret)
 {
-    struct gf_flags reader = {argc, argv, make_table(), 0, NULL};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = make_table()};
     int code;
 
     *ret = (struct gf_run_flags){0};

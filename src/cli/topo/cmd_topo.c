@@ -44,7 +44,7 @@ static const struct option flags[] = {
 /* Returns 0 or the exit code. */
 static int read_arguments(int argc, char **argv, struct arguments *ret)
 {
-    struct gf_flags reader = {argc, argv, flags, 0, NULL};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
 
     for (;;)
         switch (gf_flags_next(&reader)) {

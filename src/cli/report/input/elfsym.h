@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of functions in an ELF file, for stacks stored in a log as objects and offsets. */
-#ifndef GF_CLI_REPORT_ELFSYM_H
-#define GF_CLI_REPORT_ELFSYM_H
+#ifndef GF_CLI_REPORT_INPUT_ELFSYM_H
+#define GF_CLI_REPORT_INPUT_ELFSYM_H
 
 #include "base/base.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/elfsym.h"
+#include "cli/report/input/elfsym.h"
 
 #include "base/elf_view.h"
 

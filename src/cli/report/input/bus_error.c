@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/bus_error.h"
+#include "cli/report/input/bus_error.h"
 
 #include "base/base.h"
 

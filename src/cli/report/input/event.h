@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One line of a log (docs/log.md), divided into its values. */
+#ifndef GF_CLI_REPORT_INPUT_EVENT_H
+#define GF_CLI_REPORT_INPUT_EVENT_H
+
+#include "cli/report/input/scan.h"
+
+/* X(field): the fields of a line that the command needs. Others are skipped. */
+#define GF_EVENT_FIELDS(X)                                                                         \
+    X(event)                                                                                       \
+    X(time)                                                                                        \
+    X(mono)                                                                                        \
+    X(pid)                                                                                         \
+    X(tid)                                                                                         \
+    X(dropped)                                                                                     \
+    X(call)                                                                                        \
+    X(size)                                                                                        \
+    X(us)                                                                                          \
+    X(start)                                                                                       \
+    X(thread)                                                                                      \
+    X(step)                                                                                        \
+    X(python)                                                                                      \
+    X(stack)                                                                                       \
+    X(modules)                                                                                     \
+    X(cause)                                                                                       \
+    X(text)                                                                                        \
+    X(program)                                                                                     \
+    X(ppid)                                                                                        \
+    X(rank)                                                                                        \
+    X(host)                                                                                        \
+    X(threads)                                                                                     \
+    X(started)                                                                                     \
+    X(delay_ms)                                                                                    \
+    X(throttled_ms)                                                                                \
+    X(fault_ms)
+
+/* A field that is absent has a span of size 0. */
+struct gf_event {
+#define GF_EVENT_MEMBER(field) struct gf_span field;
+    GF_EVENT_FIELDS(GF_EVENT_MEMBER)
+#undef GF_EVENT_MEMBER
+};
+
+/* Reads an object. False if the text is none, or is damaged. */
+bool gf_event_read(struct gf_span text, struct gf_event *ret);
+
+/* True if the line is an event of this kind. */
+bool gf_event_is(const struct gf_event *event, const char *kind);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/input/frame_name.h"
+
+#include "cli/report/input/elfsym.h"
+#include "cli/report/input/plain_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An object named in a log, looked up once. */
+struct object {
+    char *path, *id;
+    struct gf_elfsym *file; /* NULL if missing, or of another build */
+    struct object *next;
+};
+
+static struct object *objects;
+
+static struct gf_elfsym *find_object(const char *path, const char *id)
+{
+    struct object *at = objects;
+
+    while (at && (strcmp(at->path, path) != 0 || strcmp(at->id, id) != 0))
+        at = at->next;
+    if (at)
+        return at->file;
+    at = calloc(1, sizeof(*at));
+    if (!at)
+        return NULL;
+    at->path = strdup(path);
+    at->id = strdup(id);
+    if (!at->path || !at->id) {
+        free(at->path);
+        free(at->id);
+        free(at);
+        return NULL;
+    }
+    at->file = gf_elfsym_open(path, id);
+    at->next = objects;
+    objects = at;
+    return at->file;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+void gf_frame_name(const char *path, const char *build_id, uint64_t offset, bool with_distance,
+                   char *buf, size_t size)
+{
+    uint64_t distance;
+    const struct gf_elfsym *file = find_object(path, build_id);
+    const char *name = file ? gf_elfsym_function(file, offset, &distance) : NULL;
+
+    if (name && with_distance)
+        snprintf(buf, size, "%.1023s+%#llx (%s)", name, (unsigned long long)distance,
+                 base_name(path));
+    else if (name)
+        snprintf(buf, size, "%.1023s (%s)", name, base_name(path));
+    else
+        snprintf(buf, size, "%s+%#llx", base_name(path), (unsigned long long)offset);
+    gf_plain_text(buf);
+}
+
+void gf_frame_name_end(void)
+{
+    while (objects) {
+        struct object *at = objects;
+        objects = at->next;
+        if (at->file)
+            gf_elfsym_close(at->file);
+        free(at->path);
+        free(at->id);
+        free(at);
+    }
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/input/job_stack.h"
+
+#include "cli/report/input/frame_name.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FRAMES_MAX 128
+
+/* A stack while it is read, the innermost frame first. */
+struct frames {
+    uint32_t list[FRAMES_MAX];
+    uint32_t count, site; /* site: an index into list */
+    bool has_site;
+};
+
+/* Files of Python itself and of installed packages. */
+static bool is_library(const char *file)
+{
+    const char *lib = strstr(file, "/lib/python");
+
+    return *file == '<' || lib || strstr(file, "/site-packages/") ||
+           strstr(file, "/dist-packages/");
+}
+
+static const char *short_path(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void add_frame(struct gf_job *job, struct frames *frames, const char *text, bool is_site)
+{
+    if (frames->count == FRAMES_MAX)
+        return;
+    if (is_site && !frames->has_site) {
+        frames->has_site = true;
+        frames->site = frames->count;
+    }
+    frames->list[frames->count++] = gf_text_pool_put(&job->texts, text);
+}
+
+static void read_python_frame(struct gf_job *job, struct frames *frames, struct gf_span frame)
+{
+    char file[1024] = "", function[512] = "", text[1600];
+    long long line = 0;
+    struct gf_scan scan = gf_scan_begin(frame, '{');
+    struct gf_span key, value;
+
+    while (gf_scan_member(&scan, &key, &value)) {
+        if (gf_span_is(key, "file"))
+            gf_span_text(value, file, sizeof(file));
+        else if (gf_span_is(key, "function"))
+            gf_span_text(value, function, sizeof(function));
+        else if (gf_span_is(key, "line"))
+            line = gf_span_int(value);
+    }
+    snprintf(text, sizeof(text), "%s:%lld in %s", short_path(file), line, function);
+    add_frame(job, frames, text, !is_library(file));
+}
+
+static bool find_module(struct gf_span modules, unsigned long wanted, struct gf_span *ret)
+{
+    struct gf_scan scan = gf_scan_begin(modules, '[');
+
+    for (unsigned long i = 0; gf_scan_element(&scan, ret); i++)
+        if (i == wanted)
+            return true;
+    return false;
+}
+
+/* "3+1a2b": object 3 of the event's modules, offset 0x1a2b. */
+static void read_native_frame(struct gf_job *job, struct frames *frames, struct gf_span modules,
+                              struct gf_span frame)
+{
+    char text[1600], path[1024] = "", id[256] = "", *rest;
+    struct gf_span module, key, value;
+
+    gf_span_text(frame, text, sizeof(text));
+    const unsigned long number = strtoul(text, &rest, 10);
+    if (*rest != '+' || !find_module(modules, number, &module))
+        return;
+    const uint64_t offset = strtoull(rest + 1, NULL, 16);
+    struct gf_scan scan = gf_scan_begin(module, '{');
+    while (gf_scan_member(&scan, &key, &value)) {
+        if (gf_span_is(key, "path"))
+            gf_span_text(value, path, sizeof(path));
+        else if (gf_span_is(key, "build_id"))
+            gf_span_text(value, id, sizeof(id));
+    }
+    gf_frame_name(path, id, offset, false, text, sizeof(text));
+    add_frame(job, frames, text, true);
+}
+
+static void read_frames(struct gf_job *job, struct frames *frames, const struct gf_event *event)
+{
+    const bool is_python = event->python.size > 2;
+    struct gf_scan scan = gf_scan_begin(is_python ? event->python : event->stack, '[');
+    struct gf_span frame;
+
+    while (gf_scan_element(&scan, &frame)) {
+        if (is_python)
+            read_python_frame(job, frames, frame);
+        else
+            read_native_frame(job, frames, event->modules, frame);
+    }
+}
+
+/* Reverses the frames: the job has the innermost last. */
+static uint32_t append(struct gf_job *job, const struct frames *frames, bool is_python)
+{
+    struct gf_job_stack *list =
+        gf_job_grown(job->stacks, sizeof(*list), job->stack_count, &job->stack_room);
+    const size_t first = job->frame_count;
+
+    if (!list)
+        return UINT32_MAX;
+    job->stacks = list;
+    for (uint32_t i = frames->count; i-- > 0;) {
+        uint32_t *at = gf_job_grown(job->frames, sizeof(*at), job->frame_count, &job->frame_room);
+        if (!at)
+            return UINT32_MAX;
+        job->frames = at;
+        at[job->frame_count++] = frames->list[i];
+    }
+    list[job->stack_count] = (struct gf_job_stack){
+        .site = frames->count ? frames->list[frames->has_site ? frames->site : 0] : 0,
+        .frame = (uint32_t)first,
+        .count = frames->count,
+        .is_python = is_python,
+    };
+    return (uint32_t)job->stack_count++;
+}
+
+/* The bytes of the line that hold the stack. Two spans that do not follow each other are joined. */
+static struct gf_span stack_text(const struct gf_event *event, char *buf, size_t size)
+{
+    struct gf_span text = {"", 0};
+
+    if (event->python.size > 2)
+        return event->python;
+    if (event->stack.size > 2 && event->stack.size + event->modules.size <= size) {
+        memcpy(buf, event->stack.at, event->stack.size);
+        if (event->modules.size)
+            memcpy(buf + event->stack.size, event->modules.at, event->modules.size);
+        text = (struct gf_span){buf, event->stack.size + event->modules.size};
+    }
+    return text;
+}
+
+uint32_t gf_job_stack_of(struct gf_job *job, const struct gf_event *event)
+{
+    static char buf[64 << 10];
+    const struct gf_span text = stack_text(event, buf, sizeof(buf));
+    struct frames frames;
+    bool is_new;
+    uint32_t number;
+
+    /* The pool's first two strings are "" and the key of stacks without a frame. */
+    if (!job->stack_count) {
+        frames = (struct frames){.count = 0};
+        gf_text_pool_add(&job->stack_keys, "-", 1, &is_new);
+        append(job, &frames, false);
+    }
+    if (!text.size)
+        return job->stack_count ? 0 : UINT32_MAX;
+    number = gf_text_pool_add(&job->stack_keys, text.at, text.size, &is_new);
+    if (!is_new)
+        return number && number <= job->stack_count ? number - 1 : UINT32_MAX;
+    frames.count = frames.site = 0;
+    frames.has_site = false;
+    read_frames(job, &frames, event);
+    number = append(job, &frames, event->python.size > 2);
+    return number;
+}

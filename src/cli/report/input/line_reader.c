@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/input/line_reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK ((size_t)64 << 10)
+#define LINE_MAX_BYTES ((size_t)4 << 20)
+
+void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
+{
+    *reader = (struct gf_line_reader){.fd = fd};
+}
+
+/* Makes room behind the unread bytes. */
+static bool make_room(struct gf_line_reader *reader)
+{
+    if (reader->from) {
+        memmove(reader->buf, reader->buf + reader->from, reader->to - reader->from);
+        reader->to -= reader->from;
+        reader->from = 0;
+    }
+    if (reader->size - reader->to >= BLOCK)
+        return true;
+    const size_t size = reader->size ? reader->size * 2 : 2 * BLOCK;
+    char *buf = realloc(reader->buf, size);
+    if (!buf) {
+        reader->error = ENOMEM;
+        return false;
+    }
+    reader->buf = buf;
+    reader->size = size;
+    return true;
+}
+
+/* Reads more bytes; false at the end and after an error. */
+static bool fill(struct gf_line_reader *reader)
+{
+    ssize_t got;
+
+    if (reader->ended || reader->error || !make_room(reader))
+        return false;
+    do
+        got = read(reader->fd, reader->buf + reader->to, BLOCK);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        reader->error = errno;
+    reader->ended = got <= 0;
+    if (got <= 0)
+        return false;
+    reader->to += (size_t)got;
+    reader->bytes += (uint64_t)got;
+    return true;
+}
+
+/* Reads on to the newline of a line that is too long, and forgets it. */
+static void skip_line(struct gf_line_reader *reader, size_t kept)
+{
+    for (;;) {
+        const char *newline = memchr(reader->buf + kept, '\n', reader->to - kept);
+        if (newline) {
+            reader->from = (size_t)(newline + 1 - reader->buf);
+            return;
+        }
+        reader->to = kept;
+        if (!fill(reader)) {
+            reader->from = reader->to;
+            return;
+        }
+    }
+}
+
+bool gf_line_reader_next(struct gf_line_reader *reader, struct gf_span *ret)
+{
+    size_t searched = 0;
+
+    for (;;) {
+        const size_t length = reader->to - reader->from;
+        const char *line = length ? reader->buf + reader->from : NULL;
+        const char *newline =
+            length > searched ? memchr(line + searched, '\n', length - searched) : NULL;
+        if (newline) {
+            *ret = (struct gf_span){line, (size_t)(newline - line)};
+            reader->from += ret->size + 1;
+            break;
+        }
+        if (length > LINE_MAX_BYTES) {
+            if (reader->from)
+                make_room(reader);
+            skip_line(reader, LINE_MAX_BYTES);
+            *ret = (struct gf_span){reader->buf, LINE_MAX_BYTES};
+            break;
+        }
+        searched = length;
+        if (fill(reader))
+            continue;
+        if (reader->error || !length)
+            return false;
+        *ret = (struct gf_span){reader->buf + reader->from, length};
+        reader->from = reader->to;
+        break;
+    }
+    reader->number++;
+    return true;
+}
+
+bool gf_line_reader_rest(struct gf_line_reader *reader, struct gf_span line, size_t limit,
+                         struct gf_span *ret)
+{
+    reader->from = (size_t)(line.at - reader->buf);
+    while (fill(reader))
+        if (reader->to - reader->from > limit)
+            return false;
+    *ret = (struct gf_span){reader->buf + reader->from, reader->to - reader->from};
+    reader->from = reader->to;
+    return !reader->error && ret->size <= limit;
+}
+
+void gf_line_reader_end(struct gf_line_reader *reader)
+{
+    free(reader->buf);
+    reader->buf = NULL;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/input/read_job.h"
+
+#include "cli/common/cli.h"
+#include "cli/report/input/job_events.h"
+#include "cli/report/input/line_reader.h"
+#include "cli/report/input/progress.h"
+#include "cli/report/input/report_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REPORT_MAX_BYTES ((size_t)256 << 20)
+#define LINES_PER_PROGRESS 4096
+
+struct reading {
+    struct gf_job *job;
+    json_t *reports;
+    struct gf_read_counts *counts;
+    struct gf_progress progress;
+    size_t done; /* sources */
+};
+
+/* One source. */
+struct state {
+    const struct gf_source *source;
+    struct gf_line_reader lines;
+    struct gf_job_log log;
+    uint64_t events, bad;
+    unsigned reports;
+    bool foreign;
+};
+
+static struct gf_span trimmed(struct gf_span line)
+{
+    while (line.size && strchr(" \t\r", *line.at) && *line.at) {
+        line.at++;
+        line.size--;
+    }
+    while (line.size && strchr(" \t\r", line.at[line.size - 1]) && line.at[line.size - 1])
+        line.size--;
+    return line;
+}
+
+/* The indented form that the library writes, and the form on one line that other tools make. */
+static bool begins_report(struct gf_span line, const struct gf_event *event)
+{
+    return gf_span_is(line, "{") || (event->started.size && !event->event.size);
+}
+
+static void note_damage(struct reading *reading, struct state *state)
+{
+    struct gf_read_counts *counts = reading->counts;
+
+    counts->damaged++;
+    state->bad++;
+    if (!*counts->first_damaged)
+        snprintf(counts->first_damaged, sizeof(counts->first_damaged), "%.480s:%llu",
+                 gf_source_name(state->source), (unsigned long long)state->lines.number);
+}
+
+static bool read_report(struct reading *reading, struct state *state, struct gf_span line)
+{
+    struct gf_span text;
+
+    if (!gf_line_reader_rest(&state->lines, line, REPORT_MAX_BYTES, &text))
+        return false;
+    state->reports += gf_report_file_add(reading->reports, text);
+    return state->reports;
+}
+
+/* Reads one line. False if the rest of the source needs no reading. */
+static bool read_line(struct reading *reading, struct state *state, struct gf_span whole)
+{
+    const struct gf_span line = trimmed(whole);
+    struct gf_event event;
+
+    if (!line.size)
+        return true; /* the rest of a line that another process cut */
+    const bool is_event = gf_event_read(line, &event) && event.event.size;
+    if (!state->events && begins_report(line, &event) && read_report(reading, state, whole))
+        return false;
+    if (is_event) {
+        state->events++;
+        gf_job_add_event(reading->job, &state->log, &event);
+        return true;
+    }
+    note_damage(reading, state);
+    state->foreign = !state->events && state->bad > GF_FOREIGN_LINES;
+    return !state->foreign;
+}
+
+static bool report_failure(const struct state *state)
+{
+    const char *name = gf_source_name(state->source);
+
+    if (state->lines.error)
+        gf_cli_error("report", "cannot read %s: %s", name, strerror(state->lines.error));
+    else if (state->source->is_named && state->foreign)
+        gf_cli_error("report", "%s is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)",
+                     name);
+    else
+        return false;
+    return true;
+}
+
+static void count_source(struct gf_read_counts *counts, const struct state *state)
+{
+    counts->lines += state->events + state->bad;
+    counts->bytes += state->lines.bytes;
+    counts->reports += state->reports;
+    if (state->foreign) {
+        counts->foreign++;
+        counts->lines -= state->bad;
+        counts->damaged -= state->bad;
+        if (!counts->damaged)
+            *counts->first_damaged = '\0';
+    } else if (!state->reports) {
+        *(state->events || state->bad ? &counts->logs : &counts->empty) += 1;
+    }
+}
+
+static bool read_source(struct reading *reading, const struct gf_source *source)
+{
+    const int fd = gf_source_open(source);
+    struct state state = {.source = source};
+    struct gf_span line;
+    uint64_t at = 0;
+
+    if (fd < 0) {
+        gf_cli_error("report", "cannot read %s: %s", gf_source_name(source), strerror(-fd));
+        return false;
+    }
+    gf_line_reader_begin(&state.lines, fd);
+    while (gf_line_reader_next(&state.lines, &line) && read_line(reading, &state, line))
+        if (++at % LINES_PER_PROGRESS == 0)
+            gf_progress_show(&reading->progress, reading->done,
+                             reading->counts->bytes + state.lines.bytes);
+    const bool failed = report_failure(&state);
+    count_source(reading->counts, &state);
+    gf_job_log_free(&state.log);
+    gf_line_reader_end(&state.lines);
+    close(fd);
+    return !failed;
+}
+
+bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf_read_counts *ret)
+{
+    struct reading reading = {.job = job, .reports = json_array(), .counts = ret};
+    bool whole = true;
+
+    *ret = (struct gf_read_counts){0};
+    gf_progress_begin(&reading.progress, sources->count);
+    for (; reading.done < sources->count; reading.done++) {
+        whole = read_source(&reading, &sources->list[reading.done]) && whole;
+        gf_progress_show(&reading.progress, reading.done + 1, ret->bytes);
+    }
+    gf_progress_end(&reading.progress);
+    gf_report_file_join(job, reading.reports);
+    json_decref(reading.reports);
+    return whole;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/input/report_file.h"
+
+#include "cli/report/input/plain_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Before cuInit a process may have run for a while, and have logged stalls. */
+#define BEFORE_S 3600
+#define BEHIND_S 60
+
+const json_t *gf_report_at(const json_t *report, const char *path)
+{
+    char name[64];
+
+    while (report && *path) {
+        const size_t length = strcspn(path, ".");
+        if (length >= sizeof(name))
+            return NULL;
+        memcpy(name, path, length);
+        name[length] = '\0';
+        report = json_object_get(report, name);
+        path += length + (path[length] == '.');
+    }
+    return report;
+}
+
+double gf_report_number(const json_t *report, const char *path)
+{
+    const double number = json_number_value(gf_report_at(report, path));
+    return number >= 0 && number < 1e18 ? number : 0;
+}
+
+const char *gf_report_text(const json_t *report, const char *path, char *buf, size_t size)
+{
+    const char *text = json_string_value(gf_report_at(report, path));
+
+    snprintf(buf, size, "%s", text ? text : "");
+    return gf_plain_text(buf);
+}
+
+static bool is_report(const json_t *value)
+{
+    return json_is_object(value) && json_is_number(json_object_get(value, "started")) &&
+           json_object_get(value, "schema") && json_object_get(value, "options");
+}
+
+/* The largest parts, which no output uses. Of the samples only the last one is used. */
+static void drop_parts(json_t *report)
+{
+    json_t *samples = json_object_get(report, "samples");
+    const size_t count = json_array_size(samples);
+
+    json_object_del(report, "latency");
+    json_object_del(report, "hooks");
+    for (size_t i = 1; i < count; i++)
+        json_array_remove(samples, 0);
+}
+
+unsigned gf_report_file_add(json_t *reports, struct gf_span text)
+{
+    unsigned count = 0;
+
+    while (text.size) {
+        json_error_t error;
+        json_t *report = json_loadb(text.at, text.size, JSON_DISABLE_EOF_CHECK, &error);
+        if (!is_report(report)) {
+            json_decref(report);
+            return count;
+        }
+        drop_parts(report);
+        if (json_array_append_new(reports, report))
+            return count;
+        count++;
+        text.at += error.position;
+        text.size -= (size_t)error.position;
+        while (text.size && strchr(" \t\r\n", *text.at) && *text.at) {
+            text.at++;
+            text.size--;
+        }
+    }
+    return count;
+}
+
+static int64_t report_rank(const json_t *report)
+{
+    const json_t *rank = gf_report_at(report, "start.rank.rank");
+    return json_is_integer(rank) ? json_integer_value(rank) : -1;
+}
+
+static bool belongs_to(const struct gf_job *job, const struct gf_job_process *process,
+                       const json_t *report)
+{
+    const double started = gf_report_number(report, "started");
+    char program[1024];
+
+    if (process->report || process->pid != json_integer_value(json_object_get(report, "pid")))
+        return false;
+    if (process->program &&
+        (process->rank != report_rank(report) ||
+         strcmp(gf_job_text(job, process->program),
+                gf_report_text(report, "program", program, sizeof(program))) != 0))
+        return false;
+    return process->last >= started - BEFORE_S &&
+           process->first <= started + gf_report_number(report, "ran_s") + BEHIND_S;
+}
+
+/* A pipe holds each report of a process, from the first to the last. */
+static bool renews(const struct gf_job_process *process, const json_t *report)
+{
+    static const char *const same[] = {"pid", "started", "program", "start"};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(same); i++)
+        if (!process->report || !json_equal(json_object_get(process->report, same[i]),
+                                            json_object_get(report, same[i])))
+            return false;
+    return true;
+}
+
+static struct gf_job_process *process_for(struct gf_job *job, const json_t *report)
+{
+    char program[1024];
+
+    for (size_t i = 0; job->processes && i < job->process_count; i++)
+        if (renews(&job->processes[i], report) || belongs_to(job, &job->processes[i], report))
+            return &job->processes[i];
+    const uint32_t number = gf_job_add_process(job);
+    if (number == UINT32_MAX)
+        return NULL;
+    struct gf_job_process *process = &job->processes[number];
+    process->pid = json_integer_value(json_object_get(report, "pid"));
+    process->rank = report_rank(report);
+    process->program =
+        gf_text_pool_put(&job->texts, gf_report_text(report, "program", program, sizeof(program)));
+    return process;
+}
+
+/* So that each cause of a report has a number, as those of a log have. */
+static void add_causes(struct gf_job *job, const json_t *report)
+{
+    const char *name;
+    json_t *cause, *causes = json_object_get(json_object_get(report, "stalls"), "causes");
+
+    json_object_foreach(causes, name, cause)
+    {
+        char text[64];
+        snprintf(text, sizeof(text), "%s", name);
+        gf_text_pool_put(&job->texts, gf_plain_text(text));
+    }
+}
+
+void gf_report_file_join(struct gf_job *job, json_t *reports)
+{
+    size_t i;
+    json_t *report;
+
+    json_array_foreach(reports, i, report)
+    {
+        struct gf_job_process *process = process_for(job, report);
+        const double started = gf_report_number(report, "started");
+        if (!process) {
+            job->lost++;
+            continue;
+        }
+        json_decref(process->report);
+        process->report = json_incref(report);
+        add_causes(job, report);
+        if (started > 0 && (process->first <= 0 || started < process->first))
+            process->first = started;
+        process->last = gf_max(process->last, started + gf_report_number(report, "ran_s"));
+    }
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON reports of processes (docs/report.md), and the numbers in them. */
+#ifndef GF_CLI_REPORT_INPUT_REPORT_FILE_H
+#define GF_CLI_REPORT_INPUT_REPORT_FILE_H
+
+#include "cli/report/input/job.h"
+#include "cli/report/input/scan.h"
+
+/*
+ * Adds the reports in a text: one, or several behind each other, as a pipe may hold. Returns how many
+ * there were; 0 if the text is none, or is damaged.
+ */
+unsigned gf_report_file_add(json_t *reports, struct gf_span text);
+
+/*
+ * Gives each report to its process, after all logs were read. A process has the report with its id,
+ * program and rank that was written while it ran; a report without such a process begins one.
+ */
+void gf_report_file_join(struct gf_job *job, json_t *reports);
+
+/* The value at a path such as "transfers.ring.bytes"; NULL if there is none. */
+const json_t *gf_report_at(const json_t *report, const char *path);
+double gf_report_number(const json_t *report, const char *path);
+/* A text for a terminal, copied into buf; "" without one. */
+const char *gf_report_text(const json_t *report, const char *path, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/output/amount.h"
+
+#include <stdio.h>
+#include <time.h>
+
+/* The largest unit of which there is at least one; with a decimal below 10 unless it is zero. */
+static const char *with_unit(double value, const double *sizes, const char *const *units,
+                             size_t count, char *buf)
+{
+    size_t i = 0;
+
+    while (i + 1 < count && value >= sizes[i + 1])
+        i++;
+    value /= sizes[i];
+    const double tenth = (double)(long)(value * 10 + 0.5) / 10;
+    const bool is_whole = value >= 9.95 || tenth - (double)(long)tenth < 0.05;
+    snprintf(buf, GF_AMOUNT, is_whole ? "%.0f %s" : "%.1f %s", value, units[i]);
+    return buf;
+}
+
+const char *gf_amount_time(double seconds, char buf[GF_AMOUNT])
+{
+    static const double sizes[] = {1e-6, 1e-3, 1, 3600};
+    static const char *const units[] = {"us", "ms", "s", "h"};
+
+    if (seconds >= 9.95 && seconds < 100) {
+        snprintf(buf, GF_AMOUNT, "%.1f s", seconds);
+        return buf;
+    }
+    return with_unit(seconds, sizes, units, GF_ARRAY_LEN(sizes), buf);
+}
+
+const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT])
+{
+    static const double sizes[] = {1, 1024, 1048576, 1073741824, 1099511627776};
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+
+    return with_unit(bytes, sizes, units, GF_ARRAY_LEN(sizes), buf);
+}
+
+const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT])
+{
+    const double percent = whole > 0 ? 100 * part / whole : 0;
+
+    snprintf(buf, GF_AMOUNT, percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
+    return buf;
+}
+
+const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT])
+{
+    const time_t second = (time_t)(time > 0 && time < 1e11 ? time : 0);
+    struct tm local;
+
+    if (!second || !localtime_r(&second, &local) ||
+        !strftime(buf, GF_AMOUNT, with_date ? "%F %H:%M:%S" : "%H:%M:%S", &local))
+        snprintf(buf, GF_AMOUNT, "-");
+    return buf;
+}
+
+const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT])
+{
+    const bool one = count > 0.5 && count < 1.5;
+
+    snprintf(buf, GF_AMOUNT, "%.0f %s%s", count, noun, one ? "" : "s");
+    return buf;
+}

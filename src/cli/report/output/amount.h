@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers as text, each into a buffer of GF_AMOUNT bytes, which is returned. */
+#ifndef GF_CLI_REPORT_OUTPUT_AMOUNT_H
+#define GF_CLI_REPORT_OUTPUT_AMOUNT_H
+
+#include "base/base.h"
+
+#define GF_AMOUNT 64
+
+/* "812 us", "16.9 ms", "8.2 s", "2.1 h" */
+const char *gf_amount_time(double seconds, char buf[GF_AMOUNT]);
+/* "8 MiB", "1.5 GiB" */
+const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT]);
+/* "0.3 %", "67 %" */
+const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);
+/* The local time of day; with the date if the job was on several days. "-" if unknown. */
+const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT]);
+/* "1 stall", "12 stalls" */
+const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT]);
+
+#endif

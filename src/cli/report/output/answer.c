@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/output/answer.h"
+
+#include "cli/report/input/plain_text.h"
+#include "cli/report/input/report_file.h"
+#include "cli/report/output/onset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GPU_LEVELS 3
+
+static void add_gpu_number(struct gf_answer *answer, const char *name, double number)
+{
+    unsigned at = 0;
+
+    while (at < answer->gpu_count && strcmp(answer->gpu[at].name, name) != 0)
+        at++;
+    if (at == GF_GPU_NUMBERS)
+        return;
+    if (at == answer->gpu_count) {
+        snprintf(answer->gpu[at].name, sizeof(answer->gpu[at].name), "%s", name);
+        answer->gpu_count++;
+    }
+    answer->gpu[at].sum += number;
+    answer->gpu[at].count++;
+}
+
+/* Whatever numbers the section has, by the names of the objects that hold them. */
+static void add_gpu_time(struct gf_answer *answer, const json_t *section, const char *prefix,
+                         unsigned levels)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)section, key, value)
+    {
+        char name[sizeof(answer->gpu[0].name)];
+        snprintf(name, sizeof(name), *prefix ? "%s.%s" : "%s%s", prefix, key);
+        gf_plain_text(name);
+        if (json_is_number(value))
+            add_gpu_number(answer, name, json_number_value(value));
+        else if (json_is_object(value) && levels)
+            add_gpu_time(answer, value, name, levels - 1);
+    }
+}
+
+static void add_report(struct gf_answer *answer, const struct gf_job_process *process)
+{
+    char state[16];
+
+    answer->reported++;
+    answer->running +=
+        strcmp(gf_report_text(process->report, "state", state, sizeof(state)), "running") == 0;
+    answer->observing += json_is_true(gf_report_at(process->report, "observe"));
+    gf_copies_add(&answer->copies, process->report);
+    add_gpu_time(answer, gf_report_at(process->report, "gpu_time"), "", GPU_LEVELS);
+    if (process->logged)
+        return;
+    answer->stalls += (uint64_t)gf_report_number(process->report, "stalls.count");
+    answer->stall_us += (uint64_t)gf_report_number(process->report, "stalls.us");
+}
+
+static void add_process(struct gf_answer *answer, const struct gf_job_process *process)
+{
+    answer->processes++;
+    if (process->first > 0 && (answer->from <= 0 || process->first < answer->from))
+        answer->from = process->first;
+    answer->to = gf_max(answer->to, process->last);
+    answer->delay_ms += process->delay_ms;
+    answer->throttled_ms += process->throttled_ms;
+    answer->fault_ms += process->fault_ms;
+    answer->dropped += process->dropped;
+    if (process->report)
+        add_report(answer, process);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t one = *(const uint32_t *)a, other = *(const uint32_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+static size_t count_hosts(const struct gf_job *job)
+{
+    uint32_t *hosts = calloc(job->process_count + 1, sizeof(*hosts));
+    size_t count = 0, different = 0;
+
+    for (size_t i = 0; hosts && i < job->process_count; i++)
+        if (job->processes[i].host && !job->processes[i].excluded)
+            hosts[count++] = job->processes[i].host;
+    if (count)
+        qsort(hosts, count, sizeof(*hosts), by_number);
+    for (size_t i = 0; i < count; i++)
+        different += !i || hosts[i] != hosts[i - 1];
+    free(hosts);
+    return different;
+}
+
+/* Causes of processes that have a report but no log: the report has their sums. */
+static void add_reported_causes(struct gf_answer *answer, const struct gf_job_process *process)
+{
+    const json_t *causes = gf_report_at(process->report, "stalls.causes");
+    const char *name;
+    json_t *cause;
+
+    json_object_foreach((json_t *)(uintptr_t)causes, name, cause)
+    {
+        char text[64];
+        const struct gf_job *job = answer->job;
+        uint32_t key = 0;
+        snprintf(text, sizeof(text), "%s", name);
+        gf_plain_text(text);
+        while (key < job->texts.count && strcmp(gf_job_text(job, key), text) != 0)
+            key++;
+        if (key < job->texts.count)
+            gf_tally_add(&answer->causes, key, (uint64_t)gf_report_number(cause, "count"),
+                         (uint64_t)gf_report_number(cause, "us"), process->first, process->last);
+    }
+}
+
+void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
+                    struct gf_answer *ret)
+{
+    *ret = (struct gf_answer){.job = job, .counts = counts, .stalls = job->stall_count};
+    for (size_t i = 0; i < job->process_count; i++)
+        if (!job->processes[i].excluded)
+            add_process(ret, &job->processes[i]);
+    for (size_t i = 0; i < job->stall_count; i++) {
+        ret->stall_us += job->stalls[i].us;
+        ret->longest_us = gf_max(ret->longest_us, job->stalls[i].us);
+    }
+    ret->hosts = count_hosts(job);
+    ret->causes = gf_tally(job, GF_BY_CAUSE, GF_BY_SITE);
+    ret->sites = gf_tally(job, GF_BY_SITE, GF_BY_CAUSE);
+    ret->threads = gf_tally(job, GF_BY_THREAD, GF_BY_SITE);
+    ret->ranks = gf_tally(job, GF_BY_RANK, GF_BY_SITE);
+    for (size_t i = 0; i < job->process_count; i++)
+        if (job->processes[i].report && !job->processes[i].logged && !job->processes[i].excluded)
+            add_reported_causes(ret, &job->processes[i]);
+    ret->table = gf_rank_table_make(job);
+    ret->ranks_known = ret->table.count;
+    gf_copies_finish(&ret->copies);
+    ret->onset = gf_onset_find(job, ret->from, ret->to, &ret->onset_factor);
+}
+
+void gf_answer_free(struct gf_answer *answer)
+{
+    gf_tally_free(&answer->causes);
+    gf_tally_free(&answer->sites);
+    gf_tally_free(&answer->threads);
+    gf_tally_free(&answer->ranks);
+    gf_rank_table_free(&answer->table);
+    gf_lines_free(&answer->verdict);
+    gf_lines_free(&answer->differing);
+    gf_lines_free(&answer->helps);
+    gf_lines_free(&answer->notes);
+}

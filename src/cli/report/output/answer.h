@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The answer to "what did the GPU's host wait for": computed once, and printed in several forms. */
+#ifndef GF_CLI_REPORT_OUTPUT_ANSWER_H
+#define GF_CLI_REPORT_OUTPUT_ANSWER_H
+
+#include "cli/report/input/job.h"
+#include "cli/report/input/read_job.h"
+#include "cli/report/output/copies.h"
+#include "cli/report/output/lines.h"
+#include "cli/report/output/rank_table.h"
+#include "cli/report/output/tally.h"
+
+/* A number of the reports' section gpu_time, whatever it is; the mean of all reports. */
+struct gf_gpu_number {
+    char name[96];
+    double sum;
+    unsigned count;
+};
+
+#define GF_GPU_NUMBERS 48
+
+struct gf_answer {
+    const struct gf_job *job;
+    const struct gf_read_counts *counts;
+    struct gf_tally causes, sites, threads, ranks;
+    struct gf_rank_table table;
+    struct gf_copies copies;
+    struct gf_gpu_number gpu[GF_GPU_NUMBERS];
+    unsigned gpu_count;
+    double from, to; /* 0 if nothing has a time */
+    uint64_t stalls, stall_us;
+    uint32_t longest_us;
+    uint64_t delay_ms, throttled_ms, fault_ms, dropped;
+    size_t processes, hosts, ranks_known, running, observing, reported;
+    /* From `onset` on stalls took `onset_factor` times as much time; 0 if there is no such time. */
+    double onset, onset_factor;
+    struct gf_lines verdict, differing, helps, notes;
+};
+
+/* The job and the counts must stay as they are until the answer is freed. */
+void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
+                    struct gf_answer *ret);
+void gf_answer_free(struct gf_answer *answer);
+
+#endif

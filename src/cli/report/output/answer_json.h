@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_OUTPUT_ANSWER_JSON_H
+#define GF_CLI_REPORT_OUTPUT_ANSWER_JSON_H
+
+#include "cli/report/output/answer.h"
+
+/*
+ * An answer as JSON (answer_fields.def), with at most `top` rows in a table; by as in
+ * gf_answer_print. The caller drops the reference. NULL if memory is short.
+ */
+json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by);
+
+#endif

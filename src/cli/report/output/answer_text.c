@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/output/answer_text.h"
+
+#include "cli/common/wrap.h"
+#include "cli/report/output/amount.h"
+#include "cli/report/output/helps.h"
+#include "cli/report/output/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SITE_COLUMNS 38
+#define CAUSE_COLUMNS 13
+#define NUMBER_COLUMNS 46 /* of a row, with the blanks between them */
+#define DIFFERING_MAX 5
+#define HELPS_MAX 5
+
+/* Text that goes into a file may be as wide as the widest terminal. */
+static unsigned screen_width(FILE *out)
+{
+    return isatty(fileno(out)) ? gf_wrap_width(out) : 100;
+}
+
+/* A narrow terminal has no room for the last column. */
+static bool has_last_column(FILE *out)
+{
+    return screen_width(out) >= 2 + SITE_COLUMNS + NUMBER_COLUMNS + CAUSE_COLUMNS;
+}
+
+static unsigned label_columns(FILE *out, enum gf_by by)
+{
+    if (by == GF_BY_CAUSE)
+        return CAUSE_COLUMNS;
+    return has_last_column(out) ? SITE_COLUMNS : screen_width(out) - NUMBER_COLUMNS;
+}
+
+static void print_lines(FILE *out, const char *title, const struct gf_lines *lines, size_t most)
+{
+    if (!lines->count)
+        return;
+    if (title)
+        fprintf(out, "\n%s\n", title);
+    for (size_t i = 0; i < lines->count && i < most; i++)
+        gf_wrap(out, lines->list[i], title ? 2 : 0, screen_width(out));
+    if (lines->count > most)
+        fprintf(out, "  and %zu more (--top)\n", lines->count - most);
+}
+
+/* The text in as many columns; what is too long loses its end. Counts characters of UTF-8. */
+static void print_label(FILE *out, const char *text, unsigned columns)
+{
+    unsigned used = 0;
+    size_t length = 0;
+
+    while (text[length] && used < columns) {
+        length++;
+        while (((unsigned char)text[length] & 0xc0) == 0x80)
+            length++;
+        used++;
+    }
+    fprintf(out, "%.*s%*s", (int)length, text, (int)(columns - used), "");
+}
+
+static void print_row(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
+                      const struct gf_tally_row *row)
+{
+    char label[1024], second[1024] = "", time[GF_AMOUNT], share[GF_AMOUNT], longest[GF_AMOUNT];
+    char first[GF_AMOUNT];
+
+    gf_tally_label(answer->job, tally->by, row->key, label, sizeof(label));
+    if (row->main_us)
+        gf_tally_label(answer->job, tally->second, row->main, second, sizeof(second));
+    fputs("  ", out);
+    print_label(out, label, label_columns(out, tally->by));
+    fprintf(out, "%9llu %8s %6s %8s %9s", (unsigned long long)row->count,
+            gf_amount_time((double)row->us / 1e6, time),
+            gf_amount_share((double)row->us, (double)answer->stall_us, share),
+            row->longest_us ? gf_amount_time(row->longest_us / 1e6, longest) : "-",
+            gf_amount_clock(row->first, false, first));
+    if (*second && (has_last_column(out) || tally->by == GF_BY_CAUSE))
+        fprintf(out, "  %s", second);
+    fputc('\n', out);
+}
+
+static void print_table(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
+                        unsigned top)
+{
+    char title[64];
+
+    if (!tally->count)
+        return;
+    snprintf(title, sizeof(title), "Stalls by %s",
+             tally->by == GF_BY_SITE ? "call site" : gf_by_names[tally->by]);
+    fprintf(out, "\n%-*s%9s %8s %6s %8s %9s", (int)label_columns(out, tally->by) + 2, title,
+            "count", "total", "share", "longest", "first at");
+    if (has_last_column(out) || tally->by == GF_BY_CAUSE)
+        fprintf(out, "  %s", tally->second == GF_BY_SITE ? "mostly at" : "mostly");
+    fputc('\n', out);
+    for (size_t i = 0; i < tally->count && i < top; i++)
+        print_row(out, answer, tally, &tally->rows[i]);
+    if (tally->count > top)
+        fprintf(out, "  and %zu more (--top)\n", tally->count - top);
+}
+
+static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool with_rate,
+                      bool *first)
+{
+    char bytes[GF_AMOUNT];
+
+    if (sum->bytes <= 0)
+        return;
+    fprintf(out, "%s%s %s", *first ? "" : ", ", gf_amount_bytes(sum->bytes, bytes), what);
+    if (with_rate && gf_copy_rate(sum) > 0)
+        fprintf(out, " at %.1f GB/s", gf_copy_rate(sum));
+    *first = false;
+}
+
+static void print_copies(FILE *out, const struct gf_copies *copies)
+{
+    static const char *const titles[] = {"to the GPU:  ", "from the GPU:"};
+
+    if (!copies->reports)
+        return;
+    fputs("\nCopies\n", out);
+    for (int i = 0; i < GF_DIRECTIONS; i++) {
+        bool first = true;
+        fprintf(out, "  %s ", titles[i]);
+        print_way(out, &copies->ways[i][GF_WAY_STAGED], "staged", true, &first);
+        print_way(out, &copies->ways[i][GF_WAY_PINNED], "from or to pinned memory", true, &first);
+        print_way(out, &copies->ways[i][GF_WAY_DRIVER], "by the driver", true, &first);
+        if (first)
+            fputs("none of the size that the library examines", out);
+        fputc('\n', out);
+        for (unsigned k = 0; k < copies->reason_count[i] && k < 2; k++) {
+            char bytes[GF_AMOUNT];
+            fprintf(out, "    by the driver because %s: %.0f (%s)\n",
+                    gf_reason_words(copies->reasons[i][k].name), copies->reasons[i][k].sum.calls,
+                    gf_amount_bytes(copies->reasons[i][k].sum.bytes, bytes));
+        }
+    }
+}
+
+static void print_gpu(FILE *out, const struct gf_answer *answer, unsigned top)
+{
+    if (!answer->gpu_count)
+        return;
+    fprintf(out, "\nGPU time%s\n", answer->reported > 1 ? " (mean of the reports)" : "");
+    for (unsigned i = 0; i < answer->gpu_count && i < gf_max(top, 8); i++)
+        fprintf(out, "  %-40s %.6g\n", answer->gpu[i].name,
+                answer->gpu[i].sum / answer->gpu[i].count);
+    if (answer->gpu_count > gf_max(top, 8))
+        fprintf(out, "  and %u more (--json)\n", answer->gpu_count - gf_max(top, 8));
+}
+
+static struct gf_tally second_tally(const struct gf_answer *answer, enum gf_by by)
+{
+    return gf_tally(answer->job, by, by == GF_BY_CAUSE ? GF_BY_SITE : GF_BY_CAUSE);
+}
+
+void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
+{
+    char scope[256];
+
+    print_lines(out, NULL, &answer->verdict, answer->verdict.count);
+    if (answer->processes)
+        fprintf(out, "%s\n", gf_verdict_scope(answer, scope, sizeof(scope)));
+    if (by == GF_BY_COUNT) {
+        print_table(out, answer, &answer->causes, top);
+        print_table(out, answer, &answer->sites, top);
+    } else if (by == GF_BY_CAUSE) {
+        print_table(out, answer, &answer->causes, top);
+    } else {
+        struct gf_tally tally = second_tally(answer, by);
+        print_table(out, answer, &tally, top);
+        if (!tally.count && answer->stalls)
+            fprintf(out, "\nNo stall has a %s.\n", gf_by_names[by]);
+        gf_tally_free(&tally);
+    }
+    print_copies(out, &answer->copies);
+    print_gpu(out, answer, top);
+    print_lines(out, "Ranks that differ", &answer->differing, gf_max(top, DIFFERING_MAX));
+    print_lines(out, "What helps", &answer->helps, gf_max(top, HELPS_MAX));
+    print_lines(out, "Notes", &answer->notes, answer->notes.count);
+}

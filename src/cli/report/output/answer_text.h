@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_OUTPUT_ANSWER_TEXT_H
+#define GF_CLI_REPORT_OUTPUT_ANSWER_TEXT_H
+
+#include "cli/report/output/answer.h"
+
+#include <stdio.h>
+
+/*
+ * Prints an answer in one screen: verdict, stalls, copies, ranks, what helps. Tables have at most
+ * `top` rows. by: GF_BY_COUNT for tables by cause and by site, or the one table to print.
+ */
+void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of all processes, from their reports. */
+#ifndef GF_CLI_REPORT_OUTPUT_COPIES_H
+#define GF_CLI_REPORT_OUTPUT_COPIES_H
+
+#include "cli/report/input/job.h"
+
+enum gf_way { GF_WAY_STAGED, GF_WAY_PINNED, GF_WAY_DRIVER, GF_WAY_OTHER, GF_WAYS };
+enum gf_direction { GF_TO_DEVICE, GF_FROM_DEVICE, GF_DIRECTIONS };
+
+/* Names of the report's fields. */
+extern const char *const gf_way_names[GF_WAYS];
+extern const char *const gf_direction_names[GF_DIRECTIONS];
+
+struct gf_copy_sum {
+    double calls, bytes, duration_s;
+};
+
+#define GF_COPY_REASONS 32
+
+struct gf_copy_reason {
+    char name[32];
+    struct gf_copy_sum sum;
+};
+
+struct gf_copies {
+    unsigned reports; /* with copies in them, or with none of at least the least size */
+    struct gf_copy_sum ways[GF_DIRECTIONS][GF_WAYS];
+    struct gf_copy_reason reasons[GF_DIRECTIONS][GF_COPY_REASONS]; /* most bytes first */
+    unsigned reason_count[GF_DIRECTIONS];
+    struct gf_copy_sum small;
+    double ring_peak_bytes, stream_waits, pinning_saves_s;
+    char staging_off[256]; /* why no copy is staged, in the first report that says so; else "" */
+};
+
+/* Adds the copies of a report. */
+void gf_copies_add(struct gf_copies *copies, const json_t *report);
+
+/* Sorts the reasons, after all reports were added. */
+void gf_copies_finish(struct gf_copies *copies);
+
+/* 10^9 bytes per second; 0 if no copy was timed. */
+double gf_copy_rate(const struct gf_copy_sum *sum);
+
+#endif

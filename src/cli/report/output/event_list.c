@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/output/event_list.h"
+
+#include "cli/common/cli.h"
+#include "cli/report/input/log_merge.h"
+#include "cli/report/input/read_job.h"
+#include "cli/report/output/event_text.h"
+
+#include <stdlib.h>
+
+/* What is known of a log while it is read. */
+struct known {
+    unsigned events, bad;
+};
+
+/* Called for a log with `bad` lines and no event. True if it is not a log; reports that. */
+static bool is_foreign(const struct gf_merged_line *line, unsigned bad)
+{
+    const bool is_report = bad == 1 && gf_span_is(line->text, "{");
+    const char *name = gf_source_name(line->source);
+
+    if (!is_report && bad <= GF_FOREIGN_LINES)
+        return false;
+    if (line->source->is_named)
+        gf_cli_error("report",
+                     is_report ? "%s is a report (GPUFEED_REPORT), which has no events"
+                               : "%s is not a log (GPUFEED_LOG)",
+                     name);
+    return true;
+}
+
+static bool takes(struct gf_job *job, const struct gf_merged_line *line,
+                  const struct gf_job_filter *filter)
+{
+    if (filter->rank_count) {
+        const uint32_t process = gf_job_process_of(job, line->log, &line->event);
+        if (process == UINT32_MAX ||
+            !gf_job_filter_takes_rank(filter, job->processes[process].rank))
+            return false;
+    }
+    return gf_event_time(&line->event) >= filter->since;
+}
+
+/* Prints a line. False if the rest of its log is to be left out; *ret_failed if that is an error. */
+static bool print_line(struct gf_job *job, const struct gf_merged_line *line, struct known *known,
+                       const struct gf_job_filter *filter, bool *ret_failed)
+{
+    if (line->is_event && !takes(job, line, filter)) {
+        known->events++;
+        return true;
+    }
+    if (gf_event_print(line->text)) {
+        known->events++;
+        return true;
+    }
+    known->bad++;
+    if (!known->events && is_foreign(line, known->bad)) {
+        *ret_failed = line->source->is_named || *ret_failed;
+        return false;
+    }
+    gf_cli_error("report", "%s:%llu is not an event", gf_source_name(line->source),
+                 (unsigned long long)line->number);
+    return true;
+}
+
+bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_filter *filter)
+{
+    struct known *known = calloc(sources->count + 1, sizeof(*known));
+    struct gf_job job = {0};
+    struct gf_log_merge merge;
+    struct gf_merged_line *line;
+    bool failed = !gf_log_merge_begin(&merge, sources) || !known;
+
+    while (known && (line = gf_log_merge_next(&merge)))
+        if (!print_line(&job, line, &known[line->source - sources->list], filter, &failed))
+            gf_log_merge_drop(&merge);
+    failed = !gf_log_merge_end(&merge) || failed;
+    gf_job_free(&job);
+    free(known);
+    return !failed;
+}

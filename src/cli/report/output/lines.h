@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_OUTPUT_LINES_H
+#define GF_CLI_REPORT_OUTPUT_LINES_H
+
+#include "base/base.h"
+
+/* A list of sentences. A sentence for which memory is short is left out. */
+struct gf_lines {
+    char **list;
+    size_t count;
+};
+
+/* Adds a sentence, unless the list has it already. */
+void gf_lines_add(struct gf_lines *lines, const char *format, ...) GF_PRINTF(2, 3);
+void gf_lines_free(struct gf_lines *lines);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/output/tally.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "thread"};
+
+/* The sum of one pair of keys. */
+struct pair {
+    struct gf_tally_row row; /* main is the second key; main_us is not used */
+};
+
+struct pairs {
+    struct gf_text_pool keys; /* the number of a key is that of the pair, plus 1 */
+    struct pair *list;
+    size_t count, room;
+};
+
+int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enum gf_by by)
+{
+    switch (by) {
+    case GF_BY_CAUSE:
+        return stall->cause;
+    case GF_BY_SITE:
+        return job->stacks[stall->stack].site;
+    case GF_BY_RANK:
+        return job->processes[stall->process].rank;
+    case GF_BY_STEP:
+        return stall->step;
+    default:
+        return stall->thread;
+    }
+}
+
+static struct pair *pair_of(struct pairs *pairs, int64_t key, int64_t second)
+{
+    const int64_t both[2] = {key, second};
+    bool is_new;
+    const uint32_t number =
+        gf_text_pool_add(&pairs->keys, (const char *)both, sizeof(both), &is_new);
+
+    if (!is_new)
+        return number && number <= pairs->count ? &pairs->list[number - 1] : NULL;
+    struct pair *list = gf_job_grown(pairs->list, sizeof(*list), pairs->count, &pairs->room);
+    if (!list || number != pairs->count + 1)
+        return NULL;
+    pairs->list = list;
+    list[pairs->count] = (struct pair){.row = {.key = key, .main = second}};
+    return &list[pairs->count++];
+}
+
+static void add(struct gf_tally_row *row, const struct gf_tally_row *other)
+{
+    if (!row->count || other->first < row->first)
+        row->first = other->first;
+    row->last = gf_max(row->last, other->last);
+    row->count += other->count;
+    row->us += other->us;
+    row->longest_us = gf_max(row->longest_us, other->longest_us);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct pair *one = a, *other = b;
+
+    if (one->row.key != other->row.key)
+        return one->row.key < other->row.key ? -1 : 1;
+    return one->row.main < other->row.main ? -1 : one->row.main > other->row.main;
+}
+
+static int by_sum(const void *a, const void *b)
+{
+    const struct gf_tally_row *one = a, *other = b;
+
+    if (one->us != other->us)
+        return one->us > other->us ? -1 : 1;
+    return one->key < other->key ? -1 : one->key > other->key;
+}
+
+static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
+{
+    qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_key);
+    tally->rows = calloc(pairs->count, sizeof(*tally->rows));
+    for (size_t i = 0; tally->rows && i < pairs->count; i++) {
+        const struct gf_tally_row *pair = &pairs->list[i].row;
+        if (!tally->count || tally->rows[tally->count - 1].key != pair->key)
+            tally->rows[tally->count++] =
+                (struct gf_tally_row){.key = pair->key, .main = pair->main};
+        struct gf_tally_row *row = &tally->rows[tally->count - 1];
+        add(row, pair);
+        if (pair->us > row->main_us) {
+            row->main = pair->main;
+            row->main_us = pair->us;
+        }
+    }
+    if (tally->count)
+        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_sum);
+}
+
+struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second)
+{
+    struct gf_tally tally = {.by = by, .second = second};
+    struct pairs pairs = {0};
+
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const struct gf_stall *stall = &job->stalls[i];
+        const int64_t key = gf_tally_key(job, stall, by);
+        if (by == GF_BY_STEP && key == GF_NO_STEP)
+            continue;
+        struct pair *pair = pair_of(&pairs, key, gf_tally_key(job, stall, second));
+        const struct gf_tally_row one = {.count = 1,
+                                         .us = stall->us,
+                                         .longest_us = stall->us,
+                                         .first = stall->at,
+                                         .last = stall->at};
+        if (pair)
+            add(&pair->row, &one);
+    }
+    if (pairs.list)
+        join_pairs(&tally, &pairs);
+    gf_text_pool_free(&pairs.keys);
+    free(pairs.list);
+    return tally;
+}
+
+static void label_thread(const struct gf_job *job, int64_t key, char *buf, size_t size)
+{
+    const struct gf_job_thread *thread = &job->threads[key];
+    const struct gf_job_process *process = &job->processes[thread->process];
+    char where[64] = "";
+
+    if (process->rank >= 0)
+        snprintf(where, sizeof(where), ", rank %lld", (long long)process->rank);
+    else if (thread->tid != process->pid)
+        snprintf(where, sizeof(where), " of process %lld", (long long)process->pid);
+    snprintf(buf, size, "%s %lld%s", gf_job_text(job, thread->name), (long long)thread->tid, where);
+}
+
+const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
+                           size_t size)
+{
+    const char *text;
+
+    switch (by) {
+    case GF_BY_CAUSE:
+        text = gf_job_text(job, (uint32_t)key);
+        snprintf(buf, size, "%s", *text ? text : "unknown");
+        break;
+    case GF_BY_SITE:
+        text = gf_job_text(job, (uint32_t)key);
+        snprintf(buf, size, "%s", *text ? text : "(no stack)");
+        break;
+    case GF_BY_RANK:
+        snprintf(buf, size, key < 0 ? "no rank" : "rank %lld", (long long)key);
+        break;
+    case GF_BY_STEP:
+        snprintf(buf, size, "step %lld", (long long)key);
+        break;
+    default:
+        label_thread(job, key, buf, size);
+    }
+    return buf;
+}
+
+const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key)
+{
+    for (size_t i = 0; i < tally->count; i++)
+        if (tally->rows[i].key == key)
+            return &tally->rows[i];
+    return NULL;
+}
+
+void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
+                  double last)
+{
+    const struct gf_tally_row sum = {.count = count, .us = us, .first = first, .last = last};
+    struct gf_tally_row *row = NULL;
+
+    for (size_t i = 0; i < tally->count; i++)
+        if (tally->rows[i].key == key)
+            row = &tally->rows[i];
+    if (!row) {
+        struct gf_tally_row *rows = reallocarray(tally->rows, tally->count + 1, sizeof(*rows));
+        if (!rows)
+            return;
+        tally->rows = rows;
+        row = &rows[tally->count++];
+        *row = (struct gf_tally_row){.key = key};
+    }
+    add(row, &sum);
+    qsort(tally->rows, tally->count, sizeof(*tally->rows), by_sum);
+}
+
+void gf_tally_free(struct gf_tally *tally)
+{
+    free(tally->rows);
+    *tally = (struct gf_tally){0};
+}

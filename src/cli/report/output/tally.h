@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of stalls by one property of them. */
+#ifndef GF_CLI_REPORT_OUTPUT_TALLY_H
+#define GF_CLI_REPORT_OUTPUT_TALLY_H
+
+#include "cli/report/input/job.h"
+
+enum gf_by { GF_BY_CAUSE, GF_BY_SITE, GF_BY_RANK, GF_BY_STEP, GF_BY_THREAD, GF_BY_COUNT };
+
+extern const char *const gf_by_names[GF_BY_COUNT];
+
+struct gf_tally_row {
+    int64_t key; /* a text, a rank, a step or a thread */
+    uint64_t count, us;
+    uint32_t longest_us;
+    double first, last; /* when the first and the last of them began */
+    int64_t main;       /* the second property: the value with the longest sum */
+    uint64_t main_us;
+};
+
+struct gf_tally {
+    enum gf_by by, second;
+    struct gf_tally_row *rows; /* the longest sum first */
+    size_t count;
+};
+
+/* Sums by `by`; main is a value of `second`. Without memory the tally is empty. */
+struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second);
+
+/* The value of a property of a stall. */
+int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enum gf_by by);
+
+/* A key as text: "purge", "train.py:4 in load", "rank 3", "step 12", "python3 1234, rank 3". */
+const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
+                           size_t size);
+
+/* The row of a key; NULL if there is none. */
+const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key);
+
+/* Adds stalls of which only sums are known, between two times. The rows stay sorted. */
+void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
+                  double last);
+
+void gf_tally_free(struct gf_tally *tally);
+
+#endif

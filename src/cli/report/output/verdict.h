@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_OUTPUT_VERDICT_H
+#define GF_CLI_REPORT_OUTPUT_VERDICT_H
+
+#include "cli/report/output/answer.h"
+
+/*
+ * Adds the sentences of an answer: verdict (the first one alone must do), ranks that differ, what
+ * helps, and notes on the data.
+ */
+void gf_verdict_say(struct gf_answer *answer);
+
+/* "4 ranks on 2 hosts, 12 processes, 300 s from 2026-11-23 08:51:09 to 08:56:09" */
+const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size);
+
+#endif

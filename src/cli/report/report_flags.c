@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/report_flags.h"
+
+#include "base/parse.h"
+#include "cli/common/cli.h"
+#include "cli/common/flags.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TOP 5
+#define TOP_MAX 100000
+
+enum { FLAG_TOP = 1, FLAG_BY, FLAG_SINCE, FLAG_RANK, FLAG_JSON, FLAG_EVENTS, FLAG_FOLDED };
+
+static const struct option flags[] = {
+    {"top", required_argument, NULL, FLAG_TOP},
+    {"by", required_argument, NULL, FLAG_BY},
+    {"since", required_argument, NULL, FLAG_SINCE},
+    {"rank", required_argument, NULL, FLAG_RANK},
+    {"json", no_argument, NULL, FLAG_JSON},
+    {"events", no_argument, NULL, FLAG_EVENTS},
+    {"folded", no_argument, NULL, FLAG_FOLDED},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
+};
+
+static void print_help(void)
+{
+    puts("Usage: gpufeed report [flags] PATH...\n\n"
+         "Shows what the program waited for, in one screen: a verdict, the stalls by cause and by "
+         "call\n"
+         "site, copies, ranks that differ from the others, and what helps. PATH is a log\n"
+         "(GPUFEED_LOG), a report (GPUFEED_REPORT), a folder of them, or - for standard input. "
+         "Give\n"
+         "the logs and reports of all ranks together.\n\n"
+         "  --top N        show N rows of each table (default 5)\n"
+         "  --by PROPERTY  one table, by cause, site, rank, step or thread\n"
+         "  --since TIME   only stalls from a local time on (08:51, \"2026-11-23 08:51\"), or of "
+         "the\n"
+         "                 job's last part (10m, 2h)\n"
+         "  --rank LIST    only these ranks, such as 0,4-7\n"
+         "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
+         "  --events       every event in full, merged by time\n"
+         "  --folded       stalled microseconds per stack, for flame graph tools and speedscope;\n"
+         "                 --by makes the property the first frame\n\n"
+         "Damaged lines are skipped and counted. In a native stack, a function has a name only if\n"
+         "its executable or library is unchanged.");
+}
+
+static int refuse(const char *flag, const char *value, const char *expected)
+{
+    gf_cli_error("report", "--%s: %s is not %s", flag, value, expected);
+    return GF_EXIT_USAGE;
+}
+
+static int read_by(struct gf_report_flags *ret, const char *word)
+{
+    for (enum gf_by by = 0; by < GF_BY_COUNT; by++)
+        if (strcmp(word, gf_by_names[by]) == 0) {
+            ret->by = by;
+            return GF_EXIT_OK;
+        }
+    return refuse("by", word, "a property: cause, site, rank, step or thread");
+}
+
+static int read_form(struct gf_report_flags *ret, enum gf_report_form form)
+{
+    if (ret->form != GF_FORM_ANSWER && ret->form != form) {
+        gf_cli_error("report", "--json, --events and --folded exclude each other");
+        return GF_EXIT_USAGE;
+    }
+    ret->form = form;
+    return GF_EXIT_OK;
+}
+
+static int read_flag(struct gf_report_flags *ret, int code)
+{
+    uint64_t number;
+
+    switch (code) {
+    case FLAG_TOP:
+        if (gf_parse_u64(optarg, &number) || !number || number > TOP_MAX)
+            return refuse("top", optarg, "a number from 1 to 100000");
+        ret->top = (unsigned)number;
+        return GF_EXIT_OK;
+    case FLAG_BY:
+        return read_by(ret, optarg);
+    case FLAG_SINCE:
+        return gf_job_filter_since(&ret->filter, optarg)
+                   ? GF_EXIT_OK
+                   : refuse("since", optarg,
+                            "a time (08:51, \"2026-11-23 08:51\") or a length (10m)");
+    case FLAG_RANK:
+        return gf_job_filter_ranks(&ret->filter, optarg)
+                   ? GF_EXIT_OK
+                   : refuse("rank", optarg, "a list of ranks, such as 0,4-7");
+    case FLAG_JSON:
+        return read_form(ret, GF_FORM_JSON);
+    case FLAG_EVENTS:
+        return read_form(ret, GF_FORM_EVENTS);
+    case FLAG_FOLDED:
+        return read_form(ret, GF_FORM_FOLDED);
+    default:
+        return GF_EXIT_USAGE;
+    }
+}
+
+static int add_source(struct gf_report_flags *ret, const char *path)
+{
+    const int error = gf_sources_add(&ret->sources, path);
+
+    if (!error)
+        return GF_EXIT_OK;
+    gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
+    return GF_EXIT_FAILED;
+}
+
+/* Words that contradict each other, or say nothing. */
+static int check(const struct gf_report_flags *ret, unsigned operands)
+{
+    bool has_input = false;
+
+    if (!operands) {
+        gf_cli_error("report", "no log or report to show: gpufeed report PATH...");
+        return GF_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < ret->sources.count; i++)
+        has_input =
+            has_input || strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
+    if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && has_input) {
+        gf_cli_error("report", "--events of standard input needs a time in --since: standard input "
+                               "can be read only once");
+        return GF_EXIT_USAGE;
+    }
+    if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT) {
+        gf_cli_error("report", "--by has no effect on --events");
+        return GF_EXIT_USAGE;
+    }
+    return GF_EXIT_OK;
+}
+
+int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
+    unsigned operands = 0;
+    int code, result = GF_EXIT_OK;
+    const char *operand = "";
+
+    *ret = (struct gf_report_flags){.by = GF_BY_COUNT, .top = TOP};
+    *ret_done = true;
+    while (operand && result == GF_EXIT_OK) {
+        code = gf_flags_next(&reader);
+        if (code == GF_FLAG_HELP) {
+            print_help();
+            return GF_EXIT_OK;
+        }
+        if (code == GF_FLAG_NO_VALUE)
+            gf_cli_error("report", "--%s needs a value", reader.flag->name);
+        if (code != GF_FLAG_END) {
+            result = read_flag(ret, code);
+            continue;
+        }
+        operand = gf_flags_operand(&reader);
+        if (operand)
+            result = add_source(ret, operand);
+        operands += operand != NULL;
+    }
+    for (; result == GF_EXIT_OK && reader.at < argc; reader.at++, operands++)
+        result = add_source(ret, argv[reader.at]);
+    *ret_done = result != GF_EXIT_OK;
+    return *ret_done ? result : check(ret, operands);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_REPORT_FLAGS_H
+#define GF_CLI_REPORT_REPORT_FLAGS_H
+
+#include "cli/report/input/job_filter.h"
+#include "cli/report/input/sources.h"
+#include "cli/report/output/tally.h"
+
+enum gf_report_form { GF_FORM_ANSWER, GF_FORM_JSON, GF_FORM_EVENTS, GF_FORM_FOLDED };
+
+/* The command line of `gpufeed report`. Texts belong to argv. */
+struct gf_report_flags {
+    enum gf_report_form form;
+    enum gf_by by; /* GF_BY_COUNT if not given */
+    unsigned top;
+    struct gf_job_filter filter;
+    struct gf_sources sources;
+};
+
+/* Reads argv. GF_EXIT_OK, or the exit code; then the error or the help was printed. *ret_done: there
+ * is nothing more to do. The caller frees the sources. */
+int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done);
+
+#endif

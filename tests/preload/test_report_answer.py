@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpufeed report`: the answer in one screen, its JSON, and the files from which it comes."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+
+from conftest import COMMAND, SOURCE
+from schemakit import Schema
+
+STARTED = 1000000000.0
+ANSWER = Schema("answer.json")
+SITES = {"load": ("/home/user/train.py", 4), "collate": ("/home/user/train.py", 9)}
+
+
+def line(**fields):
+    return json.dumps(fields, separators=(",", ":")) + "\n"
+
+
+def process(pid=7, rank=-1, host="one", at=0.0):
+    return line(event="process", time=STARTED + at, mono=100 + at, pid=pid, tid=pid, schema=2, version="0.1.0",
+                program="/usr/bin/python3", ppid=1, rank=rank, local_rank=rank, host=host, container=None, job={}, stall_us=1000)
+
+
+def stall(at, us, cause="purge", site="load", pid=7, **fields):
+    file, number = SITES[site]
+    python = [{"file": "/usr/lib/python3.11/queue.py", "line": 1, "function": "get"},
+              {"file": file, "line": number, "function": site}, {"file": file, "line": 99, "function": "<module>"}]
+    return line(**{"event": "stall", "time": STARTED + at, "mono": 100 + at, "pid": pid, "tid": pid, "call": "free", "size": 4096,
+                   "us": us, "start": 100 + at - us / 1e6, "parts_us": {"rest": us}, "thread": "python3", "block_node": None,
+                   "gpu": None, "python": python, "cause": cause, "evidence": "none", **fields})
+
+
+def end(at, pid=7):
+    return line(event="threads", time=STARTED + at, mono=100 + at, pid=pid, tid=pid, interval_ms=1000, throttled_ms=0, threads=[])
+
+
+def copied(calls, size, seconds):
+    return {"calls": calls, "bytes": calls * size, "duration_s": seconds}
+
+
+def report(pid=7, rank=-1, state="ended", to_device=None, **fields):
+    none = copied(0, 0, 0)
+    way = {"staged": none, "inaccessible_bytes": 0, "pinned": none, "driver": none, "reasons": {}, "other": none}
+    return {"schema": 1, "version": "0.1.0", "pid": pid, "program": "/usr/bin/python3", "started": int(STARTED), "ran_s": 100,
+            "state": state, "observe": False, "options": {}, "start": {"rank": {"rank": rank}},
+            "transfers": {"staging_off": None, "ring": {"peak_bytes": 0}, "to_device": {**way, **(to_device or {})},
+                          "from_device": way, "small": {"copies": 0, "bytes": 0},
+                          "pinning_at_source": {"saves_at_most_s": 0.0}}, **fields}
+
+
+@pytest.fixture
+def shown(run, tmp_path):
+    """Runs `gpufeed report` on these texts, each a file of the folder `job`, or on operands."""
+    def call(*texts, flags=(), operands=(), check=True, **env):
+        (tmp_path / "job").mkdir(exist_ok=True)
+        for index, text in enumerate(texts):
+            text = text if isinstance(text, str) else json.dumps(text, indent=2) + "\n"
+            (tmp_path / "job" / f"file{index}").write_text(text)
+        done = run(COMMAND, "report", *flags, *(operands or [tmp_path / "job"]), preload=False, **{"TZ": "UTC", **env})
+        if check:
+            assert (done.returncode, done.stderr) == (0, ""), done
+            assert len(done.stdout.splitlines()) <= 50 or flags
+        return done
+    return call
+
+
+def answer(shown, *texts, flags=(), **how):
+    found = json.loads(shown(*texts, flags=["--json", *flags], **how).stdout)
+    assert ANSWER.errors(found) == []
+    return found
+
+
+def table(found, by):
+    return {row["name"]: row for part in found["tables"] if part["by"] == by for row in part["rows"]}
+
+
+LOG = process() + stall(10, 4000) + stall(20, 2000) + stall(30, 1000, "lock", "collate") + end(100)
+
+
+def test_sums(shown):
+    found = answer(shown, LOG)
+    assert found["stalls"]["count"] == 3 and found["stalls"]["us"] == 7000 and found["stalls"]["longest_us"] == 4000
+    assert {name: row["us"] for name, row in table(found, "cause").items()} == {"purge": 6000, "lock": 1000}
+    assert table(found, "cause")["purge"]["mostly"] == "train.py:4 in load"
+    assert {name: (row["count"], row["mostly"]) for name, row in table(found, "site").items()} == \
+        {"train.py:4 in load": (2, "purge"), "train.py:9 in collate": (1, "lock")}
+    assert table(found, "site")["train.py:4 in load"]["first"] == pytest.approx(STARTED + 10 - 0.004, abs=1e-5)
+    assert found["job"] | {"from": STARTED, "to": STARTED + 100} == found["job"]
+    assert set(table(found, "thread")) == {"python3 7"} and table(found, "step") == {}
+
+
+def test_the_screen_begins_with_the_verdict(shown):
+    text = shown(LOG).stdout
+    assert text.startswith("Stalls cost little: 3 calls stalled for 7 ms in total, the longest for 4 ms;")
+    assert "The main cause is purge (86 % of the stalled time), most of it at train.py:4 in load." in text
+    assert re.search(r"\n  train.py:4 in load +2 +6 ms +86 % +4 ms +01:46:49  purge\n", text), text
+    assert "\nWhat helps\n  purge: a longer decay time (`dirty_decay_ms`)\n" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_top_and_by(shown):
+    text = shown(LOG, flags=["--top", "1"]).stdout
+    assert "lock" not in text.split("What helps")[0].split("Stalls by")[1] and "  and 1 more (--top)\n" in text
+    text = shown(LOG, flags=["--by=site"]).stdout
+    assert "Stalls by call site" in text and "Stalls by cause" not in text
+    assert [part["by"] for part in answer(shown, LOG, flags=["--by", "thread"])["tables"]] == ["thread"]
+    steps = process() + stall(1, 3000, step=4) + stall(2, 9000, step=5) + stall(3, 1000)
+    assert list(table(answer(shown, steps, flags=["--by", "step"]), "step")) == ["step 5", "step 4"]
+    assert "No stall has a step." in shown(LOG, flags=["--by=step"]).stdout
+
+
+@pytest.mark.parametrize("flags, what", [
+    (["--top=0"], "--top: 0 is not a number"), (["--by=color"], "--by: color is not a property"),
+    (["--since=noon"], "--since: noon is not a time"), (["--rank=1-"], "--rank: 1- is not a list"),
+    (["--rank=3-1"], "--rank: 3-1 is not a list"), (["--json", "--folded"], "exclude each other"),
+    (["--events", "--by=site"], "--by has no effect"), (["--tpo=3"], "did you mean --top?"), (["--top"], "--top needs a value")])
+def test_flags_that_are_not_valid(run, tmp_path, flags, what):
+    (tmp_path / "log").write_text(LOG)
+    done = run(COMMAND, "report", tmp_path / "log", *flags, preload=False)
+    assert done.returncode == 2 and done.stdout == "" and what in done.stderr and done.stderr.count("\n") == 1, done
+
+
+def test_since_and_rank(shown):
+    two = [process(rank=0) + stall(10, 1000) + stall(90, 2000) + end(100), process(8, 1) + stall(95, 4000, pid=8) + end(100, 8)]
+    assert answer(shown, *two)["stalls"]["us"] == 7000
+    assert answer(shown, *two, flags=["--rank=0"])["stalls"]["us"] == 3000
+    assert answer(shown, *two, flags=["--rank=1-9"])["job"]["processes"] == 1
+    assert answer(shown, *two, flags=["--since=15s"])["stalls"]["us"] == 6000
+    assert answer(shown, *two, flags=["--since=2001-09-09 01:48:13"])["stalls"]["us"] == 4000
+    listed = shown(*two, flags=["--events", "--since=2001-09-09 01:48:13"]).stdout
+    assert listed.count(" stall: ") == 1 and "took 4.000 ms" in listed
+    assert shown(*two, flags=["--events", "--since=15s", "--rank=0"]).stdout.count(" stall: ") == 1
+
+
+def test_events_of_many_logs_are_merged_by_time(shown):
+    many = [process(10 + rank, rank, f"host{rank}") +
+            "".join(stall(1 + rank * 0.1 + step, 100 * rank + step, pid=10 + rank) for step in range(5)) for rank in range(4)]
+    lines = [row for row in shown(*many, flags=["--events"]).stdout.splitlines() if " stall: " in row]
+    assert len(lines) == 20 and lines == sorted(lines)
+
+
+def test_ranks_that_differ(shown):
+    ranks = [process(10 + rank, rank, f"node{rank // 4}") +
+             stall(50, 9000000 if rank == 5 else 200000, pid=10 + rank) + end(40 if rank == 2 else 100, 10 + rank)
+             for rank in range(8)]
+    found = answer(shown, *ranks)
+    assert found["differing"] == ["rank 5 on node1 was stalled for 9 s; the median of all ranks is 200 ms",
+                                  "rank 2 on node0 wrote its last line 50.0 s before the other ranks"]
+    assert "Rank 5 on node1 was stalled for 9 s" in shown(*ranks).stdout.split("Stalls by")[0]
+    even = [process(10 + rank, rank) + stall(50, 200000 + rank, pid=10 + rank) + end(100, 10 + rank) for rank in range(8)]
+    assert answer(shown, *even)["job"]["ranks"] == 8
+    for index in range(8):
+        assert answer(shown, *even, flags=[f"--rank={index}"])["differing"] == []
+
+
+def test_slow_copies_of_a_rank(shown):
+    ways = [{"staged": copied(10, 1 << 30, 3.0 if rank == 1 else 0.4)} for rank in range(3)]
+    found = answer(shown, *(report(20 + rank, rank, to_device=way) for rank, way in enumerate(ways)))
+    assert found["differing"] == ["rank 1 copies to the GPU at 3.6 GB/s; the median of all ranks is 26.8 GB/s"]
+
+
+def test_since_when(shown):
+    calm = "".join(stall(at, 1000) for at in range(1, 200, 2))
+    late = "".join(stall(at, 60000) for at in range(200, 300, 2))
+    found = answer(shown, process() + calm + late + end(300))
+    assert abs(found["stalls"]["onset"] - (STARTED + 200)) <= 10 and found["stalls"]["onset_factor"] >= 3
+    assert any(sentence.startswith("Since 01:4") or sentence.startswith("Since 01:5") for sentence in found["verdict"])
+    even = process() + "".join(stall(at, 1000) for at in range(1, 300, 2)) + end(300)
+    assert answer(shown, even)["stalls"]["onset"] is None
+
+
+def test_reports_say_what_staging_did(shown):
+    way = {"staged": copied(40, 8 << 20, 0.02), "driver": copied(10, 8 << 20, 0.2),
+           "reasons": {"slower": copied(9, 8 << 20, 0.1), "warming": copied(1, 8 << 20, 0.1)}}
+    text = shown(report(to_device=way)).stdout
+    assert "Staging helped: 320 MiB to the GPU at 16.8 GB/s; the driver copied 80 MiB at 0.4 GB/s." in " ".join(text.split())
+    assert "  to the GPU:   320 MiB staged at 16.8 GB/s, 80 MiB by the driver at 0.4 GB/s\n" in text
+    assert "by the driver because the driver was faster in recent copies: 9 (72 MiB)" in text
+    found = answer(shown, report(to_device=way))
+    assert found["copies"][0]["direction"] == "to_device" and found["copies"][0]["staged"]["calls"] == 40
+    assert [reason["reason"] for reason in found["copies"][0]["reasons"]] == ["slower", "warming"]
+
+
+def test_a_report_and_a_log_of_one_process_count_once(shown):
+    stalls = {"threshold_us": 1000, "count": 3, "us": 7000, "causes": {"purge": {"count": 3, "us": 7000}}}
+    found = answer(shown, LOG, report(stalls=stalls))
+    assert found["stalls"]["us"] == 7000 and found["job"]["processes"] == 1
+    found = answer(shown, LOG, report(8, stalls=stalls))
+    assert found["stalls"]["us"] == 14000 and found["job"]["processes"] == 2
+    assert table(found, "cause")["purge"]["us"] == 13000
+
+
+def test_gpu_time_is_shown_by_its_names(shown):
+    times = [{"busy": 0.5, "states": {"waits for a copy": 0.25}, "name": "x"}, {"busy": 0.75, "states": {"waits for a copy": 0.0}}]
+    found = answer(shown, *(report(10 + i, i, gpu_time=part) for i, part in enumerate(times)))
+    assert found["gpu_time"] == {"busy": 0.625, "states.waits for a copy": 0.125}
+    text = shown(*(report(10 + i, i, gpu_time=part) for i, part in enumerate(times))).stdout
+    assert re.search(r"\nGPU time \(mean of the reports\)\n  busy +0.625\n", text)
+
+
+def test_no_gpu_time_no_section(shown):
+    assert "GPU time" not in shown(report()).stdout
+
+
+@pytest.mark.parametrize("texts, sentence", [
+    (["\n"], "The log has no events"), ([""], "The log has no events"),
+    ([process()], "No call stalled: no allocator or driver call took longer"),
+    ([report()], "No call stalled. The reports have only sums"),
+    ([report(state="running")], "Without a normal exit so far: 1 report of 1; the job still runs, or it was killed."),
+    ([LOG + '{"event":"sta'], "Skipped 1 damaged line; the first one is "),
+    (["x\n" + LOG + "[]\n{}\n"], "Skipped 3 damaged lines; the first one is "),
+    ([LOG, "some notes\n" * 9], "Skipped 1 file of the folders that are neither log nor report."),
+    ([process() + stall(1, 3000, dropped=12)], "The logs lack 12 lines")])
+def test_each_state_of_a_job_has_its_sentence(shown, texts, sentence):
+    assert sentence in " ".join(shown(*texts).stdout.split())
+    assert answer(shown, *texts)["verdict"]
+
+
+def test_a_folder_is_searched(run, tmp_path):
+    deep = tmp_path / "job" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "log").write_text(LOG)
+    (deep / ".hidden").write_text(LOG)
+    (deep / "loop").symlink_to(tmp_path / "job")
+    os.mkfifo(deep / "fifo")
+    done = run(COMMAND, "report", "--json", tmp_path / "job", preload=False)
+    assert json.loads(done.stdout)["input"]["logs"] == 1
+    (deep / "log").unlink()
+    done = run(COMMAND, "report", tmp_path / "job", preload=False)
+    assert (done.returncode, done.stdout) == (0, "There is no log and no report.\n")
+
+
+def test_standard_input_and_missing_files(run, tmp_path):
+    done = run(COMMAND, "report", "-", "--json", preload=False, input=LOG)
+    assert json.loads(done.stdout)["stalls"]["count"] == 3
+    done = run(COMMAND, "report", "-", "--json", preload=False, input=json.dumps(report(), indent=2) + "\n" + json.dumps(report()))
+    assert json.loads(done.stdout)["input"]["reports"] == 2 and json.loads(done.stdout)["job"]["processes"] == 1
+    done = run(COMMAND, "report", "-", "--events", "--since=1s", preload=False, input=LOG)
+    assert done.returncode == 2 and "standard input can be read only once" in done.stderr
+    (tmp_path / "log").write_text(LOG)
+    done = run(COMMAND, "report", tmp_path / "log", tmp_path / "none", preload=False)
+    assert done.returncode == 1 and "3 calls stalled" in done.stdout and "none: No such file" in done.stderr
+
+
+def test_folded(shown):
+    assert shown(LOG, flags=["--folded"]).stdout.splitlines() == [
+        "train.py:99 in <module>;train.py:4 in load;queue.py:1 in get;free (purge) 6000",
+        "train.py:99 in <module>;train.py:9 in collate;queue.py:1 in get;free (lock) 1000"]
+    by_rank = [process(10 + rank, rank) + stall(1, 1000 + rank, pid=10 + rank) for rank in range(2)]
+    assert [row.split(";")[0] for row in shown(*by_rank, flags=["--folded", "--by=rank"]).stdout.splitlines()] == ["rank 0", "rank 1"]
+
+
+def test_native_stacks_make_call_sites(shown):
+    bare = {"python": [], "stack": ["1+2a", "0+1"], "modules": [{"path": "/none/a.so", "build_id": ""},
+                                                                  {"path": "/none/b.so", "build_id": ""}]}
+    found = answer(shown, process() + stall(1, 2000, **bare) + stall(2, 1000, python=[]))
+    assert {name: row["us"] for name, row in table(found, "site").items()} == {"b.so+0x2a": 2000, "(no stack)": 1000}
+
+
+def test_progress_is_for_terminals_only(tmp_path):
+    (tmp_path / "log").write_text(LOG)
+    main, side = pty.openpty()
+    with subprocess.Popen([COMMAND, "report", tmp_path / "log", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                          stderr=side) as done:
+        import time
+        time.sleep(0.7)
+        done.stdin.write(LOG.encode())
+        done.stdin.close()
+    os.close(side)
+    said = os.read(main, 4096)
+    os.close(main)
+    assert done.returncode == 0 and b"read 2 of 2 files" in said and said.endswith(b"\r\x1b[K")
+
+
+def rows(path, name):
+    text = (SOURCE / path).read_text(encoding="utf-8")
+    return re.findall(name, text, re.M)
+
+
+def test_what_helps_is_what_the_documents_say():
+    causes = dict(rows("src/cli/report/output/helps.def", r'^GF_CAUSE\((\w+), "(.*)"\)'))
+    told = {cause: text.strip() for cause, text in rows("docs/log.md", r"^\| `(\w+)` \| [^|]+ \|([^|]*)\|$")}
+    assert len(causes) > 10 and {cause: told.get(cause) for cause in causes} == causes
+    words = {name: text for name, text in rows("src/cli/report/output/helps.def", r'^GF_REASON\((\w+), "([^"]*)", ')}
+    listed = dict(rows("src/engine/transfer/stats/copy_stats.h", r'^    X\((\w+), "([^"]*)"\)'))
+    assert len(words) > 10 and words == {name: text for name, text in listed.items() if name not in ("pinned", "ends")}
