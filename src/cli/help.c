@@ -13,7 +13,7 @@ void gf_help_print(FILE *out, const struct gf_verbs *verbs)
           "tuned jemalloc: gpufeed run -- python train.py\n\n",
           out);
     for (size_t i = 0; i < verbs->count; i++)
-        fprintf(out, "  %-10s%s\n", verbs->list[i].name, verbs->list[i].brief);
+        fprintf(out, "  %-14s%s\n", verbs->list[i].name, verbs->list[i].brief);
     fputs("\n`gpufeed help VERB` shows a verb's flags; gpufeed(1) is the manual.\n", out);
 }
 

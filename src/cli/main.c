@@ -5,6 +5,7 @@
 #include "cli/doctor/cmd_doctor.h"
 #include "cli/help.h"
 #include "cli/report/cmd_report.h"
+#include "cli/run/cmd_preload_path.h"
 #include "cli/run/cmd_run.h"
 #include "cli/topo/cmd_topo.h"
 #include "os/permit_find.h"
@@ -24,6 +25,7 @@ static const struct gf_verb verb_list[] = {
     {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},
     {"doctor", "find settings and limits that keep a GPU waiting, and show a fix for each",
      gf_cmd_doctor},
+    {"preload-path", "print the path of libgpufeed.so, for LD_PRELOAD", gf_cmd_preload_path},
     {"help", "show this help, or the help of a verb", cmd_help},
     {"version", "show the version of gpufeed and of the libraries inside", cmd_version},
 };

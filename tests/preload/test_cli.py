@@ -318,7 +318,8 @@ def test_version_and_verbs(gpufeed):
     words = re.search('compgen -W "(run [^"]*)"', completion)[1]
     for verb in verbs:
         assert gpufeed("help", verb).stdout.startswith("Usage: gpufeed "), verb
-        assert f".B gpufeed {verb}\n" in manual and f".TP\n.B {verb}\n" in manual, verb
+        word = verb.replace("-", "\\-")
+        assert f".B gpufeed {word}\n" in manual and f".TP\n.B {word}\n" in manual, verb
         assert verb in words.split(), verb
 
 

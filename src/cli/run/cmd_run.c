@@ -128,7 +128,7 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
     if (error) {
         gf_cli_error("run",
                      "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; "
-                     "%s runs without the library",
+                     "%s runs without the library; `gpufeed preload-path` shows what to do",
                      library, name);
         return 0;
     }

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define LIBRARY_FILE "libgpufeed.so"
+#define FORBIDDEN " :$" /* in a path of LD_PRELOAD: two separators, and the start of a variable */
 
 /* The folder of the running command, without a trailing slash. 0 or -ENOENT. */
 static int own_folder(char *ret, size_t size)
@@ -22,6 +24,26 @@ static int own_folder(char *ret, size_t size)
         return -ENOENT;
     *slash = '\0';
     return 0;
+}
+
+/*
+ * The library by the path with which the kernel started this command, if that path leads to the
+ * same file and LD_PRELOAD can hold it: a link to the folder, whose own path cannot be held.
+ */
+static bool find_through_link(const char *real, char *ret, size_t size)
+{
+    const char *started =
+        (const char *)getauxval(AT_EXECFN); /* NOLINT(performance-no-int-to-ptr) */
+    const char *slash = started ? strrchr(started, '/') : NULL;
+    const char *folder = slash ? memrchr(started, '/', (size_t)(slash - started)) : NULL;
+    char same[PATH_MAX];
+
+    if (!folder || *started != '/')
+        return false;
+    const int length =
+        snprintf(ret, size, "%.*s/lib/" LIBRARY_FILE, (int)(folder - started), started);
+    return length < (int)size && !strpbrk(ret, FORBIDDEN) && realpath(ret, same) &&
+           strcmp(same, real) == 0;
 }
 
 int gf_ld_preload_find(char *ret, size_t size)
@@ -40,8 +62,11 @@ int gf_ld_preload_find(char *ret, size_t size)
             snprintf(candidate, sizeof(candidate), "%s/%s/" LIBRARY_FILE, folder, places[i]);
         if (length >= (int)sizeof(candidate) || !realpath(candidate, real) || strlen(real) >= size)
             continue;
+        const bool fits = !strpbrk(real, FORBIDDEN);
+        if (!fits && find_through_link(real, ret, size))
+            return 0;
         strcpy(ret, real);
-        return strpbrk(real, " :$") ? -EINVAL : 0;
+        return fits ? 0 : -EINVAL;
     }
     return -ENOENT;
 }

@@ -8,7 +8,8 @@
 /*
  * Finds the absolute path of libgpufeed.so, relative to this command: installed, in a bundle or in
  * a build tree. 0 or -ENOENT. -EINVAL if LD_PRELOAD cannot hold the path, which ret then has:
- * blanks and colons separate its entries, and the loader expands dollar signs.
+ * blanks and colons separate its entries, and the loader expands dollar signs. If the command was
+ * started through a link to its folder, the path through that link is tried, too.
  */
 int gf_ld_preload_find(char *ret, size_t size);
 

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The script `gpufeed` of the wheel: replaces this process by the command."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import sys
+
+_HERE = pathlib.Path(__file__).absolute().parent
+_PLACES = (
+    _HERE / "_bundle" / "bin" / "gpufeed",  # the wheel
+    _HERE.parents[3] / "bin" / "gpufeed" if len(_HERE.parents) > 3 else _HERE,  # share/gpufeed/python below a prefix
+)
+
+
+def _undo_start_of_python() -> None:
+    """Python ignores two signals and may set LC_CTYPE. The program to run starts as if no Python had run before."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        environment = pathlib.Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return
+    if not any(entry.startswith(b"LC_CTYPE=") for entry in environment):
+        os.environ.pop("LC_CTYPE", None)
+
+
+def main() -> int:
+    """Runs the command with the arguments of this process. Returns only if that fails, with the exit code."""
+    command = next((place for place in _PLACES if place.is_file()), _PLACES[0])
+    _undo_start_of_python()
+    try:
+        os.execv(command, ["gpufeed", *sys.argv[1:]])
+    except PermissionError as error:
+        print(f"gpufeed: cannot run {command}: {error.strerror}; its file system may be mounted noexec",
+              file=sys.stderr)
+    except OSError as error:
+        print(f"gpufeed: cannot run {command}: {error.strerror}; install the wheel again", file=sys.stderr)
+    return 126
