@@ -4,6 +4,7 @@
 #include "cli/common/cli.h"
 #include "cli/run/environ.h"
 #include "cli/run/exec_target.h"
+#include "cli/run/init.h"
 #include "cli/run/ld_preload.h"
 #include "cli/run/prebind.h"
 #include "cli/run/run_flags.h"
@@ -237,6 +238,9 @@ int gf_cmd_run(int argc, char **argv)
         gf_cli_error("run", "no command to run: gpufeed run [flags] -- COMMAND");
         return GF_EXIT_USAGE;
     }
+    int code;
+    if (flags.init && !flags.print && !gf_init_fork(&code))
+        return code;
     char **command = argv + flags.command;
     drop_invalid_options(&env);
     const int missing =

@@ -12,12 +12,12 @@
 #include <string.h>
 
 /* Values in the table of flags: a row of options.def has FLAG_OPTION + its index. */
-enum { FLAG_PRINT = 1, FLAG_OPTION = 256 };
+enum { FLAG_PRINT = 1, FLAG_INIT, FLAG_OPTION = 256 };
 
 static const struct option *make_table(void)
 {
     static char names[GF_OPTION_COUNT][GF_OPTION_FLAG_MAX];
-    static struct option table[GF_OPTION_COUNT + 3];
+    static struct option table[GF_OPTION_COUNT + 4];
     size_t count = 0;
 
     for (size_t i = 0; i < GF_OPTION_COUNT; i++)
@@ -25,6 +25,7 @@ static const struct option *make_table(void)
             (struct option){gf_option_flag(&gf_option_rows[i], names[i], sizeof(names[i])),
                             required_argument, NULL, FLAG_OPTION + (int)i};
     table[count++] = (struct option){"help", no_argument, NULL, GF_FLAG_HELP};
+    table[count++] = (struct option){"init", no_argument, NULL, FLAG_INIT};
     table[count++] = (struct option){"print", no_argument, NULL, FLAG_PRINT};
     return table;
 }
@@ -63,6 +64,8 @@ int gf_run_flags_read(int argc, char **argv, struct gf_env *env, struct gf_run_f
             ret->help = true;
         else if (code == FLAG_PRINT)
             ret->print = true;
+        else if (code == FLAG_INIT)
+            ret->init = true;
         else if (code == GF_FLAG_NO_VALUE)
             return report_missing_value(reader.flag);
         else if (code == GF_FLAG_INVALID || set_option(reader.flag, optarg, env))
@@ -100,6 +103,7 @@ void gf_run_flags_help(FILE *out)
             "environment variable that it sets; setting the variable has the same effect.",
             0, width);
     fputs("\n  --print\n      show what `gpufeed run` would do, without running COMMAND\n"
+          "  --init\n      stay as a container's init: forward signals to COMMAND, reap orphans\n"
           "  -h, --help\n      show this help\n",
           out);
     for (size_t i = 0; i < GF_OPTION_COUNT; i++) {

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpufeed run --init` as PID 1 of a container does what tini does: each case runs under both."""
+
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import COMMAND
+
+INITS = {"tini": ["tini", "--"], "gpufeed": [COMMAND, "run", "--init", "--verbose=0", "--"]}
+IN_NAMESPACE = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+can_unshare = subprocess.run([*IN_NAMESPACE, "true"], check=False, capture_output=True).returncode == 0
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("tini"), reason="tini is not installed"),
+    pytest.mark.skipif(not can_unshare, reason="this container permits no PID namespaces"),
+]
+
+# Reports the signals that it gets, until SIGTERM or, after ready, the end of standard input.
+REPORT_SIGNALS = """
+import os, signal, sys
+numbers = [n for n in range(1, 65) if n not in (9, 17, 18, 19) and not 31 < n < 34]
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+print("ready", flush=True)
+while True:
+    number = signal.sigwait(numbers)
+    print(int(number), flush=True)
+    if number == signal.SIGTERM:
+        sys.exit(42)
+"""
+# 1000 short children and 200 orphans: how many zombies are left at the end?
+MAKE_CHILDREN = """
+import os, subprocess, time
+for number in range(1000):
+    if os.fork() == 0:
+        os._exit(number % 256)
+    os.wait()
+for _ in range(200):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.wait()
+deadline = time.monotonic() + 60
+while True:
+    left = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid())]
+    if not left or time.monotonic() > deadline:
+        break
+    time.sleep(0.01)
+print(len(left))
+"""
+SHOW_STATE = """
+import os, signal
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(*(status[key].strip() for key in ("SigBlk", "SigIgn", "SigCgt")))
+print(os.getpid() != 1, os.getppid() == 1, os.getpgrp() == os.getpid(), sorted(os.listdir("/proc/self/fd")))
+"""
+# An orphan outlives its parent, and is then killed.
+ADOPT = """
+import os, signal, subprocess, time
+orphan = int(subprocess.check_output(["sh", "-c", "sleep 1000 >&2 & echo $!"]))
+children = f"/proc/{os.getppid()}/task/{os.getppid()}/children"
+print("adopted" if str(orphan) in open(children).read().split() else "not adopted")
+os.kill(orphan, signal.SIGKILL)
+while str(orphan) in open(children).read().split():
+    time.sleep(0.01)
+print("reaped")
+"""
+
+
+def both(*command, **kw):
+    """The exit codes and outputs under tini and under gpufeed."""
+    results = []
+    for words in INITS.values():
+        done = subprocess.run([*IN_NAMESPACE, *words, *command], capture_output=True, text=True, check=False,
+                              timeout=120, **kw)
+        results.append((done.returncode, done.stdout))
+    return results
+
+
+def pid_of_init(process):
+    """The PID of the namespace's first process, seen from outside."""
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not children.read_text():
+        time.sleep(0.01)
+    return int(children.read_text().split()[0])
+
+
+@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -KILL $$", 137),
+                                          ("kill -TERM $$", 143), ("kill -SEGV $$", 139)])
+def test_exit_codes(script, code):
+    tini, gpufeed = both("sh", "-c", script)
+    assert tini == gpufeed == (code, "")
+
+
+def test_program_that_cannot_run():
+    tini, gpufeed = both("/does/not/exist")
+    assert tini[0] == gpufeed[0] == 127
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_signals_reach_the_program(init):
+    sent = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+            signal.SIGALRM, signal.SIGTSTP, signal.SIGPIPE, signal.SIGRTMIN + 3, signal.SIGTERM]
+    with subprocess.Popen([*IN_NAMESPACE, *INITS[init], sys.executable, "-c", REPORT_SIGNALS], text=True,
+                          stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "ready\n"
+        target = pid_of_init(process)
+        for number in sent:
+            os.kill(target, number)
+            # One at a time: signals that wait together have no order.
+            assert process.stdout.readline() == f"{int(number)}\n"
+        assert process.wait(60) == 42
+
+
+def test_no_zombie_stays():
+    tini, gpufeed = both(sys.executable, "-c", MAKE_CHILDREN)
+    assert tini == gpufeed == (0, "0\n")
+
+
+def test_program_starts_in_the_same_state():
+    tini, gpufeed = both(sys.executable, "-c", SHOW_STATE, stdin=subprocess.DEVNULL)
+    assert tini == gpufeed
+    assert tini[0] == 0 and "True True True" in tini[1]
+
+
+def test_ignored_sigchld_is_inherited_and_exit_codes_stay():
+    script = "import signal, os, sys; print(signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN); sys.exit(9)"
+    tini, gpufeed = both(sys.executable, "-c", script, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert gpufeed[0] == 9 and tini[1] == gpufeed[1]
+
+
+def test_standard_input_is_the_programs():
+    tini, gpufeed = both("cat", input="line 1\nline 2\n")
+    assert tini == gpufeed == (0, "line 1\nline 2\n")
+
+
+def on_terminal(init, script, typed):
+    """The output of a program on a terminal of its own, after typed was entered when it printed "ready"."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(IN_NAMESPACE[0], [*IN_NAMESPACE, *map(str, INITS[init]), "sh", "-c", script])
+    output, is_typed = b"", False
+    while select.select([terminal], [], [], 60)[0]:
+        try:
+            got = os.read(terminal, 4096)
+        except OSError:  # the last process has closed it
+            break
+        output += got
+        if b"ready" in output and not is_typed:
+            is_typed = True
+            os.write(terminal, typed)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), re.sub(rb"\s+", b" ", output).decode()
+
+
+@pytest.mark.parametrize("script, typed, expected", [
+    ("test -t 0 && echo ready && read line && echo got $line", b"a word\n", (0, "got a word")),
+    ("trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done", b"\x03", (3, "interrupted")),
+])
+def test_program_has_the_terminal(script, typed, expected):
+    for init in INITS:
+        code, output = on_terminal(init, script, typed)
+        assert code == expected[0] and expected[1] in output, (init, output)
+
+
+def test_without_a_pid_namespace_orphans_are_reaped(run):
+    """Elsewhere it asks the kernel for orphans, as tini -s does."""
+    result = run(COMMAND, "run", "--init", "--verbose=0", "--", sys.executable, "-c", ADOPT, preload=False)
+    assert (result.returncode, result.stdout) == (0, "adopted\nreaped\n"), result.stderr
