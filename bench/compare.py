@@ -2,31 +2,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often `gpufeed compare` finds a planted difference, and how often it claims one that does not exist.
 
-The job sleeps: its time has normal noise between runs, and in the second arm a planted difference. Each trial is one
-call of `gpufeed compare`. Sleeping jobs take no CPU, so trials run side by side.
+The job's time has normal noise between runs, and in the second arm a planted difference. It reports this time as that
+of its steps, so the machine's own noise does not count. With --sleep it sleeps for that time instead; that needs an
+otherwise idle machine. Each trial is one call of `gpufeed compare`.
 
     bench/compare.py build                       # 20 trials with a difference of 3 %, 20 without; 36 pairs, noise 3 %
 """
 import argparse
 import concurrent.futures
+import os
 import pathlib
 import subprocess
 
-# The shell's arithmetic has no fractions, and Python takes long to start, so awk sleeps.
+# The sum of 12 uniform numbers of 16 bits is about normal, with a standard deviation of 65536. Python would start slower.
 JOB = """
-    seed=$(od -An -N4 -tu4 /dev/urandom)
-    exec sleep "$(awk -v seed="$seed" -v mean="$MEAN" -v noise="$NOISE" 'BEGIN {
-        srand(seed); sum = -6; for (i = 0; i < 12; i++) sum += rand(); printf "%.6f", mean * (1 + noise * sum) }')"
+    sum=-393210
+    for number in $(od -An -v -N24 -tu2 /dev/urandom); do sum=$((sum + number)); done
+    us=$((MEAN_US + MEAN_US * NOISE_PPM / 65536 * sum / 1000000))
+    if [ "$SLEEPS" = 1 ]; then exec sleep "$(printf %d.%06d $((us / 1000000)) $((us % 1000000)))"; fi
+    echo '{"schema": 2, "state": "ended", "steps": {"ended": 1, "us": '"$us"', "current": null}}' \\
+        >"${GPUFEED_REPORT%/*}/$$.json"
 """
 
 
 def trial(options, planted):
     """Whether the comparison claims a difference, and its answer."""
     words = [pathlib.Path(options.build) / "src" / "cli" / "gpufeed", "compare", "-n", str(options.pairs),
-             "--arm", f"base:MEAN={options.seconds}", "--arm", f"planted:MEAN={options.seconds * (1 - planted)}",
-             "--arm", f"base:NOISE={options.noise}", "--arm", f"planted:NOISE={options.noise}",
-             "--arm", "base:GPUFEED=off", "--arm", "planted:GPUFEED=off", "--", "sh", "-c", JOB]
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+             *(word for arm, mean in (("base", options.seconds), ("planted", options.seconds * (1 - planted)))
+               for variable in (f"MEAN_US={mean * 1e6:.0f}", f"NOISE_PPM={options.noise * 1e6:.0f}", "GPUFEED=off")
+               for word in ("--arm", f"{arm}:{variable}")), "--", "sh", "-c", JOB]
+    done = subprocess.run(list(map(str, words)), env={**os.environ, "SLEEPS": str(int(options.sleep))},
+                          capture_output=True, text=True, check=True)
     answer = done.stdout.splitlines()[0]
     return "planted takes" in answer and (planted == 0 or "less" in answer), answer
 
@@ -39,7 +45,8 @@ def main():
     parser.add_argument("--noise", type=float, default=0.03, help="standard deviation between runs")
     parser.add_argument("--planted", type=float, default=0.03)
     parser.add_argument("--seconds", type=float, default=1, help="mean time of a run")
-    parser.add_argument("--jobs", type=int, default=20, help="trials at once")
+    parser.add_argument("--sleep", action="store_true", help="jobs sleep, and report no time")
+    parser.add_argument("--jobs", type=int, default=4, help="trials at once")
     options = parser.parse_args()
     for planted in (options.planted, 0.0):
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

@@ -90,6 +90,16 @@ class Driver:
         return answer
 
 
+def no_step(_number):
+    """Without libgpufeed, steps are not marked."""
+
+
+# Marks the step that the loop is in, so that the report can tell the time per step.
+mark_step = getattr(ctypes.CDLL(None), "gpufeed_step", no_step)
+if mark_step is not no_step:
+    mark_step.argtypes, mark_step.restype = [ctypes.c_uint64], None
+
+
 class Slot:
     """Device memory for one batch, and the event after which it is free again."""
 
@@ -214,8 +224,10 @@ def main():
     device = device or Device(size, options.compute_us, options.pin)
     begin = time.monotonic()
     for turn in range(options.batches):
+        mark_step(turn + 1)
         _number, data = batches.get()
         device.feed(turn, data)
+    mark_step(0)
     device.close()
     seconds = time.monotonic() - begin
     for process in workers:

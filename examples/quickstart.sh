@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, runs the main job under the library, and shows its report. Arguments go to the job:
-# with a GPU and PyTorch a training loop, elsewhere a feeding loop on a simulated driver, with this machine's CPUs taken
-# as two NUMA nodes.
+# Installs what is missing, builds, and runs the same job twice: with GPUFEED=observe, where the library only reports, and
+# with GPUFEED=on. Then shows both answers side by side. Arguments go to the job: with a GPU and PyTorch a training loop,
+# elsewhere a feeding loop on a simulated driver.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,9 @@ scripts/packages.sh build
 [ -f build/build.ninja ] || meson setup build
 meson compile -C build
 gpufeed=build/src/cli/gpufeed
-report=$PWD/build/quickstart.json
-rm -f "$report"
+reports=$PWD/build/quickstart
+mkdir -p "$reports"
+rm -f "$reports"/*.json
 
 torch_python() { # prints a Python whose PyTorch sees a GPU
     local python
@@ -25,29 +26,21 @@ torch_python() { # prints a Python whose PyTorch sees a GPU
     return 1
 }
 
-"$gpufeed" topo
-echo
 if python=$(torch_python); then
-    "$gpufeed" run --report="$report" -- "$python" examples/train.py "$@"
+    job=("$python" examples/train.py "$@")
 else
-    echo "No GPU with PyTorch was found: using a simulated driver, and this machine's CPUs as two NUMA nodes."
-    flags=()
-    if python3 tests/machines/make.py build/quickstart halves; then
-        flags=(--machine="$PWD/build/quickstart/halves" --bind=node)
-    fi
-    LD_LIBRARY_PATH=$PWD/build/tests/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-        "$gpufeed" run --report="$report" "${flags[@]}" -- python3 examples/feed.py "$@"
+    echo "No GPU with PyTorch was found: a simulated driver copies pageable memory at up to 1 GB/s, pinned memory at up to 50."
+    export LD_LIBRARY_PATH=$PWD/build/tests/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export SIM_NAMES="simulated GPU" SIM_PAGEABLE_MBPS=1000 SIM_LINK_MBPS=50000
+    # Staging needs four threads, also where there are fewer CPUs.
+    export GPUFEED_STAGE_THREADS=${GPUFEED_STAGE_THREADS:-4}
+    [ $# -gt 0 ] || set -- --batch-mib 8
+    job=(python3 examples/feed.py "$@")
 fi
 
+for mode in observe on; do
+    GPUFEED=$mode "$gpufeed" run --verbose=0 --report="$reports/$mode.json" -- "${job[@]}" | sed "s/^/$mode: /"
+done
 echo
-echo "From the report, $report:"
-python3 - "$report" <<'PYTHON'
-import json
-import sys
-
-with open(sys.argv[1], encoding="utf-8") as file:
-    report = json.load(file)
-for part in ("gpus", "verdict", "binding", "locality", "heap"):
-    if part in report:
-        print(f"{part}: {json.dumps(report[part], indent=2)}")
-PYTHON
+"$gpufeed" compare "$reports/observe.json" "$reports/on.json"
+echo "For an interval: $gpufeed compare -- COMMAND. The reports are in $reports."

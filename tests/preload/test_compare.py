@@ -156,6 +156,7 @@ def test_a_real_job(compare):
     feed = [PYTHON, SOURCE / "examples" / "feed.py", "--batches", "4", "--compute-us", "0", "--workers", "1"]
     found = compare("--", *feed, LD_LIBRARY_PATH=SIM_DIR)
     assert found.returncode == 0, found.stderr
+    assert "time per step" in found.stdout  # the loop marks its steps
     assert re.search(r"^  copies to the GPU +16 MiB in .* +16 MiB in ", found.stdout, re.M), found.stdout
 
 

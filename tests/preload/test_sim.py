@@ -218,3 +218,19 @@ def test_every_entry_that_the_runtime_asks_for_is_there(sim):
         start()
         print(cuda.cuGLInit(), cuda.cuMemPrefetchAsync_v2_ptsz(), cuda.cuArray3DCreate_v2())
         """) == ["801", "801", "801"]
+
+
+@pytest.mark.parametrize("variable, source", [("SIM_PAGEABLE_MBPS", "create_string_buffer(8 << 20)"),
+                                              ("SIM_LINK_MBPS", "pinned(8 << 20)")])
+def test_rates(sim, variable, source):
+    """8 MiB at no more than 100 MB/s; the bytes are as without a limit."""
+    sim(f"""
+        start()
+        source, device, back = {source}, alloc(8 << 20), create_string_buffer(8 << 20)
+        ctypes.memset(source, 7, 8 << 20)
+        begin = time.monotonic()
+        ok(cuda.cuMemcpyHtoD_v2(device, source, c_size_t(8 << 20)))
+        assert time.monotonic() - begin > 0.083
+        ok(cuda.cuMemcpyDtoH_v2(back, device, c_size_t(8 << 20)))
+        assert back.raw == bytes([7]) * (8 << 20)
+    """, **{variable: 100})

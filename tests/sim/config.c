@@ -133,4 +133,6 @@ void sim_config_read(void)
     sim_config.turns = number("SIM_TURNS", 0);
     sim_config.batch = batch_of(getenv("SIM_BATCH"));
     sim_config.late_ms = (unsigned)number("SIM_LATE_MS", 50);
+    sim_config.pageable_rate = number("SIM_PAGEABLE_MBPS", 0) * UINT64_C(1000000);
+    sim_config.link_rate = number("SIM_LINK_MBPS", 0) * UINT64_C(1000000);
 }

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /*
  * An asynchronous copy from pageable memory reads this many bytes at once, whatever the stream
@@ -70,6 +71,31 @@ static void move(const struct sim_block *b)
                     (const char *)b->src + z * b->src_slice + y * b->src_pitch, b->width);
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* The same, at no more than `rate` bytes per second; `all`: bytes of the whole copy. */
+static void move_slowly(const struct sim_block *b, uint64_t all, uint64_t rate)
+{
+    const uint64_t start = rate ? now_ns() : 0;
+    move(b);
+    if (!rate)
+        return;
+    const uint64_t took = now_ns() - start;
+    const uint64_t least = (uint64_t)((double)all * 1e9 / (double)rate);
+    if (took < least)
+        sim_sleep_ns(least - took);
+}
+
+static uint64_t bytes_of(const struct sim_block *b)
+{
+    return (uint64_t)b->width * b->height * b->depth;
+}
+
 /* The work of the stream's thread when it reaches the transfer. */
 static void transfer(struct sim_op *op)
 {
@@ -85,7 +111,7 @@ static void transfer(struct sim_op *op)
             pthread_cond_wait(&sim_done, &sim_lock);
         pthread_mutex_unlock(&sim_lock);
     } else if (!fault) {
-        move(&job->block);
+        move_slowly(&job->block, bytes_of(&job->block), sim_config.link_rate);
     }
 }
 
@@ -166,7 +192,7 @@ static CUresult in_place_now(struct sim_stream *stream, const struct sim_block *
             pthread_mutex_unlock(&sim_lock);
             if (first)
                 memcpy((void *)block->dst, first, early);
-            move(&rest);
+            move_slowly(&rest, bytes_of(block), sim_config.pageable_rate);
             pthread_mutex_lock(&sim_lock);
         }
         if (stream->completed < seq) {

@@ -78,6 +78,7 @@ struct sim_config {
     size_t memory; /* bytes per device */
     bool late;     /* SIM_DMA=late */
     unsigned late_ms;
+    uint64_t pageable_rate, link_rate; /* most bytes per second of a copy; 0: no limit */
     enum sim_batch batch;
     bool turns; /* SIM_TURNS=1 */
 };
