@@ -21,11 +21,11 @@ meson install -C "$build" --no-rebuild --quiet --destdir "$stage"
 
 rm -rf "$output"
 mkdir -p "$output/bin" "$output/lib" "$output/share/licenses"
-find "$stage" -type f -path '*/bin/gpufeed' -exec cp -p {} "$output/bin/" \;
+find "$stage" -type f -path '*/bin/gpufeed*' -exec cp -p {} "$output/bin/" \;
 find "$stage" -type f -name '*.so' -exec cp -p {} "$output/lib/" \;
 find "$stage" -type d \( -name man -o -name bash-completion -o -path '*/share/gpufeed' \) -exec cp -rp {} "$output/share/" \;
 cp "$root/LICENSE" "$output/share/licenses/gpufeed"
-for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libhwloc-dev libnuma-dev; do
+for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libhwloc-dev libnuma-dev libunwind-dev liblzma-dev; do
     [ -f "/usr/share/doc/$package/copyright" ] &&
         cp "/usr/share/doc/$package/copyright" "$output/share/licenses/$package"
 done
@@ -40,7 +40,7 @@ for library in "$output"/lib/*.so; do
 done
 
 bad=0
-for file in "$output/bin/gpufeed" "$output"/lib/*.so; do
+for file in "$output"/bin/gpufeed* "$output"/lib/*.so; do
     newest=$(objdump -T "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1)
     newest=${newest#GLIBC_}
     if [ "$(printf '%s\n%s\n' "${newest:-0}" "$floor" | sort -V | tail -n 1)" != "$floor" ]; then

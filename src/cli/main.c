@@ -7,6 +7,7 @@
 #include "cli/report/cmd_report.h"
 #include "cli/run/cmd_preload_path.h"
 #include "cli/run/cmd_run.h"
+#include "cli/stacks/cmd_stacks.h"
 #include "cli/topo/cmd_topo.h"
 #include "os/permit_find.h"
 
@@ -22,6 +23,8 @@ static const struct gf_verb verb_list[] = {
     {"report", "show what a job waited for, from its logs and reports", gf_cmd_report},
     {"compare", "run a command with and without the library's changes, and show the difference",
      gf_cmd_compare},
+    {"stacks", "show the Python and native stacks of every thread of a running process",
+     gf_cmd_stacks},
     {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},
     {"doctor", "find settings and limits that keep a GPU waiting, and show a fix for each",
      gf_cmd_doctor},

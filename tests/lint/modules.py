@@ -72,7 +72,9 @@ GRAPH = {
     "cli/report/output": "base cli/common cli/report/input",
     "cli/report": "base cli/common cli/report/input cli/report/output",
     "cli/compare": "base config os cli/common cli/run",
-    "cli": "base config os cli/common cli/topo cli/run cli/doctor cli/report cli/compare",
+    "cli/stacks": "base cli/common",
+    "stacks": "base base/pystack os",
+    "cli": "base config os cli/common cli/stacks cli/topo cli/run cli/doctor cli/report cli/compare",
 }
 
 LARGEST = 20  # modules of a folder

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/stacks/cmd_stacks.h"
+
+#include "cli/common/cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRAM "gpufeed-stacks"
+
+static void print_help(void)
+{
+    puts("Usage: gpufeed stacks PID\n\n"
+         "Prints the Python and native stacks of every thread of a running process, with its "
+         "state, its\n"
+         "system call and the CPUs that it may use. The process is stopped meanwhile, for some\n"
+         "milliseconds. It needs no preload. CPython 3.9 to 3.13.\n\n"
+         "You may look at your own processes where the kernel permits it. In a container this "
+         "needs the\n"
+         "capability SYS_PTRACE; with kernel.yama.ptrace_scope=1 on a host, it needs sudo.");
+}
+
+int gf_cmd_stacks(int argc, char **argv)
+{
+    static const char *const places[] = {
+        ".",         /* installed, or a bundle */
+        "../stacks", /* a build tree */
+    };
+    char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 16];
+    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+
+    if (argc != 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help();
+        return argc == 2 ? GF_EXIT_OK : GF_EXIT_USAGE;
+    }
+    folder[gf_max(length, (ssize_t)0)] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; slash && i < GF_ARRAY_LEN(places); i++) {
+        snprintf(path, sizeof(path), "%s/%s/" PROGRAM, folder, places[i]);
+        execv(path, argv);
+        if (errno != ENOENT)
+            break;
+    }
+    gf_cli_error("stacks", "cannot start " PROGRAM ", which stands beside this command: %s",
+                 strerror(errno));
+    return GF_EXIT_FAILED;
+}

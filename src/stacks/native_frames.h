@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The native frames of a stopped thread, by libunwind-ptrace. */
+#ifndef GF_STACKS_NATIVE_FRAMES_H
+#define GF_STACKS_NATIVE_FRAMES_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+/* For all threads of one target. NULL: out of memory. */
+struct gf_native_unwinder;
+struct gf_native_unwinder *gf_native_unwinder_new(void);
+void gf_native_unwinder_free(struct gf_native_unwinder *unwinder);
+
+/*
+ * Stores where each frame is executing, innermost first. Returns the number of frames; 0 if the
+ * thread cannot be read.
+ */
+size_t gf_native_frames(struct gf_native_unwinder *unwinder, pid_t tid, uintptr_t *ret, size_t cap);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stacks/objects.h"
+
+#include "base/elf_view.h"
+#include "stacks/maps_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct object {
+    uintptr_t start, end, offset; /* of one mapping */
+    char path[512];
+    bool opened; /* or was tried */
+    struct gf_elf_view view;
+    struct gf_elf_symbols symbols;
+};
+
+struct gf_objects {
+    pid_t pid;
+    struct object *list;
+    size_t count;
+};
+
+static bool add_object(struct gf_objects *objects, const struct gf_maps_line *line)
+{
+    struct object *more = realloc(objects->list, (objects->count + 1) * sizeof(*more));
+    if (!more)
+        return false;
+    objects->list = more;
+    more += objects->count++;
+    *more = (struct object){.start = line->start, .end = line->end, .offset = line->offset};
+    snprintf(more->path, sizeof(more->path), "%s", line->path);
+    return true;
+}
+
+struct gf_objects *gf_objects_read(pid_t pid)
+{
+    struct gf_objects *objects = calloc(1, sizeof(*objects));
+    struct gf_maps_line line;
+    FILE *maps = objects ? gf_maps_open(pid) : NULL;
+
+    if (!maps) {
+        free(objects);
+        return NULL;
+    }
+    objects->pid = pid;
+    while (gf_maps_next(maps, &line))
+        if (line.executable && line.path[0] && !add_object(objects, &line))
+            break;
+    fclose(maps);
+    return objects;
+}
+
+void gf_objects_free(struct gf_objects *objects)
+{
+    if (!objects)
+        return;
+    for (size_t i = 0; i < objects->count; i++)
+        if (objects->list[i].view.bytes)
+            gf_elf_view_close(&objects->list[i].view);
+    free(objects->list);
+    free(objects);
+}
+
+/* Through the process's root, because it may be in a container. */
+static void open_object(const struct gf_objects *objects, struct object *object)
+{
+    char path[64 + sizeof(object->path)];
+
+    object->opened = true;
+    snprintf(path, sizeof(path), "/proc/%d/root%s", objects->pid, object->path);
+    if (object->path[0] != '/' || gf_elf_view_open(path, &object->view) != 0)
+        object->view = (struct gf_elf_view){0};
+    else if (!gf_elf_view_symbols(&object->view, &object->symbols))
+        object->symbols = (struct gf_elf_symbols){0};
+}
+
+/* The address within the file that the linker gave to a byte of the mapping; 0: unknown. */
+static uintptr_t linked_address(const struct object *object, uintptr_t address)
+{
+    const uintptr_t offset = address - object->start + object->offset;
+    size_t count;
+    const Elf64_Phdr *segment = gf_elf_view_segments(&object->view, &count);
+
+    for (; segment && count; segment++, count--)
+        if (segment->p_type == PT_LOAD && offset >= segment->p_offset &&
+            offset - segment->p_offset < segment->p_filesz)
+            return offset - segment->p_offset + segment->p_vaddr;
+    return 0;
+}
+
+static const Elf64_Sym *covering_symbol(const struct gf_elf_symbols *symbols, uintptr_t linked)
+{
+    for (size_t i = 0; i < symbols->count; i++) {
+        const Elf64_Sym *symbol = &symbols->list[i];
+        if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_name < symbols->strings_size &&
+            linked >= symbol->st_value && linked - symbol->st_value < symbol->st_size)
+            return symbol;
+    }
+    return NULL;
+}
+
+static void name_in_object(const struct object *object, uintptr_t address, char *ret, size_t size)
+{
+    const uintptr_t linked = object->view.bytes ? linked_address(object, address) : 0;
+    const Elf64_Sym *symbol = linked ? covering_symbol(&object->symbols, linked) : NULL;
+    const char *slash = strrchr(object->path, '/');
+    const char *name = slash ? slash + 1 : object->path;
+
+    if (symbol)
+        snprintf(ret, size, "%s+0x%lx (%s)", object->symbols.strings + symbol->st_name,
+                 (unsigned long)(linked - symbol->st_value), name);
+    else
+        snprintf(ret, size, "%s+0x%lx", name,
+                 (unsigned long)(linked ? linked : address - object->start + object->offset));
+}
+
+void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size)
+{
+    for (size_t i = 0; objects && i < objects->count; i++) {
+        struct object *object = &objects->list[i];
+        if (address < object->start || address >= object->end)
+            continue;
+        if (!object->opened)
+            open_object(objects, object);
+        name_in_object(object, address, ret, size);
+        return;
+    }
+    snprintf(ret, size, "0x%lx", (unsigned long)address);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Python interpreter of another process, and which of its threads run Python. No offset of a
+ * particular CPython version is used to find the thread states: a thread state contains its thread's
+ * pthread_self(), a pointer to its interpreter, and pointers to its neighbours.
+ */
+#ifndef GF_STACKS_PYTHON_THREADS_H
+#define GF_STACKS_PYTHON_THREADS_H
+
+#include "base/pystack/pystack.h"
+#include "stacks/target.h"
+
+struct gf_python_threads {
+    const struct gf_pystack_layout *layout; /* NULL: frames of that version cannot be read */
+    char version[32];                       /* "3.11"; "": no interpreter was found */
+    uintptr_t *states;                      /* for each thread of the target; 0: runs no Python */
+};
+
+/*
+ * 0, or ENOENT if the process has no interpreter (that exports _PyRuntime), ENOTSUP if its version
+ * is not supported, ENOMEM. Whatever it returns, gf_python_threads_free ends it.
+ */
+int gf_python_threads_find(struct gf_python_threads *python, struct gf_target *target);
+void gf_python_threads_free(struct gf_python_threads *python);
+
+#endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_STACKS_SYSCALL_NAME_H
+#define GF_STACKS_SYSCALL_NAME_H
+
+/* The name of a system call in which threads wait; NULL: another one. */
+const char *gf_syscall_name(long number);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Another process whose threads are stopped by ptrace, so that their stacks can be read. */
+#ifndef GF_STACKS_TARGET_H
+#define GF_STACKS_TARGET_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+struct gf_target_thread {
+    pid_t tid;
+    bool stopped;          /* false: its registers cannot be read, for the reason in `error` */
+    int error;             /* errno of the attempt to stop it */
+    uintptr_t thread_area; /* pthread_self() of that thread; 0: unknown */
+    char name[32];
+    char state;     /* as in /proc/PID/stat, before it was stopped: R, S, D, T, Z */
+    long syscall;   /* number of the system call in which it waits; -1: none, or unknown */
+    char cpus[256]; /* the CPUs that it may use, as a list */
+    int cpu;        /* the one it ran on last; -1: unknown */
+};
+
+struct gf_target {
+    pid_t pid;
+    struct gf_target_thread *threads; /* by thread id */
+    size_t count;
+};
+
+/*
+ * Stops all threads of a process, also those that start meanwhile, and describes them. Returns 0 or
+ * an errno: ESRCH if the process does not exist, EPERM if none of its threads may be traced, ENOMEM.
+ * Whatever it returns, gf_target_release ends it. One thread; it must be the one that reads.
+ */
+int gf_target_stop(struct gf_target *target, pid_t pid);
+
+/* Lets the threads continue as they were, and frees the memory. */
+void gf_target_release(struct gf_target *target);
+
+/* Reads memory of the process (pystack_memory.h). closure is the struct gf_target. */
+size_t gf_target_read(void *closure, uintptr_t address, void *ret, size_t size);
+
+#endif

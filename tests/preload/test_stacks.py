@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpufeed stacks: the threads of a process that is not preloaded. A hung DataLoader is recognised by its workers in read and
+its main thread in a wait."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import BUILD, COMMAND
+
+STACKS = BUILD / "src" / "stacks" / "gpufeed-stacks"
+pytestmark = pytest.mark.skipif(not STACKS.exists(), reason="gpufeed-stacks was not built: no static libunwind")
+
+NESTED = """
+import threading, time
+def inner(): outer_of_inner()
+def outer_of_inner(): time.sleep(100)
+threading.Thread(target=inner, daemon=True, name="second").start()
+print("ready", flush=True)
+def first(): time.sleep(100)
+first()
+"""
+
+LOADER = """
+import os
+import torch
+from torch.utils.data import DataLoader, Dataset
+gate = os.pipe()
+class Stuck(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i):
+        os.read(gate[0], 1)
+        return torch.zeros(1)
+def train():
+    loader = iter(DataLoader(Stuck(), num_workers=2))
+    print("ready", flush=True)
+    next(loader)
+train()
+"""
+
+
+def pythons():
+    found = {pathlib.Path("/usr/bin/python3").resolve()}
+    found.update(pathlib.Path(folder).expanduser().resolve() / "bin" / f"python3.{minor}"
+                 for minor in range(9, 14) for folder in pathlib.Path("~/.pyenv/versions").expanduser().glob(f"3.{minor}.*"))
+    return sorted(str(path) for path in found if path.exists())
+
+
+@pytest.fixture
+def started():
+    made = []
+
+    def go(*command):
+        one = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        made.append(one)
+        assert one.stdout.readline() == "ready\n"
+        return one
+    yield go
+    for one in made:
+        os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+
+
+def stacks(pid, *words, command=(COMMAND, "stacks")):
+    return subprocess.run([*command, str(pid), *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def threads(text):
+    """(head, lines) of each thread."""
+    parts = [part.splitlines() for part in re.split(r"\n\n?(?=thread )", text)[1:]]
+    return [(lines[0], [line.strip() for line in lines[1:]]) for lines in parts]
+
+
+def until(pid, wanted, seconds=60):
+    """The output, once it contains what the process reaches after it is ready."""
+    end = time.monotonic() + seconds
+    while True:
+        done = stacks(pid)
+        assert done.returncode == 0, done.stderr
+        if re.search(wanted, done.stdout):
+            return done.stdout
+        assert time.monotonic() < end, done.stdout
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_lines_of_every_thread(started, python):
+    one = started(python, "-c", NESTED)
+    text = until(one.pid, r"waiting in .*\n *<string>:7 in first\n(.*\n)*thread .*waiting in .*\n *<string>:4 in outer_of_inner")
+    found = threads(text)
+    assert len(found) == 2, text
+    (head, main), (_, second) = found
+    assert head.startswith(f"thread {one.pid} ") and " waiting in " in head and "may use CPUs " in head, text
+    assert main[:2] == ["<string>:7 in first", "<string>:8 in <module>"], text
+    assert second[:2] == ["<string>:4 in outer_of_inner", "<string>:3 in inner"], text
+    assert any("_start" in line for line in main), text
+    assert one.poll() is None
+    state = pathlib.Path(f"/proc/{one.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    assert state in "SR"  # it continues
+
+
+def test_a_hung_loader(started):
+    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True, check=False).returncode:
+        pytest.skip("no PyTorch")
+    one = started("/usr/bin/python3", "-c", LOADER)
+    parent = until(one.pid, r"waiting in (poll|futex|select|pselect6),.*\n(.*\n)*.*DataLoaderIter._next_data")
+    main = threads(parent)[0]
+    assert re.search(r"waiting in (poll|futex|select|pselect6)", main[0]), parent
+    assert "<string>:14 in train" in main[1], parent
+    children = [int(pid) for pid in pathlib.Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()]
+    assert len(children) == 2
+    for child in children:
+        text = until(child, r"waiting in read,.*\n.*in Stuck.__getitem__")
+        head, lines = threads(text)[0]
+        assert " waiting in read," in head and lines[0] == "<string>:9 in Stuck.__getitem__", text
+
+
+def test_a_program_without_python(started):
+    one = started("/bin/sh", "-c", "echo ready; sleep 100 & wait")
+    text = until(one.pid, r"waiting in (wait4|rt_sigsuspend)")
+    assert "Python" not in text and len(threads(text)) == 1 and threads(text)[0][1], text
+
+
+def test_names_cannot_move_the_cursor(started):
+    one = started(sys.executable, "-c", "import ctypes, time\n"
+                  "ctypes.CDLL(None).prctl(15, b'a\\x1b[2Jb', 0, 0, 0)\nprint('ready', flush=True)\ntime.sleep(100)")
+    text = until(one.pid, r'"a.\[2Jb"')
+    assert "\x1b" not in text and '"a?[2Jb"' in text
+
+
+def test_what_cannot_be_read():
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    assert stacks(ended.pid).stderr == f"gpufeed stacks: there is no process {ended.pid}\n"
+    for bad in ("x", "-1", "0", "1x", "99999999999"):
+        done = stacks(bad)
+        assert (done.returncode, done.stderr) == (2, f"gpufeed stacks: {bad} is not a process id\n")
+    assert stacks("--help").stdout.startswith("Usage: gpufeed stacks PID")
+    assert stacks("1", "2").returncode == 2
+
+
+def test_without_the_right(started):
+    if os.getuid() != 0:
+        pytest.skip("only root can become somebody else")
+    one = started("/bin/sh", "-c", "echo ready; sleep 100 & wait")
+    done = stacks(one.pid, command=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", STACKS))
+    assert done.returncode == 1 and "does not permit" in done.stderr and done.stderr.count("\n") == 1, done.stderr
