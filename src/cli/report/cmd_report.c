@@ -10,10 +10,13 @@
 #include "cli/report/output/answer_text.h"
 #include "cli/report/output/event_list.h"
 #include "cli/report/output/folded.h"
+#include "cli/report/output/html.h"
 #include "cli/report/output/verdict.h"
+#include "cli/report/output/out_file.h"
 #include "cli/report/report_flags.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int no_memory(void)
 {
@@ -32,6 +35,36 @@ static int print_json(json_t *json)
     return GF_EXIT_OK;
 }
 
+typedef bool writer(FILE *out, const struct gf_answer *answer);
+
+/* Writes a file that the command line names; NULL: it names none. */
+static int write_file(const char *path, writer *write, const struct gf_answer *answer)
+{
+    struct gf_out_file file;
+
+    if (!path)
+        return GF_EXIT_OK;
+    int error = gf_out_file_begin(&file, path);
+    if (!error) {
+        const bool whole = write(file.stream, answer);
+        error = gf_out_file_end(&file, whole);
+        if (!error && !whole)
+            return no_memory();
+    }
+    if (error) {
+        gf_cli_error("report", "cannot write %s: %s", path, strerror(-error));
+        return GF_EXIT_FAILED;
+    }
+    if (strcmp(path, "-") != 0)
+        printf("wrote %s\n", path);
+    return GF_EXIT_OK;
+}
+
+static int write_files(const struct gf_report_flags *flags, const struct gf_answer *answer)
+{
+    return write_file(flags->html, gf_html_write, answer);
+}
+
 static int show_answer(const struct gf_report_flags *flags, const struct gf_job *job,
                        const struct gf_read_counts *counts)
 {
@@ -40,7 +73,9 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
 
     gf_answer_make(job, counts, &answer);
     gf_verdict_say(&answer);
-    if (flags->form == GF_FORM_JSON)
+    if (gf_report_flags_write(flags))
+        code = write_files(flags, &answer);
+    else if (flags->form == GF_FORM_JSON)
         code = print_json(gf_answer_json(&answer, flags->top, flags->by));
     else
         gf_answer_print(stdout, &answer, flags->top, flags->by);

@@ -12,18 +12,23 @@
 #define TOP 5
 #define TOP_MAX 100000
 
-enum { FLAG_TOP = 1, FLAG_BY, FLAG_SINCE, FLAG_RANK, FLAG_JSON, FLAG_EVENTS, FLAG_FOLDED };
+enum {
+    FLAG_TOP = 1,
+    FLAG_BY,
+    FLAG_SINCE,
+    FLAG_RANK,
+    FLAG_JSON,
+    FLAG_EVENTS,
+    FLAG_FOLDED,
+    FLAG_HTML,
+};
 
 static const struct option flags[] = {
-    {"top", required_argument, NULL, FLAG_TOP},
-    {"by", required_argument, NULL, FLAG_BY},
-    {"since", required_argument, NULL, FLAG_SINCE},
-    {"rank", required_argument, NULL, FLAG_RANK},
-    {"json", no_argument, NULL, FLAG_JSON},
-    {"events", no_argument, NULL, FLAG_EVENTS},
-    {"folded", no_argument, NULL, FLAG_FOLDED},
-    {"help", no_argument, NULL, GF_FLAG_HELP},
-    {0},
+    {"top", required_argument, NULL, FLAG_TOP},     {"by", required_argument, NULL, FLAG_BY},
+    {"since", required_argument, NULL, FLAG_SINCE}, {"rank", required_argument, NULL, FLAG_RANK},
+    {"json", no_argument, NULL, FLAG_JSON},         {"events", no_argument, NULL, FLAG_EVENTS},
+    {"folded", no_argument, NULL, FLAG_FOLDED},     {"html", required_argument, NULL, FLAG_HTML},
+    {"help", no_argument, NULL, GF_FLAG_HELP},      {0},
 };
 
 static void print_help(void)
@@ -44,7 +49,9 @@ static void print_help(void)
          "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
          "  --events       every event in full, merged by time\n"
          "  --folded       stalled microseconds per stack, for flame graph tools and speedscope;\n"
-         "                 --by makes the property the first frame\n\n"
+         "                 --by makes the property the first frame\n"
+         "  --html FILE    a page with the answer, a timeline and a flame graph, which makes no\n"
+         "                 requests\n\n"
          "Damaged lines are skipped and counted. In a native stack, a function has a name only if\n"
          "its executable or library is unchanged.");
 }
@@ -102,6 +109,9 @@ static int read_flag(struct gf_report_flags *ret, int code)
         return read_form(ret, GF_FORM_EVENTS);
     case FLAG_FOLDED:
         return read_form(ret, GF_FORM_FOLDED);
+    case FLAG_HTML:
+        ret->html = optarg;
+        return GF_EXIT_OK;
     default:
         return GF_EXIT_USAGE;
     }
@@ -136,6 +146,10 @@ static int check(const struct gf_report_flags *ret, unsigned operands)
     }
     if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT) {
         gf_cli_error("report", "--by has no effect on --events");
+        return GF_EXIT_USAGE;
+    }
+    if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT)) {
+        gf_cli_error("report", "a file excludes --json, --events, --folded and --by");
         return GF_EXIT_USAGE;
     }
     return GF_EXIT_OK;

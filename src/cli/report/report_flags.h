@@ -13,9 +13,17 @@ struct gf_report_flags {
     enum gf_report_form form;
     enum gf_by by; /* GF_BY_COUNT if not given */
     unsigned top;
+    const char *html, *perfetto, *prometheus; /* files to write; NULL: not wanted */
+    const char *with;                         /* a trace of PyTorch for the one of perfetto */
     struct gf_job_filter filter;
     struct gf_sources sources;
 };
+
+/* Whether a file is to be written instead of a form on standard output. */
+static inline bool gf_report_flags_write(const struct gf_report_flags *flags)
+{
+    return flags->html || flags->perfetto || flags->prometheus;
+}
 
 /* Reads argv. GF_EXIT_OK, or the exit code; then the error or the help was printed. *ret_done: there
  * is nothing more to do. The caller frees the sources. */

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/output/html.h"
+
+#include "cli/report/input/plain_text.h"
+#include "cli/report/input/report_file.h"
+#include "cli/report/output/answer_json.h"
+#include "cli/report/output/page.h"
+#include "cli/report/output/stack_tree.h"
+#include "cli/report/output/timeline.h"
+#include "cli/report/output/verdict.h"
+
+#include <string.h>
+
+#define TABLE_ROWS 15
+#define REPORTS_MAX 512
+
+/* JSON inside a script element: "</script>" in a text would end it. */
+static int write_escaped(const char *text, size_t size, void *out)
+{
+    for (size_t i = 0; i < size; i++)
+        if (text[i] == '<')
+            fputs("\\u003c", out);
+        else
+            fputc(text[i], out);
+    return 0;
+}
+
+static json_t *ranks_of(const struct gf_answer *answer)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < answer->table.count; i++) {
+        const struct gf_rank_row *row = &answer->table.rows[i];
+        json_array_append_new(
+            list,
+            json_pack("{s:I,s:s,s:I,s:I,s:f,s:f,s:f}", "rank", (json_int_t)row->rank, "host",
+                      gf_job_text(answer->job, row->host), "processes", (json_int_t)row->processes,
+                      "stalls", (json_int_t)row->stalls, "stall_s", row->stall_s, "delay_s",
+                      row->delay_s, "gb_per_s", gf_copy_rate(&row->to_device)));
+    }
+    return list;
+}
+
+/* The numbers of an object, by plain names. */
+static json_t *numbers_of(const json_t *object)
+{
+    const char *key;
+    json_t *value, *map = json_object();
+
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        char name[32];
+        snprintf(name, sizeof(name), "%s", key);
+        if (json_is_integer(value))
+            json_object_set(map, gf_plain_text(name), value);
+    }
+    return map;
+}
+
+static void add_locality(json_t *list, const struct gf_job_process *process)
+{
+    static const char *const kinds[] = {"heap", "other"};
+    const json_t *sample = json_array_get(gf_report_at(process->report, "samples"), 0);
+    char name[64];
+
+    if (process->rank >= 0)
+        snprintf(name, sizeof(name), "rank %lld", (long long)process->rank);
+    else
+        snprintf(name, sizeof(name), "process %lld", (long long)process->pid);
+    for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
+        const json_t *nodes = gf_report_at(json_object_get(sample, kinds[i]), "by_node");
+        if (json_object_size(nodes))
+            json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", name, "kind", kinds[i],
+                                                  "by_node", numbers_of(nodes)));
+    }
+}
+
+static json_t *setting_of(json_t *list, const char *name, const char *value, const char *origin)
+{
+    size_t i;
+    json_t *row;
+
+    json_array_foreach(
+        list, i,
+        row) if (strcmp(json_string_value(json_object_get(row, "name")), name) == 0 &&
+                 strcmp(json_string_value(json_object_get(row, "value")), value) == 0) return row;
+    row =
+        json_pack("{s:s,s:s,s:s,s:i}", "name", name, "value", value, "origin", origin, "count", 0);
+    json_array_append_new(list, row);
+    return row;
+}
+
+static void add_settings(json_t *list, const json_t *report)
+{
+    const char *key;
+    json_t *option, *options = json_object_get(report, "options");
+
+    json_object_foreach(options, key, option)
+    {
+        char name[64], value[512], origin[32];
+        snprintf(name, sizeof(name), "%s", key);
+        gf_report_text(option, "origin", origin, sizeof(origin));
+        if (strcmp(origin, "default") == 0)
+            continue;
+        json_t *row = setting_of(list, gf_plain_text(name),
+                                 gf_report_text(option, "value", value, sizeof(value)), origin);
+        json_object_set_new(row, "count",
+                            json_integer(json_integer_value(json_object_get(row, "count")) + 1));
+    }
+}
+
+static void add_reports(json_t *page, const struct gf_job *job)
+{
+    json_t *locality = json_array(), *settings = json_array();
+    unsigned count = 0;
+
+    for (size_t i = 0; i < job->process_count && count < REPORTS_MAX; i++) {
+        if (!job->processes[i].report || job->processes[i].excluded)
+            continue;
+        count++;
+        add_locality(locality, &job->processes[i]);
+        add_settings(settings, job->processes[i].report);
+    }
+    json_object_set_new(page, "locality", locality);
+    json_object_set_new(page, "settings", settings);
+}
+
+static json_t *page_of(const struct gf_answer *answer)
+{
+    char scope[256];
+    json_t *page =
+        json_pack("{s:o,s:s,s:f,s:f,s:I,s:i,s:o,s:o}", "answer",
+                  gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
+                  gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from, "to",
+                  answer->to, "stalls", (json_int_t)answer->job->stall_count, "bins",
+                  GF_TIMELINE_BINS, "ranks", ranks_of(answer), "tree", gf_stack_tree(answer->job));
+
+    if (page && !gf_timeline_add(page, answer)) {
+        json_decref(page);
+        return NULL;
+    }
+    if (page)
+        add_reports(page, answer->job);
+    return page;
+}
+
+bool gf_html_write(FILE *out, const struct gf_answer *answer)
+{
+    json_t *page = page_of(answer);
+
+    if (!page)
+        return false;
+    fwrite(gf_page_head, 1, sizeof(gf_page_head), out);
+    const int failed = json_dump_callback(page, write_escaped, out, JSON_COMPACT);
+    fwrite(gf_page_tail, 1, sizeof(gf_page_tail), out);
+    json_decref(page);
+    return !failed;
+}

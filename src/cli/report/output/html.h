@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_OUTPUT_HTML_H
+#define GF_CLI_REPORT_OUTPUT_HTML_H
+
+#include "cli/report/output/answer.h"
+
+#include <stdio.h>
+
+/*
+ * Writes one page without requests: the answer, a timeline, stalled time by line, lengths, copies,
+ * ranks, locality and settings. The thousand longest stalls are drawn one by one, the others as sums
+ * of intervals. False if memory is short.
+ */
+bool gf_html_write(FILE *out, const struct gf_answer *answer);
+
+#endif

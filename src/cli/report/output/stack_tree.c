@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/output/stack_tree.h"
+
+#include <stdlib.h>
+
+#define LEAST_PART 1000
+#define NONE UINT32_MAX
+
+/* A frame below its callers. Children are a list of siblings. */
+struct node {
+    uint32_t name, child, sibling;
+    uint64_t us;
+};
+
+struct tree {
+    const struct gf_job *job;
+    struct node *nodes; /* the first one is the root */
+    size_t count, room;
+};
+
+static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name)
+{
+    uint32_t at = tree->nodes[parent].child;
+
+    while (at != NONE && tree->nodes[at].name != name)
+        at = tree->nodes[at].sibling;
+    if (at != NONE)
+        return at;
+    struct node *nodes = gf_job_grown(tree->nodes, sizeof(*nodes), tree->count, &tree->room);
+    if (!nodes)
+        return NONE;
+    tree->nodes = nodes;
+    nodes[tree->count] = (struct node){.name = name, .child = NONE, .sibling = nodes[parent].child};
+    nodes[parent].child = (uint32_t)tree->count;
+    return (uint32_t)tree->count++;
+}
+
+static bool add_stall(struct tree *tree, const struct gf_stall *stall)
+{
+    const struct gf_job_stack *stack = &tree->job->stacks[stall->stack];
+    uint32_t at = 0;
+
+    tree->nodes[0].us += stall->us;
+    for (uint32_t i = 0; i <= stack->count; i++) {
+        at = child_of(tree, at,
+                      i < stack->count ? tree->job->frames[stack->frame + i] : stall->cause);
+        if (at == NONE)
+            return false;
+        tree->nodes[at].us += stall->us;
+    }
+    return true;
+}
+
+static json_t *json_of(const struct tree *tree, uint32_t at)
+{
+    const struct node *node = &tree->nodes[at];
+    json_t *children = json_array();
+    const char *name = at ? gf_job_text(tree->job, node->name) : "all stalls";
+
+    for (uint32_t i = node->child; i != NONE; i = tree->nodes[i].sibling)
+        if (tree->nodes[i].us >= tree->nodes[0].us / LEAST_PART && tree->nodes[i].us)
+            json_array_append_new(children, json_of(tree, i));
+    return json_pack("{s:s,s:I,s:o}", "name", *name ? name : "unknown", "us", (json_int_t)node->us,
+                     "children", children);
+}
+
+json_t *gf_stack_tree(const struct gf_job *job)
+{
+    struct tree tree = {.job = job};
+    bool whole;
+
+    tree.nodes = gf_job_grown(NULL, sizeof(*tree.nodes), 0, &tree.room);
+    whole = tree.nodes != NULL;
+    if (whole)
+        tree.nodes[tree.count++] = (struct node){.child = NONE, .sibling = NONE};
+    for (size_t i = 0; whole && i < job->stall_count; i++)
+        whole = add_stall(&tree, &job->stalls[i]);
+    json_t *json = whole ? json_of(&tree, 0) : NULL;
+    free(tree.nodes);
+    return json;
+}
