@@ -1,0 +1,5 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# vllm.sh MODEL...: serves a model. The workers inherit the library. inference: latency before throughput.
+set -eu
+exec gpufeed run --profile=inference -- vllm serve "$@"

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of examples/: their form, and what they start, with simulated launchers and driver."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from conftest import COMMAND, PRELOAD, SIM_DIR, SOURCE
+
+EXAMPLES = SOURCE / "examples"
+JOB = ("import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); context = ctypes.c_void_p(); "
+       "print(cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))")
+
+
+def documents(name):
+    return list(yaml.safe_load_all((EXAMPLES / "kubernetes" / name).read_text()))
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A folder for PATH with gpufeed and launchers that drop their options and start the rest."""
+    folder = tmp_path / "path"
+    folder.mkdir()
+    (folder / "gpufeed").symlink_to(COMMAND)
+    (folder / "python").symlink_to(sys.executable)
+
+    def launcher(name, script):
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    launcher("srun", 'while case $1 in --*) ;; *) false ;; esac; do shift; done; exec "$@"')
+    launcher("mpirun", 'test "$1 $3 $4" = "-np --bind-to none"; shift 4; exec "$@"')
+    show = 'echo "arguments $*"; exec python -c "' + JOB + '"'
+    for name in ("torchrun", "vllm", "ray"):
+        launcher(name, show)
+    return folder
+
+
+def test_list_names_every_example():
+    named = set(re.findall(r"\]\(([\w./-]+)\)", (EXAMPLES / "README.md").read_text()))
+    tracked = subprocess.run(["git", "-C", SOURCE, "ls-files", "examples"], capture_output=True, text=True, check=False)
+    if tracked.returncode:
+        pytest.skip("this is no checkout")
+    files = {name.removeprefix("examples/") for name in tracked.stdout.split()}
+    assert named == files - {"README.md", "docker/Dockerfile.dockerignore", "docker/Dockerfile.entrypoint.dockerignore"}
+
+
+def test_pod_is_guaranteed_and_its_references_hold():
+    (pod,) = documents("pod.yaml")
+    assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
+    spec = pod["spec"]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    for container in spec["initContainers"] + spec["containers"]:
+        resources = container["resources"]
+        assert resources["requests"] == resources["limits"] and {"cpu", "memory"} <= set(resources["limits"])
+        assert resources["limits"]["cpu"].isdigit()
+        assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
+    mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+    assert volumes[mounts["/dev/shm"]]["emptyDir"]["medium"] == "Memory"
+    folder = spec["containers"][0]["command"][0].removesuffix("/bin/gpufeed")
+    init = spec["initContainers"][0]
+    assert init["volumeMounts"][0]["name"] == mounts[folder]
+    assert init["command"][-1] == init["volumeMounts"][0]["mountPath"]
+
+
+def test_pod_copies_the_bundle_as_the_container_expects_it(run, tmp_path):
+    (pod,) = documents("pod.yaml")
+    copy = pod["spec"]["initContainers"][0]["command"]
+    (tmp_path / "opt" / "bin").mkdir(parents=True)
+    shutil.copy(COMMAND, tmp_path / "opt" / "bin")
+    (tmp_path / "volume").mkdir()
+    places = {copy[2]: f"{tmp_path}/opt/.", copy[3]: tmp_path / "volume"}
+    assert run(*(places.get(word, word) for word in copy), preload=False).returncode == 0
+    assert (tmp_path / "volume" / "bin" / "gpufeed").is_file()
+
+
+def test_webhook_never_stops_a_pod():
+    (webhook,) = documents("webhook.yaml")
+    assert webhook["apiVersion"] == "admissionregistration.k8s.io/v1"
+    assert webhook["kind"] == "MutatingWebhookConfiguration"
+    for hook in webhook["webhooks"]:
+        assert hook["failurePolicy"] == "Ignore" and hook["sideEffects"] == "None"
+        assert 1 <= hook["timeoutSeconds"] <= 30 and hook["admissionReviewVersions"]
+        assert hook["objectSelector"]["matchLabels"] and hook["name"].count(".") >= 2
+        # A webhook that serves its own namespace could keep its own server from starting.
+        (expression,) = hook["namespaceSelector"]["matchExpressions"]
+        assert expression["operator"] == "NotIn" and hook["clientConfig"]["service"]["namespace"] in expression["values"]
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.entrypoint"])
+def test_dockerfile(name, run):
+    text = (EXAMPLES / "docker" / name).read_text()
+    lines = [line for line in text.replace("\\\n", "").splitlines() if line and not line.startswith("#")]
+    assert {line.split()[0] for line in lines} <= {"FROM", "ARG", "COPY", "RUN", "ENTRYPOINT", "CMD"}
+    for line in lines:
+        words = line.split()
+        if words[0] == "COPY" and not words[1].startswith("--from"):
+            assert (SOURCE / words[1]).exists(), line
+    # The options of the entry point are valid, and it starts the command as PID 1 would.
+    entry, = [json.loads(line.removeprefix("ENTRYPOINT")) for line in lines if line.startswith("ENTRYPOINT")]
+    own = entry[1:entry.index("--") + 1]
+    result = run(COMMAND, *own, sys.executable, "-c", JOB, preload=False, sim=True)
+    assert (result.returncode, result.stdout) == (0, "0 0\n") and "GPU 0" in result.stderr
+    assert f"{entry[0].removesuffix('/bin/gpufeed')}\n" in text  # the bundle is copied there
+
+
+def test_sbatch_runs_its_tasks(path, run, tmp_path):
+    env = {"PATH": f"{path}:/usr/bin:/bin", "SLURM_PROCID": 0}
+    script = EXAMPLES / "slurm" / "train.sbatch"
+    result = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, GPUFEED_COMMAND=COMMAND, **env)
+    assert (result.returncode, result.stdout) == (0, "0 0\n"), result.stderr
+    assert len(list(tmp_path.glob("report-*-0.json"))) == 1
+    without = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, GPUFEED_COMMAND="/none", **env)
+    assert (without.returncode, without.stdout) == (0, "0 0\n") and "run without it" in without.stderr
+
+
+@pytest.mark.parametrize("env, printed", [
+    ({}, ""),
+    ({"SLURM_JOB_GPUS": "0"}, f"export LD_PRELOAD={PRELOAD}\n"),
+    ({"SLURM_STEP_GPUS": "0", "LD_PRELOAD": "libm.so.6"}, f"export LD_PRELOAD={PRELOAD}:libm.so.6\n"),
+    ({"SLURM_JOB_GPUS": "0", "LD_PRELOAD": str(PRELOAD)}, ""),
+    ({"SLURM_JOB_GPUS": "0", "GPUFEED_LIBRARY": "/none"}, ""),
+])
+def test_prolog(env, printed, run):
+    result = run(EXAMPLES / "slurm" / "prolog.sh", preload=False, **{"GPUFEED_LIBRARY": PRELOAD, **env})
+    assert (result.returncode, result.stdout, result.stderr) == (0, printed, "")
+
+
+@pytest.mark.parametrize("name, words", [
+    ("torchrun", "--standalone --nproc-per-node=2 model"), ("vllm", "serve model"), ("ray", "start --block model")])
+def test_launcher(name, words, path, run):
+    result = run(EXAMPLES / "launchers" / f"{name}.sh", "model", preload=False, sim=True, RANKS=2,
+                 PATH=f"{path}:/usr/bin:/bin")
+    assert (result.returncode, result.stdout) == (0, f"arguments {words}\n0 0\n"), result.stderr
+    assert "gpufeed: GPU 0 " in result.stderr
+
+
+def test_launchers_of_python(path, run, tmp_path):
+    (tmp_path / "job.py").write_text(JOB)
+    env = {"PATH": f"{path}:/usr/bin:/bin", "RANKS": 1}
+    result = run(EXAMPLES / "launchers" / "mpirun.sh", tmp_path / "job.py", preload=False, sim=True, **env)
+    assert (result.returncode, result.stdout) == (0, "0 0\n") and "gpufeed: GPU 0 " in result.stderr
+    (tmp_path / "sglang").mkdir()
+    (tmp_path / "sglang" / "launch_server.py").write_text(f"import sys; print(*sys.argv[1:])\n{JOB}")
+    result = run(EXAMPLES / "launchers" / "sglang.sh", "model", preload=False, sim=True, PYTHONPATH=tmp_path, **env)
+    assert (result.returncode, result.stdout) == (0, "--model-path model\n0 0\n"), result.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_service(run, tmp_path):
+    text = (EXAMPLES / "systemd" / "serving.service").read_text()
+    command = re.search(r"^ExecStart=(.*)", text, re.M)[1]
+    own = shlex.split(command)[1:]
+    unit = tmp_path / "serving.service"
+    # verify wants programs that exist.
+    unit.write_text(text.replace("/opt/gpufeed/bin/gpufeed", str(COMMAND)).replace("/opt/serving/bin/python", sys.executable))
+    result = run("systemd-analyze", "--man=no", "verify", unit, preload=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    own[own.index("--") + 1:] = [sys.executable, "-c", JOB]
+    assert run(COMMAND, *own, preload=False, sim=True).stdout == "0 0\n"
