@@ -2,6 +2,7 @@
 #include "os/cgroup.h"
 
 #include "base/fmt.h"
+#include "os/own_table.h"
 #include "os/procfs.h"
 
 #include <errno.h>
@@ -41,23 +42,40 @@ static const char *group_path(const char *line, const char *controller, bool *re
     return wanted ? path + 1 : NULL;
 }
 
-bool gf_cgroup_find(const char *root, const char *controller, char *scratch, size_t scratch_size,
-                    char *ret, size_t size)
+struct search {
+    const char *root, *controller;
+    struct gf_procfs_lines lines;
+    char *ret;
+    size_t size;
+    bool found;
+};
+
+static void search_groups(void *closure)
 {
-    struct gf_procfs_lines lines = {.buf = scratch, .size = scratch_size};
+    struct search *search = closure;
     const char *path = NULL, *line;
     char file[GF_PROCFS_PATH_MAX];
     bool valid = true;
 
-    gf_fmt(file, sizeof(file), "%s/proc/self/cgroup", root ? root : "");
-    if (!gf_procfs_lines_open(&lines, file))
-        return false;
-    while (!path && valid && (line = gf_procfs_lines_next(&lines)))
-        path = group_path(line, controller, &valid);
+    gf_fmt(file, sizeof(file), "%s/proc/self/cgroup", search->root ? search->root : "");
+    if (!gf_procfs_lines_open(&search->lines, file))
+        return;
+    while (!path && valid && (line = gf_procfs_lines_next(&search->lines)))
+        path = group_path(line, search->controller, &valid);
     if (path)
-        gf_fmt(ret, size, "%s", strcmp(path, "/") == 0 ? "" : path);
-    gf_procfs_lines_close(&lines);
-    return path;
+        gf_fmt(search->ret, search->size, "%s", strcmp(path, "/") == 0 ? "" : path);
+    gf_procfs_lines_close(&search->lines);
+    search->found = path;
+}
+
+bool gf_cgroup_find(const char *root, const char *controller, char *scratch, size_t scratch_size,
+                    char *ret, size_t size)
+{
+    struct search search = {root, controller, {.buf = scratch, .size = scratch_size},
+                            ret,  size,       false};
+
+    gf_own_table_run(search_groups, &search);
+    return search.found;
 }
 
 static bool find_group(const char *root, const char *controller, char *ret, size_t size)
@@ -213,7 +231,7 @@ uint64_t gf_cgroup_threads_left(const char *root)
     return least;
 }
 
-uint64_t gf_cgroup_throttled_ns(const char *root)
+static uint64_t read_throttled_ns(const char *root)
 {
     static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};
     char group[1024], text[1024];
@@ -229,4 +247,23 @@ uint64_t gf_cgroup_throttled_ns(const char *root)
             read_nearest(root, mounts_v1[i], group, "cpu.stat", text, sizeof(text)) > 0)
             return gf_procfs_value(text, "throttled_time");
     return 0;
+}
+
+struct throttled {
+    const char *root;
+    uint64_t ns;
+};
+
+static void run_throttled(void *closure)
+{
+    struct throttled *throttled = closure;
+    throttled->ns = read_throttled_ns(throttled->root);
+}
+
+uint64_t gf_cgroup_throttled_ns(const char *root)
+{
+    struct throttled throttled = {root, 0};
+
+    gf_own_table_run(run_throttled, &throttled);
+    return throttled.ns;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/container.h"
 
+#include "os/own_table.h"
 #include "os/procfs.h"
 
 #include <string.h>
@@ -45,7 +46,7 @@ static bool find_run(const char *path, struct run *run)
     return found;
 }
 
-bool gf_container_id(char ret[GF_CONTAINER_ID])
+static void find_id(void *closure)
 {
     /*
      * In a cgroup namespace the first file shows no path, but the container's mounts contain the
@@ -57,9 +58,14 @@ bool gf_container_id(char ret[GF_CONTAINER_ID])
         struct run run = {.length = 0};
         if (!find_run(paths[i], &run))
             continue;
-        memcpy(ret, run.digits, GF_CONTAINER_ID - 1);
-        ret[GF_CONTAINER_ID - 1] = '\0';
-        return true;
+        memcpy(closure, run.digits, GF_CONTAINER_ID - 1);
+        return;
     }
-    return false;
+}
+
+bool gf_container_id(char ret[GF_CONTAINER_ID])
+{
+    memset(ret, 0, GF_CONTAINER_ID);
+    gf_own_table_run(find_id, ret);
+    return *ret;
 }

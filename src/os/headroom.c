@@ -3,6 +3,7 @@
 
 #include "base/scratch.h"
 #include "os/cgroup.h"
+#include "os/own_table.h"
 #include "os/procfs.h"
 
 #include <stdlib.h>
@@ -132,15 +133,34 @@ static void read_host(struct gf_headroom_scratch *scratch, const char *root, int
 static const struct gf_headroom unknown = {
     .bytes = UNKNOWN, .cgroup = UNKNOWN, .host = UNKNOWN, .node = UNKNOWN, .limit = UNKNOWN};
 
-void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
-                         struct gf_headroom *ret)
+struct reading {
+    struct gf_headroom_scratch *scratch;
+    const char *root;
+    int node;
+    struct gf_headroom *ret;
+};
+
+static void read_headroom(void *closure)
 {
-    *ret = unknown;
+    const struct reading *reading = closure;
+    struct gf_headroom_scratch *scratch = reading->scratch;
+    const char *root = reading->root;
+    struct gf_headroom *ret = reading->ret;
+
     for (size_t i = 0; i < GF_ARRAY_LEN(names_v2); i++)
         read_groups_headroom(&names_v2[i], "", scratch, root, ret);
     read_groups_headroom(&names_v1, "memory", scratch, root, ret);
-    read_host(scratch, root, node, ret);
+    read_host(scratch, root, reading->node, ret);
     ret->bytes = gf_min(ret->cgroup, gf_min(ret->host, ret->node));
+}
+
+bool gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
+                         struct gf_headroom *ret)
+{
+    struct reading reading = {scratch, root, node, ret};
+
+    *ret = unknown;
+    return gf_own_table_run(read_headroom, &reading);
 }
 
 void gf_headroom_read(const char *root, int node, struct gf_headroom *ret)

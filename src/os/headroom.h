@@ -31,7 +31,8 @@ struct gf_headroom_scratch {
  * inside malloc or in a forked child. errno may change.
  */
 void gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
-void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
+/* False if nothing could be tried now (os/own_table.h); a later call may succeed. */
+bool gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
                          struct gf_headroom *ret);
 
 /* The limit that determines `bytes`: "memory.max", "MemAvailable", "node"; "nothing" if unknown. */

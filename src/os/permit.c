@@ -5,7 +5,7 @@
 
 #define SEALED (1U << 31)
 
-static _Atomic unsigned own = GF_PERMIT_ALL;
+static _Atomic unsigned own = GF_PERMIT_ALL & ~(1U << gf_permit_close_range);
 static _Atomic unsigned *_Atomic shared; /* NULL: `own` is used */
 
 _Atomic unsigned *gf_permit_word(void)

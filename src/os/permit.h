@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which system calls this process may make. A seccomp filter may kill the process at a call that
- * glibc and CUDA never make. Before anything is known, every call is permitted. Any thread; keeps
- * errno.
+ * glibc and CUDA never make. Before anything is known, every call is permitted except close_range,
+ * which has a substitute. Any thread; keeps errno.
  */
 #ifndef GF_OS_PERMIT_H
 #define GF_OS_PERMIT_H
@@ -14,6 +14,7 @@ enum gf_permit {
     gf_permit_mincore,
     gf_permit_move_pages,  /* without targets */
     gf_permit_read_memory, /* process_vm_readv of the process itself */
+    gf_permit_close_range, /* with CLOSE_RANGE_UNSHARE: changes only the calling thread's table */
     /* These calls set something. */
     gf_permit_set_affinity,
     gf_permit_set_mempolicy,

@@ -2,6 +2,7 @@
 #include "os/permit_find.h"
 
 #include "base/cpus.h"
+#include "os/own_table.h"
 #include "os/procfs.h"
 
 #include <errno.h>
@@ -39,6 +40,9 @@ static void make_call(enum gf_permit call, struct trial *trial)
         break;
     case gf_permit_read_memory:
         syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1UL, &remote, 1UL, 0UL);
+        break;
+    case gf_permit_close_range:
+        syscall(SYS_close_range, ~0U, ~0U, 0U);
         break;
     case gf_permit_set_affinity:
         syscall(SYS_sched_getaffinity, 0, sizeof(cpus), cpus.word);
@@ -110,22 +114,30 @@ static unsigned try_calls(unsigned wanted)
     return passed;
 }
 
-/* Whether the calling thread has a filter; true if that is unknown. */
-static bool is_filtered(void)
+/* Finds whether the thread has a filter; true if that is unknown. */
+static void find_filter(void *closure)
 {
     char text[512];
     struct gf_procfs_lines lines = {.buf = text, .size = sizeof(text)};
-    bool ret = false; /* a kernel without seccomp has no such line */
+    bool ret = false, *const filtered = closure; /* a kernel without seccomp has no such line */
 
     if (!gf_procfs_lines_open(&lines, "/proc/thread-self/status"))
-        return true;
+        return;
     for (const char *line; (line = gf_procfs_lines_next(&lines));) {
         const char *mode = lines.continued ? NULL : gf_procfs_field(line, "Seccomp");
         if (mode)
             ret = *mode != '0';
     }
     gf_procfs_lines_close(&lines);
-    return ret || lines.error;
+    *filtered = ret || lines.error;
+}
+
+static bool is_filtered(void)
+{
+    bool ret = true;
+
+    gf_own_table_run(find_filter, &ret); /* a new thread has its creator's filters */
+    return ret;
 }
 
 unsigned gf_permit_find(unsigned wanted)

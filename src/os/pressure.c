@@ -4,11 +4,16 @@
 #include "base/atomic.h"
 #include "base/fmt.h"
 #include "os/cgroup.h"
+#include "os/kept_file.h"
+#include "os/own_table.h"
+#include "os/permit.h"
 #include "os/procfs.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define UNKNOWN GF_PRESSURE_UNKNOWN
 #define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
@@ -22,33 +27,62 @@ struct row {
  * Adds the numbers of the lines whose first word is a key; several lines may count towards one
  * value.
  */
-static bool add_rows(const char *path, const struct row *rows, size_t count)
+static void add_lines(struct gf_procfs_lines *lines, const struct row *rows, size_t count)
 {
-    char buf[1024];
-    struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
-
-    if (!*path || !gf_procfs_lines_open(&lines, path))
-        return false;
-    for (const char *line; (line = gf_procfs_lines_next(&lines));)
+    for (const char *line; (line = gf_procfs_lines_next(lines));)
         for (size_t i = 0; i < count; i++) {
             const size_t length = strlen(rows[i].key);
             if (strncmp(line, rows[i].key, length) == 0 && (line[length] == ' ' || !length))
                 *rows[i].value += gf_procfs_number(line + length + (length != 0));
         }
+}
+
+static bool add_rows(const char *path, const struct row *rows, size_t count)
+{
+    char buf[1024];
+    struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
+
+    if (!gf_procfs_lines_open(&lines, path))
+        return false;
+    add_lines(&lines, rows, count);
     gf_procfs_lines_close(&lines);
     return true;
 }
 
+/* A filter of the program may forbid the reads. */
+static int counter_file(const struct gf_kept_file *file)
+{
+    return gf_permit_sealed() ? -1 : gf_kept_file_get(file);
+}
+
+static bool add_kept_rows(const struct gf_kept_file *file, const struct row *rows, size_t count)
+{
+    char buf[1024];
+    struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
+    const int fd = counter_file(file);
+
+    if (fd < 0)
+        return false;
+    gf_procfs_lines_begin(&lines, fd);
+    add_lines(&lines, rows, count);
+    return !lines.error;
+}
+
 /* The number after "total=" in the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234". */
+static bool parse_stalled(const char *text, uint64_t *ret_us)
+{
+    const char *total = strncmp(text, "some ", 5) == 0 ? strstr(text, "total=") : NULL;
+
+    if (total)
+        *ret_us = gf_procfs_number(total + 6);
+    return total;
+}
+
 static bool read_stalled(const char *path, uint64_t *ret_us)
 {
     char text[256];
-    const char *total = NULL;
 
-    if (*path && gf_procfs_read_at(AT_FDCWD, text, sizeof(text), path) > 0 &&
-        strncmp(text, "some ", 5) == 0 && (total = strstr(text, "total=")))
-        *ret_us = gf_procfs_number(total + 6);
-    return total;
+    return gf_procfs_read_at(AT_FDCWD, text, sizeof(text), path) > 0 && parse_stalled(text, ret_us);
 }
 
 /* The paths of one group's files. */
@@ -120,11 +154,18 @@ static void read_pressure_groups(const char *root, const char *mount, const char
     } while (gf_cgroup_to_parent(group));
 }
 
-void gf_pressure_read(const char *root, struct gf_pressure *ret)
+struct reading {
+    const char *root;
+    struct gf_pressure *ret;
+};
+
+static void read_pressure(void *closure)
 {
+    const struct reading *reading = closure;
+    const char *root = reading->root;
+    struct gf_pressure *ret = reading->ret;
     char path[GF_PROCFS_PATH_MAX];
 
-    *ret = (struct gf_pressure){.stalled_us = UNKNOWN, .limited = UNKNOWN, .killed = UNKNOWN};
     read_pressure_groups(root, GF_CGROUP_MOUNT, "", read_group_pressure, ret);
     read_pressure_groups(root, GF_CGROUP_MOUNT_UNIFIED, "", read_group_pressure, ret);
     read_pressure_groups(root, MOUNT_V1, "memory", read_group_v1_pressure, ret);
@@ -133,12 +174,26 @@ void gf_pressure_read(const char *root, struct gf_pressure *ret)
         ret->stalled_file = "/proc/pressure/memory";
 }
 
+void gf_pressure_read(const char *root, struct gf_pressure *ret)
+{
+    struct reading reading = {root, ret};
+
+    *ret = (struct gf_pressure){.stalled_us = UNKNOWN, .limited = UNKNOWN, .killed = UNKNOWN};
+    gf_own_table_run(read_pressure, &reading);
+}
+
 /*
- * The files of the process's own group, for stalls in the log. Their paths are built once, before
- * the first stall, because malloc may run on a small stack. "" if the group does not exist.
+ * The files for stalls in the log: the machine's, and those of the process's own group. They stay
+ * open, because a stall is read on the thread that stalled. A file that does not exist is not open.
  */
-static char events[512], pressure[512], cpu_stat[512];
-static char failures_v1[512], cpu_stat_v1[2][512];
+#define COUNTERS(...)                                                                              \
+    {                                                                                              \
+        .path = (__VA_ARGS__), .everywhere = true, .fd = -1, .opening = ATOMIC_FLAG_INIT           \
+    }
+static struct gf_kept_file vmstat = COUNTERS("/proc/vmstat");
+static struct gf_kept_file events = COUNTERS(NULL), pressure = COUNTERS(NULL);
+static struct gf_kept_file cpu_stat = COUNTERS(NULL);
+static struct gf_kept_file failures_v1 = COUNTERS(NULL), cpu_stat_v1 = COUNTERS(NULL);
 static _Atomic uint64_t throttled_seen_us;
 
 static void read_throttled(uint64_t *ret_us)
@@ -146,32 +201,54 @@ static void read_throttled(uint64_t *ret_us)
     uint64_t us = 0, ns = 0;
     const struct row row = {"throttled_usec", &us}, row_v1 = {"throttled_time", &ns};
 
-    if (!add_rows(cpu_stat, &row, 1) || !us)
-        for (size_t i = 0; i < GF_ARRAY_LEN(cpu_stat_v1) && !ns; i++)
-            add_rows(cpu_stat_v1[i], &row_v1, 1);
+    if (!add_kept_rows(&cpu_stat, &row, 1) || !us)
+        add_kept_rows(&cpu_stat_v1, &row_v1, 1);
     *ret_us = us + ns / 1000;
+}
+
+static void open_counter(struct gf_kept_file *file, const char *mount, const char *group,
+                         const char *name)
+{
+    char path[768];
+
+    gf_fmt(path, sizeof(path), "/%s%s/%s", mount, group, name);
+    file->path = path;
+    gf_kept_file_open(file);
+    file->path = NULL;
 }
 
 void gf_pressure_counters_open(void)
 {
     static atomic_flag opened = ATOMIC_FLAG_INIT;
     char line[1024], group[512];
-    const size_t size = sizeof(events);
 
     if (atomic_flag_test_and_set_explicit(&opened, memory_order_relaxed))
         return;
+    gf_kept_file_open(&vmstat);
     if (gf_cgroup_find("", "", line, sizeof(line), group, sizeof(group))) {
-        gf_fmt(events, size, "/" GF_CGROUP_MOUNT "%s/memory.events", group);
-        gf_fmt(pressure, size, "/" GF_CGROUP_MOUNT "%s/memory.pressure", group);
-        gf_fmt(cpu_stat, size, "/" GF_CGROUP_MOUNT "%s/cpu.stat", group);
+        open_counter(&events, GF_CGROUP_MOUNT, group, "memory.events");
+        open_counter(&pressure, GF_CGROUP_MOUNT, group, "memory.pressure");
+        open_counter(&cpu_stat, GF_CGROUP_MOUNT, group, "cpu.stat");
     }
     if (gf_cgroup_find("", "cpu", line, sizeof(line), group, sizeof(group))) {
-        gf_fmt(cpu_stat_v1[0], size, "/" GF_CGROUP_MOUNT "/cpu%s/cpu.stat", group);
-        gf_fmt(cpu_stat_v1[1], size, "/" GF_CGROUP_MOUNT "/cpu,cpuacct%s/cpu.stat", group);
+        open_counter(&cpu_stat_v1, GF_CGROUP_MOUNT "/cpu", group, "cpu.stat");
+        open_counter(&cpu_stat_v1, GF_CGROUP_MOUNT "/cpu,cpuacct", group, "cpu.stat");
     }
     if (gf_cgroup_find("", "memory", line, sizeof(line), group, sizeof(group)))
-        gf_fmt(failures_v1, size, "/" MOUNT_V1 "%s/memory.failcnt", group);
+        open_counter(&failures_v1, MOUNT_V1, group, "memory.failcnt");
     gf_pressure_throttled_since();
+}
+
+static bool read_waited(uint64_t *ret_us)
+{
+    char text[256];
+    const int fd = counter_file(&pressure);
+    const ssize_t got = fd < 0 ? -1 : syscall(SYS_pread64, fd, text, sizeof(text) - 1, 0L);
+
+    if (got <= 0)
+        return false;
+    text[got] = '\0';
+    return parse_stalled(text, ret_us);
 }
 
 void gf_pressure_counters_read(struct gf_pressure_counters *ret)
@@ -186,10 +263,10 @@ void gf_pressure_counters_read(struct gf_pressure_counters *ret)
     const struct row group[] = {{"high", &ret->high}, {"max", &ret->max}};
     const struct row group_v1[] = {{"", &ret->max}};
 
-    ret->known = add_rows("/proc/vmstat", machine, GF_ARRAY_LEN(machine));
-    add_rows(events, group, GF_ARRAY_LEN(group));
-    add_rows(failures_v1, group_v1, GF_ARRAY_LEN(group_v1));
-    ret->waits_known = read_stalled(pressure, &ret->waited_us);
+    ret->known = add_kept_rows(&vmstat, machine, GF_ARRAY_LEN(machine));
+    add_kept_rows(&events, group, GF_ARRAY_LEN(group));
+    add_kept_rows(&failures_v1, group_v1, GF_ARRAY_LEN(group_v1));
+    ret->waits_known = read_waited(&ret->waited_us);
     read_throttled(&ret->throttled_us);
     errno = error;
 }

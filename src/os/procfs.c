@@ -2,6 +2,7 @@
 #include "os/procfs.h"
 
 #include "base/fmt.h"
+#include "os/own_table.h"
 #include "os/permit.h"
 
 #include <errno.h>
@@ -14,6 +15,8 @@ int gf_procfs_open(int folder, const char *path)
 {
     if (gf_permit_sealed())
         return -EPERM;
+    if (!gf_own_table_is_own())
+        return -EBADF;
     const long fd = syscall(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? -errno : (int)fd;
 }
@@ -48,16 +51,33 @@ static int read_whole(int fd, char *buf, size_t size)
     return (int)at;
 }
 
+struct whole {
+    int folder;
+    const char *path;
+    char *buf;
+    size_t size;
+    int length;
+};
+
+static void open_and_read(void *closure)
+{
+    struct whole *whole = closure;
+    const int fd = gf_procfs_open(whole->folder, whole->path);
+
+    whole->length = fd;
+    if (fd < 0)
+        return;
+    whole->length = read_whole(fd, whole->buf, whole->size);
+    gf_procfs_close(fd);
+}
+
 int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path)
 {
-    const int fd = gf_procfs_open(folder, path);
+    struct whole whole = {folder, path, buf, size, gf_permit_sealed() ? -EPERM : -EAGAIN};
 
     buf[0] = '\0';
-    if (fd < 0)
-        return fd;
-    const int length = read_whole(fd, buf, size);
-    gf_procfs_close(fd);
-    return length;
+    gf_own_table_run(open_and_read, &whole);
+    return whole.length;
 }
 
 int gf_procfs_read(char *buf, size_t size, const char *root, const char *format, ...)
@@ -124,11 +144,17 @@ uint64_t gf_procfs_number(const char *p)
 
 bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path)
 {
+    gf_procfs_lines_begin(lines, gf_procfs_open(AT_FDCWD, path));
+    return lines->fd >= 0;
+}
+
+void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd)
+{
     lines->at = lines->held = 0;
     lines->continued = lines->cut = false;
     lines->error = 0;
-    lines->fd = gf_procfs_open(AT_FDCWD, path);
-    return lines->fd >= 0;
+    lines->offset = 0;
+    lines->fd = fd;
 }
 
 /* Moves the bytes from `at` on to the front and reads more after them; false at the end. */
@@ -138,12 +164,14 @@ static bool fill_lines(struct gf_procfs_lines *lines)
     memmove(lines->buf, lines->buf + lines->at, lines->held);
     lines->at = 0;
     const size_t space = lines->size - 1 - lines->held;
-    const ssize_t got = space ? gf_procfs_chunk(lines->fd, lines->buf + lines->held, space) : 0;
+    const ssize_t got =
+        space ? syscall(SYS_pread64, lines->fd, lines->buf + lines->held, space, lines->offset) : 0;
     if (got < 0)
-        lines->error = (int)got;
+        lines->error = -errno;
     if (got <= 0)
         return false;
     lines->held += (size_t)got;
+    lines->offset += got;
     return true;
 }
 

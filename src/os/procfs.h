@@ -2,8 +2,9 @@
 /*
  * Reads files of /proc, /sys and cgroups. Makes only system calls, for callers inside malloc, in a
  * hook or in a forked child: libc's open and read are cancellation points, and other preloads
- * replace them with functions that allocate. Nothing here allocates, takes a lock or waits. errno
- * may change. Any thread.
+ * replace them with functions that allocate. Nothing here allocates or takes a lock. Files are
+ * opened only where the program cannot see the descriptors (os/own_table.h). errno may change. Any
+ * thread.
  *
  * root is the folder used as "/": "" or NULL for this system; tests and recorded machines use
  * another folder.
@@ -20,7 +21,8 @@
 
 /*
  * Returns a descriptor for reading, or -errno. folder is a descriptor, or AT_FDCWD. -EPERM once the
- * process is sealed (os/permit.h).
+ * process is sealed (os/permit.h). -EBADF if the thread's descriptor table is the program's: call it
+ * through gf_own_table_run.
  */
 int gf_procfs_open(int folder, const char *path);
 void gf_procfs_close(int fd);
@@ -29,7 +31,8 @@ ssize_t gf_procfs_chunk(int fd, void *buf, size_t size);
 
 /*
  * Reads root + "/" + path into buf, terminated, without trailing white space. Text that does not
- * fit is truncated. Returns the length or -errno.
+ * fit is truncated. Returns the length or -errno. Several files are cheaper to read within one
+ * gf_own_table_run.
  */
 int gf_procfs_read(char *buf, size_t size, const char *root, const char *format, ...)
     GF_PRINTF(4, 5);
@@ -57,11 +60,17 @@ struct gf_procfs_lines {
     bool continued; /* the last piece returned continues the piece before it */
     bool cut;       /* the next piece continues it */
     int fd;
-    int error; /* after the last line: -errno of a failed read, or 0 */
+    int64_t offset; /* of the next read */
+    int error;      /* after the last line: -errno of a failed read, or 0 */
 };
 
-/* False if the file cannot be opened; then nothing needs to be closed. */
+/*
+ * Opens as gf_procfs_open does. False if the file cannot be opened; then nothing needs to be
+ * closed, and lines->fd is -errno.
+ */
 bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path);
+/* Reads an open file from its beginning. Nothing needs to be closed. */
+void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd);
 /* The next line without its newline; NULL after the last one. */
 char *gf_procfs_lines_next(struct gf_procfs_lines *lines);
 void gf_procfs_lines_close(struct gf_procfs_lines *lines);

@@ -8,6 +8,12 @@
 
 #include "base/base.h"
 
+/*
+ * Opens the file for sandboxes that forbid the system call. Called at the log's start and within
+ * cuInit (os/kept_file.h), after gf_permit_find.
+ */
+void gf_safe_read_start(void);
+
 /* Copies the bytes up to the first unreadable one; returns their number. Keeps errno. */
 size_t gf_safe_read_some(uintptr_t address, void *ret, size_t size);
 

@@ -24,13 +24,13 @@ REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-
             "limits", "duplicate"]
 # The system functions that src/engine/transfer calls, and the refusal that makes each fail.
 CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "mincore": "mincore",
-          "ioctl": "question", "prctl": "name", "pthread_create": "threads", "fcntl": "duplicate",
+          "ioctl": "question", "prctl": "name", "pthread_create": "threads",
           "move_pages": "move-pages", "process_vm_readv": "read-own", "process_vm_writev": "write-own"}
 # test_limits and tests/unit make these fail.
 LIMITED = {"calloc", "aligned_alloc"}
 # These cannot fail, or the library could not handle a failure.
 CANNOT_FAIL = {"free", "sysconf", "syscall", "futex", "clock_nanosleep", "strerrordesc_np", "sigemptyset",
-           "sigfillset", "pthread_sigmask", "getpid", "gettid", "fstat", "rt_sigaction", "sched_getscheduler"}
+           "sigfillset", "pthread_sigmask", "getpid", "gettid", "rt_sigaction", "sched_getscheduler"}
 # The number of lines that each refusal causes: one for each feature that it turns off. A helper's
 # stack is a mapping too, unless libc reuses one.
 LINES = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],

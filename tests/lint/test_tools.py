@@ -253,3 +253,17 @@ def test_count_says_why_cases_were_skipped(tmp_path):
     (tmp_path / "junit" / "p.xml").write_text(f"<testsuite>{cases}</testsuite>")
     said = run(sys.executable, TESTS / "count.py", tmp_path).stdout.splitlines()
     assert said[-2:] == ["skipped: 2 no GPU; 1 no qemu", "0 passed, 0 failed, 3 skipped"]
+
+
+def test_calls(tmp_path):
+    """A comment and a text may name a call; a listed file must make its calls."""
+    (tmp_path / "src" / "engine").mkdir(parents=True)
+    file = tmp_path / "src" / "engine" / "x.c"
+    file.write_text('/* open() */ const char *text = "close(1)";\nint f(void)\n{\n    return opens(0);\n}\n')
+    good = run(sys.executable, LINT / "calls.py", tmp_path).stdout
+    assert "x.c" not in good and "src/os/procfs.c makes no call of descriptors" in good
+    for line, word in (("munmap(at, size);", "munmap"), ("syscall(SYS_close, fd);", "close"),
+                       ("mmap(at, 1, 0, MAP_FIXED | MAP_PRIVATE, -1, 0);", "MAP_FIXED")):
+        file.write_text(f"void f(void)\n{{\n    {line}\n}}\n")
+        bad = run(sys.executable, LINT / "calls.py", tmp_path)
+        assert bad.returncode == 1 and f"src/engine/x.c:3: {word}: no reason" in bad.stdout

@@ -45,8 +45,11 @@ def masks():
     """{thread name: masks} of all threads of this process."""
     found = []
     for tid in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{tid}/comm") as file:
-            found.append((file.read().strip(), mask(int(tid))))
+        try:
+            with open(f"/proc/self/task/{tid}/comm") as file:
+                found.append((file.read().strip(), mask(int(tid))))
+        except OSError:
+            pass # the thread has ended
     return found
 
 

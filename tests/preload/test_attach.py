@@ -230,9 +230,9 @@ def test_a_small_default_stack(fed):
 
 
 @pytest.mark.parametrize("options", [{}, {"GPUFEED": "observe"}, {"GPUFEED_BIND": "off"}])
-def test_there_is_one_thread_of_ours(feed, options):
+def test_there_are_two_threads_of_ours(feed, options):
     feed("""
         start()
         names = sorted(name for name, cpus in masks() if not name.startswith("cuda"))
-        assert len(names) == 2 and names[0] == "gpufeed", names
+        assert len(names) == 3 and names[:2] == ["gpufeed", "gpufeed-files"], names
     """, **options)

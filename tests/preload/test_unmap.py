@@ -88,7 +88,13 @@ BODY = """
         return all(data[i * MIB] == data[i * MIB + MIB - 1] == first + i + 1 for i in range(len(data) // MIB))
 
     def helpers():
-        return sum(open(f"/proc/self/task/{t}/comm").read() == "gpufeed-copy\\n" for t in os.listdir("/proc/self/task"))
+        names = []
+        for task in os.listdir("/proc/self/task"):
+            try:
+                names.append(open(f"/proc/self/task/{task}/comm").read())
+            except OSError:
+                pass # the thread has ended
+        return names.count("gpufeed-copy\\n")
 
     start()
     pinned(64 * MIB)

@@ -94,29 +94,48 @@ CUresult cuMemFreeHost(void *pointer)
 }
 
 /* Opened by cuInit, as the driver opens its files: programs may forbid open afterwards. */
-static int maps_fd = -1;
-static struct stat maps_file;
+static struct kept {
+    const char *path;
+    int fd;
+    struct stat file;
+} kept_files[] = {
+    [sim_file_maps] = {.path = "/proc/thread-self/maps"}, /* the main thread may have ended */
+    [sim_file_zero] = {.path = "/dev/zero"},
+};
 
-void sim_hostmem_open(void)
+/* The numbers are high: a program may take the low ones by dup2, while the driver uses them. */
+static void open_file(struct kept *file)
 {
     const int fd =
-        open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC); /* the main thread may have ended */
-    maps_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 900);
-    if (maps_fd < 0)
-        maps_fd = fd;
+        open(file->path, (file == &kept_files[sim_file_zero] ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    file->fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 900);
+    if (file->fd < 0)
+        file->fd = fd;
     else
         close(fd);
-    fstat(maps_fd, &maps_file);
+    fstat(file->fd, &file->file);
+}
+
+void sim_files_open(void)
+{
+    for (int i = 0; i < sim_file_count; i++)
+        open_file(&kept_files[i]);
 }
 
 /* The program may have closed the number. */
+int sim_file(enum sim_file which)
+{
+    struct kept *file = &kept_files[which];
+    struct stat now;
+    if (fstat(file->fd, &now) != 0 || now.st_dev != file->file.st_dev ||
+        now.st_ino != file->file.st_ino)
+        open_file(file);
+    return file->fd;
+}
+
 static FILE *open_maps(void)
 {
-    struct stat now;
-    if (fstat(maps_fd, &now) != 0 || now.st_dev != maps_file.st_dev ||
-        now.st_ino != maps_file.st_ino)
-        sim_hostmem_open();
-    const int fd = fcntl(maps_fd, F_DUPFD_CLOEXEC, 0);
+    const int fd = fcntl(sim_file(sim_file_maps), F_DUPFD_CLOEXEC, 900);
     FILE *maps = fd < 0 ? NULL : fdopen(fd, "re");
     if (maps)
         rewind(maps);

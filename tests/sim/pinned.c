@@ -8,7 +8,6 @@
  */
 #include "sim.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,11 +30,8 @@ static struct chunk *chunks;
 
 static char *map_zero(size_t size)
 {
-    int zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
-    if (zero < 0)
-        return NULL;
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, zero, 0);
-    close(zero);
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                    sim_file(sim_file_zero), 0);
     return at == MAP_FAILED ? NULL : at;
 }
 

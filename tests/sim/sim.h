@@ -234,7 +234,11 @@ struct sim_range {
     bool captured; /* allocated by a stream that was capturing */
 };
 
-void sim_hostmem_open(void);                                     /* at cuInit */
+/* The simulator's own descriptors. They have high numbers, as a program may choose the low ones. */
+enum sim_file { sim_file_maps, sim_file_zero, sim_file_count };
+void sim_files_open(void); /* at cuInit */
+int sim_file(enum sim_file which);
+
 struct sim_range *sim_range_at(uintptr_t address);               /* locked */
 struct sim_range *sim_range_meets(uintptr_t start, size_t size); /* locked */
 void sim_range_add(struct sim_range *range);                     /* locked */

@@ -125,7 +125,7 @@ CUresult cuInit(unsigned flags)
         __atomic_store_n(&init_pid, getpid(), __ATOMIC_RELEASE);
         sim_config_read();
         sim_devices_make();
-        sim_hostmem_open();
+        sim_files_open();
         __atomic_store_n(&init_result, sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE,
                          __ATOMIC_RELEASE);
     }

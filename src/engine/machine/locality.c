@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/machine/tasks.h"
+#include "os/own_table.h"
 #include "os/procfs.h"
 
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static int by_start(const void *a, const void *b)
 }
 
 struct reader {
+    const char *file;
     const struct gf_range *ranges; /* by start */
     size_t count;
     size_t next;         /* the first range that may cover a later mapping */
@@ -120,28 +122,35 @@ static void add_line(struct reader *reader, char *line)
     reader->have = true;
 }
 
-void gf_locality_pages(const char *file, struct gf_range *ranges, size_t count,
-                       struct gf_locality *ret)
+static void read_file(void *closure)
 {
-    const uint64_t start_ns = gf_now_ns();
-    struct reader reader = {.ranges = ranges, .count = count, .ret = ret};
+    struct reader *reader = closure;
     char buf[8192];
     struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
 
-    memset(ret, 0, sizeof(*ret));
-    if (count)
-        qsort(ranges, count, sizeof(*ranges), by_start);
-    if (!gf_procfs_lines_open(&lines, file))
+    if (!gf_procfs_lines_open(&lines, reader->file))
         return;
     /*
      * Only a long file name makes a line longer than the buffer, and all counts precede the name.
      */
     for (char *line; (line = gf_procfs_lines_next(&lines));)
         if (!lines.continued)
-            add_line(&reader, line);
+            add_line(reader, line);
     gf_procfs_lines_close(&lines);
-    ret->known = !lines.error && reader.have;
-    finish_last(&reader, UINTPTR_MAX);
+    reader->ret->known = !lines.error && reader->have;
+    finish_last(reader, UINTPTR_MAX);
+}
+
+void gf_locality_pages(const char *file, struct gf_range *ranges, size_t count,
+                       struct gf_locality *ret)
+{
+    const uint64_t start_ns = gf_now_ns();
+    struct reader reader = {.file = file, .ranges = ranges, .count = count, .ret = ret};
+
+    memset(ret, 0, sizeof(*ret));
+    if (count)
+        qsort(ranges, count, sizeof(*ranges), by_start);
+    gf_own_table_run(read_file, &reader);
     ret->usec = (gf_now_ns() - start_ns) / 1000;
 }
 

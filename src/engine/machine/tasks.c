@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "base/scratch.h"
+#include "os/own_table.h"
 #include "os/permit.h"
 #include "os/procfs.h"
 
@@ -35,30 +36,48 @@ static int read_task_file(int task, pid_t tid, const char *name, char *buf, size
     return length < 0 ? length : length ? 0 : -EIO;
 }
 
-int gf_tasks_each(pid_t pid, void (*visit)(void *closure, int task, pid_t tid), void *closure)
+struct listing {
+    pid_t pid;
+    void (*visit)(void *closure, int task, pid_t tid);
+    void *closure;
+    int error;
+};
+
+static void list_tasks(void *closure)
 {
+    struct listing *listing = closure;
     _Alignas(struct dirent64) char entries[2048];
     char path[PATH_SIZE];
+    /* A thread that exists only for this listing is not listed. */
+    const pid_t skipped = gf_own_table_on_short_thread() ? (pid_t)syscall(SYS_gettid) : 0;
     long got;
 
-    proc_path(pid, "task", path);
+    proc_path(listing->pid, "task", path);
     const int fd = gf_procfs_open(AT_FDCWD, path);
+    listing->error = fd < 0 ? fd : 0;
     if (fd < 0)
-        return fd;
+        return;
     /* Uses getdents instead of readdir, because readdir allocates. */
     while ((got = syscall(SYS_getdents64, fd, entries, sizeof(entries))) > 0) {
         for (long at = 0; at < got;) {
             const struct dirent64 *entry = (const struct dirent64 *)(entries + at);
             /* only "." and ".." have the id 0 */
             const int tid = (int)strtol(entry->d_name, NULL, 10);
-            if (tid > 0)
-                visit(closure, fd, tid);
+            if (tid > 0 && tid != skipped)
+                listing->visit(listing->closure, fd, tid);
             at += entry->d_reclen;
         }
     }
-    const int error = got < 0 ? -errno : 0;
+    listing->error = got < 0 ? -errno : 0;
     gf_procfs_close(fd);
-    return error;
+}
+
+int gf_tasks_each(pid_t pid, void (*visit)(void *closure, int task, pid_t tid), void *closure)
+{
+    struct listing listing = {pid, visit, closure, -EAGAIN};
+
+    gf_own_table_run(list_tasks, &listing);
+    return listing.error;
 }
 
 bool gf_tasks_has_children(void)
@@ -97,31 +116,44 @@ int gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t ch
 
 #define MAPS_SIZE ((size_t)8192) /* holds at least one line */
 
-static int find_in_maps(const char *path, char *text, const char *needle, uintptr_t *ret)
-{
-    struct gf_procfs_lines lines = {.buf = text, .size = MAPS_SIZE};
-    int error = -ENOENT;
+struct map_search {
+    char path[PATH_SIZE];
+    char *text;
+    const char *needle;
+    uintptr_t *ret;
+    int error;
+};
 
-    if (!gf_procfs_lines_open(&lines, path))
-        return lines.fd;
-    for (const char *line; error && (line = gf_procfs_lines_next(&lines));) {
-        if (!strstr(line, needle))
+static void find_in_maps(void *closure)
+{
+    struct map_search *search = closure;
+    struct gf_procfs_lines lines = {.buf = search->text, .size = MAPS_SIZE};
+
+    if (!gf_procfs_lines_open(&lines, search->path)) {
+        search->error = lines.fd;
+        return;
+    }
+    search->error = -ENOENT;
+    for (const char *line; search->error && (line = gf_procfs_lines_next(&lines));) {
+        if (!strstr(line, search->needle))
             continue;
-        *ret = strtoul(line, NULL, 16);
-        error = 0;
+        *search->ret = strtoul(line, NULL, 16);
+        search->error = 0;
     }
     gf_procfs_lines_close(&lines);
-    return error;
 }
 
 int gf_tasks_find_map(pid_t pid, const char *needle, uintptr_t *ret)
 {
-    char path[PATH_SIZE], *text = gf_scratch_take(MAPS_SIZE);
+    struct map_search search = {
+        .text = gf_scratch_take(MAPS_SIZE), .needle = needle, .ret = ret, .error = -EAGAIN};
 
-    proc_path(pid, "maps", path);
-    const int error = text ? find_in_maps(path, text, needle, ret) : -ENOMEM;
-    gf_scratch_give(text, MAPS_SIZE);
-    return error;
+    if (!search.text)
+        return -ENOMEM;
+    proc_path(pid, "maps", search.path);
+    gf_own_table_run(find_in_maps, &search);
+    gf_scratch_give(search.text, MAPS_SIZE);
+    return search.error;
 }
 
 /*

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "engine/machine/tasks.h"
 #include "os/cgroup.h"
+#include "os/own_table.h"
 #include "os/procfs.h"
 
 #include <errno.h>
@@ -119,21 +120,41 @@ static void read_idle(const struct gf_cpus *bound, const struct gf_cpus *socket,
     gf_procfs_lines_close(&lines);
 }
 
+struct guarded {
+    const struct gf_cpus *socket, *start;
+    struct walk walk;
+    struct gf_guard_reading *ret;
+};
+
+static void read_files(void *closure)
+{
+    struct guarded *guarded = closure;
+    struct gf_guard_reading *ret = guarded->ret;
+    const struct gf_guard_deltas *past = guarded->walk.past;
+    const struct gf_cpus *bound = guarded->walk.bound;
+    const struct gf_cpus to_socket = widened_mask(bound, guarded->socket),
+                         to_start = widened_mask(bound, guarded->start);
+
+    gf_tasks_each(0, read_own, &guarded->walk);
+    ret->run_ns = past->run_ns;
+    ret->delay_ns = past->delay_ns;
+    ret->throttled_ns = gf_cgroup_throttled_ns("");
+    read_idle(bound, &to_socket, &to_start, ret);
+}
+
 void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
                    const struct gf_cpus *socket, const struct gf_cpus *start,
                    struct gf_guard_reading *ret)
 {
     const int saved = errno;
-    const struct gf_cpus to_socket = widened_mask(bound, socket),
-                         to_start = widened_mask(bound, start);
-    struct walk walk = {.bound = bound, .past = past, .has_children = gf_tasks_has_children()};
+    struct guarded guarded = {
+        .socket = socket,
+        .start = start,
+        .walk = {.bound = bound, .past = past, .has_children = gf_tasks_has_children()},
+        .ret = ret};
 
     *ret = (struct gf_guard_reading){.now_ns = gf_now_ns()};
     gf_guard_deltas_begin(past, ret->now_ns);
-    gf_tasks_each(0, read_own, &walk);
-    ret->run_ns = past->run_ns;
-    ret->delay_ns = past->delay_ns;
-    ret->throttled_ns = gf_cgroup_throttled_ns("");
-    read_idle(bound, &to_socket, &to_start, ret);
+    gf_own_table_run(read_files, &guarded);
     errno = saved;
 }

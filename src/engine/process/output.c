@@ -10,6 +10,7 @@
 #include "engine/process/thread_binding.h"
 #include "engine/process/transfers.h"
 #include "engine/report/report.h"
+#include "os/own_table.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -127,6 +128,29 @@ static void refresh_report(struct gf_report *report, bool ended)
     report->costs.decide_us = gf_load_relaxed(&counts->decide_us);
 }
 
+struct replacement {
+    const char *path, *bytes;
+    size_t length;
+    int error;
+};
+
+static void run_replacement(void *closure)
+{
+    struct replacement *replacement = closure;
+    replacement->error =
+        gf_path_replace(replacement->path, replacement->bytes, replacement->length);
+}
+
+/* The user asked for the file, so it is written in any case. */
+static int replace_file(const char *path, const char *bytes, size_t length)
+{
+    struct replacement replacement = {path, bytes, length, 0};
+
+    if (!gf_own_table_run(run_replacement, &replacement))
+        run_replacement(&replacement);
+    return replacement.error;
+}
+
 static void write_report(struct gf_report *report)
 {
     static bool refused;
@@ -143,7 +167,7 @@ static void write_report(struct gf_report *report)
     int error = gf_path_expand(pattern, report->pid, report->facts->rank.rank, path, sizeof(path));
     if (!error && written < size - 1) {
         text[written] = '\n';
-        error = gf_path_replace(path, text, written + 1);
+        error = replace_file(path, text, written + 1);
     }
     free(text);
     if (error && !refused)

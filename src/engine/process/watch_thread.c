@@ -11,9 +11,12 @@
 #include "engine/process/report_lock.h"
 #include "engine/process/requests.h"
 #include "engine/process/transfers.h"
+#include "os/own_table.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define SECOND UINT64_C(1000000000)
@@ -22,6 +25,7 @@
 #define SAMPLE_GAP_NS (60 * SECOND) /* the longest gap between samples */
 /* calls of malloc that are sampled in each round: they cost the program 25 us */
 #define SAMPLED_CALLS 256
+#define READER_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
 
 static struct {
     uint64_t next_sample_ns;
@@ -140,11 +144,34 @@ static void settle_in_time(uint64_t now)
         gf_requests_serve(gf_request_settle);
 }
 
+/* Reads the files for this thread. If it cannot be started, each reading starts a thread. */
+static void *read_files(void *unused)
+{
+    prctl(PR_SET_NAME, "gpufeed-files");
+    gf_own_table_serve();
+    return unused;
+}
+
+static void start_reader(void)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    if (pthread_attr_init(&attr) != 0)
+        return;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, READER_STACK);
+    if (pthread_create(&thread, &attr, read_files, NULL) == 0)
+        gf_own_table_use_server();
+    pthread_attr_destroy(&attr);
+}
+
 void gf_watch_thread_run(void)
 {
     const struct gf_process *p = &gf_process;
     const struct gf_heap_ops *heap = p->preload->heap;
 
+    start_reader();
     while (!gf_process_decision()) {
         sem_wait(&gf_process.wake);
         gf_transfers_prepare();

@@ -3,6 +3,7 @@
 
 #include "config/startup_env.h"
 #include "os/permit_find.h"
+#include "os/safe_read.h"
 #include "preload/heap/heap.h"
 #include "preload/heap/pages/presence.h"
 #include "preload/trace/journal.h"
@@ -13,6 +14,7 @@
 void gf_start_probes(unsigned wanted)
 {
     gf_permit_find(wanted);
+    gf_safe_read_start();
     gf_presence_allow();
 }
 

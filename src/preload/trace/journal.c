@@ -6,6 +6,8 @@
 #include "base/fmt.h"
 #include "base/log.h"
 #include "os/launch.h"
+#include "os/own_table.h"
+#include "os/permit.h"
 #include "preload/trace/fork_mark.h"
 #include "preload/trace/log_header.h"
 #include "base/path.h"
@@ -40,6 +42,7 @@ static struct gf_rank rank;
 static _Atomic pid_t owner;
 static _Atomic bool has_header;
 static _Atomic bool is_open;
+static _Atomic int failure; /* -errno of the last append that failed, or 0 */
 static _Atomic bool warned;
 
 static void expand_path(pid_t pid)
@@ -250,20 +253,41 @@ static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL
     return at + (size_t)gf_fmt(tail + at, TAIL - at, "}\n");
 }
 
+struct append {
+    const struct gf_line *line;
+    size_t length;
+    bool torn;
+    ssize_t written;
+};
+
 /* Writes a child's line in the parent. Not inlined, because the path buffer needs much stack. */
-static GF_COLD ssize_t append_for_child(const struct gf_line *line, size_t length, bool torn)
+static GF_COLD ssize_t append_for_child(const struct append *append)
 {
+    const struct gf_line *line = append->line;
     char other[PATH_MAX];
     const int error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
-    return error ? error : gf_safe_append(other, "\n", torn, line->text, length);
+    return error ? error : gf_safe_append(other, "\n", append->torn, line->text, append->length);
+}
+
+static void open_and_append(void *closure)
+{
+    struct append *append = closure;
+    const struct gf_line *line = append->line;
+
+    append->written = line->pid == gf_load_acquire(&owner)
+                          ? gf_safe_append(path, "\n", append->torn, line->text, append->length)
+                          : append_for_child(append);
 }
 
 static int append_line(const struct gf_line *line, size_t length)
 {
     const bool torn = __atomic_exchange_n(&journal_slots()->torn, false, __ATOMIC_RELAXED);
-    const ssize_t written = line->pid == gf_load_acquire(&owner)
-                                ? gf_safe_append(path, "\n", torn, line->text, length)
-                                : append_for_child(line, length, torn);
+    struct append append = {line, length, torn, -EAGAIN};
+
+    /* The user asked for the file, so a sealed process opens it too. */
+    if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())
+        open_and_append(&append);
+    const ssize_t written = append.written;
     const bool whole = written == (ssize_t)(torn + length);
 
     if (written > 0)
@@ -273,6 +297,18 @@ static int append_line(const struct gf_line *line, size_t length)
     return whole ? 0 : written < 0 ? (int)written : -EIO;
 }
 
+/* Called on threads of the program: the writer thread has no standard error. */
+static void warn_of_failure(void)
+{
+    const int error = gf_load_relaxed(&failure);
+
+    /* Before cuInit, the log level allows no message; a later failure is reported. */
+    if (gf_likely(!error) || !gf_log_wants(GF_LOG_WARN) || gf_exchange_relaxed(&warned, true))
+        return;
+    gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", path,
+            error == -ELOOP ? "another user's symbolic link" : strerrordesc_np(-error));
+}
+
 static void handle_failure(const struct gf_line *line, int error)
 {
     if (line->header && line->pid == getpid())
@@ -280,10 +316,9 @@ static void handle_failure(const struct gf_line *line, int error)
     if (line->last)
         __atomic_store_n(&journal_slots()->ended, false, __ATOMIC_RELAXED);
     gf_line_slots_count_dropped(journal_slots());
-    /* Before cuInit, the log level allows no message; a later failure is reported. */
-    if (gf_log_wants(GF_LOG_WARN) && !gf_exchange_relaxed(&warned, true))
-        gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", path,
-                error == -ELOOP ? "another user's symbolic link" : strerrordesc_np(-error));
+    gf_store_relaxed(&failure, error);
+    if (journal_slots()->writer_thread != syscall(SYS_gettid))
+        warn_of_failure();
 }
 
 static void write_line(struct gf_line *line)
@@ -355,6 +390,7 @@ void gf_journal_end(struct gf_line *line)
     } else if (!is_served(made_ns)) {
         gf_journal_drain();
     }
+    warn_of_failure();
     errno = error;
 }
 
@@ -411,6 +447,7 @@ void gf_journal_serve(void)
         return;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGURG);
+    gf_own_table_leave();
     in->writer_thread = (pid_t)syscall(SYS_gettid);
     __atomic_store_n(&in->writer, getpid(), __ATOMIC_RELEASE);
     for (;;) {
@@ -441,6 +478,7 @@ void gf_journal_finish(void)
             syscall(SYS_nanosleep, &moment, NULL);
         else
             gf_journal_drain();
+    warn_of_failure();
 }
 
 void gf_journal_before_exit(void)

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-/* Opens the file that the queries use. */
+/* Opens the file that the queries use; called within cuInit (os/kept_file.h). */
 void gf_vma_query_start(void);
 
 struct gf_vma {
@@ -18,7 +18,7 @@ struct gf_vma {
 /*
  * Describes the mapping at an address. If `name` is not NULL, also stores the name as in
  * /proc/self/maps, or "" if the mapping has no name or it does not fit. Returns 0 or an errno:
- * ENOENT if there is no mapping, EBADF if no file descriptor was free, any other if the kernel
+ * ENOENT if there is no mapping, EBADF if the file is not open, any other if the kernel
  * cannot describe mappings. Keeps errno. Any thread; no cancellation point.
  */
 int gf_vma_query(uintptr_t at, struct gf_vma *ret, char *name, size_t size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/pinned/prefault.h"
 
-#include "base/scratch.h"
 #include "engine/transfer/memory/page.h"
+#include "os/own_table.h"
 #include "os/permit.h"
 #include "os/procfs.h"
 
@@ -14,6 +14,7 @@
 #define TEXT ((size_t)8192) /* size of a buffer that any line fits into */
 
 struct walk {
+    const char *file;
     uintptr_t reached, end; /* the part of the range that no line has covered yet */
     bool plain;
 };
@@ -39,18 +40,25 @@ static void walk_line(struct walk *walk, const char *line)
     walk->reached = walk->plain ? to : UINTPTR_MAX;
 }
 
-bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end)
+static void walk_file(void *closure)
 {
-    struct walk walk = {.reached = start, .end = end};
-    struct gf_procfs_lines lines = {.buf = gf_scratch_take(TEXT), .size = TEXT};
+    struct walk *walk = closure;
+    char text[TEXT];
+    struct gf_procfs_lines lines = {.buf = text, .size = sizeof(text)};
     const char *line;
 
-    if (lines.buf && gf_procfs_lines_open(&lines, file)) {
-        while (walk.reached < walk.end && (line = gf_procfs_lines_next(&lines)))
-            walk_line(&walk, line);
-        gf_procfs_lines_close(&lines);
-    }
-    gf_scratch_give(lines.buf, TEXT);
+    if (!gf_procfs_lines_open(&lines, walk->file))
+        return;
+    while (walk->reached < walk->end && (line = gf_procfs_lines_next(&lines)))
+        walk_line(walk, line);
+    gf_procfs_lines_close(&lines);
+}
+
+bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end)
+{
+    struct walk walk = {.file = file, .reached = start, .end = end};
+
+    gf_own_table_run(walk_file, &walk);
     return walk.plain && walk.reached >= end;
 }
 

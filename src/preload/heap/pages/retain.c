@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/heap/pages/retain.h"
 
+#include "base/clock.h"
 #include "base/fmt.h"
 #include "os/headroom.h"
 #include "os/permit.h"
@@ -17,6 +18,11 @@
 #define LITTLE (32 * MIB)
 /* After new memory was mapped, a check is due once this many bytes have been freed. */
 #define SOON (32 * MIB)
+/*
+ * A reading of the headroom serves for this long. It waits for a thread (os/own_table.h), which a
+ * busy machine may delay. The engine reads more often.
+ */
+#define READING_NS UINT64_C(500000000)
 /* A forked child purges inherited dirty pages if there are at least this many bytes. */
 #define CHILD_MIN (16 * MIB)
 
@@ -111,13 +117,17 @@ static uint64_t retain_headroom(void)
     static struct gf_headroom_scratch scratch;
     /* no source can be read; a sandbox might kill the process for further attempts */
     static bool blind;
+    static uint64_t read_ns;
     struct gf_headroom headroom;
+    const uint64_t now = gf_now_ns();
 
     if (blind)
         return GF_HEADROOM_UNKNOWN;
-    if (gf_permit_sealed() && gf_load_relaxed(&retain.readings))
+    if (gf_load_relaxed(&retain.readings) && (gf_permit_sealed() || now - read_ns < READING_NS))
         return gf_load_relaxed(&retain.headroom);
-    gf_headroom_read_in(&scratch, "", -1, &headroom);
+    if (!gf_headroom_read_in(&scratch, "", -1, &headroom))
+        return GF_HEADROOM_UNKNOWN;
+    read_ns = now;
     gf_store_relaxed(&retain.headroom, headroom.bytes);
     gf_add_relaxed(&retain.readings, 1);
     blind = headroom.bytes == GF_HEADROOM_UNKNOWN;

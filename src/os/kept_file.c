@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "os/kept_file.h"
+
+#include "base/atomic.h"
+#include "os/permit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The number stays clear of those that programs choose, and below what select accepts. */
+#define MOST 1024
+#define BELOW 64L
+
+static bool is_file(int fd, const struct stat *wanted)
+{
+    struct stat found;
+
+    return syscall(SYS_fstat, fd, &found) == 0 && found.st_dev == wanted->st_dev &&
+           found.st_ino == wanted->st_ino;
+}
+
+/* The least number for the descriptor. */
+static long least_number(void)
+{
+    struct rlimit limit = {.rlim_cur = MOST};
+
+    syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit);
+    const long most = (long)gf_min(limit.rlim_cur, (rlim_t)MOST);
+    return most > 2 * BELOW ? most - BELOW : most / 2;
+}
+
+/*
+ * Returns a high descriptor of the file. The kernel first uses the lowest number. The program may
+ * put another file there at any time, so the identity comes from the path, and another file stays
+ * open.
+ */
+static long open_high(const char *path, struct stat *ret)
+{
+    const long low = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    long high = -1;
+
+    if (low < 0)
+        return -1;
+    if (syscall(SYS_newfstatat, AT_FDCWD, path, ret, 0) == 0 && is_file((int)low, ret))
+        high = syscall(SYS_fcntl, low, F_DUPFD_CLOEXEC, least_number());
+    if (is_file((int)low, ret))
+        syscall(SYS_close, low);
+    return high >= 0 && is_file((int)high, ret) ? high : -1;
+}
+
+int gf_kept_file_get(const struct gf_kept_file *file)
+{
+    const int error = errno;
+    const int fd = gf_load_acquire(&file->fd);
+    const struct stat wanted = {.st_dev = gf_load_relaxed(&file->device),
+                                .st_ino = gf_load_relaxed(&file->inode)};
+    const bool same = fd >= 0 &&
+                      (file->everywhere || gf_load_relaxed(&file->process) == getpid()) &&
+                      is_file(fd, &wanted);
+
+    errno = error;
+    return same ? fd : -1;
+}
+
+void gf_kept_file_open(struct gf_kept_file *file)
+{
+    const int error = errno;
+    struct stat found = {0};
+
+    if (gf_kept_file_get(file) >= 0 || gf_permit_sealed() ||
+        atomic_flag_test_and_set_explicit(&file->opening, memory_order_acquire))
+        return;
+    const long fd = open_high(file->path, &found);
+    if (fd >= 0) {
+        gf_store_relaxed(&file->process, getpid());
+        gf_store_relaxed(&file->device, found.st_dev);
+        gf_store_relaxed(&file->inode, found.st_ino);
+        gf_store_release(&file->fd, (int)fd);
+    }
+    atomic_flag_clear_explicit(&file->opening, memory_order_release);
+    errno = error;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "os/own_table.h"
+
+#include "base/atomic.h"
+#include "base/scratch.h"
+#include "os/permit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/single_threaded.h>
+
+#define STACK ((size_t)512 << 10)
+#define YIELDS 1000 /* a limit, so that a hook does not wait for long */
+#define UNSHARE 2U  /* CLOSE_RANGE_UNSHARE, since Linux 5.9 */
+/* As of pthread_create, because filters may allow no others. */
+#define FLAGS                                                                                      \
+    (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |            \
+     CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+
+/* A seccomp filter of the program may handle SIGSYS, and the rest are the thread's own faults. */
+#define BIT(signal) (UINT64_C(1) << ((signal)-1))
+#define BLOCKED                                                                                    \
+    (~(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) | BIT(SIGSYS)))
+
+struct call {
+    void (*work)(void *closure);
+    void *closure;
+    bool shared; /* the thread was created with the program's table */
+    bool done;
+    _Atomic int tid; /* the kernel stores 0 when the thread has ended */
+};
+
+/* Of the calling thread. A short thread uses its creator's. */
+static __thread __attribute__((tls_model("initial-exec"))) enum {
+    table_shared,
+    table_of_short_thread,
+    table_for_life
+} table;
+/* Set if the kernel lacks close_range; then threads get a copy of the table instead. */
+static _Atomic bool copies;
+
+static void run_call(struct call *call)
+{
+    if (call->shared && syscall(SYS_close_range, 3U, ~0U, UNSHARE) < 0) {
+        gf_store_relaxed(&copies, true);
+        return;
+    }
+    call->work(call->closure);
+    call->done = true;
+}
+
+/*
+ * Creates a thread that calls run_call and ends. Not by libc: pthread_create allocates, and the new
+ * thread needs none of what it prepares. Returns the thread's id or -errno.
+ */
+static long create_thread(unsigned long flags, char *stack_end, struct call *call)
+{
+    void **top = (void **)(void *)stack_end;
+    long ret;
+
+    *--top = call;
+    *--top = (void *)(uintptr_t)run_call;
+#if defined(__x86_64__)
+    register void *tid __asm__("r10") = &call->tid;
+    register uintptr_t tls __asm__("r8");
+
+    __asm__("mov %%fs:0, %0" : "=r"(tls));
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "pop %%rax\n\t"
+                     "pop %%rdi\n\t"
+                     "call *%%rax\n\t"
+                     "mov %[exit], %%eax\n\t"
+                     "xor %%edi, %%edi\n\t"
+                     "syscall\n\t"
+                     "1:"
+                     : "=a"(ret)
+                     : "a"(SYS_clone), "D"(flags), "S"(top), "d"(&call->tid), "r"(tid),
+                       "r"(tls), [exit] "i"(SYS_exit)
+                     : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = SYS_clone;
+    register unsigned long x0 __asm__("x0") = flags;
+    register void *x1 __asm__("x1") = top, *x2 __asm__("x2") = &call->tid;
+    register uintptr_t x3 __asm__("x3");
+    register void *x4 __asm__("x4") = &call->tid;
+
+    __asm__("mrs %0, tpidr_el0" : "=r"(x3));
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "ldp x1, x0, [sp], #16\n\t"
+                     "blr x1\n\t"
+                     "mov x8, %[exit]\n\t"
+                     "mov x0, xzr\n\t"
+                     "svc #0\n\t"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), [exit] "i"(SYS_exit)
+                     : "memory");
+    ret = (long)x0;
+#endif
+    return ret;
+}
+
+/*
+ * The kernel wakes waiters of any process, so the wait is not a private one. It wakes them while
+ * /proc/self/task still lists the thread, so that a program which reads its files there would fail.
+ */
+static void await_end(struct call *call, long tid)
+{
+    const long process = syscall(SYS_getpid);
+    int now;
+
+    while ((now = gf_load_acquire(&call->tid)))
+        syscall(SYS_futex, &call->tid, FUTEX_WAIT, now, NULL);
+    for (unsigned i = 0; i < YIELDS && syscall(SYS_tgkill, process, tid, 0) == 0; i++)
+        syscall(SYS_sched_yield);
+}
+
+static void run_on_thread(struct call *call)
+{
+    const uint64_t blocked = BLOCKED;
+    uint64_t before;
+    char *stack = gf_scratch_take(STACK);
+
+    if (!stack)
+        return;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &before, sizeof(before));
+    for (unsigned tries = 0; tries < 2 && !call->done; tries++) {
+        call->shared = gf_permit(gf_permit_close_range) && !gf_load_relaxed(&copies);
+        const unsigned long flags = FLAGS & ~(call->shared ? 0UL : (unsigned long)CLONE_FILES);
+        const long tid = create_thread(flags, stack + STACK, call);
+        if (tid < 0)
+            break;
+        await_end(call, tid);
+    }
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+    gf_scratch_give(stack, STACK);
+}
+
+/* The thread that serves, and its only client. Both words count calls; they are futexes. */
+static struct {
+    struct call *call;
+    _Atomic uint32_t posted, finished;
+    _Atomic bool is_open;
+} server;
+static __thread __attribute__((tls_model("initial-exec"))) bool uses_server;
+
+static void await_change(const _Atomic uint32_t *word, uint32_t seen)
+{
+    while (gf_load_acquire(word) == seen)
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL);
+}
+
+static void announce_change(_Atomic uint32_t *word)
+{
+    gf_add_release(word, 1);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1);
+}
+
+static void run_on_server(struct call *call)
+{
+    const uint32_t before = gf_load_relaxed(&server.finished);
+
+    server.call = call;
+    announce_change(&server.posted);
+    await_change(&server.finished, before);
+}
+
+bool gf_own_table_serve(void)
+{
+    uint32_t seen = gf_load_relaxed(&server.posted);
+
+    if (!gf_own_table_leave())
+        return false;
+    gf_store_release(&server.is_open, true);
+    for (;; seen++) {
+        await_change(&server.posted, seen);
+        server.call->work(server.call->closure);
+        server.call->done = true;
+        announce_change(&server.finished);
+    }
+}
+
+void gf_own_table_use_server(void)
+{
+    uses_server = true;
+}
+
+bool gf_own_table_is_own(void)
+{
+    return table != table_shared || __libc_single_threaded;
+}
+
+bool gf_own_table_on_short_thread(void)
+{
+    return table == table_of_short_thread;
+}
+
+bool gf_own_table_run(void (*work)(void *closure), void *closure)
+{
+    const int error = errno;
+    struct call call = {.work = work, .closure = closure};
+
+    if (gf_permit_sealed())
+        return false;
+    if (gf_own_table_is_own()) {
+        work(closure);
+        call.done = true;
+    } else if (uses_server && gf_load_acquire(&server.is_open)) {
+        run_on_server(&call);
+    } else {
+        table = table_of_short_thread;
+        run_on_thread(&call);
+        table = table_shared;
+    }
+    errno = error;
+    return call.done;
+}
+
+bool gf_own_table_leave(void)
+{
+    if (!gf_permit(gf_permit_close_range) || syscall(SYS_close_range, 0U, ~0U, UNSHARE) < 0)
+        return false;
+    table = table_for_life;
+    for (int fd = 0; fd <= 2; fd++)
+        if (syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR) < 0)
+            syscall(SYS_openat, AT_FDCWD, "/", O_PATH); /* a container without the device */
+    return true;
+}

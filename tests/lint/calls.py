@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that system calls which a program can notice are made only where a reason allows it: calls.py SOURCE
+
+The command is a program of its own, so its folders are not searched."""
+import pathlib
+import re
+import sys
+
+# What a program may notice, and the functions and system calls that do it. `mmap` counts only with MAP_FIXED.
+KINDS = {
+    "descriptors": "open openat creat close dup dup2 dup3 fopen fdopen fclose opendir closedir pipe pipe2 socket "
+                   "memfd_create shm_open mkstemp popen close_range F_DUPFD F_DUPFD_CLOEXEC dlopen",
+    "pages": "munmap madvise mremap mprotect brk MAP_FIXED",
+}
+# Its own memory: nothing else can have registered or mapped it.
+OWN = "memory that the library mapped itself"
+PERMITTED = {
+    "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
+    "src/base/loader/libc.c": {"descriptors": "before relocation, when the process has one thread",
+                               "pages": "makes this library's own table of calls writable for a moment"},
+    "src/base/path.c": {"descriptors": "the report; called through gf_own_table_run"},
+    "src/base/safe_write.c": {"descriptors": "the log; called through gf_own_table_run"},
+    "src/base/scratch.h": {"pages": OWN},
+    "src/config/generate.c": {"descriptors": "a program of the build"},
+    "src/engine/machine/nvml.c": {"descriptors": "within cuInit, as the driver opens files"},
+    "src/engine/machine/pci.c": {"descriptors": "within cuInit, and in the command"},
+    "src/engine/machine/probe.c": {"pages": OWN},
+    "src/engine/machine/record.c": {"descriptors": "used by the command only"},
+    "src/engine/process/intervals.c": {"pages": OWN},
+    "src/engine/transfer/memory/populate.c": {"pages": "populates pages; takes none away"},
+    "src/engine/transfer/pinned/pinned_mapping.c": {"pages": OWN},
+    "src/engine/transfer/pool/helper.c": {"pages": OWN},
+    "src/engine/transfer/shm/unmap.c": {"pages": "within the program's own munmap of the range"},
+    "src/engine/transfer/shm/unmap_later.c": {"pages": "the range that the program has unmapped"},
+    "src/engine/transfer/staging/ring.c": {"pages": OWN},
+    "src/engine/transfer/staging/ring_grow.c": {"pages": OWN},
+    "src/engine/transfer/staging/ring_trim.c": {"pages": OWN},
+    "src/os/kept_file.c": {"descriptors": "files that stay open; identity checked before close"},
+    "src/os/own_table.c": {"descriptors": "makes the tables, in which the rest opens files"},
+    "src/os/permit_find.c": {"pages": OWN, "descriptors": "in a child process that only tries calls"},
+    "src/os/procfs.c": {"descriptors": "refuses to open in the program's table"},
+    "src/preload/heap/callouts/jemalloc_profile.c": {"descriptors": "jemalloc's profiling, which MALLOC_CONF requests"},
+    "src/preload/heap/callouts/jemalloc_sys.c": {"pages": "the heap's calls; monitored_call.c announces them"},
+    "src/preload/heap/callouts/monitored_call.c": {"pages": "libc's functions, which are monitored"},
+    "src/preload/heap/pages/huge.c": {"pages": "advises huge pages; takes none away"},
+    "src/preload/heap/pages/mappings.c": {"pages": "advises; takes none away"},
+    "src/preload/hook/attach/attach.c": {"descriptors": "loads the engine within cuInit", "pages": OWN},
+    "src/preload/hook/libc/on_unmap.c": {"pages": "the program's own munmap"},
+    "src/preload/hook/originals/driver.c": {"descriptors": "pins the driver within cuInit", "pages": OWN},
+    "src/preload/malloc/libc_names.c": {"pages": "makes libc's table of calls writable for a moment"},
+    "src/preload/trace/fork_mark.c": {"pages": OWN},
+}
+
+
+def code(path):
+    """The text without comments and string literals; line numbers stay."""
+    text = path.read_text(encoding="utf-8")
+    blank = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+    return blank.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def calls(text, words):
+    """Pairs of line and word: calls by name, through a pointer of a struct, and by number."""
+    names = "|".join(word for word in words if word.islower())
+    flags = "|".join(word for word in words if word.isupper())
+    pattern = rf"(?<![\w.])({names})\(|\bSYS_({names})\b" + (rf"|\b({flags})\b" if flags else "")
+    for found in re.finditer(pattern, text):
+        yield text.count("\n", 0, found.start()) + 1, next(filter(None, found.groups()))
+
+
+def check(root):
+    bad, seen = [], set()
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        name = str(path.relative_to(root))
+        if name.startswith(("src/cli/", "src/stacks/")):
+            continue
+        text = code(path)
+        for kind, words in KINDS.items():
+            for line, word in calls(text, words.split()):
+                seen.add((name, kind))
+                if kind not in PERMITTED.get(name, {}):
+                    bad.append(f"{name}:{line}: {word}: no reason in tests/lint/calls.py permits it")
+    bad += [f"tests/lint/calls.py: {name} makes no call of {kind}" for name, kinds in PERMITTED.items()
+            for kind in kinds if (name, kind) not in seen]
+    return bad
+
+
+def main():
+    bad = check(pathlib.Path(sys.argv[1]))
+    print("\n".join(bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
