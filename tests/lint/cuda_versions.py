@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that all sources compile with the headers of older CUDA toolkits: cuda_versions.py SOURCE BUILD
+
+The headers are NVIDIA's Python wheels of the runtime, kept in the user's cache. Exit code 77 if they
+cannot be fetched."""
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+WHEELS = {"11.8": "nvidia-cuda-runtime-cu11==11.8.89", "12.0": "nvidia-cuda-runtime-cu12==12.0.146",
+          "12.4": "nvidia-cuda-runtime-cu12==12.4.127", "12.8": "nvidia-cuda-runtime-cu12==12.8.90"}
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "gpufeed" / "cuda-versions"
+KEPT = ("-I", "-D", "-std", "-W", "-f")
+
+
+def fetch(version):
+    """The folder that has cuda.h, or None."""
+    folder = CACHE / version
+    if not any(folder.rglob("cuda.h")):
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
+                        "--platform", "manylinux2014_x86_64", "--platform", "manylinux1_x86_64", "--dest", folder,
+                        WHEELS[version]], check=False)
+        for wheel in folder.glob("*.whl"):
+            zipfile.ZipFile(wheel).extractall(folder)
+            wheel.unlink()
+    return next((path.parent for path in folder.rglob("cuda.h")), None)
+
+
+def sources(src, build):
+    """[(file, flags)] of those that are compiled with CUDA's headers."""
+    found = []
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        path = (build / entry["file"]).resolve()
+        words = shlex.split(entry["command"])
+        if path.is_relative_to(src) and path.suffix == ".c" and "-isystem" in words:
+            found.append((path, [word for word in words if word.startswith(KEPT)]))
+    return found
+
+
+def main():
+    src, build = (pathlib.Path(sys.argv[1]) / "src").resolve(), pathlib.Path(sys.argv[2]).resolve()
+    headers = {version: fetch(version) for version in WHEELS}
+    if None in headers.values():
+        print("cannot fetch the headers of", ", ".join(version for version, path in headers.items() if not path))
+        return 77
+    wanted = [(version, path, flags) for version in WHEELS for path, flags in sources(src, build)]
+
+    def check(one):
+        version, path, flags = one
+        made = subprocess.run(["cc", "-fsyntax-only", "-fdiagnostics-color=never", *flags, "-Werror", "-isystem", headers[version], path], cwd=build,
+                              capture_output=True, text=True, check=False)
+        return made.returncode, made.stderr
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        results = list(zip(wanted, pool.map(check, wanted)))
+    for (version, path, _), (code, errors) in results:
+        if code:
+            print(f"CUDA {version}, {path.relative_to(src)}:\n{errors}")
+    bad = sum(code != 0 for _, (code, _) in results)
+    print(f"{len(wanted) // len(WHEELS)} sources with CUDA {', '.join(WHEELS)}: {bad} do not compile")
+    return 1 if bad or not wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
