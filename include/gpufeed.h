@@ -34,7 +34,7 @@ GPUFEED_API const char *gpufeed_version(void);
  * forked child of such a process, and with GPUFEED=off. */
 GPUFEED_API int gpufeed_active(void);
 
-/* The NUMA node on which threads and memory are placed; -1 if it is unknown or there is none. */
+/* The NUMA node on which threads and memory are placed; -1 if unknown or not placed. */
 GPUFEED_API int gpufeed_gpu_node(void);
 
 /*

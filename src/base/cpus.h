@@ -23,7 +23,7 @@ struct gf_nodes {
 bool gf_bits_test(const uint64_t *word, size_t n, unsigned bit);
 void gf_bits_set(uint64_t *word, size_t n, unsigned bit);
 unsigned gf_bits_count(const uint64_t *word, size_t n);
-/* The first set bit at or after `from`; -1 if there is none. */
+/* The first set bit at or after `from`; -1 if not found. */
 int gf_bits_next(const uint64_t *word, size_t n, unsigned from);
 bool gf_bits_equal(const uint64_t *a, const uint64_t *b, size_t n);
 bool gf_bits_within(const uint64_t *inner, const uint64_t *outer, size_t n);

@@ -94,7 +94,7 @@ const char *gf_option_wrong_word(const struct gf_option_row *row, const char *va
                                  char buf[GF_OPTION_WORD_MAX]);
 
 /*
- * The default as text, or "" if there is none. from_run: the default of `gpufeed run`, which sets
+ * The default as text, or "" without one. from_run: the default of `gpufeed run`, which sets
  * some itself.
  */
 const char *gf_option_fallback(const struct gf_option_row *row, bool from_run);
@@ -110,7 +110,7 @@ enum gf_origin gf_option_origin(const struct gf_options *o, const struct gf_opti
  */
 const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t size);
 
-/* The row of a flag ("stage-min") or a variable ("GPUFEED_STAGE_MIN"); NULL if there is none. */
+/* The row of a flag ("stage-min") or a variable ("GPUFEED_STAGE_MIN"); NULL if not found. */
 const struct gf_option_row *gf_option_by_flag(const char *flag);
 const struct gf_option_row *gf_option_by_name(const char *name);
 

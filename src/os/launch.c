@@ -81,7 +81,7 @@ static bool is_off_word(const char *value)
     return false;
 }
 
-/* The first of the names that is set to a value other than "off"; NULL if none is. */
+/* The first of the names that is set to a value other than "off"; NULL if not found. */
 static const char *first_on(char *const *envp, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -103,7 +103,7 @@ const char *gf_launch_pinning(char *const *envp)
     return first_on(envp, names, GF_ARRAY_LEN(names));
 }
 
-/* A flag of a server that binds its own workers (vLLM, SGLang, torchrun); NULL if there is none. */
+/* A flag of a server that binds its own workers (vLLM, SGLang, torchrun); NULL if not found. */
 static const char *binding_flag(const char *root)
 {
     static const char *const flags[] = {"--numa-binding", "--numa-bind", "--numa-node"};

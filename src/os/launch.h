@@ -26,7 +26,7 @@ void gf_launch_rank(char *const *envp, struct gf_rank *ret);
  */
 const char *gf_launch_pinning(char *const *envp);
 /*
- * The variable or argument with which a framework binds its own workers; NULL if there is none.
+ * The variable or argument with which a framework binds its own workers; NULL if not found.
  * root: os/procfs.h.
  */
 const char *gf_launch_binder(const char *root, char *const *envp);

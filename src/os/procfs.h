@@ -49,7 +49,7 @@ int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path);
 const char *gf_procfs_field(const char *text, const char *key);
 /* The number after a line's first word, as in memory.stat; 0 if no line begins with that word. */
 uint64_t gf_procfs_value(const char *text, const char *key);
-/* The value of the decimal digits at p; 0 if there are none. */
+/* The value of the decimal digits at p; 0 for other text. */
 uint64_t gf_procfs_number(const char *p);
 
 /* Reads line by line through a small buffer. */

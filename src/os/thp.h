@@ -7,7 +7,7 @@
 
 struct gf_thp {
     bool on;          /* shared memory gets huge pages, at least if the program requests them */
-    const char *file; /* the file that decides, below root; NULL if there is none */
+    const char *file; /* the file that decides, below root; NULL if absent */
     char line[128];   /* its content: "always within_size [advise] never deny force" */
 };
 

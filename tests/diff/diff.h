@@ -101,7 +101,7 @@ struct stream {
 /* A context and its objects. */
 struct world {
     unsigned number;
-    CUcontext context; /* NULL if there is none */
+    CUcontext context; /* NULL if absent */
     struct stream stream[STREAMS];
     struct device device[DEVICES];
     CUevent event;
@@ -153,7 +153,7 @@ void quiet_leave(void);
 /* host.c */
 bool host_pageable(const struct host *h);
 /*
- * A random existing range; NULL if there is none. `free`: no stream may use it. writable: it may be
+ * A random existing range; NULL if not found. `free`: no stream may use it. writable: it may be
  * written to.
  */
 struct host *any_host(struct thread *t, bool writable);

@@ -29,7 +29,7 @@ def without_numbers(text):
 
 
 def first_of(*patterns):
-    """The newest file that one of these patterns finds; None if there is none."""
+    """The newest file that one of these patterns finds; None if not found."""
     return next((path for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)), None)
 
 

@@ -9,7 +9,7 @@
 struct sim_config sim_config;
 
 /*
- * The n-th field of a comma-separated list, or the last field that exists. False if there is none.
+ * The n-th field of a comma-separated list, or the last field that exists. False if absent.
  */
 static bool field(const char *list, int n, char *ret, size_t size)
 {

@@ -135,7 +135,7 @@ struct sim_context {
 };
 
 CUresult sim_context_current(struct sim_context **ret);
-struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL if there is none */
+struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL if not found */
 CUresult
 sim_context_state(const struct sim_context *context); /* the result of calls on it; NULL: none */
 CUcontext sim_context_handle(const struct sim_context *context);

@@ -28,7 +28,7 @@ void objects_list(struct objects *ret);
 /* NULL if no object is there. */
 const struct object *objects_find(const struct objects *objects, uintptr_t address);
 
-/* The first object whose name begins so; NULL if there is none. */
+/* The first object whose name begins so; NULL if not found. */
 const struct object *objects_named(const struct objects *objects, const char *prefix);
 
 /*

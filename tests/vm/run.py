@@ -25,7 +25,7 @@ CONSOLE_LINES = 200
 
 
 def kernel():
-    """The newest kernel of Debian's cloud images; None if there is none."""
+    """The newest kernel of Debian's cloud images; None if not found."""
     def version(path):
         return [int(number) for number in re.findall(r"\d+", path)]
     return max(glob.glob(KERNELS), key=version, default=None)

@@ -36,7 +36,7 @@ void *gf_libc_function(const char *name);
 
 /*
  * The next definition of a function after this library, for callers before the relocation. NULL if
- * there is none.
+ * it is absent.
  */
 void *gf_libc_early_next(const char *name);
 

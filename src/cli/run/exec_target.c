@@ -130,7 +130,7 @@ static void inspect_program(const struct gf_elf_view *program, struct gf_exec_ob
 }
 
 /*
- * Copies the path after "#!" of a script's first line; false if there is none. As in the kernel, a
+ * Copies the path after "#!" of a script's first line; false if absent. As in the kernel, a
  * carriage return is part of the path, and the line has at most 255 bytes.
  */
 static bool read_script_interpreter(const struct gf_elf_view *script, char *ret, size_t size)

@@ -11,7 +11,7 @@ struct gf_run_flags {
     bool help;
     bool print;
     bool init;   /* fork, and stay as the program's init */
-    int command; /* index in argv of the program to run; argc if there is none */
+    int command; /* index in argv of the program to run; argc if absent */
 };
 
 /*

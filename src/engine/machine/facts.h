@@ -24,7 +24,7 @@ struct gf_facts {
     struct gf_nodes start_policy_nodes; /* of that policy; empty if it has none */
     /*
      * The CPUs of all threads of the program with a mask of their own, as of a decision
-     * (gf_thread_binding_read_own); empty if there is none. all_own: no thread has the start mask.
+     * (gf_thread_binding_read_own); empty without such threads. all_own: no thread has the start mask.
      */
     struct gf_cpus own;
     bool all_own;

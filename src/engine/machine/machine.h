@@ -46,7 +46,7 @@ struct gf_machine {
 /* Frees the result of gf_machine_load; NULL is allowed. */
 void gf_machine_free(struct gf_machine *machine);
 
-/* The node with this id; NULL if there is none. */
+/* The node with this id; NULL if not found. */
 const struct gf_node *gf_machine_node(const struct gf_machine *machine, unsigned id);
 
 /* SLIT distance between two nodes by id; 0 if unknown. */

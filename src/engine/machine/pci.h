@@ -27,7 +27,7 @@ int gf_pci_read(const struct gf_machine *machine, const char *recorded, const ch
  */
 int gf_pci_add(struct gf_machine *machine, const char *recorded, const char *bdf);
 
-/* The entry of gpus with this address, in any spelling; NULL if there is none. */
+/* The entry of gpus with this address, in any spelling; NULL if not found. */
 const struct gf_pci *gf_pci_gpu(const struct gf_machine *machine, const char *bdf);
 
 /* Writes the canonical spelling of a PCI address. 0 or -EINVAL. */

@@ -31,7 +31,7 @@ struct gf_probe {
 void gf_probe_run(int (*create)(pthread_t *ret, void *(*run)(void *), void *arg), unsigned node,
                   const struct gf_cpus *cpus, struct gf_probe *ret);
 
-/* A one-line remedy for a refused call ("--cap-add SYS_NICE"); NULL if there is none. */
+/* A one-line remedy for a refused call ("--cap-add SYS_NICE"); NULL if unknown. */
 const char *gf_probe_remedy(int error);
 
 #endif

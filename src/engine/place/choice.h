@@ -29,7 +29,7 @@ struct gf_choice {
     _Atomic uint64_t bytes[GF_CHOICE_DEVICES];
     _Atomic uint64_t total;
     _Atomic uint64_t contexts; /* bit n: device n has had a context */
-    _Atomic int first;         /* device of the first context + 1; 0 if there is none yet */
+    _Atomic int first;         /* device of the first context + 1; 0 before it */
     /* Written by the thread that decides. */
     uint64_t chosen; /* bit n: device n */
     enum gf_choice_why why;

@@ -45,7 +45,7 @@ struct gf_line {
 };
 
 struct gf_line_slots {
-    _Alignas(16) pid_t writer; /* the writer thread's process; 0 if there is none */
+    _Alignas(16) pid_t writer; /* the writer thread's process; 0 if absent */
     pid_t writer_thread;
     uint64_t number;
     uint64_t due_ns;   /* for the rate limit: when the next line may begin */
@@ -69,7 +69,7 @@ bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint
 bool gf_line_slots_discard(struct gf_line *line);
 
 /*
- * Takes the oldest finished line, for this thread to write; NULL if there is none. *ret_mark is an
+ * Takes the oldest finished line, for this thread to write; NULL if absent. *ret_mark is an
  * argument of gf_line_slots_release.
  */
 struct gf_line *gf_line_slots_take(struct gf_line_slots *slots, uint64_t now, uint64_t *ret_mark);

@@ -14,7 +14,7 @@
  */
 void gf_step_mark(uint64_t number);
 
-/* The number of the current step; 0 if there is none. */
+/* The number of the current step; 0 before the first step. */
 uint64_t gf_step_current(void);
 
 /* The steps so far. A forked child also counts its parent's. */

@@ -18,7 +18,7 @@ unsigned gf_report_file_add(json_t *reports, struct gf_span text);
  */
 void gf_report_file_join(struct gf_job *job, json_t *reports);
 
-/* The value at a path such as "transfers.ring.bytes"; NULL if there is none. */
+/* The value at a path such as "transfers.ring.bytes"; NULL if absent. */
 const json_t *gf_report_at(const json_t *report, const char *path);
 double gf_report_number(const json_t *report, const char *path);
 /* A text for a terminal, copied into buf; "" without one. */

@@ -157,7 +157,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* Four hexadecimal digits; -1 if there are none. */
+/* Four hexadecimal digits; -1 for other text. */
 static int32_t code_unit(const char *at, const char *end)
 {
     int32_t unit = 0;

@@ -34,7 +34,7 @@ int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enu
 const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
                            size_t size);
 
-/* The row of a key; NULL if there is none. */
+/* The row of a key; NULL if not found. */
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key);
 
 /* Adds stalls of which only sums are known, between two times. The rows stay sorted. */

@@ -27,10 +27,10 @@ struct gf_pinned_chunk {
     uint64_t clean[GF_PINNED_CHUNK_WORDS];
 };
 
-/* The chunk that begins at `base`; NULL if there is none. */
+/* The chunk that begins at `base`; NULL if not found. */
 struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base);
 /*
- * The same, but adds the chunk if there is none. `clean`: a mapping without a chunk is fresh from
+ * The same, but adds the chunk if absent. `clean`: a mapping without a chunk is fresh from
  * the kernel. NULL: out of memory, or base is 0.
  */
 struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t context, bool clean);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Growing a ring. Copies only request memory. The library's own thread (prepare.h), or the copying
- * thread if there is none, maps it. Helper threads on the node touch it while copies continue, and
+ * thread if it is absent, maps it. Helper threads on the node touch it while copies continue, and
  * a later copy registers it. A ring has at most one such segment at a time. Any thread.
  */
 #ifndef GF_ENGINE_TRANSFER_STAGING_RING_GROW_H

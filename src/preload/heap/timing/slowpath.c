@@ -32,7 +32,7 @@ static _Atomic bool foreign;
 
 static struct {
     _Atomic unsigned under_way; /* number of forks in progress, each on its own thread */
-    _Atomic uint64_t began;     /* start of the first fork in progress; 0 if none */
+    _Atomic uint64_t began;     /* start of the first fork in progress; 0 without a fork */
     _Atomic uint64_t last_began, last_ended;
 } forking;
 

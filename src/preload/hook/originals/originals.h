@@ -37,7 +37,7 @@ struct gf_originals {
  */
 const struct gf_originals *gf_originals(void);
 
-/* Finds one original by name in the same way; NULL if there is none. */
+/* Finds one original by name in the same way; NULL if not found. */
 void *gf_originals_find(const char *name);
 
 #endif

@@ -50,7 +50,7 @@ struct gf_stack {
 void gf_unwind_open(void);
 
 /*
- * The start of the loaded object that contains the address; NULL if there is none, or if it is
+ * The start of the loaded object that contains the address; NULL if not found, or if it is
  * unknown. Takes no lock.
  */
 const void *gf_unwind_object(const void *address);
