@@ -3,10 +3,6 @@
 #ifndef GF_ABI_CUDA_H
 #define GF_ABI_CUDA_H
 
-/* Declares all versions of each function by their exported names, without renaming macros. */
-#define __CUDA_API_VERSION_INTERNAL
-#include <cuda.h>
-
 #include "abi/cuda_newer.h"
 
 /* Some drivers export it (580 does not); no header declares it. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What newer toolkits declare, for builds with the headers of an older one, down to 11.8. Included by
- * abi/cuda.h only, after cuda.h. The driver at run-time may have these functions, whatever headers
+ * cuda.h, and what newer toolkits declare, for builds with the headers of an older one, down to 11.8.
+ * Included by abi/cuda.h only. The driver at run-time may have these functions, whatever headers
  * the build had.
  */
 #ifndef GF_ABI_CUDA_NEWER_H
 #define GF_ABI_CUDA_NEWER_H
+
+/* Declares all versions of each function by their exported names, without renaming macros. */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
 
 #if CUDA_VERSION < 12000
 typedef enum {
