@@ -13,8 +13,8 @@ import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
-WHEELS = {"11.8": "nvidia-cuda-runtime-cu11==11.8.89", "12.0": "nvidia-cuda-runtime-cu12==12.0.146",
-          "12.4": "nvidia-cuda-runtime-cu12==12.4.127", "12.8": "nvidia-cuda-runtime-cu12==12.8.90"}
+WHEELS = {"11.8": "nvidia-cuda-runtime-cu11==11.8.89", "12.4": "nvidia-cuda-runtime-cu12==12.4.127",
+          "12.8": "nvidia-cuda-runtime-cu12==12.8.90"}
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "gpufeed" / "cuda-versions"
 KEPT = ("-I", "-D", "-std", "-W", "-f")
 
