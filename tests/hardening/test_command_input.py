@@ -125,3 +125,20 @@ def test_recording_of_too_many_processors(run, tmp_path, text):
                GPUFEED_MACHINE=tmp_path)
     assert done.returncode not in ("hung", 0) and done.returncode < 128, done
     assert len(done.stderr.splitlines()) == 1 and "Argument list too long" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("old, new", [
+    ("complete_nodeset=", "complete_nodese="), ("complete_cpuset=", "complete-cpuset="),
+    (' cpuset="0x', ' cpuset="99999999 0x'), (' os_index="0"', ' os_index="4294967295"'), (' nodeset="0x', ' nodeset="0xf...f0x'),
+])
+@pytest.mark.parametrize("kind", ["NUMANode", "Core"])
+def test_damaged_recording(run, tmp_path, kind, old, new):
+    """hwloc would read a missing set as NULL, and allocate a set of 4 billion nodes."""
+    assert run(COMMAND, "topo", "--record", tmp_path / "machine", preload=False).returncode == 0
+    path = tmp_path / "machine" / "topology.xml"
+    text = path.read_text()
+    at = text.index(f'type="{kind}"')
+    path.write_text(text[:at] + text[at:].replace(old, new, 1))
+    done = run(COMMAND, "topo", preload=False, GPUFEED_MACHINE=tmp_path / "machine")
+    assert done.returncode not in ("hung", 0) and 0 < done.returncode < 128, done
+    assert len(done.stderr.splitlines()) == 1 and "Invalid argument" in done.stderr, done.stderr

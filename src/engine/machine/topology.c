@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "engine/machine/private/hwloc_env.h"
+#include "engine/machine/topology_xml.h"
 #include "os/procfs.h"
 
 #include <hwloc.h>
@@ -47,6 +48,8 @@ static int configure_topology(hwloc_topology_t topology)
 
 /* Each object takes memory and time, so hwloc would not finish a description of many objects. */
 #define OBJECTS_MAX ((uint64_t)4 * GF_CPUS_MAX)
+/* A machine with 1024 CPUs and 16 GPUs has about 1 MiB. */
+#define XML_MOST ((int)16 << 20)
 
 /*
  * Whether a synthetic description has a bearable number of objects: the product of its levels'
@@ -73,6 +76,27 @@ static bool is_bearable(const char *text)
     return true;
 }
 
+/* The text that was checked is the text that hwloc reads. */
+static int set_xml(hwloc_topology_t topology, const char *recorded)
+{
+    char *text = malloc(XML_MOST);
+    int error = -ENOMEM;
+
+    if (!text)
+        return error;
+    const int length = gf_procfs_read(text, XML_MOST, recorded, "topology.xml");
+    if (length < 0)
+        error = length;
+    else if (length >= XML_MOST - 1)
+        error = -E2BIG;
+    else if (!gf_topology_xml_is_sound(text, GF_CPUS_MAX))
+        error = -EINVAL;
+    else
+        error = hwloc_topology_set_xmlbuffer(topology, text, length + 1) ? hwloc_error() : 0;
+    free(text);
+    return error;
+}
+
 static int choose_source(hwloc_topology_t topology, const char *recorded)
 {
     char path[GF_PROCFS_PATH_MAX], description[8192];
@@ -84,7 +108,7 @@ static int choose_source(hwloc_topology_t topology, const char *recorded)
                    : 0;
     gf_fmt(path, sizeof(path), "%s/topology.xml", recorded);
     if (access(path, R_OK) == 0)
-        return hwloc_topology_set_xml(topology, path) ? hwloc_error() : 0;
+        return set_xml(topology, recorded);
     const int length = gf_procfs_read(description, sizeof(description), recorded, "topology.txt");
     if (length < 0)
         return length;
