@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from conftest import COMMAND
-from test_report_answer import ANSWER, LOG, copied, end, process, report, stall
+from conftest import COMMAND, SOURCE
+from test_report_answer import ANSWER, LOG, STARTED, copied, end, line, process, report, stall
 
 
 @pytest.fixture
@@ -113,3 +113,105 @@ def test_files_that_cannot_be_written(run, tmp_path):
     assert done.returncode == 2 and not (tmp_path / "x").exists()
     done = run(COMMAND, "report", tmp_path / "log", "--html=-", preload=False)
     assert done.returncode == 0 and done.stdout.endswith("</html>\n")
+
+
+def events(text, **wanted):
+    return [event for event in json.loads(text)["traceEvents"] if all(event.get(key) == value for key, value in wanted.items())]
+
+
+def test_trace_has_each_stall_on_its_thread(written):
+    note = line(event="rebound", time=STARTED + 50.25, mono=150.25, pid=7, tid=7, text='"GPU 1"')
+    text = written("perfetto", LOG + note + stall(60, 5000, tid=9, thread="loader", step=12))
+    base = json.loads(text)["baseTimeNanoseconds"]
+    slices = events(text, ph="X")
+    assert [(one["name"], one["cat"], one["dur"], one["pid"], one["tid"]) for one in slices] == \
+        [("free", "purge", 4000, 7, 7), ("free", "purge", 2000, 7, 7), ("free", "lock", 1000, 7, 7), ("free", "purge", 5000, 7, 9)]
+    assert [base / 1e9 + one["ts"] / 1e6 for one in slices] == \
+        pytest.approx([STARTED + at for at in (9.996, 19.998, 29.999, 59.995)], abs=1e-5)
+    assert slices[3]["args"] == {"cause": "purge", "site": "train.py:4 in load", "bytes": 4096, "step": 12,
+                                 "stack": "queue.py:1 in get\ntrain.py:4 in load\ntrain.py:99 in <module>"}
+    assert [one["args"]["name"] for one in events(text, ph="M", name="thread_name")] == ["python3", "loader"]
+    assert [one["args"]["text"] for one in events(text, ph="i")] == ['"GPU 1"']
+
+
+def test_trace_of_several_hosts_has_an_id_for_each_process(written):
+    text = written("perfetto", *(process(7, rank, f"host{rank}") + stall(1, 2000) for rank in range(3)))
+    assert len({one["pid"] for one in events(text, ph="X")}) == 3 and 7 in {one["pid"] for one in events(text, ph="X")}
+
+
+@pytest.mark.parametrize("base", [None, 999999000000000000])
+@pytest.mark.parametrize("others", [[], [{"ph": "X", "name": "step", "pid": 7, "tid": 7, "dur": 5000.0}]])
+def test_trace_with_that_of_pytorch_on_one_clock(written, tmp_path, base, others):
+    torch = tmp_path / "job" / "torch.trace"
+    torch.parent.mkdir()
+    mark = STARTED + 9.995
+    content = {"schemaVersion": 1, "traceEvents": [dict(one, ts=mark * 1e6 - (base or 0) / 1e3) for one in others], "traceName": "x]"}
+    torch.write_text(json.dumps({"baseTimeNanoseconds": base, **content} if base else content))
+    text = written("perfetto", LOG, flags=["--with", torch])
+    merged = json.loads(text)
+    assert merged.get("baseTimeNanoseconds") == base and merged["traceName"] == "x]"
+    assert len(events(text, ph="X")) == 3 + len(others)
+    free = events(text, name="free")[0]
+    for step in events(text, name="step"):
+        assert step["ts"] <= free["ts"] and free["ts"] + free["dur"] <= step["ts"] + step["dur"] + 1000
+
+
+@pytest.mark.parametrize("content, what", [(b"x", "is not a trace"), (b"", "is not a trace"), (b"\x1f\x8b\x08", "is compressed"),
+                                           (b'{"traceEvents":[{"a', "is not a trace"), (None, "No such file")])
+def test_traces_that_cannot_be_merged(run, tmp_path, content, what):
+    (tmp_path / "log").write_text(LOG)
+    if content is not None:
+        (tmp_path / "torch").write_bytes(content)
+    done = run(COMMAND, "report", "log", "--perfetto=out", "--with=torch", preload=False, cwd=tmp_path)
+    assert done.returncode == 1 and what in done.stderr and done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+    assert run(COMMAND, "report", "log", "--with=torch", preload=False, cwd=tmp_path).returncode == 2
+    assert run(COMMAND, "report", "log", "--html=x", "--perfetto=x", preload=False, cwd=tmp_path).returncode == 2
+
+
+def samples(text):
+    """The samples by name and labels; a parser of Prometheus must accept the text."""
+    parser = pytest.importorskip("prometheus_client.parser", reason="python3-prometheus-client is not installed")
+    found = {}
+    for family in parser.text_string_to_metric_families(text):
+        assert family.documentation and family.type in ("counter", "gauge"), family
+        for sample in family.samples:
+            assert sample.timestamp is None and {"rank", "pid"} <= set(sample.labels)
+            key = (sample.name, *sorted(sample.labels.items()))
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def test_metrics(written):
+    way = {"staged": copied(40, 8 << 20, 0.02)}
+    first = process(7, 3, 'a"b\\c') + stall(1, 2000) + stall(2, 3000) + stall(3, 1000, "lock")
+    delays = line(event="threads", time=STARTED + 4, mono=104, pid=7, tid=7, threads=[{"tid": 7, "delay_ms": 1500}])
+    text = written("prometheus", first + delays, report(7, 3, to_device=way, device_bytes=77),
+                   report(8, 4, "running", stalls={"count": 2, "us": 500, "causes": {"gpu": {"count": 2, "us": 500}}}))
+    found = samples(text)
+    host = ("host", 'a"b\\c')
+    assert found["gpufeed_stalls_total", ("cause", "purge"), host, ("pid", "7"), ("rank", "3")] == 2
+    assert found["gpufeed_stall_seconds_total", ("cause", "purge"), host, ("pid", "7"), ("rank", "3")] == pytest.approx(0.005)
+    assert found["gpufeed_stall_seconds_total", ("cause", "gpu"), ("pid", "8"), ("rank", "4")] == pytest.approx(0.0005)
+    assert found["gpufeed_run_queue_delay_seconds_total", host, ("pid", "7"), ("rank", "3")] == 1.5
+    assert found["gpufeed_copied_bytes_total", ("direction", "to_device"), host, ("pid", "7"), ("rank", "3"), ("way", "staged")] == 40 * (8 << 20)
+    assert found["gpufeed_device_memory_allocated_bytes_total", host, ("pid", "7"), ("rank", "3")] == 77
+    assert [found["gpufeed_ended", *labels] for labels in ((host, ("pid", "7"), ("rank", "3")), (("pid", "8"), ("rank", "4")))] == [1, 0]
+
+
+def test_metrics_of_a_process_that_executed_another_program_are_one(written):
+    found = samples(written("prometheus", process() + stall(1, 2000) + process(at=2) + stall(3, 5000)))
+    assert found["gpufeed_stalls_total", ("cause", "purge"), ("host", "one"), ("pid", "7"), ("rank", "")] == 2
+
+
+def test_metrics_of_nothing(written):
+    assert samples(written("prometheus", "")) == {}
+
+
+def test_each_metric_is_documented(written):
+    text = written("prometheus", LOG, report())
+    told = (SOURCE / "docs" / "reading.md").read_text(encoding="utf-8")
+    named = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M)
+    assert len(named) >= 10
+    for name, kind in named:
+        assert re.search(rf"^\|.*`{name}`.*\| {kind} \|", told, re.M), name

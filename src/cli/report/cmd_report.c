@@ -10,11 +10,14 @@
 #include "cli/report/output/answer_text.h"
 #include "cli/report/output/event_list.h"
 #include "cli/report/output/folded.h"
-#include "cli/report/output/html.h"
+#include "cli/report/files/html.h"
 #include "cli/report/output/verdict.h"
-#include "cli/report/output/out_file.h"
+#include "cli/report/files/out_file.h"
+#include "cli/report/files/perfetto.h"
+#include "cli/report/files/prometheus.h"
 #include "cli/report/report_flags.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,10 +38,25 @@ static int print_json(json_t *json)
     return GF_EXIT_OK;
 }
 
-typedef bool writer(FILE *out, const struct gf_answer *answer);
+typedef bool writer(FILE *out, const struct gf_answer *answer, const struct gf_torch_trace *torch);
+
+static bool write_html(FILE *out, const struct gf_answer *answer,
+                       const struct gf_torch_trace *torch)
+{
+    (void)torch;
+    return gf_html_write(out, answer);
+}
+
+static bool write_prometheus(FILE *out, const struct gf_answer *answer,
+                             const struct gf_torch_trace *torch)
+{
+    (void)torch;
+    return gf_prometheus_write(out, answer);
+}
 
 /* Writes a file that the command line names; NULL: it names none. */
-static int write_file(const char *path, writer *write, const struct gf_answer *answer)
+static int write_file(const char *path, writer *write, const struct gf_answer *answer,
+                      const struct gf_torch_trace *torch)
 {
     struct gf_out_file file;
 
@@ -46,7 +64,7 @@ static int write_file(const char *path, writer *write, const struct gf_answer *a
         return GF_EXIT_OK;
     int error = gf_out_file_begin(&file, path);
     if (!error) {
-        const bool whole = write(file.stream, answer);
+        const bool whole = write(file.stream, answer, torch);
         error = gf_out_file_end(&file, whole);
         if (!error && !whole)
             return no_memory();
@@ -55,14 +73,52 @@ static int write_file(const char *path, writer *write, const struct gf_answer *a
         gf_cli_error("report", "cannot write %s: %s", path, strerror(-error));
         return GF_EXIT_FAILED;
     }
-    if (strcmp(path, "-") != 0)
-        printf("wrote %s\n", path);
     return GF_EXIT_OK;
+}
+
+static int open_torch(const char *path, struct gf_torch_trace *ret)
+{
+    const int error = path ? gf_torch_trace_open(path, ret) : 0;
+
+    if (!error)
+        return GF_EXIT_OK;
+    if (error == -EINVAL)
+        gf_cli_error("report", "%s is not a trace of PyTorch's profiler", path);
+    else if (error == -EPROTONOSUPPORT)
+        gf_cli_error("report", "%s is compressed; decompress it first (gunzip)", path);
+    else
+        gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
+    return GF_EXIT_FAILED;
+}
+
+/* Says which files were written, unless one of them is standard output. */
+static void print_written(const struct gf_report_flags *flags)
+{
+    const char *const paths[] = {flags->html, flags->perfetto, flags->prometheus};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
+        if (paths[i] && strcmp(paths[i], "-") == 0)
+            return;
+    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
+        if (paths[i])
+            printf("wrote %s\n", paths[i]);
 }
 
 static int write_files(const struct gf_report_flags *flags, const struct gf_answer *answer)
 {
-    return write_file(flags->html, gf_html_write, answer);
+    struct gf_torch_trace torch = {0};
+    int code = open_torch(flags->with, &torch);
+
+    if (code == GF_EXIT_OK)
+        code = write_file(flags->html, write_html, answer, NULL);
+    if (code == GF_EXIT_OK)
+        code = write_file(flags->perfetto, gf_perfetto_write, answer, flags->with ? &torch : NULL);
+    if (code == GF_EXIT_OK)
+        code = write_file(flags->prometheus, write_prometheus, answer, NULL);
+    if (code == GF_EXIT_OK)
+        print_written(flags);
+    gf_torch_trace_close(&torch);
+    return code;
 }
 
 static int show_answer(const struct gf_report_flags *flags, const struct gf_job *job,

@@ -21,39 +21,54 @@ enum {
     FLAG_EVENTS,
     FLAG_FOLDED,
     FLAG_HTML,
+    FLAG_PERFETTO,
+    FLAG_WITH,
+    FLAG_PROMETHEUS,
 };
 
 static const struct option flags[] = {
-    {"top", required_argument, NULL, FLAG_TOP},     {"by", required_argument, NULL, FLAG_BY},
-    {"since", required_argument, NULL, FLAG_SINCE}, {"rank", required_argument, NULL, FLAG_RANK},
-    {"json", no_argument, NULL, FLAG_JSON},         {"events", no_argument, NULL, FLAG_EVENTS},
-    {"folded", no_argument, NULL, FLAG_FOLDED},     {"html", required_argument, NULL, FLAG_HTML},
-    {"help", no_argument, NULL, GF_FLAG_HELP},      {0},
+    {"top", required_argument, NULL, FLAG_TOP},
+    {"by", required_argument, NULL, FLAG_BY},
+    {"since", required_argument, NULL, FLAG_SINCE},
+    {"rank", required_argument, NULL, FLAG_RANK},
+    {"json", no_argument, NULL, FLAG_JSON},
+    {"events", no_argument, NULL, FLAG_EVENTS},
+    {"folded", no_argument, NULL, FLAG_FOLDED},
+    {"html", required_argument, NULL, FLAG_HTML},
+    {"perfetto", required_argument, NULL, FLAG_PERFETTO},
+    {"with", required_argument, NULL, FLAG_WITH},
+    {"prometheus", required_argument, NULL, FLAG_PROMETHEUS},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
 };
 
 static void print_help(void)
 {
-    puts("Usage: gpufeed report [flags] PATH...\n\n"
-         "Shows what the program waited for, in one screen: a verdict, the stalls by cause and by "
-         "call\n"
-         "site, copies, ranks that differ from the others, and what helps. PATH is a log\n"
-         "(GPUFEED_LOG), a report (GPUFEED_REPORT), a folder of them, or - for standard input. "
-         "Give\n"
-         "the logs and reports of all ranks together.\n\n"
-         "  --top N        show N rows of each table (default 5)\n"
-         "  --by PROPERTY  one table, by cause, site, rank, step or thread\n"
-         "  --since TIME   only stalls from a local time on (08:51, \"2026-11-23 08:51\"), or of "
-         "the\n"
-         "                 job's last part (10m, 2h)\n"
-         "  --rank LIST    only these ranks, such as 0,4-7\n"
-         "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
-         "  --events       every event in full, merged by time\n"
-         "  --folded       stalled microseconds per stack, for flame graph tools and speedscope;\n"
-         "                 --by makes the property the first frame\n"
-         "  --html FILE    a page with the answer, a timeline and a flame graph, which makes no\n"
-         "                 requests\n\n"
-         "Damaged lines are skipped and counted. In a native stack, a function has a name only if\n"
-         "its executable or library is unchanged.");
+    puts(
+        "Usage: gpufeed report [flags] PATH...\n\n"
+        "Shows what the program waited for, in one screen: a verdict, the stalls by cause and by "
+        "call\n"
+        "site, copies, ranks that differ from the others, and what helps. PATH is a log\n"
+        "(GPUFEED_LOG), a report (GPUFEED_REPORT), a folder of them, or - for standard input. "
+        "Give\n"
+        "the logs and reports of all ranks together.\n\n"
+        "  --top N        show N rows of each table (default 5)\n"
+        "  --by PROPERTY  one table, by cause, site, rank, step or thread\n"
+        "  --since TIME   only stalls from a local time on (08:51, \"2026-11-23 08:51\"), or of "
+        "the\n"
+        "                 job's last part (10m, 2h)\n"
+        "  --rank LIST    only these ranks, such as 0,4-7\n"
+        "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
+        "  --events       every event in full, merged by time\n"
+        "  --folded       stalled microseconds per stack, for flame graph tools and speedscope;\n"
+        "                 --by makes the property the first frame\n"
+        "  --html FILE    a page with the answer, a timeline and a flame graph, which makes no\n"
+        "                 requests\n"
+        "  --perfetto FILE    a trace for ui.perfetto.dev; --with TRACE adds a trace of PyTorch's\n"
+        "                     profiler on the same clock\n"
+        "  --prometheus FILE  metrics for node_exporter's textfile collector\n\n"
+        "Damaged lines are skipped and counted. In a native stack, a function has a name only if\n"
+        "its executable or library is unchanged.");
 }
 
 static int refuse(const char *flag, const char *value, const char *expected)
@@ -112,6 +127,15 @@ static int read_flag(struct gf_report_flags *ret, int code)
     case FLAG_HTML:
         ret->html = optarg;
         return GF_EXIT_OK;
+    case FLAG_PERFETTO:
+        ret->perfetto = optarg;
+        return GF_EXIT_OK;
+    case FLAG_WITH:
+        ret->with = optarg;
+        return GF_EXIT_OK;
+    case FLAG_PROMETHEUS:
+        ret->prometheus = optarg;
+        return GF_EXIT_OK;
     default:
         return GF_EXIT_USAGE;
     }
@@ -125,6 +149,33 @@ static int add_source(struct gf_report_flags *ret, const char *path)
         return GF_EXIT_OK;
     gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
     return GF_EXIT_FAILED;
+}
+
+/* Two files cannot be one. */
+static bool has_same_file(const struct gf_report_flags *ret)
+{
+    const char *const paths[] = {ret->html, ret->perfetto, ret->prometheus};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
+        for (size_t k = 0; k < i; k++)
+            if (paths[i] && paths[k] && strcmp(paths[i], paths[k]) == 0)
+                return true;
+    return false;
+}
+
+static int check_files(const struct gf_report_flags *ret)
+{
+    const char *error = NULL;
+
+    if (ret->with && !ret->perfetto)
+        error = "--with needs --perfetto FILE";
+    else if (has_same_file(ret))
+        error = "--html, --perfetto and --prometheus need different files";
+    else if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))
+        error = "a file excludes --json, --events, --folded and --by";
+    if (error)
+        gf_cli_error("report", "%s", error);
+    return error ? GF_EXIT_USAGE : GF_EXIT_OK;
 }
 
 /* Words that contradict each other, or say nothing. */
@@ -148,11 +199,7 @@ static int check(const struct gf_report_flags *ret, unsigned operands)
         gf_cli_error("report", "--by has no effect on --events");
         return GF_EXIT_USAGE;
     }
-    if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT)) {
-        gf_cli_error("report", "a file excludes --json, --events, --folded and --by");
-        return GF_EXIT_USAGE;
-    }
-    return GF_EXIT_OK;
+    return check_files(ret);
 }
 
 int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done)

@@ -40,6 +40,12 @@ const char *gf_report_text(const json_t *report, const char *path, char *buf, si
     return gf_plain_text(buf);
 }
 
+const char *gf_report_plain(const char *name, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s", name);
+    return gf_plain_text(buf);
+}
+
 static bool is_report(const json_t *value)
 {
     return json_is_object(value) && json_is_number(json_object_get(value, "started")) &&

@@ -24,4 +24,7 @@ double gf_report_number(const json_t *report, const char *path);
 /* A text for a terminal, copied into buf; "" without one. */
 const char *gf_report_text(const json_t *report, const char *path, char *buf, size_t size);
 
+/* A name of a report for a terminal, copied into buf. */
+const char *gf_report_plain(const char *name, char *buf, size_t size);
+
 #endif

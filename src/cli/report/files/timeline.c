@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/output/timeline.h"
+#include "cli/report/files/timeline.h"
 
 #include <stdlib.h>
 

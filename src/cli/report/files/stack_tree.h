@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_CLI_REPORT_OUTPUT_STACK_TREE_H
-#define GF_CLI_REPORT_OUTPUT_STACK_TREE_H
+#ifndef GF_CLI_REPORT_FILES_STACK_TREE_H
+#define GF_CLI_REPORT_FILES_STACK_TREE_H
 
 #include "cli/report/input/job.h"
 

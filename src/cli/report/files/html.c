@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/output/html.h"
+#include "cli/report/files/html.h"
 
 #include "cli/report/input/plain_text.h"
 #include "cli/report/input/report_file.h"
 #include "cli/report/output/answer_json.h"
-#include "cli/report/output/page.h"
-#include "cli/report/output/stack_tree.h"
-#include "cli/report/output/timeline.h"
+#include "cli/report/files/page.h"
+#include "cli/report/files/stack_tree.h"
+#include "cli/report/files/timeline.h"
 #include "cli/report/output/verdict.h"
 
 #include <string.h>

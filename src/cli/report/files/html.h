@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_CLI_REPORT_OUTPUT_HTML_H
-#define GF_CLI_REPORT_OUTPUT_HTML_H
+#ifndef GF_CLI_REPORT_FILES_HTML_H
+#define GF_CLI_REPORT_FILES_HTML_H
 
 #include "cli/report/output/answer.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that appears whole or not at all: it is written beside its place and then renamed. */
-#ifndef GF_CLI_REPORT_OUTPUT_OUT_FILE_H
-#define GF_CLI_REPORT_OUTPUT_OUT_FILE_H
+#ifndef GF_CLI_REPORT_FILES_OUT_FILE_H
+#define GF_CLI_REPORT_FILES_OUT_FILE_H
 
 #include "base/base.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stalls over time for a page: few enough to draw, however many there are. */
-#ifndef GF_CLI_REPORT_OUTPUT_TIMELINE_H
-#define GF_CLI_REPORT_OUTPUT_TIMELINE_H
+#ifndef GF_CLI_REPORT_FILES_TIMELINE_H
+#define GF_CLI_REPORT_FILES_TIMELINE_H
 
 #include "cli/report/output/answer.h"
 

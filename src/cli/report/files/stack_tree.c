@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/output/stack_tree.h"
+#include "cli/report/files/stack_tree.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/output/out_file.h"
+#include "cli/report/files/out_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

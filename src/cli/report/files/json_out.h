@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_FILES_JSON_OUT_H
+#define GF_CLI_REPORT_FILES_JSON_OUT_H
+
+#include <stdio.h>
+
+/* Writes a text that contains no control characters (of a job) as a JSON string, with quotes. */
+void gf_json_out_text(FILE *out, const char *text);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/files/perfetto.h"
+
+#include "cli/report/files/json_out.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Ids of processes repeat on other hosts; a trace has one name space. */
+#define OTHER_HOST 100000000
+
+struct trace {
+    FILE *out;
+    const struct gf_job *job;
+    int64_t base_ns;
+    int64_t *pids; /* by process */
+    bool more;
+};
+
+/*
+ * Microseconds since the base, with three decimals. A double of seconds since 1970 resolves about a
+ * quarter of a microsecond.
+ */
+static void print_time(const struct trace *trace, double time)
+{
+    const int64_t whole = (int64_t)time;
+    const int64_t ns =
+        whole * 1000000000 + (int64_t)((time - (double)whole) * 1e9) - trace->base_ns;
+
+    fprintf(trace->out, "%s%" PRId64 ".%03d", ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
+            (int)((ns < 0 ? -ns : ns) % 1000));
+}
+
+static void begin_event(struct trace *trace, const char *phase, int64_t pid, int64_t tid)
+{
+    fprintf(trace->out, "%s\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRId64,
+            trace->more ? "," : "", phase, pid, tid);
+    trace->more = true;
+}
+
+static void print_name(struct trace *trace, const char *kind, int64_t pid, int64_t tid,
+                       const char *name)
+{
+    begin_event(trace, "M", pid, tid);
+    fprintf(trace->out, ",\"name\":\"%s\",\"args\":{\"name\":", kind);
+    gf_json_out_text(trace->out, name);
+    fputs("}}", trace->out);
+}
+
+static void print_process(struct trace *trace, uint32_t number)
+{
+    const struct gf_job_process *process = &trace->job->processes[number];
+    const char *program = gf_job_text(trace->job, process->program);
+    const char *host = gf_job_text(trace->job, process->host);
+    char name[1024];
+
+    if (process->rank >= 0)
+        snprintf(name, sizeof(name), "rank %" PRId64 ": %.600s %.200s", process->rank, program,
+                 host);
+    else
+        snprintf(name, sizeof(name), "%.600s %.200s", program, host);
+    print_name(trace, "process_name", trace->pids[number], 0, name);
+}
+
+static void print_frames(struct trace *trace, const struct gf_job_stack *stack)
+{
+    fputs(",\"stack\":\"", trace->out);
+    for (uint32_t i = stack->count; i-- > 0;) {
+        const char *text = gf_job_text(trace->job, trace->job->frames[stack->frame + i]);
+        for (; *text; text++)
+            fprintf(trace->out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+        fputs(i ? "\\n" : "", trace->out);
+    }
+    fputc('"', trace->out);
+}
+
+static void print_stall(struct trace *trace, const struct gf_stall *stall)
+{
+    const struct gf_job *job = trace->job;
+
+    begin_event(trace, "X", trace->pids[stall->process], job->threads[stall->thread].tid);
+    fputs(",\"name\":", trace->out);
+    gf_json_out_text(trace->out, gf_job_text(job, stall->call));
+    fputs(",\"cat\":", trace->out);
+    gf_json_out_text(trace->out, gf_job_text(job, stall->cause));
+    fputs(",\"ts\":", trace->out);
+    print_time(trace, stall->at);
+    fprintf(trace->out, ",\"dur\":%u,\"args\":{\"cause\":", stall->us);
+    gf_json_out_text(trace->out, gf_job_text(job, stall->cause));
+    fputs(",\"site\":", trace->out);
+    gf_json_out_text(trace->out, gf_job_text(job, job->stacks[stall->stack].site));
+    print_frames(trace, &job->stacks[stall->stack]);
+    if (stall->size >= 0)
+        fprintf(trace->out, ",\"bytes\":%" PRId64, stall->size);
+    if (stall->step != GF_NO_STEP)
+        fprintf(trace->out, ",\"step\":%" PRId64, stall->step);
+    fputs("}}", trace->out);
+}
+
+static void print_note(struct trace *trace, const struct gf_note *note)
+{
+    begin_event(trace, "i", trace->pids[note->process], trace->job->processes[note->process].pid);
+    fputs(",\"s\":\"p\",\"cat\":\"gpufeed\",\"name\":", trace->out);
+    gf_json_out_text(trace->out, gf_job_text(trace->job, note->kind));
+    fputs(",\"ts\":", trace->out);
+    print_time(trace, note->at);
+    fputs(",\"args\":{\"text\":", trace->out);
+    gf_json_out_text(trace->out, gf_job_text(trace->job, note->text));
+    fputs("}}", trace->out);
+}
+
+/* The first host keeps its ids, which a trace of PyTorch has, too. */
+static bool number_processes(struct trace *trace)
+{
+    const struct gf_job *job = trace->job;
+    uint32_t first = 0;
+
+    trace->pids = calloc(job->process_count + 1, sizeof(*trace->pids));
+    for (size_t i = 0; trace->pids && i < job->process_count; i++) {
+        const uint32_t host = job->processes[i].host;
+        if (!first)
+            first = host;
+        trace->pids[i] = job->processes[i].pid;
+        if (host && host != first && trace->pids[i] < OTHER_HOST && trace->pids[i] >= 0)
+            trace->pids[i] += (int64_t)host * OTHER_HOST;
+    }
+    return trace->pids;
+}
+
+static void print_events(struct trace *trace)
+{
+    const struct gf_job *job = trace->job;
+
+    for (size_t i = 0; i < job->process_count; i++)
+        if (!job->processes[i].excluded)
+            print_process(trace, (uint32_t)i);
+    for (size_t i = 0; i < job->thread_count; i++)
+        if (!job->processes[job->threads[i].process].excluded)
+            print_name(trace, "thread_name", trace->pids[job->threads[i].process],
+                       job->threads[i].tid, gf_job_text(job, job->threads[i].name));
+    for (size_t i = 0; i < job->stall_count; i++)
+        print_stall(trace, &job->stalls[i]);
+    for (size_t i = 0; i < job->note_count; i++)
+        print_note(trace, &job->notes[i]);
+}
+
+static bool is_blank(struct gf_span list)
+{
+    struct gf_scan scan = gf_scan_begin(list, '[');
+    struct gf_span value;
+    return !gf_scan_element(&scan, &value);
+}
+
+/* PyTorch's file with more events at the front of its list. */
+static void print_merged(struct trace *trace, const struct gf_torch_trace *torch)
+{
+    const char *inside = torch->events.at + 1;
+
+    fwrite(torch->text.at, 1, (size_t)(inside - torch->text.at), trace->out);
+    print_events(trace);
+    if (trace->more && !is_blank(torch->events))
+        fputc(',', trace->out);
+    fwrite(inside, 1, torch->text.size - (size_t)(inside - torch->text.at), trace->out);
+}
+
+static void print_alone(struct trace *trace)
+{
+    fprintf(trace->out,
+            "{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%" PRId64 ",\"traceEvents\":[",
+            trace->base_ns);
+    print_events(trace);
+    fputs("\n]}\n", trace->out);
+}
+
+bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
+                       const struct gf_torch_trace *torch)
+{
+    struct trace trace = {.out = out,
+                          .job = answer->job,
+                          .base_ns = torch ? torch->base_ns : (int64_t)answer->from * 1000000000};
+
+    if (!number_processes(&trace))
+        return false;
+    if (torch)
+        print_merged(&trace, torch);
+    else
+        print_alone(&trace);
+    free(trace.pids);
+    return true;
+}

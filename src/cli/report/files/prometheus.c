@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/files/prometheus.h"
+
+#include "cli/report/input/report_file.h"
+#include "cli/report/output/copies.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Stalls of one process and cause. */
+struct sum {
+    uint32_t process, cause;
+    uint64_t count, us;
+};
+
+struct metrics {
+    FILE *out;
+    const struct gf_job *job;
+    /*
+     * By process: the first process with the same labels, whose line has the sum of them. A process
+     * that executes another program is two, and a metric must not have two lines with equal labels.
+     */
+    uint32_t *owners;
+    double *delays; /* seconds, by owner */
+    struct sum *sums;
+    size_t count;
+};
+
+static void head(const struct metrics *metrics, const char *name, const char *type,
+                 const char *help)
+{
+    fprintf(metrics->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void label(FILE *out, const char *name, const char *value)
+{
+    fprintf(out, ",%s=\"", name);
+    for (; *value; value++)
+        fprintf(out, *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
+    fputc('"', out);
+}
+
+/* The name and the labels that every line has; more labels and the value follow. */
+static void line(const struct metrics *metrics, const char *name, size_t process)
+{
+    const struct gf_job_process *at = &metrics->job->processes[process];
+    const char *host = gf_job_text(metrics->job, at->host);
+
+    fprintf(metrics->out, "%s{rank=\"", name);
+    if (at->rank >= 0)
+        fprintf(metrics->out, "%" PRId64, at->rank);
+    fprintf(metrics->out, "\",pid=\"%" PRId64 "\"", at->pid);
+    if (*host)
+        label(metrics->out, "host", host);
+}
+
+static void value(const struct metrics *metrics, double number)
+{
+    fprintf(metrics->out, "} %.10g\n", number);
+}
+
+static int by_cause(const void *a, const void *b)
+{
+    const struct sum *one = a, *other = b;
+
+    if (one->process != other->process)
+        return one->process < other->process ? -1 : 1;
+    return one->cause < other->cause ? -1 : one->cause > other->cause;
+}
+
+static bool same_labels(const struct gf_job_process *a, const struct gf_job_process *b)
+{
+    return a->pid == b->pid && a->rank == b->rank && a->host == b->host;
+}
+
+static bool find_owners(struct metrics *metrics)
+{
+    const struct gf_job *job = metrics->job;
+
+    metrics->owners = calloc(job->process_count + 1, sizeof(*metrics->owners));
+    metrics->delays = calloc(job->process_count + 1, sizeof(*metrics->delays));
+    if (!metrics->owners || !metrics->delays)
+        return false;
+    for (uint32_t i = 0; i < job->process_count; i++) {
+        uint32_t owner = 0;
+        while (owner < i && !same_labels(&job->processes[owner], &job->processes[i]))
+            owner++;
+        metrics->owners[i] = owner;
+        metrics->delays[owner] += (double)job->processes[i].delay_ms / 1000;
+    }
+    return true;
+}
+
+/* Whether the report of a process is the first one with its labels. */
+static bool has_report(const struct metrics *metrics, size_t process)
+{
+    const struct gf_job_process *list = metrics->job->processes;
+
+    for (size_t i = metrics->owners[process]; i < process; i++)
+        if (metrics->owners[i] == metrics->owners[process] && list[i].report)
+            return false;
+    return list[process].report && !list[process].excluded;
+}
+
+/* Whether a log has a line of a process with these labels. */
+static bool is_logged(const struct metrics *metrics, size_t owner)
+{
+    for (size_t i = owner; i < metrics->job->process_count; i++)
+        if (metrics->owners[i] == owner && metrics->job->processes[i].logged)
+            return true;
+    return false;
+}
+
+static bool sum_stalls(struct metrics *metrics)
+{
+    const struct gf_job *job = metrics->job;
+    size_t kept = 0;
+
+    metrics->sums = calloc(job->stall_count + 1, sizeof(*metrics->sums));
+    if (!metrics->sums)
+        return false;
+    for (size_t i = 0; i < job->stall_count; i++)
+        metrics->sums[i] = (struct sum){metrics->owners[job->stalls[i].process],
+                                        job->stalls[i].cause, 1, job->stalls[i].us};
+    qsort(metrics->sums, job->stall_count, sizeof(*metrics->sums), by_cause);
+    for (size_t i = 0; i < job->stall_count; i++) {
+        if (kept && by_cause(&metrics->sums[kept - 1], &metrics->sums[i]) == 0) {
+            metrics->sums[kept - 1].count++;
+            metrics->sums[kept - 1].us += metrics->sums[i].us;
+        } else {
+            metrics->sums[kept++] = metrics->sums[i];
+        }
+    }
+    metrics->count = kept;
+    return true;
+}
+
+/* Whether the stalls of a process are known from its report only. */
+static bool only_reported(const struct metrics *metrics, size_t process)
+{
+    return has_report(metrics, process) && !is_logged(metrics, metrics->owners[process]);
+}
+
+static void print_causes(const struct metrics *metrics, const char *name, const char *help,
+                         bool seconds)
+{
+    const struct gf_job *job = metrics->job;
+
+    head(metrics, name, "counter", help);
+    for (size_t i = 0; i < metrics->count; i++) {
+        const struct sum *sum = &metrics->sums[i];
+        line(metrics, name, sum->process);
+        label(metrics->out, "cause", gf_job_text(job, sum->cause));
+        value(metrics, seconds ? (double)sum->us / 1e6 : (double)sum->count);
+    }
+    for (size_t i = 0; i < job->process_count; i++) {
+        const char *cause;
+        json_t *row,
+            *causes =
+                only_reported(metrics, i)
+                    ? json_object_get(json_object_get(job->processes[i].report, "stalls"), "causes")
+                    : NULL;
+        json_object_foreach(causes, cause, row)
+        {
+            char text[64];
+            line(metrics, name, i);
+            label(metrics->out, "cause", gf_report_plain(cause, text, sizeof(text)));
+            value(metrics,
+                  seconds ? gf_report_number(row, "us") / 1e6 : gf_report_number(row, "count"));
+        }
+    }
+}
+
+/* A number of a report. */
+static const struct gauge {
+    const char *name, *type, *help, *path;
+} gauges[] = {
+    {"gpufeed_run_seconds", "gauge", "Time from the first cuInit to the last report.", "ran_s"},
+    {"gpufeed_staging_ring_bytes", "gauge", "Size of all staging rings.", "transfers.ring.bytes"},
+    {"gpufeed_staging_ring_waits_total", "counter",
+     "Calls that waited because the staging ring was too small.", "transfers.ring.stream_waits"},
+    {"gpufeed_pinned_cache_bytes", "gauge", "Freed pinned memory that is kept for reuse.",
+     "transfers.pinned_memory.cached_bytes"},
+    {"gpufeed_log_dropped_lines_total", "counter", "Lines that the log lacks.", "log.dropped"},
+    {"gpufeed_device_memory_allocated_bytes_total", "counter",
+     "Device memory that the program allocated in total.", "device_bytes"},
+};
+
+static void print_gauge(const struct metrics *metrics, const struct gauge *gauge)
+{
+    const struct gf_job *job = metrics->job;
+
+    head(metrics, gauge->name, gauge->type, gauge->help);
+    for (size_t i = 0; i < job->process_count; i++)
+        if (has_report(metrics, i) &&
+            json_is_number(gf_report_at(job->processes[i].report, gauge->path))) {
+            line(metrics, gauge->name, i);
+            value(metrics, gf_report_number(job->processes[i].report, gauge->path));
+        }
+}
+
+static void print_ended(const struct metrics *metrics)
+{
+    const struct gf_job *job = metrics->job;
+    char state[16];
+
+    head(metrics, "gpufeed_ended", "gauge", "1 if the report was written at a normal exit.");
+    for (size_t i = 0; i < job->process_count; i++)
+        if (has_report(metrics, i)) {
+            line(metrics, "gpufeed_ended", i);
+            value(metrics,
+                  strcmp(gf_report_text(job->processes[i].report, "state", state, sizeof(state)),
+                         "ended") == 0);
+        }
+}
+
+static double part(const struct gf_copy_sum *sum, int which)
+{
+    return which == 0 ? sum->calls : which == 1 ? sum->bytes : sum->duration_s;
+}
+
+static void print_ways(const struct metrics *metrics, const char *name, size_t process, int which)
+{
+    struct gf_copies copies = {0};
+
+    gf_copies_add(&copies, metrics->job->processes[process].report);
+    for (int i = 0; copies.reports && i < GF_DIRECTIONS; i++)
+        for (int way = 0; way < GF_WAYS; way++) {
+            line(metrics, name, process);
+            label(metrics->out, "direction", gf_direction_names[i]);
+            label(metrics->out, "way", gf_way_names[way]);
+            value(metrics, part(&copies.ways[i][way], which));
+        }
+}
+
+static void print_copies(const struct metrics *metrics)
+{
+    static const char *const names[][2] = {
+        {"gpufeed_copies_total", "Copies of at least the size that the library examines."},
+        {"gpufeed_copied_bytes_total", "Bytes of these copies."},
+        {"gpufeed_copy_seconds_total", "Durations of those copies that were timed."},
+    };
+
+    for (int which = 0; which < (int)GF_ARRAY_LEN(names); which++) {
+        head(metrics, names[which][0], "counter", names[which][1]);
+        for (size_t i = 0; i < metrics->job->process_count; i++)
+            if (has_report(metrics, i))
+                print_ways(metrics, names[which][0], i, which);
+    }
+}
+
+static void print_delays(const struct metrics *metrics)
+{
+    static const char name[] = "gpufeed_run_queue_delay_seconds_total";
+
+    head(metrics, name, "counter", "Run-queue delay of the threads that the log names.");
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (metrics->owners[i] == i && !metrics->job->processes[i].excluded &&
+            is_logged(metrics, i)) {
+            line(metrics, name, i);
+            value(metrics, metrics->delays[i]);
+        }
+}
+
+static void print_metrics(const struct metrics *metrics)
+{
+    print_causes(metrics, "gpufeed_stalls_total", "Calls that stalled, by cause.", false);
+    print_causes(metrics, "gpufeed_stall_seconds_total", "Durations of these calls.", true);
+    print_delays(metrics);
+    print_copies(metrics);
+    for (size_t i = 0; i < GF_ARRAY_LEN(gauges); i++)
+        print_gauge(metrics, &gauges[i]);
+    print_ended(metrics);
+}
+
+bool gf_prometheus_write(FILE *out, const struct gf_answer *answer)
+{
+    struct metrics metrics = {.out = out, .job = answer->job};
+
+    const bool whole = find_owners(&metrics) && sum_stalls(&metrics);
+    if (whole)
+        print_metrics(&metrics);
+    free(metrics.sums);
+    free(metrics.owners);
+    free(metrics.delays);
+    return whole;
+}

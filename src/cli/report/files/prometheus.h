@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_FILES_PROMETHEUS_H
+#define GF_CLI_REPORT_FILES_PROMETHEUS_H
+
+#include "cli/report/output/answer.h"
+
+#include <stdio.h>
+
+/*
+ * Writes metrics of each process in the text format of Prometheus, for node_exporter's textfile
+ * collector: names with units, labels rank and pid, no timestamps. False if memory is short.
+ */
+bool gf_prometheus_write(FILE *out, const struct gf_answer *answer);
+
+#endif

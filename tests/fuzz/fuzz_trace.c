@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `gpufeed report --perfetto --with` on files that claim to be a trace of PyTorch. */
+#include "fuzz.h"
+
+#include "cli/report/files/perfetto.h"
+#include "cli/report/files/torch_trace.h"
+#include "cli/report/output/answer.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void check_merged(const struct gf_torch_trace *trace)
+{
+    const struct gf_job job = {0};
+    const struct gf_read_counts counts = {0};
+    struct gf_answer answer;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    CHECK(out);
+    gf_answer_make(&job, &counts, &answer);
+    CHECK(gf_perfetto_write(out, &answer, trace));
+    CHECK(fclose(out) == 0);
+    CHECK(size == trace->text.size && memcmp(text, trace->text.at, size) == 0);
+    gf_answer_free(&answer);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const int fd = memfd_create("trace", MFD_CLOEXEC);
+    struct gf_torch_trace trace;
+    char path[64];
+
+    CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (gf_torch_trace_open(path, &trace) == 0) {
+        CHECK(trace.text.size == size);
+        CHECK(trace.events.at > trace.text.at && trace.events.size >= 2);
+        CHECK(trace.events.at + trace.events.size <= trace.text.at + trace.text.size);
+        check_merged(&trace);
+        gf_torch_trace_close(&trace);
+    }
+    close(fd);
+    return 0;
+}
