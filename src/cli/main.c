@@ -100,5 +100,5 @@ int main(int argc, char **argv)
     if (!error)
         return code;
     gf_cli_error("", "cannot write to standard output: %s", strerror(error));
-    return code && code != GF_EXIT_PROBLEM ? code : GF_EXIT_FAILED;
+    return code ? code : GF_EXIT_FAILED;
 }

@@ -49,7 +49,7 @@ def complete(*words, cwd=None):
     (["topo", "--record", "=", "a-"], ["a-folder"]),
     (["topo", "--j"], ["--json"]),
     (["doctor", "--machine", "a-"], ["a-folder"]),
-    (["doctor", "--"], ["--json", "--machine", "--help"]),
+    (["doctor", "--"], ["--json", "--fix", "--data", "--machine", "--help"]),
     (["help", "t"], ["topo"]),
     (["compare", "a-"], ["a-folder", "a-log"]),
     (["compare", "--a"], ["--arm"]),

@@ -13,37 +13,9 @@ import sys
 import pytest
 
 from conftest import COMMAND, SOURCE
+from doctorkit import (ALLOWED, CPUFREQ, DEVICE, MEMINFO, MEMLOCK, SWAP, SWAPS, THP, WELL, Machine, findings, inside, needs_two,
+                       write)
 from schemakit import Schema
-
-sys.path.insert(0, str(SOURCE / "tests" / "machines"))
-from make import Machine  # noqa: E402  pylint: disable=wrong-import-position
-
-GPU = "0000:1b:00.0"
-THP = "sys/kernel/mm/transparent_hugepage"
-DEVICE = f"sys/bus/pci/devices/{GPU}"
-CPUFREQ = "sys/devices/system/cpu/cpu0/cpufreq"
-MEMINFO = "MemTotal: 67108864 kB\nMemAvailable: {free} kB\nSwapTotal: {swap} kB\n"
-SWAP = {"proc/meminfo": MEMINFO.format(free=32 << 20, swap=8 << 20)}
-SWAPS = "Filename  Type  Size  Used  Priority\n"
-MEMLOCK = {"proc/self/limits": "Max locked memory         8388608              8388608              bytes\n"}
-ALLOWED = sorted(os.sched_getaffinity(0))
-needs_two = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")
-
-WELL = {
-    "proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
-    f"{THP}/shmem_enabled": "always within_size [advise] never deny force\n",
-    f"{THP}/enabled": "always [madvise] never\n",
-    f"{THP}/defrag": "always defer defer+madvise [madvise] never\n",
-    "proc/sys/vm/zone_reclaim_mode": "0\n",
-    "proc/sys/kernel/numa_balancing": "0\n",
-    f"{CPUFREQ}/scaling_governor": "performance\n",
-    "proc/sys/vm/swappiness": "60\n",
-    "proc/meminfo": MEMINFO.format(free=32 << 20, swap=0),
-    "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         unlimited   unlimited   bytes\n",
-    "dev/infiniband/uverbs0": "",
-    f"{DEVICE}/current_link_width": "16\n",
-    f"{DEVICE}/max_link_width": "16\n",
-}
 
 SICK = {
     "kernel": ({"proc/sys/kernel/osrelease": "5.4.0-150-generic\n"}, "too old", "Linux 5.14"),
@@ -95,33 +67,11 @@ WELL_TOO = {
 }
 
 
-def write(folder, changed=None, gpu_nodes=(0,)):
-    machine = Machine(2, 1, 1, 1, 64)
-    machine.files["topology.txt"] = f"Package:2 [NUMANode(memory=64GB)] Core:1 PU:1(indexes={ALLOWED[0]},{ALLOWED[-1]})"
-    for node in (0, 1):
-        machine.nodes[node] = (str(ALLOWED[-node]), 64)
-    for node in gpu_nodes:
-        machine.gpu(GPU, node)
-    machine.write(folder)
-    for name, text in {**WELL, **(changed or {})}.items():
-        file = folder / name
-        if DEVICE in name and not gpu_nodes:
-            continue
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if text is not None:
-            file.write_text(text)
-    return f"--machine={folder}"
-
-
 @pytest.fixture
 def doctor(run):
     def call(*args, **env):
         return run(COMMAND, "doctor", *args, preload=False, **env)
     return call
-
-
-def findings(result):
-    return json.loads(result.stdout)["findings"]
 
 
 @needs_two
@@ -141,7 +91,7 @@ NAMES = re.findall(r'^GF_CHECK\(\w+, "([^"]+)"', (SOURCE / "src/cli/doctor/check
 def test_each_check_is_tested():
     """The machine is found by the check's name in this file. So a new check needs a machine on
     which it finds a problem."""
-    own = pathlib.Path(__file__).read_text(encoding="utf-8")
+    own = "".join(file.read_text(encoding="utf-8") for file in pathlib.Path(__file__).parent.glob("test_doctor*.py"))
     assert len(NAMES) >= 19 and [name for name in NAMES if f'"{name}"' not in own] == []
 
 
@@ -162,13 +112,14 @@ def test_each_is_found(doctor, tmp_path, name):
     machine = write(tmp_path, changed)
     told = doctor(machine, "--json")
     ill = [one for one in findings(told) if one["status"] != "ok"]
-    assert [one["check"] for one in ill] == [re.match("[a-z-]+", name)[0]], told.stdout
+    also = ["feeding"] if name == "quota" else []  # half a CPU is too little for staging, too
+    assert [one["check"] for one in ill] == [re.match("[a-z-]+", name)[0], *also], told.stdout
     assert said in ill[0]["summary"] + (ill[0]["evidence"] or "")
     assert ill[0]["status"] == "problem" and ill[0]["why"] and does in ill[0]["fix"]
-    assert told.returncode == 3
+    assert told.returncode == 1
     text = doctor(machine).stdout
     assert text.startswith(f"problem  {ill[0]['summary']} [{ill[0]['check']}]\n") and f"fix       {ill[0]['fix']}\n" in text
-    assert text.splitlines()[-1].startswith("1 problem, ")
+    assert text.splitlines()[-1].startswith("2 problems, " if also else "1 problem, ")
 
 
 @needs_two
@@ -192,8 +143,11 @@ def test_many_gpus_leave_space_for_the_host(doctor, tmp_path):
         (tmp_path / name).write_text(text)
     told = findings(doctor(f"--machine={tmp_path}", "--json"))
     assert {"governor", "swap"} <= {one["check"] for one in told if one["status"] == "problem"}
-    for name in ("links", "nodes", "cpus"):
-        assert len([one for one in told if one["check"] == name]) == 64, name
+    for name, count in {"links": 1, "nodes": 2, "cpus": 1}.items():  # grouped by node, not one for each GPU
+        ours = [one["summary"] for one in told if one["check"] == name]
+        assert len(ours) == count, ours
+        assert all(one.startswith("GPUs 0000:10:00.0, 0000:1") or name == "nodes" for one in ours), ours
+        assert sum(8 + int(re.search(r"and (\d+) more", one)[1]) for one in ours) == 64
 
 
 GARBAGE = [b"", b"\n\n", b"\x00\xff\xfe\x1b[31m", b"\xff" * 9000, b"-1", b"-9223372036854775809", b"9" * 400, None]
@@ -211,7 +165,7 @@ def test_files_may_hold_anything(doctor, tmp_path, garbage):
         else:
             (tmp_path / name).write_bytes(garbage)
     told = doctor(machine, "--json")
-    assert told.returncode in (0, 3) and told.stderr == ""
+    assert told.returncode in (0, 1) and told.stderr == ""
     assert all(one["summary"] and one["summary"].isprintable() for one in findings(told))
     problems = {one["check"] for one in findings(told) if one["status"] == "problem"}
     if garbage is None or not garbage[:1].isdigit():
@@ -223,16 +177,6 @@ def test_gpus_beside_the_pci_bus(doctor, tmp_path):
     machine = write(tmp_path, {"dev/dxg": ""}, gpu_nodes=())
     told = [one for one in findings(doctor(machine, "--json")) if one["check"] == "gpus"]
     assert [one["status"] for one in told] == ["unknown"] and "/dev/dxg" in told[0]["summary"]
-
-
-def inside(before, under=()):
-    """The command's findings in a new mount namespace, after a line of shell. `under` starts the
-    command."""
-    told = subprocess.run(["unshare", "-rm", "sh", "-c", before + ' && exec "$@" doctor --json', "sh", *under, COMMAND],
-                          capture_output=True, text=True, check=False)
-    if not told.stdout:
-        pytest.skip(f"no mount namespace: {told.stderr}")
-    return {one["check"]: one for one in findings(told)}
 
 
 def test_shared_memory_without_a_limit():
@@ -324,134 +268,7 @@ def test_a_refusal_matters_only_where_something_would_be_bound(tmp_path):
     assert "affinity" not in inside(mount_nodes(tmp_path / "one", 1), refused)
     told = subprocess.run([*refused, COMMAND, "doctor", "--json", write(tmp_path / "recorded")], capture_output=True, text=True,
                           check=False)
-    assert told.returncode in (0, 3) and "affinity" not in {one["check"] for one in findings(told)}
-
-
-def cpufreq(policies):
-    """Files of policies: the CPUs, governor and preference of each. All CPUs except the first have
-    an unknown governor, which must not be read."""
-    files = {}
-    for cpus, governor, preference in policies:
-        for cpu in cpus:
-            folder = f"sys/devices/system/cpu/cpu{cpu}/cpufreq"
-            files[f"{folder}/affected_cpus"] = " ".join(map(str, cpus)) + " \n"
-            files[f"{folder}/scaling_governor"] = f"{governor if cpu == cpus[0] else 'unknown'}\n"
-            if preference:
-                files[f"{folder}/energy_performance_preference"] = f"{preference}\n"
-    return files
-
-
-def each(cpus, governor, preference=None):
-    return [([cpu], governor, preference) for cpu in cpus]
-
-
-# Of eight CPUs, the first four are on the GPU's node. Columns: policies, the GPU's node, and the
-# finding.
-LOW = "lower their clock when they idle"
-CLOCKS = {
-    "all of the node": (each(range(4), "powersave") + each(range(4, 8), "performance"), 0,
-                        f"4 of 4 CPUs near a GPU {LOW} (governor powersave): 0-3"),
-    "the other node": (each(range(4), "performance") + each(range(4, 8), "powersave"), 0,
-                       "CPUs keep their clock high (governor performance)"),
-    "an unknown node": (each(range(4), "performance") + each([4, 5, 7], "powersave") + each([6], "performance"), -1,
-                        f"3 of 8 CPUs {LOW} (governor powersave): 4-5,7"),
-    "one CPU": (each([0, 1, 3], "performance") + each([2], "ondemand"), 0,
-                "1 of 4 CPUs near a GPU lowers its clock when it idles (governor ondemand): 2"),
-    "mixed": (each([0], "performance") + each([1], "schedutil") + each([2], "powersave", "balance_performance") +
-              each([3], "powersave", "performance"), 0,
-              f"2 of 4 CPUs near a GPU {LOW} (governor schedutil; powersave, preference balance_performance): 1-2"),
-    "mixed and well": (each([0, 1], "performance") + each([2], "powersave", "performance") + each([3], "powersave", "0"), 0,
-                       "CPUs keep their clock high (governor performance; powersave, preference performance; "
-                       "powersave, preference 0)"),
-    "more settings than are told apart": (
-        [([cpu], "powersave", prefers) for cpu, prefers in enumerate(("performance", "0", "64", "128"))] +
-        each(range(4, 8), "conservative"), 1, f"4 of 4 CPUs near a GPU {LOW} (governor conservative): 4-7"),
-    "a shared policy": ([([0, 1, 2, 3], "schedutil", None)] + each(range(4, 8), "performance"), 0,
-                        f"4 of 4 CPUs near a GPU {LOW} (governor schedutil): 0-3"),
-    "a policy across nodes": ([([2, 3, 4, 5], "schedutil", None)] + each([0, 1, 6, 7], "performance"), 1,
-                              f"2 of 4 CPUs near a GPU {LOW} (governor schedutil): 4-5"),
-    "CPUs without a governor": (each([1, 2], "schedutil"), 0, f"2 of 2 CPUs near a GPU {LOW} (governor schedutil): 1-2"),
-}
-
-
-def write_clocks(folder, policies, gpu_node, count=8):
-    machine = Machine(2, 1, count // 2, 1, 64)
-    machine.gpu(GPU, gpu_node)
-    machine.write(folder)
-    for name, text in cpufreq(policies).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return f"--machine={folder}"
-
-
-def governor(told):
-    found = [one for one in findings(told) if one["check"] == "governor"]
-    assert len(found) <= 1, found
-    return found[0] if found else None
-
-
-@pytest.mark.parametrize("name", CLOCKS)
-def test_clocks_of_the_cpus_near_a_gpu(doctor, tmp_path, name):
-    policies, node, what = CLOCKS[name]
-    told = governor(doctor(write_clocks(tmp_path, policies, node), "--json"))
-    assert told["summary"] == what
-    assert told["status"] == ("ok" if "keep" in what else "problem")
-
-
-def test_the_files_of_each_low_setting_are_named(doctor, tmp_path):
-    policies, node, _ = CLOCKS["mixed"]
-    told = governor(doctor(write_clocks(tmp_path, policies, node), "--json"))
-    assert told["evidence"] == ("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor: schedutil; /sys/devices/system/cpu/cpu2/"
-                            "cpufreq/scaling_governor: powersave, energy_performance_preference: balance_performance")
-
-
-def test_of_many_cpus_the_first_are_named(doctor, tmp_path):
-    low = range(4, 512, 2)
-    policies = each(low, "schedutil") + each(set(range(512)) - set(low), "performance")
-    told = governor(doctor(write_clocks(tmp_path, policies, 0, 512), "--json"))
-    assert told["summary"] == f"126 of 256 CPUs near a GPU {LOW} (governor schedutil): 4,6,8,10,12,14,16,18,20,22,..."
-
-
-def test_an_early_recording_has_the_first_cpu_alone(doctor, tmp_path):
-    """The file stands for all CPUs, wherever the GPU is, and has no count."""
-    machine = write_clocks(tmp_path, each([0], "schedutil"), 1)
-    (tmp_path / CPUFREQ / "affected_cpus").unlink()
-    told = governor(doctor(machine, "--json"))
-    assert told["summary"] == f"CPUs {LOW} (governor schedutil)"
-    assert told["evidence"] == f"/{CPUFREQ}/scaling_governor: schedutil"
-
-
-def mount_clocks(folder, policies):
-    """A line of shell that gives this machine's CPUs those policies."""
-    system = pathlib.Path("/sys/devices/system/cpu")
-    files = {f"sys/devices/system/cpu/{name}": (system / name).read_text() for name in ("online", "possible", "present")}
-    for file in system.glob("cpu[0-9]*/topology/*"):
-        files[str(file)[1:]] = file.read_text()
-    for name, text in {**files, **cpufreq(policies)}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return f"mount --bind {folder}/sys/devices/system/cpu {system}"
-
-
-@needs_two
-def test_clocks_of_the_cpus_that_may_be_used(tmp_path):
-    first, last = ALLOWED[0], ALLOWED[-1]
-    mount = mount_clocks(tmp_path, each([first], "performance") + each([last], "powersave"))
-    assert inside(mount, ["taskset", "-c", str(first)])["governor"]["status"] == "ok"
-    told = inside(mount, ["taskset", "-c", str(last)])["governor"]
-    assert told["summary"] == f"1 of 1 CPUs lowers its clock when it idles (governor powersave): {last}"
-    assert inside(mount)["governor"]["summary"].startswith("1 of 2 CPUs lowers ")
-
-
-@needs_two
-def test_clocks_are_recorded_by_policy(doctor, tmp_path):
-    first, last = ALLOWED[0], ALLOWED[-1]
-    mount = mount_clocks(tmp_path, [([first, last], "powersave", "balance_power")])
-    here = inside(f'{mount} && "$3" topo --record {tmp_path}/copy >&2', ["env", "--"])["governor"]
-    assert here["summary"].startswith(f"2 of 2 CPUs {LOW} (governor powersave, preference balance_power): {first}")
-    copied = tmp_path / "copy" / "sys/devices/system/cpu"
-    assert (copied / f"cpu{first}" / "cpufreq").is_dir() and not (copied / f"cpu{last}" / "cpufreq").exists()
-    assert governor(doctor(f"--machine={tmp_path}/copy", "--json")) == here
+    assert told.returncode in (0, 1) and "affinity" not in {one["check"] for one in findings(told)}
 
 
 def test_an_old_kernel_that_can(tmp_path):
@@ -497,13 +314,14 @@ def test_missing_files_are_unknown(doctor, tmp_path):
 
 def test_this_machine(doctor):
     told = doctor("--json")
-    assert told.returncode in (0, 3), told.stderr
+    assert told.returncode in (0, 1), told.stderr
     assert {"gpus", "quota", "shm", "kernel"} <= {one["check"] for one in findings(told)}
 
 
 def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
     """Settings of the host are recorded; limits of the process are not."""
-    host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing"}
+    host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "boost", "write-back", "pinning",
+            "boot-options", "huge-page-pool", "overcommit"}
     if len(ALLOWED) == os.cpu_count():
         host.add("governor")  # there the settings of all CPUs, here those of the allowed CPUs
     assert run(COMMAND, "topo", "--record", str(tmp_path), preload=False).returncode == 0
@@ -516,11 +334,11 @@ def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
 def test_findings_that_cannot_be_written_are_a_failure(tmp_path):
     machine = write(tmp_path, SICK["kernel"][0])
     with open("/dev/full", "w", encoding="ascii") as full:
-        assert subprocess.run([COMMAND, "doctor", machine], stdout=full, check=False).returncode == 1
+        assert subprocess.run([COMMAND, "doctor", machine], stdout=full, check=False).returncode == 2
 
 
 def test_mistakes(doctor, tmp_path):
     assert doctor("--jsno").returncode == 2
     missing = doctor("--machine", str(tmp_path / "none"))
-    assert (missing.returncode, missing.stdout) == (1, "")
+    assert (missing.returncode, missing.stdout) == (2, "")
     assert "No such file or directory" in missing.stderr

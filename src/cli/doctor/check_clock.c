@@ -206,5 +206,5 @@ void gf_check_governor(const struct gf_check_input *input, struct gf_findings *r
     }
     struct gf_finding *finding = report_lowered(&clocks, near, ret);
     set_evidence(&clocks, finding);
-    gf_finding_fix(finding, "cpupower frequency-set -g performance    (root, on the host)");
+    gf_finding_command(finding, "cpupower frequency-set -g performance");
 }

@@ -88,12 +88,12 @@ void gf_check_links(const struct gf_check_input *input, struct gf_findings *ret)
         if (now <= 0 || now > 32 || most <= 0 || most > 32)
             continue;
         if (now >= most) {
-            gf_finding_add(ret, gf_status_ok, "GPU %s uses all %ld lanes of its link", gpu->bdf,
-                           most);
+            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "all %ld lanes of the link in use",
+                               most);
             continue;
         }
-        struct gf_finding *finding = gf_finding_add(
-            ret, gf_status_problem, "GPU %s uses %ld of %ld lanes", gpu->bdf, now, most);
+        struct gf_finding *finding = gf_finding_add_gpu(
+            ret, gf_status_problem, gpu->bdf, "%ld of %ld lanes of the link in use", now, most);
         gf_finding_evidence(finding,
                             "/sys/bus/pci/devices/%s/current_link_width: %ld, max_link_width: %ld",
                             gpu->bdf, now, most);
@@ -115,7 +115,7 @@ static void report_unknown_node(const struct gf_check_input *input, const char *
 {
     char list[LIST_MAX], node[16];
     struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "GPU %s: its NUMA node is unknown", bdf);
+        gf_finding_add_gpu(ret, gf_status_problem, bdf, "NUMA node unknown");
 
     gf_finding_evidence(finding, "/sys/bus/pci/devices/%s/numa_node: %s; local_cpulist: %s", bdf,
                         read_device_file(input, bdf, "numa_node", node, sizeof(node)),
@@ -137,8 +137,8 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
     }
     for (size_t at = 0; (gpu = next_visible(topo, &at));) {
         if (gpu->source)
-            gf_finding_add(ret, gf_status_ok, "GPU %s is on node %s (%s)", gpu->bdf,
-                           gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
+            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "on node %s (%s)",
+                               gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
         else
             report_unknown_node(input, gpu->bdf, ret);
     }
@@ -156,12 +156,13 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
             continue;
         gf_set_format(&gpu->cpus, near, sizeof(near));
         if (!gf_set_empty(&gpu->usable)) {
-            gf_finding_add(ret, gf_status_ok, "GPU %s: %u of the %u CPUs of its node are allowed",
-                           gpu->bdf, gf_set_count(&gpu->usable), gf_set_count(&gpu->cpus));
+            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf,
+                               "%u of the %u CPUs of the node are allowed",
+                               gf_set_count(&gpu->usable), gf_set_count(&gpu->cpus));
             continue;
         }
-        struct gf_finding *finding = gf_finding_add(
-            ret, gf_status_problem, "GPU %s: no CPU of its node is allowed", gpu->bdf);
+        struct gf_finding *finding =
+            gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf, "no CPU of the node is allowed");
         gf_finding_evidence(finding, "its node has CPUs %s; this process may use %s", near,
                             gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
         gf_finding_fix(finding,

@@ -124,9 +124,14 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
         gf_finding_add(ret, gf_status_ok, "large pinned buffers get huge pages");
         return;
     }
+    if (input->inference) {
+        gf_finding_add(ret, gf_status_ok, "no huge pages for shared memory: no compaction delays");
+        return;
+    }
     struct gf_finding *finding =
         gf_finding_add(ret, gf_status_problem, "large pinned buffers get no huge pages");
     gf_finding_evidence(finding, "/%s: %s", thp.file, thp.line);
+    gf_finding_command(finding, "echo advise > /%s", thp.file);
     gf_finding_fix(finding,
                    "echo advise > /%s    (root, on the host; only memory that asks for huge pages "
                    "gets them)",
@@ -138,7 +143,7 @@ static struct gf_finding *report_huge(struct gf_findings *ret, enum gf_host_file
 {
     struct gf_finding *finding = gf_finding_add(ret, gf_status_problem, "%s", summary);
     gf_finding_evidence(finding, "/%s: %s", gf_host_files[file], line->text);
-    gf_finding_fix(finding, "echo madvise > /%s    (root, on the host)", gf_host_files[file]);
+    gf_finding_command(finding, "echo madvise > /%s", gf_host_files[file]);
     return finding;
 }
 
@@ -154,6 +159,8 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
                                 "before it starts programs");
     } else if (!read_line(input, &enabled, gf_host_thp_enabled) || !strchr(enabled.text, '[')) {
         report_unreadable(ret, "huge pages", gf_host_thp_enabled);
+    } else if (gf_thp_chosen(enabled.text, "never") && input->inference) {
+        gf_finding_add(ret, gf_status_ok, "no huge pages: no compaction delays a request");
     } else if (gf_thp_chosen(enabled.text, "never")) {
         report_huge(ret, gf_host_thp_enabled, &enabled, "ordinary memory gets no huge pages");
     } else if (read_line(input, &defrag, gf_host_thp_defrag) &&
@@ -182,7 +189,7 @@ static void check_bits(const struct gf_check_input *input, struct gf_findings *r
     } else {
         struct gf_finding *finding = gf_finding_add(ret, gf_status_problem, "%s", summary);
         gf_finding_evidence(finding, "/%s: %s", gf_host_files[file], line.text);
-        gf_finding_fix(finding, "sysctl -w %s=%ld    (root, on the host)", sysctl, value & ~bits);
+        gf_finding_command(finding, "sysctl -w %s=%ld", sysctl, value & ~bits);
     }
 }
 
@@ -243,6 +250,6 @@ void gf_check_swap(const struct gf_check_input *input, struct gf_findings *ret)
         gf_finding_evidence(finding, "/%s: %s; /%s: SwapTotal %llu kB",
                             gf_host_files[gf_host_swappiness], line.text,
                             gf_host_files[gf_host_meminfo], strtoull(total, NULL, 10));
-        gf_finding_fix(finding, "sysctl -w vm.swappiness=1    (root, on the host)");
+        gf_finding_command(finding, "sysctl -w vm.swappiness=1");
     }
 }

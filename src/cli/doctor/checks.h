@@ -7,7 +7,7 @@
 
 typedef void gf_check(const struct gf_check_input *input, struct gf_findings *ret);
 
-#define GF_CHECK(token, name, reads, why, page) gf_check gf_check_##token;
+#define GF_CHECK(token, name, reads, why, page, ...) gf_check gf_check_##token;
 #include "cli/doctor/checks.def"
 
 #endif

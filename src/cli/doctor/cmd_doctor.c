@@ -20,17 +20,26 @@ static const char *const status_names[] = {
     [gf_status_ok] = "ok",
 };
 
+static const char *const where_names[] = {
+    [gf_where_docker] = "docker",
+    [gf_where_kubernetes] = "k8s",
+    [gf_where_slurm] = "slurm",
+};
+
 static void print_help(void)
 {
     puts(
-        "Usage: gpufeed doctor [--json] [--machine FOLDER]\n\n"
+        "Usage: gpufeed doctor [--json | --fix] [--data FOLDER] [--machine FOLDER]\n\n"
         "Checks settings of the host and limits of the container that keep a GPU waiting. For "
         "each\n"
         "problem, it shows the evidence, why it matters, and a fix. It changes nothing. Run it in\n"
         "the container and under the launcher in which the program would run.\n\n"
         "  --json            print JSON\n"
+        "  --fix             print a shell script that fixes the host; it is not executed\n"
+        "  --data FOLDER     check the storage of the program's data, too\n"
         "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
-        "Exit code: 3 if there is a problem, 0 otherwise.");
+        "Checks for latency instead of throughput: GPUFEED_PROFILE=inference.\n"
+        "Exit code: 0 if there is no problem, 1 if there is one, 2 if it could not look.");
 }
 
 static void print_finding(const struct gf_finding *finding)
@@ -39,7 +48,11 @@ static void print_finding(const struct gf_finding *finding)
     if (*finding->evidence)
         printf("         evidence  %s\n", finding->evidence);
     if (finding->why)
-        printf("         why       %s\n         fix       %s\n", finding->why, finding->fix);
+        printf("         why       %s (docs/%s)\n         fix       %s\n", finding->why,
+               finding->page, finding->fix);
+    for (enum gf_where i = 0; i < gf_where_count; i++)
+        if (finding->where[i])
+            printf("         %-10s%s\n", where_names[i], finding->where[i]);
 }
 
 static size_t count_status(const struct gf_findings *findings, enum gf_status status)
@@ -64,10 +77,14 @@ static void print_text(const struct gf_findings *findings)
 
 static json_t *finding_json(const struct gf_finding *finding)
 {
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "check", finding->check, "status",
-                     status_names[finding->status], "summary", finding->summary, "evidence",
-                     gf_json_text(finding->evidence), "why", gf_json_text(finding->why), "fix",
-                     gf_json_text(finding->fix));
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "check",
+                     finding->check, "status", status_names[finding->status], "summary",
+                     finding->summary, "evidence", gf_json_text(finding->evidence), "why",
+                     gf_json_text(finding->why), "page", gf_json_text(finding->page), "fix",
+                     gf_json_text(finding->fix), "script", gf_json_text(finding->script), "docker",
+                     gf_json_text(finding->where[gf_where_docker]), "kubernetes",
+                     gf_json_text(finding->where[gf_where_kubernetes]), "slurm",
+                     gf_json_text(finding->where[gf_where_slurm]));
 }
 
 /* 0 or -ENOMEM. */
@@ -86,32 +103,58 @@ static int print_json(const struct gf_findings *findings)
     return failed;
 }
 
-static int show_findings(const char *root, bool json)
+/* Settings are lost at the next boot, which the script says. Other fixes are comments in it. */
+static void print_script(const struct gf_findings *findings)
+{
+    puts("#!/bin/sh\n# Written by gpufeed doctor. Read it, then run it as root on the host.\n"
+         "# The settings last until the next boot.\nset -eu");
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct gf_finding *finding = &findings->list[i];
+        if (finding->status != gf_status_problem)
+            continue;
+        printf("\n# %s [%s]\n", finding->summary, finding->check);
+        if (*finding->script)
+            printf("%s\n", finding->script);
+        else
+            printf("# by hand: %s\n", finding->fix);
+    }
+}
+
+enum output { OUTPUT_TEXT, OUTPUT_JSON, OUTPUT_SCRIPT };
+
+static int show_findings(struct gf_check_input *input, enum output output)
 {
     static struct gf_topo topo;
     static struct gf_findings findings;
     struct gf_machine *machine;
     int failed = 0;
 
-    const int error = gf_machine_load(root, &machine);
-    if (error)
-        return gf_cli_machine_error("doctor", root, error);
-    gf_topo_gather(machine, root, environ, &topo);
-    gf_doctor_run(&(struct gf_check_input){root, &topo}, &findings);
-    if (json)
+    const int error = gf_machine_load(input->root, &machine);
+    if (error) {
+        gf_cli_machine_error("doctor", input->root, error);
+        return GF_EXIT_CANNOT_LOOK;
+    }
+    gf_topo_gather(machine, input->root, environ, &topo);
+    input->topo = &topo;
+    gf_doctor_run(input, &findings);
+    if (output == OUTPUT_JSON)
         failed = print_json(&findings);
+    else if (output == OUTPUT_SCRIPT)
+        print_script(&findings);
     else
         print_text(&findings);
     gf_machine_free(machine);
-    if (failed)
-        return GF_EXIT_FAILED;
+    if (failed || fflush(stdout) || ferror(stdout))
+        return GF_EXIT_CANNOT_LOOK;
     return count_status(&findings, gf_status_problem) ? GF_EXIT_PROBLEM : GF_EXIT_OK;
 }
 
-enum { FLAG_JSON = 1, FLAG_MACHINE };
+enum { FLAG_JSON = 1, FLAG_FIX, FLAG_DATA, FLAG_MACHINE };
 
 static const struct option flags[] = {
     {"json", no_argument, NULL, FLAG_JSON},
+    {"fix", no_argument, NULL, FLAG_FIX},
+    {"data", required_argument, NULL, FLAG_DATA},
     {"machine", required_argument, NULL, FLAG_MACHINE},
     {"help", no_argument, NULL, GF_FLAG_HELP},
     {0},
@@ -121,14 +164,21 @@ int gf_cmd_doctor(int argc, char **argv)
 {
     static struct gf_options options;
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
+    struct gf_check_input input = {.envp = environ};
     const char *machine = NULL;
-    bool json = false;
+    enum output output = OUTPUT_TEXT;
     int code;
 
     while ((code = gf_flags_next(&reader)) != GF_FLAG_END) {
         switch (code) {
         case FLAG_JSON:
-            json = true;
+            output = OUTPUT_JSON;
+            break;
+        case FLAG_FIX:
+            output = OUTPUT_SCRIPT;
+            break;
+        case FLAG_DATA:
+            input.data = optarg;
             break;
         case FLAG_MACHINE:
             machine = optarg;
@@ -146,5 +196,7 @@ int gf_cmd_doctor(int argc, char **argv)
     if (reader.at < argc)
         return gf_flags_excess("doctor", argv[reader.at]);
     gf_options_load(&options, environ);
-    return show_findings(machine ? machine : options.machine, json);
+    input.root = machine ? machine : options.machine;
+    input.inference = options.profile == gf_profile_inference;
+    return show_findings(&input, output);
 }

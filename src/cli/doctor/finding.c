@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /*
  * Replaces each character that is not printable ASCII, because a file may hold any bytes. JSON
@@ -17,6 +18,15 @@ static void format_printable(char *ret, size_t size, const char *format, va_list
     for (; *ret; ret++)
         if (*ret < ' ' || *ret > '~')
             *ret = '?';
+}
+
+GF_PRINTF(3, 4)
+static void format_text(char *ret, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_printable(ret, size, format, args);
+    va_end(args);
 }
 
 struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status status,
@@ -37,6 +47,66 @@ struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status s
     return finding;
 }
 
+struct gf_finding *gf_finding_add_gpu(struct gf_findings *findings, enum gf_status status,
+                                      const char *bdf, const char *format, ...)
+{
+    va_list args;
+    char text[sizeof(findings->list[0].summary)];
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    struct gf_finding *finding = gf_finding_add(findings, status, "%s", text);
+    snprintf(finding->gpus[0], sizeof(finding->gpus[0]), "%s", bdf);
+    finding->gpu_count = 1;
+    return finding;
+}
+
+static bool same_but_gpu(const struct gf_finding *a, const struct gf_finding *b)
+{
+    return a->gpu_count && b->gpu_count && a->status == b->status && a->why == b->why &&
+           strcmp(a->summary, b->summary) == 0 && strcmp(a->fix, b->fix) == 0;
+}
+
+/* "GPUs 0000:1b:00.0, 0000:43:00.0: " and the summary. */
+static void name_gpus(struct gf_finding *finding)
+{
+    char text[sizeof(finding->summary)];
+    size_t at = (size_t)snprintf(text, sizeof(text), "GPU%s", finding->gpu_count > 1 ? "s" : "");
+
+    for (size_t i = 0; i < finding->gpu_count && i < GF_ARRAY_LEN(finding->gpus); i++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", i ? ", " : " ",
+                               finding->gpus[i]);
+    if (finding->gpu_count > GF_ARRAY_LEN(finding->gpus))
+        at += (size_t)snprintf(text + at, sizeof(text) - at, " and %zu more",
+                               finding->gpu_count - GF_ARRAY_LEN(finding->gpus));
+    snprintf(text + at, sizeof(text) - at, ": %s", finding->summary);
+    format_text(finding->summary, sizeof(finding->summary), "%s", text);
+}
+
+void gf_findings_group(struct gf_findings *findings, size_t from)
+{
+    size_t kept = from;
+
+    for (size_t i = from; i < findings->count; i++) {
+        size_t j = from;
+        while (j < kept && !same_but_gpu(&findings->list[j], &findings->list[i]))
+            j++;
+        struct gf_finding *first = &findings->list[j];
+        if (j == kept) {
+            if (kept++ != i)
+                *first = findings->list[i];
+        } else if (first->gpu_count++ < GF_ARRAY_LEN(first->gpus)) {
+            memcpy(first->gpus[first->gpu_count - 1], findings->list[i].gpus[0],
+                   sizeof(first->gpus[0]));
+        }
+    }
+    findings->count = kept;
+    for (size_t i = from; i < kept; i++)
+        if (findings->list[i].gpu_count)
+            name_gpus(&findings->list[i]);
+}
+
 void gf_finding_evidence(struct gf_finding *finding, const char *format, ...)
 {
     va_list args;
@@ -51,6 +121,15 @@ void gf_finding_fix(struct gf_finding *finding, const char *format, ...)
     va_start(args, format);
     vsnprintf(finding->fix, sizeof(finding->fix), format, args);
     va_end(args);
+}
+
+void gf_finding_command(struct gf_finding *finding, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(finding->script, sizeof(finding->script), format, args);
+    va_end(args);
+    gf_finding_fix(finding, "%s    (root, on the host)", finding->script);
 }
 
 void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file)

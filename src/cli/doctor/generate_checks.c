@@ -5,7 +5,7 @@
 int main(void)
 {
     puts("| check | reads | why it matters | page |\n|---|---|---|---|");
-#define GF_CHECK(token, name, reads, why, page)                                                    \
+#define GF_CHECK(token, name, reads, why, page, ...)                                               \
     puts("| `" name "` | " reads " | " why " | [" page "](" page ") |");
 #include "cli/doctor/checks.def"
     return fflush(stdout) || ferror(stdout);

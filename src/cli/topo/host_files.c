@@ -16,6 +16,19 @@ const char *const gf_host_files[] = {
     [gf_host_meminfo] = "proc/meminfo",
 };
 
+/* Files that a check reads by their names; a recording needs no more than a copy. */
+static const char *const other_files[] = {
+    "proc/cmdline",
+    "proc/driver/nvidia/version",
+    "proc/self/mountinfo",
+    "proc/sys/vm/dirty_background_bytes",
+    "proc/sys/vm/dirty_background_ratio",
+    "proc/sys/vm/max_map_count",
+    "proc/sys/vm/overcommit_memory",
+    "sys/devices/system/cpu/cpufreq/boost",
+    "sys/devices/system/cpu/intel_pstate/no_turbo",
+};
+
 static int record_each(const char *folder, const char *const *files, size_t count)
 {
     int error = 0;
@@ -27,7 +40,9 @@ static int record_each(const char *folder, const char *const *files, size_t coun
 
 int gf_host_files_record(const char *folder)
 {
-    const int error = record_each(folder, gf_host_files, GF_ARRAY_LEN(gf_host_files));
+    int error = record_each(folder, gf_host_files, GF_ARRAY_LEN(gf_host_files));
+    if (!error)
+        error = record_each(folder, other_files, GF_ARRAY_LEN(other_files));
     return error ? error
                  : record_each(folder, gf_thp_shared_files, GF_ARRAY_LEN(gf_thp_shared_files));
 }

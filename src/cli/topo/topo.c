@@ -4,6 +4,7 @@
 #include "engine/machine/pci.h"
 #include "engine/place/locate.h"
 #include "os/launch.h"
+#include "os/procfs.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -69,6 +70,20 @@ static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci,
         gpu->nearest = nearest_usable(topo, &gpu->nodes);
 }
 
+/* The mask of the process that was recorded. False if the recording does not contain it. */
+static bool read_recorded_mask(const char *root, struct gf_cpus *ret)
+{
+    char text[4096], list[1024];
+
+    if (!*root || gf_procfs_read(text, sizeof(text), root, "proc/self/status") <= 0)
+        return false;
+    const char *field = gf_procfs_field(text, "Cpus_allowed_list");
+    if (!field)
+        return false;
+    snprintf(list, sizeof(list), "%.*s", (int)strcspn(field, "\n"), field);
+    return gf_set_parse(list, ret) == 0 && !gf_set_empty(ret);
+}
+
 void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
                     struct gf_topo *ret)
 {
@@ -77,7 +92,8 @@ void gf_topo_gather(const struct gf_machine *machine, const char *root, char *co
 
     memset(ret, 0, sizeof(*ret));
     ret->machine = machine;
-    if (sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start))
+    ret->has_mask = !*root || read_recorded_mask(root, &start);
+    if (gf_set_empty(&start) && sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start))
         start = machine->online;
     gf_facts_gather("", envp, &start, &ret->facts);
     gf_visible_gpus_read(machine, root, &all);

@@ -23,6 +23,7 @@ struct gf_topo_gpu {
 struct gf_topo {
     const struct gf_machine *machine;
     struct gf_facts facts;
+    bool has_mask; /* facts.start belongs to the machine; false for a recording without a mask */
     struct gf_visible_gpus visible;
     struct gf_topo_gpu gpus[GF_VISIBLE_GPUS_MAX];
     size_t gpu_count;

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Interrupts of GPUs, network cards and NVMe disks, and direct transfers between cards and GPUs. */
+#include "cli/doctor/checks.h"
+
+#include "cli/doctor/host_line.h"
+#include "os/procfs.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct device {
+    const char *bdf;
+    const char *kind;
+    struct gf_cpus local;
+};
+
+/* NULL for other devices. */
+static const char *device_kind(const char *class, const char *vendor)
+{
+    if (strncmp(vendor, "0x10de", 6) == 0 && strncmp(class, "0x03", 4) == 0)
+        return "GPU";
+    if (strncmp(class, "0x02", 4) == 0)
+        return "network card";
+    return strncmp(class, "0x0108", 6) == 0 ? "NVMe disk" : NULL;
+}
+
+/* False if the device is of no interest, or its node is unknown. */
+static bool read_device(const struct gf_check_input *input, const char *bdf, struct device *ret)
+{
+    static const char folder[] = "sys/bus/pci/devices";
+    char class[16], vendor[16], path[GF_PROCFS_PATH_MAX];
+    long node;
+
+    *ret = (struct device){.bdf = bdf};
+    if (!gf_host_line(input, class, sizeof(class), "%s/%s/class", folder, bdf) ||
+        !gf_host_line(input, vendor, sizeof(vendor), "%s/%s/vendor", folder, bdf) ||
+        !gf_host_number(input, &node, "%s/%s/numa_node", folder, bdf))
+        return false;
+    ret->kind = device_kind(class, vendor);
+    snprintf(path, sizeof(path), "%s/%s/local_cpulist", folder, bdf);
+    return ret->kind && gf_procfs_cpus(&ret->local, input->root, path) == 0 &&
+           !gf_set_empty(&ret->local);
+}
+
+/* Counts the device's interrupts, and those that only CPUs of other nodes serve. */
+static void count_interrupts(const struct gf_check_input *input, const struct device *device,
+                             unsigned *ret_all, unsigned *ret_far)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    struct gf_cpus cpus;
+
+    *ret_all = *ret_far = 0;
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/msi_irqs", input->root, device->bdf);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+            continue;
+        snprintf(path, sizeof(path), "proc/irq/%.16s/effective_affinity_list", entry->d_name);
+        if (gf_procfs_cpus(&cpus, input->root, path) || gf_set_empty(&cpus))
+            continue;
+        gf_set_and(&cpus, &cpus, &device->local);
+        ++*ret_all;
+        *ret_far += gf_set_empty(&cpus);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+static void report_far_interrupts(const struct device *device, unsigned count,
+                                  struct gf_findings *ret)
+{
+    char near[64];
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "%s %s: CPUs of other nodes serve all interrupts",
+                       device->kind, device->bdf);
+
+    gf_set_format(&device->local, near, sizeof(near));
+    gf_finding_evidence(finding,
+                        "%u of %u in /sys/bus/pci/devices/%s/msi_irqs: /proc/irq/*/"
+                        "effective_affinity_list without CPUs %s",
+                        count, count, device->bdf, near);
+    gf_finding_command(finding,
+                       "for i in /sys/bus/pci/devices/%s/msi_irqs/*; do echo %s > "
+                       "/proc/irq/${i##*/}/smp_affinity_list; done",
+                       device->bdf, near);
+}
+
+#define INTERRUPT_PROBLEMS_MAX 8
+
+/* Drivers that spread their interrupts over all nodes, such as NVMe's, are well. */
+void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    struct device device;
+    unsigned devices = 0, problems = 0, all, far;
+
+    if (input->topo->machine->node_count < 2)
+        return;
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", input->root);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.' || !read_device(input, entry->d_name, &device))
+            continue;
+        count_interrupts(input, &device, &all, &far);
+        devices += all > 0;
+        if (all && far == all && problems++ < INTERRUPT_PROBLEMS_MAX)
+            report_far_interrupts(&device, far, ret);
+    }
+    if (folder)
+        closedir(folder);
+    if (devices && !problems)
+        gf_finding_add(ret, gf_status_ok, "interrupts of %u devices reach CPUs of their nodes",
+                       devices);
+}
+
+static bool exists_below(const struct gf_check_input *input, const char *name)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    struct dirent *entry = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", input->root, name);
+    DIR *folder = opendir(path);
+    while (folder && (entry = readdir(folder)) && entry->d_name[0] == '.')
+        ;
+    if (folder)
+        closedir(folder);
+    return entry;
+}
+
+/* The open modules share GPU memory by DMA-BUF; the proprietary ones need nvidia_peermem. */
+void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char version[256];
+
+    if (!exists_below(input, "dev/infiniband") ||
+        !gf_host_line(input, version, sizeof(version), "proc/driver/nvidia/version"))
+        return;
+    const bool is_open = strstr(version, "Open Kernel Module");
+    if (is_open || exists_below(input, "sys/module/nvidia_peermem") ||
+        exists_below(input, "sys/module/nv_peer_mem")) {
+        gf_finding_add(ret, gf_status_ok, "network cards can access GPU memory (%s)",
+                       is_open ? "DMA-BUF" : "nvidia_peermem");
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "network cards cannot access GPU memory");
+    gf_finding_evidence(finding, "/dev/infiniband; no /sys/module/nvidia_peermem; "
+                                 "/proc/driver/nvidia/version: no open kernel module");
+    gf_finding_command(finding, "modprobe nvidia_peermem");
+}

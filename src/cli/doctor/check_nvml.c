@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the GPUs that NVML reports: modes, memory errors, clocks, power, link and fabric. */
+#include "cli/doctor/checks.h"
+
+#include "cli/doctor/gpu_state.h"
+
+#include <stdio.h>
+
+/* One GPU's answer of a check: ok, or a problem with its texts. */
+struct answer {
+    bool known;
+    const char *problem; /* NULL: ok */
+    char evidence[160];
+    char command[128];
+    const char *fix; /* if there is no command */
+};
+
+static void add_answer(const char *bdf, const struct answer *answer, const char *ok,
+                       struct gf_findings *ret)
+{
+    if (!answer->known)
+        return;
+    if (!answer->problem) {
+        gf_finding_add_gpu(ret, gf_status_ok, bdf, "%s", ok);
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add_gpu(ret, gf_status_problem, bdf, "%s", answer->problem);
+    gf_finding_evidence(finding, "%s", answer->evidence);
+    if (*answer->command)
+        gf_finding_command(finding, "%s", answer->command);
+    else
+        gf_finding_fix(finding, "%s", answer->fix);
+}
+
+static void check_each(const struct gf_check_input *input, const char *ok,
+                       void (*judge)(const struct gf_gpu_state *gpu, struct answer *ret),
+                       struct gf_findings *ret)
+{
+    const struct gf_gpu_state *gpus;
+    const size_t count = gf_gpu_state_read(input, &gpus);
+
+    for (size_t i = 0; i < count; i++) {
+        struct answer answer = {0};
+        judge(&gpus[i], &answer);
+        add_answer(gpus[i].bdf, &answer, ok, ret);
+    }
+}
+
+static void judge_persistence(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->persistence >= 0;
+    if (gpu->persistence)
+        return;
+    ret->problem = "persistence mode is off";
+    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetPersistenceMode: 0");
+    snprintf(ret->command, sizeof(ret->command), "nvidia-smi -pm 1");
+}
+
+void gf_check_persistence(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "persistence mode is on", judge_persistence, ret);
+}
+
+static void judge_memory(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->ecc >= 0 || gpu->remap_failed >= 0;
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "NVML: ECC %lld (after a reset: %lld); uncorrected errors: %lld; remapping pending: "
+             "%lld, failed: %lld (-1: unknown)",
+             (long long)gpu->ecc, (long long)gpu->ecc_pending, (long long)gpu->ecc_errors,
+             (long long)gpu->remap_pending, (long long)gpu->remap_failed);
+    if (gpu->remap_failed > 0) {
+        ret->problem = "remapping a row of memory failed";
+        ret->fix = "replace the GPU";
+    } else if (gpu->remap_pending > 0) {
+        ret->problem = "a row of memory is remapped after the next reset";
+        ret->fix = "reset the GPU when no program uses it: nvidia-smi -r -i GPU";
+    } else if (gpu->ecc_errors > 0) {
+        ret->problem = "memory has uncorrected errors";
+        ret->fix = "reset the GPU: nvidia-smi -r -i GPU; replace it if the errors recur";
+    } else if (gpu->ecc == 0) {
+        ret->problem = "ECC is off: memory errors change results";
+        ret->fix = "nvidia-smi -e 1, then reset the GPU";
+    }
+}
+
+void gf_check_gpu_memory(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "memory has no errors", judge_memory, ret);
+}
+
+static void judge_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    const int64_t heat = gf_slow_thermal | gf_slow_hardware_thermal;
+
+    ret->known = gpu->slow_reasons >= 0;
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "nvmlDeviceGetCurrentClocksThrottleReasons: 0x%llx",
+             (unsigned long long)gpu->slow_reasons);
+    if (!ret->known)
+        return;
+    if (gpu->slow_reasons & heat) {
+        ret->problem = "the clock is lowered because of heat";
+        ret->fix = "check fans, airflow and inlet temperature";
+    } else if (gpu->slow_reasons & (gf_slow_power_brake | gf_slow_hardware)) {
+        ret->problem = "the clock is lowered by the power supply";
+        ret->fix = "check the power supplies and the power limit of the rack";
+    }
+}
+
+void gf_check_gpu_clocks(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "the clock is not lowered", judge_clocks, ret);
+}
+
+static void judge_power(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->power_limit > 0 && gpu->power_default > 0;
+    if (!ret->known || gpu->power_limit >= gpu->power_default)
+        return;
+    ret->problem = "the power limit is below the default";
+    snprintf(ret->evidence, sizeof(ret->evidence), "NVML: limit %lld W, default %lld W",
+             (long long)gpu->power_limit / 1000, (long long)gpu->power_default / 1000);
+    snprintf(ret->command, sizeof(ret->command), "nvidia-smi -pl %lld -i %s",
+             (long long)gpu->power_default / 1000, gpu->bdf);
+}
+
+void gf_check_power_limit(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "the power limit is the default or more", judge_power, ret);
+}
+
+static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->mig >= 0 || gpu->compute_mode >= 0;
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "NVML: MIG %lld (after a reset: %lld), compute mode %lld (-1: unknown)",
+             (long long)gpu->mig, (long long)gpu->mig_pending, (long long)gpu->compute_mode);
+    if (gpu->compute_mode == GF_COMPUTE_PROHIBITED) {
+        ret->problem = "no program may use it";
+        ret->fix = "nvidia-smi -c 0";
+    } else if (gpu->mig >= 0 && gpu->mig != gpu->mig_pending) {
+        ret->problem = "MIG mode changes at the next reset";
+        ret->fix = "reset the GPU when no program uses it: nvidia-smi -r -i GPU";
+    }
+}
+
+void gf_check_gpu_modes(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "programs may use it, and MIG is settled", judge_modes, ret);
+}
+
+/* An idle GPU lowers the generation of its link. */
+static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->generation > 0 && gpu->generation_most > 0 && gpu->busy > 0;
+    if (!ret->known || gpu->generation >= gpu->generation_most)
+        return;
+    ret->problem = "the PCIe link is slower than it could be, while the GPU is busy";
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "NVML: generation %lld of %lld, GPU busy %lld %%", (long long)gpu->generation,
+             (long long)gpu->generation_most, (long long)gpu->busy);
+    ret->fix = "reseat the card or its riser; set the slot's generation in the firmware";
+}
+
+void gf_check_link_generation(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "the PCIe link has its full speed", judge_generation, ret);
+}
+
+static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->fabric > 0;
+    if (gpu->fabric != GF_FABRIC_NOT_STARTED && gpu->fabric != GF_FABRIC_IN_PROGRESS)
+        return;
+    ret->problem = "NVLink's fabric is not ready";
+    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetGpuFabricInfo: state %lld",
+             (long long)gpu->fabric);
+    snprintf(ret->command, sizeof(ret->command), "systemctl restart nvidia-fabricmanager");
+}
+
+void gf_check_fabric(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "NVLink's fabric is ready", judge_fabric, ret);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What NVML reports about each GPU. Each value is -1 if NVML does not report it. */
+#ifndef GF_CLI_DOCTOR_GPU_STATE_H
+#define GF_CLI_DOCTOR_GPU_STATE_H
+
+#include "cli/doctor/finding.h"
+
+enum {
+    GF_FABRIC_NOT_STARTED = 1,
+    GF_FABRIC_IN_PROGRESS = 2,
+    GF_COMPUTE_PROHIBITED = 2,
+};
+
+struct gf_gpu_state {
+    char bdf[20];
+    int64_t persistence;                 /* 0 or 1 */
+    int64_t ecc, ecc_pending;            /* 0 or 1: the mode now, and after a reset */
+    int64_t ecc_errors;                  /* uncorrected, since the driver was loaded */
+    int64_t remap_pending, remap_failed; /* 0 or 1: rows of memory */
+    int64_t slow_reasons;                /* bits of gf_slow_* */
+    int64_t power_limit, power_default;  /* in milliwatts */
+    int64_t mig, mig_pending;            /* 0 or 1 */
+    int64_t compute_mode;                /* GF_COMPUTE_PROHIBITED: no program may use it */
+    int64_t generation, generation_most; /* of the PCIe link */
+    int64_t busy;                        /* percent of the last sample period */
+    int64_t fabric;                      /* GF_FABRIC_*, 0 not supported, 3 ready */
+};
+
+/* nvmlClocksThrottleReason*: those that mean trouble. */
+enum {
+    gf_slow_power_cap = 1 << 2,
+    gf_slow_hardware = 1 << 3,
+    gf_slow_thermal = 1 << 5,
+    gf_slow_hardware_thermal = 1 << 6,
+    gf_slow_power_brake = 1 << 7,
+};
+
+/*
+ * The state of all GPUs of this system, read once: later calls return the same list. The number of
+ * elements; 0 for a recorded machine, and without NVML. Loads libnvidia-ml.so.1. One thread only.
+ */
+size_t gf_gpu_state_read(const struct gf_check_input *input, const struct gf_gpu_state **ret);
+
+#endif
