@@ -72,7 +72,8 @@ static bool add_events(json_t *page, const struct gf_answer *answer, const int *
     const struct gf_job *job = answer->job;
     uint32_t *list = sorted_stalls(job);
     struct texts causes, texts;
-    const bool whole = begin_texts(&causes, job) & begin_texts(&texts, job) && list;
+    const bool has_causes = begin_texts(&causes, job), has_texts = begin_texts(&texts, job);
+    const bool whole = has_causes && has_texts && list;
     json_t *events = json_array();
 
     for (size_t i = 0; whole && i < job->stall_count && i < GF_TIMELINE_EVENTS; i++) {
