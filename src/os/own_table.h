@@ -16,8 +16,8 @@
  * inside another such call, work runs on the caller.
  *
  * Returns false if work did not run: the kernel refuses another thread, or the process is sealed
- * (os/permit.h). Takes 0.1 ms on a busy machine. Any thread, inside malloc, in a signal handler, in a forked
- * child. Keeps errno. Blocks asynchronous signals meanwhile.
+ * (os/permit.h). Takes 0.1 ms on a busy machine. Any thread, inside malloc, in a signal handler, in
+ * a forked child. Keeps errno. Blocks asynchronous signals meanwhile.
  */
 bool gf_own_table_run(void (*work)(void *closure), void *closure);
 
