@@ -56,6 +56,12 @@ def test_bytes_otherwise(run, env):
     assert to.staged >= 15, said
 
 
+@pytest.mark.parametrize("env", [{}, {"SIM_DMA": ""}, {"GPUFEED_STAGE_RING": "4M"}])
+def test_destinations_that_were_never_touched(run, env):
+    _, back, said = compare(run, "absent", **env)
+    assert back.staged >= 15 and back.rest == 0, said
+
+
 def test_bytes_that_stay_in_the_shared_cache(run):
     """With CLDEMOTE if the processor has it (nt_copy.c); otherwise non-temporal stores alone."""
     to, _, said = compare(run, "vast", SIM_DMA="")

@@ -110,12 +110,47 @@ static void small_asynchronous_copies_need_all_their_slots(void **state)
     assert_int_equal(plan.chunk, facts.bytes);
 }
 
+/*
+ * Absent pages: a piece is a huge page, so that one thread clears it. The chunks of each plan cover
+ * the copy without a gap.
+ */
+static void absent_huge_pages_are_one_piece_each(void **state)
+{
+    const uintptr_t base = (uintptr_t)1 << 40;
+    (void)state;
+    for (size_t into = 0; into < 2 * GF_MIB(2); into += GF_KIB(100))
+        for (size_t bytes = GF_MIB(4); bytes < GF_MIB(200); bytes = bytes * 3 / 2 + 4097) {
+            struct gf_plan_facts facts = h2d(8, bytes);
+            facts.to_host = true;
+            facts.absent = base + into;
+            const struct gf_plan plan = chunks(facts);
+            assert_int_equal(plan.piece, GF_MIB(2));
+            assert_int_equal(plan.chunk, GF_MIB(2));
+            assert_int_equal(gf_plan_chunk_offset(&plan, 0), 0);
+            for (uint64_t i = 1; i < plan.chunks; i++) {
+                const size_t at = gf_plan_piece_offset(&plan, i);
+                assert_int_equal((facts.absent + at) % GF_MIB(2), 0);
+                assert_int_equal(at, gf_plan_chunk_offset(&plan, i));
+                assert_in_range(at - gf_plan_chunk_offset(&plan, i - 1), 1, GF_MIB(2));
+                assert_true(at < bytes);
+            }
+            assert_true(gf_plan_chunk_offset(&plan, plan.chunks) >= bytes);
+        }
+    struct gf_plan_facts crowd = h2d(8, GF_MIB(64));
+    crowd.to_host = true;
+    crowd.absent = base + 4096;
+    crowd.callers = GF_TUNE_CROWD + 1; /* a chunk is below a huge page */
+    assert_int_equal(chunks(crowd).lead, 0);
+    assert_true(chunks(crowd).chunk <= GF_TUNE_CHUNK_CROWD);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_copies_by_many_threads_are_demoted),
         cmocka_unit_test(others_are_written_past_the_caches),
         cmocka_unit_test(chunks_and_pieces_are_within_their_bounds),
+        cmocka_unit_test(absent_huge_pages_are_one_piece_each),
         cmocka_unit_test(small_asynchronous_copies_need_all_their_slots),
     };
     return cmocka_run_group_tests_name("copy_plan", tests, NULL, NULL);

@@ -47,6 +47,34 @@ static void vast(void)
     }
 }
 
+/*
+ * Copies into pages that were never touched, at any offset in a huge page, and beside others: bytes
+ * around the copy stay zero.
+ */
+static void absent(void)
+{
+    static const size_t offsets[] = {0, 1, 4096 + 5, MIB, 2 * MIB - 1};
+    const size_t most = 37 * MIB;
+    unsigned char *source = malloc(most), *zero = calloc(1, 4096);
+    CUdeviceptr d = device(most);
+    warm(d);
+    fill(source, most, 3);
+    to_device(d, source, most, NULL, false);
+    for (unsigned i = 0; i < 15; i++) {
+        const size_t n = 4 * MIB + i * (2 * MIB + 4097 * i), size = n + 8 * MIB;
+        unsigned char *map =
+            mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        madvise(map, size, i & 1 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+        unsigned char *to =
+            (unsigned char *)(((uintptr_t)map + 4 * MIB) & -(2 * MIB)) + offsets[i % 5];
+        from_device(to, d, n, NULL, i % 3 == 0);
+        check(to, source, n, "absent");
+        check(to - 4096, zero, 4096, "before");
+        check(to + n, zero, 4096, "behind");
+        munmap(map, size);
+    }
+}
+
 /* Unified entry points, memory of all kinds. */
 static void kinds(void)
 {
@@ -484,6 +512,8 @@ int main(int argc, char **argv)
     begin();
     if (!strcmp(what, "bytes"))
         bytes();
+    else if (!strcmp(what, "absent"))
+        absent();
     else if (!strcmp(what, "vast"))
         vast();
     else if (!strcmp(what, "kinds"))

@@ -23,8 +23,8 @@ static CUresult d2h_dma(const struct gf_stage_request *request, const struct gf_
 {
     return gf_setup.cuda->cuMemcpyDtoHAsync_v2(
         pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at,
-        request->call->src + chunk * pipeline->plan.chunk, gf_pipeline_length(pipeline, chunk),
-        stream);
+        request->call->src + gf_plan_chunk_offset(&pipeline->plan, chunk),
+        gf_pipeline_length(pipeline, chunk), stream);
 }
 
 static void d2h_send(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
@@ -102,7 +102,7 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     d2h_run(request, &pipeline, &p);
     gf_pool_close(pipeline.pool, &pipeline.job);
     ret->result = p.result;
-    ret->done = gf_min(p.placed * pipeline.plan.chunk, pipeline.bytes);
+    ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.placed), pipeline.bytes);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, p.arrived == p.issued && !p.broken);
     return p.placed                        ? gf_bypass_none

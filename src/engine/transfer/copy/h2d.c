@@ -16,7 +16,7 @@ static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_
     const uint64_t to =
         GF_MUTATED(swaps_chunks) && chunk < 2 && pipeline->plan.chunks > 2 ? 1 - chunk : chunk;
     return gf_setup.cuda->cuMemcpyHtoDAsync_v2(
-        request->call->dst + to * pipeline->plan.chunk,
+        request->call->dst + gf_plan_chunk_offset(&pipeline->plan, to),
         pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at, gf_pipeline_length(pipeline, chunk),
         GF_MUTATED(loses_the_stream) ? NULL : stream);
 }
@@ -129,7 +129,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
                                   : gf_is_capture_error(p.result) ? gf_bypass_capture
                                   : p.result || p.broken          ? gf_bypass_failed
                                                                   : gf_bypass_unreadable;
-    ret->done = gf_min(p.issued * pipeline.plan.chunk, pipeline.bytes);
+    ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
     ret->result = p.result;

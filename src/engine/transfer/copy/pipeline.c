@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/memory/absent.h"
 #include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/memory/nt_copy.h"
 #include "engine/transfer/pool/futex.h"
@@ -28,12 +29,12 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
 {
     struct gf_pipeline *pipeline = (struct gf_pipeline *)job;
     const struct gf_plan *plan = &pipeline->plan;
-    const size_t offset = piece * plan->piece;
-    const size_t bytes = gf_min(plan->piece, pipeline->bytes - offset);
-    const uint64_t chunk = offset / plan->chunk;
+    const size_t offset = gf_plan_piece_offset(plan, piece);
+    const size_t bytes = gf_min(gf_plan_piece_offset(plan, piece + 1), pipeline->bytes) - offset;
+    const uint64_t chunk = piece * plan->piece / plan->chunk;
     const unsigned slot = gf_pipeline_slot(pipeline, chunk);
     char *host = pipeline->host + offset;
-    char *ring = pipeline->slot[slot]->at + (offset - chunk * plan->chunk);
+    char *ring = pipeline->slot[slot]->at + (offset - gf_plan_chunk_offset(plan, chunk));
 
     if (!gf_populate_has_vmas(&pipeline->populate) &&
         !gf_populate_pages(host, bytes, pipeline->to_host))
@@ -79,6 +80,10 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
         .threads = gf_pool_threads(ret->pool),
         .callers = gf_max(gf_context_calls(request->context), 1u),
         .ring_bytes = gf_ring_bytes(request->ring),
+        .absent =
+            to_host && gf_absent_mostly((uintptr_t)ret->host, ret->bytes, GF_TUNE_UNITS_SAMPLES)
+                ? (uintptr_t)ret->host
+                : 0,
     };
 }
 
@@ -146,7 +151,9 @@ bool gf_pipeline_open_whole(struct gf_pipeline *ret, const struct gf_stage_reque
 
 size_t gf_pipeline_length(const struct gf_pipeline *pipeline, uint64_t chunk)
 {
-    return gf_min(pipeline->plan.chunk, pipeline->bytes - chunk * pipeline->plan.chunk);
+    const struct gf_plan *plan = &pipeline->plan;
+    return gf_min(gf_plan_chunk_offset(plan, chunk + 1), pipeline->bytes) -
+           gf_plan_chunk_offset(plan, chunk);
 }
 
 static uint64_t pieces_of(const struct gf_pipeline *pipeline, size_t bytes)
@@ -157,14 +164,15 @@ static uint64_t pieces_of(const struct gf_pipeline *pipeline, size_t bytes)
 /* The number of pieces in the first `chunks` chunks. */
 static uint64_t pieces_up_to(const struct gf_pipeline *pipeline, uint64_t chunks)
 {
-    return chunks >= pipeline->plan.chunks ? pieces_of(pipeline, pipeline->bytes)
-                                           : chunks * (pipeline->plan.chunk / pipeline->plan.piece);
+    return chunks >= pipeline->plan.chunks
+               ? pieces_of(pipeline, pipeline->plan.lead + pipeline->bytes)
+               : chunks * (pipeline->plan.chunk / pipeline->plan.piece);
 }
 
 /* False: the chunk cannot be populated, and the copy ends before it. */
 static bool populate_chunk(struct gf_pipeline *pipeline, uint64_t chunk)
 {
-    const size_t offset = chunk * pipeline->plan.chunk;
+    const size_t offset = gf_plan_chunk_offset(&pipeline->plan, chunk);
     if (!gf_populate_has_vmas(&pipeline->populate) ||
         gf_populate_to(&pipeline->populate,
                        pipeline->host + offset + gf_pipeline_length(pipeline, chunk)))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/copy/plan.h"
 
+#include "engine/transfer/memory/page.h"
 #include "engine/transfer/setup/tuning.h"
 
 /* The largest power of two that is at most `wish`, limited to bounds that are powers of two. */
@@ -54,6 +55,18 @@ static unsigned slots_needed(const struct gf_plan_facts *facts, const struct gf_
     return may_wait ? gf_min(plan->slots, 2u) : (unsigned)plan->chunks;
 }
 
+/*
+ * Each thread that touches an absent huge page clears one, and all but one of them are discarded.
+ * So a piece is a whole huge page.
+ */
+static void cut_at_huge_pages(const struct gf_plan_facts *facts, struct gf_plan *plan)
+{
+    if (!facts->absent || facts->bytes < GF_TUNE_UNITS_LEAST || chunk_most(facts) < GF_HUGE_PAGE)
+        return;
+    plan->chunk = plan->piece = GF_HUGE_PAGE;
+    plan->lead = facts->absent % GF_HUGE_PAGE;
+}
+
 void gf_plan_chunks(const struct gf_plan_facts *facts, struct gf_plan *ret)
 {
     /*
@@ -67,7 +80,9 @@ void gf_plan_chunks(const struct gf_plan_facts *facts, struct gf_plan *ret)
     ret->piece = ret->demoted
                      ? GF_TUNE_PIECE_LEAST
                      : power_within(ret->chunk / GF_TUNE_PIECES, GF_TUNE_PIECE_LEAST, ret->chunk);
-    ret->chunks = (facts->bytes + ret->chunk - 1) / ret->chunk;
+    ret->lead = 0;
+    cut_at_huge_pages(facts, ret);
+    ret->chunks = (ret->lead + facts->bytes + ret->chunk - 1) / ret->chunk;
     ret->slots = slots_wished(facts, ret);
     ret->slots_least = slots_needed(facts, ret);
 }

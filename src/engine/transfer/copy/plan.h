@@ -18,11 +18,21 @@ struct gf_plan_facts {
     unsigned threads;       /* of the pool, the caller included */
     unsigned callers;       /* copies in the context now, this one included */
     size_t ring_bytes;
+    /*
+     * The destination, if its pages are absent: the kernel clears a huge page at each of its first
+     * page faults. 0: the pages are present, or the copy reads them.
+     */
+    uintptr_t absent;
 };
 
 struct gf_plan {
     /* Powers of two, except that the chunk of gf_plan_whole is the whole copy. */
     size_t chunk, piece;
+    /*
+     * The first chunk and its first piece are shorter by this, so that the others begin at huge
+     * pages. 0 unless a chunk is one piece.
+     */
+    size_t lead;
     uint64_t chunks;
     unsigned slots;       /* chunks under way at once: the planned number... */
     unsigned slots_least; /* ...and the least number */
@@ -35,5 +45,19 @@ void gf_plan_chunks(const struct gf_plan_facts *facts, struct gf_plan *ret);
 
 /* Plans a copy to the device in one chunk, whose DMA waits for a busy stream. */
 void gf_plan_whole(const struct gf_plan_facts *facts, struct gf_plan *ret);
+
+/*
+ * The offset in the copy where a chunk or a piece begins. For the number behind the last one, an
+ * offset at or beyond the end of the copy.
+ */
+static inline size_t gf_plan_chunk_offset(const struct gf_plan *plan, uint64_t chunk)
+{
+    return chunk ? chunk * plan->chunk - plan->lead : 0;
+}
+
+static inline size_t gf_plan_piece_offset(const struct gf_plan *plan, uint64_t piece)
+{
+    return piece ? piece * plan->piece - plan->lead : 0;
+}
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/pinned/prefault.h"
 
+#include "engine/transfer/memory/absent.h"
 #include "engine/transfer/memory/page.h"
 #include "os/own_table.h"
-#include "os/permit.h"
 #include "os/procfs.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define SAMPLE 64
 #define TEXT ((size_t)8192) /* size of a buffer that any line fits into */
@@ -62,29 +61,12 @@ bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end)
     return walk.plain && walk.reached >= end;
 }
 
-/*
- * Samples the pages. Most memory that a program registers was written before, and is found present
- * by this alone.
- */
-static bool is_mostly_absent(uintptr_t start, size_t bytes)
-{
-    const size_t page = gf_page_size();
-    unsigned absent = 0;
-    for (size_t i = 0; i < SAMPLE; i++) {
-        unsigned char present = 1;
-        if (mincore((void *)((start + bytes / SAMPLE * i) / page * page), page, &present) != 0)
-            return false; /* not mapped */
-        absent += !(present & 1);
-    }
-    return absent > SAMPLE / 2;
-}
-
 bool gf_prefault_pays(const void *at, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)at;
 
-    return start + bytes > start && gf_permit(gf_permit_mincore) &&
-           is_mostly_absent(start, bytes) &&
+    /* Most memory that a program registers was written before, and is found present by this alone. */
+    return start + bytes > start && gf_absent_mostly(start, bytes, SAMPLE) &&
            gf_prefault_is_plain("/proc/thread-self/maps", start / gf_page_size() * gf_page_size(),
                                 start + bytes);
 }

@@ -115,6 +115,12 @@
 /* Pieces of a chunk, each copied by one thread, and the smallest piece. */
 #define GF_TUNE_PIECES 8
 #define GF_TUNE_PIECE_LEAST GF_KIB(64)
+/*
+ * Copies of at least this size into absent pages have pieces of a huge page. Whether pages are
+ * absent is read at so many places.
+ */
+#define GF_TUNE_UNITS_LEAST GF_MIB(4)
+#define GF_TUNE_UNITS_SAMPLES 4
 /* Pages of files are populated this many bytes ahead at once... */
 #define GF_TUNE_POPULATE_STEP GF_MIB(4)
 /*
