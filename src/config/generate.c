@@ -5,6 +5,7 @@
  * template, it writes the template and replaces its line "@OPTIONS@" by the list, @FLAGS@ by the
  * bare flags and @VERSION@ by the version.
  */
+#include "base/parse.h"
 #include "config/option_text.h"
 #include "config/options.h"
 
@@ -175,8 +176,31 @@ static int expand_file(const struct format *format, const char *name)
     return 0;
 }
 
+/*
+ * Whether each default is one that users may write. A size that is written as C would appear as such
+ * in the documentation, and the command would refuse it.
+ */
+static bool are_defaults_valid(void)
+{
+    uint64_t bytes;
+    bool ret = true;
+
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        const struct gf_option_row *row = &gf_option_rows[i];
+        if (row->kind != gf_option_size || strcmp(row->fallback, "auto") == 0 ||
+            (gf_parse_size(row->fallback, &bytes) == 0 && bytes >= row->low && bytes <= row->high))
+            continue;
+        fprintf(stderr, "options.def: the default %s of %s is no size. Write it as users do: 64M\n",
+                row->fallback, row->name);
+        ret = false;
+    }
+    return ret;
+}
+
 int main(int argc, char **argv)
 {
+    if (!are_defaults_valid())
+        return 1;
     for (size_t i = 0; argc >= 2 && argc <= 3 && i < GF_ARRAY_LEN(formats); i++) {
         if (strcmp(argv[1], formats[i].name) != 0)
             continue;

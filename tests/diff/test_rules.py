@@ -51,7 +51,7 @@ def test_a_real_time_thread_waits_for_no_helper(run):
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     before, after = done.stderr.split("real-time from here on\n")
     assert "staged in" in before and "staged in" not in after
-    assert "reason few_threads" in after, after
+    assert "reason caller" in after, after
 
 
 def test_very_many_mappings_are_the_drivers(run):

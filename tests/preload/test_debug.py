@@ -36,7 +36,10 @@ def test_nothing_is_explained_unasked(feed):  # noqa: F811
 def test_copies(feed):  # noqa: F811
     found = feed(PROGRAM, GPUFEED_DEBUG="copy", **STAGED)
     lines = area(found, "copy")
-    assert lines[0] == "copies are staged from 1048576 bytes to the GPU, from 1048576 bytes from the GPU"
+    assert lines[0] == ("with four or more copying threads, copies are staged from 1048576 bytes to the GPU, "
+                        "from 1048576 bytes from the GPU")
+    assert ("a GPU has 4 copying threads: copies to it are staged from 1048576 bytes, copies from it from "
+            "1048576 bytes") in lines
     # The 20 pinned copies: lines for the 1st, 2nd, 4th, 8th and 16th.
     pinned = [line for line in lines if "reason pinned" in line]
     assert pinned == [f"synchronous, to the GPU, 4194304 bytes: not staged, reason pinned: the host memory "
@@ -45,6 +48,12 @@ def test_copies(feed):  # noqa: F811
         r"synchronous, to the GPU, 6291456 bytes: staged in \d+ us \(copy \d+ of this kind\)", line)]
     assert staged and "(copy 1 of" in staged[0]
     assert not area(found, "heap") and not area(found, "place")
+
+
+def test_two_threads_have_sizes_of_their_own(feed):  # noqa: F811
+    lines = area(feed(PROGRAM, GPUFEED_DEBUG="copy", GPUFEED_VERBOSE=0, GPUFEED_STAGE_THREADS=2), "copy")
+    assert ("a GPU has 2 copying threads: copies to it are staged from 8388608 bytes, copies from it "
+            "never") in lines
 
 
 def test_copies_off(feed):  # noqa: F811

@@ -269,6 +269,15 @@ def test_nothing_is_done_under_compute_sanitizer(program, compile_c):
         """), served=0)
 
 
+def test_compute_sanitizer_is_named_in_the_explanation(program, compile_c):
+    library = compile_c("int nothing;", "-shared", "-fPIC", name="libsanitizer-collection.so")
+    _, done = program(f"""
+        ctypes.CDLL("{library}")
+        start()
+        """, GPUFEED_DEBUG="copy", GPUFEED_VERBOSE=0)
+    assert "gpufeed: copy: staging is off: the process runs under compute-sanitizer" in done.stderr
+
+
 @pytest.mark.parametrize("who, mode, exchange", [("same", 0, 0), ("same", 2, 0), ("other", 0, 0),
                                                  ("other", 0, 2), ("other", 1, 0)])
 def test_beside_a_capture(program, mode, exchange, who):

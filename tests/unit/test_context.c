@@ -12,6 +12,8 @@
 static struct {
     CUcontext current, primary;
     unsigned long long id;
+    unsigned long long
+        retained_id; /* of the context that a retain creates; 0: of the current one */
     int active;
     _Atomic int references;
     bool green;
@@ -28,7 +30,8 @@ static CUresult get_current(CUcontext *ret)
 static CUresult get_id(CUcontext context, unsigned long long *ret)
 {
     (void)context;
-    *ret = driver.id;
+    *ret =
+        gf_load_relaxed(&driver.references) && driver.retained_id ? driver.retained_id : driver.id;
     return CUDA_SUCCESS;
 }
 
@@ -261,6 +264,26 @@ static void primary(void **state)
  * The program releases the last reference while the library holds one for a moment, or retains the
  * context again at once: the device is active after the release, by another context.
  */
+/*
+ * The program releases its last reference while the library asks: its own reference creates another
+ * context with the same handle.
+ */
+static void a_context_made_by_the_question_is_not_the_primary_one(void **state)
+{
+    (void)state;
+    driver.primary = HANDLE(72);
+    driver.retained_id = 399;
+    struct gf_context *a = enter_as(HANDLE(72), 398);
+    driver.retained_id = 0;
+    assert_non_null(a);
+    assert_false(a->primary);
+    assert_int_equal(driver.references, 0);
+    gf_context_leave(a);
+    gf_context_leaving(HANDLE(72), -1);
+    driver.current = NULL;
+    gf_context_left(HANDLE(72), -1, CUDA_SUCCESS);
+}
+
 static void primary_retained_again(void **state)
 {
     (void)state;
@@ -477,6 +500,7 @@ int main(void)
         cmocka_unit_test(handle_used_again),
         cmocka_unit_test(running_copies_end_first),
         cmocka_unit_test(primary),
+        cmocka_unit_test(a_context_made_by_the_question_is_not_the_primary_one),
         cmocka_unit_test(primary_retained_again),
         cmocka_unit_test(other_devices),
         cmocka_unit_test(any_device),

@@ -3,6 +3,7 @@
 #include "one_context.h"
 
 #include "abi/transfer_api.h"
+#include "engine/transfer/copy/admission.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/stats/copy_stats.h"
 #include "engine/transfer/api/transfer_ops.h"
@@ -223,6 +224,19 @@ static void small_copies_prepare_after_the_first_ones(void **state)
     assert_int_equal(requests, 1);
 }
 
+/* The last test, because it turns staging off: without an id no context can be entered. */
+static void a_driver_without_context_ids_turns_staging_off(void **state)
+{
+    struct gf_cuda cuda = *gf_setup.cuda;
+    const struct gf_cuda *before = gf_setup.cuda;
+    (void)state;
+    cuda.cuCtxGetId = NULL;
+    gf_setup.cuda = &cuda;
+    gf_admission_start();
+    gf_setup.cuda = before;
+    assert_string_equal(gf_admission_off(), "the driver lacks a function");
+}
+
 int main(void)
 {
     static const struct gf_options options = {.stage = gf_stage_auto,
@@ -261,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup(a_very_large_copy_requests_at_once, new_context),
         cmocka_unit_test_setup(a_very_large_copy_passes_deferred_requests_on, new_context),
         cmocka_unit_test_setup(a_batch_defers_no_request, new_context),
+        cmocka_unit_test(a_driver_without_context_ids_turns_staging_off),
     };
     one.is_primary = true;
     ops = gf_transfer_start(&setup);

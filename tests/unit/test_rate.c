@@ -101,7 +101,7 @@ static void unknown_durations_are_measured(void **state)
     for (unsigned i = 0; i < GF_TUNE_RATE_FIRST; i++)
         assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_measure);
     assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_stage);
-    drive(unseen, GF_MIB(2), 9 * certain, GF_TUNE_RATE_FIRST); /* it takes as long */
+    drive(unseen, GF_MIB(2), 19 * certain / 2, GF_TUNE_RATE_FIRST); /* it takes as long */
     stage(unseen, GF_MIB(2), 10 * certain, 1000);
     assert_int_equal(backoff(unseen, GF_MIB(2)), 0);
 }
@@ -162,6 +162,23 @@ static void all_sizes_are_judged_apart(void **state)
     assert_int_equal(backoff(unseen, GF_MIB(7)), 0);
 }
 
+/* A tenth is too little to be seen in eight copies. After 64, the back-offs double as for a quarter. */
+static void a_small_difference_counts_after_many_copies(void **state)
+{
+    (void)state;
+    drive(fast, GF_MIB(64), 64 * MS, 8);
+    for (unsigned expected = GF_TUNE_RATE_BACKOFF, i = 0; i < 4; i++, expected *= 2) {
+        stage(fast, GF_MIB(64), 70 * MS, GF_TUNE_RATE_SETTLED - 1);
+        assert_int_equal(backoff(fast, GF_MIB(64)), 0);
+        stage(fast, GF_MIB(64), 70 * MS, 1);
+        assert_int_equal(backoff(fast, GF_MIB(64)), expected);
+    }
+    stage(fast, GF_MIB(64), 67 * MS, 1000); /* less than a sixteenth */
+    assert_int_equal(backoff(fast, GF_MIB(64)), 0);
+    stage(fast, GF_MIB(64), 70 * MS, 1000);
+    assert_int_equal(backoff(fast, GF_MIB(64)), GF_TUNE_RATE_BACKOFF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +190,7 @@ int main(void)
         cmocka_unit_test(unknown_durations_are_measured),
         cmocka_unit_test(attempts_to_measure_become_rare),
         cmocka_unit_test(the_end_of_a_backoff_is_measured),
+        cmocka_unit_test(a_small_difference_counts_after_many_copies),
         cmocka_unit_test(all_sizes_are_judged_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,6 +92,13 @@ static bool is_sanitizer_loaded(void)
     return gf_tasks_find_map(0, "libsanitizer-", &at) == 0;
 }
 
+static void print_sanitizer(void)
+{
+    gf_info("copies and pinned memory are left to the driver: the process runs under "
+            "compute-sanitizer");
+    gf_log_explain(gf_log_area_copy, "staging is off: the process runs under compute-sanitizer");
+}
+
 const struct gf_transfer_ops *gf_transfers_start(void)
 {
     const struct gf_preload *preload = gf_process.preload;
@@ -112,8 +119,7 @@ const struct gf_transfer_ops *gf_transfers_start(void)
         gf_info("copies and pinned memory are left to the driver: %s is preloaded in its place",
                 preload->driver_shim);
     else if (is_sanitizer_loaded())
-        gf_info("copies and pinned memory are left to the driver: the process runs under "
-                "compute-sanitizer");
+        print_sanitizer();
     else
         ops = gf_transfer_start(&setup);
     return ops;

@@ -105,21 +105,25 @@ static bool has_attribute(CUdevice device, CUdevice_attribute attribute)
 
 /*
  * The driver has no query for this flag. The primary context is active, so the program cannot
- * notice one more reference that is released at once.
+ * notice one more reference that is released at once. If the program releases its last reference
+ * meanwhile, this one creates another context, perhaps with the same handle, but with another id.
  */
-static bool is_primary(CUcontext handle, CUdevice device)
+static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
 {
     const struct gf_cuda *cuda = gf_setup.cuda;
     CUcontext primary = NULL;
+    unsigned long long primary_id = 0;
     unsigned flags;
     int active = 0;
 
     if (cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
         cuda->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
         return false;
+    const bool same = primary == handle && cuda->cuCtxGetId(primary, &primary_id) == CUDA_SUCCESS &&
+                      primary_id == id;
     if (cuda->cuDevicePrimaryCtxRelease_v2(device) != CUDA_SUCCESS)
         cuda->cuDevicePrimaryCtxRelease_v2(device);
-    return primary == handle;
+    return same;
 }
 
 /*
@@ -158,12 +162,12 @@ static bool describe_device(struct gf_context *ret)
     return true;
 }
 
-static bool describe_context(CUcontext handle, struct gf_context *ret)
+static bool describe_context(CUcontext handle, unsigned long long id, struct gf_context *ret)
 {
     ret->handle = handle;
     if (is_green() || !describe_device(ret))
         return false;
-    ret->primary = is_primary(handle, ret->device);
+    ret->primary = is_primary(handle, id, ret->device);
     ret->node = gf_setup.device_node(ret->device, &ret->cpus);
     ret->pool =
         gf_pool_get(ret->node, &ret->cpus, gf_setup.options->stage_threads, gf_setup.cpu_quota);
@@ -237,7 +241,7 @@ static struct gf_context *make_context(CUcontext handle, unsigned long long id)
 {
     struct gf_context made = {0}, *entry = NULL;
 
-    if (!describe_context(handle, &made))
+    if (!describe_context(handle, id, &made))
         return NULL;
     pthread_mutex_lock(&fill_lock);
     if (!find_context(id, &entry) && (entry = find_free()))
@@ -248,7 +252,7 @@ static struct gf_context *make_context(CUcontext handle, unsigned long long id)
     return entry;
 }
 
-static bool can_describe(const struct gf_cuda *cuda)
+bool gf_context_is_possible(const struct gf_cuda *cuda)
 {
     return cuda->cuCtxGetCurrent && cuda->cuCtxGetId && cuda->cuCtxGetDevice &&
            cuda->cuDeviceGetAttribute && cuda->cuDevicePrimaryCtxGetState &&
@@ -258,8 +262,8 @@ static bool can_describe(const struct gf_cuda *cuda)
 static bool get_current(CUcontext *ret_handle, unsigned long long *ret_id)
 {
     const struct gf_cuda *cuda = gf_setup.cuda;
-    return can_describe(cuda) && cuda->cuCtxGetCurrent(ret_handle) == CUDA_SUCCESS && *ret_handle &&
-           cuda->cuCtxGetId(*ret_handle, ret_id) == CUDA_SUCCESS && *ret_id;
+    return gf_context_is_possible(cuda) && cuda->cuCtxGetCurrent(ret_handle) == CUDA_SUCCESS &&
+           *ret_handle && cuda->cuCtxGetId(*ret_handle, ret_id) == CUDA_SUCCESS && *ret_id;
 }
 
 struct gf_context *gf_context_enter(void)

@@ -36,6 +36,9 @@ struct gf_context {
     _Atomic unsigned calls; /* calls that have entered */
 };
 
+/* Whether the driver has the functions without which no context can be entered. */
+bool gf_context_is_possible(const struct gf_cuda *cuda);
+
 /*
  * Enters the calling thread's current context, whose state then stays until gf_context_leave.
  * Returns NULL if no context is current, if it is green or may be ending, if a query fails, or if

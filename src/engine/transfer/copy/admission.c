@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "engine/transfer/context/capture_gate.h"
 #include "engine/transfer/copy/classify.h"
+#include "engine/transfer/copy/copy_explain.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/memory/populate.h"
@@ -32,7 +33,7 @@ static struct {
 
 static bool has_needed_calls(const struct gf_cuda *c)
 {
-    return c->cuCtxGetCurrent && c->cuCtxGetFlags && c->cuStreamIsCapturing &&
+    return gf_context_is_possible(c) && c->cuCtxGetFlags && c->cuStreamIsCapturing &&
            (c->cuStreamGetCtx_v2 || c->cuStreamGetCtx) && c->cuThreadExchangeStreamCaptureMode &&
            c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
            c->cuEventSynchronize && c->cuStreamSynchronize && c->cuStreamCreateWithPriority &&
@@ -99,13 +100,24 @@ static enum gf_bypass bypass_if(bool condition, enum gf_bypass reason)
     return condition ? reason : gf_bypass_none;
 }
 
-/* One thread is never faster than the driver; it copies only where the option asks for one. */
-static enum gf_bypass check_threads(const struct gf_admission *a, unsigned threads)
+/*
+ * SIZE_MAX: these threads stage no copy. One thread is never faster than the driver; it copies only
+ * where the option asks for one.
+ */
+static size_t least_for(enum gf_direction direction, unsigned threads)
 {
     const bool few = threads < GF_TUNE_FEW_THREADS;
-    const size_t least = state.least[a->kind.direction][few ? below_four_threads : enough_threads];
 
-    if (least == SIZE_MAX || (threads == 1 && gf_setup.options->stage_threads != 1))
+    return threads == 1 && gf_setup.options->stage_threads != 1
+               ? SIZE_MAX
+               : state.least[direction][few ? below_four_threads : enough_threads];
+}
+
+static enum gf_bypass check_threads(const struct gf_admission *a, unsigned threads)
+{
+    const size_t least = least_for(a->kind.direction, threads);
+
+    if (least == SIZE_MAX)
         return gf_bypass_few_threads;
     return bypass_if(a->call->bytes < least, gf_bypass_small);
 }
@@ -127,8 +139,13 @@ static enum gf_bypass check_most_threads(const struct gf_admission *a)
 static void note_threads(unsigned threads)
 {
     unsigned most = gf_load_relaxed(&state.most_threads);
-    while (most < threads && !gf_cas_weak_relaxed(&state.most_threads, &most, threads))
-        continue;
+    while (most < threads)
+        if (gf_cas_weak_relaxed(&state.most_threads, &most, threads)) {
+            gf_copy_explain_threads(
+                threads, (size_t[]){[gf_direction_h2d] = least_for(gf_direction_h2d, threads),
+                                    [gf_direction_d2h] = least_for(gf_direction_d2h, threads)});
+            return;
+        }
 }
 
 static bool is_small(const struct gf_admission *a)
@@ -259,12 +276,12 @@ static enum gf_bypass check_pool(struct gf_admission *a)
 }
 
 /* Without helpers, no copy is faster than the driver's. */
-static enum gf_bypass check_helpers(struct gf_admission *a)
+static enum gf_bypass check_caller(struct gf_admission *a)
 {
     (void)a;
     return bypass_if(gf_is_realtime() ||
                          (gf_faults_are_handled() && !gf_guarded_copy_is_possible()),
-                     gf_bypass_few_threads);
+                     gf_bypass_caller);
 }
 
 /*
@@ -344,7 +361,7 @@ static const struct {
     {EACH, enter_context},      /* context, shares_pages, device_memory */
     {EACH, check_stream},       /* capture, stream */
     {EACH, check_pool},         /* few_threads, small */
-    {EACH, check_helpers},      /* few_threads */
+    {EACH, check_caller},       /* caller */
     {SYNC, check_per_thread},   /* small */
     {EACH, check_load},         /* crowded */
     {EACH, check_rate},         /* slower */

@@ -2,6 +2,7 @@
 #include "engine/transfer/copy/copy_explain.h"
 
 #include "base/atomic.h"
+#include "base/fmt.h"
 #include "base/log.h"
 
 /* Copies so far, by direction, kind and outcome. The outcome gf_bypass_none means staged. */
@@ -31,8 +32,31 @@ void gf_copy_explain_start(const char *off, const size_t least[gf_direction_coun
         gf_log_explain(gf_log_area_copy, "staging is off: %s", off);
     else
         gf_log_explain(gf_log_area_copy,
-                       "copies are staged from %zu bytes to the GPU, from %zu bytes from the GPU",
+                       "with four or more copying threads, copies are staged from %zu bytes to the "
+                       "GPU, from %zu bytes from the GPU",
                        least[gf_direction_h2d], least[gf_direction_d2h]);
+}
+
+/* "from 8388608 bytes", or "never". */
+static void print_least(char *buf, size_t size, size_t least)
+{
+    if (least == SIZE_MAX)
+        gf_fmt(buf, size, "never");
+    else
+        gf_fmt(buf, size, "from %zu bytes", least);
+}
+
+void gf_copy_explain_threads(unsigned threads, const size_t least[gf_direction_count])
+{
+    char to[40], from[40];
+
+    if (!gf_log_wants_area(gf_log_area_copy))
+        return;
+    print_least(to, sizeof(to), least[gf_direction_h2d]);
+    print_least(from, sizeof(from), least[gf_direction_d2h]);
+    gf_log_explain(gf_log_area_copy,
+                   "a GPU has %u copying threads: copies to it are staged %s, copies from it %s",
+                   threads, to, from);
 }
 
 void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)

@@ -11,9 +11,15 @@
 
 /*
  * Called once, at the start. `off`: the reason why no copy is staged, or NULL. `least`: the
- * smallest size that is staged, in bytes.
+ * smallest size that is staged with four or more copying threads, in bytes.
  */
 void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count]);
+
+/*
+ * The pool of a GPU has become known: its copying threads, and the smallest size that they stage, in
+ * bytes. SIZE_MAX: they stage no copy.
+ */
+void gf_copy_explain_threads(unsigned threads, const size_t least[gf_direction_count]);
 
 void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
 void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes);

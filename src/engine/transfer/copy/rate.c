@@ -15,6 +15,7 @@ struct rate {
     _Atomic uint64_t driver_ns, staged_ns;
     _Atomic unsigned driver_copies; /* counted up to GF_TUNE_RATE_FIRST */
     _Atomic unsigned trials;        /* copies staged since the last back-off */
+    _Atomic unsigned above;         /* of the trials, the last ones with a mean a little above */
     _Atomic unsigned probes;        /* short back-offs because driver_ns was not known */
     _Atomic unsigned backoff_left;  /* copies that are still to be left to the driver */
     /* The length of the last back-off; 0 if staging has been faster since. */
@@ -69,6 +70,7 @@ static bool leave_next(struct rate *rate, unsigned copies)
     if (!gf_cas_relaxed(&rate->backoff_left, &none, copies))
         return false;
     gf_store_relaxed(&rate->trials, 0);
+    gf_store_relaxed(&rate->above, 0);
     gf_store_relaxed(&rate->staged_ns, 0);
     return true;
 }
@@ -81,6 +83,21 @@ static void begin_backoff(struct rate *rate)
                GF_TUNE_RATE_BACKOFF_MOST);
     if (leave_next(rate, length))
         gf_store_relaxed(&rate->backoff, length);
+}
+
+/*
+ * A few copies show a large difference only. A small one shows after many, if the mean exceeds it in
+ * so many of them in a row that no single late copy is the cause.
+ */
+static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
+{
+    const uint64_t staged_ns = gf_load_relaxed(&rate->staged_ns);
+    const bool above = staged_ns > driver_ns + driver_ns / GF_TUNE_RATE_SETTLED_PART;
+    const unsigned row = above ? gf_load_relaxed(&rate->above) + 1 : 0;
+
+    gf_store_relaxed(&rate->above, row);
+    return (trials >= GF_TUNE_RATE_TRIALS && staged_ns > driver_ns + driver_ns / 4) ||
+           (trials >= GF_TUNE_RATE_SETTLED && row >= GF_TUNE_RATE_SETTLED_ROW);
 }
 
 /*
@@ -109,8 +126,7 @@ void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
     const uint64_t driver_ns = gf_load_relaxed(&rate->driver_ns);
     if (!driver_ns)
         judge_unknown(rate, trials);
-    else if (trials >= GF_TUNE_RATE_TRIALS &&
-             gf_load_relaxed(&rate->staged_ns) > driver_ns + driver_ns / 4)
+    else if (is_slower(rate, driver_ns, trials))
         begin_backoff(rate);
     else if (trials >= GF_TUNE_RATE_SETTLED)
         gf_store_relaxed(&rate->backoff, 0);

@@ -103,8 +103,13 @@
 /* Copies left to the driver where it is faster: at first, and at most. */
 #define GF_TUNE_RATE_BACKOFF 64u
 #define GF_TUNE_RATE_BACKOFF_MOST 4096u
-/* Staged copies after which the back-off returns to its first length. */
+/*
+ * Staged copies after which the back-off returns to its first length, unless the mean of the last
+ * GF_TUNE_RATE_SETTLED_ROW of them was above the driver's by this part.
+ */
 #define GF_TUNE_RATE_SETTLED 64
+#define GF_TUNE_RATE_SETTLED_PART 16
+#define GF_TUNE_RATE_SETTLED_ROW 16
 /* Staged copies at once for each thread of the pool; further ones are left to the driver. */
 #define GF_TUNE_CALLS_PER_THREAD 8
 
