@@ -25,7 +25,8 @@ REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-
 # The system functions that src/engine/transfer calls, and the refusal that makes each fail.
 CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "mincore": "mincore",
           "ioctl": "question", "prctl": "name", "pthread_create": "threads",
-          "move_pages": "move-pages", "process_vm_readv": "read-own", "process_vm_writev": "write-own"}
+          "move_pages": "move-pages", "process_vm_readv": "read-own", "process_vm_writev": "write-own",
+          "mremap": "mremap", "munlock": "munlock", "statfs": "statfs", "getrlimit": "limits"}
 # test_limits and tests/unit make these fail.
 LIMITED = {"calloc", "aligned_alloc"}
 # These cannot fail, or the library could not handle a failure.
