@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # bundle.sh BUILD OUTPUT GLIBC: makes a folder that runs without installation.
-# It contains bin/gpufeed and our libraries in lib/, which find each other by relative paths. Fails if a
+# It contains our programs in bin/ and our libraries in lib/, which find each other by relative paths. Fails if a
 # file needs a newer glibc than GLIBC, or a library that is neither part of glibc nor in the folder.
 set -euo pipefail
 umask 022 # users of a container must be able to read the files, whatever the builder's umask is

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# release.sh OUTPUT: the checklist of a release. It checks the tree, builds everything twice, compares the bytes, and leaves in
+# OUTPUT: the source archive, the wheel, the bundle, the Debian packages, the SBOM, the licences and SHA256SUMS. It publishes
+# nothing. Run tests/run.sh, and SOAK_MINUTES=30 meson test -C build --suite full, first.
+set -euo pipefail
+umask 022
+[ $# = 1 ] || { echo "usage: release.sh OUTPUT" >&2; exit 2; }
+root=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$1"
+output=$(cd "$1" && pwd)
+version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$root/meson.build")
+
+step() { echo "== $*" >&2; }
+fail() { echo "release.sh: $*" >&2; exit 1; }
+
+step "the tree: nothing uncommitted, one version everywhere"
+[ -z "$(ls -A "$output")" ] || fail "$output is not empty"
+[ -z "$(git -C "$root" status --porcelain)" ] || fail "there are uncommitted changes"
+grep -q "^## $version" "$root/CHANGELOG.md" || fail "CHANGELOG.md has no section $version"
+grep -q "^gpufeed ($version)" "$root/packaging/debian/changelog" || fail "packaging/debian/changelog has no version $version"
+SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# make_all TREE RESULT: all products, from a fresh copy of the committed files in TREE.
+make_all() {
+    local tree=$1 result=$2
+    mkdir -p "$tree" "$result"
+    git -C "$root" archive HEAD | tar -xf - -C "$tree"
+    (cd "$tree/packaging" && python3 -B -c '
+import sys
+import wheel_backend
+wheel_backend.build_sdist(sys.argv[1])
+wheel_backend.build_wheel(sys.argv[1])' "$result")
+    "$tree/scripts/bundle.sh" "$tree/build-wheel" "$work/bundle/gpufeed-$version" \
+        "$(sed -n "s/^glibc_floor = '\([0-9.]*\)'.*/\1/p" "$tree/meson.build")"
+    tar -C "$work/bundle" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+        -cf - "gpufeed-$version" | gzip -9n >"$result/gpufeed-$version-bundle-$(uname -m).tar.gz"
+    "$tree/scripts/sbom.py" "$work/bundle/gpufeed-$version" "$version" >"$result/gpufeed-$version.spdx.json"
+    "$tree/scripts/deb.sh" "$result"
+    rm -f "$result"/*.buildinfo "$result"/*.changes # these name the machine and the time of the build
+}
+
+step "the first build"
+make_all "$work/one/tree" "$output"
+step "the second build, in another folder"
+make_all "$work/another/deeper/tree" "$work/again"
+
+step "both builds have the same bytes"
+diff -r "$output" "$work/again" || fail "the builds differ"
+
+step "licences, and the size of the archive"
+for name in gpufeed LGPL-2.1 libhwloc15 libnuma1 libjansson4; do
+    [ -s "$work/bundle/gpufeed-$version/share/licenses/$name" ] || fail "the licence of $name is missing"
+done
+cp -r "$work/bundle/gpufeed-$version/share/licenses" "$output/licenses"
+
+if command -v lintian >/dev/null; then
+    step "lintian"
+    lintian --allow-root --fail-on error,warning "$output"/*.deb || fail "lintian found faults"
+fi
+if command -v auditwheel >/dev/null; then
+    step "auditwheel"
+    auditwheel show "$output"/*.whl | grep -q 'is consistent with' || fail "auditwheel refuses the wheel's tag"
+fi
+
+step "sums"
+(cd "$output" && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS)
+cat "$output/SHA256SUMS"
+echo "Left to do by hand: sign SHA256SUMS, tag v$version, replace 'unreleased' in CHANGELOG.md by the date." >&2
