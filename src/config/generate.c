@@ -96,6 +96,9 @@ static void bash_row(const struct gf_option_row *row)
     case gf_option_path:
         puts("files=yes");
         break;
+    case gf_option_names:
+        puts("words=off");
+        break;
     case gf_option_list:
         fputs("words=\"off all", stdout);
         for (size_t i = 0; row->choices[i]; i++)

@@ -49,6 +49,10 @@ const char *gf_option_text_allowed(const struct gf_option_row *row, char *buf, s
     case gf_option_path:
         gf_fmt(buf, size, "off, or a path of fewer than %d bytes", GF_OPTION_PATH_MAX);
         break;
+    case gf_option_names:
+        gf_fmt(buf, size, "off, or names, separated by commas, of fewer than %d bytes",
+               GF_OPTION_PATH_MAX);
+        break;
     case gf_option_list:
         gf_fmt(buf, size, "off, all, or a list, separated by commas, of %s",
                join_words(row, ~0u, ", ", words, sizeof(words)));
@@ -73,6 +77,9 @@ const char *gf_option_text_form(const struct gf_option_row *row, char *buf, size
         break;
     case gf_option_path:
         gf_fmt(buf, size, "off|PATH");
+        break;
+    case gf_option_names:
+        gf_fmt(buf, size, "off|NAME,...");
         break;
     case gf_option_list:
         gf_fmt(buf, size, "off|all|%s", join_words(row, ~0u, ",", words, sizeof(words)));
@@ -101,6 +108,7 @@ const char *gf_option_text_value(const struct gf_options *o, const struct gf_opt
         return bits ? join_words(row, bits, ",", buf, size) : "off";
     }
     case gf_option_path:
+    case gf_option_names:
         break;
     }
     return value;

@@ -26,6 +26,8 @@ const struct gf_option_row gf_option_rows[GF_OPTION_COUNT] = {
 #define GF_SIZE(token, name, fallback, low, high, help, text)                                      \
     {#token, name, gf_option_size, #fallback, NULL, low, high, help, text},
 #define GF_PATH(token, name, help, text) {#token, name, gf_option_path, "", NULL, 0, 0, help, text},
+#define GF_NAMES(token, name, help, text)                                                          \
+    {#token, name, gf_option_names, "", NULL, 0, 0, help, text},
 #define GF_LIST(token, name, help, text)                                                           \
     {#token, name, gf_option_list, "off", words_of_##token, 0, 0, help, text},
 #include "config/options.def"
@@ -169,6 +171,7 @@ static int parse_value(const struct gf_option_row *row, const char *value, union
     case gf_option_list:
         return parse_list(row, value, &ret->bits, word);
     case gf_option_path:
+    case gf_option_names:
         break;
     }
     return strlen(value) < GF_OPTION_PATH_MAX ? 0 : -EINVAL;
@@ -194,7 +197,7 @@ static void set_value(struct gf_options *o, size_t index, const char *value)
     void *const at = (char *)o + offsets[index].value;
     union value parsed;
 
-    if (row->kind == gf_option_path) {
+    if (row->kind == gf_option_path || row->kind == gf_option_names) {
         /* "off" is a word here as in other options; ./off names a file */
         if (strcasecmp(value, "off") == 0)
             value = "";

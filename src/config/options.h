@@ -34,6 +34,7 @@ struct gf_options {
 #define GF_NUMBER(token, name, fallback, low, high, help, text) unsigned token;
 #define GF_SIZE(token, name, fallback, low, high, help, text) uint64_t token;
 #define GF_PATH(token, name, help, text) char token[GF_OPTION_PATH_MAX];
+#define GF_NAMES(token, name, help, text) char token[GF_OPTION_PATH_MAX];
 #define GF_LIST(token, name, help, text) unsigned token; /* bit n: the n-th word of the list */
 #include "config/options.def"
     struct {
@@ -47,6 +48,7 @@ enum gf_option_kind {
     gf_option_number,
     gf_option_size,
     gf_option_path,
+    gf_option_names,
     gf_option_list
 };
 
@@ -55,7 +57,7 @@ struct gf_option_row {
     const char *token;
     const char *name;
     enum gf_option_kind kind;
-    const char *fallback;       /* as text; "" for a path */
+    const char *fallback;       /* as text; "" for a path or names */
     const char *const *choices; /* NULL-terminated; of gf_option_choice and gf_option_list */
     uint64_t low, high;         /* gf_option_number and gf_option_size (bytes) */
     const char *help;

@@ -67,6 +67,24 @@ static void make_absolute(char path[GF_OPTION_PATH_MAX])
     memcpy(path, whole, at + length + 1);
 }
 
+/* Whether the program's file name is among the names, which commas separate. */
+static bool is_kept_out(const char *names)
+{
+    const char *program =
+        (const char *)getauxval(AT_EXECFN); /* NOLINT(performance-no-int-to-ptr) */
+    const char *slash = program ? strrchr(program, '/') : NULL;
+
+    if (slash)
+        program = slash + 1;
+    for (const char *at = names; program && *at; at += *at == ',') {
+        const size_t length = strcspn(at, ",");
+        if (length && strncmp(at, program, length) == 0 && !program[length])
+            return true;
+        at += length;
+    }
+    return false;
+}
+
 static void record_state(void)
 {
     startup.envp = environ ? environ : kernel_environment();
@@ -80,7 +98,7 @@ static void record_state(void)
     gf_options_load(&options, secure ? NULL : startup.envp);
     make_absolute(options.report);
     make_absolute(options.log);
-    if (secure)
+    if (secure || is_kept_out(options.keep_out))
         options.mode = gf_mode_off;
 }
 
