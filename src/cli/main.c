@@ -8,6 +8,7 @@
 #include "cli/run/cmd_preload_path.h"
 #include "cli/run/cmd_run.h"
 #include "cli/stacks/cmd_stacks.h"
+#include "cli/top/cmd_top.h"
 #include "cli/topo/cmd_topo.h"
 #include "os/permit_find.h"
 
@@ -25,6 +26,7 @@ static const struct gf_verb verb_list[] = {
      gf_cmd_compare},
     {"stacks", "show the Python and native stacks of every thread of a running process",
      gf_cmd_stacks},
+    {"top", "show running processes that use the library, like top(1)", gf_cmd_top},
     {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},
     {"doctor", "find settings and limits that keep a GPU waiting, and show a fix for each",
      gf_cmd_doctor},

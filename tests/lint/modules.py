@@ -75,7 +75,8 @@ GRAPH = {
     "cli/compare": "base config os cli/common cli/run",
     "cli/stacks": "base cli/common",
     "stacks": "base base/pystack os",
-    "cli": "base config os cli/common cli/stacks cli/topo cli/run cli/doctor cli/report cli/compare",
+    "cli/top": "base os cli/common cli/report/input",
+    "cli": "base config os cli/common cli/stacks cli/topo cli/run cli/doctor cli/report cli/compare cli/top",
 }
 
 LARGEST = 20  # modules of a folder

@@ -50,9 +50,10 @@ def complete(*words, cwd=None):
     (["topo", "--j"], ["--json"]),
     (["doctor", "--machine", "a-"], ["a-folder"]),
     (["doctor", "--"], ["--json", "--fix", "--data", "--machine", "--help"]),
-    (["help", "t"], ["topo"]),
+    (["help", "t"], ["top", "topo"]),
     (["compare", "a-"], ["a-folder", "a-log"]),
     (["compare", "--a"], ["--arm"]),
+    (["top", "--c"], ["--count"]),
     (["compare", "-n", ""], []),
 ])
 def test_what_is_offered(tmp_path, words, expected):

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "engine/place/guard_read.h"
 #include "engine/process/intervals.h"
+#include "engine/process/live.h"
 #include "engine/process/memory_watch.h"
 #include "engine/process/migrate.h"
 #include "engine/process/output.h"
@@ -26,6 +27,7 @@
 /* calls of malloc that are sampled in each round: they cost the program 25 us */
 #define SAMPLED_CALLS 256
 #define READER_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
+#define SNAPSHOT_MS 20                 /* formatting a report takes less */
 
 static struct {
     uint64_t next_sample_ns;
@@ -98,7 +100,8 @@ static void check_starvation(void)
 
 static void take_sample(void)
 {
-    if (!gf_report_lock(0))
+    /* The program may be reading the report (gpufeed_report). */
+    if (!gf_report_lock(SNAPSHOT_MS))
         return;
     gf_process.report.costs.thread_us = gf_thread_cpu_ns() / 1000;
     if (!gf_process_dead()) {
@@ -176,6 +179,7 @@ void gf_watch_thread_run(void)
         sem_wait(&gf_process.wake);
         gf_transfers_prepare();
     }
+    gf_live_start();
     gf_memory_watch_start();
     if (heap->allow_quiesce)
         heap->allow_quiesce();

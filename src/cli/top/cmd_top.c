@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shows running processes that use the library (docs/top.md). */
+#include "cli/top/cmd_top.h"
+
+#include "base/parse.h"
+#include "cli/common/cli.h"
+#include "cli/common/flags.h"
+#include "cli/top/screen.h"
+#include "cli/top/snapshot.h"
+#include "cli/top/top_row.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PROCESSES_MAX 256
+#define PERIOD_MS 1000
+
+static const struct option flag_table[] = {
+    {"count", required_argument, NULL, 'n'},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
+};
+
+struct words {
+    uint64_t count; /* of pictures; UINT64_MAX: until the user quits */
+    pid_t only;     /* 0: all processes */
+    bool help;
+};
+
+static void print_help(void)
+{
+    puts("Usage: gpufeed top [-n N] [PID]\n\n"
+         "Shows the running processes of this user in which the library is active, or the\n"
+         "process PID: time since the first use of CUDA, steps (gpufeed_step), copies,\n"
+         "share of time in stalls, cause of most stalled time, and whether threads are bound.\n"
+         "Figures are rates since the picture before; in the first one, since the start.\n"
+         "With GPUFEED_LIVE=on, a process renews its figures each second. Without it, its\n"
+         "report file (GPUFEED_REPORT) is shown, which is renewed less often.\n\n"
+         "  -n, --count N\n"
+         "      end after N pictures; without it, q ends. 1 prints once.\n"
+         "  -h, --help\n"
+         "      show this help\n\n"
+         "Exit code: 0; 1 if PID does not exist, cannot be read or does not use the\n"
+         "library; 2 if the command line is not valid.");
+}
+
+static int usage_error(const char *what, const char *text)
+{
+    gf_cli_error("top", "%.40s is not a %s; see `gpufeed help top`", text, what);
+    return -EINVAL;
+}
+
+static int read_process(const char *text, struct words *ret)
+{
+    uint64_t pid;
+
+    if (ret->only) {
+        gf_flags_excess("top", text);
+        return -EINVAL;
+    }
+    if (gf_parse_u64(text, &pid) || !pid || pid > INT_MAX)
+        return usage_error("process id", text);
+    ret->only = (pid_t)pid;
+    return 0;
+}
+
+static int read_flag(int code, struct words *ret)
+{
+    if (code == GF_FLAG_HELP) {
+        ret->help = true;
+        return 0;
+    }
+    if (code == GF_FLAG_NO_VALUE)
+        gf_cli_error("top", "-n needs a value; see `gpufeed help top`");
+    if (code != 'n')
+        return -EINVAL;
+    if (gf_parse_u64(optarg, &ret->count) || !ret->count)
+        return usage_error("number of pictures", optarg);
+    return 0;
+}
+
+/* The flags may follow the process. */
+static int read_words(int argc, char **argv, struct words *ret)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    const char *operand = "";
+    int error = 0;
+
+    *ret = (struct words){.count = UINT64_MAX};
+    while (!error && !ret->help && operand) {
+        const int code = gf_flags_next_short(&reader, "n:");
+        if (code != GF_FLAG_END) {
+            error = read_flag(code, ret);
+            continue;
+        }
+        operand = gf_flags_operand(&reader);
+        if (operand)
+            error = read_process(operand, ret);
+    }
+    for (; !error && !ret->help && reader.at < argc; reader.at++)
+        error = read_process(argv[reader.at], ret);
+    return error;
+}
+
+/* Reports why the process cannot be shown. */
+static int check_process(pid_t pid)
+{
+    const int error = gf_snapshot_check(pid);
+
+    if (error == -ENOENT && (kill(pid, 0) == 0 || errno != ESRCH))
+        gf_cli_error("top", "process %d does not use libgpufeed, or has not used CUDA yet", pid);
+    else if (error)
+        gf_cli_error("top", "cannot read process %d: %s", pid,
+                     error == -ENOENT ? "no such process" : strerror(-error));
+    return error;
+}
+
+struct picture {
+    pid_t pids[PROCESSES_MAX];
+    size_t count, hidden;
+    struct gf_top_history history[PROCESSES_MAX];
+    size_t kept; /* elements of history */
+};
+
+static struct gf_top_history find_history(const struct picture *picture, pid_t pid)
+{
+    for (size_t i = 0; i < picture->kept; i++)
+        if (picture->history[i].pid == pid)
+            return picture->history[i];
+    return (struct gf_top_history){.pid = pid};
+}
+
+static void draw(struct picture *picture, unsigned width)
+{
+    static struct gf_top_history now[PROCESSES_MAX];
+    struct gf_snapshot snapshot;
+
+    gf_top_row_header(stdout, width);
+    for (size_t i = 0; i < picture->count; i++) {
+        now[i] = find_history(picture, picture->pids[i]);
+        gf_snapshot_read(picture->pids[i], &snapshot);
+        gf_top_history_add(&now[i], &snapshot);
+        gf_top_row_print(stdout, &snapshot, &now[i], width);
+        json_decref(snapshot.report);
+    }
+    memcpy(picture->history, now, sizeof(now));
+    picture->kept = picture->count;
+    if (!picture->count)
+        printf("No process of this user uses libgpufeed now%s.\n",
+               picture->hidden ? ", and those of other users cannot be read" : "");
+    fflush(stdout);
+}
+
+/* The processes to show. False if the only one has ended. */
+static bool find(const struct words *words, struct picture *picture)
+{
+    if (!words->only) {
+        picture->count = gf_snapshot_find(picture->pids, PROCESSES_MAX, &picture->hidden);
+        return true;
+    }
+    picture->pids[0] = words->only;
+    picture->count = 1;
+    return gf_snapshot_check(words->only) == 0;
+}
+
+static void show(const struct words *words)
+{
+    static struct picture picture;
+    const bool terminal = words->count > 1 && gf_screen_open();
+
+    for (uint64_t i = 0; i < words->count; i++) {
+        if ((i && !gf_screen_wait(PERIOD_MS)) || !find(words, &picture))
+            break;
+        if (terminal)
+            gf_screen_clear();
+        draw(&picture, terminal ? gf_screen_width() : 0);
+        if (ferror(stdout))
+            break;
+    }
+    gf_screen_close();
+}
+
+int gf_cmd_top(int argc, char **argv)
+{
+    struct words words;
+
+    if (read_words(argc, argv, &words))
+        return GF_EXIT_USAGE;
+    if (words.help) {
+        print_help();
+        return GF_EXIT_OK;
+    }
+    if (words.only && check_process(words.only))
+        return GF_EXIT_FAILED;
+    show(&words);
+    return GF_EXIT_OK;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/top/snapshot.h"
+
+#include "base/live_format.h"
+#include "base/path.h"
+#include "os/procfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_MAX ((uint64_t)16 << 20)
+#define TRIES 50 /* the process may be preempted while it writes */
+
+/* A report, or NULL. Takes a text that another process wrote. */
+static json_t *parse(const char *text, size_t length)
+{
+    json_t *report = json_loadb(text, length, 0, NULL);
+
+    if (json_is_integer(json_object_get(report, "schema")))
+        return report;
+    json_decref(report);
+    return NULL;
+}
+
+static bool read_all(int fd, void *buf, size_t size, off_t at)
+{
+    return pread(fd, buf, size, at) == (ssize_t)size;
+}
+
+/* One attempt: false if the process wrote meanwhile, or if the file is damaged. */
+static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
+{
+    struct gf_live_header before, after;
+
+    if (!read_all(fd, &before, sizeof(before), 0) ||
+        memcmp(before.magic, GF_LIVE_MAGIC, sizeof(before.magic)) != 0 || before.pid != pid)
+        return false;
+    if (before.version > GF_LIVE_VERSION) {
+        ret->source = gf_snapshot_newer;
+        return true;
+    }
+    if (before.sequence % 2 || !before.text_bytes || before.text_bytes > TEXT_MAX)
+        return false;
+    char *text = malloc(before.text_bytes);
+    if (text && read_all(fd, text, before.text_bytes, (off_t)before.text_at) &&
+        read_all(fd, &after, sizeof(after), 0) && after.sequence == before.sequence)
+        ret->report = parse(text, before.text_bytes);
+    free(text);
+    if (ret->report)
+        ret->source = gf_snapshot_live;
+    return ret->report != NULL;
+}
+
+static void read_live(const char *path, struct gf_snapshot *ret)
+{
+    static const struct timespec moment = {.tv_nsec = 1000000};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    for (int i = 0; fd >= 0 && i < TRIES && !try_read(fd, ret->pid, ret); i++)
+        nanosleep(&moment, NULL);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* The next name in a folder of numbers; 0 at its end. */
+static long next_number(DIR *stream)
+{
+    const struct dirent *entry;
+
+    while ((entry = readdir(stream)))
+        if (*entry->d_name >= '0' && *entry->d_name <= '9')
+            return strtol(entry->d_name, NULL, 10);
+    return -1;
+}
+
+static bool is_live_file(const char *path)
+{
+    static const char wanted[] = "/memfd:" GF_LIVE_NAME;
+    char target[64];
+    const ssize_t length = readlink(path, target, sizeof(target) - 1);
+
+    return length >= (ssize_t)(sizeof(wanted) - 1) &&
+           memcmp(target, wanted, sizeof(wanted) - 1) == 0;
+}
+
+static void search_thread(long tid, struct gf_snapshot *ret)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd", ret->pid, tid);
+    DIR *stream = opendir(path);
+    for (long fd; stream && ret->source == gf_snapshot_none && (fd = next_number(stream)) >= 0;) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd/%ld", ret->pid, tid, fd);
+        if (is_live_file(path))
+            read_live(path, ret);
+    }
+    if (stream)
+        closedir(stream);
+}
+
+/* A thread of the library holds the file, in a descriptor table that it may have of its own. */
+static void search_threads(struct gf_snapshot *ret)
+{
+    char path[64], name[32];
+
+    snprintf(path, sizeof(path), "/proc/%d/task", ret->pid);
+    DIR *stream = opendir(path);
+    for (long tid; stream && ret->source == gf_snapshot_none && (tid = next_number(stream)) >= 0;)
+        if (gf_procfs_read(name, sizeof(name), "", "proc/%d/task/%ld/comm", ret->pid, tid) > 0 &&
+            strncmp(name, "gpufeed", strlen("gpufeed")) == 0)
+            search_thread(tid, ret);
+    if (stream)
+        closedir(stream);
+}
+
+/* The value of GPUFEED_REPORT at the process's start; false if it is not set. */
+static bool report_pattern(pid_t pid, char *ret, size_t size)
+{
+    static const char name[] = "GPUFEED_REPORT=";
+    char path[64], *entry = NULL;
+    size_t held = 0;
+    bool found = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", pid);
+    FILE *file = fopen(path, "re");
+    while (file && !found && getdelim(&entry, &held, '\0', file) > 0)
+        found = strncmp(entry, name, sizeof(name) - 1) == 0 && entry[sizeof(name) - 1];
+    if (found)
+        snprintf(ret, size, "%s", entry + sizeof(name) - 1);
+    free(entry);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* The report file, in the process's own view of the file system. */
+static void read_file(struct gf_snapshot *ret)
+{
+    char pattern[PATH_MAX], expanded[PATH_MAX], path[PATH_MAX + 32];
+
+    if (!report_pattern(ret->pid, pattern, sizeof(pattern)) ||
+        gf_path_expand(pattern, ret->pid, 0, expanded, sizeof(expanded)))
+        return;
+    snprintf(path, sizeof(path), "/proc/%d/%s%s", ret->pid, *expanded == '/' ? "root" : "cwd/",
+             expanded);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!file)
+        return;
+    json_t *report = json_loadf(file, 0, NULL);
+    fclose(file);
+    if (json_integer_value(json_object_get(report, "pid")) == ret->pid) {
+        ret->report = report;
+        ret->source = gf_snapshot_file;
+    } else {
+        json_decref(report); /* of another rank, or of an earlier job */
+    }
+}
+
+void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
+{
+    *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none};
+    search_threads(ret);
+    if (ret->source == gf_snapshot_none)
+        read_file(ret);
+}
+
+int gf_snapshot_check(pid_t pid)
+{
+    char path[64], *line = NULL;
+    size_t held = 0;
+    int error = -ENOENT;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -errno;
+    errno = 0;
+    while (error == -ENOENT && getline(&line, &held, file) > 0)
+        if (strstr(line, "/libgpufeed-engine.so"))
+            error = 0;
+    if (error && ferror(file))
+        error = -errno;
+    free(line);
+    fclose(file);
+    return error;
+}
+
+size_t gf_snapshot_find(pid_t *ret, size_t max, size_t *ret_hidden)
+{
+    size_t count = 0;
+    DIR *stream = opendir("/proc");
+
+    *ret_hidden = 0;
+    for (long pid; stream && count < max && (pid = next_number(stream)) >= 0;) {
+        const int error = gf_snapshot_check((pid_t)pid);
+        if (!error)
+            ret[count++] = (pid_t)pid;
+        else if (error == -EACCES || error == -EPERM)
+            ++*ret_hidden;
+    }
+    if (stream)
+        closedir(stream);
+    return count;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/top/top_row.h"
+
+#include "cli/report/input/plain_text.h"
+#include "cli/report/input/report_file.h"
+
+#include <string.h>
+
+#define LINE_MAX_BYTES 512
+#define MIB (double)(1 << 20)
+
+static double copied(const json_t *report, const char *direction)
+{
+    static const char *const ways[] = {"staged", "pinned", "driver", "other"};
+    char path[64];
+    double bytes = 0;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(ways); i++) {
+        snprintf(path, sizeof(path), "transfers.%s.%s.bytes", direction, ways[i]);
+        bytes += gf_report_number(report, path);
+    }
+    return bytes;
+}
+
+void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot *snapshot)
+{
+    const json_t *report = snapshot->report;
+    const struct gf_top_sums now = {
+        .seconds = gf_report_number(report, "ran_s"),
+        .steps = gf_report_number(report, "steps.ended"),
+        .to_device = copied(report, "to_device"),
+        .from_device = copied(report, "from_device"),
+        .stalls_us = gf_report_number(report, "stalls.us"),
+    };
+
+    /* A process id may be used again. */
+    if (history->pid != snapshot->pid || now.seconds < history->now.seconds)
+        *history = (struct gf_top_history){.pid = snapshot->pid};
+    if (!report || now.seconds <= history->now.seconds)
+        return;
+    history->before = history->now;
+    history->now = now;
+}
+
+/* Writes at most `width` bytes, or all for 0; so at most that many columns. */
+static void put_line(FILE *out, char *line, unsigned width)
+{
+    if (width && strlen(line) > width)
+        line[width] = '\0';
+    fprintf(out, "%s\n", gf_plain_text(line));
+}
+
+void gf_top_row_header(FILE *out, unsigned width)
+{
+    char line[] =
+        "    PID  RAN       STEPS/S  TO GPU MiB/s  FROM MiB/s  STALLED  MOST TIME   BOUND  "
+        "GPU AND COMMAND";
+    put_line(out, line, width);
+}
+
+/* The cause of stalls with most time since the start. */
+static const char *top_cause(const json_t *report, char *buf, size_t size)
+{
+    json_t *causes = (json_t *)(uintptr_t)gf_report_at(report, "stalls.causes"), *row;
+    const char *name;
+    double most = 0;
+
+    snprintf(buf, size, "-");
+    json_object_foreach(causes, name, row)
+    {
+        const double us = json_number_value(json_object_get(row, "us"));
+        if (us > most) {
+            most = us;
+            snprintf(buf, size, "%s", name);
+        }
+    }
+    return gf_plain_text(buf);
+}
+
+/* The command line, with blanks between its words. */
+static void read_command(pid_t pid, char *ret, size_t size)
+{
+    char path[48];
+    size_t length = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+    FILE *file = fopen(path, "re");
+    if (file) {
+        length = fread(ret, 1, size - 1, file);
+        fclose(file);
+    }
+    for (size_t i = 0; i < length; i++)
+        if (!ret[i])
+            ret[i] = ' ';
+    while (length && ret[length - 1] == ' ')
+        length--;
+    ret[length] = '\0';
+}
+
+static void format_program(const struct gf_snapshot *snapshot, char *ret, size_t size)
+{
+    char gpu[64] = "", command[256];
+    const json_t *gpus = json_object_get(snapshot->report, "gpus");
+
+    if (json_array_size(gpus))
+        gf_report_text(json_array_get(gpus, 0), "name", gpu, sizeof(gpu));
+    read_command(snapshot->pid, command, sizeof(command));
+    snprintf(ret, size, "%s%s%s%s", snapshot->source == gf_snapshot_file ? "(report file) " : "",
+             gpu, *gpu ? ", " : "", command);
+}
+
+static void format_time(char *ret, size_t size, double seconds)
+{
+    const unsigned long all = seconds > 0 && seconds < 1e9 ? (unsigned long)seconds : 0;
+    snprintf(ret, size, "%lu:%02lu:%02lu", all / 3600, all / 60 % 60, all % 60);
+}
+
+static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
+                          const struct gf_top_history *history, unsigned width)
+{
+    char line[LINE_MAX_BYTES], ran[24], cause[32], program[384];
+    const struct gf_top_sums now = history->now, from = history->before;
+    const double passed = now.seconds > from.seconds ? now.seconds - from.seconds : 1;
+
+    format_time(ran, sizeof(ran), now.seconds);
+    format_program(snapshot, program, sizeof(program));
+    snprintf(line, sizeof(line), "%7d  %-8s %8.1f  %12.0f  %10.0f  %6.1f%%  %-10s  %-5s  %s",
+             snapshot->pid, ran, (now.steps - from.steps) / passed,
+             (now.to_device - from.to_device) / passed / MIB,
+             (now.from_device - from.from_device) / passed / MIB,
+             (now.stalls_us - from.stalls_us) / passed / 1e4,
+             top_cause(snapshot->report, cause, sizeof(cause)),
+             json_is_true(gf_report_at(snapshot->report, "binding.in_force")) ? "yes" : "no",
+             program);
+    put_line(out, line, width);
+}
+
+void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
+                      const struct gf_top_history *history, unsigned width)
+{
+    char line[LINE_MAX_BYTES];
+
+    if (snapshot->report) {
+        print_figures(out, snapshot, history, width);
+        return;
+    }
+    snprintf(line, sizeof(line), "%7d  %s", snapshot->pid,
+             snapshot->source == gf_snapshot_newer
+                 ? "has a later version of the library; use its gpufeed"
+                 : "shows nothing yet, or its files cannot be read; set GPUFEED_REPORT");
+    put_line(out, line, width);
+}

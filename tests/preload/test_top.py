@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpufeed top: processes that show their report in memory, in a file, or wrongly."""
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import textwrap
+
+import pytest
+
+from conftest import COMMAND
+
+PYTHON = "/usr/bin/python3"
+HEADER = ["PID", "RAN", "STEPS/S", "TO", "GPU", "MiB/s", "FROM", "MiB/s", "STALLED", "MOST", "TIME", "BOUND", "GPU", "AND",
+          "COMMAND"]
+STEPPED = r" \d:\d\d:\d\d +(?!0\.0 )\d+\.\d .*NVIDIA H200"  # a report after the first step
+NOTHING = "shows nothing yet, or its files cannot be read; set GPUFEED_REPORT"
+
+# Copies, marks steps, prints what a program sees of itself, and stays until its standard input ends.
+PROGRAM = """
+    import ctypes, os, sys
+    cuda = ctypes.CDLL("libcuda.so.1")
+    assert cuda.cuInit(0) == 0
+    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
+    host = ctypes.create_string_buffer(8 << 20)
+    step = ctypes.CDLL(None).gpufeed_step
+    for number in range(20):
+        step(ctypes.c_ulonglong(number + 1))
+        assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(len(host))) == 0
+    step(ctypes.c_ulonglong(0))
+    print(*(os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")),
+          flush=True)
+    sys.stdin.read()
+"""
+
+# Shows a file in memory as an engine would, but with the given header and text.
+IMITATION = """
+    import mmap, os, struct, sys
+    name, magic, version, pid, sequence, length, text = eval(sys.argv[1])
+    with open("libgpufeed-engine.so", "wb+") as file:
+        file.truncate(4096)
+        mapped = mmap.mmap(file.fileno(), 4096)
+    with open("/proc/self/comm", "w") as file:
+        file.write("gpufeed-live")
+    fd = os.memfd_create(name)
+    def show(sequence, length, text):
+        os.pwrite(fd, text, 48)
+        os.pwrite(fd, struct.pack("=8sIiQQQQ", magic, version, pid or os.getpid(), sequence, 48,
+                                  len(text) if length is None else length, 0), 0)
+    show(sequence, length, text)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        show(sequence + 1, None, b"")
+        show(sequence + 2, None, line.encode())
+"""
+
+
+@pytest.fixture
+def start(run, tmp_path):
+    """start(script, word..., preload, ...) starts a program and waits for its first line, which it returns, too."""
+    started = []
+
+    def call(script, *words, preload=True, **env):
+        path = tmp_path / "program.py"
+        path.write_text(textwrap.dedent(script))
+        process = subprocess.Popen([PYTHON, path, *words], env=run.env(preload=preload, sim=True, **env), cwd=tmp_path,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process, process.stdout.readline()
+    yield call
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+@pytest.fixture
+def top(run):
+    def call(*words):
+        found = run(COMMAND, "top", *words, preload=False)
+        assert "\033" not in found.stdout
+        return found
+    return call
+
+
+def row(top, process, until):
+    """The process's row of `top`, once it matches. It changes when a thread of the library gets a CPU."""
+    while True:
+        found = top("-n", "1", process.pid)
+        assert found.returncode == 0 and found.stderr == "", found.stderr
+        header, line = found.stdout.splitlines()
+        assert header.split() == HEADER and line.split()[0] == str(process.pid)
+        if re.search(until, line):
+            return line
+
+
+def threads(process):
+    names = []
+    for tid in os.listdir(f"/proc/{process.pid}/task"):
+        with open(f"/proc/{process.pid}/task/{tid}/comm", encoding="utf-8") as file:
+            names.append(file.read().strip())
+    return names
+
+
+def test_live(start, top):
+    """The program's own descriptors are the same with and without the option."""
+    without, files = start(PROGRAM)
+    process, live_files = start(PROGRAM, GPUFEED_LIVE="on")
+    assert sorted(live_files.split()) == sorted(files.split()) or \
+        sorted(re.sub(r"\d+", "", files).split()) == sorted(re.sub(r"\d+", "", live_files).split())
+    line = row(top, process, STEPPED)
+    found = re.fullmatch(rf" *{process.pid}  \d:\d\d:\d\d +(\d+\.\d) +(\d+) +0 +\d+\.\d%  [a-z-]+ +no +NVIDIA H200, {PYTHON} "
+                         r"\S+/program\.py", line)
+    assert found, line
+    assert "gpufeed-live" in threads(process) and "gpufeed-live" not in threads(without)
+    assert NOTHING in row(top, without, NOTHING)
+    everything = top("-n", "1").stdout
+    assert f"{process.pid}  0:" in everything and f"{without.pid}  {NOTHING}" in everything
+    process.stdin.close()
+    assert process.wait() == 0
+
+
+def test_rates(start, top, run):
+    """The first picture has means since the start. Then the rates are those between the last two reports."""
+    def report(seconds, steps, mib, us):
+        return (f'{{"schema": 2, "ran_s": {seconds}, "steps": {{"ended": {steps}}}, "stalls": {{"us": {us}, "causes": '
+                f'{{"lock": {{"us": 1}}, "faults": {{"us": 2}}}}}}, "transfers": {{"from_device": {{"pinned": '
+                f'{{"bytes": {mib << 20}}}}}}}, "binding": {{"in_force": true}}}}')
+
+    file = ("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, report(10.0, 50, 400, 100000).encode())
+    process, _ = start(IMITATION, repr(file), preload=False)
+    assert top("-n", "1", process.pid).stdout.splitlines()[1].split()[1:8] == [
+        "0:00:10", "5.0", "0", "40", "1.0%", "faults", "yes"]
+    with subprocess.Popen([COMMAND, "top", "-n", "1000000", str(process.pid)], stdout=subprocess.PIPE, text=True,
+                          env=run.env(preload=False)) as shown:
+        first = [shown.stdout.readline(), shown.stdout.readline()][1].split()
+        print(report(12.0, 110, 1000, 200000), file=process.stdin, flush=True)
+        following = [first]
+        while "0:00:12" not in following[-2:][0]:  # two pictures of the same report
+            shown.stdout.readline()
+            following.append(shown.stdout.readline().split())
+        shown.kill()
+    assert first[1:8] == ["0:00:10", "5.0", "0", "40", "1.0%", "faults", "yes"]
+    assert all(row[1:8] == ["0:00:12", "30.0", "0", "300", "5.0%", "faults", "yes"] for row in following[-2:])
+
+
+def test_report_file(start, top):
+    process, _ = start(PROGRAM, GPUFEED_REPORT="r-%p.json")
+    assert "  (report file) NVIDIA H200, " in row(top, process, "report file")
+    other, _ = start(PROGRAM, GPUFEED_REPORT=f"r-{process.pid}.json", GPUFEED="off")
+    found = top("-n", "1", other.pid)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == f"gpufeed top: process {other.pid} does not use libgpufeed, or has not used CUDA yet\n"
+
+
+def test_a_process_that_ends(start, top):
+    process, _ = start(PROGRAM, GPUFEED_LIVE="on")
+    row(top, process, STEPPED)
+    with subprocess.Popen([COMMAND, "top", "-n", "1000000", str(process.pid)], stdout=subprocess.PIPE, text=True) as shown:
+        shown.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        shown.communicate()
+        assert shown.returncode == 0
+    found = top(process.pid)
+    assert (found.returncode, found.stderr) == (1, f"gpufeed top: cannot read process {process.pid}: no such process\n")
+
+
+REPORT = b'{"schema": 2, "pid": 1, "ran_s": 10.0, "steps": {"ended": 50}, "gpus": [{"name": "G\\u001b[31mPU"}]}'
+
+
+@pytest.mark.parametrize("file, said", [
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, REPORT), "0:00:10       5.0 "),
+    (("gpufeed-live", b"gpufeed\n", 2, 0, 2, None, REPORT), "has a later version of the library; use its gpufeed"),
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 3, None, REPORT), NOTHING),
+    (("gpufeed-live", b"gpufeed\n", 1, 1, 2, None, REPORT), NOTHING),
+    (("gpufeed-live", b"gpufood\n", 1, 0, 2, None, REPORT), NOTHING),
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, 1 << 60, REPORT), NOTHING),
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, len(REPORT) + 1, REPORT), NOTHING),
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, 0, b""), NOTHING),
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, b"{" * 10000), NOTHING),
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, b'{"schema": 2, "gpus": 7, "stalls": []}'), "0:00:00       0.0 "),
+    (("another", b"gpufeed\n", 1, 0, 2, None, REPORT), NOTHING),
+])
+def test_damaged_files(start, top, file, said):
+    process, _ = start(IMITATION, repr(file), preload=False)
+    line = top("-n", "1", process.pid).stdout.splitlines()[1]
+    assert line.split()[0] == str(process.pid) and said in line and "\033" not in line
+
+
+def test_a_terminal(start, top):
+    """Single keys, colorless redrawing, the terminal's width; afterwards it is as before."""
+    process, _ = start(PROGRAM, GPUFEED_LIVE="on")
+    row(top, process, STEPPED)
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 40)) if hasattr(termios, "tcsetwinsize") else subprocess.run(
+        ["stty", "cols", "40"], stdin=slave, check=True)
+    before = termios.tcgetattr(slave)
+    with subprocess.Popen([COMMAND, "top", str(process.pid)], stdin=slave, stdout=slave) as shown:
+        seen = b""
+        while seen.count(b"\033[H\033[J") < 2:
+            seen += os.read(master, 4096)
+        shown.send_signal(signal.SIGWINCH)
+        while seen.count(b"\033[H\033[J") < 3:
+            seen += os.read(master, 4096)
+        os.write(master, b"q")
+        assert shown.wait() == 0
+    while select.select([master], [], [], 0)[0]:
+        seen += os.read(master, 4096)
+    assert termios.tcgetattr(slave) == before and seen.rstrip().endswith(b"\033[?25h")
+    plain = re.sub(rb"\033\[[?0-9]*[a-zA-Z]", b"", seen)
+    assert max(len(line) for line in plain.split(b"\r\n")) == 40
+    os.close(master)
+    os.close(slave)
+
+
+@pytest.mark.parametrize("words, said", [
+    (["x"], "x is not a process id; see `gpufeed help top`"),
+    (["0"], "0 is not a process id; see `gpufeed help top`"),
+    (["1", "2"], "unexpected argument 2; see `gpufeed help top`"),
+    (["-n", "0"], "0 is not a number of pictures; see `gpufeed help top`"),
+    (["-n"], "-n needs a value; see `gpufeed help top`"),
+    (["--cuont=1"], "--cuont is not a flag (did you mean --count?)"),
+])
+def test_mistakes(top, words, said):
+    found = top(*words)
+    assert (found.returncode, found.stdout, found.stderr) == (2, "", f"gpufeed top: {said}\n")
+
+
+def test_nobody_to_show(run):
+    """In a process namespace of its own, if the kernel permits one."""
+    found = run("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", COMMAND, "top", "-n", "1",
+                preload=False)
+    if "unshare:" in found.stderr:
+        pytest.skip("this container permits no process namespaces")
+    assert found.stdout.splitlines()[1] == "No process of this user uses libgpufeed now."
