@@ -203,6 +203,17 @@ def test_gpu_time_is_shown_by_its_names(shown):
     assert re.search(r"\nGPU time \(mean of the reports\)\n  busy +0.625\n", text)
 
 
+def test_gpu_time_of_devices_is_shown_as_shares(shown):
+    states = {"empty": {"s": 2.5, "share": 0.25}, "queued": {"s": 7.5, "share": 0.75}, "copying": {"s": 0, "share": 0.0}}
+    part = {"sampled": True, "cpu_us": 3, "devices": [{"device": 1, "states": states}]}
+    found = answer(shown, report(gpu_time=part))
+    assert found["gpu_time"] == {"cpu_us": 3, "devices.0.device": 1, "devices.0.states.empty.s": 2.5, "devices.0.states.empty.share": 0.25,
+                                 "devices.0.states.queued.s": 7.5, "devices.0.states.queued.share": 0.75,
+                                 "devices.0.states.copying.s": 0, "devices.0.states.copying.share": 0}
+    text = shown(report(gpu_time=part)).stdout
+    assert re.search(r"\nGPU time\n  devices.0.states.empty +25 %\n  devices.0.states.queued +75 %\n", text), text
+
+
 def test_no_gpu_time_no_section(shown):
     assert "GPU time" not in shown(report()).stdout
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GPU_LEVELS 3
+#define GPU_LEVELS 5
 
 static void add_gpu_number(struct gf_answer *answer, const char *name, double number)
 {
@@ -27,22 +27,37 @@ static void add_gpu_number(struct gf_answer *answer, const char *name, double nu
     answer->gpu[at].count++;
 }
 
-/* Whatever numbers the section has, by the names of the objects that hold them. */
+static void add_gpu_time(struct gf_answer *answer, const json_t *section, const char *prefix,
+                         unsigned levels);
+
+static void add_gpu_value(struct gf_answer *answer, const json_t *value, const char *prefix,
+                          const char *key, unsigned levels)
+{
+    char name[sizeof(answer->gpu[0].name)];
+
+    snprintf(name, sizeof(name), *prefix ? "%s.%s" : "%s%s", prefix, key);
+    gf_plain_text(name);
+    if (json_is_number(value))
+        add_gpu_number(answer, name, json_number_value(value));
+    else if (levels)
+        add_gpu_time(answer, value, name, levels - 1);
+}
+
+/* Whatever numbers the section has, by the names and indexes of what holds them. */
 static void add_gpu_time(struct gf_answer *answer, const json_t *section, const char *prefix,
                          unsigned levels)
 {
     const char *key;
     json_t *value;
+    size_t i;
 
     json_object_foreach((json_t *)(uintptr_t)section, key, value)
+        add_gpu_value(answer, value, prefix, key, levels);
+    json_array_foreach(section, i, value)
     {
-        char name[sizeof(answer->gpu[0].name)];
-        snprintf(name, sizeof(name), *prefix ? "%s.%s" : "%s%s", prefix, key);
-        gf_plain_text(name);
-        if (json_is_number(value))
-            add_gpu_number(answer, name, json_number_value(value));
-        else if (json_is_object(value) && levels)
-            add_gpu_time(answer, value, name, levels - 1);
+        char index[24];
+        snprintf(index, sizeof(index), "%zu", i);
+        add_gpu_value(answer, value, prefix, index, levels);
     }
 }
 

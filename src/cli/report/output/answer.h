@@ -17,7 +17,7 @@ struct gf_gpu_number {
     unsigned count;
 };
 
-#define GF_GPU_NUMBERS 48
+#define GF_GPU_NUMBERS 256
 
 struct gf_answer {
     const struct gf_job *job;

@@ -141,16 +141,36 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
     }
 }
 
+/* Shares say more than the counts from which they come. */
+static bool is_share(const struct gf_gpu_number *number)
+{
+    const size_t length = strlen(number->name);
+    return length > 6 && strcmp(number->name + length - 6, ".share") == 0;
+}
+
 static void print_gpu(FILE *out, const struct gf_answer *answer, unsigned top)
 {
+    unsigned shares = 0, shown = 0;
+    char share[GF_AMOUNT];
+
     if (!answer->gpu_count)
         return;
+    for (unsigned i = 0; i < answer->gpu_count; i++)
+        shares += is_share(&answer->gpu[i]);
     fprintf(out, "\nGPU time%s\n", answer->reported > 1 ? " (mean of the reports)" : "");
-    for (unsigned i = 0; i < answer->gpu_count && i < gf_max(top, 8); i++)
-        fprintf(out, "  %-40s %.6g\n", answer->gpu[i].name,
-                answer->gpu[i].sum / answer->gpu[i].count);
-    if (answer->gpu_count > gf_max(top, 8))
-        fprintf(out, "  and %u more (--json)\n", answer->gpu_count - gf_max(top, 8));
+    for (unsigned i = 0; i < answer->gpu_count && shown < gf_max(top, 8); i++) {
+        const double mean = answer->gpu[i].sum / answer->gpu[i].count;
+        if (shares && (!is_share(&answer->gpu[i]) || mean <= 0))
+            continue;
+        shown++;
+        if (shares)
+            fprintf(out, "  %-52.*s %s\n", (int)strlen(answer->gpu[i].name) - 6,
+                    answer->gpu[i].name, gf_amount_share(mean, 1, share));
+        else
+            fprintf(out, "  %-52s %.6g\n", answer->gpu[i].name, mean);
+    }
+    if (answer->gpu_count > shown)
+        fputs("  and more (--json)\n", out);
 }
 
 static struct gf_tally second_tally(const struct gf_answer *answer, enum gf_by by)
