@@ -73,6 +73,19 @@ def test_flags_set_variables(gpufeed):
     assert child["GPUFEED_VERBOSE"] == "1"
 
 
+def test_the_number_of_openmp_threads(gpufeed):
+    cpus = len(os.sched_getaffinity(0))
+    show = ["run", "--omp=auto", *SHOW_ENV]
+    ranks = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    shared = {**ranks, "WORLD_SIZE": str(2 * cpus), "LOCAL_WORLD_SIZE": str(2 * cpus)}
+    assert 1 <= int(environment(gpufeed(*show, **ranks))["OMP_NUM_THREADS"]) <= cpus
+    if cpus == os.cpu_count():
+        assert environment(gpufeed(*show, **shared))["OMP_NUM_THREADS"] == "1"
+    assert environment(gpufeed(*show, OMP_NUM_THREADS="77", **ranks))["OMP_NUM_THREADS"] == "77"
+    assert "OMP_NUM_THREADS" not in environment(gpufeed("run", *SHOW_ENV, **ranks))
+    assert "OMP_NUM_THREADS" not in environment(gpufeed(*show))  # it may be a launcher of ranks
+
+
 def test_verbose_of_the_user_stays(gpufeed):
     assert environment(gpufeed("run", *SHOW_ENV, GPUFEED_VERBOSE="0"))["GPUFEED_VERBOSE"] == "0"
     assert environment(gpufeed("run", "--verbose=2", *SHOW_ENV))["GPUFEED_VERBOSE"] == "2"

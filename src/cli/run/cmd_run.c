@@ -7,6 +7,8 @@
 #include "cli/run/init.h"
 #include "cli/run/ld_preload.h"
 #include "cli/run/prebind.h"
+#include "cli/run/thread_count.h"
+#include "engine/machine/tasks.h"
 #include "cli/run/run_flags.h"
 #include "config/options.h"
 #include "config/validate.h"
@@ -191,10 +193,14 @@ static void bind_before_exec(struct gf_env *env, bool dry)
     static struct gf_options options;
     static struct gf_prebind prebind;
     static char text[2048];
+    struct gf_cpus start;
 
     gf_options_load(&options, env->entries);
+    const bool has_start = gf_tasks_get_mask(0, &start) == 0;
     gf_prebind_apply(env, &options, dry, &prebind);
     format_prebind(&prebind, text, sizeof(text));
+    if (options.omp == gf_omp_auto && has_start)
+        gf_thread_count_apply(env, &start, prebind.known);
     if (dry)
         printf("binding     %s\n", text);
     else if (options.verbose >= 2 || (*prebind.note && options.verbose >= 1))
