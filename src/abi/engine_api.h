@@ -17,6 +17,7 @@
 #define GF_ABI_ENGINE_API_H
 
 #include "abi/cuda.h" /* struct gf_cuda: pointers to the driver's own functions */
+#include "abi/gputime_api.h"
 #include "abi/heap_api.h"
 #include "abi/hook_counts.h"
 #include "abi/journal_api.h"
@@ -61,6 +62,7 @@ struct gf_preload {
     enum gf_thread_class (*thread_class)(pid_t tid);
     /* For the report: calls `fn` with the counts of each hook, until fn returns false. */
     void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
+    struct gf_submit_table *submissions;
     /*
      * The event log, which the preload library writes. log_wanted returns whether there is a log.
      * log adds an event, whose fields are a JSON object on one line. log_finish writes all finished
@@ -92,6 +94,8 @@ struct gf_engine {
     uint32_t size;
     /* Called only after the driver succeeded. Only gf_sighting_memory uses `bytes`. */
     void (*device_seen)(CUdevice device, enum gf_sighting how, uint64_t bytes);
+    /* A context was given work for the first time. May be NULL. */
+    void (*work_seen)(void);
     /*
      * Called on gf_preload.caller once it has seen the engine published. Not called if that thread
      * stopped waiting earlier.

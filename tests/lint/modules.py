@@ -62,8 +62,10 @@ GRAPH = {
     "engine/transfer/copy": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging",
     "engine/transfer/api": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging engine/transfer/pinned"
                            " engine/transfer/shm engine/transfer/copy",
-    "engine/report": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats",
-    "engine/process": f"{ENGINE} engine/transfer/setup engine/transfer/stats engine/transfer/api engine/report",
+    "engine/gputime": "base config abi os",
+    "engine/report": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats engine/gputime",
+    "engine/process": f"{ENGINE} engine/transfer/setup engine/transfer/stats engine/transfer/api"
+                      " engine/gputime engine/report",
     "cli/common": "base",
     "cli/topo": "base config os engine/machine engine/place cli/common",
     "cli/run": "base config os engine/machine engine/place cli/common cli/topo",

@@ -97,6 +97,7 @@ def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
             check(feeder.libcuda.cuMemcpyHtoD_v2(d, (ctypes.c_char * len(source)).from_buffer(source),
                                                  ctypes.c_size_t(len(source))))
             libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(64 << 20))))
+            if i == 20: time.sleep(0.3)
     """, devices=f"{NODE1},{NODE0}", GPUFEED_REPORT=report, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1,
          MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0")
     read(report)

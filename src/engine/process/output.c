@@ -125,6 +125,7 @@ static void refresh_report(struct gf_report *report, bool ended)
     report->peak_descendants = gf_load_relaxed(&counts->peak_descendants);
     report->driver_bytes = gf_load_relaxed(&gf_process.choice.total);
     gf_transfers_read(&report->transfers);
+    gf_sampler_read(&report->gpu_time);
     report->costs.decide_us = gf_load_relaxed(&counts->decide_us);
 }
 

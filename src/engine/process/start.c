@@ -7,6 +7,7 @@
 #include "engine/machine/gpu.h"
 #include "engine/machine/machine_load.h"
 #include "engine/machine/tasks.h"
+#include "engine/process/gpu_time.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"
 #include "engine/process/report_lock.h"
@@ -15,6 +16,7 @@
 #include "engine/process/transfers.h"
 #include "engine/process/watch_thread.h"
 #include "engine/report/summary.h"
+#include "engine/report/summary_gpu_time.h"
 #include "engine/report/summary_transfers.h"
 #include "engine/process/explain.h"
 #include "engine/transfer/stats/pinned_stats.h"
@@ -42,6 +44,11 @@ static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes
         sem_post(&gf_process.wake); /* a process with a context writes a report */
     }
     gf_thread_binding_settle(true);
+}
+
+static void on_work_seen(void)
+{
+    sem_post(&gf_process.wake); /* starts the sampler */
 }
 
 /* Applies the placement to the thread that called cuInit, which may already have a context. */
@@ -85,6 +92,7 @@ static struct gf_engine engine = {
     .abi = GF_ENGINE_ABI,
     .size = sizeof(engine),
     .device_seen = on_device_seen,
+    .work_seen = on_work_seen,
     .joined = on_joined,
     .watch = gf_watch_thread_run,
     .thread_started = on_thread_started,
@@ -157,6 +165,7 @@ static void prepare_report(const struct gf_preload *preload)
     report->version = preload->version;
     report->pid = p->pid;
     report->started_s = (uint64_t)now.tv_sec;
+    report->started_ns = p->started_ns;
     report->options = preload->options;
     report->machine = p->machine;
     report->machine_error = p->machine_error;
@@ -227,6 +236,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     if (p->machine && p->machine->node_count > 1)
         gf_gpu_ask_nvml(preload->cuda);
     engine.transfer = gf_transfers_start();
+    gf_gpu_time_prepare();
     decide_early(preload->cuda);
     errno = error;
     return &engine;
@@ -239,8 +249,12 @@ static void report_exit(void)
 
     gf_output_sample(true);
     gf_store_relaxed(&p->dead, true);
+    gf_sampler_stop();
     gf_output_report(true);
     if (gf_log_wants(GF_LOG_INFO) && p->choice.contexts) {
+        gf_summary_gpu_time(&p->report.gpu_time, text, sizeof(text));
+        if (*text)
+            gf_info("%s", text);
         gf_summary_exit(&p->report, text, sizeof(text));
         gf_info("%s", text);
         gf_summary_transfers(&p->report.transfers, p->report.each_hook, text, sizeof(text));

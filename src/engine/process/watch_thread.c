@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/place/guard_read.h"
+#include "engine/process/gpu_time.h"
 #include "engine/process/intervals.h"
 #include "engine/process/live.h"
 #include "engine/process/memory_watch.h"
@@ -185,6 +186,7 @@ void gf_watch_thread_run(void)
         heap->allow_quiesce();
     while (!gf_process_dead()) {
         const uint64_t now = gf_now_ns();
+        gf_gpu_time_start();
         sample_when_due(now);
         if (heap->sample)
             heap->sample(SAMPLED_CALLS);

@@ -12,6 +12,7 @@
 #include "abi/stall_api.h"
 #include "abi/step_api.h"
 #include "config/options.h"
+#include "engine/gputime/sampler.h"
 #include "engine/machine/facts.h"
 #include "engine/machine/machine.h"
 #include "engine/place/hint.h"
@@ -77,7 +78,8 @@ struct gf_report {
     const char *version;
     pid_t pid;
     char program[256];
-    uint64_t started_s; /* wall clock */
+    uint64_t started_s;  /* wall clock */
+    uint64_t started_ns; /* monotonic */
     uint64_t ran_ms;
     bool ended; /* written at a normal exit */
 
@@ -100,6 +102,7 @@ struct gf_report {
     struct gf_report_memory memory;
     struct gf_embedded embedded;
     struct gf_report_transfers transfers;
+    struct gf_gpu_time gpu_time;
 
     /* measurements */
     struct gf_report_sample samples[GF_REPORT_SAMPLES];

@@ -19,6 +19,7 @@
 #include "preload/hook/originals/driver_shim.h"
 #include "preload/hook/originals/duplicate_load.h"
 #include "preload/hook/originals/originals.h"
+#include "preload/hook/submissions.h"
 #include "preload/hook/thread_class.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
@@ -149,6 +150,7 @@ static void attach_in_child(void)
     gf_store_relaxed(&engine_page, NULL); /* for kernels without MADV_WIPEONFORK */
     gf_store_relaxed(&stage, stage_done); /* the loading thread does not exist in the child */
     gf_counters_in_child();
+    gf_submissions_in_child();
     if (attached && attached->forked) {
         gf_thread.guard++;
         attached->forked();
@@ -202,6 +204,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .version = GF_VERSION,
         .thread_class = gf_thread_class_get,
         .each_hook = gf_counters_each,
+        .submissions = &gf_submissions,
         .log_wanted = gf_journal_wanted,
         .log = gf_journal_event,
         .log_finish = gf_journal_finish,

@@ -5,6 +5,7 @@
 
 #include "preload/hook/attach/attach.h"
 #include "preload/hook/cuda/entry.h"
+#include "preload/hook/cuda/submit.h"
 #include "preload/hook/cuda/timed_call.h"
 
 /* The smallest copy that is offered to the engine, in bytes; SIZE_MAX without an engine. */
@@ -54,8 +55,10 @@ static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload
 }
 
 /* How the copy that `call` describes is run. Only a blocking copy waits, so only it is timed. */
-#define GF_RUN_ASYNC(symbol, call, copy) (copy)
+#define GF_RUN_ASYNC(symbol, call, copy) GF_SUBMIT((call).stream, gf_work_copy, copy)
 #define GF_RUN_BLOCKING(symbol, call, copy)                                                        \
-    GF_WAITED(gf_timed_driver_copy, #symbol, (call).bytes, gf_copy_is_idle((call).stream), copy)
+    GF_SUBMIT((call).stream, gf_work_copy,                                                         \
+              GF_WAITED(gf_timed_driver_copy, #symbol, (call).bytes,                               \
+                        gf_copy_is_idle((call).stream), copy))
 
 #endif

@@ -183,8 +183,9 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
         const struct entry entry = {.v1 = GF_REAL(symbol), .stream = hStream};                     \
         if (!entry.v1)                                                                             \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return copy_batch(gf_hook_##symbol, &entry, BATCH, failIdx,                                \
-                          hStream ? hStream : null_stream);                                        \
+        const CUstream stream = hStream ? hStream : null_stream;                                   \
+        return GF_SUBMIT(stream, gf_work_copy,                                                     \
+                         copy_batch(gf_hook_##symbol, &entry, BATCH, failIdx, stream));            \
     }                                                                                              \
     GF_ENTRY(symbol)
 
@@ -195,7 +196,9 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
         const struct entry entry = {.v2 = GF_REAL(symbol), .stream = hStream};                     \
         if (!entry.v2)                                                                             \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return copy_batch(gf_hook_##symbol, &entry, BATCH, NULL, hStream ? hStream : null_stream); \
+        const CUstream stream = hStream ? hStream : null_stream;                                   \
+        return GF_SUBMIT(stream, gf_work_copy,                                                     \
+                         copy_batch(gf_hook_##symbol, &entry, BATCH, NULL, stream));               \
     }                                                                                              \
     GF_ENTRY(symbol)
 

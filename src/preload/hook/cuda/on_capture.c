@@ -8,14 +8,11 @@
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/on_capture.h"
 #include "preload/hook/cuda/entry.h"
-
-#include "base/atomic.h"
-
-static _Atomic unsigned live;
+#include "preload/hook/submissions.h"
 
 unsigned gf_captures_live(void)
 {
-    return gf_load_relaxed(&live);
+    return gf_load_relaxed(&gf_submissions.captures);
 }
 
 /*
@@ -58,9 +55,11 @@ static void tell_begun(void)
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
+        gf_submissions_pause();                                                                    \
         const CUresult result = ENTERING(real arguments);                                          \
         if (result == CUDA_SUCCESS)                                                                \
-            gf_add_relaxed(&live, 1);                                                              \
+            gf_add_seq_cst(&gf_submissions.captures, 1);                                           \
+        gf_submissions_resume();                                                                   \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
@@ -90,8 +89,8 @@ static bool has_ended(CUresult result)
 /* Counts the end of a capture, but not below 0: the capture may have begun unseen by the hooks. */
 static void count_end(void)
 {
-    unsigned now = gf_load_relaxed(&live);
-    while (now && !gf_cas_weak_relaxed(&live, &now, now - 1))
+    unsigned now = gf_load_relaxed(&gf_submissions.captures);
+    while (now && !gf_cas_weak_relaxed(&gf_submissions.captures, &now, now - 1))
         continue;
 }
 

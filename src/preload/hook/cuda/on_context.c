@@ -5,6 +5,7 @@
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
+#include "preload/hook/submissions.h"
 
 #define NO_DEVICE (-1)
 
@@ -20,6 +21,16 @@ static bool notify_leaving(CUcontext context, CUdevice device)
     transfer->context_leaving(context, device);
     gf_engine_call_end(&call);
     return true;
+}
+
+/* The sampler asks no stream of the context any more. */
+static void unlist(CUcontext context, CUdevice device)
+{
+    if (!context && device == NO_DEVICE)
+        return;
+    gf_submissions_pause();
+    gf_submissions_unlist_context(context, device);
+    gf_submissions_resume();
 }
 
 static void notify_left(CUcontext context, CUdevice device, CUresult result)
@@ -39,6 +50,7 @@ static void notify_left(CUcontext context, CUdevice device, CUresult result)
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
         const bool notified = notify_leaving(context, device);                                     \
+        unlist(context, device);                                                                   \
         const CUresult result = real(ended);                                                       \
         if (notified)                                                                              \
             notify_left(context, device, result);                                                  \

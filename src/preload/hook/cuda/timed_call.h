@@ -5,6 +5,7 @@
 
 #include "preload/hook/cuda/stream_idle.h"
 #include "preload/hook/hook_thread.h"
+#include "preload/hook/submissions.h"
 #include "preload/trace/stall.h"
 
 /*
@@ -15,7 +16,9 @@
     ({                                                                                             \
         struct gf_stall_mark mark_;                                                                \
         gf_stall_begin(&mark_, kind, size);                                                        \
+        gf_submissions_doing(1 + (kind));                                                          \
         const CUresult timed_ = (call);                                                            \
+        gf_submissions_doing(0);                                                                   \
         gf_stall_end(&mark_, kind, name, size, timed_ == CUDA_SUCCESS ? (block) : NULL);           \
         timed_;                                                                                    \
     })
@@ -30,7 +33,9 @@
         gf_stall_begin(&mark_, kind, size);                                                        \
         if (gf_unlikely(gf_stall_should_query(&mark_, kind)) && !gf_thread.guard)                  \
             gf_stall_query_done(&mark_, is_idle);                                                  \
+        gf_submissions_doing(1 + (kind));                                                          \
         const CUresult timed_ = (call);                                                            \
+        gf_submissions_doing(0);                                                                   \
         gf_stall_end(&mark_, kind, name, size, NULL);                                              \
         timed_;                                                                                    \
     })

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/hook/resolve/hook_table.h"
 
+#include "config/startup_env.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/hook_thread.h"
 #include "preload/hook/originals/duplicate_load.h"
@@ -11,8 +12,11 @@ static const struct hooked {
     const char *symbol;
     void *hook;
     size_t offset; /* offset of the driver's function in struct gf_cuda */
+    bool submits;  /* hooked only for GPU time */
 } hooked[] = {
-#define GF_CU(symbol) {#symbol, (void *)gf_on_##symbol, offsetof(struct gf_cuda, symbol)},
+#define GF_CU(symbol) {#symbol, (void *)gf_on_##symbol, offsetof(struct gf_cuda, symbol), false},
+#define GF_CU_SUBMIT(symbol)                                                                       \
+    {#symbol, (void *)gf_on_##symbol, offsetof(struct gf_cuda, symbol), true},
 #include "abi/hooks.def"
 };
 
@@ -33,7 +37,8 @@ static bool ends_in(const char *symbol, size_t length, const char *end)
  */
 static size_t stem_length(const char *symbol)
 {
-    static const char *const alike[] = {"cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2",
+    static const char *const alike[] = {"cuStreamDestroy_v2", "cuCtxDestroy_v2",
+                                        "cuDevicePrimaryCtxRelease_v2",
                                         "cuDevicePrimaryCtxReset_v2", "cuMemHostRegister_v2"};
     const size_t length = strlen(symbol);
 
@@ -71,7 +76,7 @@ void *gf_hook_table_find(const struct gf_driver *driver, const void *address)
         if (!found)
             found = &hooked[i];
     }
-    return found ? found->hook : NULL;
+    return found && !(found->submits && !gf_startup_env_options()->gpu_time) ? found->hook : NULL;
 }
 
 bool gf_hook_table_contains(const void *address)

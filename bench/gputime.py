@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""GPU time: whether the report's share without work is right, and what sampling costs.
+
+bench/gputime.py [--json FILE] [--seconds N] [--only truth,launches]
+
+truth: PyTorch loops under torch.profiler. The union of all kernels, copies and memsets of the trace is
+compared with the time that the report of the same process calls neither empty nor unknown. Difference:
+in points of the loop's duration. Loops: sleep (gaps of 2 and of 20 ms), compute (gaps of 1 ms in
+Python), sync (.item() after each step), copy (pageable copies), short (kernels of some microseconds:
+the GPU is never empty for long).
+
+launches: launches/s and the p99 of one launch (bench/gputime.c) with the sampler, with the library but
+GPUFEED_GPU_TIME=0, and without the library; 1 thread with 1 and 32 streams, 8 threads with 32. Each arm
+is a process; in each round every arm takes a turn, in shuffled order. `again` is a second process
+without the library: the difference is chance. Ratios are medians with bootstrap 95 % intervals.
+
+GF_DRY=1: small, on the simulated driver, whose own record (SIM_BUSY) is the truth then."""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import arms
+
+PYTHON = os.environ.get("GF_PYTHON", "/usr/bin/python3" if arms.DRY else "python3")
+LOOP_SECONDS = 1 if arms.DRY else 5
+LAUNCH_SECONDS = 0.05 if arms.DRY else 0.2
+POINTS = 3
+LOOPS = {  # the line for bench/gputime.c; with PyTorch, the loop of the same name below
+    "sleep-2ms": "kind=sleep work_us=1500 gap_us=2000",
+    "sleep-20ms": "kind=sleep work_us=5000 gap_us=20000",
+    "compute-1ms": "kind=compute work_us=1000 gap_us=1000",
+    "sync": "kind=compute work_us=2000 gap_us=300",
+    "copy": "kind=copy bytes=8000000 gap_us=2000",
+    "short": "kind=short work_us=20 gap_us=0",
+}
+CASES = [(1, 1), (1, 32), (8, 32)]
+TRACED = r'''
+import json, sys, tempfile, time, torch
+from torch.profiler import profile, ProfilerActivity
+kind, seconds = sys.argv[1], float(sys.argv[2])
+def compute(s):
+    end = time.perf_counter() + s
+    while time.perf_counter() < end:
+        pass
+def step():
+    if kind == "sleep-2ms":
+        matmuls(8); torch.cuda.synchronize(); time.sleep(0.002)
+    elif kind == "sleep-20ms":
+        matmuls(30); torch.cuda.synchronize(); time.sleep(0.02)
+    elif kind == "compute-1ms":
+        matmuls(5); torch.cuda.synchronize(); compute(0.001)
+    elif kind == "sync":
+        matmuls(10); small.sum().item(); compute(0.0003)
+    elif kind == "copy":
+        host.cuda(); compute(0.002)
+    else:
+        for _ in range(50):
+            small.add_(1)
+def matmuls(count):
+    for _ in range(count):
+        torch.mm(big, big)
+torch.cuda.init()
+with profile(activities=[ProfilerActivity.CUDA]) as prof:
+    big = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    small, host = torch.randn(512, device="cuda"), torch.randn(2_000_000)
+    start = time.perf_counter()
+    while time.perf_counter() < start + seconds:
+        step()
+    torch.cuda.synchronize()
+    took = time.perf_counter() - start
+with tempfile.NamedTemporaryFile(suffix=".json") as file:
+    prof.export_chrome_trace(file.name)
+    events = json.load(open(file.name))["traceEvents"]
+spans = sorted((float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in events
+               if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+busy, gaps, until = 0.0, [], spans[0][0]
+for begin, stop in spans:
+    if begin > until:
+        gaps.append(begin - until)
+    busy += max(0.0, stop - max(begin, until))
+    until = max(until, stop)
+gaps.sort()
+print(json.dumps({"busy": busy / 1e6, "seconds": took, "gap_us": gaps[len(gaps) // 2] if gaps else 0}))
+'''
+
+
+def traced(name, env):
+    done = subprocess.run([PYTHON, "-c", TRACED, name, str(LOOP_SECONDS)], env=env, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=arms.PATIENCE, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name}: {done.stderr[-1500:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def simulated(name, env, folder):
+    record = folder / "busy"
+    start = time.monotonic()
+    subprocess.run([arms.find("gputime")], input=f"loop {LOOPS[name]} seconds={LOOP_SECONDS}\nquit\n", text=True,
+                   env={**env, "SIM_BUSY": str(record)}, capture_output=True, timeout=arms.PATIENCE, check=True)
+    took = time.monotonic() - start
+    return {"busy": int(record.read_text().split()[1]) / 1e9, "seconds": min(took, LOOP_SECONDS), "gap_us": 0}
+
+
+def truth(name):
+    """The figures of one loop, which runs once."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        report = folder / "report.json"
+        env = arms.environment(**arms.ours(GPUFEED_REPORT=report, GPUFEED_GPU_TIME=200))
+        found = simulated(name, env, folder) if arms.DRY else traced(name, env)
+        time_of = json.loads(report.read_text())["gpu_time"]
+    device = time_of["devices"][0]
+    states = {state: share["s"] for state, share in device["states"].items()}
+    seen = sum(states[state] for state in ("copying", "communicating", "queued"))
+    return {**found, "seen": seen, "unknown": states["unknown"], "copying": states["copying"],
+            "points": (seen - found["busy"]) / found["seconds"] * 100, "samples": device["samples"],
+            "cpu_us": time_of["cpu_us"], "sampled_s": device["s"], "causes": device["causes"]}
+
+
+def run_truth(names):
+    print("loop         empty: truth  report  points  unknown  samples  median gap  sampler's CPU  causes", flush=True)
+    rows = {}
+    for name in names:
+        row = rows[name] = truth(name)
+        whole = row["seconds"]
+        causes = sorted(row["causes"].items(), key=lambda cause: -cause[1]["s"])[:3]
+        # a kernel that waits behind others is in the queue, and so is its launch: the report sees more
+        print(f"{name:12} {100 - row['busy'] / whole * 100:11.1f} % {100 - row['seen'] / whole * 100:6.1f} %"
+              f" {row['points']:+7.1f} {row['unknown'] / whole * 100:6.1f} % {row['samples']:8} {row['gap_us']:8.0f} us"
+              f" {row['cpu_us'] / row['sampled_s'] / 1e4:12.2f} %  "
+              + ", ".join(f"{cause} {share['s'] / whole * 100:.0f} %" for cause, share in causes), flush=True)
+    bad = [name for name, row in rows.items() if row["gap_us"] >= 200 and name != "copy" and abs(row["points"]) > POINTS]
+    print(f"loops with gaps of 200 us or more within {POINTS} points: {'no: ' + ', '.join(bad) if bad else 'yes'}", flush=True)
+    return rows
+
+
+def launching(arm, threads, streams):
+    def ask():
+        rate, median, p99 = arm.figures(f"launch threads={threads} streams={streams} seconds={LAUNCH_SECONDS}")
+        return {"launches/s": rate, "1/p99": 1e9 / max(p99, 1), "1/median": 1e9 / max(median, 1)}
+    return ask
+
+
+def run_launches(until):
+    program = [arms.find("gputime")]
+    fleet = {"sampled": arms.Arm(program, **arms.ours(GPUFEED_GPU_TIME=200)),
+             "off": arms.Arm(program, **arms.ours(GPUFEED_GPU_TIME=0)),
+             "absent": arms.Arm(program), "again": arms.Arm(program)}
+    try:
+        for arm in fleet.values():
+            arm.begin()
+        cases = [arms.Case(f"{threads} thread{'s' * (threads > 1)}, {streams} stream{'s' * (streams > 1)}",
+                           {name: launching(arm, threads, streams) for name, arm in fleet.items()},
+                           [("sampled", "absent", "launches/s", 0.99, "launches/s of the driver"),
+                            ("sampled", "off", "launches/s", None, "launches/s of the library without sampling"),
+                            ("sampled", "absent", "1/p99", 0.95, "of the driver's p99 (inverse)"),
+                            ("sampled", "absent", "1/median", None, "of the driver's median (inverse)")],
+                           controls=[("again", "absent", "launches/s"), ("again", "absent", "1/p99")], part="launches")
+                 for threads, streams in CASES]
+        arms.rounds(cases, until)
+        for case in cases:
+            arms.show(case)
+        return cases
+    finally:
+        arms.end_all(fleet)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", help="append the records to this file")
+    parser.add_argument("--seconds", type=float, default=10 if arms.DRY else 110, help="for everything")
+    parser.add_argument("--only", type=arms.some_of(["truth", "launches"]), default=["truth", "launches"])
+    words = parser.parse_args()
+    until = time.monotonic() + words.seconds
+    rows = run_truth(LOOPS) if "truth" in words.only else {}
+    cases = run_launches(until) if "launches" in words.only else []
+    arms.keep(words.json, "gputime", cases, truth=rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/gputime/feeder.h"
+
+#include "base/fmt.h"
+#include "os/own_table.h"
+#include "os/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define READ_NS UINT64_C(20000000)
+
+enum gf_host_cause gf_feeder_by_link(const char *link)
+{
+    if (strncmp(link, "socket:", 7) == 0)
+        return gf_host_network;
+    if (strncmp(link, "pipe:", 5) == 0 || strncmp(link, "anon_inode:", 11) == 0)
+        return gf_host_data;
+    if (*link == '/')
+        return strncmp(link, "/dev/", 5) == 0 ? gf_host_waiting : gf_host_file;
+    return gf_host_waiting;
+}
+
+/* System calls whose first argument is the descriptor that they wait for. */
+static bool waits_for_first(long number)
+{
+    switch (number) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_pread64:
+    case SYS_pwrite64:
+    case SYS_preadv:
+    case SYS_pwritev:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_connect:
+    case SYS_fsync:
+    case SYS_fdatasync:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* These wait for any of several descriptors: a queue or a loader with several workers. */
+static bool waits_for_several(long number)
+{
+    switch (number) {
+#ifdef SYS_poll
+    case SYS_poll:
+    case SYS_select:
+    case SYS_epoll_wait:
+#endif
+    case SYS_ppoll:
+    case SYS_pselect6:
+    case SYS_epoll_pwait:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_file_call(long number)
+{
+    switch (number) {
+    case SYS_openat:
+    case SYS_newfstatat:
+    case SYS_getdents64:
+#ifdef SYS_open
+    case SYS_open:
+    case SYS_stat:
+#endif
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum gf_host_cause gf_feeder_by_syscall(const char *text, int *ret_fd)
+{
+    char *end;
+
+    *ret_fd = -1;
+    if (strncmp(text, "running", 7) == 0)
+        return gf_host_computing;
+    const long number = strtol(text, &end, 10);
+    if (end == text)
+        return gf_host_other;
+    if (number < 0)
+        return gf_host_waiting; /* blocked, but not in a system call: a page fault */
+    if (waits_for_first(number)) {
+        *ret_fd = (int)strtoul(end, NULL, 16);
+        return gf_host_waiting;
+    }
+    if (waits_for_several(number))
+        return gf_host_data;
+    return is_file_call(number) ? gf_host_file : gf_host_waiting;
+}
+
+static enum gf_host_cause read_link(int fd)
+{
+    char path[48], link[64];
+
+    gf_fmt(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(path, link, sizeof(link) - 1);
+    if (length <= 0)
+        return gf_host_waiting;
+    link[length] = '\0';
+    return gf_feeder_by_link(link);
+}
+
+/* The second number of schedstat: how long the thread was runnable without a CPU. */
+static uint64_t read_delay(pid_t tid)
+{
+    char text[96];
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/schedstat", tid) < 0)
+        return 0;
+    const char *second = strchr(text, ' ');
+    return second ? gf_procfs_number(second + 1) : 0;
+}
+
+static bool was_starved(struct gf_feeder *feeder, pid_t tid, uint64_t now)
+{
+    const uint64_t delay = read_delay(tid);
+    const bool starved = feeder->tid == tid && delay > feeder->delay_ns &&
+                         2 * (delay - feeder->delay_ns) > now - feeder->read_ns;
+
+    feeder->tid = tid;
+    feeder->delay_ns = delay;
+    feeder->read_ns = now;
+    return starved;
+}
+
+struct reading {
+    struct gf_feeder *feeder;
+    pid_t tid;
+    uint64_t now;
+};
+
+static enum gf_host_cause find_cause(const struct reading *reading)
+{
+    char text[160];
+    int fd;
+
+    if (was_starved(reading->feeder, reading->tid, reading->now))
+        return gf_host_preempted;
+    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/syscall", reading->tid) <= 0)
+        return gf_host_other;
+    const enum gf_host_cause cause = gf_feeder_by_syscall(text, &fd);
+    return fd >= 0 ? read_link(fd) : cause;
+}
+
+static void read_feeder(void *closure)
+{
+    const struct reading *reading = closure;
+    reading->feeder->cause = find_cause(reading);
+}
+
+enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now)
+{
+    struct reading reading = {.feeder = feeder, .tid = tid, .now = now};
+
+    if (feeder->tid == tid && now - feeder->read_ns < READ_NS)
+        return feeder->cause;
+    if (!gf_own_table_run(read_feeder, &reading))
+        feeder->cause = gf_host_other;
+    feeder->tid = tid;
+    feeder->read_ns = now;
+    return feeder->cause;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the thread that feeds the GPU does, from two small files of /proc. Reading them takes about 60
+ * us of CPU time, because a thread with its own descriptor table reads them. So they are read at most
+ * every 20 ms; between two readings the last answer holds. Allocates nothing.
+ */
+#ifndef GF_ENGINE_GPUTIME_FEEDER_H
+#define GF_ENGINE_GPUTIME_FEEDER_H
+
+#include "engine/gputime/shares.h"
+
+#include <sys/types.h>
+
+struct gf_feeder {
+    pid_t tid;         /* 0: not known yet */
+    uint64_t delay_ns; /* its run-queue delay at the last reading */
+    uint64_t read_ns;
+    enum gf_host_cause cause; /* of the last reading */
+};
+
+/* What the file behind a descriptor is, by the target of its link in /proc/self/fd. */
+enum gf_host_cause gf_feeder_by_link(const char *link);
+/*
+ * The cause by the text of /proc/self/task/T/syscall: a wait by its system call, or gf_host_computing
+ * for a running thread. *ret_fd is the descriptor that decides, or -1.
+ */
+enum gf_host_cause gf_feeder_by_syscall(const char *text, int *ret_fd);
+
+/* What thread `tid` does: now, or at the last reading. */
+enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asks the driver which streams have unfinished work. Only the sampler's thread calls this. Between
+ * the first and the last query, gf_submit_table.asking is set, so no listed stream or context ends,
+ * and no capture begins.
+ */
+#ifndef GF_ENGINE_GPUTIME_QUESTIONS_H
+#define GF_ENGINE_GPUTIME_QUESTIONS_H
+
+#include "abi/gputime_api.h"
+
+struct gf_answers {
+    bool asked;         /* false: a capture is open, or a stream or a context ends now */
+    unsigned questions; /* number of queries */
+    /* The counts of submissions before the first query. */
+    uint64_t begun, unlisted;
+    bool settled; /* no call that submits work was running then */
+    struct gf_answer {
+        bool has_context; /* the program submitted work to this device */
+        bool failed;      /* a query failed, or there were too many to ask */
+        unsigned work;    /* bits of enum gf_work of the streams that are not empty */
+        bool copies;      /* a thread is inside a blocking copy */
+    } device[GF_SUBMIT_DEVICES];
+};
+
+void gf_questions_ask(const struct gf_cuda *cuda, struct gf_submit_table *table,
+                      struct gf_answers *ret);
+
+/* Whether the driver has the functions that questions need. */
+bool gf_questions_possible(const struct gf_cuda *cuda);
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/gputime/sampler.h"
+
+#include "abi/stall_api.h"
+#include "base/clock.h"
+#include "engine/gputime/feeder.h"
+#include "engine/gputime/gaps.h"
+#include "engine/gputime/questions.h"
+#include "os/pressure.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND UINT64_C(1000000000)
+/* The thread's CPU time is compared with the clock after this many samples. */
+#define REVIEW 64u
+/* It asks less often above the first share of a CPU (in 1/1000), and more often below the other. */
+#define SHARE_MOST 8u
+#define SHARE_LEAST 4u
+#define INTERVAL_MOST (SECOND / 5)
+/* Above this rate the user wants the samples, whatever they cost. */
+#define HZ_UNLIMITED 1000u
+/* A sample is late if it comes after four times the planned interval and this. */
+#define LATE_NS (SECOND / 20)
+/* A submission per so many ns of an interval: the GPU was given work all the time. */
+#define LAUNCH_BOUND_NS UINT64_C(100000)
+#define STOP_TRIES 200u /* of 100 us */
+
+struct device {
+    struct gf_gpu_shares shares;
+    struct gf_gaps gaps;
+    struct gf_feeder feeder;
+    _Atomic bool used;
+};
+
+static struct sampler {
+    const struct gf_cuda *cuda;
+    struct gf_submit_table *table;
+    const char *reason;
+    unsigned hz;
+    uint64_t random;
+    uint64_t nominal_ns;                 /* by hz */
+    _Atomic uint64_t interval_ns;        /* at present */
+    uint64_t planned_ns;                 /* of the present sleep */
+    uint64_t before_ns, begun, unlisted; /* of the sample before */
+    bool settled;
+    uint64_t reviewed_ns, reviewed_cpu_ns;
+    _Atomic uint64_t cpu_ns, questions, longest_ns;
+    _Atomic bool stopped;
+    bool started;
+    struct device device[GF_SUBMIT_DEVICES];
+} sampler;
+
+static uint64_t next_random(void)
+{
+    sampler.random ^= sampler.random << 13;
+    sampler.random ^= sampler.random >> 7;
+    sampler.random ^= sampler.random << 17;
+    return sampler.random;
+}
+
+/* Half of the interval to one and a half of it, so that no loop runs in step with the samples. */
+static void sleep_some(void)
+{
+    const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
+    struct timespec at;
+
+    sampler.planned_ns = interval / 2 + next_random() % interval;
+    at.tv_sec = (time_t)(sampler.planned_ns / SECOND);
+    at.tv_nsec = (long)(sampler.planned_ns % SECOND);
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL);
+}
+
+static void review_cost(uint64_t now)
+{
+    const uint64_t cpu = gf_thread_cpu_ns();
+    const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
+
+    gf_store_relaxed(&sampler.cpu_ns, cpu);
+    const uint64_t passed = now - sampler.reviewed_ns,
+                   share = (cpu - sampler.reviewed_cpu_ns) * 1000 / gf_max(passed, UINT64_C(1));
+    sampler.reviewed_ns = now;
+    sampler.reviewed_cpu_ns = cpu;
+    if (sampler.hz > HZ_UNLIMITED)
+        return;
+    if (share >= SHARE_MOST)
+        gf_store_relaxed(&sampler.interval_ns, gf_min(interval + interval / 2, INTERVAL_MOST));
+    else if (share < SHARE_LEAST)
+        gf_store_relaxed(&sampler.interval_ns, gf_max(interval - interval / 4, sampler.nominal_ns));
+}
+
+static enum gf_gpu_state state_of(const struct gf_answers *answers, unsigned number)
+{
+    const struct gf_answer *answer = &answers->device[number];
+
+    if (answer->work & gf_work_kernel)
+        return gf_gpu_queued;
+    if (answer->failed || answers->unlisted != sampler.unlisted)
+        return gf_gpu_unknown;
+    if (answer->work & gf_work_comm)
+        return gf_gpu_communicating;
+    return answer->work || answer->copies ? gf_gpu_copying : gf_gpu_empty;
+}
+
+/* Why the samples are late: the whole process was stopped, or only this thread was. */
+static enum gf_host_cause cause_of_delay(void)
+{
+    return gf_pressure_throttled_since() ? gf_host_throttled : gf_host_paused;
+}
+
+/* The timed driver call that the thread is in; gf_host_other if it is in none. */
+static enum gf_host_cause cause_of_call(void)
+{
+    for (unsigned i = 0; i < GF_SUBMITTERS; i++) {
+        const unsigned doing = gf_load_relaxed(&sampler.table->submitters[i].doing);
+        if (doing == 1 + gf_timed_driver_wait)
+            return gf_host_gpu_wait;
+        if (doing >= 1 + gf_timed_driver_alloc && doing <= 1 + gf_timed_driver_unpin)
+            return gf_host_driver;
+    }
+    return gf_host_other;
+}
+
+static enum gf_host_cause cause_of(struct device *device, bool late, uint64_t interval,
+                                   uint64_t moved, uint64_t now)
+{
+    const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
+
+    if (late)
+        return cause_of_delay();
+    const enum gf_host_cause call = cause_of_call();
+    if (call == gf_host_driver)
+        return call;
+    const enum gf_host_cause host = gf_feeder_read(&device->feeder, ender ? ender : getpid(), now);
+    if (host != gf_host_preempted && call == gf_host_gpu_wait)
+        return call;
+    if (host == gf_host_computing && moved && interval / moved < LAUNCH_BOUND_NS)
+        return gf_host_launches;
+    return host;
+}
+
+static void add_sample(unsigned number, const struct gf_answers *answers, uint64_t now, bool late)
+{
+    struct device *device = &sampler.device[number];
+    struct gf_gpu_sample sample = {.at_ns = now, .late = late, .cause = gf_host_other};
+    const struct gf_gpu_sample *last = &device->shares.last;
+    const uint64_t interval = now - sampler.before_ns, moved = answers->begun - sampler.begun;
+
+    sample.quiet = sampler.settled && answers->settled && !moved;
+    if (answers->asked)
+        sample.state = state_of(answers, number);
+    else
+        sample.state = sample.quiet && last->state == gf_gpu_empty ? gf_gpu_empty : gf_gpu_unknown;
+    gf_gaps_see(&device->gaps, last->at_ns, now, sample.state != gf_gpu_unknown,
+                sample.state == gf_gpu_empty);
+    if (sample.state == gf_gpu_empty) {
+        sample.cause = cause_of(device, late, interval, moved, now);
+        gf_gaps_cause(&device->gaps, sample.cause);
+    }
+    gf_gpu_shares_add(&device->shares, &sample);
+}
+
+static void count_questions(const struct gf_answers *answers, uint64_t ns)
+{
+    gf_add_relaxed(&sampler.questions, answers->questions);
+    if (answers->questions && ns > gf_load_relaxed(&sampler.longest_ns))
+        gf_store_relaxed(&sampler.longest_ns, ns);
+}
+
+static void take_sample(void)
+{
+    struct gf_answers answers;
+    const uint64_t start = gf_now_ns();
+
+    gf_questions_ask(sampler.cuda, sampler.table, &answers);
+    const uint64_t now = gf_now_ns();
+    count_questions(&answers, now - start);
+    const bool late =
+        sampler.before_ns && now - sampler.before_ns > 4 * sampler.planned_ns + LATE_NS;
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
+        if (answers.device[i].has_context)
+            gf_store_relaxed(&sampler.device[i].used, true);
+        if (gf_load_relaxed(&sampler.device[i].used))
+            add_sample(i, &answers, now, late);
+    }
+    sampler.before_ns = now;
+    sampler.begun = answers.begun;
+    sampler.unlisted = answers.unlisted;
+    sampler.settled = answers.settled;
+}
+
+static void *run_sampler(void *closure)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    prctl(PR_SET_NAME, "gpufeed-gputime");
+    sampler.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    gf_pressure_counters_open();
+    sampler.reviewed_ns = gf_now_ns();
+    for (unsigned count = 1; !gf_load_seq_cst(&sampler.stopped); count++) {
+        sleep_some();
+        if (gf_load_seq_cst(&sampler.stopped))
+            break;
+        take_sample();
+        if (count % REVIEW == 0)
+            review_cost(gf_now_ns());
+    }
+    return closure;
+}
+
+void gf_sampler_prepare(const struct gf_cuda *cuda, struct gf_submit_table *table, unsigned hz,
+                        const char *reason)
+{
+    sampler.cuda = cuda;
+    sampler.table = table;
+    sampler.hz = hz;
+    sampler.reason = reason;
+    if (reason || !hz)
+        return;
+    if (!gf_questions_possible(cuda)) {
+        sampler.reason = "the driver lacks a function";
+        return;
+    }
+    sampler.nominal_ns = SECOND / hz;
+    sampler.interval_ns = sampler.nominal_ns;
+    sampler.random = gf_now_ns() | 1;
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
+        sampler.device[i].gaps.shared = &table->gaps[i];
+    gf_store_relaxed(&table->on, true);
+}
+
+void gf_sampler_start(void)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    if (sampler.started || !sampler.nominal_ns || gf_load_relaxed(&sampler.stopped) ||
+        pthread_attr_init(&attr))
+        return;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sampler.started = true;
+    if (pthread_create(&thread, &attr, run_sampler, NULL)) {
+        sampler.reason = "no thread could be started";
+        gf_store_relaxed(&sampler.table->on, false);
+    }
+    pthread_attr_destroy(&attr);
+}
+
+void gf_sampler_stop(void)
+{
+    static const struct timespec pause = {.tv_nsec = 100000};
+
+    gf_store_seq_cst(&sampler.stopped, true);
+    if (!sampler.started)
+        return;
+    gf_add_seq_cst(&sampler.table->closed, 1);
+    for (unsigned i = 0; i < STOP_TRIES && gf_load_seq_cst(&sampler.table->asking); i++)
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+static void read_device(struct device *device, struct gf_gpu_time_device *ret)
+{
+    ret->used = gf_load_relaxed(&device->used);
+    for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
+        ret->state_ns[i] = gf_load_relaxed(&device->shares.state_ns[i]);
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
+        ret->cause_ns[i] = gf_load_relaxed(&device->shares.cause_ns[i]);
+    ret->exact_ns = gf_load_relaxed(&device->shares.exact_ns);
+    ret->samples = gf_load_relaxed(&device->shares.samples);
+    ret->gap_count = gf_load_relaxed(&device->gaps.count);
+    gf_gaps_read(&device->gaps, ret->longest);
+}
+
+void gf_sampler_read(struct gf_gpu_time *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->on = sampler.started && !sampler.reason;
+    ret->reason = sampler.hz ? sampler.reason : "GPUFEED_GPU_TIME is 0";
+    ret->hz = sampler.hz;
+    ret->interval_us = gf_load_relaxed(&sampler.interval_ns) / 1000;
+    ret->cpu_ns = gf_load_relaxed(&sampler.cpu_ns);
+    ret->questions = gf_load_relaxed(&sampler.questions);
+    ret->longest_question_ns = gf_load_relaxed(&sampler.longest_ns);
+    for (unsigned i = 0; ret->on && i < GF_SUBMIT_DEVICES; i++)
+        read_device(&sampler.device[i], &ret->device[i]);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The thread that samples whether GPUs have work. It sleeps for random times around the wanted
+ * interval, asks (questions.h), and adds to the shares of each device. It keeps its own CPU time
+ * below 1 % of one CPU by asking less often.
+ */
+#ifndef GF_ENGINE_GPUTIME_SAMPLER_H
+#define GF_ENGINE_GPUTIME_SAMPLER_H
+
+#include "abi/gputime_api.h"
+#include "engine/gputime/gaps.h"
+
+struct gf_gpu_time {
+    bool on;              /* false: nothing was sampled */
+    const char *reason;   /* why not; NULL: there was no submission yet */
+    unsigned hz;          /* asked for */
+    uint64_t interval_us; /* at present, on average */
+    uint64_t cpu_ns;      /* of the thread */
+    uint64_t questions, longest_question_ns;
+    struct gf_gpu_time_device {
+        bool used;
+        uint64_t state_ns[GF_GPU_STATE_COUNT];
+        uint64_t cause_ns[GF_HOST_CAUSE_COUNT];
+        uint64_t exact_ns, samples, gap_count;
+        struct gf_gpu_gap longest[GF_GAPS_LONGEST]; /* longest first; ns 0: no further one */
+    } device[GF_SUBMIT_DEVICES];
+};
+
+/*
+ * Starts recording, so that the first submission is seen. hz > 0. No thread yet. reason: NULL, or
+ * why nothing is sampled.
+ */
+void gf_sampler_prepare(const struct gf_cuda *cuda, struct gf_submit_table *table, unsigned hz,
+                        const char *reason);
+/* Starts the thread, once, with all signals blocked. Does nothing if nothing is sampled. */
+void gf_sampler_start(void);
+/*
+ * At exit: the thread asks nothing more. Waits for a question under way, for 20 ms at most. Makes no
+ * CUDA call.
+ */
+void gf_sampler_stop(void);
+/* Any thread. The sums may be a sample apart. */
+void gf_sampler_read(struct gf_gpu_time *ret);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a GPU's time divides into states, from samples at random times. Each sample stands for half of
+ * the interval before it and half of the interval after it, so the shares sum to the whole time. Pure
+ * functions; one thread writes, any thread reads.
+ */
+#ifndef GF_ENGINE_GPUTIME_SHARES_H
+#define GF_ENGINE_GPUTIME_SHARES_H
+
+#include "base/atomic.h"
+#include "base/base.h"
+
+/* A state: its name in the report, and what it means. */
+#define GF_GPU_STATES(X)                                                                           \
+    X(empty)         /* no stream has unfinished work */                                           \
+    X(copying)       /* only copies are unfinished */                                              \
+    X(communicating) /* only work of a communication library, or copies */                         \
+    X(queued)        /* other work is unfinished; whether it runs is not known */                  \
+    X(unknown)       /* the streams could not be asked, or the sample is late */
+
+enum gf_gpu_state {
+#define GF_GPU_STATE(name) gf_gpu_##name,
+    GF_GPU_STATES(GF_GPU_STATE)
+#undef GF_GPU_STATE
+        GF_GPU_STATE_COUNT,
+};
+const char *gf_gpu_state_name(enum gf_gpu_state state);
+
+/* What the host did while the GPU was empty: the first that holds. */
+#define GF_HOST_CAUSES(CAUSE)                                                                      \
+    CAUSE(paused)    /* SIGSTOP, a debugger, the freezer */                                        \
+    CAUSE(throttled) /* by the CPU quota */                                                        \
+    CAUSE(preempted) /* the feeding thread was runnable without a CPU */                           \
+    CAUSE(driver)    /* inside a driver call that allocates, frees or pins memory */               \
+    CAUSE(gpu_wait)  /* inside a call that waits for the GPU, which was done */                    \
+    CAUSE(gil)       /* waiting for Python's lock */                                               \
+    CAUSE(data)      /* waiting for another process or thread through a pipe or a queue */         \
+    CAUSE(file)      /* reading or writing a file */                                               \
+    CAUSE(network)   /* waiting for a socket */                                                    \
+    CAUSE(waiting)   /* any other wait: a lock, a sleep */                                         \
+    CAUSE(launches)  /* the thread submits work, which is too short */                             \
+    CAUSE(computing) /* running */                                                                 \
+    CAUSE(other)     /* not known */
+
+enum gf_host_cause {
+#define GF_HOST_CAUSE(name) gf_host_##name,
+    GF_HOST_CAUSES(GF_HOST_CAUSE)
+#undef GF_HOST_CAUSE
+        GF_HOST_CAUSE_COUNT,
+};
+const char *gf_host_cause_name(enum gf_host_cause cause);
+
+struct gf_gpu_sample {
+    uint64_t at_ns;
+    enum gf_gpu_state state;
+    enum gf_host_cause cause; /* of an empty GPU */
+    /* Nothing was submitted since the sample before, which was empty: so was the whole interval. */
+    bool quiet;
+    bool late; /* the interval before this sample is much longer than planned */
+};
+
+struct gf_gpu_shares {
+    _Atomic uint64_t state_ns[GF_GPU_STATE_COUNT];
+    _Atomic uint64_t cause_ns[GF_HOST_CAUSE_COUNT]; /* they sum to state_ns[gf_gpu_empty] */
+    _Atomic uint64_t exact_ns; /* of the empty time: both ends of the interval were empty, quiet */
+    _Atomic uint64_t samples;
+    struct gf_gpu_sample last; /* the writer's */
+};
+
+void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample);
+
+#endif

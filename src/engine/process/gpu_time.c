@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process/gpu_time.h"
+
+#include "base/log.h"
+#include "config/option_text.h"
+#include "engine/gputime/sampler.h"
+#include "engine/machine/tasks.h"
+#include "engine/process/process_state.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* A tool that the driver loads by this variable sees the sampler's queries as the program's. */
+static bool has_injection(void)
+{
+    static const char name[] = "CUDA_INJECTION64_PATH=";
+    for (char *const *entry = environ; entry && *entry; entry++)
+        if (strncmp(*entry, name, sizeof(name) - 1) == 0 && (*entry)[sizeof(name) - 1])
+            return true;
+    return false;
+}
+
+static bool is_mapped(const char *file)
+{
+    uintptr_t at;
+    return gf_tasks_find_map(0, file, &at) == 0;
+}
+
+/* Where a query disturbs the program or a tool: the reason why nothing is sampled, or NULL. */
+static const char *find_reason(const struct gf_preload *preload)
+{
+    if (preload->options->origin.gpu_time == gf_origin_environment)
+        return NULL; /* the user asked for it */
+    if (preload->driver_shim)
+        return "a profiler is preloaded in the driver's place";
+    if (is_mapped("libsanitizer-"))
+        return "the process runs under compute-sanitizer";
+    if (has_injection() || is_mapped("libToolsInjection"))
+        return "a profiler is loaded into the driver";
+    if (access("/dev/dxg", F_OK) == 0)
+        return "in WSL2 a query makes the driver submit its queue";
+    return NULL;
+}
+
+void gf_gpu_time_prepare(void)
+{
+    const struct gf_preload *preload = gf_process.preload;
+    const unsigned hz = preload->options->gpu_time;
+    const char *reason = hz ? find_reason(preload) : NULL;
+
+    if (reason)
+        gf_info("the GPU's time is not sampled: %s", reason);
+    gf_sampler_prepare(preload->cuda, preload->submissions, hz, reason);
+}
+
+void gf_gpu_time_start(void)
+{
+    if (gf_load_relaxed(&gf_process.preload->submissions->contexts[0].context) &&
+        !gf_process_dead())
+        gf_sampler_start();
+}

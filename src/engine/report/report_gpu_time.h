@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of the report about the GPU's time. */
+#ifndef GF_ENGINE_REPORT_REPORT_GPU_TIME_H
+#define GF_ENGINE_REPORT_REPORT_GPU_TIME_H
+
+#include "base/json.h"
+#include "engine/gputime/sampler.h"
+
+/* started_ns: of the process's report, on the clock of the gaps. */
+void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time,
+                            uint64_t started_ns);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a stream: the sampler must not ask a stream that is gone. */
+#include "preload/hook/cuda/entry.h"
+#include "preload/hook/submissions.h"
+
+#define DESTROY(symbol)                                                                            \
+    CUresult gf_on_##symbol(CUstream hStream)                                                      \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        gf_submissions_pause();                                                                    \
+        gf_submissions_unlist(hStream);                                                            \
+        gf_submissions_resume();                                                                   \
+        return real(hStream);                                                                      \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+DESTROY(cuStreamDestroy);
+DESTROY(cuStreamDestroy_v2);

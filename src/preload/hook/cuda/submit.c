@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/cuda/submit.h"
+
+#include "preload/hook/attach/engine_call.h"
+
+#include <errno.h>
+
+static CUcontext current_context(const struct gf_cuda *cuda)
+{
+    CUcontext context = NULL;
+    return cuda->cuCtxGetCurrent && cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context
+                                                                                    : NULL;
+}
+
+static int current_device(const struct gf_cuda *cuda)
+{
+    CUdevice device;
+    return cuda->cuCtxGetDevice && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+/*
+ * Beside a capture no query of a stream is made. A stream of another context than the current one,
+ * and a stream of a green context, stay unlisted: the sampler could not tell their device, or when
+ * they end.
+ */
+static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
+{
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUcontext context = NULL;
+    unsigned flags = 0;
+
+    if (gf_load_relaxed(&gf_submissions.captures) || !cuda->cuStreamGetCtx ||
+        cuda->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS || !context ||
+        context != current_context(cuda))
+        return false;
+    ret->context = context;
+    ret->device = current_device(cuda);
+    ret->blocking = cuda->cuStreamGetFlags &&
+                    cuda->cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
+                    !(flags & CU_STREAM_NON_BLOCKING);
+    return ret->device >= 0;
+}
+
+_Atomic unsigned *gf_submit_find(unsigned set, CUstream stream)
+{
+    const int error = errno;
+    struct gf_stream_slot *slot = gf_submissions_list(stream, read_facts);
+    errno = error;
+    if (slot)
+        return &slot->work;
+    gf_count_add(set, &gf_submissions.submitters[set - 1].unlisted, 1);
+    return &gf_submissions_elsewhere;
+}
+
+/* The sampler starts with the first context that was given work. */
+static void notify_listed(void)
+{
+    struct gf_engine_call call;
+    if (!gf_engine_call_begin(&call))
+        return;
+    if (call.engine->work_seen)
+        call.engine->work_seen();
+    gf_engine_call_end(&call);
+}
+
+void gf_submit_first(const struct gf_submission *submission)
+{
+    const int error = errno;
+    const struct gf_cuda *cuda = gf_driver_functions();
+    const CUcontext context = current_context(cuda);
+    const int device = context ? current_device(cuda) : -1;
+
+    if (context) {
+        if (gf_submissions_list_context(context, device))
+            notify_listed();
+        gf_submissions_end_gap(device);
+    }
+    /* The record of unlisted streams is never cleared, so it would hide the end of the next gap. */
+    if (submission->stream_work != &gf_submissions_elsewhere)
+        atomic_fetch_or(submission->stream_work, submission->work);
+    errno = error;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wraps a call by which the program submits work to a stream (preload/hook/submissions.h). */
+#ifndef GF_PRELOAD_HOOK_CUDA_SUBMIT_H
+#define GF_PRELOAD_HOOK_CUDA_SUBMIT_H
+
+#include "preload/hook/cuda/entry.h"
+#include "preload/hook/submissions.h"
+
+/* The record of a stream that is not at its first place. Lists the stream. Keeps errno. */
+_Atomic unsigned *gf_submit_find(unsigned set, CUstream stream);
+/* The stream was last seen empty, or is new. Keeps errno. */
+void gf_submit_first(const struct gf_submission *submission);
+
+static inline _Atomic unsigned *gf_submit_work_of(unsigned set, CUstream stream)
+{
+    struct gf_stream_slot *slot;
+
+    if (stream == CU_STREAM_LEGACY)
+        return &gf_submissions.legacy_work;
+    if (stream == CU_STREAM_PER_THREAD)
+        return &gf_submissions.submitters[set - 1].own_work;
+    slot = gf_submissions_quick(stream);
+    return gf_likely(slot) ? &slot->work : gf_submit_find(set, stream);
+}
+
+static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, unsigned work)
+{
+    ret->set = 0;
+    if (gf_unlikely(!gf_submissions_on()) || gf_thread.guard)
+        return;
+    ret->set = gf_counters_mine();
+    ret->work = work;
+    gf_count_add(ret->set, &gf_submissions.submitters[ret->set - 1].begun, 1);
+    ret->stream_work = gf_submit_work_of(ret->set, stream);
+    if (gf_unlikely((gf_load_relaxed(ret->stream_work) & work) != work))
+        gf_submit_first(ret);
+}
+
+/*
+ * The sampler may have seen the stream empty and cleared its work just before the driver's call.
+ * That call contains a full barrier, so the second test sees it.
+ */
+static inline void gf_submit_end(const struct gf_submission *submission)
+{
+    if (gf_unlikely(!submission->set))
+        return;
+    if (gf_unlikely((gf_load_relaxed(submission->stream_work) & submission->work) !=
+                    submission->work))
+        atomic_fetch_or(submission->stream_work, submission->work);
+    gf_count_add(submission->set, &gf_submissions.submitters[submission->set - 1].ended, 1);
+}
+
+/* stream: never 0. The macro's value is the call's result. */
+#define GF_SUBMIT(stream, work, call)                                                              \
+    ({                                                                                             \
+        struct gf_submission submission_;                                                          \
+        gf_submit_begin(&submission_, stream, work);                                               \
+        const CUresult submitted_ = (call);                                                        \
+        gf_submit_end(&submission_);                                                               \
+        submitted_;                                                                                \
+    })
+
+/*
+ * Defines the hook of a function that only submits work. `of` is its stream argument, or 0 for a
+ * function without one.
+ */
+#define GF_SUBMIT_HOOK(symbol, of, null_stream, work, parameters, arguments)                       \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return GF_SUBMIT((of) ? (of) : (null_stream), work, real arguments);                       \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#endif

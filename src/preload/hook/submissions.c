@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/submissions.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAUSE_NS UINT64_C(100000000) /* as long as a capture waits for an issued copy */
+#define SPIN_NS 50000
+
+struct gf_submit_table gf_submissions;
+_Atomic unsigned gf_submissions_elsewhere;
+
+static struct gf_stream_slot *probe_slot(CUstream stream, unsigned i)
+{
+    return &gf_submissions.slots[(gf_submissions_slot_of(stream) + i) % GF_STREAM_SLOTS];
+}
+
+static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts *facts)
+{
+    gf_store_relaxed(&slot->context, (uintptr_t)facts->context);
+    gf_store_relaxed(&slot->device, facts->device);
+    gf_store_relaxed(&slot->blocking, facts->blocking);
+}
+
+/*
+ * Two threads that list one stream at the same time may take two slots. Both are asked, and both
+ * are unlisted.
+ */
+static struct gf_stream_slot *take_slot(CUstream stream, const struct gf_stream_facts *facts)
+{
+    for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
+        struct gf_stream_slot *slot = probe_slot(stream, i);
+        uintptr_t none = 0;
+        if (gf_load_relaxed(&slot->stream) ||
+            !gf_cas_acquire(&slot->stream, &none, GF_SUBMIT_FILLING))
+            continue;
+        gf_store_relaxed(&slot->work, 0);
+        fill_slot(slot, facts);
+        const size_t number = (size_t)(slot - gf_submissions.slots);
+        atomic_fetch_or(&gf_submissions.listed[number / 64], UINT64_C(1) << number % 64);
+        gf_store_release(&slot->stream, (uintptr_t)stream);
+        return slot;
+    }
+    return NULL;
+}
+
+struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *facts)
+{
+    struct gf_stream_facts found;
+
+    for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
+        struct gf_stream_slot *slot = probe_slot(stream, i);
+        if (gf_load_acquire(&slot->stream) == (uintptr_t)stream)
+            return slot;
+    }
+    return facts(stream, &found) ? take_slot(stream, &found) : NULL;
+}
+
+bool gf_submissions_list_context(CUcontext context, int device)
+{
+    const uintptr_t handle = (uintptr_t)context;
+
+    if (device < 0 || (unsigned)device >= GF_SUBMIT_DEVICES)
+        return false;
+    for (unsigned i = 0; i < GF_SUBMIT_CONTEXTS; i++)
+        if (gf_load_relaxed(&gf_submissions.contexts[i].context) == handle)
+            return false;
+    for (unsigned i = 0; i < GF_SUBMIT_CONTEXTS; i++) {
+        struct gf_submit_context *entry = &gf_submissions.contexts[i];
+        uintptr_t none = 0;
+        if (!gf_load_relaxed(&entry->context) &&
+            gf_cas_acquire(&entry->context, &none, GF_SUBMIT_FILLING)) {
+            gf_store_relaxed(&entry->device, device);
+            gf_store_release(&entry->context, handle);
+            return true;
+        }
+    }
+    return false;
+}
+
+void gf_submissions_pause(void)
+{
+    static const struct timespec pause = {.tv_nsec = 20000};
+
+    gf_add_seq_cst(&gf_submissions.closed, 1);
+    if (gf_likely(!gf_load_seq_cst(&gf_submissions.asking)))
+        return;
+    const int error = errno;
+    const uint64_t start = gf_now_ns();
+    for (uint64_t waited = 0; gf_load_seq_cst(&gf_submissions.asking) && waited < PAUSE_NS;
+         waited = gf_now_ns() - start)
+        if (waited > SPIN_NS) /* the raw call is not a cancellation point */
+            syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+    errno = error;
+}
+
+void gf_submissions_resume(void)
+{
+    gf_sub_seq_cst(&gf_submissions.closed, 1);
+}
+
+void gf_submissions_unlist(CUstream stream)
+{
+    for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
+        struct gf_stream_slot *slot = probe_slot(stream, i);
+        uintptr_t there = (uintptr_t)stream;
+        if (gf_load_relaxed(&slot->stream) == there)
+            gf_cas_acq_rel(&slot->stream, &there, 0);
+    }
+}
+
+static bool belongs(uintptr_t context, int own_device, CUcontext ended, int device)
+{
+    return context > GF_SUBMIT_FILLING &&
+           (ended ? context == (uintptr_t)ended : device < 0 || own_device == device);
+}
+
+/*
+ * What remains in use is listed again at its next submission. For that the other records of work
+ * are cleared, too: a context is listed by the first submission after them.
+ */
+void gf_submissions_unlist_context(CUcontext context, int device)
+{
+    struct gf_submit_table *table = &gf_submissions;
+
+    for (unsigned i = 0; i < GF_STREAM_SLOTS; i++) {
+        struct gf_stream_slot *slot = &table->slots[i];
+        uintptr_t stream = gf_load_acquire(&slot->stream);
+        if (stream > GF_SUBMIT_FILLING && belongs(gf_load_relaxed(&slot->context),
+                                                  gf_load_relaxed(&slot->device), context, device))
+            gf_cas_acq_rel(&slot->stream, &stream, 0);
+    }
+    for (unsigned i = 0; i < GF_SUBMIT_CONTEXTS; i++) {
+        struct gf_submit_context *entry = &table->contexts[i];
+        uintptr_t there = gf_load_acquire(&entry->context);
+        if (belongs(there, gf_load_relaxed(&entry->device), context, device))
+            gf_cas_acq_rel(&entry->context, &there, 0);
+    }
+    gf_store_relaxed(&table->legacy_work, 0);
+    for (unsigned i = 0; i < GF_SUBMITTERS; i++)
+        gf_store_relaxed(&table->submitters[i].own_work, 0);
+}
+
+void gf_submissions_in_child(void)
+{
+    gf_store_relaxed(&gf_submissions.on, false);
+    gf_store_relaxed(&gf_submissions.asking, false);
+    gf_store_relaxed(&gf_submissions.closed, 0);
+}
+
+static pid_t own_tid(void)
+{
+    const unsigned set = gf_thread.counters;
+    return set && set <= GF_COUNTER_OWN
+               ? (pid_t)(uint32_t)gf_load_relaxed(&gf_counter_owners[set - 1])
+               : (pid_t)syscall(SYS_gettid);
+}
+
+void gf_submissions_end_gap(int device)
+{
+    struct gf_submit_gap *gap;
+    uint64_t none = 0;
+
+    if (device < 0 || (unsigned)device >= GF_SUBMIT_DEVICES)
+        return;
+    gap = &gf_submissions.gaps[device];
+    if (!gf_load_acquire(&gap->open) || gf_load_relaxed(&gap->ended_ns))
+        return;
+    if (gf_cas_acq_rel(&gap->ended_ns, &none, gf_now_ns()))
+        gf_store_release(&gap->ender, own_tid());
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_time MODE MS: loops whose GPU time is known.
+ *   idle    one short kernel, then sleeps
+ *   busy    one kernel that runs for the whole time
+ *   read    one short kernel, then reads from an empty pipe
+ *   races   four threads create, use and destroy streams, capture, and reset their own contexts
+ *   forks   as idle, then a child submits and ends
+ *   own     idle, with the thread's own stream
+ * Exit code 1 and a line if a call of the driver fails.
+ */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MUST(call)                                                                                 \
+    do {                                                                                           \
+        const int result_ = (int)(call);                                                           \
+        if (result_) {                                                                             \
+            printf("line %d: %s answered %d\n", __LINE__, #call, result_);                         \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static uint64_t now_ms(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000u + (uint64_t)at.tv_nsec / 1000000u;
+}
+
+static void sleep_ms(unsigned ms)
+{
+    const struct timespec at = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&at, NULL);
+}
+
+static CUfunction find_kernel(void)
+{
+    CUmodule module;
+    CUfunction function;
+    MUST(cuModuleLoadData(&module, "image"));
+    MUST(cuModuleGetFunction(&function, module, "spin"));
+    return function;
+}
+
+static void spin(CUfunction function, CUstream stream, uint64_t us)
+{
+    uint64_t ns = us * 1000;
+    void *params[] = {&ns};
+    errno = 77;
+    MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+    if (errno != 77) {
+        printf("errno changed\n");
+        exit(1);
+    }
+}
+
+static void capture_in(CUfunction function, CUstream stream, CUstream other, CUevent event,
+                       unsigned mode)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    size_t nodes = 0;
+
+    MUST(cuStreamBeginCapture_v2(stream, mode));
+    spin(function, stream, 0);
+    MUST(cuEventRecord(event, stream));
+    MUST(cuStreamWaitEvent(other, event, 0)); /* a forked stream */
+    spin(function, other, 0);
+    MUST(cuEventRecord(event, other));
+    MUST(cuStreamWaitEvent(stream, event, 0));
+    spin(function, stream, 0);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphGetNodes(graph, NULL, &nodes));
+    if (nodes != 3) {
+        printf("%zu nodes\n", nodes);
+        exit(1);
+    }
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
+static uint64_t until;
+static unsigned rounds;
+
+static void *race(void *closure)
+{
+    unsigned seed = (unsigned)(uintptr_t)closure;
+
+    while (now_ms() < until) {
+        CUcontext context;
+        CUevent event;
+        MUST(cuCtxCreate_v2(&context, 0, 0));
+        CUfunction function = find_kernel();
+        MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        for (unsigned i = 0; i < 8; i++) {
+            CUstream stream, other;
+            seed = seed * 1664525 + 1013904223;
+            MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+            MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+            spin(function, stream, seed >> 24);
+            spin(function, NULL, 1);
+            spin(function, CU_STREAM_PER_THREAD, 1);
+            if (seed & 0x10000)
+                capture_in(function, stream, other, event, CU_STREAM_CAPTURE_MODE_RELAXED);
+            MUST(cuStreamDestroy_v2(stream));
+            MUST(cuStreamDestroy_v2(other));
+            __atomic_fetch_add(&rounds, 1, __ATOMIC_RELAXED);
+        }
+        MUST(cuEventDestroy_v2(event));
+        MUST(cuCtxDestroy_v2(context));
+    }
+    return NULL;
+}
+
+static void run_races(void)
+{
+    pthread_t thread[4];
+    for (uintptr_t i = 0; i < 4; i++)
+        if (pthread_create(&thread[i], NULL, race, (void *)(i + 1)))
+            exit(1);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    printf("%s\n", rounds ? "rounds" : "no round");
+}
+
+static void fork_child(CUfunction function)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        CUstream stream = NULL;
+        uint64_t ns = 0;
+        void *params[] = {&ns};
+        const int launched =
+            (int)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+        _exit(launched == CUDA_ERROR_NOT_INITIALIZED ? 0 : 9);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    printf("child %d\n", WEXITSTATUS(status));
+}
+
+int main(int argc, char **argv)
+{
+    CUcontext context;
+    int ends[2];
+    const char *mode = argv[1];
+    const unsigned ms = argc > 2 ? (unsigned)atoi(argv[2]) : 1000;
+
+    until = now_ms() + ms;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    CUfunction function = find_kernel();
+    spin(function, strcmp(mode, "own") ? NULL : CU_STREAM_PER_THREAD,
+         strcmp(mode, "busy") ? 1 : ms * 1000);
+    if (strcmp(mode, "busy") == 0)
+        MUST(cuCtxSynchronize());
+    else if (strcmp(mode, "races") == 0)
+        run_races();
+    else if (strcmp(mode, "read") == 0 && pipe(ends) == 0) {
+        char byte;
+        if (fork() == 0) {
+            sleep_ms(ms);
+            _exit(0);
+        }
+        close(ends[1]);
+        if (read(ends[0], &byte, 1) != 0)
+            return 1;
+    } else {
+        sleep_ms(ms);
+        if (strcmp(mode, "forks") == 0)
+            fork_child(function);
+    }
+    return 0;
+}

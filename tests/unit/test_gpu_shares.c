@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shares of a GPU's time: engine/gputime/shares.c, gaps.c and feeder.c. */
+#include "unit.h"
+
+#include "engine/gputime/feeder.h"
+#include "engine/gputime/gaps.h"
+#include "engine/gputime/shares.h"
+
+#define MS UINT64_C(1000000)
+
+static void add(struct gf_gpu_shares *shares, uint64_t at_ms, enum gf_gpu_state state,
+                enum gf_host_cause cause)
+{
+    const struct gf_gpu_sample sample = {.at_ns = at_ms * MS, .state = state, .cause = cause};
+    gf_gpu_shares_add(shares, &sample);
+}
+
+static uint64_t sum(const _Atomic uint64_t *ns, unsigned count)
+{
+    uint64_t all = 0;
+    for (unsigned i = 0; i < count; i++)
+        all += gf_load_relaxed(&ns[i]);
+    return all;
+}
+
+static void each_sample_stands_for_half_of_both_intervals(void **state)
+{
+    struct gf_gpu_shares shares = {0};
+    (void)state;
+
+    add(&shares, 10, gf_gpu_queued, gf_host_other);
+    add(&shares, 14, gf_gpu_empty, gf_host_file);
+    add(&shares, 20, gf_gpu_empty, gf_host_network);
+    add(&shares, 21, gf_gpu_copying, gf_host_other);
+    assert_int_equal(gf_load_relaxed(&shares.state_ns[gf_gpu_queued]), 2 * MS);
+    assert_int_equal(gf_load_relaxed(&shares.state_ns[gf_gpu_empty]), 2 * MS + 6 * MS + MS / 2);
+    assert_int_equal(gf_load_relaxed(&shares.state_ns[gf_gpu_copying]), MS / 2);
+    assert_int_equal(gf_load_relaxed(&shares.cause_ns[gf_host_file]), 5 * MS);
+    assert_int_equal(gf_load_relaxed(&shares.cause_ns[gf_host_network]), 3 * MS + MS / 2);
+    assert_int_equal(gf_load_relaxed(&shares.samples), 3);
+    assert_int_equal(gf_load_relaxed(&shares.exact_ns), 0);
+}
+
+static void shares_sum_to_the_whole_time(void **state)
+{
+    struct gf_gpu_shares shares = {0};
+    uint64_t at = 1;
+    unsigned seed = 7;
+    (void)state;
+
+    for (unsigned i = 0; i < 10000; i++) {
+        seed = seed * 1664525 + 1013904223;
+        const struct gf_gpu_sample sample = {.at_ns = at,
+                                             .state = (seed >> 8) % GF_GPU_STATE_COUNT,
+                                             .cause = (seed >> 12) % GF_HOST_CAUSE_COUNT,
+                                             .quiet = seed >> 31,
+                                             .late = seed >> 16 & 1};
+        gf_gpu_shares_add(&shares, &sample);
+        at += 1 + (seed >> 10) % 9999;
+    }
+    assert_int_equal(sum(shares.state_ns, GF_GPU_STATE_COUNT), shares.last.at_ns - 1);
+    assert_int_equal(sum(shares.cause_ns, GF_HOST_CAUSE_COUNT),
+                     gf_load_relaxed(&shares.state_ns[gf_gpu_empty]));
+}
+
+static void a_late_sample_is_unknown_unless_nothing_was_submitted(void **state)
+{
+    struct gf_gpu_shares shares = {0};
+    struct gf_gpu_sample sample = {.at_ns = 30 * MS, .state = gf_gpu_empty, .late = true};
+    (void)state;
+
+    add(&shares, 10, gf_gpu_empty, gf_host_file);
+    gf_gpu_shares_add(&shares, &sample);
+    assert_int_equal(gf_load_relaxed(&shares.state_ns[gf_gpu_unknown]), 20 * MS);
+    sample = (struct gf_gpu_sample){.at_ns = 70 * MS,
+                                    .state = gf_gpu_empty,
+                                    .cause = gf_host_paused,
+                                    .quiet = true,
+                                    .late = true};
+    gf_gpu_shares_add(&shares, &sample);
+    assert_int_equal(gf_load_relaxed(&shares.cause_ns[gf_host_paused]), 40 * MS);
+    assert_int_equal(gf_load_relaxed(&shares.exact_ns), 40 * MS);
+}
+
+static void a_gap_ends_with_the_first_submission(void **state)
+{
+    static struct gf_submit_gap shared;
+    static struct gf_gaps gaps = {.shared = &shared};
+    struct gf_gpu_gap longest[GF_GAPS_LONGEST];
+    (void)state;
+
+    gf_gaps_see(&gaps, 10 * MS, 20 * MS, true, true);
+    gf_gaps_cause(&gaps, gf_host_file);
+    assert_true(gf_load_relaxed(&shared.open));
+    gf_store_relaxed(&shared.ended_ns, 45 * MS); /* by a hook */
+    gf_store_relaxed(&shared.ender, 77);
+    gf_gaps_see(&gaps, 20 * MS, 50 * MS, true, false);
+    assert_false(gf_load_relaxed(&shared.open));
+    gf_gaps_read(&gaps, longest);
+    assert_int_equal(longest[0].start_ns, 15 * MS);
+    assert_int_equal(longest[0].ns, 30 * MS);
+    assert_int_equal(longest[0].ender, 77);
+    assert_int_equal(longest[0].cause, gf_host_file);
+    assert_int_equal(longest[1].ns, 0);
+}
+
+/* Empty at both samples, but the program submitted in between: two gaps. */
+static void a_submission_between_two_empty_samples_ends_a_gap(void **state)
+{
+    static struct gf_submit_gap shared;
+    static struct gf_gaps gaps = {.shared = &shared};
+    (void)state;
+
+    gf_gaps_see(&gaps, 0, 20 * MS, true, true);
+    gf_store_relaxed(&shared.ended_ns, 21 * MS);
+    gf_gaps_see(&gaps, 20 * MS, 25 * MS, true, true);
+    assert_int_equal(gf_load_relaxed(&gaps.count), 1);
+    assert_true(gf_load_relaxed(&shared.open));
+    assert_int_equal(gf_load_relaxed(&shared.ended_ns), 0);
+    assert_int_equal(gaps.since_ns, 23 * MS);
+}
+
+static void the_longest_gaps_are_kept_in_order(void **state)
+{
+    static struct gf_submit_gap shared;
+    static struct gf_gaps gaps = {.shared = &shared};
+    struct gf_gpu_gap longest[GF_GAPS_LONGEST];
+    uint64_t now = 0;
+    (void)state;
+
+    for (unsigned i = 0; i < 50; i++) {
+        gf_gaps_see(&gaps, now, now, true, true);
+        now += (1 + i * 7 % 50) * MS;
+        gf_gaps_see(&gaps, now, now, true, false);
+    }
+    gf_gaps_read(&gaps, longest);
+    for (unsigned i = 0; i < GF_GAPS_LONGEST; i++)
+        assert_int_equal(longest[i].ns, (50 - i) * MS);
+}
+
+static void a_blocked_thread_is_judged_by_its_system_call(void **state)
+{
+    int fd;
+    (void)state;
+
+    assert_int_equal(gf_feeder_by_syscall("running", &fd), gf_host_computing);
+    assert_int_equal(fd, -1);
+    assert_int_equal(gf_feeder_by_syscall("-1 0x7ffd 0x7f", &fd), gf_host_waiting);
+    assert_int_equal(gf_feeder_by_syscall("", &fd), gf_host_other);
+#ifdef __x86_64__
+    assert_int_equal(gf_feeder_by_syscall("0 0x1f 0x7f00 0x1000 0x0 0x0 0x0 0x7ffd 0x7f", &fd),
+                     gf_host_waiting);
+    assert_int_equal(fd, 31);
+    assert_int_equal(gf_feeder_by_syscall("7 0x7f00 0x1 0xffffffff 0x0", &fd), gf_host_data);
+    assert_int_equal(gf_feeder_by_syscall("202 0x7f00 0x189 0x0", &fd), gf_host_waiting);
+    assert_int_equal(fd, -1);
+#endif
+    assert_int_equal(gf_feeder_by_link("socket:[17]"), gf_host_network);
+    assert_int_equal(gf_feeder_by_link("pipe:[17]"), gf_host_data);
+    assert_int_equal(gf_feeder_by_link("/data/train.bin"), gf_host_file);
+    assert_int_equal(gf_feeder_by_link("/dev/null"), gf_host_waiting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),
+        cmocka_unit_test(shares_sum_to_the_whole_time),
+        cmocka_unit_test(a_late_sample_is_unknown_unless_nothing_was_submitted),
+        cmocka_unit_test(a_gap_ends_with_the_first_submission),
+        cmocka_unit_test(a_submission_between_two_empty_samples_ends_a_gap),
+        cmocka_unit_test(the_longest_gaps_are_kept_in_order),
+        cmocka_unit_test(a_blocked_thread_is_judged_by_its_system_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
