@@ -85,12 +85,16 @@ static CUresult query_in(struct round *round, uintptr_t context, CUstream stream
 {
     if (round->current != context) {
         const CUresult result = round->cuda->cuCtxSetCurrent((CUcontext)context);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
+            round->ret->refused++;
             return result;
+        }
         round->current = context;
     }
     round->ret->questions++;
-    return round->cuda->cuStreamQuery(stream);
+    const CUresult result = round->cuda->cuStreamQuery(stream);
+    round->ret->refused += result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+    return result;
 }
 
 /* Asks the context's legacy stream, which covers its blocking and per-thread streams. */

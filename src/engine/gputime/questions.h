@@ -12,6 +12,7 @@
 struct gf_answers {
     bool asked;         /* false: a capture is open, or a stream or a context ends now */
     unsigned questions; /* number of queries */
+    unsigned refused;   /* queries that failed: the stream or its context is broken or gone */
     /* The counts of submissions before the first query. */
     uint64_t begun, unlisted;
     bool settled; /* no call that submits work was running then */

@@ -48,7 +48,7 @@ static struct sampler {
     uint64_t before_ns, begun, unlisted; /* of the sample before */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
-    _Atomic uint64_t cpu_ns, questions, longest_ns;
+    _Atomic uint64_t cpu_ns, questions, refused, longest_ns;
     _Atomic bool stopped;
     bool started;
     struct device device[GF_SUBMIT_DEVICES];
@@ -166,6 +166,7 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
 static void count_questions(const struct gf_answers *answers, uint64_t ns)
 {
     gf_add_relaxed(&sampler.questions, answers->questions);
+    gf_add_relaxed(&sampler.refused, answers->refused);
     if (answers->questions && ns > gf_load_relaxed(&sampler.longest_ns))
         gf_store_relaxed(&sampler.longest_ns, ns);
 }
@@ -283,6 +284,7 @@ void gf_sampler_read(struct gf_gpu_time *ret)
     ret->interval_us = gf_load_relaxed(&sampler.interval_ns) / 1000;
     ret->cpu_ns = gf_load_relaxed(&sampler.cpu_ns);
     ret->questions = gf_load_relaxed(&sampler.questions);
+    ret->refused = gf_load_relaxed(&sampler.refused);
     ret->longest_question_ns = gf_load_relaxed(&sampler.longest_ns);
     for (unsigned i = 0; ret->on && i < GF_SUBMIT_DEVICES; i++)
         read_device(&sampler.device[i], &ret->device[i]);

@@ -16,7 +16,7 @@ struct gf_gpu_time {
     unsigned hz;          /* asked for */
     uint64_t interval_us; /* at present, on average */
     uint64_t cpu_ns;      /* of the thread */
-    uint64_t questions, longest_question_ns;
+    uint64_t questions, refused, longest_question_ns;
     struct gf_gpu_time_device {
         bool used;
         uint64_t state_ns[GF_GPU_STATE_COUNT];

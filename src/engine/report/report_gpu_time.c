@@ -66,6 +66,7 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
     gf_json_size(json, "interval_us", time->interval_us);
     gf_json_size(json, "cpu_us", time->cpu_ns / 1000);
     gf_json_size(json, "questions", time->questions);
+    gf_json_size(json, "refused", time->refused);
     gf_json_size(json, "longest_question_us", time->longest_question_ns / 1000);
     gf_json_begin(json, "devices", '[');
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
