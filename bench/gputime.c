@@ -44,14 +44,18 @@ static void sleep_ns(uint64_t ns)
     nanosleep(&at, NULL);
 }
 
+static double seconds_of(const char *line)
+{
+    return strtod(word(line, "seconds", "0.3"), NULL);
+}
+
 static void loop(const char *line)
 {
     const char *kind = word(line, "kind", "sleep");
     const uint64_t work = number(line, "work_us", 1000) * 1000;
     const uint64_t gap = number(line, "gap_us", 1000) * 1000;
     const size_t bytes = number(line, "bytes", 4u << 20);
-    const uint64_t start = now_ns(),
-                   until = start + (uint64_t)(atof(word(line, "seconds", "1")) * 1e9);
+    const uint64_t start = now_ns(), until = start + (uint64_t)(seconds_of(line) * 1e9);
     uint64_t outside = 0, count = 0;
     CUdeviceptr device = 0;
     char *host = NULL;
@@ -111,7 +115,7 @@ static uint64_t percentile(const uint64_t *buckets, uint64_t all, double part)
     for (unsigned i = 0; i < BUCKETS; i++)
         if ((seen += buckets[i]) >= (uint64_t)((double)all * part))
             return (uint64_t)i * BUCKET_NS;
-    return BUCKETS * BUCKET_NS;
+    return (uint64_t)BUCKETS * BUCKET_NS;
 }
 
 static void launches(const char *line)
@@ -119,8 +123,7 @@ static void launches(const char *line)
     static struct launcher launcher[THREADS];
     static uint64_t sums[BUCKETS];
     const unsigned threads = (unsigned)number(line, "threads", 1);
-    const uint64_t start = now_ns(),
-                   until = start + (uint64_t)(atof(word(line, "seconds", "0.3")) * 1e9);
+    const uint64_t start = now_ns(), until = start + (uint64_t)(seconds_of(line) * 1e9);
     uint64_t all = 0;
 
     memset(launcher, 0, sizeof launcher);

@@ -22,14 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MUST(call)                                                                                 \
-    do {                                                                                           \
-        const int result_ = (int)(call);                                                           \
-        if (result_) {                                                                             \
-            printf("line %d: %s answered %d\n", __LINE__, #call, result_);                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+static void must(CUresult result, const char *call, int line)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    printf("line %d: %s answered %d\n", line, call, (int)result);
+    exit(1);
+}
+#define MUST(call) must(call, #call, __LINE__)
 
 static uint64_t now_ms(void)
 {
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     CUcontext context;
     int ends[2];
     const char *mode = argv[1];
-    const unsigned ms = argc > 2 ? (unsigned)atoi(argv[2]) : 1000;
+    const unsigned ms = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 1000;
 
     until = now_ms() + ms;
     MUST(cuInit(0));
