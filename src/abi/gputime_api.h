@@ -8,7 +8,6 @@
 #define GF_ABI_GPUTIME_API_H
 
 #include "abi/cuda.h"
-#include "base/atomic.h"
 #include "base/base.h"
 
 #define GF_SUBMITTERS 80u    /* threads with a set of counters: preload/hook/counters.h */

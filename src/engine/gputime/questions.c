@@ -2,6 +2,7 @@
 #include "engine/gputime/questions.h"
 
 #include "abi/stall_api.h"
+#include "base/atomic.h"
 
 #include <string.h>
 

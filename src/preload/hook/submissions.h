@@ -9,6 +9,7 @@
 #define GF_PRELOAD_HOOK_SUBMISSIONS_H
 
 #include "abi/gputime_api.h"
+#include "base/atomic.h"
 #include "preload/hook/counters.h"
 
 extern struct gf_submit_table gf_submissions;
