@@ -13,18 +13,30 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/*
+ * ThreadSanitizer must see the calls, or it takes two threads that map the same address one after
+ * the other for two that write to it at the same time.
+ */
+#ifdef __SANITIZE_THREAD__
+#define gf_scratch_map(bytes, prot, flags) mmap(NULL, bytes, prot, flags, -1, 0)
+#define gf_scratch_unmap(at, bytes) munmap(at, bytes)
+#else
+#define gf_scratch_map(bytes, prot, flags)                                                         \
+    (void *)syscall(SYS_mmap, NULL, bytes, prot, flags, -1, 0L)
+#define gf_scratch_unmap(at, bytes) syscall(SYS_munmap, at, bytes)
+#endif
+
 /* Zeroed; NULL if the kernel refuses the mapping. */
 static inline void *gf_scratch_take(size_t bytes)
 {
-    void *at = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    void *at = gf_scratch_map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     return at == MAP_FAILED ? NULL : at;
 }
 
 static inline void gf_scratch_give(void *at, size_t bytes)
 {
     if (at)
-        syscall(SYS_munmap, at, bytes);
+        gf_scratch_unmap(at, bytes);
 }
 
 #endif

@@ -68,7 +68,8 @@ int class_of(int tid) { return preload->thread_class(tid); }
 static void seen(CUdevice d, enum gf_sighting h, uint64_t b) {}
 static void started(void) { fprintf(stderr, "[started]\n"); }
 static void nothing(void) {}
-static const struct gf_engine engine = {GF_ENGINE_ABI, sizeof(engine), seen, nothing, nothing, started};
+static const struct gf_engine engine = {.abi = GF_ENGINE_ABI, .size = sizeof(engine), .device_seen = seen,
+    .joined = nothing, .watch = nothing, .thread_started = started};
 GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *d) { preload = d; return &engine; }
 """
 CLASS_OF = r"""
