@@ -123,7 +123,10 @@ static void follow(const struct search *s, uintptr_t state, uintptr_t interprete
     }
 }
 
-/* Whether the address is that of a thread state; then all of its interpreter's are stored. */
+/*
+ * Whether the address is that of a thread state. If so, stores all thread states of its
+ * interpreter.
+ */
 static bool try_state(const struct search *s, uintptr_t state)
 {
     uintptr_t words[STATE_WORDS], interpreter, neighbour[state_interpreter + 1];
@@ -142,7 +145,9 @@ static bool try_state(const struct search *s, uintptr_t state)
     return true;
 }
 
-/* In _PyRuntime, or in what it points to: up to 3.10 the interpreter is an allocated struct. */
+/*
+ * Searches these words and what they point to: up to 3.10 the interpreter is an allocated struct.
+ */
 static bool search_runtime(const struct search *s, const uintptr_t *words, size_t count)
 {
     uintptr_t pointees[POINTEES];

@@ -17,7 +17,7 @@ PYTHON = "/usr/bin/python3"
 HEADER = ["PID", "RAN", "STEPS/S", "TO", "GPU", "MiB/s", "FROM", "MiB/s", "STALLED", "MOST", "TIME", "BOUND", "GPU", "AND",
           "COMMAND"]
 STEPPED = r" \d:\d\d:\d\d +(?!0\.0 )\d+\.\d .*NVIDIA H200"  # a report after the first step
-NOTHING = "shows nothing yet, or its files cannot be read; set GPUFEED_REPORT"
+NOTHING = "has no figures yet, or its files cannot be read; set GPUFEED_REPORT"
 
 # Copies, marks steps, prints what a program sees of itself, and stays until its standard input ends.
 PROGRAM = """
@@ -178,7 +178,7 @@ REPORT = b'{"schema": 2, "pid": 1, "ran_s": 10.0, "steps": {"ended": 50}, "gpus"
 
 @pytest.mark.parametrize("file, said", [
     (("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, REPORT), "0:00:10       5.0 "),
-    (("gpufeed-live", b"gpufeed\n", 2, 0, 2, None, REPORT), "has a later version of the library; use its gpufeed"),
+    (("gpufeed-live", b"gpufeed\n", 2, 0, 2, None, REPORT), "has a later version of the library; use the gpufeed command of that version"),
     (("gpufeed-live", b"gpufeed\n", 1, 0, 3, None, REPORT), NOTHING),
     (("gpufeed-live", b"gpufeed\n", 1, 1, 2, None, REPORT), NOTHING),
     (("gpufeed-live", b"gpufood\n", 1, 0, 2, None, REPORT), NOTHING),

@@ -11,7 +11,7 @@
 #include <getopt.h>
 
 enum {
-    GF_FLAG_END = -1,       /* at is the first operand */
+    GF_FLAG_END = -1,       /* `at` is the index of the first operand */
     GF_FLAG_INVALID = '?',  /* already reported on standard error */
     GF_FLAG_NO_VALUE = ':', /* the flag lacks its value; the caller reports it */
     GF_FLAG_HELP = 'h',     /* -h, and --help through the table */
@@ -40,9 +40,9 @@ int gf_flags_next(struct gf_flags *reader);
 int gf_flags_next_short(struct gf_flags *reader, const char *shorts);
 
 /*
- * For a verb whose flags may follow operands. After GF_FLAG_END: the operand that ended the flags,
- * and the next call reads on behind it. NULL if "--" or the end of argv ended them; the operands
- * from `at` on are then the last ones.
+ * For a verb whose flags may follow operands, after GF_FLAG_END. Returns the operand that ended the
+ * flags; the next call reads what follows that operand. NULL if "--" or the end of argv ended the
+ * flags; then only operands follow, from `at` on.
  */
 const char *gf_flags_operand(struct gf_flags *reader);
 

@@ -23,7 +23,9 @@ static struct gf_arm *find_arm(struct gf_arms *arms, const char *name, size_t le
 
 static void report_mistake(void *closure, const char *line)
 {
-    /* The library would use the default, but here nothing runs. */
+    /*
+     * The line says which default the library uses instead. `compare` fails, so that part is cut.
+     */
     const char *end = strstr(line, "; using ");
 
     *(bool *)closure = true;

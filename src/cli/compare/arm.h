@@ -18,12 +18,16 @@ struct gf_arms {
 };
 
 /*
- * Adds an arm NAME:VAR=VALUE, or the variable to the arm of that name; "NAME:" has none. text must
- * stay. Reports mistakes on standard error: 0 or -EINVAL.
+ * Reads "NAME:VAR=VALUE": adds the variable to the arm NAME, which is created if it is new. "NAME:"
+ * adds an arm without a variable. The arms refer to text. 0, or -EINVAL after a line on standard
+ * error.
  */
 int gf_arms_add(struct gf_arms *arms, const char *text);
 
-/* Without an arm, sets the default ones: observe and on. Reports a single arm: 0 or -EINVAL. */
+/*
+ * If no arm was added, adds the default ones: observe and on. -EINVAL, and a line, for a single
+ * arm.
+ */
 int gf_arms_finish(struct gf_arms *arms);
 
 #endif

@@ -7,7 +7,7 @@
 #define RESAMPLES 20000
 #define SEED UINT64_C(1)
 
-/* splitmix64, by its constants */
+/* splitmix64, with its published constants */
 uint64_t gf_bootstrap_random(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -17,9 +17,10 @@ uint64_t gf_bootstrap_random(uint64_t *state)
 }
 
 /*
- * The share of resamples below the interval, and above it: about Phi(-sqrt(n / (n - 1)) * t), with
- * Student's t for n - 1 degrees of freedom, and less for fewer than 12 pairs, whose resamples are
- * discrete. With normal noise, equal arms are then claimed to differ in 5 to 6 % of comparisons.
+ * The share of resamples that the interval leaves out at each end. It approximates Phi(-sqrt(n / (n
+ * - 1)) * t), with Student's t for n - 1 degrees of freedom. Below 12 pairs the share is smaller,
+ * because there are few different resamples. With normal noise, the interval of equal arms excludes
+ * 0 in 5 to 6 % of comparisons.
  */
 static double tail(size_t count)
 {

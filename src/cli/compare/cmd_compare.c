@@ -39,9 +39,9 @@ static void print_help(void)
          "      variable; --arm NAME: adds none. The first arm is the basis.\n"
          "  -h, --help\n"
          "      show this help\n\n"
-         "With two reports (GPUFEED_REPORT), compares them; one run each gives no interval.\n\n"
-         "Exit code: 0 after a comparison, whatever it found; 1 if a run failed or a file\n"
-         "cannot be read; 2 if the command line is not valid.");
+         "With two reports (GPUFEED_REPORT), it compares them, without an interval.\n\n"
+         "Exit code: 0 after a comparison, also if the arms differ; 1 if a run failed or a\n"
+         "file cannot be read; 2 if the command line is not valid.");
 }
 
 struct words {

@@ -32,7 +32,7 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path);
 /* Adds `more`. */
 void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
 
-/* The row of a cause; made if it is missing. If the table is full, the last row. */
+/* Returns the row of a cause, and adds it if it is missing. If the table is full: the last row. */
 struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause);
 
 #endif

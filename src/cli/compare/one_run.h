@@ -12,9 +12,9 @@ struct gf_one_run {
 };
 
 /*
- * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. folder is for
- * its reports and its output, and is empty again afterwards. If the command cannot be run or fails,
- * reports that with the end of its output on standard error: 0 or -errno.
+ * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. The command's
+ * reports and output go to the folder, which is empty again afterwards. 0 or -errno. If the command
+ * cannot be run or fails, prints the reason and the end of the output on standard error.
  */
 int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
                struct gf_one_run *ret);

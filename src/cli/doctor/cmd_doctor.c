@@ -38,8 +38,8 @@ static void print_help(void)
         "  --fix             print a shell script that fixes the host; it is not executed\n"
         "  --data FOLDER     check the storage of the program's data, too\n"
         "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
-        "Checks for latency instead of throughput: GPUFEED_PROFILE=inference.\n"
-        "Exit code: 0 if there is no problem, 1 if there is one, 2 if it could not look.");
+        "With GPUFEED_PROFILE=inference, it checks for latency instead of throughput.\n"
+        "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine cannot be read.");
 }
 
 static void print_finding(const struct gf_finding *finding)

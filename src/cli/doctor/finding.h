@@ -27,7 +27,7 @@ enum gf_where { gf_where_docker, gf_where_kubernetes, gf_where_slurm, gf_where_c
 #define GF_FINDING_GPUS_LISTED 8 /* a summary names at most this many GPUs */
 
 enum gf_status {
-    gf_status_problem, /* has a fix; the exit code is 1. There is no mere warning */
+    gf_status_problem, /* has a fix; the exit code is 1. There are no warnings */
     gf_status_unknown, /* no file and no call gives the answer */
     gf_status_ok,
 };
@@ -41,9 +41,9 @@ struct gf_finding {
     char script[256];   /* shell lines for root on the host, for --fix; "" if there are none */
     const char *why;    /* why it matters; NULL in a problem: the text of checks.def */
     const char *page;   /* below docs/; explains why. Set by the caller of the check */
-    /* What mends it in Docker, Kubernetes and Slurm; set by the caller of the check. */
+    /* How to fix it in Docker, Kubernetes and Slurm; set by the caller of the check. */
     const char *where[gf_where_count];
-    /* The GPUs that it holds for; if there are any, their list leads the summary. */
+    /* The GPUs with this finding; if there are any, the summary begins with their list. */
     char gpus[GF_FINDING_GPUS_LISTED][20];
     size_t gpu_count;
 };

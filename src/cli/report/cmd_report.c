@@ -54,7 +54,7 @@ static bool write_prometheus(FILE *out, const struct gf_answer *answer,
     return gf_prometheus_write(out, answer);
 }
 
-/* Writes a file that the command line names; NULL: it names none. */
+/* Writes a file that the command line names; NULL: no file is named. */
 static int write_file(const char *path, writer *write, const struct gf_answer *answer,
                       const struct gf_torch_trace *torch)
 {

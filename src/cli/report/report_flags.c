@@ -178,7 +178,7 @@ static int check_files(const struct gf_report_flags *ret)
     return error ? GF_EXIT_USAGE : GF_EXIT_OK;
 }
 
-/* Words that contradict each other, or say nothing. */
+/* Refuses flags that contradict each other, or have no effect. */
 static int check(const struct gf_report_flags *ret, unsigned operands)
 {
     bool has_input = false;

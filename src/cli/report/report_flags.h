@@ -19,14 +19,16 @@ struct gf_report_flags {
     struct gf_sources sources;
 };
 
-/* Whether a file is to be written instead of a form on standard output. */
+/* Whether the answer goes to files; then nothing is printed. */
 static inline bool gf_report_flags_write(const struct gf_report_flags *flags)
 {
     return flags->html || flags->perfetto || flags->prometheus;
 }
 
-/* Reads argv. GF_EXIT_OK, or the exit code; then the error or the help was printed. *ret_done: there
- * is nothing more to do. The caller frees the sources. */
+/*
+ * Reads argv. GF_EXIT_OK, or another exit code after printing an error. *ret_done: there is nothing
+ * more to do, because an error or the help was printed. The caller frees the sources.
+ */
 int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done);
 
 #endif

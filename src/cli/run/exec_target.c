@@ -60,7 +60,7 @@ int gf_exec_target_find(const char *name, const char *path, char *ret, size_t si
 }
 
 /*
- * Whether the kernel starts it in secure mode, in which the loader ignores preloads with a slash.
+ * Whether the kernel starts the file in secure mode: the loader then ignores preloads with a slash.
  */
 static bool gains_privileges(const char *file)
 {

@@ -27,8 +27,8 @@ static int own_folder(char *ret, size_t size)
 }
 
 /*
- * The library by the path with which the kernel started this command, if that path leads to the
- * same file and LD_PRELOAD can hold it: a link to the folder, whose own path cannot be held.
+ * For a folder whose path LD_PRELOAD cannot hold: finds the library relative to the path by which
+ * this command was started. That path may go through a link whose name LD_PRELOAD can hold.
  */
 static bool find_through_link(const char *real, char *ret, size_t size)
 {
@@ -81,7 +81,7 @@ static bool is_library(const char *entry, size_t length)
 
 char *gf_ld_preload_join(const char *library, const char *present)
 {
-    static const char separators[] = " :"; /* as in the loader */
+    static const char separators[] = " :"; /* those of the loader */
     const char *rest = present ? present : "";
     char *joined = malloc(strlen(library) + strlen(rest) + 2);
 

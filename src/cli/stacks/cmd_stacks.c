@@ -16,8 +16,8 @@ static void print_help(void)
     puts("Usage: gpufeed stacks PID\n\n"
          "Prints the Python and native stacks of every thread of a running process, with its "
          "state, its\n"
-         "system call and the CPUs that it may use. The process is stopped meanwhile, for some\n"
-         "milliseconds. It needs no preload. CPython 3.9 to 3.13.\n\n"
+         "system call and the CPUs that it may use. The process is stopped for some milliseconds.\n"
+         "It need not run with the library. Python frames are shown for CPython 3.9 to 3.13.\n\n"
          "You may look at your own processes where the kernel permits it. In a container this "
          "needs the\n"
          "capability SYS_PTRACE; with kernel.yama.ptrace_scope=1 on a host, it needs sudo.");

@@ -15,7 +15,7 @@ void gf_screen_close(void);
 /* Moves to the top left and clears the screen. */
 void gf_screen_clear(void);
 
-/* Columns of standard output's terminal; 0 if it is none. */
+/* Columns of standard output's terminal; 0 if it is not a terminal. */
 unsigned gf_screen_width(void);
 
 /*

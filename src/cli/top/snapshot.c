@@ -18,7 +18,7 @@
 #define TEXT_MAX ((uint64_t)16 << 20)
 #define TRIES 50 /* the process may be preempted while it writes */
 
-/* A report, or NULL. Takes a text that another process wrote. */
+/* Parses a text that another process wrote. NULL if it is not a report. */
 static json_t *parse(const char *text, size_t length)
 {
     json_t *report = json_loadb(text, length, 0, NULL);
@@ -140,7 +140,7 @@ static bool report_pattern(pid_t pid, char *ret, size_t size)
     return found;
 }
 
-/* The report file, in the process's own view of the file system. */
+/* Opens the report file by the path that the process itself sees, which may be in a container. */
 static void read_file(struct gf_snapshot *ret)
 {
     char pattern[PATH_MAX], expanded[PATH_MAX], path[PATH_MAX + 32];

@@ -146,7 +146,7 @@ void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
     }
     snprintf(line, sizeof(line), "%7d  %s", snapshot->pid,
              snapshot->source == gf_snapshot_newer
-                 ? "has a later version of the library; use its gpufeed"
-                 : "shows nothing yet, or its files cannot be read; set GPUFEED_REPORT");
+                 ? "has a later version of the library; use the gpufeed command of that version"
+                 : "has no figures yet, or its files cannot be read; set GPUFEED_REPORT");
     put_line(out, line, width);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a C header of a page: embed_page.py PAGE. The bytes before and behind @DATA@ become two arrays."""
+"""Makes a C header of a page: embed_page.py PAGE. The bytes before and after @DATA@ are two arrays."""
 import pathlib
 import sys
 

@@ -41,7 +41,7 @@ static json_t *ranks_of(const struct gf_answer *answer)
     return list;
 }
 
-/* The numbers of an object, by plain names. */
+/* The members of an object that are numbers, by name. */
 static json_t *numbers_of(const json_t *object)
 {
     const char *key;

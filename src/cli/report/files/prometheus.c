@@ -18,8 +18,9 @@ struct metrics {
     FILE *out;
     const struct gf_job *job;
     /*
-     * By process: the first process with the same labels, whose line has the sum of them. A process
-     * that executes another program is two, and a metric must not have two lines with equal labels.
+     * For each process, the first process with the same labels. A metric must not have two lines
+     * with equal labels, so one line has the sum of these processes. Labels are equal if a process
+     * executed another program, because the job counts the two programs as two processes.
      */
     uint32_t *owners;
     double *delays; /* seconds, by owner */

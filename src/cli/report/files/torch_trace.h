@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A trace of PyTorch's profiler (Kineto): JSON of up to some gigabytes, of which only the frame is
- * read. Its events stay bytes.
+ * A trace of PyTorch's profiler (Kineto): up to some gigabytes of JSON. Only the members around the
+ * list of events are parsed; the events are copied as bytes.
  */
 #ifndef GF_CLI_REPORT_FILES_TORCH_TRACE_H
 #define GF_CLI_REPORT_FILES_TORCH_TRACE_H

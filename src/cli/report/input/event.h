@@ -41,7 +41,7 @@ struct gf_event {
 #undef GF_EVENT_MEMBER
 };
 
-/* Reads an object. False if the text is none, or is damaged. */
+/* Reads an object. False if the text is not an object, or is damaged. */
 bool gf_event_read(struct gf_span text, struct gf_event *ret);
 
 /* True if the line is an event of this kind. */

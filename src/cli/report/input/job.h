@@ -13,7 +13,7 @@
 
 #define GF_NO_STEP INT64_MIN
 
-/* A process; one that is replaced by another program with the same id is two. */
+/* A process. If it executes another program, that program is another process with the same id. */
 struct gf_job_process {
     int64_t pid, ppid, rank; /* rank is -1 if unknown */
     uint32_t host, program;  /* "" if unknown */
@@ -67,12 +67,12 @@ struct gf_job {
 };
 
 /*
- * The list with room for one more element behind `count` of them; it may have moved. NULL if memory
- * is short, and then the list stays as it is.
+ * Makes room for an element after the first `count`. Returns the list, which may have moved. NULL
+ * if memory is short; then the list stays as it is.
  */
 void *gf_job_grown(void *list, size_t element, size_t count, size_t *room);
 
-/* A new process of which nothing is known. UINT32_MAX if memory is short. */
+/* Adds a process without any data. UINT32_MAX if memory is short. */
 uint32_t gf_job_add_process(struct gf_job *job);
 
 /* The thread of a process; it is created when it is first asked for. UINT32_MAX as above. */

@@ -6,7 +6,10 @@
 #include "cli/report/input/event.h"
 #include "cli/report/input/job.h"
 
-/* The processes of one log, by id. Starts as zeros; a log of its own, because ids repeat on hosts. */
+/*
+ * The processes of one log, by id. One for each log, because ids repeat on other hosts. Initialised
+ * with zeros.
+ */
 struct gf_job_log {
     struct gf_text_pool keys;
     uint32_t *processes; /* by number of the key; UINT32_MAX: none yet */
@@ -23,7 +26,7 @@ void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct g
 
 void gf_job_log_free(struct gf_job_log *log);
 
-/* Seconds since 1970 at which an event occurred; 0 if it says no possible time. */
+/* Seconds since 1970 at which an event occurred; 0 if its time is missing or impossible. */
 double gf_event_time(const struct gf_event *event);
 
 #endif

@@ -30,7 +30,7 @@ bool gf_job_filter_takes_rank(const struct gf_job_filter *filter, int64_t rank);
 /* The time from which on the filter takes stalls of the job; 0 without a limit. */
 double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter *filter);
 
-/* Removes what the filter does not take. Reports of a process cover its whole run. */
+/* Removes the stalls and notes that the filter excludes, and marks the processes of other ranks. */
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter);
 
 #endif

@@ -14,7 +14,7 @@ void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
     *reader = (struct gf_line_reader){.fd = fd};
 }
 
-/* Makes room behind the unread bytes. */
+/* Makes room after the unread bytes. */
 static bool make_room(struct gf_line_reader *reader)
 {
     if (reader->from) {

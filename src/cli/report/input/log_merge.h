@@ -30,19 +30,19 @@ struct gf_merge_input {
 struct gf_log_merge {
     struct gf_merge_input *inputs;
     size_t count;
-    struct gf_merge_input *last; /* whose line was given out */
+    struct gf_merge_input *last; /* whose line was returned last */
 };
 
 /*
- * Opens all sources. Those that cannot be opened are reported on standard error. False if there was
+ * Opens all sources. Logs that cannot be opened are reported on standard error. False if there was
  * one, or if memory is short.
  */
 bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sources *sources);
 
-/* The earliest line that was not given out yet; NULL at the end. */
+/* The earliest line that was not returned yet; NULL at the end. */
 struct gf_merged_line *gf_log_merge_next(struct gf_log_merge *merge);
 
-/* Reads no more lines of the input that had the last line. */
+/* Skips the rest of the log that the last line came from. */
 void gf_log_merge_drop(struct gf_log_merge *merge);
 
 /* Closes all inputs. False if one could not be read; that was reported on standard error. */

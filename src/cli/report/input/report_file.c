@@ -142,7 +142,7 @@ static struct gf_job_process *process_for(struct gf_job *job, const json_t *repo
     return process;
 }
 
-/* So that each cause of a report has a number, as those of a log have. */
+/* Adds the names of causes to the job's texts, so that each has a number, like a log's causes. */
 static void add_causes(struct gf_job *job, const json_t *report)
 {
     const char *name;

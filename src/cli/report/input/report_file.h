@@ -7,14 +7,15 @@
 #include "cli/report/input/scan.h"
 
 /*
- * Adds the reports in a text: one, or several behind each other, as a pipe may hold. Returns how many
- * there were; 0 if the text is none, or is damaged.
+ * Adds the reports in a text: one, or several in sequence, as a pipe may hold. Returns their
+ * number; 0 if the text is not a report, or is damaged.
  */
 unsigned gf_report_file_add(json_t *reports, struct gf_span text);
 
 /*
- * Gives each report to its process, after all logs were read. A process has the report with its id,
- * program and rank that was written while it ran; a report without such a process begins one.
+ * Assigns each report to its process, after all logs were read. The report and the process have the
+ * same id, program and rank, and the report was written while the process ran. For a report without
+ * such a process, adds one.
  */
 void gf_report_file_join(struct gf_job *job, json_t *reports);
 

@@ -29,7 +29,7 @@ static bool take(struct gf_scan *scan, char c)
     return true;
 }
 
-/* at is behind the opening quote; returns the byte behind the closing one, or NULL. */
+/* `at` is after the opening quote. Returns the byte after the closing one, or NULL. */
 static const char *string_end(const char *at, const char *end)
 {
     while (at < end) {
@@ -45,7 +45,10 @@ static const char *string_end(const char *at, const char *end)
     return NULL;
 }
 
-/* at is behind the opening bracket. Kinds of brackets are not compared: the walk inside does. */
+/*
+ * `at` is after the opening bracket. Brackets of different kinds are not told apart here: a walk
+ * over the object or list does that.
+ */
 static const char *nested_end(const char *at, const char *end)
 {
     unsigned depth = 1;
@@ -104,7 +107,7 @@ struct gf_scan gf_scan_begin(struct gf_span text, char bracket)
     return scan;
 }
 
-/* True if another member or element follows; takes the comma before it. */
+/* True if another member or element follows; reads the comma before it. */
 static bool has_next(struct gf_scan *scan, char closing)
 {
     if (scan->bad || take(scan, closing))
@@ -195,7 +198,7 @@ static size_t encode(int32_t c, char *to)
     return 4;
 }
 
-/* Decodes "\uXXXX", or a pair of them, at `at` (behind the 'u'). Returns the byte behind it. */
+/* Decodes "\uXXXX", or a pair of them, at `at` (after the 'u'). Returns the byte after it. */
 static const char *decode_unit(const char *at, const char *end, int32_t *ret)
 {
     const int32_t high = code_unit(at, end);
@@ -216,7 +219,7 @@ static const char *decode_unit(const char *at, const char *end, int32_t *ret)
     return at;
 }
 
-/* Decodes one escape; at is behind the backslash. */
+/* Decodes one escape; `at` is after the backslash. */
 static const char *decode_escape(const char *at, const char *end, int32_t *ret)
 {
     static const char letters[] = "bfnrt", codes[] = "\b\f\n\r\t";

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-/* Bytes of a text that somebody else owns. In gf_scan_member: a whole value, strings with quotes. */
+/* Bytes of a text that the caller owns. In gf_scan_member: a whole value, strings with quotes. */
 struct gf_span {
     const char *at;
     size_t size;
@@ -35,12 +35,12 @@ bool gf_scan_ended(const struct gf_scan *scan);
 bool gf_span_is(struct gf_span span, const char *word);
 
 /*
- * Decodes a string into buf, cut to size, with what a terminal could obey replaced by '?'. False,
+ * Decodes a string into buf, cut to size, with control characters replaced by '?'. False,
  * and "" in buf, if the value is not a string.
  */
 bool gf_span_text(struct gf_span value, char *buf, size_t size);
 
-/* The value of a number; 0 if the value is none. Integers are cut to the range of the type. */
+/* The value of a number; 0 for another value. Integers are cut to the range of the type. */
 double gf_span_number(struct gf_span value);
 int64_t gf_span_int(struct gf_span value);
 bool gf_span_is_number(struct gf_span value);

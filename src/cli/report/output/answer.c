@@ -43,7 +43,7 @@ static void add_gpu_value(struct gf_answer *answer, const json_t *value, const c
         add_gpu_time(answer, value, name, levels - 1);
 }
 
-/* Whatever numbers the section has, by the names and indexes of what holds them. */
+/* Adds each number of the section, named by its path of names and indexes. */
 static void add_gpu_time(struct gf_answer *answer, const json_t *section, const char *prefix,
                          unsigned levels)
 {

@@ -10,7 +10,7 @@
 #include "cli/report/output/rank_table.h"
 #include "cli/report/output/tally.h"
 
-/* A number of the reports' section gpu_time, whatever it is; the mean of all reports. */
+/* A number of the reports' section gpu_time: its path, and its mean over all reports. */
 struct gf_gpu_number {
     char name[96];
     double sum;

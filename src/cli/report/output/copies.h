@@ -24,7 +24,7 @@ struct gf_copy_reason {
 };
 
 struct gf_copies {
-    unsigned reports; /* with copies in them, or with none of at least the least size */
+    unsigned reports; /* with counts of copies, which may all be 0 */
     struct gf_copy_sum ways[GF_DIRECTIONS][GF_WAYS];
     struct gf_copy_reason reasons[GF_DIRECTIONS][GF_COPY_REASONS]; /* most bytes first */
     unsigned reason_count[GF_DIRECTIONS];

@@ -41,7 +41,10 @@ static bool takes(struct gf_job *job, const struct gf_merged_line *line,
     return gf_event_time(&line->event) >= filter->since;
 }
 
-/* Prints a line. False if the rest of its log is to be left out; *ret_failed if that is an error. */
+/*
+ * Prints a line. False if the rest of the line's log is to be left out; *ret_failed if that is an
+ * error.
+ */
 static bool print_line(struct gf_job *job, const struct gf_merged_line *line, struct known *known,
                        const struct gf_job_filter *filter, bool *ret_failed)
 {

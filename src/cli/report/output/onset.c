@@ -25,7 +25,7 @@ double gf_onset_find(const struct gf_job *job, double from, double to, double *r
         if (i < EDGE)
             continue;
         const double early = before / i, late = (total - before) / (BINS - i);
-        /* The change that explains most of the time: the difference, by how long it lasted. */
+        /* The change that explains most of the variance between bins (one split, least squares). */
         const double gain = (late - early) * (late - early) * i * (BINS - i);
         if (late > LEAST_FACTOR * early && gain > best) {
             best = gain;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Differences below these say nothing: part of the run, and seconds. */
+/* Smaller differences are ignored: as a part of the run, and in seconds. */
 #define LEAST_SHARE 0.01
 #define LEAST_S 0.1
 #define FACTOR 2
@@ -100,7 +100,7 @@ static double delayed(const struct gf_rank_row *row)
     return row->delay_s;
 }
 
-/* Seconds for a GB, so that more is worse, as for the others. 0 if no copy was timed. */
+/* Seconds per GB: a higher value is worse, as in the other columns. 0 if no copy was timed. */
 static double copy_cost(const struct gf_rank_row *row)
 {
     const double rate = gf_copy_rate(&row->to_device);

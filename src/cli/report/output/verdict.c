@@ -212,7 +212,7 @@ static void say_helps(struct gf_answer *answer)
         gf_lines_add(&answer->helps, "pinning the source (`pin_memory=True`) would save at most %s",
                      gf_amount_time(answer->copies.pinning_saves_s, time));
     if ((double)answer->delay_ms / 1000 > gf_max(LITTLE_SHARE * span, 0.1))
-        gf_lines_add(&answer->helps, "threads waited %s for a CPU: fewer threads, or more CPUs",
+        gf_lines_add(&answer->helps, "threads waited %s for a CPU: use fewer threads, or more CPUs",
                      gf_amount_time((double)answer->delay_ms / 1000, time));
 }
 
