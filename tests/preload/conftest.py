@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs with and without the library. Each test_*.py here is one meson test."""
 
+import fcntl
 import os
 import pathlib
 import subprocess
@@ -49,6 +50,15 @@ class Runner:
 @pytest.fixture
 def run():
     return Runner()
+
+
+@pytest.fixture(scope="module")
+def installs():
+    """Keeps other tests from installing meanwhile: the build folder records only what was installed
+    last, and `ninja uninstall` removes that."""
+    with (BUILD / "meson-logs" / "install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,8 @@ import pytest
 
 from conftest import BUILD, SOURCE
 
+pytestmark = pytest.mark.usefixtures("installs")
+
 
 def tool(*words, **kw):
     return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True, **kw).stdout

@@ -20,6 +20,8 @@ import pytest
 
 from conftest import BUILD, SIM_DIR, SOURCE
 
+pytestmark = pytest.mark.usefixtures("installs")
+
 # Uses the driver only after a line on standard input, so that the engine is opened at that moment.
 JOB = """
 import ctypes, sys

@@ -4,7 +4,7 @@
  * does the call, the calling thread makes a copy, as a CUPTI callback may. During this time,
  * another thread must complete copies and pinned allocations. If the caller holds a lock of the
  * library, that thread cannot complete. Errors go to standard error, and so do calls by threads of
- * the library: helpers must make none, and the library's own thread only queries.
+ * the library: helpers must make none, and the library's own threads only query.
  */
 #include "front.h"
 
@@ -117,8 +117,11 @@ static void occasion(int number)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     struct timespec until;
+    CUcontext current = NULL;
 
-    if (calls.h2d(own_device, own_bytes, SIZE) != CUDA_SUCCESS)
+    /* Without a current context, as on the thread that samples the streams, no copy succeeds. */
+    real[number_cuCtxGetCurrent]((long)&current, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (current && calls.h2d(own_device, own_bytes, SIZE) != CUDA_SUCCESS)
         say("wrong copies inside", number);
     if (pthread_mutex_trylock(&one) != 0)
         return;
@@ -134,9 +137,18 @@ static void occasion(int number)
     pthread_mutex_unlock(&one);
 }
 
-static bool may_ask(int number)
+/* The thread that samples the streams sets the context of each query. */
+static bool may_call(const char *thread, int number)
 {
-    return strstr(names[number], "Get") || number == number_cuInit;
+    if (strcmp(thread, "gpufeed-copy") == 0)
+        return false;
+    if (strcmp(thread, "gpufeed") == 0)
+        return strstr(names[number], "Get") || number == number_cuInit;
+    if (strcmp(thread, "gpufeed-gputime") == 0)
+        return strstr(names[number], "Get") || strstr(names[number], "Query") ||
+               number == number_cuCtxSetCurrent ||
+               number == number_cuThreadExchangeStreamCaptureMode;
+    return true;
 }
 
 static void front_before(int number)
@@ -148,7 +160,7 @@ static void front_before(int number)
         return;
     inside = true;
     prctl(PR_GET_NAME, name);
-    if (strcmp(name, "gpufeed-copy") == 0 || (strcmp(name, "gpufeed") == 0 && !may_ask(number)))
+    if (!may_call(name, number))
         say("not for a thread of the library's:", number);
     else
         occasion(number);
