@@ -10,7 +10,7 @@ import json
 import chart
 import ratio
 
-SHOWN = ("GB/s", "CPU s/GB", "ms", "alloc us", "free us", "us", "whole us", "CPUs")  # and those of `unit`
+SHOWN = ("GB/s", "CPU s/GB", "ms", "alloc us", "free us", "us", "whole us", "CPUs", "p50 us", "p99 us")  # and those of `unit`
 ABOUT = ("part", "way", "bytes", "mode", "threads", "load", "hot", "processes", "unit")
 CLAIM = ("over", "under", "figure", "least", "good", "ratio", "low", "high", "text")
 

@@ -5,7 +5,7 @@
 bench/results.py [RAW.jsonl...] [--build COMMIT] [--note TEXT] [--measured bench/measured.jsonl]
 [--results bench/RESULTS.md] [--charts bench]
 
-RAW: the output of bench/h2d.py, pinned.py and train.py with --json, or measured.jsonl in a stage's
+RAW: the output of bench/h2d.py, pinned.py, train.py and gputime.py with --json, or measured.jsonl in a stage's
 $OUT. Its cases replace those of the same name in bench/measured.jsonl, which keeps a summary of
 each; a later file wins. The part of RESULTS.md between the two marks and the charts are generated
 from that file; without RAW, nothing else happens. --build: the commit that RAW was measured with.
@@ -167,8 +167,23 @@ def train(cases):
         ["program", "arm", "speed", "CPU s/GB", "CPUs", "ratio", "rounds"], rows)] if rows else []
 
 
+def gputime(cases):
+    """A row for each arm; the ratio of launches/s, and those of durations, which are inverse."""
+    rows = []
+    for case in cases:
+        for arm, medians in case["medians"].items():
+            ratios = [f"{interval(c)} of {c['under']} ({c['figure']}{f', accept {wanted(c, case)}' if c.get('least') else ''})"
+                      for c in (*case["claims"], *case.get("controls", ())) if c["over"] == arm]
+            rows.append([case["case"], arm, f"{medians['launches/s']:.4g}", f"{medians['p50 us']:.3g}",
+                         f"{medians['p99 us']:.3g}", "; ".join(ratios), str(case["rounds"])])
+    return ["Launches of an empty kernel (sampled: GPUFEED_GPU_TIME=200, off: 0, driver: without the library):\n\n" + table(
+        ["what", "arm", "launches/s", "median, us", "p99, us", "ratio (1/p50, 1/p99: inverse durations)", "rounds"],
+        rows)] if rows else []
+
+
 BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory", "`bench/pinned.py`", pinned),
-           "train": ("Programs", "`bench/train.py`", train)}
+           "train": ("Programs", "`bench/train.py`", train),
+           "gputime": ("The cost of launches", "`bench/gputime.py`", gputime)}
 
 
 def accepted(found):

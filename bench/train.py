@@ -7,7 +7,7 @@ bench/train.py [--json FILE] [--seconds N] [--only TASK,...] [--arms ARM,... | -
 Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast); resnet18-last,
 resnet50-last (the same in channels_last, as in PyTorch's tuning guide: the GPU needs half the
 time); weights (4 GiB from a mapped safetensors file); tabular (a batch of 256 MiB from memory);
-serve (one picture for each request); loaded (16 workers that need every CPU); ranks (eight
+serve (one picture for each request); sampled (resnet18, with GPU time sampled and not); loaded (16 workers that need every CPU); ranks (eight
 processes on one GPU at the same time, whose workers need every CPU).
 
 Each arm is a process that keeps model, data and workers. A round runs some steps of each, in
@@ -16,8 +16,8 @@ requested before it, without training. Untimed steps follow, and then the timed 
 programs, CPUs means the CPU seconds of the process and its workers in one second.
 
 Scripts: plain copies with .to(device), ours-later with GPUFEED_UNMAP=later; plain-async with .to(device, non_blocking=True), as in
-PyTorch's ImageNet example, without pin_memory; hand with both. `again` is a second plain, to show
-chance. GF_DRY=1: small, on the simulated driver."""
+PyTorch's ImageNet example, without pin_memory; hand with both; unsampled is ours-async with
+GPUFEED_GPU_TIME=0. `again` is a second plain, to show chance. GF_DRY=1: small, on the simulated driver."""
 
 import argparse
 import os
@@ -47,6 +47,7 @@ TASKS = {  # task: (warm steps, steps, arms, unit, claims)
     "weights": (0, 1, ("plain", "ours", "hand"), "bytes", [("ours", "plain", 1.0)]),
     "tabular": (2, 6, ("plain", "ours", "hand"), "rows", [("ours", "plain", 1.0)]),
     "serve": (5, 80, ("plain", "ours", "hand", "again"), "requests", [("ours", "plain", "same")]),
+    "sampled": (10, 24, ("ours-async", "unsampled"), "images", [("ours-async", "unsampled", 0.99)]),
     "loaded": (16, 96, ("plain", "ours", "again"), "images", [("ours", "plain", "same")]),
 }
 RANKS = 2 if arms.DRY else 8
@@ -54,7 +55,8 @@ MAIN = ("resnet18", "resnet50")
 LAST = ("resnet18-last", "resnet50-last")
 MORE = ("weights", "tabular", "serve")
 CROWD = ("loaded", "ranks")
-SHARE = {"resnet18": 0.5, "resnet50": 0.5, "resnet18-last": 0.4, "resnet50-last": 0.4, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "loaded": 0.45, "ranks": 0.5}
+GPU_TIME = ("sampled",)
+SHARE = {"resnet18": 0.5, "resnet50": 0.5, "resnet18-last": 0.4, "resnet50-last": 0.4, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "sampled": 0.3, "loaded": 0.45, "ranks": 0.5}
 CLAIMED = "claimed"
 BYTES = {"images": 3 * 224 * 224 * 4, "rows": 513 * 4, "bytes": 1, "requests": 3 * 224 * 224 * 4}
 
@@ -65,6 +67,7 @@ def commands():
     known = {"plain": (program, {}), "again": (program, {}), "ours": (program, arms.ours()),
              "ours-later": (program, arms.ours(GPUFEED_UNMAP="later")),
              "plain-async": ([*program, "--async"], {}), "ours-async": ([*program, "--async"], arms.ours()),
+             "unsampled": ([*program, "--async"], arms.ours(GPUFEED_GPU_TIME=0)),
              "hand": ([*program, "--hand"], {}), "ours+hand": ([*program, "--hand"], arms.ours())}
     peers = {"jemalloc": (arms.find("libjemalloc.so.2"), {"MALLOC_CONF": JEMALLOC}),
              "tcmalloc": (arms.find("libtcmalloc_minimal.so.4"), {})}

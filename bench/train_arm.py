@@ -293,6 +293,7 @@ TASKS = {
     "resnet50": lambda: Vision("resnet50"),
     "resnet18-last": lambda: Vision("resnet18", layout=torch.channels_last),
     "resnet50-last": lambda: Vision("resnet50", layout=torch.channels_last),
+    "sampled": lambda: Vision("resnet18"),
     "loaded": lambda: Vision("resnet18", workers=16, busy=4, batch=16, ahead=2),
     "rank": lambda: Vision("resnet18", workers=2, busy=8, batch=16, ahead=1),
     "tabular": Tabular,

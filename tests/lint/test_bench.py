@@ -181,7 +181,7 @@ def test_too_few_rounds_are_no_pass(speeds, sets, said):
 def test_arms_that_have_claims():
     assert train.arms_of("resnet50", train.CLAIMED) == ["ours", "ours-async", "hand", "ours+hand"]
     assert train.arms_of("resnet50", ["ours", "numactl", "again"]) == ["ours", "numactl"]
-    assert set(train.MAIN + train.LAST + train.MORE + train.CROWD) == {*train.TASKS, "ranks"}
+    assert set(train.MAIN + train.LAST + train.MORE + train.CROWD + train.GPU_TIME) == {*train.TASKS, "ranks"}
 
 
 def test_every_stage_is_named():

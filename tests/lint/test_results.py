@@ -39,6 +39,15 @@ def train_case(name="resnet18"):
     return made
 
 
+def launch_case():
+    made = arms.Case("1 thread, 1 stream", {}, [("sampled", "driver", "launches/s", 0.99, "launches/s"),
+                                                ("sampled", "driver", "1/p99", None, "p99, inverse")],
+                     controls=[("again", "driver", "launches/s")], part="launches", unit="launches", threads=1)
+    made.rounds = [{arm: {"launches/s": rate, "p50 us": 2.5, "p99 us": 5e5 / rate, "1/p99": rate}
+                    for arm, rate in (("sampled", 99500), ("driver", 100000), ("again", 100000))}] * 15
+    return made
+
+
 def write_raw(path, *cases, bench="h2d", dry=False, **machine):
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"bench": bench, "dry": dry, "machine": {**MACHINE, **machine},
@@ -127,6 +136,13 @@ def test_another_bench_stays(folder, raw, tmp_path):
     folder.results(raw)
     text = folder.results(write_raw(tmp_path / "train.jsonl", train_case(), bench="train"))
     assert "### Copies" in text and "### Programs" in text
+
+
+def test_launches_have_a_row_for_each_arm(folder, tmp_path):
+    text = folder.results(write_raw(tmp_path / "launches.jsonl", launch_case(), bench="gputime"))
+    assert ("| 1 thread, 1 stream | sampled | 9.95e+04 | 2.5 | 5.03 | 0.995 (0.995 to 0.995) of driver (launches/s, "
+            "accept 0.99, met); 0.995 (0.995 to 0.995) of driver (1/p99) | 15 |") in text
+    assert "| gputime: launches | sampled / driver | 0.99 | 1 of 1 | met |" in text
 
 
 def test_a_later_file_wins(folder, tmp_path):
