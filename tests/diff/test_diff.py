@@ -76,6 +76,15 @@ def test_two_devices(diff, seed, way):
     assert got == expected, first_difference(expected, got)
 
 
+@pytest.mark.parametrize("seed, way", [(5, "all staged"), (6, "tight")])
+def test_a_gpu_that_accesses_pageable_memory(diff, seed, way):
+    """Only copies from mapped files are staged."""
+    coherent = {"SIM_ATTRIBUTES": "100:1"}
+    expected = diff(*arguments_of(seed, 1), preload=False, **coherent)
+    got = diff(*arguments_of(seed, 1), GPUFEED_STAGE="files", **WAYS[way], **coherent)
+    assert got == expected, first_difference(expected, got)
+
+
 @pytest.mark.parametrize("environment", [{}, LATE], ids=["prompt", "late"])
 @pytest.mark.parametrize("threads", [1, 8])
 def test_the_program_repeats_natively(diff, environment, threads):

@@ -173,7 +173,7 @@ def test_a_real_job(compare):
     (["--arm", "a:", "--arm", "b:", "--arm", "c:", "--", "true"], "c is a third arm; two arms are compared"),
     (["--arm", "a:GPUFEED_REPORT=x", "--", "true"], "GPUFEED_REPORT is set by `gpufeed compare` itself"),
     (["--arm", "a:GPUFEED_STAGE=offf", "--", "true"],
-     "GPUFEED_STAGE=offf is not valid; allowed: auto, off (did you mean off?)"),
+     "GPUFEED_STAGE=offf is not valid; allowed: auto, off, files (did you mean off?)"),
     (["-x"], "-x is not a flag; `gpufeed compare --help` lists them"),
 ])
 def test_mistakes(compare, words, said):

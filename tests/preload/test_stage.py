@@ -2,6 +2,7 @@
 """Staged copies have the same results as the driver's: the same program, with and without the
 library."""
 
+import platform
 import re
 
 import pytest
@@ -16,6 +17,8 @@ CONTEXTS = APPS / "stage_context"
 # of order.
 EAGER = {"GPUFEED_STAGE_MIN": "4096", "GPUFEED_STAGE_THREADS": "4", "SIM_DMA": "late",
          "GPUFEED_VERBOSE": "2"}
+
+KERNEL = [int(part) for part in re.findall(r"\d+", platform.release())[:2]]
 
 
 class Seen:
@@ -85,6 +88,22 @@ def test_gpus_that_read_pageable_memory_themselves(run, attribute, staged):
     to, back, said = compare(run, "bytes", SIM_ATTRIBUTES=f"{attribute}:1", **{} if staged else {"COLD": "1"})
     for one in (to, back):
         assert (one.staged > 0, one.shares_pages > 0) == (staged, not staged), said
+
+
+@pytest.mark.skipif(KERNEL < [6, 11], reason="the kernel has no PROCMAP_QUERY (Linux 6.11)")
+@pytest.mark.parametrize("attribute", [100, 18])
+def test_files_are_staged_where_the_option_asks_for_it(run, attribute):
+    """Other memory stays with the driver: the heap, a range that ends behind the file, and destinations."""
+    env = {"SIM_ATTRIBUTES": f"{attribute}:1"}
+    to, back, said = compare(run, "sources", GPUFEED_STAGE="files", **env)
+    assert to.staged >= 2 and to.shares_pages == 2 and back.calls == {"shares_pages": 4}, said
+    to, back, said = compare(run, "sources", COLD="1", **env)
+    assert to.calls == {"shares_pages": 7} and back.calls == {"shares_pages": 4}, said
+
+
+def test_the_option_for_files_changes_nothing_elsewhere(run):
+    to, back, said = compare(run, "sources", GPUFEED_STAGE="files")
+    assert to.staged >= 4 and back.staged >= 2 and to.shares_pages == back.shares_pages == 0, said
 
 
 def test_members_of_a_batch_are_counted_as_what_they_are(run):

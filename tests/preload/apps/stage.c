@@ -505,6 +505,49 @@ static void files(void)
     }
 }
 
+/* Waits until the ring exists, as warm does, by copies from this memory. */
+static void warm_by(CUdeviceptr d, const unsigned char *from, size_t n)
+{
+    for (unsigned i = 0;
+         i < 300 && (i < 3 || (getenv("LD_PRELOAD") && !getenv("COLD") && !look_at_ring().pinned));
+         i++) {
+        ok(cuMemcpyHtoD(d, from, n));
+        usleep(3000);
+    }
+}
+
+/*
+ * Copies from a mapped file; then from the heap, from a range that begins in the file and ends
+ * behind it, and back.
+ */
+static void sources(void)
+{
+    const size_t n = 8 * MIB;
+    CUdeviceptr d = device(n);
+    CUstream s = stream(CU_STREAM_NON_BLOCKING);
+    unsigned char *heap = malloc(n), *back = malloc(n);
+    char path[] = "/tmp/gpufeed-stage-XXXXXX";
+    int fd = mkstemp(path);
+    unlink(path);
+    fill(heap, n, 7);
+    if (write(fd, heap, n) != (ssize_t)n)
+        exit(1);
+    unsigned char *at = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
+    unsigned char *both = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mmap(both, n / 2, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+    memcpy(both + n / 2, heap + n / 2, n / 2);
+    warm_by(d, at, n);
+    const unsigned char *const from[] = {at, at, heap, both};
+    for (unsigned i = 0; i < 4; i++) {
+        ok(cuMemsetD8(d, 0, n));
+        ok(cuCtxSynchronize());
+        to_device(d, from[i], n, s, i & 1);
+        ok(cuStreamSynchronize(s));
+        from_device(back, d, n, s, false);
+        check(back, heap, n, "sources");
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -542,6 +585,8 @@ int main(int argc, char **argv)
         ahead();
     else if (!strcmp(what, "files"))
         files();
+    else if (!strcmp(what, "sources"))
+        sources();
     printf("%u checked, %u wrong\n", checked, wrong);
     return wrong != 0;
 }

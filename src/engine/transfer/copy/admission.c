@@ -8,6 +8,7 @@
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/memory/populate.h"
+#include "engine/transfer/memory/vma_query.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/pool/realtime.h"
 #include "engine/transfer/staging/ring_grow.h"
@@ -88,7 +89,7 @@ size_t gf_admission_offer_least(void)
      * In the mode observe copies are counted, too. Without these driver calls, memory cannot be
      * classified.
      */
-    if (gf_setup.options->stage != gf_stage_auto || !has_needed_calls(gf_setup.cuda))
+    if (gf_setup.options->stage == gf_stage_off || !has_needed_calls(gf_setup.cuda))
         return SIZE_MAX;
     return gf_min(gf_admission_least(gf_direction_h2d), gf_admission_least(gf_direction_d2h));
 }
@@ -242,12 +243,23 @@ static bool is_synchronous(void)
     return gf_setup.cuda->cuCtxGetFlags(&flags) != CUDA_SUCCESS || (flags & CU_CTX_SYNC_MEMOPS);
 }
 
+/*
+ * A GPU that accesses pageable memory directly may be slow with pages of files. The option stages
+ * copies from them.
+ */
+static bool is_left_to_sharing(const struct gf_admission *a)
+{
+    return a->context->shares_pages &&
+           (gf_setup.options->stage != gf_stage_files || a->kind.direction != gf_direction_h2d ||
+            !gf_vma_is_file((uintptr_t)a->call->src, a->call->bytes));
+}
+
 static enum gf_bypass enter_context(struct gf_admission *a)
 {
     a->context = gf_context_enter();
     if (!a->context)
         return gf_bypass_context;
-    if (a->context->shares_pages)
+    if (is_left_to_sharing(a))
         return gf_bypass_shares_pages;
     return bypass_if(is_synchronous(), gf_bypass_device_memory);
 }

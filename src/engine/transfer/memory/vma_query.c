@@ -59,3 +59,9 @@ int gf_vma_query(uintptr_t at, struct gf_vma *ret, char *name, size_t size)
     };
     return 0;
 }
+
+bool gf_vma_is_file(uintptr_t at, size_t bytes)
+{
+    struct gf_vma vma;
+    return gf_vma_query(at, &vma, NULL, 0) == 0 && vma.has_file && vma.end - at >= bytes;
+}

@@ -23,4 +23,10 @@ struct gf_vma {
  */
 int gf_vma_query(uintptr_t at, struct gf_vma *ret, char *name, size_t size);
 
+/*
+ * Whether one mapping of a file holds the whole range. Shared memory is a file, too. False if the
+ * kernel cannot describe mappings. Keeps errno. Any thread.
+ */
+bool gf_vma_is_file(uintptr_t at, size_t bytes);
+
 #endif
