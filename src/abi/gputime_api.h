@@ -47,7 +47,7 @@ struct gf_submitter {
     _Atomic uint64_t unlisted;
 };
 
-/* A context whose streams are asked. */
+/* A context whose streams are queried. */
 struct gf_submit_context {
     _Atomic(uintptr_t) context; /* 0: free */
     _Atomic int device;

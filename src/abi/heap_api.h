@@ -105,7 +105,10 @@ struct gf_heap_ops {
     void (*stats)(struct gf_heap_stats *ret);
     /* Copies the i-th setting. False: there are at most i settings. */
     bool (*setting)(size_t i, struct gf_heap_setting *ret);
-    /* What of the user's MALLOC_CONF and /etc/malloc.conf is ignored, and why; "" for nothing. */
+    /*
+     * The parts of the user's MALLOC_CONF and /etc/malloc.conf that are ignored, and why; "" for
+     * nothing.
+     */
     const char *(*ignored_conf)(void);
     void (*huge)(struct gf_heap_huge *ret);
     void (*first_touch)(struct gf_heap_first_touch *ret);

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The number stays clear of those that programs choose, and below what select accepts. */
+/* The number is above those that programs usually choose, and below FD_SETSIZE. */
 #define MOST 1024
 #define BELOW 64L
 

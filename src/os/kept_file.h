@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of /proc or of a control group that stays open. Opening it at each use would take a number that the program may
- * just be choosing for itself, and a filter may punish it. The program may close the number or give
- * it to another file, so each use compares the file first.
+ * A file of /proc or of a control group that stays open. If it were opened at each use, it could
+ * take a number that the program is about to use, and a seccomp filter could kill the process. The
+ * program may close the number or give it to another file, so each use compares the file first.
  */
 #ifndef GF_OS_KEPT_FILE_H
 #define GF_OS_KEPT_FILE_H
@@ -27,16 +27,17 @@ struct gf_kept_file {
     }
 
 /*
- * Opens the file, unless it is open. Its number is high, but below what select accepts and below
- * the limit of open files. Meant for cuInit, in which the driver opens files too, and for a process
- * with one thread. Any thread. Keeps errno.
+ * Opens the file, unless it is open. Its number is high, but below FD_SETSIZE and below the limit
+ * of open files. Meant for cuInit, in which the driver opens files too, and for a process with one
+ * thread. Any thread. Keeps errno.
  */
 void gf_kept_file_open(struct gf_kept_file *file);
 
 /*
- * Returns the descriptor if it still is the file that was opened, otherwise -1. A file of /proc/self
- * stays that of the parent in a forked child, so there it is -1. Use it only for calls that
- * do not change another file: pread, or an ioctl of the file's own. Any thread. Keeps errno.
+ * Returns the descriptor if it still refers to the file that was opened, otherwise -1. Also -1 in a
+ * forked child for a file of /proc/self, which is the parent's there. The program may replace the
+ * file at any time, so use the descriptor only for calls that are harmless on any file: pread, or
+ * an ioctl that only this kind of file has. Any thread. Keeps errno.
  */
 int gf_kept_file_get(const struct gf_kept_file *file);
 

@@ -15,12 +15,15 @@
 #define STACK ((size_t)512 << 10)
 #define YIELDS 1000 /* a limit, so that a hook does not wait for long */
 #define UNSHARE 2U  /* CLOSE_RANGE_UNSHARE, since Linux 5.9 */
-/* As of pthread_create, because filters may allow no others. */
+/* The flags of pthread_create: seccomp filters may allow no others. */
 #define FLAGS                                                                                      \
     (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |            \
      CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
-/* A seccomp filter of the program may handle SIGSYS, and the rest are the thread's own faults. */
+/*
+ * All signals but those of the thread's own faults, and SIGSYS, by which a seccomp filter may call
+ * a handler of the program.
+ */
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 #define BLOCKED                                                                                    \
     (~(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) | BIT(SIGSYS)))
@@ -33,7 +36,10 @@ struct call {
     _Atomic int tid; /* the kernel stores 0 when the thread has ended */
 };
 
-/* Of the calling thread. A short thread uses its creator's. */
+/*
+ * The calling thread's table. A short thread uses its creator's thread-local variables, this one
+ * included.
+ */
 static __thread __attribute__((tls_model("initial-exec"))) enum {
     table_shared,
     table_of_short_thread,
@@ -53,8 +59,8 @@ static void run_call(struct call *call)
 }
 
 /*
- * Creates a thread that calls run_call and ends. Not by libc: pthread_create allocates, and the new
- * thread needs none of what it prepares. Returns the thread's id or -errno.
+ * Creates a thread that calls run_call and ends. pthread_create is not used, because it allocates,
+ * and prepares what this thread does not need. Returns the thread's id or -errno.
  */
 static long create_thread(unsigned long flags, char *stack_end, struct call *call)
 {
@@ -110,7 +116,8 @@ static long create_thread(unsigned long flags, char *stack_end, struct call *cal
 
 /*
  * The kernel wakes waiters of any process, so the wait is not a private one. It wakes them while
- * /proc/self/task still lists the thread, so that a program which reads its files there would fail.
+ * /proc/self/task still lists the thread. A program that then opens the thread's files there would
+ * fail, so this waits until the thread is gone.
  */
 static void await_end(struct call *call, long tid)
 {

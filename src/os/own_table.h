@@ -27,7 +27,7 @@ bool gf_own_table_run(void (*work)(void *closure), void *closure);
  */
 bool gf_own_table_is_own(void);
 
-/* Whether the calling thread ends with the call of gf_own_table_run. */
+/* Whether the calling thread is a short one, which ends when gf_own_table_run returns. */
 bool gf_own_table_on_short_thread(void);
 
 /*

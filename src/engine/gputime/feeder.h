@@ -18,7 +18,7 @@ struct gf_feeder {
     enum gf_host_cause cause; /* of the last reading */
 };
 
-/* What the file behind a descriptor is, by the target of its link in /proc/self/fd. */
+/* The cause for a wait on a descriptor, by the target of its link in /proc/self/fd. */
 enum gf_host_cause gf_feeder_by_link(const char *link);
 /*
  * The cause by the text of /proc/self/task/T/syscall: a wait by its system call, or gf_host_computing

@@ -178,8 +178,8 @@ static void ask_slots(struct round *round)
 }
 
 /*
- * A legacy stream that has work while no listed blocking stream has: the work was given to it, or
- * to a per-thread stream, or by a call that is not hooked.
+ * The work of a legacy stream while no listed blocking stream has any: it was submitted to the
+ * legacy stream, to a per-thread stream, or by a call that is not hooked.
  */
 static unsigned work_of_legacy(const struct gf_submit_table *table)
 {

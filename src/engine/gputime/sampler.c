@@ -21,11 +21,11 @@
 #define SHARE_MOST 8u
 #define SHARE_LEAST 4u
 #define INTERVAL_MOST (SECOND / 5)
-/* Above this rate the user wants the samples, whatever they cost. */
+/* Above this rate the thread's CPU time is not limited: the user asked for so many samples. */
 #define HZ_UNLIMITED 1000u
 /* A sample is late if it comes after four times the planned interval and this. */
 #define LATE_NS (SECOND / 20)
-/* A submission per so many ns of an interval: the GPU was given work all the time. */
+/* If submissions are at most this far apart on average, the GPU was given work all the time. */
 #define LAUNCH_BOUND_NS UINT64_C(100000)
 #define STOP_TRIES 200u /* of 100 us */
 

@@ -54,7 +54,7 @@ struct gf_gpu_sample {
     uint64_t at_ns;
     enum gf_gpu_state state;
     enum gf_host_cause cause; /* of an empty GPU */
-    /* Nothing was submitted since the sample before, which was empty: so was the whole interval. */
+    /* The GPU was empty at the sample before, and nothing was submitted since. */
     bool quiet;
     bool late; /* the interval before this sample is much longer than planned */
 };

@@ -52,9 +52,9 @@ static int configure_topology(hwloc_topology_t topology)
 #define XML_MOST ((int)16 << 20)
 
 /*
- * Whether a synthetic description has a bearable number of objects: the product of its levels'
- * counts. "Package:2 [NUMANode(memory=8GB)] Core:4 PU:2(indexes=...)" has 16. Text in parentheses
- * holds no count.
+ * Whether a synthetic description has few enough objects: their number is the product of its
+ * levels' counts. "Package:2 [NUMANode(memory=8GB)] Core:4 PU:2(indexes=...)" has 16. Text in
+ * parentheses holds no count.
  */
 static bool is_bearable(const char *text)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether this process samples its GPU time, and who starts and ends it. */
+/* Whether this process samples its GPU time, and the start and end of the sampler. */
 #ifndef GF_ENGINE_PROCESS_GPU_TIME_H
 #define GF_ENGINE_PROCESS_GPU_TIME_H
 

@@ -41,8 +41,8 @@ bool gf_submissions_list_context(CUcontext context, int device);
 extern _Atomic unsigned gf_submissions_elsewhere;
 
 /*
- * The hooks of calls after which a stream or a context may be gone, or be captured. Between both,
- * the sampler asks nothing. pause waits for a question under way, for 100 ms at most.
+ * The hooks of calls after which a stream or a context may be gone, or be captured. Between the two
+ * calls the sampler queries nothing. pause waits for a question under way, for 100 ms at most.
  */
 void gf_submissions_pause(void);
 void gf_submissions_resume(void);

@@ -7,7 +7,7 @@
 #include <sched.h>
 
 #define ENTRIES 4096 /* a power of two */
-#define WINDOW 32    /* an id's entry is at most this many places behind the id's first place */
+#define WINDOW 32    /* an id's entry is at most this many places after the id's first place */
 
 struct entry {
     _Atomic uint64_t key;    /* thread id << 8 | class; 0: free */

@@ -12,7 +12,7 @@ enum gf_driver_call {
     gf_driver_none,
     gf_driver_call, /* a call that programs do not expect to wait */
     gf_driver_wait, /* waits for a stream or an event */
-    gf_driver_copy, /* a blocking copy, which may have queued behind copies of other streams */
+    gf_driver_copy, /* a blocking copy, which may have waited for copies of other streams */
 };
 
 struct gf_evidence {

@@ -110,7 +110,7 @@ static void judge_call(const char *call, struct gf_evidence *evidence)
     struct gf_finding finding;
 
     gf_cause_find(evidence, &finding);
-    /* A copy without another explanation has queued behind copies of other streams. */
+    /* A copy without another explanation has waited for copies of other streams. */
     if (evidence->driver == gf_driver_copy && finding.cause == gf_cause_unknown)
         return;
     count_stall(&finding, (slow->end_ns - slow->start_ns) / 1000);

@@ -2,7 +2,7 @@
 /*
  * Keeps the library's own work out of stream captures. A copy asks once whether its stream is being
  * captured, but issues its DMAs up to milliseconds later. If a capture of that stream begins in
- * between, the DMA would become a node that reads the staging ring, and the event behind it would
+ * between, the DMA would become a node that reads the staging ring, and the event after it would
  * fail all queries.
  *
  * So a copy issues within gf_issue_enter and gf_issue_leave, and the hooks of calls by which a

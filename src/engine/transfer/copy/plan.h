@@ -47,7 +47,7 @@ void gf_plan_chunks(const struct gf_plan_facts *facts, struct gf_plan *ret);
 void gf_plan_whole(const struct gf_plan_facts *facts, struct gf_plan *ret);
 
 /*
- * The offset in the copy where a chunk or a piece begins. For the number behind the last one, an
+ * The offset in the copy where a chunk or a piece begins. For the number after the last one, an
  * offset at or beyond the end of the copy.
  */
 static inline size_t gf_plan_chunk_offset(const struct gf_plan *plan, uint64_t chunk)

@@ -86,8 +86,9 @@ static void begin_backoff(struct rate *rate)
 }
 
 /*
- * A few copies show a large difference only. A small one shows after many, if the mean exceeds it in
- * so many of them in a row that no single late copy is the cause.
+ * A few copies show only a large difference. For a small difference, many copies are needed, and
+ * the mean must stay above the driver's for so many in a row that one late copy cannot be the
+ * cause.
  */
 static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
 {
@@ -101,9 +102,9 @@ static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
 }
 
 /*
- * While the driver's duration is not known, staging may be slower unless it is faster than any
- * driver. Then a few copies show the driver's duration. If they do not, because the stream was never
- * idle, the next ones come later and later.
+ * Staging that is faster than any driver's copy needs no comparison. Otherwise, while the driver's
+ * duration is not known, a few copies are left to the driver and timed. If none could be timed,
+ * because the stream was never idle, the next attempts come at growing intervals.
  */
 static void judge_unknown(struct rate *rate, unsigned trials)
 {

@@ -42,7 +42,7 @@ __attribute__((target("avx512f"))) static void copy_by_64(char *to, const char *
 }
 
 #define PREFETCH_AHEAD 1024 /* prefetch distance for writing, in bytes */
-/* Distance of demotion behind the stores, in bytes. Stores at this distance have completed. */
+/* How many bytes demotion stays behind the stores. Stores at this distance have completed. */
 #define DEMOTE_BEHIND 512
 
 static inline void cldemote(char *line)

@@ -67,8 +67,8 @@
 #define GF_TUNE_UNMAP_PIECE GF_MIB(8)
 #define GF_TUNE_UNMAP_PIECES 32
 /*
- * GPUFEED_UNMAP=later frees memory after munmap has returned if so many times its size is left, as read
- * at most so long ago.
+ * GPUFEED_UNMAP=later is used for a mapping if this many times its size is left. The figure may be
+ * at most this old (in ns).
  */
 #define GF_TUNE_UNMAP_LATER_TIMES 32
 #define GF_TUNE_UNMAP_LATER_NS UINT64_C(5000000000)
@@ -122,7 +122,7 @@
 #define GF_TUNE_PIECE_LEAST GF_KIB(64)
 /*
  * Copies of at least this size into absent pages have pieces of a huge page. Whether pages are
- * absent is read at so many places.
+ * absent is sampled at this many places.
  */
 #define GF_TUNE_UNITS_LEAST GF_MIB(4)
 #define GF_TUNE_UNITS_SAMPLES 4

@@ -66,7 +66,7 @@ static void job_done(struct gf_job *job)
     give_slot((struct slot *)job);
 }
 
-/* A raw call: nobody else knows of these addresses, so no monitor of memory may hear of them. */
+/* A raw call: only this file uses these addresses, so hooks of munmap must not see them. */
 static void unmap_area(struct slot *slot)
 {
     if (slot->area)
@@ -74,7 +74,10 @@ static void unmap_area(struct slot *slot)
     slot->area = NULL;
 }
 
-/* The last piece frees the file's pages. Reading the headroom behind it keeps the figure current. */
+/*
+ * The last piece frees the file's pages. The headroom is read afterwards, which keeps the figure
+ * current.
+ */
 static bool do_piece(struct gf_job *job, uint64_t piece)
 {
     struct slot *slot = (struct slot *)job;
@@ -102,8 +105,8 @@ static void hand_over(struct gf_pool *pool, struct slot *slot)
 }
 
 /*
- * Whether so much is left that whoever runs out of memory meanwhile would have run out of it anyway.
- * An old figure counts as none; then a helper reads it anew, because a hook opens no file.
+ * Whether so much memory is left that freeing this mapping a moment later makes no allocation fail.
+ * An old figure is not used: a helper reads a new one, because a hook opens no file.
  */
 static bool has_headroom(struct gf_pool *pool, size_t bytes)
 {

@@ -9,9 +9,9 @@
 /* Whether some ring may have such a segment. One load before the first segment; later also a clock. */
 bool gf_ring_trim_is_due(void);
 
-/* Notes that a look at `ns` or later may find something. */
+/* Records that segments may be found unused at `ns` or later. */
 void gf_ring_look_at(uint64_t ns);
-/* Notes the same, and that an earlier look would find nothing. */
+/* Records the same, and that none will be found before `ns`. */
 void gf_ring_look_next(uint64_t ns);
 
 /*

@@ -30,7 +30,7 @@
     X(device_memory, "managed, of another device, or with synchronous memory operations")          \
     X(range, "part of the range is not device memory")                                             \
     X(few_threads, "too few copy threads, because of CPU mask, quota or option")                   \
-    X(caller, "of a real-time thread, or beside a fault handler that helpers cannot serve")        \
+    X(caller, "the caller is a real-time thread, or the program handles page faults itself")       \
     X(off, "staging is off, by option or after a failure")                                         \
     X(crowded, "too many copies were being staged at once")                                        \
     X(slower, "the driver was faster in recent copies")                                            \

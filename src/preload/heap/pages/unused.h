@@ -38,7 +38,7 @@ static inline void gf_unused_reused(unsigned arena, size_t size)
         gf_store_relaxed(&unused->least, kept);
 }
 
-/* Counts pages that went back to the kernel, those that had been free for longest. */
+/* Counts pages that were returned to the kernel; these had been free for longest. */
 void gf_unused_purged(unsigned arena, size_t size);
 
 /* Ends a window, and begins the next one, in all arenas. */

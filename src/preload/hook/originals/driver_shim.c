@@ -18,8 +18,8 @@ static bool is_nsight(const char *path)
 }
 
 /*
- * An object that has no dlopen behind it was itself opened by dlopen, and intercepts no call. A
- * second copy of this library is not a shim either.
+ * An object that no definition of dlopen follows was itself opened by dlopen, and intercepts no
+ * call. A second copy of this library is not a shim either.
  */
 static bool is_shim(const struct gf_symbol *object)
 {

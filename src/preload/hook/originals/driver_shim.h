@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver shim: a library preloaded behind this one that replaces the driver, such as Nsight
+ * A driver shim: a library preloaded after this one that replaces the driver, such as Nsight
  * Compute's libcuda-injection.so. It defines cuInit and dlopen. When a program opens libcuda, the
  * shim returns a handle of the object that defines dlopen, and assumes that this object is the
  * shim. With this library in front, that object is this library. So the program gets a handle of

@@ -9,8 +9,8 @@ static struct gf_originals originals;
 static _Atomic bool resolved;
 
 /*
- * If this library was opened by dlopen, it follows libc in search order. Then the search behind it
- * finds nothing, and the first definition of all is used.
+ * If this library was opened by dlopen, it follows libc in search order. Then a search after this
+ * library finds nothing, and the first definition of all is used.
  */
 void *gf_originals_find(const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The originals of the libc functions that this library hooks: the next definition in search order,
- * as for RTLD_NEXT. If another library preloaded behind this one wraps the function, its wrapper is
+ * as for RTLD_NEXT. If another library preloaded after this one wraps the function, its wrapper is
  * called.
  */
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_ORIGINALS_H

@@ -40,7 +40,7 @@ void gf_jump_prepare_dlopen(void)
 /*
  * The global scope contains this library's exports even if no libcuda is loaded. A program may look
  * there to learn whether CUDA is present. So it gets the answer that it would get without this
- * library: the next definition behind it, or NULL.
+ * library: the next definition after it, or NULL.
  */
 static struct gf_jump_answer answer_global(const char *name)
 {
@@ -50,8 +50,8 @@ static struct gf_jump_answer answer_global(const char *name)
 }
 
 /*
- * A program meant to open libcuda and got a handle of this library instead: looks up the name
- * behind this library, that is, in the shim.
+ * A program meant to open libcuda and got a handle of this library instead: looks up the name after
+ * this library, that is, in the shim.
  */
 static struct gf_jump_answer answer_for_shim(const char *name)
 {
