@@ -3,14 +3,13 @@
 
 #include "preload/heap/info.h"
 
+#include <gnu/libc-version.h>
 #include <sys/auxv.h>
 
 /* jemalloc's own function serves where it behaves as glibc's does. */
 #define jemalloc_malloc je_malloc
 #define jemalloc_calloc je_calloc
 #define jemalloc_free je_free
-#define jemalloc_posix_memalign je_posix_memalign
-#define jemalloc_aligned_alloc je_aligned_alloc
 #define jemalloc_malloc_trim gf_info_malloc_trim
 
 static void *jemalloc_realloc(void *block, size_t size)
@@ -31,6 +30,36 @@ static void *jemalloc_memalign(size_t alignment, size_t size)
     while (power < alignment)
         power <<= 1;
     return je_aligned_alloc(power, size);
+}
+
+/* POSIX leaves errno open, glibc sets it where memory lacks, and no error changes *ret. */
+static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
+{
+    const int result = je_posix_memalign(ret, alignment, size);
+
+    if (gf_unlikely(result == ENOMEM))
+        errno = ENOMEM;
+    return result;
+}
+
+/* glibc's aligned_alloc is its memalign before 2.38, and refuses such alignments since then. */
+static bool takes_any_alignment(void)
+{
+    const char *version = gnu_get_libc_version();
+    unsigned minor = 0;
+
+    if (version[0] != '2' || version[1] != '.')
+        return false;
+    for (const char *digit = version + 2; *digit >= '0' && *digit <= '9'; digit++)
+        minor = 10 * minor + (unsigned)(*digit - '0');
+    return minor < 38;
+}
+
+static void *jemalloc_aligned_alloc(size_t alignment, size_t size)
+{
+    if (gf_unlikely(!alignment || alignment & (alignment - 1)) && takes_any_alignment())
+        return jemalloc_memalign(alignment, size);
+    return je_aligned_alloc(alignment, size);
 }
 
 static void *jemalloc_valloc(size_t size)

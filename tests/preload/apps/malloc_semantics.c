@@ -60,8 +60,9 @@ static void too_large(void)
         say("valloc too large", valloc(sizes[i]));
         say("pvalloc too large", pvalloc(sizes[i]));
         void *untouched = &mark;
+        errno = 77;
         const int rc = posix_memalign(&untouched, 64, sizes[i]);
-        printf("posix_memalign too large: %d, pointer %s\n", rc,
+        printf("posix_memalign too large: %d errno %d, pointer %s\n", rc, errno,
                untouched == &mark ? "untouched" : "changed");
         errno = 77;
         printf("realloc too large keeps: %s\n", kept);
@@ -103,6 +104,7 @@ static void alignments(void)
     say("aligned_alloc 64, 100", aligned_alloc(64, 100));
     say("aligned_alloc 24, 48", aligned_alloc(24, 48));
     say("aligned_alloc 0, 48", aligned_alloc(zero, 48));
+    say("aligned_alloc 2^63+1, 48", aligned_alloc((SIZE_MAX >> 1) + 2, 48));
     void *untouched = &mark;
     const size_t bad[] = {0, 1, 2, 4, 12, 24, SIZE_MAX};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
