@@ -102,6 +102,19 @@ static void leaves_other_masks_alone(void **state)
     assert_mask(tids[3], &all);
 }
 
+static void changes_uncounted_threads(void **state)
+{
+    (void)state;
+    const struct gf_bind_scope scope = {
+        .from = all, .to = first, .uncounted = skip_third, .closure = &tids[3]};
+    struct gf_bind_result result;
+
+    gf_bind_apply(&scope, &result);
+    assert_int_equal(result.bound, THREADS);
+    assert_int_equal(result.left, 1);
+    assert_mask(tids[3], &first);
+}
+
 static void reports_what_the_kernel_refuses(void **state)
 {
     (void)state;
@@ -273,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(binds_every_thread, start_threads, end_threads),
         cmocka_unit_test_setup_teardown(leaves_other_masks_alone, start_threads, end_threads),
+        cmocka_unit_test_setup_teardown(changes_uncounted_threads, start_threads, end_threads),
         cmocka_unit_test_setup_teardown(reports_what_the_kernel_refuses, start_threads,
                                         end_threads),
         cmocka_unit_test_setup_teardown(binds_descendants_without_cuda, start_threads, end_threads),

@@ -50,13 +50,15 @@ static void bind_own(void *closure, int task, pid_t tid)
         return;
     }
     const int done = bind_thread(walk, tid, &mask);
-    if (done < 0)
+    walk->changed |= done > 0;
+    if (walk->scope->uncounted && walk->scope->uncounted(walk->scope->closure, tid))
+        walk->result->left++;
+    else if (done < 0)
         walk->result->failed++;
     else if (gf_set_equal(&mask, &walk->scope->to))
         walk->result->bound++;
     else if (!gf_set_empty(&mask))
         walk->result->left++;
-    walk->changed |= done > 0;
 }
 
 static void bind_child_thread(void *closure, int task, pid_t tid)

@@ -15,6 +15,8 @@ struct gf_bind_scope {
     struct gf_cpus to;
     /* True for threads that must not be changed. NULL: all threads may be changed. */
     bool (*skip)(void *closure, pid_t tid);
+    /* True for threads of the library: they are changed, but counted as left. NULL: none. */
+    bool (*uncounted)(void *closure, pid_t tid);
     void *closure;
     bool descendants; /* also threads of child processes without a libcuda of their own */
     /*
@@ -26,7 +28,7 @@ struct gf_bind_scope {
 
 struct gf_bind_result {
     unsigned bound;       /* threads of this process whose mask is `to`, read back */
-    unsigned left;        /* threads with another mask, and threads that were skipped */
+    unsigned left;        /* threads with another mask, skipped ones, and the library's */
     unsigned failed;      /* threads whose mask could not be set, or reads back otherwise */
     unsigned descendants; /* threads of child processes that were bound */
     int error;            /* the last errno */

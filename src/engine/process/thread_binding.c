@@ -30,8 +30,13 @@ enum gf_mask_owner gf_thread_binding_owner(pid_t tid)
 static bool is_skipped(void *closure, pid_t tid)
 {
     (void)closure;
-    const enum gf_mask_owner owner = gf_thread_binding_owner(tid);
-    return owner == gf_mask_self_set || owner == gf_mask_library;
+    return gf_thread_binding_owner(tid) == gf_mask_self_set;
+}
+
+static bool is_library(void *closure, pid_t tid)
+{
+    (void)closure;
+    return gf_thread_binding_owner(tid) == gf_mask_library;
 }
 
 void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to, bool descendants,
@@ -41,6 +46,7 @@ void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to
     const struct gf_bind_scope scope = {.from = *from,
                                         .to = *to,
                                         .skip = is_skipped,
+                                        .uncounted = is_library,
                                         .descendants = descendants,
                                         .cuda_since = gf_process.cuda_since};
 
@@ -55,7 +61,7 @@ void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to
     ret->usec += result.usec;
     if (ret->descendants > gf_load_relaxed(&gf_process.counts.peak_descendants))
         gf_store_relaxed(&gf_process.counts.peak_descendants, ret->descendants);
-    /* The library's thread is bound at once, so memory that it touches for the program is local. */
+    /* Whatever its mask was: memory that this thread touches for the program is local. */
     gf_tasks_set_mask(gf_process.thread, to);
 }
 
