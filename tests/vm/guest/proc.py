@@ -2,6 +2,7 @@
 """The kernel's data about a process, read from outside: masks, policies, nodes of pages."""
 
 import collections
+import contextlib
 import ctypes
 import os
 import re
@@ -45,9 +46,13 @@ Thread = collections.namedtuple("Thread", "tid name cpus")
 
 
 def threads(pid):
+    """Without those that end meanwhile, as the library's short threads do."""
     out = []
     for tid in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
-        fields = status(pid, tid)
+        try:
+            fields = status(pid, tid)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
         out.append(Thread(tid, fields["Name"], cpu_list(fields["Cpus_allowed_list"])))
     return out
 
@@ -55,8 +60,9 @@ def threads(pid):
 def children(pid):
     out = []
     for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/children") as file:
-            out += map(int, file.read().split())
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(f"/proc/{pid}/task/{tid}/children") as file:
+                out += map(int, file.read().split())
     return out
 
 
