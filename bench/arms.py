@@ -73,6 +73,7 @@ class Arm:
                                         stderr=self.errors, preexec_fn=bound, start_new_session=True)
         atexit.register(self.kill)
         self.command, self.waits_for, self.opening, self.unread = command, ready, opening, b""
+        self.patience = PATIENCE
 
     def renew(self):
         """A new process with the same arguments, not started yet."""
@@ -99,8 +100,8 @@ class Arm:
 
     def _line(self):
         while b"\n" not in self.unread:
-            if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
-                raise RuntimeError(f"{self.command} has not answered in {PATIENCE} s: "
+            if not select.select([self.process.stdout], [], [], self.patience)[0]:
+                raise RuntimeError(f"{self.command} has not answered in {self.patience} s: "
                                    f"{self.stderr()[-2000:]}")
             more = os.read(self.process.stdout.fileno(), 65536)
             if not more:

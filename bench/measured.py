@@ -10,8 +10,9 @@ import json
 import chart
 import ratio
 
-SHOWN = ("GB/s", "CPU s/GB", "ms", "alloc us", "free us", "us", "whole us", "CPUs", "p50 us", "p99 us")  # and those of `unit`
-ABOUT = ("part", "way", "bytes", "mode", "threads", "load", "hot", "processes", "unit")
+SHOWN = ("GB/s", "second GB/s", "CPU s/GB", "RSS GiB", "stall ms", "ms", "alloc us", "free us", "us", "whole us", "CPUs",
+         "p50 us", "p99 us")  # and those of `unit`
+ABOUT = ("part", "way", "bytes", "mode", "threads", "load", "hot", "processes", "unit", "versions")
 CLAIM = ("over", "under", "figure", "least", "good", "ratio", "low", "high", "text")
 
 

@@ -5,7 +5,7 @@
 bench/results.py [RAW.jsonl...] [--build COMMIT] [--note TEXT] [--measured bench/measured.jsonl]
 [--results bench/RESULTS.md] [--charts bench]
 
-RAW: the output of bench/h2d.py, pinned.py, train.py and gputime.py with --json, or measured.jsonl in a stage's
+RAW: the output of bench/h2d.py, pinned.py, train.py, gputime.py and loaders.py with --json, or measured.jsonl in a stage's
 $OUT. Its cases replace those of the same name in bench/measured.jsonl, which keeps a summary of
 each; a later file wins. The part of RESULTS.md between the two marks and the charts are generated
 from that file; without RAW, nothing else happens. --build: the commit that RAW was measured with.
@@ -72,6 +72,11 @@ def wanted(claim, case):
     if not claim:
         return ""
     return f"{least_of(claim)}, {verdict(claim['good'], case)}"
+
+
+def wanted_if(claim, case):
+    """Empty if nothing is required."""
+    return wanted(claim, case) if claim and claim["least"] is not None else ""
 
 
 def least_of(claim):
@@ -181,9 +186,42 @@ def gputime(cases):
         rows)] if rows else []
 
 
+def loaders(cases):
+    """Programs that load or save a model; copies of several threads; pinned memory."""
+    parts = []
+    rows = [[case["case"], case["versions"], *(figure(case, arm, "GB/s") for arm in ("plain", "ours", "reads")),
+             interval(claim_of(case, "plain")), wanted_if(claim_of(case, "plain"), case),
+             *(figure(case, arm, "second GB/s") for arm in ("plain", "ours")),
+             *(figure(case, arm, name) for name in ("CPU s/GB", "RSS GiB") for arm in ("plain", "ours")), str(case["rounds"])]
+            for case in cases if case["part"] == "programs"]
+    if rows:
+        parts.append("Programs, GB/s of a process's first load (`fresh`: the file is not in the page cache), of its second load, "
+                     "CPU seconds for each GB, largest resident size in GiB:\n\n" + table(
+                         ["program", "versions", "plain", "ours", "reads by 8 threads", "ours / plain", "accept", "second: plain",
+                          "ours", "plain CPU s/GB", "ours CPU s/GB", "plain RSS", "ours RSS", "rounds"], rows))
+    rows = [[case["case"].partition(": ")[2], case["case"].partition(", ")[2].partition(":")[0],
+             *(figure(case, arm, "GB/s") for arm in ("pinned", "driver", "ours")),
+             *(text for under in ("driver", "pinned") for text in (interval(claim_of(case, under)),
+                                                                   wanted_if(claim_of(case, under), case))), str(case["rounds"])]
+            for case in cases if case["part"] == "threads"]
+    if rows:
+        parts.append("Eight threads of PyTorch, each copying tensors by `copy_()`, GB/s:\n\n" + table(
+            ["size", "streams", "pinned", "driver", "ours", "ours / driver", "accept", "ours / pinned", "accept", "rounds"], rows))
+    rows = [[case["case"], *(figure(case, arm, name) for name in ("alloc us", "free us", "stall ms") for arm in ("plain", "ours")),
+             interval(claim_of(case, "plain")), wanted_if(claim_of(case, "plain"), case), str(case["rounds"])]
+            for case in cases if case["part"] in ("pool", "pairs")]
+    if rows:
+        parts.append("cudaHostAlloc and cudaFreeHost (ratio of allocations; of pairs for `pairs`), and the longest cudaMemGetInfo and "
+                     "kernel of a process beside it:\n\n" + table(
+                         ["what", "alloc us: plain", "ours", "free us: plain", "ours", "stall ms: plain", "ours", "ours / plain",
+                          "accept", "rounds"], rows))
+    return parts
+
+
 BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory", "`bench/pinned.py`", pinned),
            "train": ("Programs", "`bench/train.py`", train),
-           "gputime": ("The cost of launches", "`bench/gputime.py`", gputime)}
+           "gputime": ("The cost of launches", "`bench/gputime.py`", gputime),
+           "loaders": ("Loading and saving models", "`bench/loaders.py`", loaders)}
 
 
 def accepted(found):

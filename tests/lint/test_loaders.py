@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of bench/loaders.py that need no GPU: figures, reports, sums, the page cache, and rounds
+that fail."""
+
+import json
+import pathlib
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import arms  # noqa: E402
+import loaders  # noqa: E402
+import measured  # noqa: E402
+import results  # noqa: E402
+
+
+def answered(seconds, **more):
+    return {"seconds": seconds, "bytes": 2_000_000_000, "cpu": 1.0, "rss": 2048, **more}
+
+
+def test_figures():
+    assert loaders.figures(answered(4.0)) == {"GB/s": 0.5, "CPU s/GB": 0.5, "RSS GiB": 2.0}
+    # The call without weights does not count, and each load has its own.
+    both = loaders.figures(answered(4.0, meta=2.0), answered(3.0, meta=1.0))
+    assert both["GB/s"] == 1.0 and both["second GB/s"] == 1.0 and both["meta s"] == 2.0
+
+
+def report(staged, slower, waits=0):
+    return {"transfers": {"ring": {"stream_waits": waits}, "from_device": {}, "to_device": {
+        "staged": {"calls": staged, "bytes": staged << 20}, "reasons": {"slower": {"calls": slower, "bytes": slower << 20}}}}}
+
+
+def test_reports_are_subtracted():
+    assert loaders.explained(report(5, 1), report(8, 11, 2)) == (
+        "to_device slower: 10 calls, 10 MiB; to_device staged: 3 calls, 3 MiB; ring stream_waits: 2 calls")
+    assert loaders.explained(None, report(1, 0)) == "to_device staged: 1 calls, 1 MiB"
+    for nothing in (None, {}, {"transfers": None}):
+        assert loaders.explained(nothing, nothing) == "no large copies"
+
+
+@pytest.mark.parametrize("taken, wrong", [
+    ([("plain", "1"), ("ours", "1")], False),
+    ([("plain", "1"), ("ours", "2")], True),
+    ([("ours", "differs"), ("plain", "differs")], True),  # each arm compares its own bytes
+])
+def test_sums(taken, wrong):
+    sums = loaders.Sums()
+    for arm, value in taken:
+        sums.take(arm, {"sum": value})
+    sums.take("reads", {})
+    assert bool(sums.wrong()) == wrong
+
+
+def test_files_in_the_page_cache(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (8 << 20))
+    loaders.bring_in(path)
+    assert loaders.resident(path) == 1
+    assert loaders.files_of(tmp_path) == []
+
+
+def failing(times):
+    left = [times]
+
+    def turn():
+        if left[0]:
+            left[0] -= 1
+            raise RuntimeError("the arm died")
+        return {"GB/s": 1.0}
+    return turn
+
+
+def run_pairs(failures, until, hard):
+    bad, case = [], arms.Case("case", {"plain": failing(failures), "ours": failing(0)})
+    loaders.pairs(case, until, hard, bad, most=20)
+    return case, bad
+
+
+def test_pairs_end():
+    past, later = time.monotonic() - 1, time.monotonic() + 1000
+    assert len(run_pairs(0, past, later)[0].rounds) == loaders.LEAST, "its time is over, but not the whole"
+    assert not run_pairs(0, past, past)[0].rounds
+    assert len(run_pairs(0, later, later)[0].rounds) == 20
+
+
+def test_a_failure_is_told_and_the_second_ends_the_case():
+    later = time.monotonic() + 1000
+    case, bad = run_pairs(1, later, later)
+    assert len(case.rounds) == 20 and len(bad) == 1
+    case, bad = run_pairs(100, later, later)
+    assert not case.rounds and len(bad) == 2
+
+
+def test_a_case_that_breaks_leaves_the_others(tmp_path, monkeypatch):
+    made = arms.Case("load_file", {}, part="programs", versions="v")
+    made.rounds = [{"plain": {"GB/s": 1}}]
+
+    def run(name, *_):
+        if name != "load_file":
+            raise OSError("no room")
+        return [made]
+    monkeypatch.setattr(loaders, "runner", lambda name: run)
+    monkeypatch.setattr(loaders, "make_files", lambda names, *_: ["weights.pt"])
+    cases, bad = loaders.measure(["cpu", "torch.load", "load_file"], 1000, tmp_path, keep=tmp_path / "raw")
+    assert cases == [made]
+    assert "no room" in bad[0] and bad[1] == "torch.load: no file"
+    assert json.loads((tmp_path / "raw").read_text())["cases"][0]["case"] == "load_file"
+
+
+def test_each_case_is_in_the_order_once():
+    assert sorted(loaders.ORDER) == sorted({**loaders.PROGRAMS, **loaders.STEADY})
+    assert all(loaders.nominal(name) > 0 and loaders.runner(name) for name in loaders.ORDER)
+
+
+def test_table():
+    """Each part has its rows, and a ratio without a bound has no verdict."""
+    program = arms.Case("load_file", {}, [("ours", "plain", "GB/s", None, "")], part="programs", versions="torch 2")
+    program.rounds = [{"plain": answered_figures(5), "ours": answered_figures(7)}] * 3
+    threads = arms.Case("threads, one stream: 1 MiB", {}, [("ours", "driver", "GB/s", 0.97, ""), ("ours", "pinned", "GB/s", 0.45, "")],
+                        part="threads", versions="torch 2")
+    threads.rounds = [{"pinned": {"GB/s": 50}, "driver": {"GB/s": 5}, "ours": {"GB/s": 10}}] * 3
+    pool = arms.Case("pool: 8 GiB", {}, [("ours", "plain", "GB/s", 5, "")], part="pool", versions="torch 2")
+    pool.rounds = [{arm: {"GB/s": 1, "alloc us": 8, "free us": 9, "stall ms": 3} for arm in ("plain", "ours")}] * 3
+    run = {"bench": "loaders", "dry": False,
+           "machine": {"cpu": "c", "cpus": 2, "kernel": "k", "libc": "l", "date": "2026-11-01"}}
+    cases = [measured.summary(run, json.loads(json.dumps(one.record())), "") for one in (program, threads, pool)]
+    first, second, third = results.loaders(cases)
+    assert "| load_file | torch 2 | 5 | 7 |  | 1.400 (1.400 to 1.400) |  |" in first
+    assert "| 1 MiB | one stream | 50 | 5 | 10 | 2.000 (2.000 to 2.000) | 0.97, met in" in second and "**not met**" in second
+    assert "| pool: 8 GiB | 8 | 8 | 9 | 9 | 3 | 3 |" in third
+
+
+def answered_figures(rate):
+    return {"GB/s": rate, "second GB/s": rate, "CPU s/GB": 0.1, "RSS GiB": 2}
