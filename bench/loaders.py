@@ -214,7 +214,8 @@ def resident(path):
         states, start = (ctypes.c_ubyte * pages)(), ctypes.c_char.from_buffer(area)
         failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), states)
         del start
-    return 1.0 if failed else sum(bytes(states)[at] & 1 for at in range(0, pages, 61)) / len(range(0, pages, 61))
+    some = bytes(states)[::61]
+    return 1.0 if failed else sum(state & 1 for state in some) / len(some)
 
 
 def files_of(path):
