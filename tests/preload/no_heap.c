@@ -11,6 +11,7 @@
 #include "preload/trace/journal.h"
 #include "preload/trace/stall.h"
 #include "preload/trace/step.h"
+#include "preload/trace/step_log.h"
 
 enum gf_heap_mode gf_mode_now = gf_heap_mode_next;
 
@@ -101,8 +102,9 @@ void gf_journal_serve(void)
 {
 }
 
-void gf_journal_before_exit(void)
+void gf_journal_before_exit(void (*last)(void))
 {
+    (void)last;
 }
 
 void gf_journal_finish(void)
@@ -158,6 +160,10 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
 void gf_step_mark(uint64_t number)
 {
     (void)number;
+}
+
+void gf_step_log_flush(void)
+{
 }
 
 void gf_step_count(struct gf_step_count *ret)

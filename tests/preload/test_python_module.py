@@ -147,6 +147,9 @@ def test_figures_are_those_of_the_report(program, tmp_path):
     flat = gpufeed.flat(gpufeed.report(file))
     assert flat["steps.ended"] == 4 and flat["transfers.ring.rings"] in (0, 1) and isinstance(flat["samples"], list)
     whole = list(gpufeed.events(log))
+    steps = [event for event in whole if event["event"] == "steps"]
+    assert [number for event in steps for number in event["steps"]] == [1, 0, 2, 0, 3, 0, 4, 0]
+    assert all(len(event["after_us"]) == len(event["steps"]) and event["start"] <= event["mono"] for event in steps)
     assert {event.get("step") for event in whole} >= {None, 1, 2, 3, 4}
     log.write_text("half a li\n[]\n7\n" + log.read_text() + '{"event": "stal')
     assert list(gpufeed.events(log)) == whole

@@ -39,6 +39,13 @@ def end(at, pid=7):
     return line(event="threads", time=STARTED + at, mono=100 + at, pid=pid, tid=pid, interval_ms=1000, throttled_ms=0, threads=[])
 
 
+def marks(at, steps, pid=7, **fields):
+    """A line with marks of steps: {number: seconds after the first mark}, and 0 for an end."""
+    numbers, times = zip(*steps)
+    return line(event="steps", time=STARTED + at + times[-1], mono=100 + at + times[-1], pid=pid, tid=pid, start=100 + at,
+                steps=list(numbers), after_us=[round(time * 1e6) for time in times], **fields)
+
+
 def copied(calls, size, seconds):
     return {"calls": calls, "bytes": calls * size, "duration_s": seconds}
 
@@ -172,6 +179,31 @@ def test_since_when(shown):
     assert any(sentence.startswith("Since 01:4") or sentence.startswith("Since 01:5") for sentence in found["verdict"])
     even = process() + "".join(stall(at, 1000) for at in range(1, 300, 2)) + end(300)
     assert answer(shown, even)["stalls"]["onset"] is None
+
+
+def test_slow_steps(shown):
+    even = [(number, number / 10) for number in range(1, 30)]
+    first = process(7, 0) + marks(1, [*even, (30, 3.0), (0, 3.1)])
+    late = process(8, 1) + stall(3, 300000, pid=8, step=20) + \
+        marks(1, [(number, at + 0.5 * (number > 20)) for number, at in even] + [(0, 3.5)], pid=8)
+    done = shown(first, late)
+    words = " ".join(done.stdout.split())
+    assert "Of 59 steps, 1 took more than 2 times the median of 100 ms; the longest is step 20 of rank 1 with 600 ms." in words
+    assert re.search(r"\nSlow steps +time +of the median +stalled +at\n  step 20, rank 1 +600 ms +6.0 times +300 ms +01:46:43\n\n", done.stdout)
+    found = answer(shown, first, late)["steps"]
+    assert (found["ended"], found["slow"], found["median_s"]) == (59, 1, pytest.approx(0.1, abs=1e-6))
+    assert found["rows"][0] == {"step": 20, "rank": 1, "pid": 8, "at": pytest.approx(STARTED + 3, abs=1e-5),
+                                "s": pytest.approx(0.6, abs=1e-6), "stall_us": 300000}
+    assert answer(shown, first, late, flags=["--rank=0"])["steps"]["slow"] == 0
+    assert answer(shown, first, late, flags=["--since=01:46:43"])["steps"]["ended"] < 59
+
+
+def test_steps_whose_end_the_log_lacks_have_no_length(shown):
+    found = answer(shown, process() + marks(1, [(1, 0), (2, 0.1)], skipped=5) + marks(9, [(8, 0), (9, 0.1), (10, 0.2)], last=True))
+    assert found["steps"]["ended"] == 3 and max(row["s"] for row in found["steps"]["rows"]) < 0.2
+    assert answer(shown, process() + marks(1, [(1, 0)]))["steps"] == {"ended": 0, "slow": 0, "median_s": None, "rows": []}
+    damaged = line(event="steps", time=STARTED, mono=100, pid=7, tid=7, start=100, steps=[1, 2, 3, -4, "x"], after_us=[0, 1e9, None])
+    assert answer(shown, process() + damaged + line(event="steps", pid=7, steps=7, after_us=[1]))["steps"]["ended"] <= 2
 
 
 def test_reports_say_what_staging_did(shown):

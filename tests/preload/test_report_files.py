@@ -9,7 +9,7 @@ import re
 import pytest
 
 from conftest import COMMAND, SOURCE
-from test_report_answer import ANSWER, LOG, STARTED, copied, end, line, process, report, stall
+from test_report_answer import ANSWER, LOG, STARTED, copied, end, line, marks, process, report, stall
 
 
 @pytest.fixture
@@ -132,6 +132,19 @@ def test_trace_has_each_stall_on_its_thread(written):
                                  "stack": "queue.py:1 in get\ntrain.py:4 in load\ntrain.py:99 in <module>"}
     assert [one["args"]["name"] for one in events(text, ph="M", name="thread_name")] == ["python3", "loader"]
     assert [one["args"]["text"] for one in events(text, ph="i")] == ['"GPU 1"']
+
+
+def test_trace_has_steps_in_a_row_of_their_own(written):
+    """PyTorch's slices and stalls of a thread must be nested; a step need not begin or end together with them."""
+    text = written("perfetto", process() + marks(1, [(4, 0), (5, 0.25), (0, 0.75), (6, 1)], skipped=3) + marks(9, [(20, 0), (21, 0.5)]))
+    base = json.loads(text)["baseTimeNanoseconds"]
+    found = events(text, cat="gpufeed_step")
+    assert {(one["name"], one["ph"], one.get("dur")) for one in found} == \
+        {("step 4", "X", 250000), ("step 5", "X", 500000), ("step 6", "X", 0), ("step 20", "X", 500000), ("step 21", "B", None)}
+    assert {one["name"]: base / 1e9 + one["ts"] / 1e6 for one in found} == \
+        {f"step {number}": pytest.approx(STARTED + at, abs=1e-5) for number, at in ((4, 1), (5, 1.25), (6, 2), (20, 9), (21, 9.5))}
+    row, = {one["tid"] for one in found}
+    assert events(text, ph="M", name="thread_name", tid=row)[0]["args"]["name"] == "steps" and row > 1 << 22
 
 
 def test_trace_of_several_hosts_has_an_id_for_each_process(written):

@@ -152,7 +152,7 @@ static void test_finish(void **state)
     unsigned before;
     (void)state;
     gf_journal_event("before_the_end", "{}");
-    gf_journal_before_exit(); /* which waits for the writing thread for a limited time only */
+    gf_journal_before_exit(NULL); /* which waits for the writing thread for a limited time only */
     for (unsigned i = 0; i < 5000 && !lines_of(getpid(), "before_the_end", NULL); i++)
         usleep(1000);
     assert_int_equal(lines_of(getpid(), "before_the_end", NULL), 1);
@@ -161,7 +161,7 @@ static void test_finish(void **state)
         assert_int_equal(lines_of(getpid(), "at_the_end", NULL), i);
     }
     before = lines_of(getpid(), "process", NULL);
-    gf_journal_before_exit();
+    gf_journal_before_exit(NULL);
     gf_journal_finish();
     assert_int_equal(lines_of(getpid(), "process", NULL), before);
     const pid_t child = fork();

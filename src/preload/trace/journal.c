@@ -434,6 +434,11 @@ void gf_journal_share(void)
     gf_store_release(&current, shared);
 }
 
+bool gf_journal_shared(void)
+{
+    return journal_slots() != &own;
+}
+
 /*
  * A thread that finishes a line sends SIGURG to the writer thread. If that thread has ended, its id
  * may belong to another thread. SIGURG is ignored there by default.
@@ -481,8 +486,11 @@ void gf_journal_finish(void)
     warn_of_failure();
 }
 
-void gf_journal_before_exit(void)
+void gf_journal_before_exit(void (*last)(void))
 {
-    if (journal_slots() != &own && gf_load_acquire(&owner) == getpid())
-        gf_journal_finish();
+    if (journal_slots() == &own || gf_load_acquire(&owner) != getpid())
+        return;
+    if (last)
+        last();
+    gf_journal_finish();
 }

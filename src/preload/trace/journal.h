@@ -43,6 +43,9 @@ void gf_journal_event(const char *event, const char *fields);
  */
 void gf_journal_share(void);
 
+/* Whether the slots are shared. Any thread. */
+bool gf_journal_shared(void);
+
 /*
  * Runs the writer thread, which writes lines until the process ends. All signals must be blocked.
  */
@@ -58,11 +61,12 @@ void gf_journal_drain(void);
 void gf_journal_finish(void);
 
 /*
- * Called before an _exit. Does the same as gf_journal_finish if lines would be lost otherwise. Any
+ * Called before an _exit. Does the same as gf_journal_finish if lines would be lost otherwise, after it called
+ * `last`, which may log events (NULL: none). Any
  * process and thread, even in a signal handler. Does nothing in a child of vfork, which shares its
  * parent's memory.
  */
-void gf_journal_before_exit(void);
+void gf_journal_before_exit(void (*last)(void));
 
 void gf_journal_count(struct gf_journal_count *ret);
 

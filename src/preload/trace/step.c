@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "preload/trace/step_log.h"
 
 static _Atomic uint64_t current, ended;
 static _Atomic uint64_t first_ns, last_ns; /* times of marks; 0 before the first step */
@@ -19,6 +20,7 @@ void gf_step_mark(uint64_t number)
         gf_add_relaxed(&ended, 1);
     gf_cas_relaxed(&first_ns, &none, now);
     gf_store_relaxed(&last_ns, now);
+    gf_step_log_add(number, now);
 }
 
 uint64_t gf_step_current(void)

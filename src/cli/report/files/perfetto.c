@@ -8,10 +8,13 @@
 
 /* Ids of processes repeat on other hosts; a trace has one name space. */
 #define OTHER_HOST 100000000
+/* Steps have a row of their own, because slices of a row must be nested. No thread has such an id. */
+#define STEP_ROW 2000000000
 
 struct trace {
     FILE *out;
     const struct gf_job *job;
+    const struct gf_steps *steps;
     int64_t base_ns;
     int64_t *pids; /* by process */
     bool more;
@@ -97,6 +100,34 @@ static void print_stall(struct trace *trace, const struct gf_stall *stall)
     fputs("}}", trace->out);
 }
 
+/* A step that is in progress has no end; one whose end is unknown has no length. */
+static void print_step(struct trace *trace, const struct gf_step *step)
+{
+    begin_event(trace, step->is_open ? "B" : "X", trace->pids[step->process],
+                STEP_ROW + step->process);
+    fprintf(trace->out,
+            ",\"name\":\"step %" PRIu64 "\",\"cat\":\"gpufeed_step\",\"ts\":", step->step);
+    print_time(trace, step->at);
+    if (!step->is_open)
+        fprintf(trace->out, ",\"dur\":%.3f", step->s * 1e6);
+    fprintf(trace->out, ",\"args\":{\"thread\":%" PRId64 "}}",
+            trace->job->threads[step->thread].tid);
+}
+
+static void print_steps(struct trace *trace, const struct gf_steps *steps)
+{
+    bool *named = calloc(trace->job->process_count + 1, sizeof(*named));
+
+    for (size_t i = 0; named && i < steps->count; i++) {
+        const uint32_t process = steps->list[i].process;
+        if (!named[process])
+            print_name(trace, "thread_name", trace->pids[process], STEP_ROW + process, "steps");
+        named[process] = true;
+        print_step(trace, &steps->list[i]);
+    }
+    free(named);
+}
+
 static void print_note(struct trace *trace, const struct gf_note *note)
 {
     begin_event(trace, "i", trace->pids[note->process], trace->job->processes[note->process].pid);
@@ -140,6 +171,7 @@ static void print_events(struct trace *trace)
                        job->threads[i].tid, gf_job_text(job, job->threads[i].name));
     for (size_t i = 0; i < job->stall_count; i++)
         print_stall(trace, &job->stalls[i]);
+    print_steps(trace, trace->steps);
     for (size_t i = 0; i < job->note_count; i++)
         print_note(trace, &job->notes[i]);
 }
@@ -177,6 +209,7 @@ bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
 {
     struct trace trace = {.out = out,
                           .job = answer->job,
+                          .steps = &answer->steps,
                           .base_ns = torch ? torch->base_ns : (int64_t)answer->from * 1000000000};
 
     if (!number_processes(&trace))

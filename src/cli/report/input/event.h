@@ -32,7 +32,11 @@
     X(started)                                                                                     \
     X(delay_ms)                                                                                    \
     X(throttled_ms)                                                                                \
-    X(fault_ms)
+    X(fault_ms)                                                                                    \
+    X(steps)                                                                                       \
+    X(after_us)                                                                                    \
+    X(skipped)                                                                                     \
+    X(last)
 
 /* A field that is absent has a span of size 0. */
 struct gf_event {

@@ -63,6 +63,7 @@ void gf_job_free(struct gf_job *job)
     free(job->stacks);
     free(job->stalls);
     free(job->notes);
+    free(job->marks);
     free(job->frames);
     *job = (struct gf_job){0};
 }

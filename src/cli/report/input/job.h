@@ -46,6 +46,14 @@ struct gf_stall {
     uint32_t cause, call; /* texts */
 };
 
+/* A mark of the program: a step begins, and the one before it has ended. */
+struct gf_step_mark {
+    double at;
+    uint64_t step; /* 0: only the end */
+    uint32_t process, thread;
+    bool gap; /* the log lacks the marks that follow, so the end of the step is unknown */
+};
+
 /* A line that is no stall: decided, rebound, widened, left_to_driver, ring, full. */
 struct gf_note {
     double at;
@@ -60,9 +68,11 @@ struct gf_job {
     struct gf_job_stack *stacks;
     struct gf_stall *stalls;
     struct gf_note *notes;
-    uint32_t *frames; /* texts */
-    size_t process_count, thread_count, stack_count, stall_count, note_count, frame_count;
-    size_t process_room, thread_room, stack_room, stall_room, note_room, frame_room;
+    struct gf_step_mark *marks; /* of one process in the order of its log */
+    uint32_t *frames;           /* texts */
+    size_t process_count, thread_count, stack_count, stall_count, note_count, mark_count,
+        frame_count;
+    size_t process_room, thread_room, stack_room, stall_room, note_room, mark_room, frame_room;
     uint64_t lost; /* events for which memory was short */
 };
 

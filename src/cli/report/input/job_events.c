@@ -125,6 +125,42 @@ static void add_delays(struct gf_job_process *process, const struct gf_event *ev
     }
 }
 
+static void add_mark(struct gf_job *job, const struct gf_step_mark *mark)
+{
+    struct gf_step_mark *list =
+        gf_job_grown(job->marks, sizeof(*list), job->mark_count, &job->mark_room);
+
+    if (!list) {
+        job->lost++;
+        return;
+    }
+    job->marks = list;
+    list[job->mark_count++] = *mark;
+}
+
+/* The marks of a line, on the clock of its `time`. */
+static void add_marks(struct gf_job *job, uint32_t process, const struct gf_event *event)
+{
+    const double first =
+        gf_event_time(event) - (gf_span_number(event->mono) - gf_span_number(event->start));
+    const uint32_t thread = gf_job_thread_of(job, process, gf_span_int(event->tid));
+    struct gf_scan steps = gf_scan_begin(event->steps, '['),
+                   times = gf_scan_begin(event->after_us, '[');
+    const size_t before = job->mark_count;
+    struct gf_span step, time;
+
+    while (thread != UINT32_MAX && first > 0 && first < TIME_MAX &&
+           gf_scan_element(&steps, &step) && gf_scan_element(&times, &time))
+        add_mark(job, &(struct gf_step_mark){
+                          .at = first + gf_span_number(time) / 1e6,
+                          .step = (uint64_t)gf_max(gf_span_int(step), (int64_t)0),
+                          .process = process,
+                          .thread = thread,
+                      });
+    if (job->mark_count > before)
+        job->marks[job->mark_count - 1].gap = event->skipped.size || event->last.size;
+}
+
 static void add_note(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
     struct gf_note *list =
@@ -161,6 +197,8 @@ void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct g
         add_stall(job, process, event);
     else if (gf_event_is(event, "threads"))
         add_delays(at, event);
+    else if (gf_event_is(event, "steps"))
+        add_marks(job, process, event);
     else if (event->text.size)
         add_note(job, process, event);
 }

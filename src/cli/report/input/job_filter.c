@@ -106,7 +106,7 @@ double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter
 
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
 {
-    size_t stalls = 0, notes = 0;
+    size_t stalls = 0, notes = 0, marks = 0;
 
     for (size_t i = 0; i < job->process_count; i++)
         job->processes[i].excluded = !gf_job_filter_takes_rank(filter, job->processes[i].rank);
@@ -121,7 +121,13 @@ void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
         if (!job->processes[note.process].excluded && note.at >= since)
             job->notes[notes++] = note;
     }
+    for (size_t i = 0; i < job->mark_count; i++) {
+        const struct gf_step_mark mark = job->marks[i];
+        if (!job->processes[mark.process].excluded && mark.at >= since)
+            job->marks[marks++] = mark;
+    }
     job->stall_count = stalls;
+    job->mark_count = marks;
     job->note_count = notes;
     for (size_t i = 0; i < job->process_count; i++)
         job->processes[i].first = gf_max(job->processes[i].first, since);

@@ -120,6 +120,12 @@ uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t si
     return *ret_new ? number : 0;
 }
 
+uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size)
+{
+    uint32_t number;
+    return find(pool, text, size, hash_of(text, size), &number) ? number : 0;
+}
+
 uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text)
 {
     bool is_new;

@@ -22,6 +22,8 @@ struct gf_text_pool {
  * number of "..." is returned, or 0 if not even that fits. *ret_new: the string was not there yet.
  */
 uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new);
+/* The number of a string, or 0 if it is not in the pool. */
+uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size);
 uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
 
 /* The string of a number; valid until the pool is freed. "" for a number that is not in it. */

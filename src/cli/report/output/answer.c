@@ -156,6 +156,7 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
             add_reported_causes(ret, &job->processes[i]);
     ret->table = gf_rank_table_make(job);
     ret->ranks_known = ret->table.count;
+    ret->steps = gf_steps_find(job);
     gf_copies_finish(&ret->copies);
     ret->onset = gf_onset_find(job, ret->from, ret->to, &ret->onset_factor);
 }
@@ -167,6 +168,7 @@ void gf_answer_free(struct gf_answer *answer)
     gf_tally_free(&answer->threads);
     gf_tally_free(&answer->ranks);
     gf_rank_table_free(&answer->table);
+    gf_steps_free(&answer->steps);
     gf_lines_free(&answer->verdict);
     gf_lines_free(&answer->differing);
     gf_lines_free(&answer->helps);

@@ -8,6 +8,7 @@
 #include "cli/report/output/copies.h"
 #include "cli/report/output/lines.h"
 #include "cli/report/output/rank_table.h"
+#include "cli/report/output/steps.h"
 #include "cli/report/output/tally.h"
 
 /* A number of the reports' section gpu_time: its path, and its mean over all reports. */
@@ -24,6 +25,7 @@ struct gf_answer {
     const struct gf_read_counts *counts;
     struct gf_tally causes, sites, threads, ranks;
     struct gf_rank_table table;
+    struct gf_steps steps;
     struct gf_copies copies;
     struct gf_gpu_number gpu[GF_GPU_NUMBERS];
     unsigned gpu_count;

@@ -96,6 +96,27 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
     return list;
 }
 
+static json_t *step_of(const struct gf_answer *answer, const struct gf_step *step)
+{
+    const struct gf_job_process *process = &answer->job->processes[step->process];
+
+    return json_pack("{s:I,s:I,s:I,s:f,s:f,s:I}", "step", (json_int_t)step->step, "rank",
+                     (json_int_t)process->rank, "pid", (json_int_t)process->pid, "at", step->at,
+                     "s", step->s, "stall_us", (json_int_t)step->stall_us);
+}
+
+static json_t *steps_of(const struct gf_answer *answer, unsigned top)
+{
+    const struct gf_steps *steps = &answer->steps;
+    json_t *rows = json_array();
+
+    for (size_t i = 0; i < steps->ended && i < top; i++)
+        json_array_append_new(rows, step_of(answer, &steps->list[i]));
+    return json_pack("{s:I,s:I,s:o,s:o}", "ended", (json_int_t)steps->ended, "slow",
+                     (json_int_t)steps->slow, "median_s",
+                     number_or_null(steps->median_s, steps->ended > 0), "rows", rows);
+}
+
 static json_t *sum_of(const struct gf_copy_sum *sum)
 {
     const double rate = gf_copy_rate(sum);
@@ -143,11 +164,12 @@ static json_t *gpu_of(const struct gf_answer *answer)
 
 json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
-    return json_pack(
-        "{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o}", "schema", GF_ANSWER_SCHEMA,
-        "version", GF_VERSION, "verdict", texts(&answer->verdict), "differing",
-        texts(&answer->differing), "helps", texts(&answer->helps), "notes", texts(&answer->notes),
-        "input", input_of(answer->counts), "job", job_of(answer), "stalls", stalls_of(answer),
-        "tables", tables_of(answer, top, by), "copies", copies_of(&answer->copies),
-        "pinning_saves_at_most_s", answer->copies.pinning_saves_s, "gpu_time", gpu_of(answer));
+    return json_pack("{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o}", "schema",
+                     GF_ANSWER_SCHEMA, "version", GF_VERSION, "verdict", texts(&answer->verdict),
+                     "differing", texts(&answer->differing), "helps", texts(&answer->helps),
+                     "notes", texts(&answer->notes), "input", input_of(answer->counts), "job",
+                     job_of(answer), "stalls", stalls_of(answer), "tables",
+                     tables_of(answer, top, by), "steps", steps_of(answer, top), "copies",
+                     copies_of(&answer->copies), "pinning_saves_at_most_s",
+                     answer->copies.pinning_saves_s, "gpu_time", gpu_of(answer));
 }

@@ -103,6 +103,40 @@ static void print_table(FILE *out, const struct gf_answer *answer, const struct 
         fprintf(out, "  and %zu more (--top)\n", tally->count - top);
 }
 
+static void print_step(FILE *out, const struct gf_answer *answer, const struct gf_step *step)
+{
+    const struct gf_job_process *process = &answer->job->processes[step->process];
+    char label[128], time[GF_AMOUNT], stalled[GF_AMOUNT], at[GF_AMOUNT], factor[32] = "-";
+
+    if (process->rank >= 0)
+        snprintf(label, sizeof(label), "step %llu, rank %lld", (unsigned long long)step->step,
+                 (long long)process->rank);
+    else
+        snprintf(label, sizeof(label), "step %llu of process %lld", (unsigned long long)step->step,
+                 (long long)process->pid);
+    if (answer->steps.median_s > 0)
+        snprintf(factor, sizeof(factor), "%.1f times", step->s / answer->steps.median_s);
+    fputs("  ", out);
+    print_label(out, label, label_columns(out, GF_BY_STEP));
+    fprintf(out, "%9s %15s %9s %9s\n", gf_amount_time(step->s, time), factor,
+            gf_amount_time((double)step->stall_us / 1e6, stalled),
+            gf_amount_clock(step->at, false, at));
+}
+
+static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
+{
+    const struct gf_steps *steps = &answer->steps;
+
+    if (!steps->slow)
+        return;
+    fprintf(out, "\n%-*s%9s %15s %9s %9s\n", (int)label_columns(out, GF_BY_STEP) + 2, "Slow steps",
+            "time", "of the median", "stalled", "at");
+    for (size_t i = 0; i < steps->slow && i < top; i++)
+        print_step(out, answer, &steps->list[i]);
+    if (steps->slow > top)
+        fprintf(out, "  and %zu more (--top)\n", steps->slow - top);
+}
+
 static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool with_rate,
                       bool *first)
 {
@@ -197,6 +231,7 @@ void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, en
             fprintf(out, "\nNo stall has a %s.\n", gf_by_names[by]);
         gf_tally_free(&tally);
     }
+    print_steps(out, answer, top);
     print_copies(out, &answer->copies);
     print_gpu(out, answer, top);
     print_lines(out, "Ranks that differ", &answer->differing, gf_max(top, DIFFERING_MAX));

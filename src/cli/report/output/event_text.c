@@ -102,6 +102,20 @@ static void print_threads(const json_t *event)
     json_array_foreach(json_object_get(event, "threads"), i, thread) print_thread(thread);
 }
 
+static void print_steps(const json_t *event)
+{
+    const json_t *steps = json_object_get(event, "steps"),
+                 *times = json_object_get(event, "after_us");
+    const size_t count = json_array_size(steps), last = json_array_size(times);
+
+    printf("%zu marks in %.3f ms", count,
+           last ? json_number_value(json_array_get(times, last - 1)) / 1000 : 0);
+    if (count)
+        printf(", from step %lld to %lld", (long long)json_integer_value(json_array_get(steps, 0)),
+               (long long)json_integer_value(json_array_get(steps, count - 1)));
+    puts("");
+}
+
 static void print_process(const json_t *event)
 {
     printf("%s", event_text(event, "program"));
@@ -148,6 +162,8 @@ static void print_event(const json_t *event)
         print_process(event);
     else if (strcmp(event_text(event, "event"), "threads") == 0)
         print_threads(event);
+    else if (strcmp(event_text(event, "event"), "steps") == 0)
+        print_steps(event);
     else
         puts(event_text(event, "text"));
     if (event_number(event, "dropped"))

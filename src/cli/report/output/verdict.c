@@ -90,6 +90,24 @@ static void say_onset(struct gf_answer *answer)
                      answer->onset_factor, answer->onset_factor >= 1000 ? " or more" : "");
 }
 
+static void say_steps(struct gf_answer *answer)
+{
+    const struct gf_steps *steps = &answer->steps;
+    char median[GF_AMOUNT], longest[GF_AMOUNT], rank[48] = "";
+
+    if (!steps->slow)
+        return;
+    const int64_t number = answer->job->processes[steps->list[0].process].rank;
+    if (number >= 0)
+        snprintf(rank, sizeof(rank), " of rank %lld", (long long)number);
+    gf_lines_add(&answer->verdict,
+                 "Of %zu steps, %zu took more than %d times the median of %s; the longest is step "
+                 "%llu%s with %s.",
+                 steps->ended, steps->slow, GF_SLOW_STEP, gf_amount_time(steps->median_s, median),
+                 (unsigned long long)steps->list[0].step, rank,
+                 gf_amount_time(steps->list[0].s, longest));
+}
+
 /* Whether staging helped: its rate beside that of the driver's copies of the same job. */
 static void say_staging(struct gf_answer *answer)
 {
@@ -234,6 +252,7 @@ void gf_verdict_say(struct gf_answer *answer)
         say_nothing_found(answer);
     }
     say_rank(answer);
+    say_steps(answer);
     say_staging(answer);
     say_helps(answer);
     say_notes(answer);

@@ -207,7 +207,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .submissions = &gf_submissions,
         .log_wanted = gf_journal_wanted,
         .log = gf_journal_event,
-        .log_finish = gf_journal_finish,
+        .log_finish = gf_logging_finish,
         .log_count = gf_journal_count,
         .stall_counts = gf_stall_counts,
         .each_latency = gf_latency_each,

@@ -7,6 +7,7 @@
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/stall.h"
+#include "preload/trace/step_log.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -38,6 +39,17 @@ static bool current_gpu(struct gf_stall_gpu *ret)
     return true;
 }
 
+static void before_quick_exit(void)
+{
+    gf_journal_before_exit(gf_step_log_flush);
+}
+
+void gf_logging_finish(void)
+{
+    gf_step_log_flush();
+    gf_journal_finish();
+}
+
 void gf_logging_cuda(void)
 {
     const struct gf_options *options = gf_startup_env_options();
@@ -48,7 +60,7 @@ void gf_logging_cuda(void)
                           (uint64_t)options->stall_wait_us * 1000, current_gpu);
     gf_journal_share();
     if (gf_journal_wanted())
-        at_quick_exit(gf_journal_before_exit); /* quick_exit calls libc's own _exit, not the hook */
+        at_quick_exit(before_quick_exit); /* quick_exit calls libc's own _exit, not the hook */
 }
 
 static void *write_log(void *unused)

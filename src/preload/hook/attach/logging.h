@@ -15,4 +15,7 @@ void gf_logging_cuda(void);
  */
 void gf_logging_serve(void);
 
+/* Called near the end of the process. Logs what is left, and writes it (gf_journal_finish). */
+void gf_logging_finish(void);
+
 #endif

@@ -8,20 +8,21 @@
  */
 #include "preload/hook/originals/originals.h"
 #include "preload/trace/journal.h"
+#include "preload/trace/step_log.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 void gf_on__exit(int status)
 {
-    gf_journal_before_exit();
+    gf_journal_before_exit(gf_step_log_flush);
     gf_originals()->_exit(status);
     __builtin_unreachable();
 }
 
 void gf_on__Exit(int status)
 {
-    gf_journal_before_exit();
+    gf_journal_before_exit(gf_step_log_flush);
     gf_originals()->_Exit(status);
     __builtin_unreachable();
 }

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps between the program's marks (gpufeed_step), and which of them were slow. */
+#ifndef GF_CLI_REPORT_OUTPUT_STEPS_H
+#define GF_CLI_REPORT_OUTPUT_STEPS_H
+
+#include "cli/report/input/job.h"
+
+/* A step that took more than this many times the median is slow. */
+#define GF_SLOW_STEP 2
+
+struct gf_step {
+    uint64_t step;
+    double at, s; /* s: duration; 0 unless has_end */
+    uint32_t process, thread;
+    bool has_end;      /* the duration is known */
+    bool is_open;      /* in progress in the last line; otherwise the log lacks the end */
+    uint64_t stall_us; /* of the process's stalls in this step; set for the slowest ones */
+};
+
+struct gf_steps {
+    struct gf_step *list; /* those with an end first, the longest first */
+    size_t count, ended, slow;
+    double median_s;
+};
+
+/* Without memory there are no steps. */
+struct gf_steps gf_steps_find(const struct gf_job *job);
+void gf_steps_free(struct gf_steps *steps);
+
+#endif

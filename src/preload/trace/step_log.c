@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/step_log.h"
+
+#include "base/atomic.h"
+#include "preload/trace/journal.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define MARKS 64
+#define OLD_NS UINT64_C(1000000000) /* the age of a mark at which a line is due */
+#define LINE_NS UINT64_C(250000000) /* the least time between two lines */
+/* An eighth of the log's limit, so that marks leave the log to stalls. */
+#define MOST_BYTES ((size_t)8 << 20)
+
+/* The process of the thread that uses `batch`; 0 without one. */
+static _Atomic pid_t holder;
+
+static struct {
+    pid_t pid; /* the process that made the marks */
+    unsigned count;
+    uint64_t skipped; /* marks since the last line that found no room */
+    uint64_t line_ns; /* time of the last line */
+    size_t bytes;     /* of all lines */
+    struct {
+        uint64_t step, ns;
+    } marks[MARKS];
+} batch;
+
+/*
+ * False while another thread, or this thread below a signal handler, uses the batch: then the mark
+ * is not logged. A forked child takes the batch from a holder in its parent.
+ */
+static bool take_batch(pid_t pid)
+{
+    pid_t before = 0;
+
+    if (gf_cas_acquire(&holder, &before, pid))
+        return true;
+    return before != pid && gf_cas_acquire(&holder, &before, pid);
+}
+
+static void put_marks(struct gf_json *json)
+{
+    const unsigned count = gf_min(batch.count, (unsigned)MARKS);
+    const uint64_t first = batch.marks[0].ns;
+
+    gf_json_micro(json, "start", first / 1000);
+    gf_json_begin(json, "steps", '[');
+    for (unsigned i = 0; i < count; i++)
+        gf_json_size(json, NULL, batch.marks[i].step);
+    gf_json_end(json, ']');
+    gf_json_begin(json, "after_us", '[');
+    for (unsigned i = 0; i < count; i++)
+        gf_json_size(json, NULL, gf_max(batch.marks[i].ns, first) / 1000 - first / 1000);
+    gf_json_end(json, ']');
+    if (batch.skipped)
+        gf_json_size(json, "skipped", batch.skipped);
+    batch.bytes += json->at;
+    if (batch.bytes >= MOST_BYTES)
+        gf_json_bool(json, "last", true);
+}
+
+/* Without a line, the batch stays. So the marks that a line lacks always follow its own. */
+static void log_batch(uint64_t now)
+{
+    struct gf_line *line = gf_journal_begin("steps");
+
+    batch.line_ns = now;
+    if (!line)
+        return;
+    put_marks(&line->json);
+    gf_journal_end(line);
+    batch.skipped = 0;
+    batch.count = 0;
+}
+
+/* The index is checked once and then used, because a child of vfork may share the memory. */
+static void add_mark(uint64_t step, uint64_t ns)
+{
+    const unsigned at = batch.count;
+
+    if (at >= MARKS) {
+        batch.skipped++;
+        return;
+    }
+    batch.marks[at].step = step;
+    batch.marks[at].ns = ns;
+    batch.count = at + 1;
+}
+
+static bool is_due(uint64_t now)
+{
+    return (batch.count >= MARKS || now - batch.marks[0].ns >= OLD_NS) &&
+           now - batch.line_ns >= LINE_NS;
+}
+
+void gf_step_log_add(uint64_t step, uint64_t ns)
+{
+    const int error = errno;
+    pid_t pid;
+
+    if (!gf_journal_shared() || !take_batch(pid = getpid()))
+        return;
+    if (batch.pid != pid) {
+        batch.pid = pid;
+        batch.count = 0;
+        batch.skipped = 0;
+    }
+    if (batch.bytes < MOST_BYTES) {
+        add_mark(step, ns);
+        if (is_due(ns))
+            log_batch(ns);
+    }
+    gf_store_release(&holder, 0);
+    errno = error;
+}
+
+void gf_step_log_flush(void)
+{
+    const int error = errno;
+    const pid_t pid = getpid();
+    pid_t none = 0;
+
+    if (!gf_journal_shared() || !gf_cas_acquire(&holder, &none, pid))
+        return;
+    if (batch.pid == pid && batch.count)
+        log_batch(batch.line_ns);
+    gf_store_release(&holder, 0);
+    errno = error;
+}
