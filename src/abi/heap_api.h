@@ -13,8 +13,8 @@
 
 enum gf_heap_mode {
     gf_heap_mode_undecided = 0,
-    gf_heap_mode_replace, /* jemalloc serves malloc */
-    gf_heap_mode_next,    /* the next allocator in search order serves malloc */
+    gf_heap_mode_replace,     /* jemalloc serves malloc */
+    gf_heap_mode_passthrough, /* the next allocator in search order serves malloc */
     /* jemalloc serves malloc, and calls are timed; never in gf_heap_ops.mode. */
     gf_heap_mode_sampled,
 };
@@ -33,10 +33,10 @@ struct gf_heap_stats {
 
 /* The heap's handling of freed pages: src/preload/heap/pages/retain.h. */
 struct gf_heap_retained {
-    bool managed;          /* false: a user's MALLOC_CONF sets the decay; the heap adds nothing */
-    uint64_t max_bytes;    /* free and not purged; pages of a block that was never touched count */
-    uint64_t unused_bytes; /* the part that stayed free for at least 10 s */
-    uint64_t given_back;   /* bytes purged because they stayed free */
+    bool managed;           /* false: a user's MALLOC_CONF sets the decay; the heap adds nothing */
+    uint64_t max_bytes;     /* free and not purged; pages of a block that was never touched count */
+    uint64_t unused_bytes;  /* the part that stayed free for at least 10 s */
+    uint64_t unused_purged; /* bytes purged because they stayed free */
     /* Bytes freed since the last lazy free; an upper bound of the dirty bytes. */
     uint64_t freed;
     uint64_t dirty_limit; /* the most bytes that may be dirty */
@@ -100,7 +100,7 @@ struct gf_heap_ops {
      * thread only.
      */
     void (*sample)(unsigned calls);
-    /* In mode next: from now on times calls for large blocks to the other allocator. */
+    /* In mode passthrough: from now on times calls for large blocks to the other allocator. */
     void (*time_passthrough)(void);
     void (*stats)(struct gf_heap_stats *ret);
     /* Copies the i-th setting. False: there are at most i settings. */
@@ -126,8 +126,8 @@ struct gf_heap_ops {
      */
     bool (*free_lazily)(void);
     bool (*purge)(void);
-    /* Gives back pages that were not reused for 10 to 20 seconds, if that is due. */
-    void (*give_back)(void);
+    /* Purges pages that were not reused for 10 to 20 seconds, if that is due. */
+    void (*purge_unused)(void);
 };
 
 #endif

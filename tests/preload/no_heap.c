@@ -13,7 +13,7 @@
 #include "preload/trace/step.h"
 #include "preload/trace/step_log.h"
 
-enum gf_heap_mode gf_mode_now = gf_heap_mode_next;
+enum gf_heap_mode gf_mode_now = gf_heap_mode_passthrough;
 
 void gf_start(void)
 {
@@ -47,7 +47,7 @@ int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child
 const struct gf_heap_ops *gf_heap_ops(void)
 {
     static const struct gf_heap_ops none = {
-        .mode = gf_heap_mode_next,
+        .mode = gf_heap_mode_passthrough,
         .mode_reason = "built without a heap",
     };
     return &none;

@@ -36,39 +36,39 @@ static void options_leave_malloc_to_the_program(void **state)
 {
     (void)state;
     options.mode = gf_mode_off;
-    expect(gf_heap_mode_next, "GPUFEED=off");
+    expect(gf_heap_mode_passthrough, "GPUFEED=off");
     options.mode = gf_mode_observe;
-    expect(gf_heap_mode_next, "GPUFEED=observe");
+    expect(gf_heap_mode_passthrough, "GPUFEED=observe");
     options.heap = gf_heap_replace;
-    expect(gf_heap_mode_next, "GPUFEED=observe");
+    expect(gf_heap_mode_passthrough, "GPUFEED=observe");
     options.mode = gf_mode_on;
     options.heap = gf_heap_off;
-    expect(gf_heap_mode_next, "GPUFEED_HEAP=off");
+    expect(gf_heap_mode_passthrough, "GPUFEED_HEAP=off");
     options.heap = gf_heap_wrap;
-    expect(gf_heap_mode_next, "GPUFEED_HEAP=wrap");
+    expect(gf_heap_mode_passthrough, "GPUFEED_HEAP=wrap");
 }
 
 static void without_address_space_jemalloc_does_not_start(void **state)
 {
     (void)state;
     facts.cramped = true;
-    expect(gf_heap_mode_next, "too little address space is left for jemalloc");
+    expect(gf_heap_mode_passthrough, "too little address space is left for jemalloc");
     options.heap = gf_heap_replace;
-    expect(gf_heap_mode_next, "too little address space is left for jemalloc");
+    expect(gf_heap_mode_passthrough, "too little address space is left for jemalloc");
     options.heap = gf_heap_off;
-    expect(gf_heap_mode_next, "GPUFEED_HEAP=off");
+    expect(gf_heap_mode_passthrough, "GPUFEED_HEAP=off");
 }
 
 static void another_allocator_wins_by_default(void **state)
 {
     (void)state;
     facts.behind = "/usr/lib/libtcmalloc.so.4";
-    expect(gf_heap_mode_next, "libtcmalloc.so.4 serves malloc");
+    expect(gf_heap_mode_passthrough, "libtcmalloc.so.4 serves malloc");
     options.heap = gf_heap_replace;
     expect(gf_heap_mode_replace, "GPUFEED_HEAP=replace");
     options.heap = gf_heap_auto;
     facts.before = "";
-    expect(gf_heap_mode_next, "the program serves malloc");
+    expect(gf_heap_mode_passthrough, "the program serves malloc");
 }
 
 static void a_second_copy_leaves_malloc_to_the_first(void **state)
@@ -76,18 +76,20 @@ static void a_second_copy_leaves_malloc_to_the_first(void **state)
     (void)state;
     facts.duplicate = true;
     facts.before = "/opt/gpufeed/lib/libgpufeed.so";
-    expect(gf_heap_mode_next, "another copy of the library serves malloc");
+    expect(gf_heap_mode_passthrough, "another copy of the library serves malloc");
     options.heap = gf_heap_replace;
-    expect(gf_heap_mode_next, "another copy of the library serves malloc");
+    expect(gf_heap_mode_passthrough, "another copy of the library serves malloc");
 }
 
 static void pages_must_fit(void **state)
 {
     (void)state;
     facts.page = 65536;
-    expect(gf_heap_mode_next, "the kernel has pages of 64 KiB, but jemalloc was built for 4");
+    expect(gf_heap_mode_passthrough,
+           "the kernel has pages of 64 KiB, but jemalloc was built for 4");
     options.heap = gf_heap_replace;
-    expect(gf_heap_mode_next, "the kernel has pages of 64 KiB, but jemalloc was built for 4");
+    expect(gf_heap_mode_passthrough,
+           "the kernel has pages of 64 KiB, but jemalloc was built for 4");
     facts.jemalloc_page = 65536;
     expect(gf_heap_mode_replace, "GPUFEED_HEAP=replace");
     facts.page = 4096;
@@ -98,7 +100,7 @@ static void an_allocation_during_the_decision(void **state)
 {
     (void)state;
     facts.called_inside = true;
-    expect(gf_heap_mode_next, "a library allocated before the heap could start");
+    expect(gf_heap_mode_passthrough, "a library allocated before the heap could start");
 }
 
 int main(void)

@@ -5,7 +5,7 @@
 #include "preload/heap/heap.h"
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/retain.h"
 #include "preload/heap/pages/unused.h"
 #include "preload/heap/pages/mappings.h"
@@ -113,12 +113,12 @@ static void gives_back_what_is_not_reused(void **state)
     const struct gf_heap_retained before = retained();
     assert_in_range(before.unused_bytes, 76 * MIB, before.max_bytes - 16 * MIB);
     for (int i = 0; i < 200 && retained().unused_bytes > 4 * MIB; i++, usleep(100000))
-        ops->give_back(); /* a round is due each second */
+        ops->purge_unused(); /* a round is due each second */
     const struct gf_heap_retained after = retained();
-    const uint64_t given_back = after.given_back - before.given_back;
-    assert_in_range(given_back, before.unused_bytes - 4 * MIB, before.unused_bytes);
-    assert_int_equal(before.max_bytes - after.max_bytes, given_back);
-    assert_int_equal(after.purged_bytes - before.purged_bytes, given_back);
+    const uint64_t unused_purged = after.unused_purged - before.unused_purged;
+    assert_in_range(unused_purged, before.unused_bytes - 4 * MIB, before.unused_bytes);
+    assert_int_equal(before.max_bytes - after.max_bytes, unused_purged);
+    assert_int_equal(after.purged_bytes - before.purged_bytes, unused_purged);
     assert_int_equal(after.max_bytes, pages("pdirty") + pages("pmuzzy"));
     assert_true(after.unused_bytes < 4 * MIB);
     const long warm = faults();
@@ -130,10 +130,10 @@ static void gives_back_in_parts(void **state)
 {
     (void)state;
     const uint64_t second = 1000000000;
-    assert_int_equal(gf_give_back_part(0), 16 * MIB);
-    assert_int_equal(gf_give_back_part(second / 20), 16 * MIB);
-    assert_int_equal(gf_give_back_part(second / 5), 64 * MIB);
-    assert_int_equal(gf_give_back_part(60 * second), 128 * MIB);
+    assert_int_equal(gf_purge_unused_part(0), 16 * MIB);
+    assert_int_equal(gf_purge_unused_part(second / 20), 16 * MIB);
+    assert_int_equal(gf_purge_unused_part(second / 5), 64 * MIB);
+    assert_int_equal(gf_purge_unused_part(60 * second), 128 * MIB);
 }
 
 /* Lazily freed pages stay present, so that reuse costs no fault; purged pages do not. */

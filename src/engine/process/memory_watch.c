@@ -111,7 +111,7 @@ static uint64_t check_retained(uint64_t now_ns)
         heap->purge();
         gf_transfer_memory_is_short();
     }
-    heap->give_back();
+    heap->purge_unused();
     remember_heap(); /* so that this step does not count as activity of the program */
     report_reading(&now, step);
     watch.files_ns = now_ns + gf_min(gf_reclaim_wait(&watch.reclaim), IDLE_NS);

@@ -16,7 +16,7 @@
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/mode.h"
 #include "preload/heap/pages/first_touch.h"
-#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/mappings.h"
 #include "preload/heap/pages/retain.h"
@@ -80,7 +80,7 @@ static void start_jemalloc(void)
     ops.watch_retained = gf_retain_watch;
     ops.free_lazily = gf_retain_free_lazily;
     ops.purge = gf_retain_purge_now;
-    ops.give_back = gf_give_back_now;
+    ops.purge_unused = gf_purge_unused_now;
     /*
      * jemalloc itself handles calls that arrive while it starts. The boot pool could not free
      * jemalloc's blocks.
@@ -123,7 +123,7 @@ static void decide_mode(void)
     gf_timed_passthrough_prepare();
     if (facts.options->mode == gf_mode_on && facts.options->heap != gf_heap_off)
         ops.time_passthrough = gf_timed_passthrough_start;
-    gf_mode_set(gf_heap_mode_next);
+    gf_mode_set(gf_heap_mode_passthrough);
 }
 
 GF_COLD static bool decide_once(void)

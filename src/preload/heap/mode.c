@@ -44,5 +44,5 @@ enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, s
                                                        : "no other allocator is preloaded";
         return gf_heap_mode_replace;
     }
-    return gf_heap_mode_next;
+    return gf_heap_mode_passthrough;
 }

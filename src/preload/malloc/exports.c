@@ -21,7 +21,7 @@ static inline bool jemalloc_serves(void)
 
 static inline bool passes_through(void)
 {
-    return gf_likely(gf_mode_get() == gf_heap_mode_next);
+    return gf_likely(gf_mode_get() == gf_heap_mode_passthrough);
 }
 
 /* The first call decides the mode. A call from within the decision gets the boot pool. */
@@ -33,7 +33,7 @@ GF_COLD static const struct gf_family *decided_family(void)
         return &gf_family_jemalloc;
     case gf_heap_mode_sampled:
         return gf_sample_family();
-    case gf_heap_mode_next:
+    case gf_heap_mode_passthrough:
         return &gf_family_passthrough;
     case gf_heap_mode_undecided:
         break;

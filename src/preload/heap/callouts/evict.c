@@ -2,18 +2,18 @@
 /*
  * The sets of free extents that jemalloc 5.3.0 keeps for each arena: the dirty ones, the lazily
  * freed ones, and those without pages. Linked with --wrap (jemalloc.syms). Counts what is kept
- * (unused.h), and gives back a part of it (give_back.h) where jemalloc could only give back all.
+ * (unused.h), and purges a part of it (purge_unused.h) where jemalloc could only purge all.
  */
 #include "preload/heap/callouts/evict.h"
 
 #include "base/atomic.h"
 #include "preload/heap/callouts/extent.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/unused.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-/* Nothing more is taken from a set once fewer bytes than this may be given back. */
+/* Nothing more is taken from a set once fewer bytes than this may be purged. */
 #define LEAST ((size_t)256 << 10)
 
 struct extent *__real_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
@@ -39,7 +39,7 @@ void __real_je_arena_decay(void *thread, void *arena, bool background, bool all)
  */
 static _Atomic size_t dirty_at;
 
-/* Limits this thread's call of arena_decay: it gives back pages of one set, up to `left` bytes. */
+/* Limits this thread's call of arena_decay: it purges pages of one set, up to `left` bytes. */
 struct eviction {
     bool dirty;
     size_t left, taken;
@@ -72,7 +72,7 @@ void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struc
 }
 
 /*
- * Returns how many bytes at the start of the extent stay, so that at most `most` are given back.
+ * Returns how many bytes at the start of the extent stay, so that at most `most` are purged.
  * Blocks are cut from the start of a free extent, so the program reuses that part first. Large
  * extents are cut between huge pages.
  */
@@ -113,8 +113,8 @@ struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void
     return trail;
 }
 
-/* Gives back up to `most` bytes of one set of an arena; returns how many. */
-static size_t give_back(void *thread, void *arena, bool dirty, size_t most)
+/* Purges up to `most` bytes of one set of an arena; returns how many. */
+static size_t purge_unused(void *thread, void *arena, bool dirty, size_t most)
 {
     struct eviction limit = {.dirty = dirty, .left = most};
 
@@ -126,20 +126,20 @@ static size_t give_back(void *thread, void *arena, bool dirty, size_t most)
     return limit.taken;
 }
 
-/* Gives back lazily freed pages before dirty ones, because they have been free for longer. */
+/* Purges lazily freed pages before dirty ones, because they have been free for longer. */
 void gf_evict_round(void *thread)
 {
-    uint64_t *const left = gf_give_back_left;
+    uint64_t *const left = gf_purge_unused_left;
     const unsigned count = gf_load_relaxed(&gf_unused_arenas);
 
-    gf_give_back_left = NULL;
+    gf_purge_unused_left = NULL;
     for (unsigned i = 0; i < count; i++) {
         void *const arena = __atomic_load_n(&je_arenas[i], __ATOMIC_ACQUIRE); /* jemalloc's word */
         if (!arena)
             continue;
         __real_je_arena_decay(thread, arena, false, false);
         const size_t unused = gf_min(gf_unused_bytes(i), *left);
-        const size_t lazy = give_back(thread, arena, false, unused);
-        *left -= lazy + give_back(thread, arena, true, unused - lazy);
+        const size_t lazy = purge_unused(thread, arena, false, unused);
+        *left -= lazy + purge_unused(thread, arena, true, unused - lazy);
     }
 }

@@ -7,7 +7,7 @@
  */
 #include "preload/heap/callouts/extent.h"
 #include "preload/heap/pages/first_touch.h"
-#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/page_counts.h"
 #include "preload/heap/pages/retain.h"
 #include "preload/heap/pages/unused.h"
@@ -40,7 +40,7 @@ static void count_freed(size_t size)
         return;
     gf_sub_relaxed(&gf_page_counts.active, size);
     gf_retain_freed(size);
-    gf_give_back_soon();
+    gf_purge_unused_soon();
 }
 
 struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,

@@ -5,7 +5,7 @@
  * without it. docs/heap.md lists the savings.
  */
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/page_counts.h"
 #include "preload/heap/pages/presence.h"
 
@@ -26,13 +26,13 @@ void __wrap_je_cache_bin_info_init(void *info, uint16_t slots);
 /*
  * Without this override, a thread would compare its use with its peak every 64 KiB. Only mallctl's
  * "thread.peak" reads the peak, and mallctl is not exported. Without the comparison, a thread's
- * next event is the trimming of its cache, or that of give_back.h. The thread's first event of
- * give_back.h takes the place of this one.
+ * next event is the trimming of its cache, or that of purge_unused.h. The thread's first event of
+ * purge_unused.h takes the place of this one.
  */
 uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd)
 {
     (void)tsd;
-    return gf_give_back_first();
+    return gf_purge_unused_first();
 }
 
 uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)

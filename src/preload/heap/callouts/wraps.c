@@ -6,7 +6,7 @@
  */
 #include "preload/heap/callouts/evict.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/retain.h"
 #include "preload/heap/timing/slowpath.h"
 
@@ -23,7 +23,7 @@ WRAPS(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned
       unsigned remain);
 WRAPS(void, tcache_bin_flush_large, void *tsd, void *tcache, void *bin, unsigned class,
       unsigned remain);
-WRAPS(void, te_event_trigger, void *tsd, const struct gf_give_back_count *count);
+WRAPS(void, te_event_trigger, void *tsd, const struct gf_purge_unused_count *count);
 WRAPS(void, arena_decay, void *tsdn, void *arena, bool background, bool all);
 WRAPS(void *, arena_malloc_hard, void *tsdn, void *arena, size_t size, unsigned class, bool zero);
 WRAPS(void *, arena_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
@@ -99,17 +99,17 @@ void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsign
 }
 
 /* jemalloc's housekeeping after a number of bytes. */
-void __wrap_je_te_event_trigger(void *tsd, const struct gf_give_back_count *count)
+void __wrap_je_te_event_trigger(void *tsd, const struct gf_purge_unused_count *count)
 {
     FRAMED(count->allocates ? gf_slowpath_malloc : gf_slowpath_free, 0, 0, NULL,
            __real_je_te_event_trigger(tsd, count);
-           gf_give_back_event(count));
+           gf_purge_unused_event(count));
 }
 
 /* jemalloc purges an arena when the arena's last thread ends: see retain.h. */
 void __wrap_je_arena_decay(void *tsdn, void *arena, bool background, bool all)
 {
-    if (gf_unlikely(gf_give_back_left))
+    if (gf_unlikely(gf_purge_unused_left))
         gf_evict_round(tsdn);
     FRAMED(gf_slowpath_other, 0, 0, NULL,
            __real_je_arena_decay(tsdn, arena, background, all && gf_retain_allows_purge()));

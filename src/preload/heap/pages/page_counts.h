@@ -14,13 +14,13 @@
 #define GF_PAGE_COUNTS_LARGE ((size_t)8 << 20)
 
 struct gf_page_counts {
-    _Atomic uint64_t active;       /* in slabs and blocks */
-    _Atomic uint64_t large;        /* in large blocks */
-    _Atomic uint64_t large_most;   /* the most that `large` has been */
-    _Atomic uint64_t lazily_freed; /* freed by MADV_FREE so far */
-    _Atomic uint64_t purged;       /* freed by MADV_DONTNEED or munmap so far */
-    _Atomic uint64_t given_back;   /* the part of `purged` that was not reused (give_back.h) */
-    _Atomic bool unknown;          /* extent sizes cannot be read, so `active` is wrong */
+    _Atomic uint64_t active;        /* in slabs and blocks */
+    _Atomic uint64_t large;         /* in large blocks */
+    _Atomic uint64_t large_most;    /* the most that `large` has been */
+    _Atomic uint64_t lazily_freed;  /* freed by MADV_FREE so far */
+    _Atomic uint64_t purged;        /* freed by MADV_DONTNEED or munmap so far */
+    _Atomic uint64_t unused_purged; /* the part of `purged` that was not reused (purge_unused.h) */
+    _Atomic bool unknown;           /* extent sizes cannot be read, so `active` is wrong */
 };
 extern struct gf_page_counts gf_page_counts __attribute__((visibility("hidden")));
 

@@ -286,7 +286,7 @@ void gf_retain_read(struct gf_heap_retained *ret)
         .managed = retain.managed,
         .max_bytes = retained_bytes(),
         .unused_bytes = gf_unused_total(),
-        .given_back = gf_load_relaxed(&gf_page_counts.given_back),
+        .unused_purged = gf_load_relaxed(&gf_page_counts.unused_purged),
         .freed = gf_load_relaxed(&gf_retain_count.freed),
         .dirty_limit = gf_load_relaxed(&retain.dirty_limit),
         .headroom = gf_load_relaxed(&retain.headroom),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/heap/pages/give_back.h"
+#include "preload/heap/pages/purge_unused.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -13,13 +13,13 @@
 #define MIB (UINT64_C(1) << 20)
 #define MS UINT64_C(1000000)
 
-#define WINDOW_NS (10000 * MS) /* pages that stayed free for one to two windows are given back */
+#define WINDOW_NS (10000 * MS) /* pages that stayed free for one to two windows are purged */
 #define ROUND_NS (1000 * MS)   /* the time between rounds */
-#define PART_NS (50 * MS)      /* the same while more is left to give back than one round may */
-/* The bytes given back at once. A part takes 1 to 2 ms of a thread that called malloc. */
+#define PART_NS (50 * MS)      /* the same while more is left to purge than one round may */
+/* The bytes purged at once. A part takes 1 to 2 ms of a thread that called malloc. */
 #define PART (16 * MIB)
 #define PART_MAX (128 * MIB)
-/* In a process that keeps less than this, nothing is given back. */
+/* In a process that keeps less than this, nothing is purged. */
 #define LITTLE (32 * MIB)
 
 /* Bytes that a thread allocates between two of its events. */
@@ -30,9 +30,9 @@
 static struct {
     _Atomic uint64_t due_ns;      /* the next round */
     uint64_t window_ns, round_ns; /* when the last ones began; used only within a round */
-} give_back;
+} purge_unused;
 
-__thread uint64_t *gf_give_back_left;
+__thread uint64_t *gf_purge_unused_left;
 
 /* The events of the calling thread. */
 static __thread struct {
@@ -42,7 +42,7 @@ static __thread struct {
     uint64_t wait;       /* bytes from the last event to the next; 0 before the first */
 } event;
 
-uint64_t gf_give_back_first(void)
+uint64_t gf_purge_unused_first(void)
 {
     const bool first = event.wait == 0;
 
@@ -74,13 +74,13 @@ static void schedule(uint64_t passed)
         set_next(passed > 20 * MS ? WAIT_MIN : event.wait);
 }
 
-void gf_give_back_soon(void)
+void gf_purge_unused_soon(void)
 {
     if (event.wait > WAIT_MIN && event.next && gf_ticks() - event.last_ticks > MS / 10)
         set_next(WAIT_MIN);
 }
 
-uint64_t gf_give_back_part(uint64_t passed_ns)
+uint64_t gf_purge_unused_part(uint64_t passed_ns)
 {
     return gf_min(gf_max(passed_ns / PART_NS, 1) * PART, PART_MAX);
 }
@@ -88,20 +88,20 @@ uint64_t gf_give_back_part(uint64_t passed_ns)
 /* Does a round, and returns when the next one is due. The caller is the only thread in a round. */
 static uint64_t do_round(uint64_t now_ns)
 {
-    uint64_t left = gf_give_back_part(now_ns - give_back.round_ns);
+    uint64_t left = gf_purge_unused_part(now_ns - purge_unused.round_ns);
     const uint64_t part = left;
 
-    if (now_ns - give_back.window_ns >= WINDOW_NS) {
+    if (now_ns - purge_unused.window_ns >= WINDOW_NS) {
         gf_unused_rotate();
-        give_back.window_ns = now_ns;
+        purge_unused.window_ns = now_ns;
     }
     if (gf_unused_kept() < LITTLE)
         return now_ns + ROUND_NS;
-    give_back.round_ns = now_ns;
-    gf_give_back_left = &left;
+    purge_unused.round_ns = now_ns;
+    gf_purge_unused_left = &left;
     je_mallctl("arena.0.decay", NULL, NULL, NULL, 0); /* callouts/evict.c makes it a round */
-    gf_give_back_left = NULL;
-    gf_add_relaxed(&gf_page_counts.given_back, part - left);
+    gf_purge_unused_left = NULL;
+    gf_add_relaxed(&gf_page_counts.unused_purged, part - left);
     return now_ns + (left < part / 2 ? PART_NS : ROUND_NS);
 }
 
@@ -109,15 +109,15 @@ static void do_round_if_due(void)
 {
     const uint64_t now_ns = gf_now_ns();
 
-    if (now_ns < gf_load_relaxed(&give_back.due_ns) || !gf_retain_begin())
+    if (now_ns < gf_load_relaxed(&purge_unused.due_ns) || !gf_retain_begin())
         return;
     const int error = errno;
-    gf_store_relaxed(&give_back.due_ns, do_round(now_ns));
+    gf_store_relaxed(&purge_unused.due_ns, do_round(now_ns));
     errno = error;
     gf_retain_end();
 }
 
-void gf_give_back_event(const struct gf_give_back_count *count)
+void gf_purge_unused_event(const struct gf_purge_unused_count *count)
 {
     const uint64_t ticks = gf_ticks();
 
@@ -131,7 +131,7 @@ void gf_give_back_event(const struct gf_give_back_count *count)
     do_round_if_due();
 }
 
-void gf_give_back_now(void)
+void gf_purge_unused_now(void)
 {
     if (gf_retain_managed())
         do_round_if_due();
