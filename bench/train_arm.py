@@ -336,7 +336,7 @@ def run(task, warm, steps):
     used = cpu_seconds() - cpu  # read before waiting for the GPU, because that wait spins
     took = span.seconds()
     if isinstance(task, Vision) and not DRY:
-        torch.cuda.empty_cache()  # the memory for a step is not there for ten arms at once
+        torch.cuda.empty_cache()  # the GPU's memory does not hold a step of ten arms at once
     settle()
     return f"{took:.6f} {units} {used:.3f}"
 

@@ -6,7 +6,10 @@
 #define LEAST_PART 1000
 #define NONE UINT32_MAX
 
-/* A frame below its callers. Children are a list of siblings. */
+/*
+ * A frame below its callers. `child` is the first of the frames that it called, `sibling` the next
+ * of the same caller.
+ */
 struct node {
     uint32_t name, child, sibling;
     uint64_t us;
