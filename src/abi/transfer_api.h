@@ -38,6 +38,7 @@ struct gf_copy_refusal {
     uint32_t reason;    /* an enum gf_bypass of the engine */
     /* The stream was idle when the engine declined, so the driver's call waits for no other work. */
     uint32_t stream_was_idle;
+    uint64_t under_way; /* bytes that the driver copied then, this copy included; 0: not counted */
 };
 
 /* The device of a call that names no device. */

@@ -3,7 +3,10 @@
 #include "unit.h"
 
 #include "engine/transfer/copy/rate.h"
+#include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/setup/tuning.h"
+
+#include <pthread.h>
 
 #define MS UINT64_C(1000000)
 
@@ -15,13 +18,13 @@ static const struct gf_copy_kind fast = {gf_direction_h2d, false}, slow = {gf_di
 static void stage(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, unsigned times)
 {
     for (unsigned i = 0; i < times; i++)
-        gf_rate_staged(kind, bytes, ns);
+        gf_rate_staged(kind, bytes, ns, bytes);
 }
 
 static void drive(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, unsigned times)
 {
     for (unsigned i = 0; i < times; i++)
-        gf_rate_driver(kind, bytes, ns);
+        gf_rate_driver(kind, bytes, ns, bytes);
 }
 
 /* How many copies in a row are left to the driver. */
@@ -150,8 +153,8 @@ static void all_sizes_are_judged_apart(void **state)
     for (size_t mib = 4; mib <= 512; mib *= 2)
         drive(unseen, GF_MIB(mib), mib * MS / 10, 8);
     for (unsigned i = 0; i < 1000; i++) {
-        gf_rate_staged(unseen, GF_MIB(1) - 1, 1000 * MS);
-        gf_rate_staged(unseen, GF_MIB(4), MS / 10);
+        gf_rate_staged(unseen, GF_MIB(1) - 1, 1000 * MS, GF_MIB(1));
+        gf_rate_staged(unseen, GF_MIB(4), MS / 10, GF_MIB(4));
     }
     stage(unseen, GF_MIB(32), 1000 * MS, GF_TUNE_RATE_TRIALS);
     stage(unseen, GF_MIB(4096), 10000 * MS, GF_TUNE_RATE_TRIALS);
@@ -179,6 +182,54 @@ static void a_small_difference_counts_after_many_copies(void **state)
     assert_int_equal(backoff(fast, GF_MIB(64)), GF_TUNE_RATE_BACKOFF);
 }
 
+/*
+ * Eight callers share the link, and each copy takes eight times as long as alone. The driver's
+ * durations of one caller do not make that slow.
+ */
+static void copies_that_share_are_judged_together(void **state)
+{
+    (void)state;
+    drive(fast, GF_MIB(128), 128 * MS, 8);
+    for (unsigned i = 0; i < 1000; i++)
+        gf_rate_staged(fast, GF_MIB(128), 4 * 128 * MS, 8 * GF_MIB(128));
+    assert_int_equal(backoff(fast, GF_MIB(128)), 0);
+    for (unsigned i = 0; i < 8; i++)
+        gf_rate_driver(fast, GF_MIB(256), 256 * MS, 8 * GF_MIB(256));
+    stage(fast, GF_MIB(256), 256 * MS, GF_TUNE_RATE_TRIALS);
+    assert_int_equal(backoff(fast, GF_MIB(256)), GF_TUNE_RATE_BACKOFF);
+}
+
+/* Copies are counted by direction and by who makes them. A copy that was left by longjmp ends. */
+static void bytes_under_way_are_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(gf_under_way_enter(gf_direction_h2d, gf_maker_library, 5), 5);
+    assert_int_equal(gf_under_way_enter(gf_direction_h2d, gf_maker_driver, 7), 7);
+    assert_int_equal(gf_under_way_enter(gf_direction_d2h, gf_maker_library, 9), 9);
+    assert_int_equal(gf_under_way_enter(gf_direction_h2d, gf_maker_library, 3), 3);
+    assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_library), 3);
+    assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_library), 0);
+    assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_driver), 7);
+    assert_int_equal(gf_under_way_leave(gf_direction_d2h, gf_maker_library), 9);
+}
+
+static void *add_copy(void *closure)
+{
+    (void)closure;
+    gf_under_way_enter(gf_direction_h2d, gf_maker_library, 100);
+    return NULL;
+}
+
+static void the_copies_of_all_threads_count(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, add_copy, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(gf_under_way_enter(gf_direction_h2d, gf_maker_library, 5), 105);
+    assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_library), 105);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +243,9 @@ int main(void)
         cmocka_unit_test(the_end_of_a_backoff_is_measured),
         cmocka_unit_test(a_small_difference_counts_after_many_copies),
         cmocka_unit_test(all_sizes_are_judged_apart),
+        cmocka_unit_test(copies_that_share_are_judged_together),
+        cmocka_unit_test(bytes_under_way_are_counted),
+        cmocka_unit_test(the_copies_of_all_threads_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

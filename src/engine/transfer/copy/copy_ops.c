@@ -11,6 +11,7 @@
 #include "engine/transfer/copy/d2h.h"
 #include "engine/transfer/copy/h2d.h"
 #include "engine/transfer/copy/rate.h"
+#include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/setup/setup.h"
 
@@ -112,6 +113,28 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
     return result ? result : gf_setup.cuda->cuStreamSynchronize(staged->rest);
 }
 
+/* Whether the driver's call for a declined copy moves bytes of pageable memory now. */
+static bool is_pageable_now(enum gf_bypass reason)
+{
+    return reason != gf_bypass_early && reason != gf_bypass_pinned && reason != gf_bypass_ends &&
+           reason != gf_bypass_capture;
+}
+
+static void decline(const struct gf_admission *admission, enum gf_bypass reason,
+                    bool stream_was_idle, struct gf_copy_refusal *ret)
+{
+    const struct gf_copy_kind kind = admission->kind;
+
+    count_bypass(admission, reason);
+    *ret = (struct gf_copy_refusal){
+        .direction = kind.direction,
+        .reason = reason,
+        .stream_was_idle = stream_was_idle,
+        .under_way = is_pageable_now(reason) ? gf_under_way_enter(kind.direction, gf_maker_driver,
+                                                                  admission->call->bytes)
+                                             : 0};
+}
+
 bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
                       struct gf_copy_refusal *ret_refusal)
 {
@@ -120,19 +143,20 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     const uint64_t begun = gf_now_ns();
     const enum gf_bypass reason = stage_copy(&admission, &staged);
     const struct gf_copy_kind kind = admission.kind;
+    const uint64_t under_way =
+        staged.under_way
+            ? (staged.under_way + gf_under_way_leave(kind.direction, gf_maker_library)) / 2
+            : 0;
 
     if (reason != gf_bypass_none) {
-        count_bypass(&admission, reason);
-        *ret_refusal = (struct gf_copy_refusal){.direction = kind.direction,
-                                                .reason = reason,
-                                                .stream_was_idle = staged.stream_was_idle};
+        decline(&admission, reason, staged.stream_was_idle, ret_refusal);
         return false;
     }
     *ret_result = staged.result;
     if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
         *ret_result = copy_rest(call, kind.direction, &staged);
     else if (staged.result == CUDA_SUCCESS && staged.stream_was_idle && gf_admission_is_automatic())
-        gf_rate_staged(kind, call->bytes, gf_now_ns() - staged.stream_done_ns);
+        gf_rate_staged(kind, call->bytes, gf_now_ns() - staged.stream_done_ns, under_way);
     const uint64_t ns = gf_now_ns() - begun;
     gf_copy_stats_staged(kind, call->bytes, ns);
     gf_copy_explain_staged(kind, call->bytes, ns);
@@ -146,6 +170,10 @@ void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_
     const enum gf_bypass reason = (enum gf_bypass)refusal->reason;
 
     gf_prepare_deferred();
+    const uint64_t under_way =
+        refusal->under_way
+            ? (refusal->under_way + gf_under_way_leave(kind.direction, gf_maker_driver)) / 2
+            : 0;
     /*
      * An early copy may use pinned memory, and a captured copy does not run now. So neither is
      * timed.
@@ -154,7 +182,7 @@ void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_
         return;
     gf_copy_stats_driver_time(kind, reason, call->bytes, ns);
     if (refusal->stream_was_idle && (reason == gf_bypass_slower || reason == gf_bypass_full))
-        gf_rate_driver(kind, call->bytes, ns);
+        gf_rate_driver(kind, call->bytes, ns, under_way);
 }
 
 bool gf_copy_ops_fits(const struct gf_copy_call *call)

@@ -6,6 +6,7 @@
 #include "engine/transfer/copy/d2h.h"
 
 #include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 
@@ -94,6 +95,7 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = true;
+    ret->under_way = gf_under_way_enter(gf_direction_d2h, gf_maker_library, request->call->bytes);
     if (!gf_pipeline_open_chunks(&pipeline, request, true))
         return gf_bypass_full;
     if (request->call->stream == CU_STREAM_LEGACY)

@@ -6,6 +6,7 @@
 #include "engine/transfer/copy/h2d.h"
 
 #include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/staging/ring_grow.h"
@@ -149,6 +150,7 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = !async || idle;
+    ret->under_way = gf_under_way_enter(gf_direction_h2d, gf_maker_library, request->call->bytes);
     if (!async || idle || GF_MUTATED(sends_many))
         return h2d_stage_chunks(request, ret);
     const enum gf_bypass reason = h2d_stage_whole(request, ret);
@@ -163,7 +165,9 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     }
     gf_ring_want_contiguous(request->ring, request->call->bytes);
     gf_copy_stats_stream_wait();
+    gf_under_way_leave(gf_direction_h2d, gf_maker_library);
     const enum gf_bypass unwaited = gf_pipeline_await_stream(request, NULL, &ret->stream_done_ns);
+    ret->under_way = gf_under_way_enter(gf_direction_h2d, gf_maker_library, request->call->bytes);
     ret->stream_was_idle = unwaited == gf_bypass_none;
     return unwaited != gf_bypass_none ? unwaited : h2d_stage_chunks(request, ret);
 }

@@ -31,6 +31,7 @@ struct gf_stage_result {
     size_t done;             /* bytes copied; the driver copies the rest */
     uint64_t stream_done_ns; /* when earlier work on the stream was found to have ended */
     bool stream_was_idle;    /* at stream_done_ns; else the copy was queued behind that work */
+    uint64_t under_way;      /* gf_under_way_enter at stream_done_ns; 0: not entered */
     CUstream rest;           /* where the driver copies the rest; NULL: on the call's stream */
 };
 

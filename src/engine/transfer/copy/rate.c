@@ -38,9 +38,9 @@ static struct rate *rate_of(struct gf_copy_kind kind, uint64_t bytes)
  * counts. After them each copy moves the mean by an eighth, and counts as at most twice the mean,
  * so a single slow copy decides nothing.
  */
-static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t bytes, uint64_t ns)
+static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t ns, uint64_t under_way)
 {
-    const uint64_t now = (uint64_t)((double)ns * (1 << 20) / (double)bytes) + 8,
+    const uint64_t now = (uint64_t)((double)ns * (1 << 20) / (double)under_way) + 8,
                    before = gf_load_relaxed(mean);
     gf_store_relaxed(mean, !before ? now
                            : seen < GF_TUNE_RATE_FIRST
@@ -115,14 +115,14 @@ static void judge_unknown(struct rate *rate, unsigned trials)
         gf_store_relaxed(&rate->probes, probes + 1);
 }
 
-void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
+void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
     struct rate *rate = rate_of(kind, bytes);
 
     /* A copy that was under way when a back-off began does not count as a trial after it. */
     if (!rate || gf_load_relaxed(&rate->backoff_left))
         return;
-    blend(&rate->staged_ns, gf_load_relaxed(&rate->trials), bytes, ns);
+    blend(&rate->staged_ns, gf_load_relaxed(&rate->trials), ns, under_way);
     const unsigned trials = gf_add_relaxed(&rate->trials, 1) + 1;
     const uint64_t driver_ns = gf_load_relaxed(&rate->driver_ns);
     if (!driver_ns)
@@ -133,13 +133,13 @@ void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
         gf_store_relaxed(&rate->backoff, 0);
 }
 
-void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
+void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
     struct rate *rate = rate_of(kind, bytes);
     if (!rate)
         return;
     const unsigned seen = gf_load_relaxed(&rate->driver_copies);
-    blend(&rate->driver_ns, seen, bytes, ns);
+    blend(&rate->driver_ns, seen, ns, under_way);
     if (seen < GF_TUNE_RATE_FIRST)
         gf_store_relaxed(&rate->driver_copies, seen + 1);
 }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes of the copies of pageable memory that are under way, by direction and by who makes them: the
+ * library, or the driver. Several callers share what moves the bytes, so each of their copies takes
+ * longer than it would alone. Its duration divided by all bytes under way is what a byte costs.
+ *
+ * Any thread; no lock, no clock, no CUDA call.
+ */
+#ifndef GF_ENGINE_TRANSFER_COPY_UNDER_WAY_H
+#define GF_ENGINE_TRANSFER_COPY_UNDER_WAY_H
+
+#include "engine/transfer/stats/copy_stats.h"
+
+enum gf_maker { gf_maker_library, gf_maker_driver, gf_maker_count };
+
+/*
+ * The calling thread's copy begins. Returns the bytes under way, its own included. A copy that the
+ * thread left without gf_under_way_leave, by longjmp, ends here.
+ */
+uint64_t gf_under_way_enter(enum gf_direction direction, enum gf_maker maker, uint64_t bytes);
+
+/*
+ * The calling thread's copy ends. Returns the bytes under way until now, its own included. Does
+ * nothing but that if the thread has no copy under way.
+ */
+uint64_t gf_under_way_leave(enum gf_direction direction, enum gf_maker maker);
+
+#endif
