@@ -3,10 +3,12 @@
  * One arm of bench/h2d.py. Each line of standard input requests copies on the driver API, and gets one
  * line as its answer. Between lines the process sleeps, so that several arms can take turns.
  *
- *   copy way=h2d|d2h mode=sync|async bytes=N count=N threads=N memory=pageable|pinned load=0|1
+ *   copy way=h2d|d2h mode=sync|async|wait bytes=N count=N threads=N streams=own|one|legacy
+ *        memory=pageable|pinned load=0|1
  *       -> seconds, CPU seconds of all threads, bytes. Every thread copies `count` times between its
- *          own ranges; with async, on its own stream. Small copies walk through walk=N bytes
- *          (64 MiB), so that no cache holds them.
+ *          own ranges; with async and wait, on its own stream, on one of all threads, or on the legacy
+ *          stream. With wait, it waits for the stream after each copy. Small copies walk through
+ *          walk=N bytes (64 MiB), so that no cache holds them.
  *   check ...the same        -> "good" if the bytes at the other end are those that were sent
  *   hold bytes=N             -> "held": registers this much memory in four pieces, as the library
  *                               does for its ring, and keeps it
@@ -25,14 +27,14 @@
 
 struct lane {
     pthread_t thread;
-    CUstream stream;
+    CUstream stream, used;
     CUdeviceptr device;
     char *pageable, *pinned;
     size_t pageable_size, pinned_size, device_size;
 };
 
 struct job {
-    bool h2d, async, pinned;
+    bool h2d, async, waits, pinned;
     size_t bytes, count, threads, walk;
 };
 
@@ -83,10 +85,20 @@ static void grow(struct lane *lane, size_t size)
         MUST(cu.cuStreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING));
 }
 
+/* The legacy stream has the handle 0. */
+static void share_streams(const char *which)
+{
+    for (size_t i = 0; i < job.threads; i++)
+        lanes[i].used = strcmp(which, "own") == 0   ? lanes[i].stream
+                        : strcmp(which, "one") == 0 ? lanes[0].stream
+                                                    : NULL;
+}
+
 static void prepare(const char *line)
 {
     job.h2d = strcmp(word(line, "way", "h2d"), "h2d") == 0;
-    job.async = strcmp(word(line, "mode", "sync"), "async") == 0;
+    job.waits = strcmp(word(line, "mode", "sync"), "wait") == 0;
+    job.async = job.waits || strcmp(word(line, "mode", "sync"), "async") == 0;
     job.pinned = strcmp(word(line, "memory", "pageable"), "pinned") == 0;
     job.bytes = number(line, "bytes", 1 << 20);
     job.count = number(line, "count", 1);
@@ -100,6 +112,7 @@ static void prepare(const char *line)
         job.walk = job.bytes;
     for (size_t i = 0; i < job.threads; i++)
         grow(&lanes[i], job.walk);
+    share_streams(word(line, "streams", "own"));
     MUST(cu.cuCtxSynchronize());
 }
 
@@ -108,13 +121,15 @@ static void copy(const struct lane *lane, size_t at)
     char *host = (job.pinned ? lane->pinned : lane->pageable) + at;
     const CUdeviceptr device = lane->device + at;
     if (job.async && job.h2d)
-        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, job.bytes, lane->stream));
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, job.bytes, lane->used));
     else if (job.async)
-        MUST(cu.cuMemcpyDtoHAsync_v2(host, device, job.bytes, lane->stream));
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, device, job.bytes, lane->used));
     else if (job.h2d)
         MUST(cu.cuMemcpyHtoD_v2(device, host, job.bytes));
     else
         MUST(cu.cuMemcpyDtoH_v2(host, device, job.bytes));
+    if (job.waits)
+        MUST(cu.cuStreamSynchronize(lane->used));
 }
 
 static void *copies(void *closure)
@@ -125,7 +140,7 @@ static void *copies(void *closure)
     for (size_t i = 0; i < job.count; i++)
         copy(lane, i * job.bytes % job.walk);
     if (job.async)
-        MUST(cu.cuStreamSynchronize(lane->stream));
+        MUST(cu.cuStreamSynchronize(lane->used));
     ended[lane - lanes] = seconds_now(CLOCK_MONOTONIC);
     return NULL;
 }
