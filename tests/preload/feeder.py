@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that the programs of test_engine.py and test_report.py share: CUDA through ctypes, and
+"""Functions that the programs of test_engine*.py and test_report.py share: CUDA through ctypes, and
 masks."""
 import ctypes
 import os

@@ -1,61 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine on the simulated driver, on a machine whose two CPUs count as two nodes."""
-import importlib.util
 import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
-from conftest import PRELOAD, ENGINE_DIR, SOURCE
-
-HERE = pathlib.Path(__file__).resolve().parent
-PYTHON = "/usr/bin/python3"
-NODE0, NODE1 = "0000:07:00.0", "0000:06:00.0"
-
-
-def load_make():
-    spec = importlib.util.spec_from_file_location("make", SOURCE / "tests" / "machines" / "make.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def machine(tmp_path_factory):
-    """CPU 0 is node 0 with GPU 1, CPU 1 is node 1 with GPU 0."""
-    if not {0, 1} <= os.sched_getaffinity(0):
-        pytest.skip("needs CPUs 0 and 1")
-    folder = tmp_path_factory.mktemp("split2")
-    split = load_make().Machine(2, 1, 1, 1, 8)
-    split.gpu(NODE1, 1)
-    split.gpu(NODE0, 0)
-    split.write(folder)
-    return folder
-
-
-@pytest.fixture
-def feed(run, machine, tmp_path):
-    """feed(script, ...) runs a Python script that may use all functions of feeder.py."""
-    def call(script, devices=f"{NODE1}", expect=0, taskset="0,1", **env):
-        settings = dict(GPUFEED_MACHINE=machine, GPUFEED_BIND="node", GPUFEED_VERBOSE=1,
-                        SIM_DEVICES=devices, PYTHONPATH=HERE, PYTHONDONTWRITEBYTECODE=1)
-        settings.update(env)
-        settings = {k: v for k, v in settings.items() if v is not None}
-        path = tmp_path / "program.py"
-        path.write_text("from feeder import *\nimport feeder\n" + textwrap.dedent(script))
-        found = run("taskset", "-c", taskset, PYTHON, path, sim=True, cwd=tmp_path, **settings)
-        assert found.returncode == expect, found.stderr
-        return found
-    return call
-
-
-def verdict_lines(found):
-    return [line for line in found.stderr.splitlines() if line.startswith("gpufeed: GPU")]
+from conftest import PRELOAD, SOURCE
+from enginekit import *
 
 
 def test_threads_before_and_after_are_bound(feed):
@@ -258,54 +209,6 @@ def test_waits_when_several_are_visible(feed):
     assert verdict_lines(found) == []
 
 
-CHILD = """
-    import subprocess, sys
-    child = "from feeder import *; before = mask(); start({device}); print(before, mask())"
-    def ask(device, **kw):
-        return subprocess.run([sys.executable, "-c", child.format(device=device)], text=True,
-                              stdout=subprocess.PIPE, check=True, **kw).stdout.strip()
-"""
-
-
-def test_hint_lets_a_rank_use_another_gpu(feed):
-    feed(CHILD + """
-    start()
-    assert mask() == [1]
-    bound = subprocess.run(["sh", "-c", "echo $GPUFEED_BOUND"], text=True,
-                           capture_output=True).stdout.strip()
-    assert bound.startswith(f"v1;pid={os.getpid()};was=0-1;set=1;policy="), bound
-    assert ask(0) == "[1] [1]"
-    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
-    assert ask(0) == "[1] [0]"
-    """, devices=f"{NODE1},{NODE0}")
-
-
-def test_without_the_hint_the_mask_is_the_users(feed):
-    found = feed(CHILD + """
-    start()
-    env = dict(os.environ, CUDA_VISIBLE_DEVICES="1")
-    env.pop("GPUFEED_BOUND", None)
-    assert ask(0, env=env) == "[1] [1]"
-    """, devices=f"{NODE1},{NODE0}")
-    assert "the program was started on CPUs 1" in found.stderr
-
-
-def test_hint_of_another_mask_is_ignored(feed):
-    feed("start()\nassert mask() == [0, 1], mask()", devices=NODE1, GPUFEED_BIND="auto",
-         GPUFEED_BOUND="v1;pid=1;was=0-1;set=0;policy=default;nodes=", GPUFEED_MACHINE="")
-
-
-def test_hint_is_taken_back_where_nothing_is_bound(feed):
-    feed("""
-        assert mask() == [1]
-        start()
-        assert mask() == [0, 1], mask()
-        import subprocess
-        assert "GPUFEED_BOUND" not in subprocess.run(["env"], capture_output=True, text=True).stdout
-    """, taskset="1", GPUFEED_BIND="off",
-         GPUFEED_BOUND="v1;pid=1;was=0-1;set=1;policy=default;nodes=")
-
-
 def test_user_mask_is_left(feed):
     found = feed("start()\nassert mask() == [0]", taskset="0")
     assert "none of which is on the GPU's node 1" in found.stderr
@@ -428,88 +331,6 @@ def test_engine_thread(feed):
             os._exit(0 if mask(start) == [1] else 1)
         assert os.wait()[1] == 0
     """)
-
-
-POLICY = """
-    import json, platform, subprocess, sys
-    number = {"x86_64": 239, "aarch64": 236}[platform.machine()]
-    def policy():
-        mode, nodes = ctypes.c_int(), (ctypes.c_ulong * 16)()
-        result = ctypes.CDLL(None).syscall(number, ctypes.byref(mode), nodes, ctypes.c_ulong(1025),
-                                           None, ctypes.c_ulong(0))
-        return (mode.value, nodes[0]) if result == 0 else None
-    if policy() is None:
-        print("refused")
-        sys.exit(0)
-"""
-
-
-def test_memory_policy_of_threads_heap_and_children(feed, tmp_path):
-    """Every machine has node 0, so the kernel's own policies can be read."""
-    report = tmp_path / "r-%p.json"
-    found = feed(POLICY + """
-    if len(sys.argv) > 1: # a child whose parent bound: what it inherited was taken back first
-        assert policy() == (1, 1)
-        start()
-        sys.exit(0)
-    keep = bytearray(64 << 20)
-    assert policy() == (0, 0)
-    start()
-    assert policy() == (1, 1), policy()
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(policy()))
-    thread.start()
-    thread.join()
-    assert seen == [(1, 1)], seen
-    assert "policy=preferred;nodes=0" in subprocess.run(["env"], text=True, capture_output=True).stdout
-    subprocess.run([sys.executable, __file__, "child"], check=True)
-    report = os.environ["GPUFEED_REPORT"].replace("%p", str(os.getpid()))
-    def moved(): # as told at a look of the library's, which come once a second, then less often
-        return os.path.exists(report) and json.load(open(report))["heap"]["migration"]["done"]
-    assert wait_for(moved, 60)
-    print(os.getpid())
-    """, devices=NODE0, GPUFEED_REPORT=report)
-    if found.stdout.strip() == "refused":
-        pytest.skip("get_mempolicy is refused here (container without SYS_NICE)")
-    parent = json.loads((tmp_path / f"r-{found.stdout.strip()}.json").read_text())
-    assert "memory prefers node 0" in verdict_lines(found)[0]
-    assert parent["binding"]["policy"] == "preferred" and parent["binding"]["policy_threads"] == 2
-    moved = parent["heap"]["migration"]
-    assert moved["wanted"] and moved["done"] and moved["refused"] == 0
-    assert moved["after"]["by_node"]["0"] == moved["after"]["bytes"] > 64 << 20
-    child, = [path for path in tmp_path.glob("r-*.json") if str(parent["pid"]) not in path.name]
-    child = json.loads(child.read_text())
-    assert child["start"]["inherited"] and child["start"]["policy"] == "default"
-    assert child["binding"]["policy"] == "preferred"
-
-
-def test_policy_goes_when_the_devices_change(feed):
-    """A thread that inherited the policy loses it, too, when the library next sees that thread."""
-    feed(POLICY + """
-    init()
-    context(0)
-    assert policy() == (1, 1)
-    met, seen = threading.Event(), []
-    def work():
-        seen.append(policy())
-        met.wait()
-        context(1)
-        seen.append(policy())
-    thread = threading.Thread(target=work)
-    thread.start()
-    context(1)
-    allocate(300)
-    assert policy() == (0, 0) and mask() == [1], policy() # node 1 is not there and gives no memory
-    met.set()
-    thread.join()
-    assert seen == [(1, 1), (0, 0)], seen
-    """, devices=f"{NODE0},{NODE1}")
-
-
-def test_mem_off_sets_no_policy(feed):
-    found = feed(POLICY + "    start()\n    assert policy() == (0, 0)", devices=NODE0,
-                 GPUFEED_MEM="off")
-    assert "memory: GPUFEED_MEM=off" in found.stderr or "refused" in found.stdout
 
 
 NVML = """

@@ -1,31 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "poolkit.h"
 
-#include "own_maps.h"
-#include "engine/transfer/pool/pool.h"
 #include "engine/transfer/setup/tuning.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PIECES 200
-#define AWAIT(condition)                                                                           \
-    for (unsigned ms = 0; ms < 5000 && !(condition); ms++)                                         \
-    usleep(1000)
 
 struct count {
     struct gf_job job;
@@ -81,21 +67,6 @@ static void assert_each_once(const struct count *c, unsigned below)
     for (unsigned i = 0; i < PIECES; i++)
         assert_int_equal(c->done[i], i < below);
     assert_false(c->odd);
-}
-
-/* Each test uses its own pool, by a node number that no machine has. */
-static struct gf_pool *pool_of(int node, unsigned threads)
-{
-    static const struct gf_cpus any;
-    struct gf_pool *pool = gf_pool_get(node, &any, threads, 0);
-    assert_non_null(pool);
-    return pool;
-}
-
-static void await_helpers(const struct gf_pool *pool, unsigned number)
-{
-    AWAIT(gf_pool_helpers(pool) >= number);
-    assert_int_equal(gf_pool_helpers(pool), number);
 }
 
 static void caller_alone(void **state)
@@ -367,99 +338,6 @@ static void reused_jobs_without_owner(void **state)
     assert_int_equal(gf_pool_jobs(pool), 0);
 }
 
-/* 0 for other threads: a sanitizer has one that wakes up by itself. */
-static unsigned long naps_of(const char *tid)
-{
-    unsigned long ret = 0;
-    bool helps = false;
-    char path[300], line[128];
-    snprintf(path, sizeof(path), "/proc/self/task/%s/status", tid);
-    FILE *status = fopen(path, "re");
-    while (status && fgets(line, sizeof(line), status)) {
-        helps |= strcmp(line, "Name:\tgpufeed-copy\n") == 0;
-        sscanf(line, "voluntary_ctxt_switches: %lu", &ret);
-    }
-    if (status)
-        fclose(status);
-    return helps ? ret : 0;
-}
-
-/* How often helpers have gone to sleep. */
-static unsigned long naps(void)
-{
-    unsigned long ret = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    for (const struct dirent *task; (task = readdir(tasks));)
-        ret += naps_of(task->d_name);
-    closedir(tasks);
-    return ret;
-}
-
-/* How often helpers have gone to sleep when none spins any more. */
-static unsigned long naps_in_the_end(void)
-{
-    unsigned long before = 0, now = naps();
-    for (unsigned i = 0; i < 100 && now != before; i++, now = naps()) {
-        before = now;
-        usleep(50000);
-    }
-    return now;
-}
-
-static int held_by[2]; /* a pipe */
-static _Atomic bool inside;
-
-static bool hold(struct gf_job *job, uint64_t piece)
-{
-    char word;
-    (void)job;
-    gf_store_relaxed(&inside, true);
-    return piece > 0 || read(held_by[0], &word, 1) == 1;
-}
-
-static void max_helpers_limits_wakeups(void **state)
-{
-    (void)state;
-    struct gf_job job = {.work = hold, .max_helpers = 1, .total = 20};
-    struct gf_pool *pool = pool_of(1005, 4);
-
-    assert_int_equal(pipe(held_by), 0);
-    assert_int_equal(gf_pool_start(pool), 0);
-    await_helpers(pool, 3);
-    naps_in_the_end();
-    gf_pool_open(pool, &job, 1);
-    while (!gf_load_relaxed(&inside))
-        usleep(1000);
-    const unsigned long before = naps_in_the_end();
-    for (uint64_t limit = 2; limit <= 20; limit++) {
-        gf_pool_raise(pool, &job, limit);
-        usleep(1000);
-    }
-    assert_int_equal(naps_in_the_end(), before);
-    assert_int_equal(write(held_by[1], "x", 1), 1);
-    while (gf_job_help(&job))
-        ;
-    assert_int_equal(gf_pool_close(pool, &job), GF_PIECE_NONE);
-    close(held_by[0]);
-    close(held_by[1]);
-}
-
-static uint64_t cpu_us(void)
-{
-    struct timespec used;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000;
-}
-
-static void asleep_when_idle(void **state)
-{
-    (void)state;
-    usleep(20000);
-    const uint64_t before = cpu_us();
-    usleep(300000);
-    assert_true(cpu_us() - before < 30000); /* one spinning helper would use ten times that */
-}
-
 static void default_threads(void **state)
 {
     (void)state;
@@ -474,91 +352,6 @@ static void default_threads(void **state)
     assert_int_equal(gf_pool_threads(gf_pool_get(1013, &cpus, 0, 0)), GF_TUNE_THREADS);
     assert_int_equal(gf_pool_threads(gf_pool_get(1014, &cpus, 0, 3.5)), 3);
     assert_ptr_equal(gf_pool_get(1014, &cpus, 0, 0), gf_pool_get(1014, &cpus, 1, 1));
-}
-
-/* Each helper records the address of its stack once. */
-static struct stacks {
-    struct gf_job job;
-    _Atomic unsigned told;
-    uintptr_t at[8];
-} stacks;
-
-static bool tell_stack(struct gf_job *job, uint64_t piece)
-{
-    char here;
-    (void)piece;
-    stacks.at[gf_add_relaxed(&stacks.told, 1)] = (uintptr_t)&here;
-    while (gf_load_relaxed(&stacks.told) < 4)
-        usleep(100);
-    gf_job_notify(job);
-    return true;
-}
-
-static unsigned mapping_of(uintptr_t address)
-{
-    FILE *maps = fopen("/proc/self/maps", "re");
-    uintptr_t from, to;
-    unsigned line = 1;
-    assert_non_null(maps);
-    while (fscanf(maps, "%" SCNxPTR "-%" SCNxPTR "%*[^\n]", &from, &to) == 2 &&
-           (address < from || address >= to))
-        line++;
-    fclose(maps);
-    return line;
-}
-
-/* Stacks are one mapping, even if there are holes that a single stack fits into. */
-static void stacks_side_by_side(void **state)
-{
-    const size_t hole = (size_t)1 << 20;
-    struct gf_pool *pool = pool_of(1020, 5);
-    char *holes[8];
-
-    (void)state;
-    for (unsigned i = 0; i < GF_ARRAY_LEN(holes); i++) {
-        holes[i] = mmap(NULL, 3 * hole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        assert_true(holes[i] != MAP_FAILED);
-        munmap(holes[i] + hole, hole);
-    }
-    assert_int_equal(gf_pool_start(pool), 0);
-    await_helpers(pool, 4);
-    stacks.job = (struct gf_job){.work = tell_stack, .total = 4};
-    gf_pool_open(pool, &stacks.job, 4);
-    while (!gf_job_is_finished(&stacks.job))
-        usleep(100);
-    gf_pool_close(pool, &stacks.job);
-    for (unsigned i = 1; i < 4; i++) {
-        assert_true(stacks.at[i] >> 20 != stacks.at[0] >> 20);
-        assert_int_equal(mapping_of(stacks.at[i]), mapping_of(stacks.at[0]));
-    }
-    for (unsigned i = 0; i < GF_ARRAY_LEN(holes); i++)
-        munmap(holes[i], 3 * hole);
-}
-
-/* In a child, because the limit stays. A failed start leaves the address space to the program. */
-static bool starts_none_and_takes_nothing(void)
-{
-    struct gf_pool *pool = pool_of(1021, 9);
-    const size_t before = address_space();
-    const struct rlimit limit = {before + ((size_t)11 << 19),
-                                 RLIM_INFINITY}; /* five stacks and a half */
-
-    return setrlimit(RLIMIT_AS, &limit) == 0 && gf_pool_start(pool) == ENOMEM &&
-           gf_pool_has_failed(pool) && address_space() < before + ((size_t)1 << 20);
-}
-
-static void all_stacks_or_none(void **state)
-{
-    int status;
-    (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip_because("a sanitizer needs address space of its own");
-#endif
-    const pid_t child = fork();
-    if (child == 0)
-        _exit(starts_none_and_takes_nothing() ? 0 : 1);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
 }
 
 static void a_real_time_owner_is_alone(void **state)
@@ -590,11 +383,7 @@ int main(void)
         cmocka_unit_test(helpers_finish_alone),
         cmocka_unit_test(jobs_without_owner),
         cmocka_unit_test(reused_jobs_without_owner),
-        cmocka_unit_test(max_helpers_limits_wakeups),
-        cmocka_unit_test(asleep_when_idle),
         cmocka_unit_test(default_threads),
-        cmocka_unit_test(stacks_side_by_side),
-        cmocka_unit_test(all_stacks_or_none),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

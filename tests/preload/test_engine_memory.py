@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory policies of threads, the heap and children."""
+import json
+
+import pytest
+
+from enginekit import *
+
+
+POLICY = """
+    import json, platform, subprocess, sys
+    number = {"x86_64": 239, "aarch64": 236}[platform.machine()]
+    def policy():
+        mode, nodes = ctypes.c_int(), (ctypes.c_ulong * 16)()
+        result = ctypes.CDLL(None).syscall(number, ctypes.byref(mode), nodes, ctypes.c_ulong(1025),
+                                           None, ctypes.c_ulong(0))
+        return (mode.value, nodes[0]) if result == 0 else None
+    if policy() is None:
+        print("refused")
+        sys.exit(0)
+"""
+
+
+def test_memory_policy_of_threads_heap_and_children(feed, tmp_path):
+    """Every machine has node 0, so the kernel's own policies can be read."""
+    report = tmp_path / "r-%p.json"
+    found = feed(POLICY + """
+    if len(sys.argv) > 1: # a child whose parent bound: what it inherited was taken back first
+        assert policy() == (1, 1)
+        start()
+        sys.exit(0)
+    keep = bytearray(64 << 20)
+    assert policy() == (0, 0)
+    start()
+    assert policy() == (1, 1), policy()
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(policy()))
+    thread.start()
+    thread.join()
+    assert seen == [(1, 1)], seen
+    assert "policy=preferred;nodes=0" in subprocess.run(["env"], text=True, capture_output=True).stdout
+    subprocess.run([sys.executable, __file__, "child"], check=True)
+    report = os.environ["GPUFEED_REPORT"].replace("%p", str(os.getpid()))
+    def moved(): # as told at a look of the library's, which come once a second, then less often
+        return os.path.exists(report) and json.load(open(report))["heap"]["migration"]["done"]
+    assert wait_for(moved, 60)
+    print(os.getpid())
+    """, devices=NODE0, GPUFEED_REPORT=report)
+    if found.stdout.strip() == "refused":
+        pytest.skip("get_mempolicy is refused here (container without SYS_NICE)")
+    parent = json.loads((tmp_path / f"r-{found.stdout.strip()}.json").read_text())
+    assert "memory prefers node 0" in verdict_lines(found)[0]
+    assert parent["binding"]["policy"] == "preferred" and parent["binding"]["policy_threads"] == 2
+    moved = parent["heap"]["migration"]
+    assert moved["wanted"] and moved["done"] and moved["refused"] == 0
+    assert moved["after"]["by_node"]["0"] == moved["after"]["bytes"] > 64 << 20
+    child, = [path for path in tmp_path.glob("r-*.json") if str(parent["pid"]) not in path.name]
+    child = json.loads(child.read_text())
+    assert child["start"]["inherited"] and child["start"]["policy"] == "default"
+    assert child["binding"]["policy"] == "preferred"
+
+
+def test_policy_goes_when_the_devices_change(feed):
+    """A thread that inherited the policy loses it, too, when the library next sees that thread."""
+    feed(POLICY + """
+    init()
+    context(0)
+    assert policy() == (1, 1)
+    met, seen = threading.Event(), []
+    def work():
+        seen.append(policy())
+        met.wait()
+        context(1)
+        seen.append(policy())
+    thread = threading.Thread(target=work)
+    thread.start()
+    context(1)
+    allocate(300)
+    assert policy() == (0, 0) and mask() == [1], policy() # node 1 is not there and gives no memory
+    met.set()
+    thread.join()
+    assert seen == [(1, 1), (0, 0)], seen
+    """, devices=f"{NODE0},{NODE1}")
+
+
+def test_mem_off_sets_no_policy(feed):
+    found = feed(POLICY + "    start()\n    assert policy() == (0, 0)", devices=NODE0,
+                 GPUFEED_MEM="off")
+    assert "memory: GPUFEED_MEM=off" in found.stderr or "refused" in found.stdout
