@@ -10,6 +10,8 @@
  *
  * A further word `gpu` makes a CUDA context first. Prints MiB resident before the calls and after.
  */
+#include "blocks.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,22 +39,6 @@ static double resident_mib(void)
         exit(1);
     close(fd);
     return (double)strtoul(strchr(line, ' '), NULL, 10) * (double)sysconf(_SC_PAGESIZE) / MIB;
-}
-
-static uint32_t chance(uint32_t *seed)
-{
-    *seed = *seed * 1664525 + 1013904223;
-    return *seed >> 8;
-}
-
-static void *filled(size_t size)
-{
-    char *block = malloc(size);
-    if (!block)
-        exit(1);
-    memset(block, 1, size);
-    __asm__ volatile("" ::"r"(block) : "memory");
-    return block;
 }
 
 /* Fills this many bytes of blocks before it frees them, like the parts of a batch. */

@@ -13,6 +13,8 @@
  *
  * The last five print the most resident MiB, CPU seconds, and page faults for each thread or round.
  */
+#include "blocks.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,22 +36,6 @@ static double ms_now(clockid_t clock)
     struct timespec at;
     clock_gettime(clock, &at);
     return (double)at.tv_sec * 1e3 + (double)at.tv_nsec * 1e-6;
-}
-
-static uint32_t chance(uint32_t *seed)
-{
-    *seed = *seed * 1664525 + 1013904223;
-    return *seed >> 8;
-}
-
-static void *filled(size_t size)
-{
-    char *block = malloc(size);
-    if (!block)
-        exit(1);
-    memset(block, 1, size);
-    __asm__ volatile("" ::"r"(block) : "memory");
-    return block;
 }
 
 static pid_t child_that_waits(const int up[2], const int end[2])

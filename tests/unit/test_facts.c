@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
+#include "temp_root.h"
 
 #include "os/cgroup.h"
 #include "engine/machine/allowed.h"
@@ -20,11 +21,11 @@
 
 static const char *const no_environment[] = {NULL};
 
-static struct gf_facts gather(const char *root, const char *const *envp, const char *start)
+static struct gf_facts gather(const char *folder, const char *const *envp, const char *start)
 {
     struct gf_cpus mask = cpus_of(start);
     struct gf_facts facts;
-    gf_facts_gather(root, (char *const *)(uintptr_t)envp, &mask, &facts);
+    gf_facts_gather(folder, (char *const *)(uintptr_t)envp, &mask, &facts);
     return facts;
 }
 
@@ -59,39 +60,6 @@ static void assumes_all_online_without_a_cgroup(void **state)
     assert_set(&facts.cpuset, "0-15");
     assert_true(facts.cpu_quota == 0);
     assert_false(facts.numa_balancing);
-}
-
-/* Writes text to a file below root, folders included. */
-static void put(const char *root, const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s", root, name);
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static char root[] = "/tmp/gpufeed-facts-XXXXXX";
-
-static int make_root(void **state)
-{
-    (void)state;
-    memcpy(strrchr(root, '-') + 1, "XXXXXX", 6);
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[64];
-    (void)state;
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    return system(command);
 }
 
 static void nested_groups(void **state)

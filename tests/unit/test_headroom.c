@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "temp_root.h"
 
 #include "os/headroom.h"
 #include "os/pressure.h"
@@ -8,43 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define UNKNOWN GF_HEADROOM_UNKNOWN
-
-static char root[] = "/tmp/gpufeed-room-XXXXXX";
-
-static int make_root(void **state)
-{
-    (void)state;
-    memcpy(strrchr(root, '-') + 1, "XXXXXX", 6);
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[64];
-    (void)state;
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    return system(command);
-}
-
-/* Writes text to a file below root, folders included. */
-static void put(const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s", root, name);
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 static struct gf_headroom read_room(int node)
 {
@@ -66,18 +32,18 @@ static void nothing_is_unknown(void **state)
 static void the_tightest_of_all_parents(void **state)
 {
     (void)state;
-    put("proc/self/cgroup", "0::/jobs/42/step\n");
-    put("proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 5 kB\nMemAvailable:  2097152 kB\n");
-    put("sys/fs/cgroup/jobs/memory.max", "1073741824\n");
-    put("sys/fs/cgroup/jobs/memory.current", "1048576000\n"); /* 24 MiB are left ... */
+    put(root, "proc/self/cgroup", "0::/jobs/42/step\n");
+    put(root, "proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 5 kB\nMemAvailable:  2097152 kB\n");
+    put(root, "sys/fs/cgroup/jobs/memory.max", "1073741824\n");
+    put(root, "sys/fs/cgroup/jobs/memory.current", "1048576000\n"); /* 24 MiB are left ... */
     /*
      * ... and the kernel can reclaim some pages. The key of active pages is the end of another key.
      */
-    put("sys/fs/cgroup/jobs/memory.stat",
+    put(root, "sys/fs/cgroup/jobs/memory.stat",
         "anon 1\nworkingset_inactive_file 7\ninactive_file 104857600\nactive_file 20971520\n");
-    put("sys/fs/cgroup/jobs/42/memory.max", "max\n");
-    put("sys/fs/cgroup/jobs/42/memory.high", "max\n");
-    put("sys/fs/cgroup/jobs/42/memory.current", "524288000\n");
+    put(root, "sys/fs/cgroup/jobs/42/memory.max", "max\n");
+    put(root, "sys/fs/cgroup/jobs/42/memory.high", "max\n");
+    put(root, "sys/fs/cgroup/jobs/42/memory.current", "524288000\n");
     struct gf_headroom room = read_room(-1);
     assert_int_equal(room.cgroup, (24 + 100 + 10) * MIB);
     assert_int_equal(room.host, 2048 * MIB);
@@ -86,21 +52,21 @@ static void the_tightest_of_all_parents(void **state)
     assert_true(room.node == UNKNOWN);
     assert_string_equal(gf_headroom_source(&room), "memory.max");
 
-    put("sys/fs/cgroup/jobs/42/memory.high", "534773760\n"); /* no memory.stat: 10 MiB */
+    put(root, "sys/fs/cgroup/jobs/42/memory.high", "534773760\n"); /* no memory.stat: 10 MiB */
     room = read_room(-1);
     assert_int_equal(room.bytes, 10 * MIB);
     assert_string_equal(gf_headroom_source(&room), "memory.high");
 
-    put("sys/fs/cgroup/jobs/42/memory.current", "634773760\n"); /* above it */
+    put(root, "sys/fs/cgroup/jobs/42/memory.current", "634773760\n"); /* above it */
     assert_int_equal(read_room(-1).bytes, 0);
 }
 
 static void the_host_and_the_node(void **state)
 {
     (void)state;
-    put("proc/self/cgroup", "0::/\n");
-    put("proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 5 kB\nMemAvailable:  2097152 kB\n");
-    put("sys/devices/system/node/node1/meminfo",
+    put(root, "proc/self/cgroup", "0::/\n");
+    put(root, "proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 5 kB\nMemAvailable:  2097152 kB\n");
+    put(root, "sys/devices/system/node/node1/meminfo",
         "Node 1 MemTotal:  8388608 kB\nNode 1 MemFree:  102400 kB\nNode 1 Active:  7 kB\n"
         "Node 1 Inactive: 8 kB\nNode 1 Active(anon): 9 kB\nNode 1 Inactive(anon): 9 kB\n"
         "Node 1 Active(file):  20480 kB\nNode 1 Inactive(file):  51200 kB\n");
@@ -118,13 +84,15 @@ static void version_one(void **state)
 {
     (void)state;
     /* Without a namespace the path is the host's, while the own group is mounted at the top. */
-    put("proc/self/cgroup", "7:cpuset:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/\n0::/\n");
-    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
+    put(root, "proc/self/cgroup",
+        "7:cpuset:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/\n0::/\n");
+    put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
     assert_true(read_room(-1).bytes == UNKNOWN);
-    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "209715200\n");
-    put("sys/fs/cgroup/memory/memory.stat", "inactive_file 99\nactive_file 99\ntotal_inactive_file "
-                                            "10485760\ntotal_active_file 4194304\n");
+    put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "209715200\n");
+    put(root, "sys/fs/cgroup/memory/memory.stat",
+        "inactive_file 99\nactive_file 99\ntotal_inactive_file "
+        "10485760\ntotal_active_file 4194304\n");
     const struct gf_headroom room = read_room(-1);
     assert_int_equal(room.bytes, (100 + 10 + 2) * MIB);
     assert_string_equal(gf_headroom_source(&room), "memory.limit_in_bytes");
@@ -150,18 +118,19 @@ static void no_pressure_is_unknown(void **state)
 static void pressure_of_groups_and_host(void **state)
 {
     (void)state;
-    put("proc/self/cgroup", "0::/jobs/42\n");
-    put("proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\n"
-                                "full avg10=0.00 avg60=0.00 avg300=0.00 total=99\n");
-    put("sys/fs/cgroup/jobs/42/memory.events", "low 9\nhigh 1\nmax 2\noom 3\noom_kill 4\n");
-    put("sys/fs/cgroup/jobs/memory.events", "low 9\nhigh 10\nmax 20\noom 0\noom_kill 1\n");
+    put(root, "proc/self/cgroup", "0::/jobs/42\n");
+    put(root, "proc/pressure/memory",
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=99\n");
+    put(root, "sys/fs/cgroup/jobs/42/memory.events", "low 9\nhigh 1\nmax 2\noom 3\noom_kill 4\n");
+    put(root, "sys/fs/cgroup/jobs/memory.events", "low 9\nhigh 10\nmax 20\noom 0\noom_kill 1\n");
     struct gf_pressure pressure = read_pressure();
     assert_int_equal(pressure.stalled_us, 1234);
     assert_string_equal(pressure.stalled_file, "/proc/pressure/memory");
     assert_int_equal(pressure.limited, 33);
     assert_int_equal(pressure.killed, 8);
     assert_string_equal(pressure.limited_file, "memory.events");
-    put("sys/fs/cgroup/jobs/42/memory.pressure",
+    put(root, "sys/fs/cgroup/jobs/42/memory.pressure",
         "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
     pressure = read_pressure();
     assert_int_equal(pressure.stalled_us, 5);
@@ -171,9 +140,9 @@ static void pressure_of_groups_and_host(void **state)
 static void pressure_of_version_one(void **state)
 {
     (void)state;
-    put("proc/self/cgroup", "4:memory:/a\n0::/\n");
-    put("sys/fs/cgroup/memory/a/memory.failcnt", "17\n");
-    put("sys/fs/cgroup/memory/a/memory.oom_control",
+    put(root, "proc/self/cgroup", "4:memory:/a\n0::/\n");
+    put(root, "sys/fs/cgroup/memory/a/memory.failcnt", "17\n");
+    put(root, "sys/fs/cgroup/memory/a/memory.oom_control",
         "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
     const struct gf_pressure pressure = read_pressure();
     assert_int_equal(pressure.limited, 17);
