@@ -5,12 +5,13 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "engine/process/events.h"
+#include "engine/process/metrics_file.h"
 #include "engine/process/process_state.h"
+#include "engine/process/replace_file.h"
 #include "engine/process/report_lock.h"
 #include "engine/process/thread_binding.h"
 #include "engine/process/transfers.h"
 #include "engine/report/report.h"
-#include "os/own_table.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -129,29 +130,6 @@ static void refresh_report(struct gf_report *report, bool ended)
     report->costs.decide_us = gf_load_relaxed(&counts->decide_us);
 }
 
-struct replacement {
-    const char *path, *bytes;
-    size_t length;
-    int error;
-};
-
-static void run_replacement(void *closure)
-{
-    struct replacement *replacement = closure;
-    replacement->error =
-        gf_path_replace(replacement->path, replacement->bytes, replacement->length);
-}
-
-/* The user asked for the file, so it is written in any case. */
-static int replace_file(const char *path, const char *bytes, size_t length)
-{
-    struct replacement replacement = {path, bytes, length, 0};
-
-    if (!gf_own_table_run(run_replacement, &replacement))
-        run_replacement(&replacement);
-    return replacement.error;
-}
-
 static void write_report(struct gf_report *report)
 {
     static bool refused;
@@ -168,7 +146,7 @@ static void write_report(struct gf_report *report)
     int error = gf_path_expand(pattern, report->pid, report->facts->rank.rank, path, sizeof(path));
     if (!error && written < size - 1) {
         text[written] = '\n';
-        error = replace_file(path, text, written + 1);
+        error = gf_replace_file(path, text, written + 1);
     }
     free(text);
     if (error && !refused)
@@ -189,6 +167,21 @@ void gf_output_report(bool ended)
      */
     if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
         write_report(report);
+    report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
+    if (ended)
+        gf_metrics_file_remove(report);
+}
+
+void gf_output_metrics(void)
+{
+    struct gf_report *report = &gf_process.report;
+    const uint64_t start_ns = gf_now_ns();
+
+    /* Without a context, as for the report, another process's file would be replaced. */
+    if (!gf_metrics_file_wanted(report) || !gf_load_relaxed(&gf_process.choice.contexts))
+        return;
+    refresh_report(report, false);
+    gf_metrics_file_write(report);
     report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
 }
 
@@ -226,22 +219,31 @@ static void check_pattern(const char *name, const char *pattern)
         }
 }
 
+static void check_ranks(const char *name, const char *what, const char *pattern)
+{
+    const struct gf_rank *rank = &gf_process.facts.rank;
+
+    if (*pattern && rank->local_size > 1 && rank->local_rank <= 0 && !is_path_per_rank(pattern))
+        gf_warn("%s: %d ranks write %s, so only one %s remains. "
+                "Put %%r, the rank, into the path.",
+                name, rank->local_size, pattern, what);
+}
+
 void gf_output_check(void)
 {
     const struct gf_options *options = gf_process.report.options;
-    const struct gf_rank *rank = &gf_process.facts.rank;
     const char *report = options->report;
 
     check_pattern("GPUFEED_LOG", options->log);
     check_pattern("GPUFEED_REPORT", report);
+    check_pattern("GPUFEED_METRICS", options->metrics);
+    gf_metrics_file_check(&gf_process.report);
+    check_ranks("GPUFEED_METRICS", "of their files", options->metrics);
     if (!*report || strncmp(report, "/dev/", 5) == 0)
         return; /* a report is appended if the path is a device */
     if (strcmp(report, options->log) == 0)
         gf_warn("GPUFEED_REPORT and GPUFEED_LOG are both %s; the report would overwrite the log. "
                 "Choose another path.",
                 report);
-    if (rank->local_size > 1 && rank->local_rank <= 0 && !is_path_per_rank(report))
-        gf_warn("GPUFEED_REPORT: %d ranks write %s, so only one report remains. "
-                "Put %%r, the rank, into the path.",
-                rank->local_size, report);
+    check_ranks("GPUFEED_REPORT", "report", report);
 }

@@ -18,6 +18,9 @@ void gf_output_sample(bool final);
  */
 void gf_output_report(bool ended);
 
+/* Updates the report and writes the file of GPUFEED_METRICS. The caller holds the report lock. */
+void gf_output_metrics(void);
+
 /*
  * gf_engine.report (abi/engine_api.h): the report of now, as the file would contain it. Any thread
  * of the program that does not hold the report lock.

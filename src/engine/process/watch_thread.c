@@ -28,11 +28,13 @@
 /* calls of malloc that are sampled in each round: they cost the program 25 us */
 #define SAMPLED_CALLS 256
 #define READER_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
+#define METRICS_NS (10 * SECOND)       /* the least time between two files of metrics */
 #define SNAPSHOT_MS 20                 /* formatting a report takes less */
 
 static struct {
     uint64_t next_sample_ns;
     uint64_t sample_gap_ns;
+    uint64_t next_metrics_ns;
     struct gf_guard guard;
     struct gf_guard_deltas past;
     unsigned guard_epoch;                    /* of the placement that the guard judges */
@@ -141,6 +143,18 @@ static void sample_when_due(uint64_t now)
     watch.sample_gap_ns = gf_min(watch.sample_gap_ns * 2, SAMPLE_GAP_NS);
 }
 
+static void write_metrics_when_due(uint64_t now)
+{
+    if (now < watch.next_metrics_ns || !gf_load_relaxed(&gf_process.choice.contexts) ||
+        !gf_report_lock(SNAPSHOT_MS))
+        return;
+    if (!gf_process_dead())
+        gf_output_metrics();
+    gf_report_unlock();
+    /* The first file has few numbers, so the next ones follow soon. */
+    watch.next_metrics_ns = now + (now - gf_process.started_ns < METRICS_NS ? SECOND : METRICS_NS);
+}
+
 static void settle_in_time(uint64_t now)
 {
     const struct gf_process *p = &gf_process;
@@ -188,6 +202,7 @@ void gf_watch_thread_run(void)
         const uint64_t now = gf_now_ns();
         gf_gpu_time_start();
         sample_when_due(now);
+        write_metrics_when_due(now);
         if (heap->sample)
             heap->sample(SAMPLED_CALLS);
         gf_intervals_log();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/files/prometheus.h"
 
+#include "base/metrics.h"
 #include "cli/report/input/report_file.h"
 #include "cli/report/output/copies.h"
 
@@ -28,10 +29,12 @@ struct metrics {
     size_t count;
 };
 
-static void head(const struct metrics *metrics, const char *name, const char *type,
-                 const char *help)
+static void head(const struct metrics *metrics, enum gf_metric metric)
 {
-    fprintf(metrics->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    const struct gf_metric_row *row = gf_metric_row(metric);
+
+    fprintf(metrics->out, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name,
+            row->type);
 }
 
 static void label(FILE *out, const char *name, const char *value)
@@ -43,12 +46,12 @@ static void label(FILE *out, const char *name, const char *value)
 }
 
 /* The name and the labels that every line has; more labels and the value follow. */
-static void line(const struct metrics *metrics, const char *name, size_t process)
+static void line(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     const struct gf_job_process *at = &metrics->job->processes[process];
     const char *host = gf_job_text(metrics->job, at->host);
 
-    fprintf(metrics->out, "%s{rank=\"", name);
+    fprintf(metrics->out, "%s{rank=\"", gf_metric_row(metric)->name);
     if (at->rank >= 0)
         fprintf(metrics->out, "%" PRId64, at->rank);
     fprintf(metrics->out, "\",pid=\"%" PRId64 "\"", at->pid);
@@ -143,15 +146,15 @@ static bool only_reported(const struct metrics *metrics, size_t process)
     return has_report(metrics, process) && !is_logged(metrics, metrics->owners[process]);
 }
 
-static void print_causes(const struct metrics *metrics, const char *name, const char *help,
-                         bool seconds)
+static void print_causes(const struct metrics *metrics, enum gf_metric metric)
 {
     const struct gf_job *job = metrics->job;
+    const bool seconds = metric == gf_metric_stall_seconds;
 
-    head(metrics, name, "counter", help);
+    head(metrics, metric);
     for (size_t i = 0; i < metrics->count; i++) {
         const struct sum *sum = &metrics->sums[i];
-        line(metrics, name, sum->process);
+        line(metrics, metric, sum->process);
         label(metrics->out, "cause", gf_job_text(job, sum->cause));
         value(metrics, seconds ? (double)sum->us / 1e6 : (double)sum->count);
     }
@@ -165,7 +168,7 @@ static void print_causes(const struct metrics *metrics, const char *name, const 
         json_object_foreach(causes, cause, row)
         {
             char text[64];
-            line(metrics, name, i);
+            line(metrics, metric, i);
             label(metrics->out, "cause", gf_report_plain(cause, text, sizeof(text)));
             value(metrics,
                   seconds ? gf_report_number(row, "us") / 1e6 : gf_report_number(row, "count"));
@@ -173,31 +176,32 @@ static void print_causes(const struct metrics *metrics, const char *name, const 
     }
 }
 
-/* A number of a report. */
+/* A number of a report; `scale` makes seconds of it. */
 static const struct gauge {
-    const char *name, *type, *help, *path;
+    enum gf_metric metric;
+    const char *path;
+    double scale;
 } gauges[] = {
-    {"gpufeed_run_seconds", "gauge", "Time from the first cuInit to the last report.", "ran_s"},
-    {"gpufeed_staging_ring_bytes", "gauge", "Size of all staging rings.", "transfers.ring.bytes"},
-    {"gpufeed_staging_ring_waits_total", "counter",
-     "Calls that waited because the staging ring was too small.", "transfers.ring.stream_waits"},
-    {"gpufeed_pinned_cache_bytes", "gauge", "Freed pinned memory that is kept for reuse.",
-     "transfers.pinned_memory.cached_bytes"},
-    {"gpufeed_log_dropped_lines_total", "counter", "Lines that the log lacks.", "log.dropped"},
-    {"gpufeed_device_memory_allocated_bytes_total", "counter",
-     "Device memory that the program allocated in total.", "device_bytes"},
+    {gf_metric_steps, "steps.ended", 1},
+    {gf_metric_step_seconds, "steps.us", 1e-6},
+    {gf_metric_run_seconds, "ran_s", 1},
+    {gf_metric_ring_bytes, "transfers.ring.bytes", 1},
+    {gf_metric_ring_waits, "transfers.ring.stream_waits", 1},
+    {gf_metric_pinned_cache_bytes, "transfers.pinned_memory.cached_bytes", 1},
+    {gf_metric_dropped_lines, "log.dropped", 1},
+    {gf_metric_device_bytes, "device_bytes", 1},
 };
 
 static void print_gauge(const struct metrics *metrics, const struct gauge *gauge)
 {
     const struct gf_job *job = metrics->job;
 
-    head(metrics, gauge->name, gauge->type, gauge->help);
+    head(metrics, gauge->metric);
     for (size_t i = 0; i < job->process_count; i++)
         if (has_report(metrics, i) &&
             json_is_number(gf_report_at(job->processes[i].report, gauge->path))) {
-            line(metrics, gauge->name, i);
-            value(metrics, gf_report_number(job->processes[i].report, gauge->path));
+            line(metrics, gauge->metric, i);
+            value(metrics, gf_report_number(job->processes[i].report, gauge->path) * gauge->scale);
         }
 }
 
@@ -206,70 +210,96 @@ static void print_ended(const struct metrics *metrics)
     const struct gf_job *job = metrics->job;
     char state[16];
 
-    head(metrics, "gpufeed_ended", "gauge", "1 if the report was written at a normal exit.");
+    head(metrics, gf_metric_ended);
     for (size_t i = 0; i < job->process_count; i++)
         if (has_report(metrics, i)) {
-            line(metrics, "gpufeed_ended", i);
+            line(metrics, gf_metric_ended, i);
             value(metrics,
                   strcmp(gf_report_text(job->processes[i].report, "state", state, sizeof(state)),
                          "ended") == 0);
         }
 }
 
-static double part(const struct gf_copy_sum *sum, int which)
+static double part(const struct gf_copy_sum *sum, enum gf_metric metric)
 {
-    return which == 0 ? sum->calls : which == 1 ? sum->bytes : sum->duration_s;
+    return metric == gf_metric_copies         ? sum->calls
+           : metric == gf_metric_copied_bytes ? sum->bytes
+                                              : sum->duration_s;
 }
 
-static void print_ways(const struct metrics *metrics, const char *name, size_t process, int which)
+static void print_ways(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     struct gf_copies copies = {0};
 
     gf_copies_add(&copies, metrics->job->processes[process].report);
     for (int i = 0; copies.reports && i < GF_DIRECTIONS; i++)
         for (int way = 0; way < GF_WAYS; way++) {
-            line(metrics, name, process);
+            line(metrics, metric, process);
             label(metrics->out, "direction", gf_direction_names[i]);
             label(metrics->out, "way", gf_way_names[way]);
-            value(metrics, part(&copies.ways[i][way], which));
+            value(metrics, part(&copies.ways[i][way], metric));
         }
 }
 
-static void print_copies(const struct metrics *metrics)
+static void print_copies(const struct metrics *metrics, enum gf_metric metric)
 {
-    static const char *const names[][2] = {
-        {"gpufeed_copies_total", "Copies of at least the size that the library examines."},
-        {"gpufeed_copied_bytes_total", "Bytes of these copies."},
-        {"gpufeed_copy_seconds_total", "Durations of those copies that were timed."},
-    };
+    head(metrics, metric);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (has_report(metrics, i))
+            print_ways(metrics, metric, i);
+}
 
-    for (int which = 0; which < (int)GF_ARRAY_LEN(names); which++) {
-        head(metrics, names[which][0], "counter", names[which][1]);
-        for (size_t i = 0; i < metrics->job->process_count; i++)
-            if (has_report(metrics, i))
-                print_ways(metrics, names[which][0], i, which);
+/* The states or causes of each GPU of a process. */
+static void print_devices(const struct metrics *metrics, enum gf_metric metric, size_t process)
+{
+    const bool by_state = metric == gf_metric_gpu_seconds;
+    json_t *device, *row;
+    const char *name;
+    size_t i;
+
+    json_array_foreach(gf_report_at(metrics->job->processes[process].report, "gpu_time.devices"), i,
+                       device)
+        json_object_foreach(json_object_get(device, by_state ? "states" : "causes"), name, row)
+    {
+        char text[64], number[24];
+        snprintf(number, sizeof(number), "%.0f", gf_report_number(device, "device"));
+        line(metrics, metric, process);
+        label(metrics->out, "device", number);
+        label(metrics->out, by_state ? "state" : "cause",
+              gf_report_plain(name, text, sizeof(text)));
+        value(metrics, gf_report_number(row, "s"));
     }
+}
+
+static void print_gpu_time(const struct metrics *metrics, enum gf_metric metric)
+{
+    head(metrics, metric);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (has_report(metrics, i))
+            print_devices(metrics, metric, i);
 }
 
 static void print_delays(const struct metrics *metrics)
 {
-    static const char name[] = "gpufeed_run_queue_delay_seconds_total";
-
-    head(metrics, name, "counter", "Run-queue delay of the threads that the log names.");
+    head(metrics, gf_metric_delay_seconds);
     for (size_t i = 0; i < metrics->job->process_count; i++)
         if (metrics->owners[i] == i && !metrics->job->processes[i].excluded &&
             is_logged(metrics, i)) {
-            line(metrics, name, i);
+            line(metrics, gf_metric_delay_seconds, i);
             value(metrics, metrics->delays[i]);
         }
 }
 
 static void print_metrics(const struct metrics *metrics)
 {
-    print_causes(metrics, "gpufeed_stalls_total", "Calls that stalled, by cause.", false);
-    print_causes(metrics, "gpufeed_stall_seconds_total", "Durations of these calls.", true);
+    print_causes(metrics, gf_metric_stalls);
+    print_causes(metrics, gf_metric_stall_seconds);
     print_delays(metrics);
-    print_copies(metrics);
+    print_copies(metrics, gf_metric_copies);
+    print_copies(metrics, gf_metric_copied_bytes);
+    print_copies(metrics, gf_metric_copy_seconds);
+    print_gpu_time(metrics, gf_metric_gpu_seconds);
+    print_gpu_time(metrics, gf_metric_gpu_empty_seconds);
     for (size_t i = 0; i < GF_ARRAY_LEN(gauges); i++)
         print_gauge(metrics, &gauges[i]);
     print_ended(metrics);

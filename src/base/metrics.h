@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The metrics for Prometheus, as GPUFEED_METRICS and `gpufeed report --prometheus` write them. Names are
+ * API; docs/reading.md lists them. Each line has the labels `rank` and `pid`.
+ */
+#ifndef GF_BASE_METRICS_H
+#define GF_BASE_METRICS_H
+
+/* X(token, name, type, help) */
+#define GF_METRICS(X)                                                                              \
+    X(stalls, "gpufeed_stalls_total", "counter", "Calls that stalled, by cause.")                  \
+    X(stall_seconds, "gpufeed_stall_seconds_total", "counter", "Durations of these calls.")        \
+    X(delay_seconds, "gpufeed_run_queue_delay_seconds_total", "counter",                           \
+      "Run-queue delay of the threads that the log names.")                                        \
+    X(copies, "gpufeed_copies_total", "counter",                                                   \
+      "Copies of at least the size that the library examines.")                                    \
+    X(copied_bytes, "gpufeed_copied_bytes_total", "counter", "Bytes of these copies.")             \
+    X(copy_seconds, "gpufeed_copy_seconds_total", "counter",                                       \
+      "Durations of those copies that were timed.")                                                \
+    X(gpu_seconds, "gpufeed_gpu_seconds_total", "counter", "Time of each GPU by its state.")       \
+    X(gpu_empty_seconds, "gpufeed_gpu_empty_seconds_total", "counter",                             \
+      "Time in which a GPU had nothing to do, by what the program did.")                           \
+    X(steps, "gpufeed_steps_total", "counter", "Steps that ended, as the program marks them.")     \
+    X(step_seconds, "gpufeed_step_seconds_total", "counter",                                       \
+      "Time from the first mark of a step to the last mark.")                                      \
+    X(run_seconds, "gpufeed_run_seconds", "gauge",                                                 \
+      "Time from the first cuInit to the last report.")                                            \
+    X(ring_bytes, "gpufeed_staging_ring_bytes", "gauge", "Size of all staging rings.")             \
+    X(ring_waits, "gpufeed_staging_ring_waits_total", "counter",                                   \
+      "Calls that waited because the staging ring was too small.")                                 \
+    X(pinned_cache_bytes, "gpufeed_pinned_cache_bytes", "gauge",                                   \
+      "Freed pinned memory that is kept for reuse.")                                               \
+    X(dropped_lines, "gpufeed_log_dropped_lines_total", "counter", "Lines that the log lacks.")    \
+    X(device_bytes, "gpufeed_device_memory_allocated_bytes_total", "counter",                      \
+      "Device memory that the program allocated in total.")                                        \
+    X(ended, "gpufeed_ended", "gauge", "1 if the report was written at a normal exit.")
+
+enum gf_metric {
+#define GF_METRIC(token, name, type, help) gf_metric_##token,
+    GF_METRICS(GF_METRIC)
+#undef GF_METRIC
+};
+
+struct gf_metric_row {
+    const char *name, *type, *help;
+};
+
+static inline const struct gf_metric_row *gf_metric_row(enum gf_metric metric)
+{
+    static const struct gf_metric_row rows[] = {
+#define GF_METRIC(token, name, type, help) {name, type, help},
+        GF_METRICS(GF_METRIC)
+#undef GF_METRIC
+    };
+    return &rows[metric];
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes and removes files that the user named, on a thread with a descriptor table of its own, so
+ * that the program's descriptors stay as they are. Waits for the disk.
+ */
+#ifndef GF_ENGINE_PROCESS_REPLACE_FILE_H
+#define GF_ENGINE_PROCESS_REPLACE_FILE_H
+
+#include <stddef.h>
+
+/* gf_path_replace (base/path.h). Returns 0 or -errno. */
+int gf_replace_file(const char *path, const char *bytes, size_t length);
+
+/* Removes a regular file. Of a symbolic link, the target becomes empty. */
+void gf_remove_file(const char *path);
+
+#endif

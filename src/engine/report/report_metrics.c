@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/report/report_metrics.h"
+
+#include "base/metrics.h"
+#include "base/textbuf.h"
+
+#define ULL(x) ((unsigned long long)(x))
+
+struct metrics {
+    struct gf_textbuf out;
+    const struct gf_report *report;
+};
+
+static void head(struct metrics *metrics, enum gf_metric metric)
+{
+    const struct gf_metric_row *row = gf_metric_row(metric);
+
+    gf_say(&metrics->out, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name,
+           row->type);
+}
+
+/* The name and the labels that every line has; more labels and the value follow. */
+static void line(struct metrics *metrics, enum gf_metric metric)
+{
+    const struct gf_rank *rank = &metrics->report->facts->rank;
+
+    gf_say(&metrics->out, "%s{rank=\"", gf_metric_row(metric)->name);
+    if (rank->rank >= 0)
+        gf_say(&metrics->out, "%d", rank->rank);
+    gf_say(&metrics->out, "\",pid=\"%d\"", metrics->report->pid);
+}
+
+static void count(struct metrics *metrics, uint64_t number)
+{
+    gf_say(&metrics->out, "} %llu\n", ULL(number));
+}
+
+static void seconds(struct metrics *metrics, uint64_t us)
+{
+    gf_say(&metrics->out, "} %llu.%06llu\n", ULL(us / 1000000), ULL(us % 1000000));
+}
+
+static void put_number(struct metrics *metrics, enum gf_metric metric, uint64_t number)
+{
+    head(metrics, metric);
+    line(metrics, metric);
+    count(metrics, number);
+}
+
+static void put_seconds(struct metrics *metrics, enum gf_metric metric, uint64_t us)
+{
+    head(metrics, metric);
+    line(metrics, metric);
+    seconds(metrics, us);
+}
+
+static void put_stalls(struct metrics *metrics)
+{
+    struct gf_stall_count counts[GF_CAUSE_COUNT];
+
+    if (!metrics->report->stall_counts)
+        return;
+    metrics->report->stall_counts(counts);
+    head(metrics, gf_metric_stalls);
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
+        line(metrics, gf_metric_stalls);
+        gf_say(&metrics->out, ",cause=\"%s\"", gf_cause_name(i));
+        count(metrics, counts[i].calls);
+    }
+    head(metrics, gf_metric_stall_seconds);
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
+        line(metrics, gf_metric_stall_seconds);
+        gf_say(&metrics->out, ",cause=\"%s\"", gf_cause_name(i));
+        seconds(metrics, counts[i].us);
+    }
+}
+
+static void put_way(struct metrics *metrics, enum gf_metric metric, enum gf_direction direction,
+                    const char *way, const struct gf_copy_counts *counts)
+{
+    line(metrics, metric);
+    gf_say(&metrics->out, ",direction=\"%s\",way=\"%s\"",
+           direction == gf_direction_h2d ? "to_device" : "from_device", way);
+    if (metric == gf_metric_copy_seconds)
+        seconds(metrics, counts->timed_ns / 1000);
+    else
+        count(metrics, metric == gf_metric_copies ? counts->calls : counts->bytes);
+}
+
+static void put_copies(struct metrics *metrics, enum gf_metric metric)
+{
+    const struct gf_copy_stats *copies = &metrics->report->transfers.copies;
+
+    head(metrics, metric);
+    for (enum gf_direction i = 0; i < gf_direction_count; i++) {
+        struct gf_copy_counts staged, pinned, driver, other;
+        gf_transfer_sums_staged(copies, i, &staged);
+        gf_transfer_sums_bypassed(copies, i, gf_bypass_pinned, &pinned);
+        gf_transfer_sums_driver(copies, i, &driver);
+        gf_transfer_sums_bypassed(copies, i, gf_bypass_ends, &other);
+        put_way(metrics, metric, i, "staged", &staged);
+        put_way(metrics, metric, i, "pinned", &pinned);
+        put_way(metrics, metric, i, "driver", &driver);
+        put_way(metrics, metric, i, "other", &other);
+    }
+}
+
+static void put_transfers(struct metrics *metrics)
+{
+    const struct gf_report_transfers *transfers = &metrics->report->transfers;
+
+    if (!transfers->known)
+        return;
+    put_copies(metrics, gf_metric_copies);
+    put_copies(metrics, gf_metric_copied_bytes);
+    put_copies(metrics, gf_metric_copy_seconds);
+    put_number(metrics, gf_metric_ring_bytes, transfers->state.ring_bytes);
+    put_number(metrics, gf_metric_ring_waits, transfers->copies.stream_waits);
+    put_number(metrics, gf_metric_pinned_cache_bytes, transfers->state.pinned_kept);
+}
+
+static void put_gpu_time(struct metrics *metrics, enum gf_metric metric)
+{
+    const struct gf_gpu_time *time = &metrics->report->gpu_time;
+    const bool by_state = metric == gf_metric_gpu_seconds;
+
+    if (!time->on)
+        return;
+    head(metrics, metric);
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
+        const struct gf_gpu_time_device *device = &time->device[i];
+        const unsigned parts = by_state ? GF_GPU_STATE_COUNT : GF_HOST_CAUSE_COUNT;
+        for (unsigned k = 0; device->used && k < parts; k++) {
+            line(metrics, metric);
+            gf_say(&metrics->out, ",device=\"%u\",%s=\"%s\"", i, by_state ? "state" : "cause",
+                   by_state ? gf_gpu_state_name(k) : gf_host_cause_name(k));
+            seconds(metrics, (by_state ? device->state_ns[k] : device->cause_ns[k]) / 1000);
+        }
+    }
+}
+
+static void put_steps(struct metrics *metrics)
+{
+    struct gf_step_count steps = {0};
+
+    if (metrics->report->step_count)
+        metrics->report->step_count(&steps);
+    put_number(metrics, gf_metric_steps, steps.ended);
+    put_seconds(metrics, gf_metric_step_seconds, steps.us);
+}
+
+static void put_log(struct metrics *metrics)
+{
+    struct gf_journal_count lines;
+
+    if (!metrics->report->log_count)
+        return;
+    metrics->report->log_count(&lines);
+    put_number(metrics, gf_metric_dropped_lines, lines.dropped);
+}
+
+size_t gf_report_metrics(const struct gf_report *report, char *buf, size_t size)
+{
+    struct metrics metrics = {.out = {.buf = buf, .size = size}, .report = report};
+
+    put_stalls(&metrics);
+    put_transfers(&metrics);
+    put_gpu_time(&metrics, gf_metric_gpu_seconds);
+    put_gpu_time(&metrics, gf_metric_gpu_empty_seconds);
+    put_steps(&metrics);
+    put_seconds(&metrics, gf_metric_run_seconds, report->ran_ms * 1000);
+    put_log(&metrics);
+    put_number(&metrics, gf_metric_device_bytes, report->driver_bytes);
+    return metrics.out.at < size ? metrics.out.at : 0;
+}
