@@ -139,6 +139,7 @@ static void run_on_thread(struct call *call)
     if (!stack)
         return;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &before, sizeof(before));
+    table = table_of_short_thread;
     for (unsigned tries = 0; tries < 2 && !call->done; tries++) {
         call->shared = gf_permit(gf_permit_close_range) && !gf_load_relaxed(&copies);
         const unsigned long flags = FLAGS & ~(call->shared ? 0UL : (unsigned long)CLONE_FILES);
@@ -147,8 +148,10 @@ static void run_on_thread(struct call *call)
             break;
         await_end(call, tid);
     }
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+    /* A handler that was blocked runs with the next call, may open files, and may not return. */
+    table = table_shared;
     gf_scratch_give(stack, STACK);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
 /* The thread that serves, and its only client. Both words count calls; they are futexes. */
@@ -223,9 +226,7 @@ bool gf_own_table_run(void (*work)(void *closure), void *closure)
     } else if (uses_server && gf_load_acquire(&server.is_open)) {
         run_on_server(&call);
     } else {
-        table = table_of_short_thread;
         run_on_thread(&call);
-        table = table_shared;
     }
     errno = error;
     return call.done;
