@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "pinned_buffer_kit.h"
 
 #include "base/atomic.h"
 #include "os/headroom.h"
-#include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
-#include "engine/transfer/pinned/pinned_buffer.h"
-#include "engine/transfer/pool/pool.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#define MIB ((size_t)1 << 20)
 
 /* The n-th call of one kind fails. */
 static struct {
@@ -59,120 +51,6 @@ void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret
     __real_gf_headroom_read(root, node, ret);
     if (left.bytes)
         ret->bytes = left.bytes;
-}
-
-static struct {
-    CUresult on_register, on_unregister, on_synchronize;
-    void *at;
-    size_t bytes;
-    unsigned flags;
-    unsigned unregistered, synchronized;
-    bool ends;                /* the context ends while a free is under way */
-    CUcontext owner, current; /* owner: the only context that knows the memory; NULL: all do */
-    bool keeps_owner;         /* the driver knows the memory but not its context */
-} driver;
-
-static CUresult host_register(void *at, size_t bytes, unsigned flags)
-{
-    driver.at = at;
-    driver.bytes = bytes;
-    driver.flags = flags;
-    return driver.on_register;
-}
-
-static CUresult host_unregister(void *at)
-{
-    driver.at = at;
-    driver.unregistered++;
-    if (driver.ends)
-        gf_pinned_buffer_forget(5);
-    return driver.owner && driver.current != driver.owner ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
-                                                          : driver.on_unregister;
-}
-
-static CUresult owner_of(void *ret, CUpointer_attribute what, CUdeviceptr at)
-{
-    assert_int_equal(what, CU_POINTER_ATTRIBUTE_CONTEXT);
-    assert_int_equal(at, (uintptr_t)driver.at);
-    *(CUcontext *)ret = driver.keeps_owner ? NULL : driver.owner;
-    return driver.owner ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult push(CUcontext context)
-{
-    if (!context)
-        return CUDA_ERROR_INVALID_VALUE;
-    driver.current = context;
-    return CUDA_SUCCESS;
-}
-
-static CUresult pop(CUcontext *ret)
-{
-    *ret = driver.current;
-    driver.current = NULL;
-    return CUDA_SUCCESS;
-}
-
-static CUresult synchronize(void)
-{
-    driver.synchronized++;
-    return driver.on_synchronize;
-}
-
-static const struct gf_cuda cuda = {.cuMemHostRegister_v2 = host_register,
-                                    .cuCtxSynchronize = synchronize,
-                                    .cuPointerGetAttribute = owner_of,
-                                    .cuCtxPushCurrent_v2 = push,
-                                    .cuCtxPopCurrent_v2 = pop,
-                                    .cuMemHostUnregister = host_unregister};
-
-static int start(void **state)
-{
-    (void)state;
-    memset(&driver, 0, sizeof(driver));
-    return 0;
-}
-
-static bool is_mapped(const void *at)
-{
-    unsigned char there;
-    return mincore((void *)(uintptr_t)at, 4096, &there) == 0;
-}
-
-static struct gf_pool *pool(void)
-{
-    struct gf_cpus cpus = {0};
-    gf_set_add(&cpus, 0);
-    struct gf_pool *made = gf_pool_get(3, &cpus, 6, 0);
-    assert_int_equal(gf_pool_start(made), 0);
-    return made;
-}
-
-static const struct gf_range_policy first_touch;
-
-static bool alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret,
-                  struct gf_fault *ret_fault)
-{
-    const struct gf_pinned_buffer_request wish = {
-        .cuda = &cuda, .pool = pool(), .context = 5, .policy = &first_touch, .flags = flags};
-    return gf_pinned_buffer_alloc(&wish, pp, bytes, flags, ret, ret_fault);
-}
-
-static char *get(size_t bytes)
-{
-    void *p = NULL;
-    CUresult result;
-    struct gf_fault fault;
-    assert_true(alloc(&p, bytes, 1, &result, &fault));
-    assert_int_equal(result, CUDA_SUCCESS);
-    return p;
-}
-
-static struct gf_fault fault_of_free;
-
-static bool give(void *p, CUresult *ret)
-{
-    return gf_pinned_buffer_free(&cuda, p, ret, &fault_of_free);
 }
 
 static void one_registration_of_zeroes(void **state)
@@ -293,111 +171,6 @@ static void headroom_is_read_while_touching(void **state)
     left.bytes = 0;
 }
 
-static void a_failed_free_changes_nothing(void **state)
-{
-    /* The latter is the error of a call in a host function. */
-    static const CUresult answers[] = {CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_NOT_PERMITTED};
-    CUresult result;
-    (void)state;
-    char *p = get(4 * MIB);
-    for (unsigned i = 0; i < GF_ARRAY_LEN(answers); i++) {
-        driver.on_unregister = answers[i];
-        assert_true(give(p, &result));
-        assert_int_equal(result, answers[i]);
-        assert_int_equal(driver.unregistered, i + 1);
-        assert_true(is_mapped(p));
-        assert_null(fault_of_free.call);
-    }
-    driver.on_unregister = CUDA_SUCCESS;
-    assert_true(give(p, &result));
-    assert_int_equal(result, CUDA_SUCCESS);
-    assert_false(is_mapped(p));
-    /* Its context ended without a hook: it is gone, as the driver's own. */
-    p = get(4 * MIB);
-    driver.on_unregister = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    assert_true(give(p, &result));
-    assert_int_equal(result, CUDA_ERROR_INVALID_VALUE);
-    assert_false(is_mapped(p));
-}
-
-/* A free from another context unregisters in the buffer's own before it unmaps. */
-static void freed_from_another_context(void **state)
-{
-    CUresult result;
-    (void)state;
-    char *p = get(4 * MIB), *q = get(4 * MIB);
-    driver.owner = (CUcontext)(uintptr_t)0xa0;
-    driver.at = p;
-    assert_true(give(p, &result));
-    assert_int_equal(result, CUDA_SUCCESS);
-    assert_null(driver.current); /* restored */
-    assert_false(is_mapped(p));
-    driver.at = q;
-    driver.on_unregister =
-        CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED; /* a contradiction of the driver */
-    assert_true(give(q, &result));
-    assert_int_equal(result, CUDA_SUCCESS);
-    assert_true(is_mapped(q));
-    gf_pinned_buffer_forget(5);
-    assert_false(is_mapped(q));
-}
-
-/*
- * The program did not cause it, so it gets no error. A device may still access the memory, so it
- * stays mapped.
- */
-static void what_cannot_be_unregistered_is_kept(void **state)
-{
-    CUresult result;
-    uint64_t held[GF_NODE_BYTES_COUNT], sum = 0;
-    (void)state;
-    char *p = get(4 * MIB), *q = get(4 * MIB);
-    driver.on_unregister = CUDA_ERROR_UNKNOWN;
-    assert_true(give(p, &result));
-    assert_int_equal(result, CUDA_SUCCESS);
-    assert_int_equal(driver.unregistered, 2); /* with one retry */
-    assert_int_equal(driver.synchronized, 1);
-    assert_string_equal(fault_of_free.call, "cuMemHostUnregister");
-    assert_int_equal(fault_of_free.result, CUDA_ERROR_UNKNOWN);
-    assert_true(is_mapped(p));
-    assert_false(give(p, &result)); /* freed, for the program */
-    assert_false(gf_pinned_buffer_unregister(&cuda, p, &result));
-    driver.on_synchronize =
-        CUDA_ERROR_LAUNCH_FAILED; /* an error of the program's work, which it gets */
-    assert_true(give(q, &result));
-    assert_int_equal(result, CUDA_ERROR_LAUNCH_FAILED);
-    gf_pinned_buffer_held(held);
-    for (size_t i = 0; i < GF_NODE_BYTES_COUNT; i++)
-        sum += held[i];
-    assert_int_equal(sum, 8 * MIB);
-    gf_pinned_buffer_forget(5);
-    assert_false(is_mapped(p));
-    assert_false(is_mapped(q));
-}
-
-/* An unknown error, and memory of no known context: neither proves that no device accesses it. */
-static void what_may_be_registered_is_not_unmapped(void **state)
-{
-    CUresult result;
-    (void)state;
-    char *p = get(4 * MIB), *q = get(4 * MIB);
-    driver.on_unregister = CUDA_ERROR_INVALID_VALUE;
-    assert_true(give(p, &result));
-    assert_int_equal(result, CUDA_SUCCESS);
-    assert_int_equal(fault_of_free.result, CUDA_ERROR_INVALID_VALUE);
-    assert_true(is_mapped(p));
-    driver.on_unregister = CUDA_SUCCESS;
-    driver.owner = (CUcontext)(uintptr_t)0xa0;
-    driver.keeps_owner = true;
-    driver.at = q;
-    assert_true(give(q, &result));
-    assert_int_equal(result, CUDA_SUCCESS);
-    assert_null(driver.current);
-    assert_true(is_mapped(q));
-    gf_pinned_buffer_forget(5);
-    assert_false(is_mapped(p) || is_mapped(q));
-}
-
 static void answers_as_the_driver(void **state)
 {
     CUresult result;
@@ -435,51 +208,6 @@ static void flags_are_the_programs(void **state)
     assert_false(gf_pinned_buffer_flags((char *)p - 1, &flags));
     assert_int_equal(flags, 3);
     assert_true(give(p, &result));
-}
-
-/* Pages are removed from one process's page tables only. */
-static void a_child_keeps_what_its_parent_frees(void **state)
-{
-    int ready[2], status, go;
-    CUresult result;
-    (void)state;
-    char *p = get(48 * MIB);
-    for (size_t i = 0; i < 48 * MIB; i += 4096)
-        p[i] = (char)(i >> 12 | 1);
-    assert_int_equal(pipe(ready), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        size_t good = 0;
-        if (read(ready[0], &go, 1) == 1)
-            for (size_t i = 0; i < 48 * MIB; i += 4096)
-                good += p[i] == (char)(i >> 12 | 1);
-        _exit(good == 48 * 256 ? 7 : 8);
-    }
-    assert_true(give(p, &result));
-    assert_false(is_mapped(p));
-    assert_false(is_mapped(p + 48 * MIB - 4096));
-    assert_int_equal(write(ready[1], "x", 1), 1);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 7 << 8);
-    close(ready[0]);
-    close(ready[1]);
-}
-
-static void buffers_end_with_their_context(void **state)
-{
-    CUresult result;
-    (void)state;
-    char *p = get(4 * MIB), *q = get(6 * MIB);
-    gf_pinned_buffer_forget(6);
-    assert_true(is_mapped(p));
-    /* A free of one of them is under way, and fails. */
-    driver.ends = true;
-    driver.on_unregister = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    assert_true(give(q, &result));
-    assert_int_equal(result, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    assert_false(is_mapped(p));
-    assert_false(is_mapped(q));
-    assert_false(give(p, &result));
 }
 
 static void held_bytes_are_counted(void **state)
@@ -560,16 +288,10 @@ int main(void)
         cmocka_unit_test_setup(refused_registration_leaves_nothing, start),
         cmocka_unit_test_setup(failed_system_calls_leave_nothing, start),
         cmocka_unit_test_setup(headroom_is_read_while_touching, start),
-        cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
-        cmocka_unit_test_setup(freed_from_another_context, start),
-        cmocka_unit_test_setup(what_cannot_be_unregistered_is_kept, start),
-        cmocka_unit_test_setup(what_may_be_registered_is_not_unmapped, start),
         cmocka_unit_test_setup(answers_as_the_driver, start),
-        cmocka_unit_test_setup(buffers_end_with_their_context, start),
         cmocka_unit_test_setup(held_bytes_are_counted, start),
         cmocka_unit_test_setup(mappings_are_few, start),
         cmocka_unit_test_setup(flags_are_the_programs, start),
-        cmocka_unit_test_setup(a_child_keeps_what_its_parent_frees, start),
         cmocka_unit_test_setup(truncated_file_is_an_error, start),
     };
     return cmocka_run_group_tests_name("large", tests, NULL, NULL);
