@@ -212,7 +212,7 @@ def test_reports_say_what_staging_did(shown):
     text = shown(report(to_device=way)).stdout
     assert "Staging helped: 320 MiB to the GPU at 16.8 GB/s; the driver copied 80 MiB at 0.4 GB/s." in " ".join(text.split())
     assert "  to the GPU:   320 MiB staged at 16.8 GB/s, 80 MiB by the driver at 0.4 GB/s\n" in text
-    assert "by the driver because the driver was faster in recent copies: 9 (72 MiB)" in text
+    assert "by the driver (the driver was faster in recent copies): 9 (72 MiB)" in text
     found = answer(shown, report(to_device=way))
     assert found["copies"][0]["direction"] == "to_device" and found["copies"][0]["staged"]["calls"] == 40
     assert [reason["reason"] for reason in found["copies"][0]["reasons"]] == ["slower", "warming"]

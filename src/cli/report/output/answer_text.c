@@ -168,7 +168,7 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
         fputc('\n', out);
         for (unsigned k = 0; k < copies->reason_count[i] && k < 2; k++) {
             char bytes[GF_AMOUNT];
-            fprintf(out, "    by the driver because %s: %.0f (%s)\n",
+            fprintf(out, "    by the driver (%s): %.0f (%s)\n",
                     gf_reason_words(copies->reasons[i][k].name), copies->reasons[i][k].sum.calls,
                     gf_amount_bytes(copies->reasons[i][k].sum.bytes, bytes));
         }
