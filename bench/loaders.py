@@ -136,7 +136,10 @@ def command(program, path=None):
 
 def answer(arm, line="go"):
     """The arm's answer as a dict."""
-    text = arm.ask(line)
+    try:
+        text = arm.ask(line)
+    except (RuntimeError, OSError) as error:
+        raise RuntimeError(f"{'ours' if 'LD_PRELOAD' in arm.made[1] else 'plain'}: {error}; {arm.stderr()[-1500:]}") from None
     try:
         return json.loads(text)
     except ValueError:
@@ -198,7 +201,7 @@ def pairs(case, until, hard, bad, most=MOST):
     while len(case.rounds) < most and time.monotonic() < (until if len(case.rounds) >= LEAST else hard):
         try:
             case.turn(chance)
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:  # an arm that ended earlier refuses a request
             bad.append(f"{case.name}: {str(error)[-1500:]}")
             print(f"# {bad[-1]}", flush=True)
             failed += 1

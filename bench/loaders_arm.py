@@ -13,6 +13,7 @@ simulated driver."""
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -399,14 +400,14 @@ class Threads:
     def tensors(self, size, pinned):
         """[(sources, targets)] of each thread. A source is copied again only after 64 MiB of others."""
         if (size, pinned) not in self.made:
-            count = max(2, 64 * MIB // 8 // size if DRY else 64 * MIB // size)
+            each = 8 * MIB if DRY else max(64 * MIB, 2 * size)
+            some = torch.randint(-(1 << 62), 1 << 62, (each // 8,), dtype=torch.int64)
             self.made = {key: made for key, made in self.made.items() if key[0] == size}
-            self.made[size, pinned] = [
-                ([torch.randint(0, 255, (size,), dtype=torch.uint8) for _ in range(count)],
-                 [torch.empty(size, dtype=torch.uint8, device=DEVICE) for _ in range(count)]) for _ in range(8)]
-            if pinned and not DRY:
-                self.made[size, pinned] = [([source.pin_memory() for source in sources], targets)
-                                           for sources, targets in self.made[size, pinned]]
+            self.made[size, pinned] = []
+            for number in range(8):
+                source = (some ^ number).view(torch.uint8)
+                source = source.pin_memory() if pinned and not DRY else source
+                self.made[size, pinned].append((source.split(size), torch.empty_like(source, device=DEVICE).split(size)))
         return self.made[size, pinned]
 
     def go(self, size, streams, total, kind):
@@ -512,6 +513,8 @@ def report():
 
 
 def main():
+    if os.environ.get("GF_FAULTS") == "1":  # not in a measurement: the library copies otherwise beside a handler
+        faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # a library's own words are no answer
     program, begun = PROGRAMS[sys.argv[1]](sys.argv[2] if len(sys.argv) > 2 else None), False
