@@ -27,6 +27,8 @@ torch_python() { # prints a Python whose PyTorch sees a GPU
 }
 
 if python=$(torch_python); then
+    # Batches in pageable memory, as many scripts have them: their copies are what the library makes faster.
+    [ $# -gt 0 ] || set -- --pageable
     job=("$python" examples/train.py "$@")
 else
     echo "No GPU with PyTorch was found: a simulated driver copies pageable memory at up to 1 GB/s, pinned memory at up to 50."
@@ -38,6 +40,7 @@ else
     job=(python3 examples/feed.py "$@")
 fi
 
+export PYTHONPATH=$PWD/python${PYTHONPATH:+:$PYTHONPATH} # for marks of steps
 for mode in observe on; do
     GPUFEED=$mode "$gpufeed" run --verbose=0 --report="$reports/$mode.json" -- "${job[@]}" | sed "s/^/$mode: /"
 done

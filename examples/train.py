@@ -3,8 +3,8 @@
 """An ordinary training loop: synthetic images from DataLoader workers and a ResNet-18 (a small network
 without torchvision). Prints losses and images per second.
 
-It does not use gpufeed. Losses are hex floats, so that two runs with --deterministic can be compared
-bit by bit.
+It needs no gpufeed. If the module is there, it marks steps. Losses are hex floats, so that two runs with
+--deterministic can be compared bit by bit.
 """
 import argparse
 import time
@@ -12,6 +12,12 @@ import time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+
+try:
+    from gpufeed import set_step
+except ImportError:
+    def set_step(_):
+        pass
 
 
 class MadeUpImages(Dataset):
@@ -64,6 +70,7 @@ def parse():
     parser.add_argument("--start-method", choices=["fork", "spawn", "forkserver"], default=None)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--deterministic", action="store_true")
+    parser.add_argument("--pageable", action="store_true", help="no pin_memory=True: batches stay in pageable memory")
     return parser.parse_args()
 
 
@@ -77,11 +84,12 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     loader = DataLoader(MadeUpImages(args.steps * args.batch, args.side), batch_size=args.batch,
-                        num_workers=args.workers, pin_memory=device.type == "cuda",
+                        num_workers=args.workers, pin_memory=device.type == "cuda" and not args.pageable,
                         multiprocessing_context=args.start_method if args.workers else None)
 
     started = None
     for step, (images, labels) in enumerate(loader):
+        set_step(step + 1)
         images = images.to(device, non_blocking=True)
         labels = labels.to(device, non_blocking=True)
         optimizer.zero_grad(set_to_none=True)
@@ -95,6 +103,7 @@ def main():
             counted += len(labels)
     if device.type == "cuda":
         torch.cuda.synchronize()
+    set_step(0)
     seconds = time.perf_counter() - started
     if counted:
         print(f"{counted / seconds:.1f} images/s on {device} ({args.workers} workers)")

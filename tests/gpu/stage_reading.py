@@ -93,7 +93,7 @@ def uninstall(before):
 def quickstart():
     """The two runs of examples/quickstart.sh, with the installed wheel."""
     for mode in ("observe", "on"):
-        job = [PYTHON, SOURCE / "examples" / "train.py", "--steps", "25", "--workers", "4"]
+        job = [PYTHON, SOURCE / "examples" / "train.py", "--steps", "25", "--workers", "4", "--pageable"]
         if DRY:
             job = [PYTHON, SOURCE / "examples" / "feed.py", "--batch-mib", "8"]
         code, out, errors = text(f"quickstart-{mode}", GPUFEED, "run", "--verbose=0", f"--report={OUT / mode}.json", "--", *job,

@@ -198,6 +198,13 @@ def test_two_reports(compare, tmp_path):
         ["copies from the GPU", "8 MiB in 500.00 ms", "8 MiB in 125.00 ms", "-375.00 ms"],
         ["One run each: no interval across runs."]]
     assert "time per step" in compare(other, other).stdout
+    for path, pinned, empty in ((one, 2, 3.0), (other, 6, 0.5)):
+        content = json.loads(path.read_text())
+        content["transfers"]["from_device"]["pinned"] = {"calls": 1, "bytes": pinned << 20, "duration_s": 0}
+        content["gpu_time"] = {"devices": [{"states": {"empty": {"s": empty}, "queued": {"s": 4 - empty}}}]}
+        path.write_text(json.dumps(content))
+    told = [re.split(r" {2,}", row.strip()) for row in compare(one, other).stdout.splitlines()]
+    assert ["GPU without work", "75.0 %", "12.5 %", "-62.5 points"] in told and ["of them pinned", "20 %", "43 %"] in told
     for wrong, said in ((SOURCE / "README.md", f"{SOURCE}/README.md is not a report (GPUFEED_REPORT)"),
                         (tmp_path / "none", f"cannot read {tmp_path}/none: No such file or directory"),
                         (tmp_path, f"cannot read {tmp_path}: Is a directory")):

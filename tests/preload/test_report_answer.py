@@ -227,23 +227,40 @@ def test_a_report_and_a_log_of_one_process_count_once(shown):
     assert table(found, "cause")["purge"]["us"] == 13000
 
 
-def test_gpu_time_is_shown_by_its_names(shown):
-    times = [{"busy": 0.5, "states": {"waits for a copy": 0.25}, "name": "x"}, {"busy": 0.75, "states": {"waits for a copy": 0.0}}]
-    found = answer(shown, *(report(10 + i, i, gpu_time=part) for i, part in enumerate(times)))
-    assert found["gpu_time"] == {"busy": 0.625, "states.waits for a copy": 0.125}
-    text = shown(*(report(10 + i, i, gpu_time=part) for i, part in enumerate(times))).stdout
-    assert re.search(r"\nGPU time \(mean of the reports\)\n  busy +0.625\n", text)
+def gpu_time(states, causes, samples=1000):
+    """The section of a report with one GPU; seconds by name."""
+    whole = sum(states.values())
+    rows = [{name: {"s": s, "share": s / whole} for name, s in part.items()} for part in (states, causes)]
+    return {"sampled": True, "reason": None, "cpu_us": 3, "devices": [{"device": 0, "s": whole, "samples": samples, "states": rows[0],
+                                                                      "causes": rows[1], "gaps": 1, "longest_gaps": []}]}
 
 
-def test_gpu_time_of_devices_is_shown_as_shares(shown):
-    states = {"empty": {"s": 2.5, "share": 0.25}, "queued": {"s": 7.5, "share": 0.75}, "copying": {"s": 0, "share": 0.0}}
-    part = {"sampled": True, "cpu_us": 3, "devices": [{"device": 1, "states": states}]}
-    found = answer(shown, report(gpu_time=part))
-    assert found["gpu_time"] == {"cpu_us": 3, "devices.0.device": 1, "devices.0.states.empty.s": 2.5, "devices.0.states.empty.share": 0.25,
-                                 "devices.0.states.queued.s": 7.5, "devices.0.states.queued.share": 0.75,
-                                 "devices.0.states.copying.s": 0, "devices.0.states.copying.share": 0}
-    text = shown(report(gpu_time=part)).stdout
-    assert re.search(r"\nGPU time\n  devices.0.states.empty +25 %\n  devices.0.states.queued +75 %\n", text), text
+def test_gpu_time_leads(shown):
+    idle = gpu_time({"empty": 6, "copying": 1, "queued": 3, "communicating": 0, "unknown": 0}, {"data": 5, "gil": 0.7, "new_cause": 0.3})
+    busy = gpu_time({"empty": 0.2, "copying": 0, "queued": 9.8, "communicating": 0, "unknown": 0}, {"computing": 0.2})
+    assert answer(shown, report(gpu_time=busy))["verdict"][0] == "The GPU nearly always had work: nothing to do 2.0 % of the time."
+    done = shown(LOG, report(gpu_time=idle))
+    assert " ".join(done.stdout.split()).startswith("The GPU had nothing to do 60 % of the time: waiting for data 50 %, waiting for Python's "
+                                                   "lock 7.0 %, new_cause 3.0 %. ")
+    assert "\nGPU time (10.0 s of 1 GPU)\n" in done.stdout
+    rows = [" ".join(row.split()) for row in done.stdout.split("\nGPU time")[1].split("\n\n")[0].splitlines()[1:]]
+    assert rows == ["nothing to do 60 %", "waiting for data 50 %", "waiting for Python's lock 7.0 %", "new_cause 3.0 %", "only copies 10 %",
+                    "other work 30 %"]
+    helps = answer(shown, LOG, report(gpu_time=idle))["helps"]
+    assert helps[:2] == ["waiting for data: more or faster loader workers (`num_workers`, `prefetch_factor`)",
+                         "waiting for Python's lock: worker processes instead of Python threads"]
+    assert not any(text.startswith("purge") for text in helps)  # its stalls cost little
+    found = answer(shown, report(10, 0, gpu_time=idle), report(11, 1, gpu_time=busy))
+    assert found["verdict"][0] == "The GPUs had nothing to do 31 % of the time: waiting for data 25 %, waiting for Python's lock 3.5 %, " \
+        "new_cause 1.5 %."
+    assert found["gpu_time"]["devices.0.states.empty.share"] == pytest.approx((0.6 + 0.02) / 2)
+
+
+@pytest.mark.parametrize("section", [gpu_time({"empty": 6}, {}, samples=19), {"sampled": False, "devices": []}, {"devices": 7}, [],
+                                     {"devices": [{"samples": 100, "states": {"empty": None, "x": {"s": -1}}, "causes": [1]}]}])
+def test_gpu_time_of_nothing_is_not_said(shown, section):
+    done = shown(report(gpu_time=section))
+    assert "GPU time" not in done.stdout and "nothing to do" not in done.stdout
 
 
 def test_no_gpu_time_no_section(shown):
@@ -329,6 +346,10 @@ def test_what_helps_is_what_the_documents_say():
     causes = dict(rows("src/cli/report/output/helps.def", r'^GF_CAUSE\((\w+), "(.*)"\)'))
     told = {cause: text.strip() for cause, text in rows("docs/log.md", r"^\| `(\w+)` \| [^|]+ \|([^|]*)\|$")}
     assert len(causes) > 10 and {cause: told.get(cause) for cause in causes} == causes
+    hosts = dict(rows("src/cli/report/output/helps.def", r'^GF_HOST\((\w+), "([^"]*)", '))
+    assert hosts == dict(rows("src/engine/report/summary_gpu_time.c", r'^ +\[gf_host_(\w+)\] = "(.*)",$')) and len(hosts) >= 13
+    states = dict(rows("src/cli/report/output/helps.def", r'^GF_STATE\((\w+), "(.*)"\)'))
+    assert list(states) == [name for name, _ in rows("src/engine/gputime/shares.h", r'^    X\((\w+)\) +/\* (.*) \*/')]
     words = {name: text for name, text in rows("src/cli/report/output/helps.def", r'^GF_REASON\((\w+), "([^"]*)", ')}
     listed = dict(rows("src/engine/transfer/stats/copy_stats.h", r'^    X\((\w+), "([^"]*)"\)'))
     assert len(words) > 10 and words == {name: text for name, text in listed.items() if name not in ("pinned", "ends")}

@@ -58,6 +58,20 @@ static void format_copies(char *ret, size_t size, const struct gf_figures_copies
         snprintf(ret, size, "%.0f MiB, not timed", copies->bytes / runs / MIB);
 }
 
+/* A part of the copies as shares of their bytes, unless neither arm has it. */
+static void print_part(FILE *out, const char *label, double before, double after,
+                       const struct gf_figures_copies *copies[2])
+{
+    const double parts[] = {before, after};
+    char texts[2][32];
+
+    for (size_t i = 0; i < 2; i++)
+        snprintf(texts[i], sizeof(texts[i]), "%.0f %%",
+                 copies[i]->bytes > 0 ? 100 * parts[i] / copies[i]->bytes : 0);
+    if (before > 0 || after > 0)
+        print_row(out, label, texts[0], texts[1], "");
+}
+
 static void print_copies(FILE *out, const char *label, const struct gf_figures_copies *copies[2],
                          const double runs[2])
 {
@@ -71,11 +85,24 @@ static void print_copies(FILE *out, const char *label, const struct gf_figures_c
         format_change(change, sizeof(change), copies[0]->seconds / runs[0],
                       copies[1]->seconds / runs[1]);
     print_row(out, label, texts[0], texts[1], change);
-    for (size_t i = 0; i < 2; i++)
-        snprintf(texts[i], sizeof(texts[i]), "%.0f %%",
-                 copies[i]->bytes > 0 ? 100 * copies[i]->staged_bytes / copies[i]->bytes : 0);
-    if (copies[0]->staged_bytes > 0 || copies[1]->staged_bytes > 0)
-        print_row(out, "  of them staged", texts[0], texts[1], "");
+    print_part(out, "  of them staged", copies[0]->staged_bytes, copies[1]->staged_bytes, copies);
+    print_part(out, "  of them pinned", copies[0]->pinned_bytes, copies[1]->pinned_bytes, copies);
+}
+
+/* The share of the time in which the GPUs had nothing to do. */
+static void print_gpus(FILE *out, const struct gf_figures figures[2])
+{
+    char texts[2][32], change[32];
+    double shares[2];
+
+    if (figures[0].gpu_s <= 0 || figures[1].gpu_s <= 0)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        shares[i] = 100 * figures[i].gpu_empty_s / figures[i].gpu_s;
+        snprintf(texts[i], sizeof(texts[i]), "%.1f %%", shares[i]);
+    }
+    snprintf(change, sizeof(change), "%+.1f points", shares[1] - shares[0]);
+    print_row(out, "GPU without work", texts[0], texts[1], change);
 }
 
 static void print_stalls(FILE *out, const char *label, const struct gf_figures_stalls *before,
@@ -133,6 +160,7 @@ static void print_figures(FILE *out, const struct gf_figures from[2], const doub
     const struct gf_figures_copies *to[] = {&from[0].to_device, &from[1].to_device};
     const struct gf_figures_copies *back[] = {&from[0].from_device, &from[1].from_device};
 
+    print_gpus(out, from);
     print_copies(out, "copies to the GPU", to, runs);
     print_copies(out, "copies from the GPU", back, runs);
     if (from[0].stalls.count > 0 || from[1].stalls.count > 0) {

@@ -33,6 +33,7 @@ static void add_copies(struct gf_figures_copies *copies, const json_t *direction
         copies->seconds += number(way, "duration_s");
     }
     copies->staged_bytes += number(json_object_get(direction, "staged"), "bytes");
+    copies->pinned_bytes += number(json_object_get(direction, "pinned"), "bytes");
 }
 
 static void add_stalls(struct gf_figures *figures, json_t *stalls)
@@ -48,6 +49,20 @@ static void add_stalls(struct gf_figures *figures, json_t *stalls)
     }
     figures->stalls.count += number(stalls, "count");
     figures->stalls.seconds += number(stalls, "us") / 1e6;
+}
+
+static void add_gpus(struct gf_figures *figures, const json_t *devices)
+{
+    const char *state;
+    json_t *device, *row;
+    size_t i;
+
+    json_array_foreach(devices, i, device)
+        json_object_foreach(json_object_get(device, "states"), state, row)
+    {
+        figures->gpu_s += number(row, "s");
+        figures->gpu_empty_s += strcmp(state, "empty") == 0 ? number(row, "s") : 0;
+    }
 }
 
 int gf_figures_add_file(struct gf_figures *figures, const char *path)
@@ -74,6 +89,7 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
     add_copies(&figures->to_device, json_object_get(transfers, "to_device"));
     add_copies(&figures->from_device, json_object_get(transfers, "from_device"));
     add_stalls(figures, json_object_get(report, "stalls"));
+    add_gpus(figures, json_object_get(json_object_get(report, "gpu_time"), "devices"));
     json_decref(report);
     return 0;
 }
@@ -83,6 +99,7 @@ static void sum_copies(struct gf_figures_copies *copies, const struct gf_figures
     copies->bytes += more->bytes;
     copies->seconds += more->seconds;
     copies->staged_bytes += more->staged_bytes;
+    copies->pinned_bytes += more->pinned_bytes;
 }
 
 void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more)
@@ -91,6 +108,8 @@ void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more)
     figures->ran_s += more->ran_s;
     figures->steps += more->steps;
     figures->steps_s += more->steps_s;
+    figures->gpu_s += more->gpu_s;
+    figures->gpu_empty_s += more->gpu_empty_s;
     sum_copies(&figures->to_device, &more->to_device);
     sum_copies(&figures->from_device, &more->from_device);
     figures->stalls.count += more->stalls.count;

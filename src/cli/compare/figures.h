@@ -9,7 +9,7 @@
 
 struct gf_figures_copies {
     double bytes, seconds; /* of the copies that the library timed */
-    double staged_bytes;
+    double staged_bytes, pinned_bytes;
 };
 
 struct gf_figures_stalls {
@@ -22,6 +22,8 @@ struct gf_figures {
     double reports;
     double ran_s; /* from the first use of CUDA to the report */
     double steps, steps_s;
+    double gpu_s,
+        gpu_empty_s; /* the time of the GPUs, and the part in which they had nothing to do */
     struct gf_figures_copies to_device, from_device;
     struct gf_figures_stalls stalls, causes[GF_FIGURES_CAUSES];
 };

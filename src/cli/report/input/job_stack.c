@@ -25,6 +25,20 @@ static bool is_library(const char *file)
            strstr(file, "/dist-packages/");
 }
 
+/* The run-time below every program: its frames do not say which part of the program called. */
+static bool is_runtime(const char *path)
+{
+    static const char *const names[] = {"ld-linux", "libc.so",    "libc-",
+                                        "libm.so",  "libpthread", "libstdc++",
+                                        "libgcc_s", "libgpufeed", "libcuda.so"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
 static const char *short_path(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -91,7 +105,7 @@ static void read_native_frame(struct gf_job *job, struct frames *frames, struct 
             gf_span_text(value, id, sizeof(id));
     }
     gf_frame_name(path, id, offset, false, text, sizeof(text));
-    add_frame(job, frames, text, true);
+    add_frame(job, frames, text, !is_runtime(path));
 }
 
 static void read_frames(struct gf_job *job, struct frames *frames, const struct gf_event *event)

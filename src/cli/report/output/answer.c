@@ -71,6 +71,7 @@ static void add_report(struct gf_answer *answer, const struct gf_job_process *pr
     answer->observing += json_is_true(gf_report_at(process->report, "observe"));
     gf_copies_add(&answer->copies, process->report);
     add_gpu_time(answer, gf_report_at(process->report, "gpu_time"), "", GPU_LEVELS);
+    gf_gpu_time_add(&answer->gpu_time, gf_report_at(process->report, "gpu_time"));
     if (process->logged)
         return;
     answer->stalls += (uint64_t)gf_report_number(process->report, "stalls.count");
@@ -158,6 +159,7 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
     ret->ranks_known = ret->table.count;
     ret->steps = gf_steps_find(job);
     gf_copies_finish(&ret->copies);
+    gf_gpu_time_finish(&ret->gpu_time);
     ret->onset = gf_onset_find(job, ret->from, ret->to, &ret->onset_factor);
 }
 

@@ -6,6 +6,7 @@
 #include "cli/report/input/job.h"
 #include "cli/report/input/read_job.h"
 #include "cli/report/output/copies.h"
+#include "cli/report/output/gpu_time.h"
 #include "cli/report/output/lines.h"
 #include "cli/report/output/rank_table.h"
 #include "cli/report/output/steps.h"
@@ -27,6 +28,7 @@ struct gf_answer {
     struct gf_rank_table table;
     struct gf_steps steps;
     struct gf_copies copies;
+    struct gf_gpu_time gpu_time;
     struct gf_gpu_number gpu[GF_GPU_NUMBERS];
     unsigned gpu_count;
     double from, to; /* 0 if nothing has a time */

@@ -15,6 +15,8 @@
 #define NUMBER_COLUMNS 46 /* of a row, with the blanks between them */
 #define DIFFERING_MAX 5
 #define HELPS_MAX 5
+#define GPU_COLUMNS 56
+#define LEAST_GPU_SHARE 0.005 /* a smaller share is not printed */
 
 /* Text that goes into a file may be as wide as the widest terminal. */
 static unsigned screen_width(FILE *out)
@@ -175,36 +177,32 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
     }
 }
 
-/* Shares say more than the counts from which they come. */
-static bool is_share(const struct gf_gpu_number *number)
+static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent, const char *words,
+                           double s)
 {
-    const size_t length = strlen(number->name);
-    return length > 6 && strcmp(number->name + length - 6, ".share") == 0;
-}
-
-static void print_gpu(FILE *out, const struct gf_answer *answer, unsigned top)
-{
-    unsigned shares = 0, shown = 0;
     char share[GF_AMOUNT];
 
-    if (!answer->gpu_count)
+    if (s / time->s >= LEAST_GPU_SHARE)
+        fprintf(out, "%*s%-*s %7s\n", indent, "", GPU_COLUMNS - indent, words,
+                gf_amount_share(s, time->s, share));
+}
+
+/* The causes of a state without work stand below it. */
+static void print_gpu(FILE *out, const struct gf_gpu_time *time)
+{
+    char sum[GF_AMOUNT], gpus[GF_AMOUNT];
+
+    if (!time->devices || time->s <= 0)
         return;
-    for (unsigned i = 0; i < answer->gpu_count; i++)
-        shares += is_share(&answer->gpu[i]);
-    fprintf(out, "\nGPU time%s\n", answer->reported > 1 ? " (mean of the reports)" : "");
-    for (unsigned i = 0; i < answer->gpu_count && shown < gf_max(top, 8); i++) {
-        const double mean = answer->gpu[i].sum / answer->gpu[i].count;
-        if (shares && (!is_share(&answer->gpu[i]) || mean <= 0))
-            continue;
-        shown++;
-        if (shares)
-            fprintf(out, "  %-52.*s %s\n", (int)strlen(answer->gpu[i].name) - 6,
-                    answer->gpu[i].name, gf_amount_share(mean, 1, share));
-        else
-            fprintf(out, "  %-52s %.6g\n", answer->gpu[i].name, mean);
+    fprintf(out, "\nGPU time (%s of %s)\n", gf_amount_time(time->s, sum),
+            gf_amount_of(time->devices, "GPU", gpus));
+    for (unsigned i = 0; i < time->states.count; i++) {
+        const struct gf_gpu_part *state = &time->states.list[i];
+        print_gpu_part(out, time, 2, gf_state_words(state->name), state->s);
+        for (unsigned k = 0; k < time->causes.count && strcmp(state->name, "empty") == 0; k++)
+            print_gpu_part(out, time, 4, gf_host_words(time->causes.list[k].name),
+                           time->causes.list[k].s);
     }
-    if (answer->gpu_count > shown)
-        fputs("  and more (--json)\n", out);
 }
 
 static struct gf_tally second_tally(const struct gf_answer *answer, enum gf_by by)
@@ -220,6 +218,7 @@ void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, en
     if (answer->processes)
         fprintf(out, "%s\n", gf_verdict_scope(answer, scope, sizeof(scope)));
     if (by == GF_BY_COUNT) {
+        print_gpu(out, &answer->gpu_time);
         print_table(out, answer, &answer->causes, top);
         print_table(out, answer, &answer->sites, top);
     } else if (by == GF_BY_CAUSE) {
@@ -233,7 +232,6 @@ void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, en
     }
     print_steps(out, answer, top);
     print_copies(out, &answer->copies);
-    print_gpu(out, answer, top);
     print_lines(out, "Ranks that differ", &answer->differing, gf_max(top, DIFFERING_MAX));
     print_lines(out, "What helps", &answer->helps, gf_max(top, HELPS_MAX));
     print_lines(out, "Notes", &answer->notes, answer->notes.count);

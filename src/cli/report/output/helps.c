@@ -5,11 +5,15 @@
 
 #include <string.h>
 
-#define GF_CAUSE(name, text) {#name, text},
+struct row {
+    const char *name, *words, *text;
+};
+
+#define GF_CAUSE(name, text) {#name, "", text},
 #define GF_REASON(name, words, text)
-static const struct {
-    const char *name, *text;
-} causes[] = {
+#define GF_STATE(name, words)
+#define GF_HOST(name, words, text)
+static const struct row causes[] = {
 #include "cli/report/output/helps.def"
 };
 #undef GF_CAUSE
@@ -17,32 +21,70 @@ static const struct {
 
 #define GF_CAUSE(name, text)
 #define GF_REASON(name, words, text) {#name, words, text},
-static const struct {
-    const char *name, *words, *text;
-} reasons[] = {
+static const struct row reasons[] = {
+#include "cli/report/output/helps.def"
+};
+#undef GF_REASON
+#undef GF_STATE
+
+#define GF_REASON(name, words, text)
+#define GF_STATE(name, words) {#name, words, ""},
+static const struct row states[] = {
+#include "cli/report/output/helps.def"
+};
+#undef GF_STATE
+#undef GF_HOST
+
+#define GF_STATE(name, words)
+#define GF_HOST(name, words, text) {#name, words, text},
+static const struct row hosts[] = {
 #include "cli/report/output/helps.def"
 };
 
+static const struct row *row_of(const struct row *rows, size_t count, const char *name)
+{
+    static const struct row none = {"", NULL, ""};
+
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return &none;
+}
+
+#define ROW(table, name) row_of(table, GF_ARRAY_LEN(table), name)
+
+/* A name that is not in the table stands for itself. */
+static const char *words_or_name(const struct row *row, const char *name)
+{
+    return row->words ? row->words : name;
+}
+
 const char *gf_cause_help(const char *cause)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(causes); i++)
-        if (strcmp(causes[i].name, cause) == 0)
-            return causes[i].text;
-    return "";
+    return ROW(causes, cause)->text;
 }
 
 const char *gf_reason_words(const char *reason)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(reasons); i++)
-        if (strcmp(reasons[i].name, reason) == 0)
-            return reasons[i].words;
-    return reason;
+    return words_or_name(ROW(reasons, reason), reason);
 }
 
 const char *gf_reason_help(const char *reason)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(reasons); i++)
-        if (strcmp(reasons[i].name, reason) == 0)
-            return reasons[i].text;
-    return "";
+    return ROW(reasons, reason)->text;
+}
+
+const char *gf_state_words(const char *state)
+{
+    return words_or_name(ROW(states, state), state);
+}
+
+const char *gf_host_words(const char *cause)
+{
+    return words_or_name(ROW(hosts, cause), cause);
+}
+
+const char *gf_host_help(const char *cause)
+{
+    return ROW(hosts, cause)->text;
 }

@@ -9,4 +9,9 @@ const char *gf_reason_words(const char *reason);
 /* What helps against a reason; "" if nothing is known. */
 const char *gf_reason_help(const char *reason);
 
+/* A state of a GPU, and what a program did without work for it; a name that is not known stays. */
+const char *gf_state_words(const char *state);
+const char *gf_host_words(const char *cause);
+const char *gf_host_help(const char *cause);
+
 #endif

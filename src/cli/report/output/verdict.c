@@ -10,6 +10,8 @@
 
 #define LITTLE_SHARE 0.01
 #define HELPED_CAUSES 3
+#define SAID_CAUSES 3
+#define BUSY_SHARE 0.05 /* a GPU with less time without work is fed */
 
 const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size)
 {
@@ -31,6 +33,54 @@ const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t s
                  gf_amount_clock(answer->from, true, from),
                  gf_amount_clock(answer->to, answer->to - answer->from > 43200, to));
     return buf;
+}
+
+static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    *buf = '\0';
+    for (unsigned i = 0; i < time->causes.count && i < SAID_CAUSES; i++) {
+        char share[GF_AMOUNT];
+        const struct gf_gpu_part *cause = &time->causes.list[i];
+        if (cause->s < LITTLE_SHARE * time->s || at >= size)
+            break;
+        at +=
+            (size_t)snprintf(buf + at, size - at, "%s%s %s", i ? ", " : ": ",
+                             gf_host_words(cause->name), gf_amount_share(cause->s, time->s, share));
+    }
+}
+
+/* The GPU's time comes first: everything else explains a part of it. */
+static void say_gpu_time(struct gf_answer *answer)
+{
+    const struct gf_gpu_time *time = &answer->gpu_time;
+    const double empty = gf_gpu_time_state(time, "empty");
+    const char *gpus = time->devices > 1 ? "GPUs" : "GPU";
+    char share[GF_AMOUNT], causes[512];
+
+    if (!time->devices || time->s <= 0)
+        return;
+    gf_amount_share(empty, 1, share);
+    say_gpu_causes(time, causes, sizeof(causes));
+    if (empty < BUSY_SHARE)
+        gf_lines_add(&answer->verdict,
+                     "The %s nearly always had work: nothing to do %s of the time.", gpus, share);
+    else
+        gf_lines_add(&answer->verdict, "The %s had nothing to do %s of the time%s.", gpus, share,
+                     causes);
+}
+
+static void help_gpu_time(struct gf_answer *answer)
+{
+    const struct gf_gpu_time *time = &answer->gpu_time;
+
+    for (unsigned i = 0; i < time->causes.count && i < SAID_CAUSES; i++) {
+        const struct gf_gpu_part *cause = &time->causes.list[i];
+        if (cause->s >= BUSY_SHARE * time->s && *gf_host_help(cause->name))
+            gf_lines_add(&answer->helps, "%s: %s", gf_host_words(cause->name),
+                         gf_host_help(cause->name));
+    }
 }
 
 /* The part of the job's time that the most affected thread lost. */
@@ -210,7 +260,11 @@ static void say_helps(struct gf_answer *answer)
     char text[512], time[GF_AMOUNT];
     const double span = answer->to - answer->from;
 
-    for (size_t i = 0; i < answer->causes.count && i < HELPED_CAUSES; i++) {
+    help_gpu_time(answer);
+    /* If it is known why the GPU had nothing to do, stalls that cost little need no advice. */
+    const bool matter =
+        !answer->gpu_time.devices || !answer->threads.count || worst_share(answer) >= LITTLE_SHARE;
+    for (size_t i = 0; matter && i < answer->causes.count && i < HELPED_CAUSES; i++) {
         const struct gf_tally_row *row = &answer->causes.rows[i];
         const char *help = gf_cause_help(gf_job_text(answer->job, (uint32_t)row->key));
         if (*help && row->us >= answer->stall_us / 20)
@@ -244,6 +298,7 @@ static void say_rank(struct gf_answer *answer)
 void gf_verdict_say(struct gf_answer *answer)
 {
     gf_rank_table_compare(&answer->table, answer->job, &answer->differing);
+    say_gpu_time(answer);
     if (answer->stalls) {
         say_stalls(answer);
         say_main_cause(answer);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long the GPUs had nothing to do, and what the programs did then: the sum of the reports' sections
+ * gpu_time (docs/report.md#gpu_time). A name that this version does not know is kept as it is.
+ */
+#ifndef GF_CLI_REPORT_OUTPUT_GPU_TIME_H
+#define GF_CLI_REPORT_OUTPUT_GPU_TIME_H
+
+#include "base/base.h"
+
+#include <jansson.h>
+
+#define GF_GPU_PARTS 32
+
+struct gf_gpu_part {
+    char name[32];
+    double s;
+};
+
+struct gf_gpu_parts {
+    struct gf_gpu_part list[GF_GPU_PARTS];
+    unsigned count;
+};
+
+struct gf_gpu_time {
+    unsigned devices; /* GPUs of all processes */
+    double s;         /* sum of their times */
+    struct gf_gpu_parts states, causes;
+};
+
+void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section);
+
+/* Sorts the causes, the longest first. */
+void gf_gpu_time_finish(struct gf_gpu_time *time);
+
+/* The share of a state; 0 if no report has it. */
+double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state);
+
+#endif
