@@ -49,8 +49,8 @@ if arms.DRY:
 
 def count_for(size, threads, seconds=None):
     """The number of copies of a thread in a turn: some milliseconds' worth at the driver's speed.
-    Small copies differ by hundredths only, so they get more. Then the start of a turn, with threads
-    that have just started, matters less."""
+    The arms of small copies differ by hundredths only, so these copies get longer turns: then the
+    start of a turn, with threads that have just started, matters less."""
     seconds = seconds or (0.02 if size <= MIB else 0.005)
     one = 10e-6 + size * threads / 12e9
     return max(1, min(2000, round((seconds / 10 if arms.DRY else seconds) / one)))

@@ -140,7 +140,7 @@ class Member:
                                         stdout=subprocess.PIPE, text=True)
 
     def at(self, word):
-        """Waits for a line that begins so; False if the program ended instead."""
+        """Waits for a line that begins with this text; False if the program ended instead."""
         return self.process.stdout.readline().startswith(word)
 
     def go(self):

@@ -185,7 +185,7 @@ class Vision:
 
 
 class Tabular:
-    """A table in memory, a wide batch, a small model: copying is most of it."""
+    """A table in memory, a wide batch, a small model: copying takes most of the time."""
     unit = "rows"
 
     def __init__(self):

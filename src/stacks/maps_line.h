@@ -18,7 +18,7 @@ struct gf_maps_line {
 /* NULL and errno if the process's mappings cannot be read. The caller closes it by fclose. */
 FILE *gf_maps_open(pid_t pid);
 
-/* The next line that has the known form. False: no line is left. */
+/* Reads the next line of the documented form, and skips others. False: no line is left. */
 bool gf_maps_next(FILE *maps, struct gf_maps_line *ret);
 
 #endif

@@ -12,8 +12,8 @@
 /* One mbind of 128 MiB stopped page faults of another thread for over a second: bench/NOTES.md. */
 #define PIECE ((size_t)2 << 20)
 #define BUDGET_NS UINT64_C(3000000000) /* the most time spent in mbind, in total */
-#define REST                                                                                       \
-    9 /* the pause after a piece, as a multiple of the time that it took: a tenth is work */
+/* The pause after a piece is this many times the piece's duration: a tenth of the time is work. */
+#define REST 9
 
 static struct {
     unsigned epoch; /* the sequence number of the placement for which pages move */

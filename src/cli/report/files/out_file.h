@@ -19,7 +19,10 @@ struct gf_out_file {
  */
 int gf_out_file_begin(struct gf_out_file *file, const char *path);
 
-/* Closes it, and puts it into its place if `whole` and every write succeeded. 0 or -errno. */
+/*
+ * Closes the file, and renames it to its place if `whole` is true and every write succeeded. 0 or
+ * -errno.
+ */
 int gf_out_file_end(struct gf_out_file *file, bool whole);
 
 #endif

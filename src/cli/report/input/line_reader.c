@@ -55,7 +55,7 @@ static bool fill(struct gf_line_reader *reader)
     return true;
 }
 
-/* Reads on to the newline of a line that is too long, and forgets it. */
+/* Skips the rest of a line that is too long, up to its newline. */
 static void skip_line(struct gf_line_reader *reader, size_t kept)
 {
     for (;;) {

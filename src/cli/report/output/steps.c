@@ -19,7 +19,7 @@ static int by_length(const void *a, const void *b)
     return one->process < other->process ? -1 : one->process > other->process;
 }
 
-/* From the last mark on, so that the next one of the same process is known. */
+/* Walks from the last mark to the first, so that each process's next mark is known already. */
 static void pair_marks(const struct gf_job *job, struct gf_steps *steps)
 {
     uint32_t *next = malloc((job->process_count + 1) * sizeof(*next));

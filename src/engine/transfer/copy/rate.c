@@ -15,7 +15,7 @@ struct rate {
     _Atomic uint64_t driver_ns, staged_ns;
     _Atomic unsigned driver_copies; /* counted up to GF_TUNE_RATE_FIRST */
     _Atomic unsigned trials;        /* copies staged since the last back-off */
-    _Atomic unsigned above;         /* of the trials, the last ones with a mean a little above */
+    _Atomic unsigned above;         /* the last trials, in a row, with a mean above the driver's */
     _Atomic unsigned probes;        /* short back-offs because driver_ns was not known */
     _Atomic unsigned backoff_left;  /* copies that are still to be left to the driver */
     /* The length of the last back-off; 0 if staging has been faster since. */
