@@ -27,8 +27,8 @@ BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
 DRY = os.environ.get("GF_DRY") == "1"
 PATIENCE = 120  # seconds for one answer
 ROUNDS = 3 if DRY else ratio.MIN_ROUNDS
-RENEWED = 1 if DRY else 2  # rounds of the same processes, where those are renewed: a set
-SETS = 3 if DRY else 8  # at least; they are what is resampled then
+RENEWED = 1 if DRY else 2  # where processes are renewed: rounds of the same ones, a set
+SETS = 3 if DRY else 8  # the fewest sets; whole sets are resampled
 
 
 def find(name, *folders):

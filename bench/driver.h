@@ -96,7 +96,7 @@ static inline void open_device(void)
     MUST(cu.cuCtxSetCurrent(bench_context));
 }
 
-/* Runs on every multiprocessor for as many nanoseconds as its parameter says. */
+/* Runs on every multiprocessor for the number of nanoseconds in its parameter. */
 static inline CUfunction spin_kernel(void)
 {
     static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"

@@ -5,9 +5,9 @@
  * The preload library (libgpufeed.so) is in every process. After the first successful cuInit it
  * creates the library's own thread, "gpufeed". That thread opens the engine (libgpufeed-engine.so)
  * once, with RTLD_LOCAL, and calls gf_engine_start with a struct gf_preload. It publishes the
- * returned struct gf_engine by one atomic store. Until then, and for ever if NULL was returned,
- * every hook passes through. Afterwards the thread runs the engine's watch(). Other threads of the
- * library are the helpers and "gpufeed-log".
+ * returned struct gf_engine by one atomic store. Until then every hook passes through; if NULL was
+ * returned, hooks pass through for the life of the process. Afterwards the thread runs the engine's
+ * watch(). Other threads of the library are the helpers and "gpufeed-log".
  *
  * Hooks call the engine on the program's threads, possibly under the loader's lock (a constructor
  * may be calling CUDA). These functions never wait for another thread, never call back into a hook,

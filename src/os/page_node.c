@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE ((uintptr_t)4096) /* larger system pages are multiples of it */
+#define PAGE ((uintptr_t)4096) /* larger system pages are multiples of this size */
 #define PAGES_MAX 16
 
 /*

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096UL /* larger system pages are multiples of it */
+#define PAGE 4096UL /* larger system pages are multiples of this size */
 
 /* The progress of the trials, in memory that parent and children share. */
 struct trial {

@@ -13,7 +13,10 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-/* Threads that start others for ever would keep the search for new ones from ending. */
+/*
+ * A limit, because threads that keep starting others would keep the search for new ones from
+ * ending.
+ */
 #define ROUNDS 16
 
 /* The state follows the name, which is in parentheses and may contain any character. */

@@ -34,7 +34,8 @@ static bool may_open(const char *root, const char *minor, bool any_node)
     if (!*minor || !any_node)
         return true;
     snprintf(path, sizeof(path), "%s/dev/nvidia%s", root, minor);
-    return access(path, R_OK | W_OK) == 0; /* asks the cgroup's device filter, but opens nothing */
+    /* This consults the cgroup's device filter, but opens nothing. */
+    return access(path, R_OK | W_OK) == 0;
 }
 
 /*

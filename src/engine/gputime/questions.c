@@ -30,7 +30,7 @@ struct round {
     uintptr_t current;
 };
 
-/* The slot that was busy last, for each device: it is asked first. */
+/* For each device, the slot that was busy last; it is queried first. */
 static unsigned last_busy[GF_SUBMIT_DEVICES];
 
 static uint64_t sum_ended(const struct gf_submit_table *table)
@@ -98,7 +98,7 @@ static CUresult query_in(struct round *round, uintptr_t context, CUstream stream
     return result;
 }
 
-/* Asks the context's legacy stream, which covers its blocking and per-thread streams. */
+/* Queries the context's legacy stream, which covers its blocking and per-thread streams. */
 static void ask_context(struct round *round, uintptr_t handle, int device)
 {
     struct gf_answer *answer = &round->ret->device[device];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the driver which streams have unfinished work. Only the sampler's thread calls this. Between
+ * Queries which streams have unfinished work. Only the sampler's thread calls this. Between
  * the first and the last query, gf_submit_table.asking is set, so no listed stream or context ends,
  * and no capture begins.
  */

@@ -35,8 +35,8 @@ void gf_sampler_prepare(const struct gf_cuda *cuda, struct gf_submit_table *tabl
 /* Starts the thread, once, with all signals blocked. Does nothing if nothing is sampled. */
 void gf_sampler_start(void);
 /*
- * At exit: the thread asks nothing more. Waits for a question under way, for 20 ms at most. Makes no
- * CUDA call.
+ * At exit: the thread makes no further query. Waits for a question under way, for 20 ms at most.
+ * Makes no CUDA call.
  */
 void gf_sampler_stop(void);
 /* Any thread. The sums may be a sample apart. */

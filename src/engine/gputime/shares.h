@@ -16,7 +16,7 @@
     X(copying)       /* only copies are unfinished */                                              \
     X(communicating) /* only work of a communication library, or copies */                         \
     X(queued)        /* other work is unfinished; whether it runs is not known */                  \
-    X(unknown)       /* the streams could not be asked, or the sample is late */
+    X(unknown)       /* the streams could not be queried, or the sample is late */
 
 enum gf_gpu_state {
 #define GF_GPU_STATE(name) gf_gpu_##name,

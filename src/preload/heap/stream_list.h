@@ -18,8 +18,8 @@ void gf_stream_list_lock(void);
 void gf_stream_list_unlock(void);
 
 /*
- * Called in the child. Makes the lock anew. libc has already done so if the process had threads
- * when the fork began. An unlock would release a lock that is free, and leave it held for ever.
+ * Called in the child. Initializes the lock. libc has already done so if the process had threads
+ * when the fork began. An unlock would release a lock that is free, and leave it held forever.
  */
 void gf_stream_list_reset(void);
 

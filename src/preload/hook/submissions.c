@@ -26,7 +26,7 @@ static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts 
 }
 
 /*
- * Two threads that list one stream at the same time may take two slots. Both are asked, and both
+ * Two threads that list one stream at the same time may take two slots. Both are queried, and both
  * are unlisted.
  */
 static struct gf_stream_slot *take_slot(CUstream stream, const struct gf_stream_facts *facts)

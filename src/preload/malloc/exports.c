@@ -42,8 +42,8 @@ GF_COLD static const struct gf_family *decided_family(void)
 }
 
 /*
- * Serves the first call, and calls before relocation. The latter get the boot pool and may not even
- * read a table of functions.
+ * Serves the first call, and calls before relocation. A call before relocation gets the boot pool,
+ * and may not even read a table of functions.
  *
  * mallinfo is deprecated by its header, and still called.
  */

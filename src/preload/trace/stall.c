@@ -44,7 +44,7 @@ static gf_stall_current_gpu *_Atomic current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *_Atomic process_gpu; /* an element of known_gpus, or NULL */
 static struct gf_stall_count own[GF_CAUSE_COUNT];
-/* `own`, or memory that children share; for the latter, the counts use the __atomic_* builtins. */
+/* `own`, or memory that children share, whose counts use the __atomic_* builtins. */
 static struct gf_stall_count *_Atomic counts = own;
 
 static enum gf_timed timed_of(enum gf_slowpath_call call)

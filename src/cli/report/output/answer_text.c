@@ -49,7 +49,10 @@ static void print_lines(FILE *out, const char *title, const struct gf_lines *lin
         fprintf(out, "  and %zu more (--top)\n", lines->count - most);
 }
 
-/* The text in as many columns; what is too long loses its end. Counts characters of UTF-8. */
+/*
+ * Prints the text in this many columns, and cuts the end of a longer one. Counts characters of
+ * UTF-8.
+ */
 static void print_label(FILE *out, const char *text, unsigned columns)
 {
     unsigned used = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of the copies of pageable memory that are under way, by direction and by who makes them: the
- * library, or the driver. Several callers share what moves the bytes, so each of their copies takes
- * longer than it would alone. Its duration divided by all bytes under way is what a byte costs.
+ * Bytes of the copies of pageable memory that are under way, by direction, for the library's staged
+ * copies and for the driver's. Several callers share what moves the bytes, so each of their copies
+ * takes longer than it would alone. Its duration divided by all bytes under way is what a byte
+ * costs.
  *
  * Any thread; no lock, no clock, no CUDA call.
  */

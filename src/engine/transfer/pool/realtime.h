@@ -13,7 +13,7 @@
 /*
  * Whether the calling thread has a real-time policy. Helpers are ordinary threads: while real-time
  * threads keep all CPUs busy, a piece that a helper has begun waits for them. Such a caller would
- * wait for ever. So its copies are left to the driver, and it does other work alone.
+ * wait forever. So its copies are left to the driver, and it does other work alone.
  */
 static inline bool gf_is_realtime(void)
 {

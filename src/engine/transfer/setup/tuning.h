@@ -135,8 +135,8 @@
 #define GF_TUNE_POPULATE_APART GF_MIB(16)
 #define GF_TUNE_POPULATE_PIECE GF_MIB(2)
 /*
- * Mappings of a copy's range: after this many, and one for each so many bytes, the driver copies
- * the rest.
+ * A copy's range may consist of this many mappings, plus one for each unit of the second size (in
+ * bytes). Beyond that, the driver copies the rest.
  */
 #define GF_TUNE_MAPPINGS 16
 #define GF_TUNE_MAPPING_LEAST GF_KIB(128)

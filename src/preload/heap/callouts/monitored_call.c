@@ -16,7 +16,7 @@ void *__real_je_pages_map(void *address, size_t size, size_t alignment, bool *co
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
 
 static _Atomic bool started;
-static __thread bool maps;          /* jemalloc makes a mapping and unmaps what it does not need */
+static __thread bool maps;          /* jemalloc makes a mapping, and unmaps its superfluous parts */
 static __thread unsigned monitored; /* depth: a callback's calls may lead here again */
 
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit)

@@ -76,7 +76,7 @@ struct gf_slowpath_watcher {
 };
 
 /*
- * Calls the watcher from now on; threshold 0 stops that. The watcher must stay valid for ever.
+ * Calls the watcher from now on; threshold 0 stops that. The watcher is never freed.
  * Called after the heap has started, so that our fork handlers run around jemalloc's.
  */
 void gf_slowpath_watch(uint64_t threshold_ns, const struct gf_slowpath_watcher *watcher);

@@ -15,7 +15,10 @@ void gf_logging_cuda(void);
  */
 void gf_logging_serve(void);
 
-/* Called near the end of the process. Logs what is left, and writes it (gf_journal_finish). */
+/*
+ * Called near the end of the process. Logs the remaining events, and writes all lines
+ * (gf_journal_finish).
+ */
 void gf_logging_finish(void);
 
 #endif

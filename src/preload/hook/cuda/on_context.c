@@ -23,7 +23,7 @@ static bool notify_leaving(CUcontext context, CUdevice device)
     return true;
 }
 
-/* The sampler asks no stream of the context any more. */
+/* From now on the sampler queries no stream of the context. */
 static void unlist(CUcontext context, CUdevice device)
 {
     if (!context && device == NO_DEVICE)
