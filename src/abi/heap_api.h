@@ -28,6 +28,8 @@ struct gf_range {
 /* From jemalloc's statistics; 0 where it was built without them. */
 struct gf_heap_stats {
     uint64_t mapped, active, allocated;
+    uint64_t dirty, lazily_freed; /* free pages that were not purged */
+    uint64_t cached;              /* blocks in the caches of threads; part of `allocated` */
     unsigned arenas;
 };
 

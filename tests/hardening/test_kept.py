@@ -6,7 +6,7 @@ import json
 import subprocess
 
 import pytest
-from conftest import SOURCE
+from conftest import CUDA, SIM_DIR, SOURCE
 
 SECONDS = 27  # pages go back after 10 to 20 seconds without use
 KINDS = {"freed": "200", "idle": "24", "turns": "24"}
@@ -42,3 +42,63 @@ def test_what_is_not_reused_goes_back(run, compile_c, tmp_path):
     heap = json.loads((tmp_path / "freed.json").read_text())["heap"]["retained"]
     assert heap["given_back_bytes"] >= 150 << 20, heap
     assert heap["max_bytes"] <= 64 << 20 and heap["unused_bytes"] <= heap["max_bytes"], heap
+
+
+ACCOUNT = r"""
+#include <cuda.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#define MIB ((size_t)1 << 20)
+static pthread_barrier_t cached;
+static void *fill_cache(void *arg)
+{
+    void *blocks[64];
+    for (int i = 0; i < 64; i++) memset(blocks[i] = malloc(4096), 1, 4096);
+    for (int i = 0; i < 64; i++) free(blocks[i]);
+    pthread_barrier_wait(&cached);
+    for (;;) pause();
+    return arg;
+}
+int main(void)
+{
+    CUcontext context; CUdeviceptr device; pthread_t thread; void *pinned;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) || cuMemAlloc(&device, 8 * MIB)) return 1;
+    char *block = malloc(8 * MIB);
+    memset(block, 1, 8 * MIB);
+    for (int i = 0; i < 200; i++) { if (cuMemcpyHtoD(device, block, 8 * MIB)) return 2; usleep(1000); }
+    if (cuMemHostAlloc(&pinned, 4096, 0) || cuMemFreeHost(pinned)) return 3;
+    pthread_barrier_init(&cached, NULL, 9);
+    for (int i = 0; i < 8; i++) pthread_create(&thread, NULL, fill_cache, NULL);
+    pthread_barrier_wait(&cached);
+    char *freed = malloc(64 * MIB);
+    memset(freed, 1, 64 * MIB);
+    free(freed);
+    return 0;
+}
+"""
+
+
+def test_the_report_accounts_for_what_is_kept(run, compile_c, tmp_path):
+    program = compile_c(ACCOUNT, "-pthread", "-isystem", CUDA, f"-L{SIM_DIR}", "-l:libcuda.so.1", name="account")
+    report = tmp_path / "report.json"
+    done = run(program, sim=True, GPUFEED_REPORT=report, GPUFEED_STAGE_THREADS=4)
+    assert done.returncode == 0, done
+    found = json.loads(report.read_text())
+    kept = found["kept"]
+    assert kept["dirty_bytes"] + kept["lazily_freed_bytes"] >= 64 << 20, kept
+    assert kept["thread_cache_bytes"] >= 8 * 16 * 4096, kept
+    assert kept["ring_bytes"] == found["transfers"]["ring"]["bytes"] > 0, kept
+    assert kept["pinned_cache_bytes"] == found["transfers"]["pinned_memory"]["cached_bytes"] > 0, kept
+    assert kept["unmap_pending_bytes"] == 0, kept
+    parts = [value for name, value in kept.items() if name not in ("bytes", "unused_bytes")]
+    assert kept["bytes"] == sum(parts), kept
+
+
+def test_another_allocator_leaves_the_heap_out(run, compile_c, tmp_path):
+    program = compile_c(ACCOUNT, "-pthread", "-isystem", CUDA, f"-L{SIM_DIR}", "-l:libcuda.so.1", name="account")
+    report = tmp_path / "report.json"
+    done = run(program, sim=True, GPUFEED_REPORT=report, GPUFEED_HEAP="off", GPUFEED_STAGE_THREADS=4)
+    kept = json.loads(report.read_text())["kept"]
+    assert done.returncode == 0 and kept["dirty_bytes"] == kept["thread_cache_bytes"] == 0 < kept["ring_bytes"], kept

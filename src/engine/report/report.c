@@ -6,6 +6,7 @@
 #include "engine/machine/mempolicy.h"
 #include "engine/place/verdict.h"
 #include "engine/report/report_gpu_time.h"
+#include "engine/report/report_kept.h"
 #include "engine/report/report_memory.h"
 #include "engine/report/report_schema.h"
 #include "engine/report/report_stalls.h"
@@ -304,6 +305,7 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     put_threads(&json, "threads_peak", &report->peak);
     gf_json_int(&json, "descendants_peak", report->peak_descendants);
     gf_report_memory_put(&json, report);
+    gf_report_kept_put(&json, report);
     gf_report_gpu_time_put(&json, &report->gpu_time, report->started_ns);
     gf_report_stalls_put(&json, report);
     gf_report_transfers_put(&json, &report->transfers, report->each_hook);

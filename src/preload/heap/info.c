@@ -112,6 +112,11 @@ int gf_info_malloc_info(int options, FILE *stream)
     return 0;
 }
 
+static uint64_t read_pages(const char *name)
+{
+    return (uint64_t)read_size(name) * read_size("arenas.page");
+}
+
 void gf_info_heap(struct gf_heap_stats *ret)
 {
     const int error = errno;
@@ -125,6 +130,9 @@ void gf_info_heap(struct gf_heap_stats *ret)
         .mapped = usage.mapped,
         .active = usage.active,
         .allocated = usage.allocated,
+        .dirty = read_pages("stats.arenas." GF_ARENAS_ALL ".pdirty"),
+        .lazily_freed = read_pages("stats.arenas." GF_ARENAS_ALL ".pmuzzy"),
+        .cached = read_size("stats.arenas." GF_ARENAS_ALL ".tcache_bytes"),
         .arenas = arenas,
     };
     errno = error;

@@ -12,6 +12,7 @@
 #include "engine/transfer/pinned/pinned_cache.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/shm/unmap.h"
+#include "engine/transfer/shm/unmap_later.h"
 #include "engine/transfer/staging/ring_due.h"
 #include "engine/transfer/staging/ring_grow.h"
 #include "engine/transfer/staging/ring_trim.h"
@@ -86,7 +87,8 @@ void gf_transfer_state(struct gf_transfer_state *ret)
 {
     *ret = (struct gf_transfer_state){.off = gf_admission_off(),
                                       .ring_most = gf_copy_stats_ring_most(),
-                                      .pinned_kept = gf_pinned_cache_kept()};
+                                      .pinned_kept = gf_pinned_cache_kept(),
+                                      .unmap_pending = gf_unmap_pending()};
     gf_pinned_buffer_held(ret->pinned_held);
     gf_context_each(add_context, ret);
 }

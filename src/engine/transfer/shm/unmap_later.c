@@ -27,6 +27,7 @@ static struct slot {
     size_t bytes;
 } slots[SLOTS];
 
+static _Atomic uint64_t pending;  /* bytes handed over and not yet freed */
 static _Atomic uint64_t read_ns;  /* when the headroom was read; 0: never */
 static _Atomic uint64_t headroom; /* bytes left of memory and of /dev/shm */
 
@@ -63,7 +64,10 @@ static void give_slot(struct slot *slot)
 
 static void job_done(struct gf_job *job)
 {
-    give_slot((struct slot *)job);
+    struct slot *slot = (struct slot *)job;
+
+    gf_sub_relaxed(&pending, slot->bytes);
+    give_slot(slot);
 }
 
 /* A raw call: only this file uses these addresses, so hooks of munmap must not see them. */
@@ -101,6 +105,7 @@ static void hand_over(struct gf_pool *pool, struct slot *slot)
                                 .max_helpers = 1,
                                 .low_priority = true,
                                 .total = pieces};
+    gf_add_relaxed(&pending, slot->bytes);
     gf_pool_open(pool, &slot->job, pieces);
 }
 
@@ -183,4 +188,9 @@ bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
         give_slot(slot);
     errno = error;
     return moved;
+}
+
+uint64_t gf_unmap_pending(void)
+{
+    return gf_load_relaxed(&pending);
 }

@@ -17,4 +17,7 @@ struct gf_pool;
  */
 bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes);
 
+/* The bytes that were moved and are not freed yet. */
+uint64_t gf_unmap_pending(void);
+
 #endif

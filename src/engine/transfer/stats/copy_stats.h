@@ -86,6 +86,7 @@ struct gf_transfer_state {
     unsigned rings, helpers;
     const char *off;                           /* why no copy is staged; NULL if copies are */
     uint64_t pinned_kept;                      /* pinned memory that only the library holds */
+    uint64_t unmap_pending;                    /* shared memory that the program has unmapped */
     uint64_t pinned_held[GF_NODE_BYTES_COUNT]; /* held by the program, by the node of the pages */
 };
 
