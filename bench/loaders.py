@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that load and save models with the libraries that people use: alone, and under the library.
 
-bench/loaders.py [--json FILE] [--seconds N] [--only CASE,...] [--dir FOLDER] [--reports FOLDER] [--list]
+bench/loaders.py [--json FILE] [--seconds N] [--only CASE,...] [--dir FOLDER] [--reports FOLDER]
+                 [--set NAME=VALUE] [--list]
 
 Each case runs one program in pairs of processes, natively (plain) and under the library (ours), in
 shuffled order. A process loads once, as programs do, and then a second time. `fresh` cases first
@@ -35,6 +36,7 @@ import arms
 MIB, GIB = 1 << 20, 1 << 30
 PYTHON = os.environ.get("GF_PYTHON", "python3")
 PROGRAM = arms.SOURCE / "bench" / "loaders_arm.py"
+SETTINGS = {}  # of the library, by --set
 LEAST, MOST = (1, 1) if arms.DRY else (3, 15)
 PATIENCE = 90  # seconds for an answer
 FILES = {  # name: (what Make does, its size)
@@ -292,7 +294,7 @@ def run_program(name, where, reports, until, hard, bad):
     """A case in which each turn is a process of its own."""
     what, sums = PROGRAMS[name], Sums()
     path = where["save"] if what.file == "" else where["dir"] / what.file if what.file else None
-    made = {"plain": (command(what.program, path), {}), "ours": (command(what.program, path), arms.ours())}
+    made = {"plain": (command(what.program, path), {}), "ours": (command(what.program, path), arms.ours(**SETTINGS))}
     if what.fresh:
         made["reads"] = (command("reads", path), {})
     elif what.file:
@@ -343,7 +345,7 @@ def steady(made):
 
 def run_threads(name, _, reports, until, hard, bad):
     streams, total = ("1" if "one" in name else "8"), (32 * MIB if arms.DRY else 4 * GIB)
-    running, found = steady({"driver": ("threads", {}), "ours": ("threads", arms.ours())}), []
+    running, found = steady({"driver": ("threads", {}), "ours": ("threads", arms.ours(**SETTINGS))}), []
     try:
         for index, size in enumerate(SIZES):
             sums, began, now = Sums(), None, time.monotonic()
@@ -380,7 +382,8 @@ def run_pool(name, _, reports, until, hard, bad):
     """Pinned memory. Beside large allocations, a second process asks the driver and launches kernels."""
     large = name in POOLS
     sizes, count = ((64 * MIB if arms.DRY else POOLS[name],), 1) if large else (PAIRS, 20)
-    running = steady({"plain": ("pool", {}), "ours": ("pool", arms.ours()), **({"beside": ("neighbour", {})} if large else {})})
+    running = steady({"plain": ("pool", {}), "ours": ("pool", arms.ours(**SETTINGS)),
+                      **({"beside": ("neighbour", {})} if large else {})})
     found = []
 
     def turn(arm, size):
@@ -459,12 +462,14 @@ def main():
     parser.add_argument("--only", metavar="WORD;...", help="cases whose name begins with one of these words")
     parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("/tmp/gpufeed-loaders"))
     parser.add_argument("--reports", metavar="FOLDER")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the library, for its arms")
     parser.add_argument("--list", action="store_true", help="print the names of all cases")
     args = parser.parse_args()
     words = args.only.split(";") if args.only else [""]
     names = [name for name in ORDER if any(name.startswith(word) for word in words)]
     if args.list:
         sys.exit("\n".join(names))
+    SETTINGS.update(word.partition("=")[::2] for word in args.set)
     _, bad = measure(names, args.seconds, args.dir, args.reports, args.json)
     if bad:
         sys.exit("\n".join(bad))
