@@ -13,6 +13,7 @@
 # feed_last feed_more      training in channels_last; loading weights, tabular data, requests
 # crowd                    eight ranks on one GPU, and workers that need every CPU: not slower
 # suites                   PyTorch's and CuPy's own tests (tests/gpu/fetch_suites.sh brings them)
+# reading                  the wheel in GF_WHEEL, and the commands that show a job
 # ranks nccl               two GPUs; suites with GF_GPUS=2
 #
 # Wants the relocatable bundle in build/bundle/gpufeed (or GF_BUNDLE) and the programs next to it
