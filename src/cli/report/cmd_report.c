@@ -10,6 +10,7 @@
 #include "cli/report/output/answer_text.h"
 #include "cli/report/output/event_list.h"
 #include "cli/report/output/folded.h"
+#include "cli/report/output/stall_text.h"
 #include "cli/report/files/html.h"
 #include "cli/report/output/verdict.h"
 #include "cli/report/files/out_file.h"
@@ -176,6 +177,7 @@ int gf_cmd_report(int argc, char **argv)
             code = read_and_show(&flags);
         if (flags.form == GF_FORM_EVENTS && code == GF_EXIT_OK)
             code = gf_event_list_print(&flags.sources, &flags.filter) ? GF_EXIT_OK : GF_EXIT_FAILED;
+        gf_stall_text_end();
         gf_frame_name_end();
     }
     gf_sources_free(&flags.sources);

@@ -36,8 +36,11 @@
     X(steps)                                                                                       \
     X(after_us)                                                                                    \
     X(skipped)                                                                                     \
-    X(last)
-
+    X(last)                                                                                        \
+    X(evidence)                                                                                    \
+    X(node)                                                                                        \
+    X(block_node)                                                                                  \
+    X(gpu)
 /* A field that is absent has a span of size 0. */
 struct gf_event {
 #define GF_EVENT_MEMBER(field) struct gf_span field;

@@ -65,6 +65,40 @@ void gf_frame_name(const char *path, const char *build_id, uint64_t offset, bool
     gf_plain_text(buf);
 }
 
+static bool find_module(struct gf_span modules, unsigned long wanted, struct gf_span *ret)
+{
+    struct gf_scan scan = gf_scan_begin(modules, '[');
+
+    for (unsigned long i = 0; gf_scan_element(&scan, ret); i++)
+        if (i == wanted)
+            return true;
+    return false;
+}
+
+bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_distance, char *buf,
+                      size_t size, char ret_path[1024])
+{
+    char text[64], path[1024] = "", id[256] = "", *rest;
+    struct gf_span module, key, value;
+
+    gf_span_text(frame, text, sizeof(text));
+    const unsigned long number = strtoul(text, &rest, 10);
+    if (*rest != '+' || !find_module(modules, number, &module))
+        return false;
+    const uint64_t offset = strtoull(rest + 1, NULL, 16);
+    struct gf_scan scan = gf_scan_begin(module, '{');
+    while (gf_scan_member(&scan, &key, &value)) {
+        if (gf_span_is(key, "path"))
+            gf_span_text(value, path, sizeof(path));
+        else if (gf_span_is(key, "build_id"))
+            gf_span_text(value, id, sizeof(id));
+    }
+    gf_frame_name(path, id, offset, with_distance, buf, size);
+    if (ret_path)
+        memcpy(ret_path, path, sizeof(path));
+    return true;
+}
+
 void gf_frame_name_end(void)
 {
     while (objects) {

@@ -6,7 +6,7 @@
 #ifndef GF_CLI_REPORT_INPUT_FRAME_NAME_H
 #define GF_CLI_REPORT_INPUT_FRAME_NAME_H
 
-#include "base/base.h"
+#include "cli/report/input/scan.h"
 
 /*
  * Writes "function+0x1a (file)", or "file+0x1a2b" if the file is missing, of another build or has no
@@ -15,6 +15,13 @@
  */
 void gf_frame_name(const char *path, const char *build_id, uint64_t offset, bool with_distance,
                    char *buf, size_t size);
+
+/*
+ * The same for a frame of a log, "3+1a2b": object 3 of the event's modules, offset 0x1a2b. False if it is damaged.
+ * ret_path, unless NULL, gets the object's path.
+ */
+bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_distance, char *buf,
+                      size_t size, char ret_path[1024]);
 
 void gf_frame_name_end(void);
 

@@ -75,37 +75,13 @@ static void read_python_frame(struct gf_job *job, struct frames *frames, struct 
     add_frame(job, frames, text, !is_library(file));
 }
 
-static bool find_module(struct gf_span modules, unsigned long wanted, struct gf_span *ret)
-{
-    struct gf_scan scan = gf_scan_begin(modules, '[');
-
-    for (unsigned long i = 0; gf_scan_element(&scan, ret); i++)
-        if (i == wanted)
-            return true;
-    return false;
-}
-
-/* "3+1a2b": object 3 of the event's modules, offset 0x1a2b. */
 static void read_native_frame(struct gf_job *job, struct frames *frames, struct gf_span modules,
                               struct gf_span frame)
 {
-    char text[1600], path[1024] = "", id[256] = "", *rest;
-    struct gf_span module, key, value;
+    char text[1600], path[1024];
 
-    gf_span_text(frame, text, sizeof(text));
-    const unsigned long number = strtoul(text, &rest, 10);
-    if (*rest != '+' || !find_module(modules, number, &module))
-        return;
-    const uint64_t offset = strtoull(rest + 1, NULL, 16);
-    struct gf_scan scan = gf_scan_begin(module, '{');
-    while (gf_scan_member(&scan, &key, &value)) {
-        if (gf_span_is(key, "path"))
-            gf_span_text(value, path, sizeof(path));
-        else if (gf_span_is(key, "build_id"))
-            gf_span_text(value, id, sizeof(id));
-    }
-    gf_frame_name(path, id, offset, false, text, sizeof(text));
-    add_frame(job, frames, text, !is_runtime(path));
+    if (gf_frame_name_of(modules, frame, false, text, sizeof(text), path))
+        add_frame(job, frames, text, !is_runtime(path));
 }
 
 static void read_frames(struct gf_job *job, struct frames *frames, const struct gf_event *event)

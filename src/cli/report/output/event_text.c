@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/output/event_text.h"
 
-#include "cli/report/input/frame_name.h"
+#include "cli/report/input/event.h"
 #include "cli/report/input/plain_text.h"
+#include "cli/report/output/stall_text.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -19,64 +20,6 @@ static const char *event_text(const json_t *object, const char *key)
 static long long event_number(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
-}
-
-/* "3+1a2b": object 3 of the event's modules, offset 0x1a2b. */
-static void print_frame(const json_t *modules, const char *frame)
-{
-    char *rest, text[2048];
-    const json_t *module = json_array_get(modules, strtoul(frame, &rest, 10));
-
-    if (*rest != '+')
-        return;
-    gf_frame_name(event_text(module, "path"), event_text(module, "build_id"),
-                  strtoull(rest + 1, NULL, 16), true, text, sizeof(text));
-    printf("      %s\n", text);
-}
-
-static void print_python(const json_t *frames)
-{
-    size_t i;
-    json_t *frame;
-
-    json_array_foreach(frames, i, frame)
-        printf("    %s:%lld in %s\n", event_text(frame, "file"), event_number(frame, "line"),
-               event_text(frame, "function"));
-}
-
-/* "GPU 1 0000:81:00.0, block on node 0", if the event has these fields. */
-static void print_place(const json_t *event)
-{
-    const json_t *gpu = json_object_get(event, "gpu"), *node = json_object_get(event, "block_node");
-
-    if (json_is_integer(json_object_get(event, "node")))
-        printf(", on node %lld", event_number(event, "node"));
-    if (json_is_integer(node))
-        printf(", block on node %lld", event_number(event, "block_node"));
-    if (json_is_object(gpu))
-        printf(", GPU %lld %s", event_number(gpu, "device"), event_text(gpu, "pci"));
-}
-
-static void print_stall(const json_t *event)
-{
-    const json_t *size = json_object_get(event, "size"), *step = json_object_get(event, "step");
-    size_t i;
-    json_t *frame;
-
-    printf("%s", event_text(event, "call"));
-    if (size)
-        printf("(%lld)", (long long)json_integer_value(size));
-    printf(" took %.3f ms: %s, %s", (double)event_number(event, "us") / 1000,
-           event_text(event, "cause"), event_text(event, "evidence"));
-    if (step)
-        printf(", in step %lld", (long long)json_integer_value(step));
-    printf(" [%s %lld", event_text(event, "thread"), event_number(event, "tid"));
-    print_place(event);
-    puts("]");
-    print_python(json_object_get(event, "python"));
-    json_array_foreach(json_object_get(event, "stack"), i, frame)
-        print_frame(json_object_get(event, "modules"),
-                    json_string_value(frame) ? json_string_value(frame) : "");
 }
 
 static void print_thread(const json_t *thread)
@@ -142,9 +85,8 @@ static void print_day(const struct tm *local)
     memcpy(day, now, sizeof(day));
 }
 
-static void print_event(const json_t *event)
+static void print_head(double told, long long pid, const char *kind)
 {
-    const double told = json_number_value(json_object_get(event, "time"));
     const double at = told >= 0 && told < 1e12 ? told : 0;
     const time_t second = (time_t)at;
     struct tm local;
@@ -154,11 +96,20 @@ static void print_event(const json_t *event)
         print_day(&local);
         strftime(when, sizeof(when), "%H:%M:%S", &local);
     }
-    printf("%s.%03d %lld %s: ", when, (int)((at - (double)second) * 1000),
-           event_number(event, "pid"), event_text(event, "event"));
-    if (strcmp(event_text(event, "event"), "stall") == 0)
-        print_stall(event);
-    else if (strcmp(event_text(event, "event"), "process") == 0)
+    printf("%s.%03d %lld %s: ", when, (int)((at - (double)second) * 1000), pid, kind);
+}
+
+static void print_dropped(long long count)
+{
+    if (count)
+        printf("  (%lld lines before it were dropped)\n", count);
+}
+
+static void print_event(const json_t *event)
+{
+    print_head(json_number_value(json_object_get(event, "time")), event_number(event, "pid"),
+               event_text(event, "event"));
+    if (strcmp(event_text(event, "event"), "process") == 0)
         print_process(event);
     else if (strcmp(event_text(event, "event"), "threads") == 0)
         print_threads(event);
@@ -166,12 +117,25 @@ static void print_event(const json_t *event)
         print_steps(event);
     else
         puts(event_text(event, "text"));
-    if (event_number(event, "dropped"))
-        printf("  (%lld lines before it were dropped)\n", event_number(event, "dropped"));
+    print_dropped(event_number(event, "dropped"));
+}
+
+/* Nearly all lines are stalls: they are printed without a tree of their JSON. */
+static void print_stall(const struct gf_event *event)
+{
+    print_head(gf_span_number(event->time), gf_span_int(event->pid), "stall");
+    gf_stall_text_print(event);
+    print_dropped(gf_span_int(event->dropped));
 }
 
 bool gf_event_print(struct gf_span line)
 {
+    struct gf_event stall;
+
+    if (gf_event_read(line, &stall) && gf_event_is(&stall, "stall")) {
+        print_stall(&stall);
+        return true;
+    }
     json_t *event = json_loadb(line.at, line.size, 0, NULL);
     const bool is_event = json_is_object(event);
 
