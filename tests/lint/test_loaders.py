@@ -62,6 +62,42 @@ def test_files_in_the_page_cache(tmp_path):
     assert loaders.files_of(tmp_path) == []
 
 
+class Dead:
+    """An arm that has ended."""
+    command = ["program"]
+
+    def __init__(self, **env):
+        self.made = (), env
+
+    def ask(self, _):
+        raise BrokenPipeError("Broken pipe")
+
+    def stderr(self):
+        return "its last words"
+
+
+@pytest.mark.parametrize("env, name", [({}, "plain"), ({"LD_PRELOAD": "libgpufeed.so"}, "ours")])
+def test_an_ended_arm_is_named(env, name):
+    with pytest.raises(RuntimeError, match=f"^{name}: Broken pipe; its last words"):
+        loaders.answer(Dead(**env))
+
+
+@pytest.mark.parametrize("name", ["pairs", "threads, one stream"])
+def test_settings_reach_the_librarys_arm_only(monkeypatch, name):
+    made = {}
+
+    def steady(arms_made):
+        made.update(arms_made)
+        raise InterruptedError
+    monkeypatch.setattr(loaders.arms, "ours", lambda **settings: settings)
+    monkeypatch.setattr(loaders, "SETTINGS", {"GPUFEED_PIN": "off"})
+    monkeypatch.setattr(loaders, "steady", steady)
+    with pytest.raises(InterruptedError):
+        loaders.runner(name)(name, None, None, 0, 0, [])
+    assert made.pop("ours")[1] == {"GPUFEED_PIN": "off"}
+    assert [env for _, env in made.values()] == [{}]
+
+
 def failing(times):
     left = [times]
 
