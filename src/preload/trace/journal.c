@@ -7,16 +7,12 @@
 #include "base/log.h"
 #include "os/launch.h"
 #include "os/own_table.h"
-#include "os/permit.h"
 #include "preload/trace/fork_mark.h"
+#include "preload/trace/log_file.h"
 #include "preload/trace/log_header.h"
-#include "base/path.h"
-#include "base/safe_write.h"
 #include "preload/trace/pause_detect.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,42 +29,32 @@ static struct gf_line own_lines[4];
 static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
 
 static struct gf_line_slots *_Atomic current = &own; /* `own`, or slots that children share */
-static char path[PATH_MAX];
-static const char *pattern;
+static bool opened;
 static const char *version;
 static char *const *environment;
 static struct gf_rank rank;
-/* the process that path and header belong to; negative while a thread changes them */
+/* the process that file and header belong to; negative while a thread changes them */
 static _Atomic pid_t owner;
 static _Atomic bool has_header;
-static _Atomic bool is_open;
 static _Atomic int failure; /* -errno of the last append that failed, or 0 */
 static _Atomic bool warned;
 
-static void expand_path(pid_t pid)
-{
-    const int error = gf_path_expand(pattern, pid, rank.rank, path, sizeof(path));
-    if (error)
-        gf_warn("GPUFEED_LOG=%.80s...: the path is too long; no events are logged", pattern);
-    gf_store_release(&is_open, error == 0);
-}
-
 void gf_journal_open(const char *path_pattern, char *const *envp, const char *own_version)
 {
-    if (!*path_pattern || pattern)
+    if (!*path_pattern || opened)
         return;
-    pattern = path_pattern;
+    opened = true;
     version = own_version;
     environment = envp;
     gf_store_relaxed(&owner, getpid());
     gf_fork_mark_set();
     gf_launch_rank(envp, &rank);
-    expand_path(getpid());
+    gf_log_file_open(path_pattern, rank.rank, getpid());
 }
 
 bool gf_journal_wanted(void)
 {
-    return gf_load_acquire(&is_open);
+    return gf_log_file_is_open();
 }
 
 static struct gf_line_slots *journal_slots(void)
@@ -122,7 +108,7 @@ static bool detect_fork(void)
     gf_store_relaxed(&has_header, false);
     if (copied)
         reset_copy();
-    expand_path(now);
+    gf_log_file_follow(now);
     gf_store_release(&owner, now);
     return true;
 }
@@ -194,7 +180,7 @@ struct gf_line *gf_journal_begin(const char *event)
     const uint64_t now = gf_now_ns();
     struct gf_line *line = NULL;
 
-    if (!pattern)
+    if (!opened)
         return NULL;
     const bool ready = detect_fork();
     if (gf_journal_wanted()) {
@@ -253,41 +239,10 @@ static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL
     return at + (size_t)gf_fmt(tail + at, TAIL - at, "}\n");
 }
 
-struct append {
-    const struct gf_line *line;
-    size_t length;
-    bool torn;
-    ssize_t written;
-};
-
-/* Writes a child's line in the parent. Not inlined, because the path buffer needs much stack. */
-static GF_COLD ssize_t append_for_child(const struct append *append)
-{
-    const struct gf_line *line = append->line;
-    char other[PATH_MAX];
-    const int error = gf_path_expand(pattern, line->pid, rank.rank, other, sizeof(other));
-    return error ? error : gf_safe_append(other, "\n", append->torn, line->text, append->length);
-}
-
-static void open_and_append(void *closure)
-{
-    struct append *append = closure;
-    const struct gf_line *line = append->line;
-
-    append->written = line->pid == gf_load_acquire(&owner)
-                          ? gf_safe_append(path, "\n", append->torn, line->text, append->length)
-                          : append_for_child(append);
-}
-
 static int append_line(const struct gf_line *line, size_t length)
 {
     const bool torn = __atomic_exchange_n(&journal_slots()->torn, false, __ATOMIC_RELAXED);
-    struct append append = {line, length, torn, -EAGAIN};
-
-    /* The user asked for the file, so a sealed process opens it too. */
-    if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())
-        open_and_append(&append);
-    const ssize_t written = append.written;
+    const ssize_t written = gf_log_file_append(line->pid, "\n", torn, line->text, length);
     const bool whole = written == (ssize_t)(torn + length);
 
     if (written > 0)
@@ -305,7 +260,7 @@ static void warn_of_failure(void)
     /* Before cuInit, the log level allows no message; a later failure is reported. */
     if (gf_likely(!error) || !gf_log_wants(GF_LOG_WARN) || gf_exchange_relaxed(&warned, true))
         return;
-    gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", path,
+    gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", gf_log_file_path(),
             error == -ELOOP ? "another user's symbolic link" : strerrordesc_np(-error));
 }
 

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/log_file.h"
+
+#include "base/atomic.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/safe_write.h"
+#include "os/own_table.h"
+#include "os/permit.h"
+
+#include <errno.h>
+#include <limits.h>
+
+static char path[PATH_MAX];
+static const char *pattern;
+static int rank;
+static _Atomic pid_t path_of; /* the process that path belongs to; 0 while a thread changes it */
+static _Atomic bool is_open;
+
+void gf_log_file_follow(pid_t pid)
+{
+    gf_store_relaxed(&path_of, 0);
+    const int error = gf_path_expand(pattern, pid, rank, path, sizeof(path));
+    if (error)
+        gf_warn("GPUFEED_LOG=%.80s...: the path is too long; no events are logged", pattern);
+    gf_store_release(&is_open, error == 0);
+    gf_store_release(&path_of, pid);
+}
+
+void gf_log_file_open(const char *path_pattern, int own_rank, pid_t pid)
+{
+    pattern = path_pattern;
+    rank = own_rank;
+    gf_log_file_follow(pid);
+}
+
+bool gf_log_file_is_open(void)
+{
+    return gf_load_acquire(&is_open);
+}
+
+const char *gf_log_file_path(void)
+{
+    return path;
+}
+
+struct append {
+    pid_t pid;
+    const char *first, *second;
+    size_t first_length, second_length;
+    ssize_t written;
+};
+
+static ssize_t append_to(const char *file, const struct append *append)
+{
+    return gf_safe_append(file, append->first, append->first_length, append->second,
+                          append->second_length);
+}
+
+/* Writes a child's line in the parent. Not inlined, because the path buffer needs much stack. */
+static GF_COLD ssize_t append_for_child(const struct append *append)
+{
+    char other[PATH_MAX];
+    const int error = gf_path_expand(pattern, append->pid, rank, other, sizeof(other));
+    return error ? error : append_to(other, append);
+}
+
+static void open_and_append(void *closure)
+{
+    struct append *append = closure;
+
+    append->written = append->pid == gf_load_acquire(&path_of) ? append_to(path, append)
+                                                               : append_for_child(append);
+}
+
+ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, const char *second,
+                           size_t second_length)
+{
+    struct append append = {pid, first, second, first_length, second_length, -EAGAIN};
+
+    /* The user asked for the file, so a sealed process opens it too. */
+    if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())
+        open_and_append(&append);
+    return append.written;
+}

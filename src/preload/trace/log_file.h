@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file of the event log: its path, which the pattern of GPUFEED_LOG gives each process, and the
+ * writes. The file is opened for each write, where the program does not see the descriptor.
+ */
+#ifndef GF_PRELOAD_TRACE_LOG_FILE_H
+#define GF_PRELOAD_TRACE_LOG_FILE_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+/* Called once. The pattern must stay valid for the life of the process. rank: -1 if unknown. */
+void gf_log_file_open(const char *pattern, int rank, pid_t pid);
+/* False before gf_log_file_open, and if the path is too long. */
+bool gf_log_file_is_open(void);
+
+/* The path is now that of this process, which was forked. One thread at a time. */
+void gf_log_file_follow(pid_t pid);
+/* For messages. */
+const char *gf_log_file_path(void);
+
+/*
+ * Appends both texts by one write to the file of process `pid`: this process or, in the writer
+ * thread, a child. Returns the number of bytes written, or -errno. Any thread, inside malloc.
+ */
+ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, const char *second,
+                           size_t second_length);
+
+#endif
