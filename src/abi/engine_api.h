@@ -7,7 +7,7 @@
  * once, with RTLD_LOCAL, and calls gf_engine_start with a struct gf_preload. It publishes the
  * returned struct gf_engine by one atomic store. Until then every hook passes through; if NULL was
  * returned, hooks pass through for the life of the process. Afterwards the thread runs the engine's
- * watch(). Other threads of the library are the helpers and "gpufeed-log".
+ * watch(). docs/concurrency.md lists the library's other threads.
  *
  * Hooks call the engine on the program's threads, possibly under the loader's lock (a constructor
  * may be calling CUDA). These functions never wait for another thread, never call back into a hook,
