@@ -14,7 +14,10 @@ void gf_metrics_file_write(const struct gf_report *report);
 /* Removes the file, if it was written. Called at a normal exit. */
 void gf_metrics_file_remove(const struct gf_report *report);
 
-/* Warns of a path that does not suit. Called at the start. */
+/*
+ * Warns if node_exporter would ignore the path, because it does not end in .prom. Called at the
+ * start.
+ */
 void gf_metrics_file_check(const struct gf_report *report);
 
 #endif

@@ -11,7 +11,7 @@
 /* gf_path_replace (base/path.h). Returns 0 or -errno. */
 int gf_replace_file(const char *path, const char *bytes, size_t length);
 
-/* Removes a regular file. Of a symbolic link, the target becomes empty. */
+/* Removes a regular file. If the path is a symbolic link, empties the target instead. */
 void gf_remove_file(const char *path);
 
 #endif

@@ -37,7 +37,7 @@ static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes
         return;
     if (how == gf_sighting_memory && gf_choice_memory(choice, device, bytes))
         gf_requests_serve(gf_request_decide);
-    /* Memory counts if the context was created before the engine was loaded. */
+    /* Memory shows a context, too, if the context was created before the engine was loaded. */
     if ((how != gf_sighting_memory || !gf_load_relaxed(&choice->contexts)) &&
         gf_choice_context(choice, device)) {
         gf_requests_serve(gf_request_decide);

@@ -61,7 +61,7 @@ void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to
     ret->usec += result.usec;
     if (ret->descendants > gf_load_relaxed(&gf_process.counts.peak_descendants))
         gf_store_relaxed(&gf_process.counts.peak_descendants, ret->descendants);
-    /* Whatever its mask was: memory that this thread touches for the program is local. */
+    /* The library's thread is bound with any mask, because it touches memory for the program. */
     gf_tasks_set_mask(gf_process.thread, to);
 }
 

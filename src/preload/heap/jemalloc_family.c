@@ -32,7 +32,10 @@ static void *jemalloc_memalign(size_t alignment, size_t size)
     return je_aligned_alloc(power, size);
 }
 
-/* POSIX leaves errno open, glibc sets it where memory lacks, and no error changes *ret. */
+/*
+ * POSIX does not define errno after this call; glibc sets it if memory is short. No error changes
+ * *ret.
+ */
 static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
 {
     const int result = je_posix_memalign(ret, alignment, size);

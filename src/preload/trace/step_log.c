@@ -61,7 +61,10 @@ static void put_marks(struct gf_json *json)
         gf_json_bool(json, "last", true);
 }
 
-/* Without a line, the batch stays. So the marks that a line lacks always follow its own. */
+/*
+ * If no line can be begun, the batch stays, and later marks may not fit. So the marks that a line
+ * lacks always follow those that it has.
+ */
 static void log_batch(uint64_t now)
 {
     struct gf_line *line = gf_journal_begin("steps");

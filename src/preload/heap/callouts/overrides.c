@@ -91,9 +91,9 @@ void *__wrap_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, u
 
 /*
  * How many blocks of a size class each thread may cache. jemalloc calls this once for each class,
- * in ascending order, and has one number for all large classes. A thread that sleeps keeps what it
- * cached, so the number falls with the size: the cached blocks of one class have at most this many
- * bytes, or there is one. A number that the user chose is left alone.
+ * in ascending order, and has one number for all large classes. A thread that sleeps keeps its
+ * cached blocks, so the number falls with the size: the cached blocks of one class have at most
+ * this many bytes, except for a single larger block. A number that the user chose is left alone.
  */
 #define CACHED_MAX ((size_t)256 << 10)
 #define LARGE_MIN ((size_t)4 * GF_JEMALLOC_PAGE)
