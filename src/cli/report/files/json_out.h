@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Writes a text that contains no control characters (of a job) as a JSON string, with quotes. */
+/* Writes a text of a job, which contains no control characters, as a JSON string with quotes. */
 void gf_json_out_text(FILE *out, const char *text);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * munmap: passed through, except in a process that feeds a GPU. There the engine removes the page
- * table entries of a large range first, which several threads can do at once. A monitor of memory
- * may lead calls of the heap here. These are passed through.
+ * table entries of a large range first, which several threads can do at once. A memory monitor may
+ * redirect the heap's own calls to this hook; these are passed through.
  */
 #include "preload/heap/heap.h"
 #include "preload/hook/attach/engine_call.h"
