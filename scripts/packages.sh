@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# packages.sh [build]: installs the missing packages of scripts/packages.txt if it may, and otherwise
-# lists them. build: only the packages that the build needs.
+# packages.sh [build | --foreign]: installs the missing packages of scripts/packages.txt if it may, and
+# otherwise lists them. build: only the packages that the build needs. --foreign: also those of
+# tests/foreign, whose services are not started.
 set -euo pipefail
 
-list=$(sed -n "s/^\([a-z0-9][^ ]*\) *# ${1:-}.*/\1/p" "$(dirname "$0")/packages.txt")
+case ${1:-} in
+--foreign) skipped='^$' kind= ;;
+*) skipped='# foreign:' kind=${1:-} ;;
+esac
+list=$(grep -v "$skipped" "$(dirname "$0")/packages.txt" | sed -n "s/^\([a-z0-9][^ ]*\) *# $kind.*/\1/p")
 missing=()
 if command -v dpkg-query >/dev/null; then
     for package in $list; do
@@ -24,6 +29,7 @@ if ((EUID != 0)); then
 fi
 echo "installing: ${missing[*]}" >&2
 "${as_root[@]}" apt-get update -qq
+as_root+=(env RUNLEVEL=1) # invoke-rc.d then starts no service of a package
 # If installing all at once fails, installs each separately: a name that a later Debian dropped then fails alone.
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null ||

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # release.sh OUTPUT: the checklist of a release. It checks the tree, builds everything twice, compares the bytes, and leaves in
 # OUTPUT: the source archive, the wheel, the bundle, the Debian packages, the SBOM, the licences and SHA256SUMS. It publishes
-# nothing. Run tests/run.sh, and SOAK_MINUTES=30 meson test -C build --suite full, first.
+# nothing. Run tests/run.sh, SOAK_MINUTES=30 meson test -C build --suite full, and tests/run.sh --foreign, first.
 set -euo pipefail
 umask 022
 [ $# = 1 ] || { echo "usage: release.sh OUTPUT" >&2; exit 2; }

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs missing packages, builds with warnings as errors, and runs all tests. The last line is "N
 # passed, N failed, N skipped"; the line before gives the reasons for skips. Arguments go to `meson
-# test`: tests/run.sh --suite unit. The suite "full" runs only if it is named.
+# test`: tests/run.sh --suite unit. The suite "full" runs only if it is named. "--foreign [SUITE...]" runs
+# the suites of other projects (tests/foreign) instead.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-scripts/packages.sh
+foreign=()
+[ "${1:-}" = --foreign ] && foreign=(--foreign)
+scripts/packages.sh "${foreign[@]}"
 if [ ! -f build/build.ninja ]; then
     meson setup build -Dwerror=true || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 fi
@@ -15,6 +18,7 @@ if ! meson compile -C build; then
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 fi
+[ ${#foreign[@]} -eq 0 ] || exec /usr/bin/python3 tests/foreign/run.py --build build "${@:2}"
 
 rm -rf build/junit build/meson-logs/testlog*
 builds=(build)
