@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "engine/machine/private/hwloc_env.h"
+#include "engine/machine/topology_synthetic.h"
 #include "engine/machine/topology_xml.h"
 #include "os/procfs.h"
 
@@ -46,35 +47,8 @@ static int configure_topology(hwloc_topology_t topology)
     return 0;
 }
 
-/* Each object takes memory and time, so hwloc would not finish a description of many objects. */
-#define OBJECTS_MAX ((uint64_t)4 * GF_CPUS_MAX)
 /* A machine with 1024 CPUs and 16 GPUs has about 1 MiB. */
 #define XML_MOST ((int)16 << 20)
-
-/*
- * Whether a synthetic description has few enough objects: their number is the product of its
- * levels' counts. "Package:2 [NUMANode(memory=8GB)] Core:4 PU:2(indexes=...)" has 16. Text in
- * parentheses holds no count.
- */
-static bool is_bearable(const char *text)
-{
-    uint64_t objects = 1;
-    unsigned depth = 0;
-
-    for (const char *at = text; *at; at++) {
-        depth += *at == '(';
-        depth -= *at == ')' && depth;
-        const bool begins = at == text || strchr(" :[\t\n", at[-1]);
-        if (depth || !begins || *at < '0' || *at > '9')
-            continue;
-        char *end;
-        const uint64_t count = strtoull(at, &end, 0);
-        if (count > OBJECTS_MAX || (objects *= gf_max(count, (uint64_t)1)) > OBJECTS_MAX)
-            return false;
-        at = end - 1;
-    }
-    return true;
-}
 
 /* The text that was checked is the text that hwloc reads. */
 static int set_xml(hwloc_topology_t topology, const char *recorded)
@@ -112,7 +86,7 @@ static int choose_source(hwloc_topology_t topology, const char *recorded)
     const int length = gf_procfs_read(description, sizeof(description), recorded, "topology.txt");
     if (length < 0)
         return length;
-    if (!is_bearable(description))
+    if (!gf_topology_synthetic_is_sound(description, GF_CPUS_MAX))
         return -E2BIG;
     return hwloc_topology_set_synthetic(topology, description) ? hwloc_error() : 0;
 }

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks a synthetic description before hwloc reads it. hwloc builds each object that a description
+ * counts, in a time that grows faster than their number, and sets as large as the largest index.
+ */
+#ifndef GF_ENGINE_MACHINE_TOPOLOGY_SYNTHETIC_H
+#define GF_ENGINE_MACHINE_TOPOLOGY_SYNTHETIC_H
+
+#include "base/base.h"
+
+/*
+ * Whether the description has at most `most` objects, and no index above `most`. Any text is
+ * allowed. Any thread.
+ */
+bool gf_topology_synthetic_is_sound(const char *text, uint64_t most);
+
+#endif
