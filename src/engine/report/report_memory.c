@@ -28,7 +28,7 @@ static void put_retained(struct gf_json *json, const struct gf_heap_ops *heap)
     gf_json_bool(json, "managed", retained.managed);
     gf_json_size(json, "max_bytes", retained.max_bytes);
     gf_json_size(json, "unused_bytes", retained.unused_bytes);
-    gf_json_size(json, "given_back_bytes", retained.unused_purged);
+    gf_json_size(json, "unused_purged_bytes", retained.unused_purged);
     gf_json_size(json, "max_dirty_bytes", gf_min(retained.freed, retained.max_bytes));
     gf_json_size(json, "dirty_limit_bytes", retained.dirty_limit);
     gf_json_size(json, "readings", retained.readings);
