@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that a program uses no more, measured by bench/idle.c: what stays resident is compared with libjemalloc's."""
+"""Memory that a program no longer uses, measured by bench/idle.c: what stays resident is compared with libjemalloc's."""
 
 import glob
 import json
@@ -22,7 +22,7 @@ MORE_MIB = 64
 def test_what_is_not_reused_goes_back(run, compile_c, tmp_path):
     """All cases are in one test, because it waits: all programs run at the same time."""
     program = compile_c((SOURCE / "bench" / "idle.c").read_text(), "-O2", "-fno-builtin", "-pthread", "-ldl",
-                        name="idle")
+                        f"-I{SOURCE / 'bench'}", name="idle")
     started = {}
     for arm, (extra, words) in ARMS.items():
         for kind, number in KINDS.items():
