@@ -47,6 +47,9 @@ struct gf_copy_refusal {
 struct gf_transfer_ops {
     /* The smallest copy that is offered, in bytes. SIZE_MAX: no copy is staged or counted. */
     size_t copy_least;
+    /* A smaller one is offered, too, from this size on and while so many threads copy at once. */
+    size_t copy_least_shared;
+    const _Atomic unsigned *copy_sharers;
     /* False: *ret_refusal must be passed to copy_declined. */
     bool (*copy)(const struct gf_copy_call *call, CUresult *ret_result,
                  struct gf_copy_refusal *ret_refusal);

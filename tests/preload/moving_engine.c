@@ -182,8 +182,12 @@ static int gpu_node(void)
     return -1;
 }
 
+static const _Atomic unsigned sharers = 3;
+
 static const struct gf_transfer_ops transfer = {
     .copy_least = LEAST,
+    .copy_least_shared = LEAST / 4,
+    .copy_sharers = &sharers,
     .copy = copy,
 #ifndef NO_FITS
     .copy_declined = copy_declined,

@@ -346,3 +346,39 @@ def test_a_child_forked_beside_copies_has_no_descriptor_more(run):
     done = run("/usr/bin/python3", "-c", FORKS, sim=True, SIM_DELAY="dma:20000", **{**EAGER, "SIM_DMA": ""})
     assert done.returncode == 0 and Seen(done.stderr, "to").staged >= 1, done.stderr
     assert int(done.stdout) <= 10
+
+
+SHARING = """
+import ctypes, sys, threading
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcuda.so.1")
+SIZE, THREADS = 512 << 10, int(sys.argv[1])
+context, device = c_void_p(), c_uint64()
+together = threading.Barrier(THREADS)
+
+def copy(number):
+    host = ctypes.create_string_buffer(bytes([number]) * SIZE, SIZE)
+    assert cuda.cuCtxSetCurrent(context) == 0
+    for _ in range(40):
+        together.wait()
+        assert cuda.cuMemcpyHtoD_v2(c_uint64(device.value + number * SIZE), host, c_size_t(SIZE)) == 0
+
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(byref(context), 0) == cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(byref(device), c_size_t(THREADS * SIZE)) == 0
+threads = [threading.Thread(target=copy, args=(i,)) for i in range(THREADS)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+back = ctypes.create_string_buffer(THREADS * SIZE)
+assert cuda.cuMemcpyDtoH_v2(back, device, c_size_t(THREADS * SIZE)) == 0
+print(all(back[i * SIZE] == back[(i + 1) * SIZE - 1] == bytes([i]) for i in range(THREADS)))
+"""
+
+
+# (program's threads, copying threads, the least and the most copies that are examined). The first 64
+# copies of a process are examined before the pool of copying threads is known.
+@pytest.mark.parametrize("threads, pool, least, most", [(2, 4, 0, 0), (8, 4, 81, 320), (8, 2, 1, 80)])
+def test_copies_below_a_mebibyte_are_examined_while_several_threads_copy(run, threads, pool, least, most):
+    done = run("/usr/bin/python3", "-c", SHARING, threads, sim=True, SIM_DELAY="cuMemcpyHtoD_v2:3000",
+               GPUFEED_STAGE_THREADS=pool, GPUFEED_VERBOSE=2)
+    assert done.returncode == 0 and done.stdout == "True\n", done.stderr
+    assert least <= sum(Seen(done.stderr, "to").calls.values()) <= most, done.stderr

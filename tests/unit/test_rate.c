@@ -153,15 +153,18 @@ static void all_sizes_are_judged_apart(void **state)
     for (size_t mib = 4; mib <= 512; mib *= 2)
         drive(unseen, GF_MIB(mib), mib * MS / 10, 8);
     for (unsigned i = 0; i < 1000; i++) {
-        gf_rate_staged(unseen, GF_MIB(1) - 1, 1000 * MS, GF_MIB(1));
+        gf_rate_staged(unseen, GF_TUNE_MIN_SHARED - 1, 1000 * MS, GF_MIB(1));
         gf_rate_staged(unseen, GF_MIB(4), MS / 10, GF_MIB(4));
     }
     stage(unseen, GF_MIB(32), 1000 * MS, GF_TUNE_RATE_TRIALS);
     stage(unseen, GF_MIB(4096), 10000 * MS, GF_TUNE_RATE_TRIALS);
     assert_int_equal(backoff(unseen, GF_MIB(64) - 1), GF_TUNE_RATE_BACKOFF);
     assert_int_equal(backoff(unseen, GF_MIB(512)), GF_TUNE_RATE_BACKOFF);
+    stage(unseen, GF_KIB(512), 10 * MS, GF_TUNE_RATE_TRIALS);
+    assert_int_equal(backoff(unseen, GF_KIB(512)), GF_TUNE_RATE_FIRST);
+    assert_int_equal(backoff(unseen, GF_KIB(256)), 0);
     assert_int_equal(backoff(unseen, GF_MIB(64)), 0);
-    assert_int_equal(backoff(unseen, GF_MIB(1) - 1), 0);
+    assert_int_equal(backoff(unseen, GF_TUNE_MIN_SHARED - 1), 0);
     assert_int_equal(backoff(unseen, GF_MIB(7)), 0);
 }
 
@@ -199,6 +202,17 @@ static void copies_that_share_are_judged_together(void **state)
     assert_int_equal(backoff(fast, GF_MIB(256)), GF_TUNE_RATE_BACKOFF);
 }
 
+/* One of eight callers has the driver's lock again and again. Its durations are those of one caller. */
+static void no_driver_is_faster_than_any(void **state)
+{
+    const uint64_t alone = GF_TUNE_RATE_CERTAIN_NS + 1000;
+    (void)state;
+    for (unsigned i = 0; i < 8; i++)
+        gf_rate_driver(changing, GF_MIB(1), alone, 8 * GF_MIB(1));
+    stage(changing, GF_MIB(1), GF_TUNE_RATE_CERTAIN_NS, 1000);
+    assert_int_equal(backoff(changing, GF_MIB(1)), 0);
+}
+
 /* Copies are counted by direction and by who makes them. A copy that was left by longjmp ends. */
 static void bytes_under_way_are_counted(void **state)
 {
@@ -209,7 +223,9 @@ static void bytes_under_way_are_counted(void **state)
     assert_int_equal(gf_under_way_enter(gf_direction_h2d, gf_maker_library, 3), 3);
     assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_library), 3);
     assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_library), 0);
+    assert_true(gf_under_way_by_driver());
     assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_driver), 7);
+    assert_false(gf_under_way_by_driver());
     assert_int_equal(gf_under_way_leave(gf_direction_d2h, gf_maker_library), 9);
 }
 
@@ -244,6 +260,7 @@ int main(void)
         cmocka_unit_test(a_small_difference_counts_after_many_copies),
         cmocka_unit_test(all_sizes_are_judged_apart),
         cmocka_unit_test(copies_that_share_are_judged_together),
+        cmocka_unit_test(no_driver_is_faster_than_any),
         cmocka_unit_test(bytes_under_way_are_counted),
         cmocka_unit_test(the_copies_of_all_threads_count),
     };

@@ -206,6 +206,68 @@ static void small_copies_never_wait(void **state)
     }
 }
 
+static void complete_all(void)
+{
+    driver.come = UINTPTR_MAX;
+}
+
+static void let_time_pass(void)
+{
+    pass(1000);
+}
+
+/* Fills the ring with DMAs under way. */
+static struct gf_ring *full_ring(void)
+{
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    gf_slot_release_on_event(gf_slot_acquire(ring, GF_MIB(8)));
+    naps.count = 0;
+    return ring;
+}
+
+/*
+ * A copy waits a little for memory that other copies hold, instead of leaving itself to the driver,
+ * unless the driver would copy it without any wait.
+ */
+static void copies_wait_for_others(void **state)
+{
+    (void)state;
+    struct gf_pipeline flow;
+    struct gf_copy_call call = {.src = (uintptr_t)&flow, .bytes = GF_MIB(65536)};
+    struct gf_stage_request request = {.call = &call, .context = &context, .ring = full_ring()};
+    naps.then = complete_all;
+    assert_true(gf_pipeline_open_chunks(&flow, &request, false));
+    assert_int_equal(naps.count, 1);
+    gf_pipeline_release(&flow, true);
+    gf_ring_end(&context);
+
+    request.ring = full_ring();
+    call.bytes = GF_TUNE_ASYNC_NOWAIT;
+    assert_false(gf_pipeline_open_chunks(&flow, &request, false));
+    assert_int_equal(naps.count, 0);
+    gf_ring_end(&context);
+}
+
+/* The wait is bounded. After one in vain, the next copies do not wait. */
+static void patience_ends(void **state)
+{
+    (void)state;
+    struct gf_pipeline flow;
+    const struct gf_copy_call call = {.src = (uintptr_t)&flow, .bytes = GF_MIB(65536)};
+    const struct gf_stage_request request = {
+        .call = &call, .context = &context, .ring = full_ring()};
+    naps.then = let_time_pass;
+    for (unsigned i = 0; i <= GF_TUNE_RING_IMPATIENT; i++) {
+        assert_false(gf_pipeline_open_chunks(&flow, &request, false));
+        assert_int_equal(naps.count, 1);
+    }
+    assert_false(gf_pipeline_open_chunks(&flow, &request, false));
+    assert_int_equal(naps.count, 2);
+    pass(-computer.ahead);
+    driver.come = UINTPTR_MAX;
+    gf_ring_end(&context);
+}
+
 int main(void)
 {
     set_up();
@@ -217,6 +279,8 @@ int main(void)
         cmocka_unit_test(slots_rotate),
         cmocka_unit_test(calls_share_the_window),
         cmocka_unit_test(small_copies_never_wait),
+        cmocka_unit_test(copies_wait_for_others),
+        cmocka_unit_test(patience_ends),
     };
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);
 }

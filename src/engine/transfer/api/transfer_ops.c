@@ -49,6 +49,8 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
                           (size_t[]){[gf_direction_h2d] = gf_admission_least(gf_direction_h2d),
                                      [gf_direction_d2h] = gf_admission_least(gf_direction_d2h)});
     ops.copy_least = gf_admission_offer_least();
+    ops.copy_least_shared = gf_admission_shared_least();
+    ops.copy_sharers = gf_admission_sharers();
     if (!stages || observes)
         ops.unmap = NULL;
     return stages || (options->pin != gf_pin_off && !observes) ? &ops : NULL;

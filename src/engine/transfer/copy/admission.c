@@ -16,15 +16,19 @@
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
 
+#include <limits.h>
+
 enum { enough_threads, below_four_threads, thread_classes };
 _Static_assert(GF_TUNE_FEW_THREADS == 4, "below_four_threads");
 
 static struct {
     const char *off;
     bool is_automatic;
-    size_t least[gf_direction_count][thread_classes]; /* bytes; SIZE_MAX: no copy pays */
+    /* Bytes of an offered copy; SIZE_MAX: no copy pays. */
+    size_t least[gf_direction_count][thread_classes];
     /* The most threads of any pool seen so far; 0 before the first. */
     _Atomic unsigned most_threads;
+    _Atomic unsigned sharers; /* gf_admission_sharers */
     /* Counts of copies below GF_TUNE_EARLY_BYTES. Each count stops at GF_TUNE_EARLY_COPIES. */
     _Atomic unsigned early;      /* copies from or to any memory */
     _Atomic unsigned unprepared; /* copies that could be staged */
@@ -57,10 +61,11 @@ static const char *why_off(void)
 void gf_admission_start(void)
 {
     static const size_t automatic[gf_direction_count][thread_classes] = {
-        [gf_direction_h2d] = {GF_TUNE_MIN_H2D, GF_TUNE_MIN_FEW_H2D},
-        [gf_direction_d2h] = {GF_TUNE_MIN_D2H, GF_TUNE_MIN_FEW_D2H}};
+        [gf_direction_h2d] = {GF_TUNE_MIN_SHARED, GF_TUNE_MIN_FEW_H2D},
+        [gf_direction_d2h] = {GF_TUNE_MIN_SHARED, GF_TUNE_MIN_FEW_D2H}};
 
     state.off = why_off();
+    gf_store_relaxed(&state.sharers, GF_TUNE_SHARERS);
     state.is_automatic = gf_setup.options->stage_min == GF_SIZE_AUTO;
     for (unsigned direction = 0; direction < gf_direction_count; direction++)
         for (unsigned threads = 0; threads < thread_classes; threads++)
@@ -80,7 +85,20 @@ bool gf_admission_is_automatic(void)
 
 size_t gf_admission_least(enum gf_direction direction)
 {
-    return state.least[direction][enough_threads];
+    return !state.is_automatic             ? gf_setup.options->stage_min
+           : direction == gf_direction_h2d ? GF_TUNE_MIN_H2D
+                                           : GF_TUNE_MIN_D2H;
+}
+
+size_t gf_admission_shared_least(void)
+{
+    const size_t least = gf_admission_offer_least();
+    return state.is_automatic && least != SIZE_MAX ? GF_TUNE_MIN_SHARED : least;
+}
+
+const _Atomic unsigned *gf_admission_sharers(void)
+{
+    return &state.sharers;
 }
 
 size_t gf_admission_offer_least(void)
@@ -114,6 +132,12 @@ static size_t least_for(enum gf_direction direction, unsigned threads)
                : state.least[direction][few ? below_four_threads : enough_threads];
 }
 
+/* For a copy that no other thread's copies accompany. */
+static size_t least_alone(enum gf_direction direction, unsigned threads)
+{
+    return gf_max(least_for(direction, threads), gf_admission_least(direction));
+}
+
 static enum gf_bypass check_threads(const struct gf_admission *a, unsigned threads)
 {
     const size_t least = least_for(a->kind.direction, threads);
@@ -142,9 +166,11 @@ static void note_threads(unsigned threads)
     unsigned most = gf_load_relaxed(&state.most_threads);
     while (most < threads)
         if (gf_cas_weak_relaxed(&state.most_threads, &most, threads)) {
+            gf_store_relaxed(&state.sharers,
+                             threads < GF_TUNE_FEW_THREADS ? UINT_MAX : GF_TUNE_SHARERS);
             gf_copy_explain_threads(
-                threads, (size_t[]){[gf_direction_h2d] = least_for(gf_direction_h2d, threads),
-                                    [gf_direction_d2h] = least_for(gf_direction_d2h, threads)});
+                threads, (size_t[]){[gf_direction_h2d] = least_alone(gf_direction_h2d, threads),
+                                    [gf_direction_d2h] = least_alone(gf_direction_d2h, threads)});
             return;
         }
 }
@@ -186,7 +212,8 @@ static enum gf_bypass check_host_memory(struct gf_admission *a)
         return reason;
     if (!a->is_directed)
         a->known_reason = check_most_threads(a);
-    return bypass_if(a->call->bytes < gf_admission_least(a->kind.direction), gf_bypass_small);
+    return bypass_if(a->call->bytes < state.least[a->kind.direction][enough_threads],
+                     gf_bypass_small);
 }
 
 static enum gf_bypass check_known_pools(struct gf_admission *a)

@@ -37,11 +37,14 @@ const char *gf_admission_off(void);
 /* Whether the tuned sizes and the rate decide. They do if no option sets a size. */
 bool gf_admission_is_automatic(void);
 
-/* The smallest copy that any pool stages, in bytes. */
+/* The smallest copy that any pool stages while no other thread copies, in bytes. */
 size_t gf_admission_least(enum gf_direction direction);
 
 /* The smallest copy that must be offered, in bytes. SIZE_MAX: no copy is staged or counted. */
 size_t gf_admission_offer_least(void);
+/* The same while so many threads copy at once. UINT_MAX if each known pool has too few threads. */
+size_t gf_admission_shared_least(void);
+const _Atomic unsigned *gf_admission_sharers(void);
 
 /*
  * Decides about admission->call. gf_bypass_none: the caller stages the copy, in the context and

@@ -143,6 +143,8 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     const uint64_t begun = gf_now_ns();
     const enum gf_bypass reason = stage_copy(&admission, &staged);
     const struct gf_copy_kind kind = admission.kind;
+    /* The driver holds its lock for the whole of a pageable copy, and staging waits for that lock. */
+    const bool met_driver = staged.met_driver || gf_under_way_by_driver();
     const uint64_t under_way =
         staged.under_way
             ? (staged.under_way + gf_under_way_leave(kind.direction, gf_maker_library)) / 2
@@ -155,7 +157,8 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     *ret_result = staged.result;
     if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
         *ret_result = copy_rest(call, kind.direction, &staged);
-    else if (staged.result == CUDA_SUCCESS && staged.stream_was_idle && gf_admission_is_automatic())
+    else if (staged.result == CUDA_SUCCESS && staged.stream_was_idle && !met_driver &&
+             gf_admission_is_automatic())
         gf_rate_staged(kind, call->bytes, gf_now_ns() - staged.stream_done_ns, under_way);
     const uint64_t ns = gf_now_ns() - begun;
     gf_copy_stats_staged(kind, call->bytes, ns);

@@ -83,6 +83,13 @@ static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *
     }
 }
 
+/* From now on the duration counts. */
+static void d2h_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
+{
+    ret->under_way = gf_under_way_enter(gf_direction_d2h, gf_maker_library, request->call->bytes);
+    ret->met_driver = gf_under_way_by_driver();
+}
+
 enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     struct gf_pipeline pipeline;
@@ -95,7 +102,7 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = true;
-    ret->under_way = gf_under_way_enter(gf_direction_d2h, gf_maker_library, request->call->bytes);
+    d2h_enter(request, ret);
     if (!gf_pipeline_open_chunks(&pipeline, request, true))
         return gf_bypass_full;
     if (request->call->stream == CU_STREAM_LEGACY)

@@ -139,6 +139,13 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
     return reason;
 }
 
+/* From now on the duration counts. */
+static void h2d_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
+{
+    ret->under_way = gf_under_way_enter(gf_direction_h2d, gf_maker_library, request->call->bytes);
+    ret->met_driver = gf_under_way_by_driver();
+}
+
 enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     const bool async = request->call->async;
@@ -150,7 +157,7 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = !async || idle;
-    ret->under_way = gf_under_way_enter(gf_direction_h2d, gf_maker_library, request->call->bytes);
+    h2d_enter(request, ret);
     if (!async || idle || GF_MUTATED(sends_many))
         return h2d_stage_chunks(request, ret);
     const enum gf_bypass reason = h2d_stage_whole(request, ret);
@@ -167,7 +174,7 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     gf_copy_stats_stream_wait();
     gf_under_way_leave(gf_direction_h2d, gf_maker_library);
     const enum gf_bypass unwaited = gf_pipeline_await_stream(request, NULL, &ret->stream_done_ns);
-    ret->under_way = gf_under_way_enter(gf_direction_h2d, gf_maker_library, request->call->bytes);
+    h2d_enter(request, ret);
     ret->stream_was_idle = unwaited == gf_bypass_none;
     return unwaited != gf_bypass_none ? unwaited : h2d_stage_chunks(request, ret);
 }

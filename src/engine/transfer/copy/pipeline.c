@@ -11,6 +11,7 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/staging/ring_grow.h"
+#include "engine/transfer/staging/ring_patience.h"
 
 #include <string.h>
 
@@ -112,6 +113,21 @@ static void acquire_slots(struct gf_pipeline *pipeline)
         pipeline->slot[pipeline->slots++] = slot;
 }
 
+/* Waits for other copies' slots, holding none. */
+static void await_slots(struct gf_pipeline *pipeline)
+{
+    const uint64_t since = gf_now_ns();
+
+    while (pipeline->slots < pipeline->plan.slots_least) {
+        gf_pipeline_release(pipeline, true);
+        pipeline->slots = 0;
+        if (!gf_ring_await_others(pipeline->bytes, since))
+            break;
+        acquire_slots(pipeline);
+    }
+    gf_ring_waited(pipeline->ring, pipeline->slots >= pipeline->plan.slots_least);
+}
+
 /* Completes the opening. Populating begins only here, when no other step can fail. */
 static bool open_pipeline(struct gf_pipeline *pipeline)
 {
@@ -134,6 +150,8 @@ bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_requ
     acquire_slots(ret);
     if (ret->slots < ret->plan.slots || to_host)
         gf_ring_want_more(ret->ring);
+    if (ret->slots < ret->plan.slots_least && gf_ring_is_patient(ret->ring, ret->bytes))
+        await_slots(ret);
     return open_pipeline(ret);
 }
 

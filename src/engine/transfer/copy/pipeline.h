@@ -32,6 +32,7 @@ struct gf_stage_result {
     uint64_t stream_done_ns; /* when earlier work on the stream was found to have ended */
     bool stream_was_idle;    /* at stream_done_ns; else the copy was queued behind that work */
     uint64_t under_way;      /* gf_under_way_enter at stream_done_ns; 0: not entered */
+    bool met_driver;         /* gf_under_way_by_driver then */
     CUstream rest;           /* where the driver copies the rest; NULL: on the call's stream */
 };
 

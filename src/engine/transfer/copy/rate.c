@@ -5,10 +5,10 @@
 #include "engine/transfer/setup/tuning.h"
 
 /*
- * Sizes from one power of two to the next form a class, compared together: from 1 MiB on, and from
- * 512 MiB on all.
+ * Sizes from one power of two to the next form a class, compared together: from the smallest that
+ * is staged on, and from 512 MiB on all.
  */
-#define CLASSES 10
+#define CLASSES 12
 
 /* Times are means in nanoseconds per MiB, weighted towards the last copies. 0: not known. */
 struct rate {
@@ -24,13 +24,18 @@ struct rate {
 
 static struct rate rates[gf_direction_count][2][CLASSES];
 
-/* NULL: copies below 1 MiB are not compared. */
+/* NULL: smaller copies are not compared. */
 static struct rate *rate_of(struct gf_copy_kind kind, uint64_t bytes)
 {
-    const uint64_t mib = bytes >> 20;
-    if (!mib)
+    const uint64_t least = bytes / GF_TUNE_MIN_SHARED;
+    if (!least)
         return NULL;
-    return &rates[kind.direction][kind.async][gf_min(63 - __builtin_clzll(mib), CLASSES - 1)];
+    return &rates[kind.direction][kind.async][gf_min(63 - __builtin_clzll(least), CLASSES - 1)];
+}
+
+static uint64_t ns_per_mib(uint64_t ns, uint64_t bytes)
+{
+    return (uint64_t)((double)ns * (1 << 20) / (double)bytes) + 8;
 }
 
 /*
@@ -38,10 +43,9 @@ static struct rate *rate_of(struct gf_copy_kind kind, uint64_t bytes)
  * counts. After them each copy moves the mean by an eighth, and counts as at most twice the mean,
  * so a single slow copy decides nothing.
  */
-static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t ns, uint64_t under_way)
+static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t now)
 {
-    const uint64_t now = (uint64_t)((double)ns * (1 << 20) / (double)under_way) + 8,
-                   before = gf_load_relaxed(mean);
+    const uint64_t before = gf_load_relaxed(mean);
     gf_store_relaxed(mean, !before ? now
                            : seen < GF_TUNE_RATE_FIRST
                                ? gf_min(before, now)
@@ -122,7 +126,7 @@ void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint6
     /* A copy that was under way when a back-off began does not count as a trial after it. */
     if (!rate || gf_load_relaxed(&rate->backoff_left))
         return;
-    blend(&rate->staged_ns, gf_load_relaxed(&rate->trials), ns, under_way);
+    blend(&rate->staged_ns, gf_load_relaxed(&rate->trials), ns_per_mib(ns, under_way));
     const unsigned trials = gf_add_relaxed(&rate->trials, 1) + 1;
     const uint64_t driver_ns = gf_load_relaxed(&rate->driver_ns);
     if (!driver_ns)
@@ -133,13 +137,18 @@ void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint6
         gf_store_relaxed(&rate->backoff, 0);
 }
 
+/*
+ * A thread that gets the driver's lock again and again has short durations, while the others' bytes
+ * count as under way. So they lower the time per MiB only as far as a driver may be fast.
+ */
 void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
     struct rate *rate = rate_of(kind, bytes);
     if (!rate)
         return;
     const unsigned seen = gf_load_relaxed(&rate->driver_copies);
-    blend(&rate->driver_ns, seen, ns, under_way);
+    const uint64_t least = gf_min(ns_per_mib(ns, bytes), GF_TUNE_RATE_CERTAIN_NS);
+    blend(&rate->driver_ns, seen, gf_max(ns_per_mib(ns, under_way), least));
     if (seen < GF_TUNE_RATE_FIRST)
         gf_store_relaxed(&rate->driver_copies, seen + 1);
 }

@@ -24,3 +24,9 @@ uint64_t gf_under_way_leave(enum gf_direction direction, enum gf_maker maker)
     return bytes ? gf_sub_relaxed(&under_way[direction][maker], bytes)
                  : gf_load_relaxed(&under_way[direction][maker]);
 }
+
+bool gf_under_way_by_driver(void)
+{
+    return gf_load_relaxed(&under_way[gf_direction_h2d][gf_maker_driver]) ||
+           gf_load_relaxed(&under_way[gf_direction_d2h][gf_maker_driver]);
+}

@@ -26,4 +26,7 @@ uint64_t gf_under_way_enter(enum gf_direction direction, enum gf_maker maker, ui
  */
 uint64_t gf_under_way_leave(enum gf_direction direction, enum gf_maker maker);
 
+/* Whether the driver copies pageable memory now, in any direction. */
+bool gf_under_way_by_driver(void);
+
 #endif

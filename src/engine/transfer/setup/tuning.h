@@ -78,6 +78,12 @@
  */
 #define GF_TUNE_MIN_H2D GF_MIB(1)
 #define GF_TUNE_MIN_D2H GF_MIB(1)
+/*
+ * While so many threads copy at once, staging pays from a smaller size: the driver copies for one
+ * of them after the other.
+ */
+#define GF_TUNE_MIN_SHARED GF_KIB(256)
+#define GF_TUNE_SHARERS 3
 #define GF_TUNE_FEW_THREADS 4
 #define GF_TUNE_MIN_FEW_H2D GF_MIB(8)
 #define GF_TUNE_MIN_FEW_D2H SIZE_MAX
@@ -151,6 +157,14 @@
 #define GF_TUNE_ASYNC_NOWAIT GF_MIB(2)
 /* The time within which an event on an idle stream completes. */
 #define GF_TUNE_IDLE_NS 5000
+
+/*
+ * A copy waits so long, for each MiB, for memory that other copies hold: a quarter of
+ * GF_TUNE_RATE_CERTAIN_NS. It looks each moment. After one that waited in vain, so many do not wait.
+ */
+#define GF_TUNE_RING_PATIENCE_NS UINT64_C(15000)
+#define GF_TUNE_RING_MOMENT_NS 10000
+#define GF_TUNE_RING_IMPATIENT 16u
 
 /* The first segment of a ring: half of the copy that requests it, within these bounds. */
 #define GF_TUNE_RING_FIRST_LEAST GF_MIB(2)

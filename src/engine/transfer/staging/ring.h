@@ -62,6 +62,7 @@ struct gf_ring {
     _Atomic uint64_t trim_ns;    /* no segment is due before; owned by ring_trim.c */
     _Atomic uint64_t looked_ns;  /* when segments to remove were last looked for */
     _Atomic uint64_t refused_ns; /* when growth was last refused for lack of memory; 0: never */
+    _Atomic unsigned impatient;  /* copies that do not wait for others; owned by ring_patience.c */
     _Atomic bool off;
     /* the last member: its pages are touched with the first segment */
     struct gf_slot slots[GF_RING_SLOTS];

@@ -1,8 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/hook/cuda/copy_offload.h"
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "preload/hook/attach/engine_call.h"
+
+/*
+ * Large copies that threads make now, in the engine or in the driver. A driver's call that a thread
+ * leaves by longjmp stays counted. Then more copies are offered than need be.
+ */
+static _Atomic unsigned copies_now;
+
+static void end_count(void)
+{
+    gf_sub_relaxed(&copies_now, 1);
+}
+
+static bool is_offered(size_t bytes, unsigned copies, bool linear)
+{
+    const struct gf_engine *engine = gf_engine();
+    const struct gf_transfer_ops *transfer = engine ? engine->transfer : NULL;
+
+    return transfer && (bytes >= transfer->copy_least ||
+                        (linear && copies >= gf_load_relaxed(transfer->copy_sharers)));
+}
 
 bool gf_copy_offload_to_engine(struct gf_copy_offload *offload)
 {
@@ -17,7 +38,21 @@ bool gf_copy_offload_to_engine(struct gf_copy_offload *offload)
     return done;
 }
 
-void gf_copy_offload_declined(const struct gf_copy_offload *offload)
+bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, bool linear)
+{
+    const size_t bytes = offload->call->bytes;
+
+    offload->counted = true;
+    if (!is_offered(bytes, gf_add_relaxed(&copies_now, 1) + 1, linear))
+        return false;
+    gf_count_large(hook, bytes, linear);
+    if (!linear || !gf_copy_offload_to_engine(offload))
+        return false;
+    end_count();
+    return true;
+}
+
+static void tell_declined(const struct gf_copy_offload *offload)
 {
     struct gf_engine_call call;
     const uint64_t ns = gf_now_ns() - offload->since;
@@ -27,4 +62,12 @@ void gf_copy_offload_declined(const struct gf_copy_offload *offload)
     if (transfer->copy_declined)
         transfer->copy_declined(offload->call, &offload->refusal, ns);
     gf_engine_call_end(&call);
+}
+
+void gf_copy_offload_ended(const struct gf_copy_offload *offload)
+{
+    if (offload->counted)
+        end_count();
+    if (offload->since)
+        tell_declined(offload);
 }

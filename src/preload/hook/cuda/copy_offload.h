@@ -15,17 +15,29 @@ static inline size_t gf_copy_offload_least(void)
     return engine && engine->transfer ? engine->transfer->copy_least : SIZE_MAX;
 }
 
+/* The smallest copy that is counted among those that threads make now. */
+static inline size_t gf_copy_offload_counted(void)
+{
+    const struct gf_engine *engine = gf_engine();
+    return engine && engine->transfer ? engine->transfer->copy_least_shared : SIZE_MAX;
+}
+
 /* A copy that is offered to the engine; if the engine declines, the driver makes it. */
 struct gf_copy_offload {
     const struct gf_copy_call *call;
     CUresult result;                /* set if the engine made the copy */
     struct gf_copy_refusal refusal; /* set if the engine declined the copy */
     uint64_t since; /* when the engine declined, in ns; 0 if the engine was not asked */
+    bool counted;   /* among the copies that threads make now */
 };
 
-/* True if the engine made the copy. Only for copies of at least gf_copy_offload_least bytes. */
+/*
+ * True if the engine made the copy, of at least gf_copy_offload_least bytes. The second function
+ * counts a copy of at least gf_copy_offload_counted bytes, and offers it if it is large enough.
+ */
 bool gf_copy_offload_to_engine(struct gf_copy_offload *offload);
-void gf_copy_offload_declined(const struct gf_copy_offload *offload);
+bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, bool linear);
+void gf_copy_offload_ended(const struct gf_copy_offload *offload);
 
 /*
  * Counts a copy and offers it to the engine. linear: its shape can be staged. True: the copy is
@@ -37,20 +49,19 @@ static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hoo
 {
     ret->call = call;
     ret->since = 0;
+    ret->counted = false;
     if (gf_thread.guard)
         return false;
     gf_count_bytes(hook, call->bytes);
-    if (gf_likely(call->bytes < gf_copy_offload_least()))
-        return false;
-    gf_count_large(hook, call->bytes, linear);
-    return linear && gf_copy_offload_to_engine(ret);
+    return gf_unlikely(call->bytes >= gf_copy_offload_counted()) &&
+           gf_copy_offload_large(ret, hook, linear);
 }
 
-/* Called after the driver made a copy that the engine declined. Returns the driver's result. */
+/* Called after the driver made the copy. Returns the driver's result. */
 static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload, CUresult result)
 {
-    if (gf_unlikely(offload->since))
-        gf_copy_offload_declined(offload);
+    if (gf_unlikely(offload->counted || offload->since))
+        gf_copy_offload_ended(offload);
     return result;
 }
 
