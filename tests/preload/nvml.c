@@ -3,6 +3,7 @@
  * A libnvidia-ml.so.1 with FAKE_GPUS GPUs (1), all well. FAKE_NVML="name=value ..." changes values of
  * the GPU FAKE_GPU (all, if it is not set).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,25 @@ UNSIGNED(nvmlDeviceGetComputeMode, "compute", 0)
 UNSIGNED(nvmlDeviceGetCurrPcieLinkGeneration, "generation", 5)
 UNSIGNED(nvmlDeviceGetMaxPcieLinkGeneration, "most", 5)
 
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *ret)
+{
+    *ret = sensor == 0 ? value(device, "celsius", 55) : 999;
+    return 0;
+}
+
+/* FAKE_CLOCK names a file with the clock, so that it can change. */
+int nvmlDeviceGetClockInfo(void *device, int type, unsigned *ret)
+{
+    FILE *file = getenv("FAKE_CLOCK") ? fopen(getenv("FAKE_CLOCK"), "r") : NULL;
+
+    (void)device;
+    if (type != 1 || !file || fscanf(file, "%u", ret) != 1)
+        *ret = 1980;
+    if (file)
+        fclose(file);
+    return 0;
+}
+
 int nvmlDeviceGetEccMode(void *device, unsigned *now, unsigned *later)
 {
     *now = *later = value(device, "ecc", 1);
@@ -113,8 +133,15 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *
     return 0;
 }
 
+/* FAKE_READS names a file that grows by a byte with each call. */
 int nvmlDeviceGetUtilizationRates(void *device, unsigned *ret)
 {
+    FILE *reads = getenv("FAKE_READS") ? fopen(getenv("FAKE_READS"), "a") : NULL;
+
+    if (reads) {
+        fputc('.', reads);
+        fclose(reads);
+    }
     ret[0] = value(device, "busy", 50);
     ret[1] = 0;
     return 0;

@@ -182,6 +182,47 @@ def test_mistakes(compare, words, said):
     assert len(found.stderr.splitlines()) == 1 and found.stderr == f"gpufeed compare: {said}\n"
 
 
+# A job with a GPU clock of its arm, which ends when compare has read the clock twice.
+CLOCKED = """
+    import os, time
+    size = lambda: os.path.exists(os.environ["FAKE_READS"]) and os.path.getsize(os.environ["FAKE_READS"])
+    with open(os.environ["FAKE_CLOCK"] + ".new", "w") as clock:
+        clock.write(os.environ["MHZ"])
+    os.rename(os.environ["FAKE_CLOCK"] + ".new", os.environ["FAKE_CLOCK"])
+    before, end = size(), time.monotonic() + 60
+    while size() < before + 2 and time.monotonic() < end:
+        time.sleep(0.02)
+"""
+
+
+def clocked(compare, tmp_path, other, **env):
+    folder = tmp_path / "nvml"
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", SOURCE / "tests" / "preload" / "nvml.c"], check=True)
+    program = tmp_path / "clocked.py"
+    program.write_text(textwrap.dedent(CLOCKED))
+    return compare("--arm", "a:MHZ=1900", "--arm", f"b:MHZ={other}", "--", PYTHON, "-IS", program, LD_LIBRARY_PATH=folder,
+                   FAKE_CLOCK=tmp_path / "clock", FAKE_READS=tmp_path / "reads", **env)
+
+
+def test_clocks_and_temperatures_of_both_arms(compare, tmp_path):
+    found = clocked(compare, tmp_path, 1710, FAKE_NVML="celsius=71 busy=90 reasons=0x20")
+    assert found.returncode == 0 and found.stderr == ""
+    rows = [re.split(r" {2,}", row.strip()) for row in found.stdout.splitlines()]
+    clock, = (row for row in rows if row[0] == "GPU clock")
+    # A reading may fall into the next run before that has set its clock.
+    low, high = (float(text.split()[0]) for text in clock[1:3])
+    assert 1710 <= high < low <= 1900 and float(clock[3].split()[0]) == pytest.approx(100 * (high / low - 1), abs=0.06)
+    assert ["temperature", "71 C", "71 C"] in rows
+    assert "In 100 % of the readings of a, heat or the power limit kept the clock down (gpufeed doctor)." in found.stdout
+    assert ("The GPU clocks differ by more than 2 %" in found.stdout) == (high < 0.98 * low)
+
+
+def test_clocks_of_gpus_without_work_do_not_count(compare, tmp_path):
+    found = clocked(compare, tmp_path, 1900, FAKE_NVML="celsius=40 busy=0", FAKE_INIT="0", GPUFEED="off", MHZ="1")
+    assert found.returncode == 0 and "GPU clock" not in found.stdout
+
+
 def test_two_reports(compare, tmp_path):
     def write(name, steps, seconds):
         way = {"calls": 1, "bytes": 8 << 20, "duration_s": seconds}

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from conftest import COMMAND, SOURCE
-from test_report_answer import ANSWER, LOG, STARTED, copied, end, line, marks, process, report, stall
+from test_report_answer import ANSWER, LOG, STARTED, copied, end, gpu_time, line, marks, process, report, stall
 
 
 @pytest.fixture
@@ -60,10 +60,11 @@ def test_page_is_whole_and_makes_no_requests(written):
     way = {"staged": copied(40, 8 << 20, 0.02)}
     samples = [{"heap": {"bytes": 3, "by_node": {"0": 1, "1": 2}}}]
     options = {"GPUFEED": {"value": "observe", "origin": "environment"}, "GPUFEED_LOG": {"value": "x", "origin": "default"}}
-    text = written("html", LOG, report(9, 2, to_device=way, samples=samples, options=options))
+    text = written("html", LOG, report(9, 2, to_device=way, samples=samples, options=options,
+                                              gpu_time=gpu_time({"empty": 3, "queued": 1, "copying": 0}, {"data": 3})))
     assert not re.search(r"https?:|//\w|@import|url\(", text) and "default-src 'none'" in text
     page = Page(text)
-    assert {"verdict", "timeline", "places", "tables", "lengths", "copies", "ranks", "locality", "settings"} <= page.ids
+    assert {"verdict", "gpu", "steps", "timeline", "places", "tables", "lengths", "copies", "ranks", "locality", "settings"} <= page.ids
     assert page.labels >= 10 and page.buttons >= 6 and "prefers-color-scheme: dark" in text
     data = json.loads(page.data)
     assert ANSWER.errors(data["answer"]) == [] and data["stalls"] == 3
@@ -71,6 +72,7 @@ def test_page_is_whole_and_makes_no_requests(written):
     assert [data["texts"][event[4]] for event in data["events"]] == ["train.py:4 in load"] * 2 + ["train.py:9 in collate"]
     assert data["events"][0][1] == pytest.approx(10 - 0.004, abs=1e-3)
     assert sum(us for lane in data["lanes"] for _, us in lane["bins"]) == 7000 == data["tree"]["us"]
+    assert data["gpu"] == {"devices": 1, "s": 4, "states": [["nothing to do", 0.75], ["other work", 0.25]], "causes": [["waiting for data", 0.75]]}
     assert data["locality"] == [{"name": "rank 2", "kind": "heap", "by_node": {"0": 1, "1": 2}}]
     assert data["settings"] == [{"name": "GPUFEED", "value": "observe", "origin": "environment", "count": 1}]
     root = data["tree"]["children"][0]

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#define CLOCKS_DIFFER 0.02
 #define CAUSES_SHOWN 3
 #define MIB (double)(1 << 20)
 
@@ -193,6 +194,37 @@ static void print_answer(FILE *out, const struct gf_arms *arms, const struct gf_
                 metric, magnitude(gf_max(-low, high)), base, name, name, low, high);
 }
 
+/* Clocks that differ are another reason for a difference. */
+static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
+{
+    const struct gf_gpu_clock *clocks = trial->clocks;
+    char texts[2][32], change[32];
+    double mhz[2];
+
+    if (clocks[0].readings < 1 || clocks[1].readings < 1)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        mhz[i] = clocks[i].mhz / clocks[i].readings;
+        snprintf(texts[i], sizeof(texts[i]), "%.0f MHz", mhz[i]);
+    }
+    snprintf(change, sizeof(change), "%+.1f %%", mhz[0] > 0 ? 100 * (mhz[1] / mhz[0] - 1) : 0);
+    print_row(out, "GPU clock", texts[0], texts[1], change);
+    for (size_t i = 0; i < 2; i++)
+        snprintf(texts[i], sizeof(texts[i]), "%.0f C", clocks[i].celsius);
+    print_row(out, "  temperature", texts[0], texts[1], "");
+    if (magnitude(mhz[1] - mhz[0]) > CLOCKS_DIFFER * mhz[0])
+        fprintf(out,
+                "The GPU clocks differ by more than %.0f %%; a part of the difference may come "
+                "from them.\n",
+                100 * CLOCKS_DIFFER);
+    for (size_t i = 0; i < 2; i++)
+        if (clocks[i].limited > 0)
+            fprintf(out,
+                    "In %.0f %% of the readings of %s, heat or the power limit kept the clock "
+                    "down (gpufeed doctor).\n",
+                    100 * clocks[i].limited / clocks[i].readings, arms->list[i].name);
+}
+
 static double mean(const double *values, size_t count)
 {
     double sum = 0;
@@ -211,6 +243,7 @@ void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms, const stru
     print_times(out, trial->by_step ? "time per step" : "time", mean(trial->times[0], trial->pairs),
                 mean(trial->times[1], trial->pairs));
     print_figures(out, trial->figures, runs);
+    print_clocks(out, arms, trial);
     for (size_t arm = 0; arm < 2; arm++)
         if (trial->figures[arm].reports < 1)
             fprintf(out, "No run of %s wrote a report: no process used a GPU with the library.\n",

@@ -130,8 +130,11 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folde
     if (child == 0)
         run_child(command, &env, folder);
     int error = child < 0 ? -errno : 0;
+    if (!error)
+        gf_gpu_clock_begin();
     while (!error && waitpid(child, &status, 0) < 0)
         error = errno == EINTR ? 0 : -errno;
+    gf_gpu_clock_end(&ret->clock);
     ret->wall_s = (double)(gf_now_ns() - start_ns) / 1e9;
     gf_env_free(&env);
     if (error)

@@ -5,10 +5,12 @@
 
 #include "cli/compare/arm.h"
 #include "cli/compare/figures.h"
+#include "cli/compare/gpu_clock.h"
 
 struct gf_one_run {
     double wall_s; /* from the fork to the end of the command */
     struct gf_figures figures;
+    struct gf_gpu_clock clock;
 };
 
 /*

@@ -93,6 +93,7 @@ static void evaluate(const struct runs *runs, struct gf_trial *trial)
             trial->times[arm][pair - 1] =
                 trial->by_step ? run->figures.steps_s / run->figures.steps : run->wall_s;
             gf_figures_add(&trial->figures[arm], &run->figures);
+            gf_gpu_clock_add(&trial->clocks[arm], &run->clock);
         }
 }
 

@@ -6,13 +6,15 @@
 #include "cli/compare/arm.h"
 #include "cli/compare/bootstrap.h"
 #include "cli/compare/figures.h"
+#include "cli/compare/gpu_clock.h"
 
 struct gf_trial {
     size_t pairs;
     bool by_step;                 /* times are seconds per step; otherwise of the whole command */
     double *times[2];             /* by arm, then by pair */
     struct gf_figures figures[2]; /* sums over the runs of each arm */
-    struct gf_ratio ratio;        /* of the second arm to the first */
+    struct gf_gpu_clock clocks[2];
+    struct gf_ratio ratio; /* of the second arm to the first */
 };
 
 /*

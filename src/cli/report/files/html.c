@@ -7,6 +7,7 @@
 #include "cli/report/files/page.h"
 #include "cli/report/files/stack_tree.h"
 #include "cli/report/files/timeline.h"
+#include "cli/report/output/helps.h"
 #include "cli/report/output/verdict.h"
 
 #include <string.h>
@@ -125,15 +126,35 @@ static void add_reports(json_t *page, const struct gf_job *job)
     json_object_set_new(page, "settings", settings);
 }
 
+/* States or causes, by their words: lists of a name and a share of the time. */
+static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
+                        const char *(*words)(const char *))
+{
+    json_t *list = json_array();
+
+    for (unsigned i = 0; i < parts->count && time->s > 0; i++)
+        if (parts->list[i].s > 0)
+            json_array_append_new(
+                list, json_pack("[s,f]", words(parts->list[i].name), parts->list[i].s / time->s));
+    return list;
+}
+
+static json_t *gpu_of(const struct gf_gpu_time *time)
+{
+    return json_pack("{s:i,s:f,s:o,s:o}", "devices", (int)time->devices, "s", time->s, "states",
+                     parts_of(time, &time->states, gf_state_words), "causes",
+                     parts_of(time, &time->causes, gf_host_words));
+}
+
 static json_t *page_of(const struct gf_answer *answer)
 {
     char scope[256];
-    json_t *page =
-        json_pack("{s:o,s:s,s:f,s:f,s:I,s:i,s:o,s:o}", "answer",
-                  gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
-                  gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from, "to",
-                  answer->to, "stalls", (json_int_t)answer->job->stall_count, "bins",
-                  GF_TIMELINE_BINS, "ranks", ranks_of(answer), "tree", gf_stack_tree(answer->job));
+    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:I,s:i,s:o,s:o,s:o}", "answer",
+                             gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
+                             gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
+                             "to", answer->to, "stalls", (json_int_t)answer->job->stall_count,
+                             "bins", GF_TIMELINE_BINS, "ranks", ranks_of(answer), "tree",
+                             gf_stack_tree(answer->job), "gpu", gpu_of(&answer->gpu_time));
 
     if (page && !gf_timeline_add(page, answer)) {
         json_decref(page);
