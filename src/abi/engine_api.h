@@ -21,6 +21,7 @@
 #include "abi/heap_api.h"
 #include "abi/hook_counts.h"
 #include "abi/journal_api.h"
+#include "abi/python_api.h"
 #include "abi/stall_api.h"
 #include "abi/step_api.h"
 #include "abi/transfer_api.h"
@@ -63,6 +64,7 @@ struct gf_preload {
     /* For the report: calls `fn` with the counts of each hook, until fn returns false. */
     void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
     struct gf_submit_table *submissions;
+    bool (*python)(struct gf_python *ret); /* false: no interpreter is loaded; any thread */
     /*
      * The event log, which the preload library writes. log_wanted returns whether there is a log.
      * log adds an event, whose fields are a JSON object on one line. log_finish writes all finished

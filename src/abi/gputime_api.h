@@ -57,7 +57,8 @@ struct gf_submit_context {
 struct gf_submit_gap {
     _Alignas(64) _Atomic bool open;
     _Atomic uint64_t ended_ns; /* 0 until then */
-    _Atomic int ender;         /* the thread that submitted */
+    _Atomic int ender;         /* the thread that submitted; stored last */
+    _Atomic(uintptr_t) python; /* its PyThreadState; 0: it has none */
 };
 
 struct gf_submit_table {

@@ -11,6 +11,7 @@
 
 static enum gf_log_level current_level = GF_LOG_SILENT;
 static unsigned current_areas; /* atomic */
+static char process_name[40];  /* "" or "rank 3: "; constant after the start */
 
 void gf_log_set_level(enum gf_log_level level)
 {
@@ -33,6 +34,11 @@ bool gf_log_wants_area(enum gf_log_area area)
            gf_log_wants(GF_LOG_WARN);
 }
 
+void gf_log_set_process(const char *name)
+{
+    gf_fmt(process_name, sizeof(process_name), "%s: ", name);
+}
+
 /*
  * A daemon may have closed descriptor 2, and a file that it opened later may have that number. The
  * program started with descriptor 2 inherited, hence without FD_CLOEXEC, and dup2 clears the flag.
@@ -50,7 +56,7 @@ GF_PRINTF(2, 0) static void write_line(const char *area, const char *format, va_
 {
     const int error = errno;
     char line[1024];
-    const size_t start = (size_t)gf_fmt(line, sizeof(line), "gpufeed: %s", area);
+    const size_t start = (size_t)gf_fmt(line, sizeof(line), "gpufeed: %s%s", process_name, area);
     int length = gf_vfmt(line + start, sizeof(line) - start - 1, format, args);
     size_t end = start + gf_min((size_t)length, sizeof(line) - start - 2);
     line[end++] = '\n';

@@ -33,6 +33,11 @@ enum gf_log_area {
  */
 void gf_log_set_level(enum gf_log_level level);
 bool gf_log_wants(enum gf_log_level level);
+/*
+ * The process that later lines name after "gpufeed: ", such as "rank 3", where several processes
+ * print. Called once, by the only thread that prints.
+ */
+void gf_log_set_process(const char *name);
 void gf_log_set_areas(unsigned bits); /* Bit n enables the n-th area. */
 bool gf_log_wants_area(enum gf_log_area area);
 

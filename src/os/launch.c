@@ -40,23 +40,24 @@ static int rank_number(char *const *envp, const char *name)
 }
 
 static const struct launcher {
-    const char *name, *local_rank, *local_size, *rank;
+    const char *name, *local_rank, *local_size, *rank, *size;
 } launchers[] = {
-    {"torchrun", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK"},
-    {"Open MPI", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-     "OMPI_COMM_WORLD_RANK"},
-    {"MVAPICH", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_RANK"},
-    {"MPICH", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"},
-    {"MPICH", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK"},
-    {"PALS", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_RANKID"},
-    {"Slurm", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID"},
-    {"Slurm", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID"},
-    {"Slurm", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_PROCID"},
+    {"torchrun", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK", "WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE"},
+    {"MVAPICH", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_SIZE"},
+    {"MPICH", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK", "PMI_SIZE"},
+    {"MPICH", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE"},
+    {"PALS", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_RANKID", NULL},
+    {"Slurm", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_NTASKS"},
+    {"Slurm", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_NTASKS"},
+    {"Slurm", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_NTASKS"},
 };
 
 void gf_launch_rank(char *const *envp, struct gf_rank *ret)
 {
-    *ret = (struct gf_rank){-1, -1, -1, NULL};
+    *ret = (struct gf_rank){-1, -1, -1, -1, NULL};
     for (size_t i = 0; i < GF_ARRAY_LEN(launchers); i++) {
         const struct launcher *l = &launchers[i];
         const int local_rank = rank_number(envp, l->local_rank);
@@ -65,7 +66,7 @@ void gf_launch_rank(char *const *envp, struct gf_rank *ret)
         if (local_rank < 0 || (ret->source && !whole))
             continue;
         *ret = (struct gf_rank){local_rank, whole ? local_size : -1, rank_number(envp, l->rank),
-                                l->name};
+                                rank_number(envp, l->size), l->name};
         if (whole)
             return;
     }

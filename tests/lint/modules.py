@@ -37,12 +37,12 @@ GRAPH = {
     "preload/heap/callouts": "base base/loader preload/heap/jemalloc preload/heap/timing preload/heap/pages",
     "preload/heap": f"base base/loader config abi {HEAP}",
     "preload/trace/unwind": "base base/loader os",
-    "preload/trace/python": "base base/loader base/pystack os preload/trace/unwind",
+    "preload/trace/python": "base config base/loader base/pystack abi os preload/trace/unwind",
     "preload/trace": "base base/pystack config abi os preload/heap/timing preload/trace/unwind preload/trace/python",
     "preload/malloc": f"base base/loader config abi os {HEAP} preload/heap preload/trace",
     "preload/hook": HOOK,
     "preload/hook/originals": f"{HOOK} preload/hook",
-    "preload/hook/attach": f"{HOOK} preload/hook preload/hook/originals",
+    "preload/hook/attach": f"{HOOK} preload/trace/python preload/hook preload/hook/originals",
     "preload/hook/cuda": f"{HOOK} preload/hook preload/hook/originals preload/hook/attach",
     "preload/hook/libc": f"{HOOK} preload/hook preload/hook/originals preload/hook/attach",
     "preload/hook/resolve": f"{HOOK} preload/hook preload/hook/originals preload/hook/cuda",
@@ -62,7 +62,7 @@ GRAPH = {
     "engine/transfer/copy": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging",
     "engine/transfer/api": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging engine/transfer/pinned"
                            " engine/transfer/shm engine/transfer/copy",
-    "engine/gputime": "base config abi os",
+    "engine/gputime": "base base/pystack config abi os",
     "engine/report": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats engine/gputime",
     "engine/process": f"{ENGINE} engine/transfer/setup engine/transfer/stats engine/transfer/api"
                       " engine/gputime engine/report",

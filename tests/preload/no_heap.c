@@ -9,6 +9,7 @@
 #include "preload/malloc/libc_names.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
+#include "preload/trace/python/python.h"
 #include "preload/trace/stall.h"
 #include "preload/trace/step.h"
 #include "preload/trace/step_log.h"
@@ -180,4 +181,15 @@ void gf_latency_each(gf_latency_fn *fn, void *closure)
 {
     (void)fn;
     (void)closure;
+}
+
+uintptr_t gf_python_thread_state(void)
+{
+    return 0;
+}
+
+bool gf_python_describe(struct gf_python *ret)
+{
+    (void)ret;
+    return false;
 }

@@ -241,7 +241,8 @@ def test_of_two_copies_one_serves(run, tmp_path, first):
         cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
         print(cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context))
         print(ctypes.CDLL(None).gpufeed_active())
-        """, preload=False, sim=True, LD_PRELOAD=f"{serves}:{out}", GPUFEED_VERBOSE=1, GPUFEED_REPORT=report)
+        """, preload=False, sim=True, LD_PRELOAD=f"{serves}:{out}", GPUFEED_VERBOSE=1, GPUFEED_REPORT=report,
+               GPUFEED_STALL_US=0)
     assert (done.returncode, done.stdout) == (0, "\n0 0 0\n1\n"), done.stderr
     warning, *others = done.stderr.splitlines()
     assert warning == (f"gpufeed: two copies of the library are loaded: {serves} serves, {out} passes every call through. "

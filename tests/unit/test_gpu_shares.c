@@ -4,7 +4,9 @@
 
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/gaps.h"
+#include "engine/gputime/cause_lines.h"
 #include "engine/gputime/shares.h"
+#include "engine/gputime/workers.h"
 
 #define MS UINT64_C(1000000)
 
@@ -140,30 +142,89 @@ static void the_longest_gaps_are_kept_in_order(void **state)
 
 static void a_blocked_thread_is_judged_by_its_system_call(void **state)
 {
-    int fd;
+    struct gf_wait wait;
     (void)state;
 
-    assert_int_equal(gf_feeder_by_syscall("running", &fd), gf_host_computing);
-    assert_int_equal(fd, -1);
-    assert_int_equal(gf_feeder_by_syscall("-1 0x7ffd 0x7f", &fd), gf_host_waiting);
-    assert_int_equal(gf_feeder_by_syscall("", &fd), gf_host_other);
+    gf_feeder_by_syscall("running", &wait);
+    assert_int_equal(wait.cause, gf_host_computing);
+    assert_int_equal(wait.fd, -1);
+    gf_feeder_by_syscall("-1 0x7ffd 0x7f", &wait);
+    assert_true(wait.cause == gf_host_waiting && wait.is_fault);
+    gf_feeder_by_syscall("", &wait);
+    assert_int_equal(wait.cause, gf_host_other);
 #ifdef __x86_64__
-    assert_int_equal(gf_feeder_by_syscall("0 0x1f 0x7f00 0x1000 0x0 0x0 0x0 0x7ffd 0x7f", &fd),
-                     gf_host_waiting);
-    assert_int_equal(fd, 31);
-    assert_int_equal(gf_feeder_by_syscall("7 0x7f00 0x1 0xffffffff 0x0", &fd), gf_host_data);
-    assert_int_equal(gf_feeder_by_syscall("202 0x7f00 0x189 0x0", &fd), gf_host_waiting);
-    assert_int_equal(fd, -1);
+    gf_feeder_by_syscall("0 0x1f 0x7f00 0x1000 0x0 0x0 0x0 0x7ffd 0x7f", &wait);
+    assert_int_equal(wait.cause, gf_host_waiting);
+    assert_int_equal(wait.fd, 31);
+    gf_feeder_by_syscall("7 0x7f00 0x1 0xffffffff 0x0", &wait);
+    assert_int_equal(wait.cause, gf_host_data);
+    gf_feeder_by_syscall("202 0x7f00 0x189 0x0", &wait);
+    assert_int_equal(wait.cause, gf_host_waiting);
+    assert_int_equal(wait.fd, -1);
+    assert_int_equal(wait.futex, 0x7f00);
 #endif
+
     assert_int_equal(gf_feeder_by_link("socket:[17]"), gf_host_network);
     assert_int_equal(gf_feeder_by_link("pipe:[17]"), gf_host_data);
     assert_int_equal(gf_feeder_by_link("/data/train.bin"), gf_host_file);
     assert_int_equal(gf_feeder_by_link("/dev/null"), gf_host_waiting);
 }
 
+static void workers_are_judged_together(void **state)
+{
+    (void)state;
+    /* idle, busy, storage, starved */
+    assert_int_equal(gf_workers_judge((unsigned[]){3, 0, 0, 0}, 8), gf_host_data);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 0, 0, 0}, 8), gf_host_data);
+    assert_int_equal(gf_workers_judge((unsigned[]){1, 2, 0, 0}, 8), gf_host_few_workers);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 8, 0, 0}, 8), gf_host_transform);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 1, 3, 0}, 8), gf_host_storage);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 2, 0, 6}, 2), gf_host_worker_cpus);
+}
+
+static void a_line_has_the_time_between_its_readings(void **state)
+{
+    static struct gf_cause_lines lines;
+    struct gf_cause_line most[GF_HOST_CAUSE_COUNT];
+    const struct gf_python_line load = {"train.py", "load", 7}, step = {"train.py", "step", 9};
+    (void)state;
+
+    gf_cause_lines_add(&lines, gf_host_data, 5 * MS);
+    gf_cause_lines_see(&lines, gf_host_data, &load);
+    gf_cause_lines_add(&lines, gf_host_data, 2 * MS);
+    gf_cause_lines_add(&lines, gf_host_file, 90 * MS);
+    gf_cause_lines_see(&lines, gf_host_data, &step);
+    gf_cause_lines_add(&lines, gf_host_data, 3 * MS);
+    gf_cause_lines_see(&lines, gf_host_data, &load);
+    gf_cause_lines_read(&lines, most);
+    assert_int_equal(most[gf_host_data].at.line, 7);
+    assert_int_equal(most[gf_host_data].ns, 8 * MS);
+    assert_int_equal(most[gf_host_file].at.line, 0);
+    for (int i = 0; i < 100; i++) { /* more than fit */
+        const struct gf_python_line other = {"other.py", "f", i + 1};
+        gf_cause_lines_see(&lines, gf_host_gil, &other);
+    }
+    gf_cause_lines_read(&lines, most);
+    assert_int_equal(most[gf_host_data].at.line, 7);
+}
+
+static void files_of_packages_are_no_lines_of_the_program(void **state)
+{
+    (void)state;
+    assert_true(gf_python_line_is_library("/usr/lib/python3.11/selectors.py"));
+    assert_true(gf_python_line_is_library("/venv/lib/python3.12/site-packages/torch/nn/a.py"));
+    assert_true(gf_python_line_is_library("/usr/lib/python3/dist-packages/numpy/a.py"));
+    assert_true(gf_python_line_is_library("<frozen runpy>"));
+    assert_false(gf_python_line_is_library("/home/me/train.py"));
+    assert_false(gf_python_line_is_library("<string>"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_are_judged_together),
+        cmocka_unit_test(a_line_has_the_time_between_its_readings),
+        cmocka_unit_test(files_of_packages_are_no_lines_of_the_program),
         cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),
         cmocka_unit_test(shares_sum_to_the_whole_time),
         cmocka_unit_test(a_late_sample_is_unknown_unless_nothing_was_submitted),

@@ -14,7 +14,7 @@ static struct gf_gpu gpu_at(const char *bdf)
     return gpu;
 }
 
-static const struct gf_rank nobody = {-1, -1, -1, NULL};
+static const struct gf_rank nobody = {-1, -1, -1, -1, NULL};
 
 /* All GPUs of a node together: each core once, siblings together, alike in size. */
 static void splits_whole_cores(void **state)
@@ -45,7 +45,7 @@ static void order_is_that_of_the_bus(void **state)
     (void)state;
     struct gf_machine *machine = load_machine("dual8");
     const struct gf_gpu gpu = gpu_at("0000:61:00.0");
-    const struct gf_rank rank = {0, 1, 0, "torchrun"};
+    const struct gf_rank rank = {0, 1, 0, 1, "torchrun"};
     struct gf_cpus share;
 
     assert_int_equal(gf_ranks_share(machine, &rank, &gpu, 0, &machine->nodes[0].cpus, &share), 0);
@@ -77,7 +77,7 @@ static void local_ranks_without_sysfs(void **state)
     (void)state;
     struct gf_machine *machine = load_machine("dual8_vm");
     const struct gf_gpu gpu = gpu_at("0000:9d:00.0");
-    struct gf_rank rank = {1, 2, 1, "torchrun"};
+    struct gf_rank rank = {1, 2, 1, 2, "torchrun"};
     struct gf_cpus share;
 
     assert_int_equal(gf_ranks_share(machine, &rank, &gpu, 1, &machine->nodes[1].cpus, &share), 0);

@@ -118,7 +118,7 @@ static void users_mask_elsewhere(void **state)
     assert_true(row.verdict.warn);
     assert_non_null(strstr(row.verdict.remedy, "taskset -c " NODE1 " "));
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    row.facts.rank = (struct gf_rank){3, 8, 3, "Slurm"};
+    row.facts.rank = (struct gf_rank){3, 8, 3, 8, "Slurm"};
     assert_unbound(decide(), "none of which");
     assert_non_null(strstr(row.verdict.remedy, "--gpu-bind=closest"));
 }

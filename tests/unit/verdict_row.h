@@ -31,7 +31,7 @@ static void set_up(const char *machine, const char *bdf)
     row.facts.start = row.facts.cpuset = row.machine->online;
     for (size_t i = 0; i < row.machine->node_count; i++)
         gf_set_add(&row.facts.mems, row.machine->nodes[i].id);
-    row.facts.rank = (struct gf_rank){-1, -1, -1, NULL};
+    row.facts.rank = (struct gf_rank){-1, -1, -1, -1, NULL};
     row.facts.threads = 1;
     gf_options_load(&row.options, NULL);
     row.gpu_count = 1;

@@ -9,6 +9,7 @@
 struct query {
     const char *name;
     const void *self; /* NULL after the walk has passed that object */
+    bool data;        /* find a variable instead of a function */
     bool within;      /* search only the object at `base`; 0 is a program at fixed addresses */
     uintptr_t base;
     bool found;
@@ -49,7 +50,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *closure)
     }
     if ((query->within && info->dlpi_addr != query->base) || !read_object(info, &object))
         return 0;
-    const ElfW(Sym) *symbol = gf_object_function(&object, query->name);
+    const ElfW(Sym) *symbol = query->data ? gf_object_find(&object, query->name, 0)
+                                          : gf_object_function(&object, query->name);
     if (!symbol)
         return 0;
     query->ret->address = (void *)(object.base + symbol->st_value);
@@ -70,6 +72,13 @@ bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret)
 bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret)
 {
     struct query query = {.name = name, .within = true, .base = base, .ret = ret};
+    dl_iterate_phdr(look, &query);
+    return query.found;
+}
+
+bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret)
+{
+    struct query query = {.name = name, .data = true, .within = true, .base = base, .ret = ret};
     dl_iterate_phdr(look, &query);
     return query.found;
 }

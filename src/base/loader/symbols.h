@@ -26,6 +26,9 @@ bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret);
 /* The same, but only in the object loaded at `base`. */
 bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret);
 
+/* The variable `name` of the object loaded at `base`. */
+bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret);
+
 /* The object that holds the address; false if not found. Sets ret->address to the address. */
 bool gf_symbol_holder(const void *address, struct gf_symbol *ret);
 

@@ -84,25 +84,26 @@ static bool is_file_call(long number)
     }
 }
 
-enum gf_host_cause gf_feeder_by_syscall(const char *text, int *ret_fd)
+void gf_feeder_by_syscall(const char *text, struct gf_wait *ret)
 {
     char *end;
 
-    *ret_fd = -1;
-    if (strncmp(text, "running", 7) == 0)
-        return gf_host_computing;
+    *ret = (struct gf_wait){.cause = gf_host_waiting, .fd = -1};
     const long number = strtol(text, &end, 10);
-    if (end == text)
-        return gf_host_other;
-    if (number < 0)
-        return gf_host_waiting; /* blocked, but not in a system call: a page fault */
-    if (waits_for_first(number)) {
-        *ret_fd = (int)strtoul(end, NULL, 16);
-        return gf_host_waiting;
-    }
-    if (waits_for_several(number))
-        return gf_host_data;
-    return is_file_call(number) ? gf_host_file : gf_host_waiting;
+    if (strncmp(text, "running", 7) == 0)
+        ret->cause = gf_host_computing;
+    else if (end == text)
+        ret->cause = gf_host_other;
+    else if (number < 0)
+        ret->is_fault = true;
+    else if (waits_for_first(number))
+        ret->fd = (int)strtoul(end, NULL, 16);
+    else if (waits_for_several(number))
+        ret->cause = gf_host_data;
+    else if (is_file_call(number))
+        ret->cause = gf_host_file;
+    else if (number == SYS_futex)
+        ret->futex = strtoul(end, NULL, 16);
 }
 
 static enum gf_host_cause read_link(int fd)
@@ -148,15 +149,17 @@ struct reading {
 
 static enum gf_host_cause find_cause(const struct reading *reading)
 {
+    struct gf_wait wait;
     char text[160];
-    int fd;
 
+    reading->feeder->futex = 0;
     if (was_starved(reading->feeder, reading->tid, reading->now))
         return gf_host_preempted;
     if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/syscall", reading->tid) <= 0)
         return gf_host_other;
-    const enum gf_host_cause cause = gf_feeder_by_syscall(text, &fd);
-    return fd >= 0 ? read_link(fd) : cause;
+    gf_feeder_by_syscall(text, &wait);
+    reading->feeder->futex = wait.futex;
+    return wait.fd >= 0 ? read_link(wait.fd) : wait.cause;
 }
 
 static void read_feeder(void *closure)

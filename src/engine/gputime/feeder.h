@@ -16,15 +16,21 @@ struct gf_feeder {
     uint64_t delay_ns; /* its run-queue delay at the last reading */
     uint64_t read_ns;
     enum gf_host_cause cause; /* of the last reading */
+    uintptr_t futex;          /* on which it slept then; 0: it did not */
+};
+
+/* A wait as /proc/self/task/T/syscall shows it. */
+struct gf_wait {
+    enum gf_host_cause cause; /* by the system call; gf_host_computing for a running thread */
+    int fd;                   /* the descriptor that decides, or -1 */
+    uintptr_t futex;          /* 0: it is no futex */
+    bool is_fault;            /* blocked outside a system call: in a page fault */
 };
 
 /* The cause for a wait on a descriptor, by the target of its link in /proc/self/fd. */
 enum gf_host_cause gf_feeder_by_link(const char *link);
-/*
- * The cause by the text of /proc/self/task/T/syscall: a wait by its system call, or gf_host_computing
- * for a running thread. *ret_fd is the descriptor that decides, or -1.
- */
-enum gf_host_cause gf_feeder_by_syscall(const char *text, int *ret_fd);
+/* By the text of /proc/self/task/T/syscall. */
+void gf_feeder_by_syscall(const char *text, struct gf_wait *ret);
 
 /* What thread `tid` does: now, or at the last reading. */
 enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now);

@@ -54,8 +54,11 @@ static void end_gap(struct gf_gaps *gaps, uint64_t now)
 
     gf_store_release(&gaps->shared->open, false);
     gf_add_relaxed(&gaps->count, 1);
+    const uintptr_t python = gap.ender ? gf_load_relaxed(&gaps->shared->python) : 0;
     if (gap.ender)
         gf_store_relaxed(&gaps->last_ender, gap.ender);
+    if (python)
+        gf_store_relaxed(&gaps->last_python, python);
     keep_if_long(gaps, &gap);
     gaps->since_ns = 0;
 }

@@ -23,7 +23,8 @@ struct gf_gaps {
     uint64_t seen[GF_HOST_CAUSE_COUNT]; /* samples of the present gap, by cause */
     _Atomic uint64_t count;
     _Atomic pid_t last_ender;
-    _Atomic bool locked; /* longest is being read or written */
+    _Atomic uintptr_t last_python; /* the PyThreadState of an ender; one without keeps it */
+    _Atomic bool locked;           /* longest is being read or written */
     struct gf_gpu_gap longest[GF_GAPS_LONGEST];
 };
 

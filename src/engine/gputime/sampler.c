@@ -3,8 +3,8 @@
 
 #include "abi/stall_api.h"
 #include "base/clock.h"
-#include "engine/gputime/feeder.h"
 #include "engine/gputime/gaps.h"
+#include "engine/gputime/host.h"
 #include "engine/gputime/questions.h"
 #include "os/pressure.h"
 
@@ -32,13 +32,14 @@
 struct device {
     struct gf_gpu_shares shares;
     struct gf_gaps gaps;
-    struct gf_feeder feeder;
+    struct gf_host host;
     _Atomic bool used;
 };
 
 static struct sampler {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
+    bool (*python)(struct gf_python *ret);
     const char *reason;
     unsigned hz;
     uint64_t random;
@@ -124,22 +125,30 @@ static enum gf_host_cause cause_of_call(void)
     return gf_host_other;
 }
 
-static enum gf_host_cause cause_of(struct device *device, bool late, uint64_t interval,
-                                   uint64_t moved, uint64_t now)
+/* By the calls and the state of the feeding thread. */
+static enum gf_host_cause cause_of_feeder(struct device *device, uint64_t interval, uint64_t moved,
+                                          uint64_t now)
 {
     const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
-
-    if (late)
-        return cause_of_delay();
     const enum gf_host_cause call = cause_of_call();
     if (call == gf_host_driver)
         return call;
-    const enum gf_host_cause host = gf_feeder_read(&device->feeder, ender ? ender : getpid(), now);
+    const enum gf_host_cause host =
+        gf_feeder_read(&device->host.feeder, ender ? ender : getpid(), now);
     if (host != gf_host_preempted && call == gf_host_gpu_wait)
         return call;
     if (host == gf_host_computing && moved && interval / moved < LAUNCH_BOUND_NS)
         return gf_host_launches;
     return host;
+}
+
+static enum gf_host_cause cause_of(struct device *device, bool late, uint64_t interval,
+                                   uint64_t moved, uint64_t now)
+{
+    if (late)
+        return cause_of_delay();
+    const enum gf_host_cause cause = cause_of_feeder(device, interval, moved, now);
+    return gf_host_refine(&device->host, cause, gf_load_relaxed(&device->gaps.last_python), now);
 }
 
 static void add_sample(unsigned number, const struct gf_answers *answers, uint64_t now, bool late)
@@ -159,6 +168,7 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
     if (sample.state == gf_gpu_empty) {
         sample.cause = cause_of(device, late, interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
+        gf_cause_lines_add(&device->host.lines, sample.cause, interval);
     }
     gf_gpu_shares_add(&device->shares, &sample);
 }
@@ -200,6 +210,7 @@ static void *run_sampler(void *closure)
     prctl(PR_SET_NAME, "gpufeed-gputime");
     sampler.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     gf_pressure_counters_open();
+    gf_python_line_open(sampler.python);
     sampler.reviewed_ns = gf_now_ns();
     for (unsigned count = 1; !gf_load_seq_cst(&sampler.stopped); count++) {
         sleep_some();
@@ -212,25 +223,25 @@ static void *run_sampler(void *closure)
     return closure;
 }
 
-void gf_sampler_prepare(const struct gf_cuda *cuda, struct gf_submit_table *table, unsigned hz,
-                        const char *reason)
+void gf_sampler_prepare(const struct gf_sampler_setup *setup)
 {
-    sampler.cuda = cuda;
-    sampler.table = table;
-    sampler.hz = hz;
-    sampler.reason = reason;
-    if (reason || !hz)
+    sampler.cuda = setup->cuda;
+    sampler.table = setup->table;
+    sampler.python = setup->python;
+    sampler.hz = setup->hz;
+    sampler.reason = setup->reason;
+    if (setup->reason || !setup->hz)
         return;
-    if (!gf_questions_possible(cuda)) {
+    if (!gf_questions_possible(setup->cuda)) {
         sampler.reason = "the driver lacks a function";
         return;
     }
-    sampler.nominal_ns = SECOND / hz;
+    sampler.nominal_ns = SECOND / setup->hz;
     sampler.interval_ns = sampler.nominal_ns;
     sampler.random = gf_now_ns() | 1;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
-        sampler.device[i].gaps.shared = &table->gaps[i];
-    gf_store_relaxed(&table->on, true);
+        sampler.device[i].gaps.shared = &setup->table->gaps[i];
+    gf_store_relaxed(&setup->table->on, true);
 }
 
 void gf_sampler_start(void)
@@ -273,6 +284,7 @@ static void read_device(struct device *device, struct gf_gpu_time_device *ret)
     ret->samples = gf_load_relaxed(&device->shares.samples);
     ret->gap_count = gf_load_relaxed(&device->gaps.count);
     gf_gaps_read(&device->gaps, ret->longest);
+    gf_cause_lines_read(&device->host.lines, ret->line);
 }
 
 void gf_sampler_read(struct gf_gpu_time *ret)

@@ -8,7 +8,9 @@
 #define GF_ENGINE_GPUTIME_SAMPLER_H
 
 #include "abi/gputime_api.h"
+#include "abi/python_api.h"
 #include "engine/gputime/gaps.h"
+#include "engine/gputime/cause_lines.h"
 
 struct gf_gpu_time {
     bool on;              /* false: nothing was sampled */
@@ -22,16 +24,21 @@ struct gf_gpu_time {
         uint64_t state_ns[GF_GPU_STATE_COUNT];
         uint64_t cause_ns[GF_HOST_CAUSE_COUNT];
         uint64_t exact_ns, samples, gap_count;
-        struct gf_gpu_gap longest[GF_GAPS_LONGEST]; /* longest first; ns 0: no further one */
+        struct gf_gpu_gap longest[GF_GAPS_LONGEST];     /* longest first; ns 0: no further one */
+        struct gf_cause_line line[GF_HOST_CAUSE_COUNT]; /* the largest of each cause */
     } device[GF_SUBMIT_DEVICES];
 };
 
-/*
- * Starts recording, so that the first submission is seen. hz > 0. No thread yet. reason: NULL, or
- * why nothing is sampled.
- */
-void gf_sampler_prepare(const struct gf_cuda *cuda, struct gf_submit_table *table, unsigned hz,
-                        const char *reason);
+struct gf_sampler_setup {
+    const struct gf_cuda *cuda;
+    struct gf_submit_table *table;
+    bool (*python)(struct gf_python *ret); /* finds the interpreter; false: there is none */
+    unsigned hz;
+    const char *reason; /* NULL, or why nothing is sampled */
+};
+
+/* Starts recording, so that the first submission is seen. No thread yet. */
+void gf_sampler_prepare(const struct gf_sampler_setup *setup);
 /* Starts the thread, once, with all signals blocked. Does nothing if nothing is sampled. */
 void gf_sampler_start(void);
 /*

@@ -28,19 +28,23 @@ const char *gf_gpu_state_name(enum gf_gpu_state state);
 
 /* What the host did while the GPU was empty: the first that holds. */
 #define GF_HOST_CAUSES(CAUSE)                                                                      \
-    CAUSE(paused)    /* SIGSTOP, a debugger, the freezer */                                        \
-    CAUSE(throttled) /* by the CPU quota */                                                        \
-    CAUSE(preempted) /* the feeding thread was runnable without a CPU */                           \
-    CAUSE(driver)    /* inside a driver call that allocates, frees or pins memory */               \
-    CAUSE(gpu_wait)  /* inside a call that waits for the GPU, which was done */                    \
-    CAUSE(gil)       /* waiting for Python's lock */                                               \
-    CAUSE(data)      /* waiting for another process or thread through a pipe or a queue */         \
-    CAUSE(file)      /* reading or writing a file */                                               \
-    CAUSE(network)   /* waiting for a socket */                                                    \
-    CAUSE(waiting)   /* any other wait: a lock, a sleep */                                         \
-    CAUSE(launches)  /* the thread submits work, which is too short */                             \
-    CAUSE(computing) /* running */                                                                 \
-    CAUSE(other)     /* not known */
+    CAUSE(paused)      /* SIGSTOP, a debugger, the freezer */                                      \
+    CAUSE(throttled)   /* by the CPU quota */                                                      \
+    CAUSE(preempted)   /* the feeding thread was runnable without a CPU */                         \
+    CAUSE(driver)      /* inside a driver call that allocates, frees or pins memory */             \
+    CAUSE(gpu_wait)    /* inside a call that waits for the GPU, which was done */                  \
+    CAUSE(gil)         /* waiting for Python's lock */                                             \
+    CAUSE(few_workers) /* waiting for data of child processes that work, beside idle CPUs */       \
+    CAUSE(transform)   /* the same, and they use every CPU */                                      \
+    CAUSE(storage)     /* the same, and they wait for a file or the network */                     \
+    CAUSE(worker_cpus) /* the same, and they had no CPU */                                         \
+    CAUSE(data)        /* waiting for another process or thread through a pipe or a queue */       \
+    CAUSE(file)        /* reading or writing a file */                                             \
+    CAUSE(network)     /* waiting for a socket */                                                  \
+    CAUSE(waiting)     /* any other wait: a lock, a sleep */                                       \
+    CAUSE(launches)    /* the thread submits work, which is too short */                           \
+    CAUSE(computing)   /* running */                                                               \
+    CAUSE(other)       /* not known */
 
 enum gf_host_cause {
 #define GF_HOST_CAUSE(name) gf_host_##name,

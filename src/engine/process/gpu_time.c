@@ -50,7 +50,11 @@ void gf_gpu_time_prepare(void)
 
     if (reason)
         gf_info("the GPU's time is not sampled: %s", reason);
-    gf_sampler_prepare(preload->cuda, preload->submissions, hz, reason);
+    gf_sampler_prepare(&(struct gf_sampler_setup){.cuda = preload->cuda,
+                                                  .table = preload->submissions,
+                                                  .python = preload->python,
+                                                  .hz = hz,
+                                                  .reason = reason});
 }
 
 void gf_gpu_time_start(void)

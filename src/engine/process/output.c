@@ -3,17 +3,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/path.h"
 #include "engine/process/events.h"
 #include "engine/process/metrics_file.h"
 #include "engine/process/process_state.h"
-#include "engine/process/replace_file.h"
+#include "engine/process/report_file.h"
 #include "engine/process/report_lock.h"
 #include "engine/process/thread_binding.h"
 #include "engine/process/transfers.h"
 #include "engine/report/report.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -108,12 +106,21 @@ static void refresh_decision(struct gf_report *report, const struct gf_decision 
         placement->bound && (placement->submitters ? report->peak.on_target > 0 : decision->bound);
 }
 
+static uint64_t read_wall_clock_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 static void refresh_report(struct gf_report *report, bool ended)
 {
     const struct gf_decision *decision = gf_process_decision();
     struct gf_process_counts *counts = &gf_process.counts;
 
     report->ended = ended;
+    report->written_ms = read_wall_clock_ms();
     report->ran_ms = gf_process_elapsed_ms();
     report->decided = decision != NULL;
     if (decision)
@@ -130,31 +137,6 @@ static void refresh_report(struct gf_report *report, bool ended)
     report->costs.decide_us = gf_load_relaxed(&counts->decide_us);
 }
 
-static void write_report(struct gf_report *report)
-{
-    static bool refused;
-    char path[PATH_MAX];
-    const char *pattern = report->options->report;
-    const size_t length = gf_report_json(report, NULL, 0);
-    /* Counters increase between the two passes, so the buffer has space for more digits. */
-    const size_t size = length + 4096;
-    char *text = malloc(size);
-
-    if (!text)
-        return;
-    const size_t written = gf_report_json(report, text, size);
-    int error = gf_path_expand(pattern, report->pid, report->facts->rank.rank, path, sizeof(path));
-    if (!error && written < size - 1) {
-        text[written] = '\n';
-        error = gf_replace_file(path, text, written + 1);
-    }
-    free(text);
-    if (error && !refused)
-        gf_warn("GPUFEED_REPORT: cannot write %s: %s; the report is lost", pattern,
-                strerrordesc_np(-error));
-    refused = error != 0;
-}
-
 void gf_output_report(bool ended)
 {
     struct gf_report *report = &gf_process.report;
@@ -166,7 +148,7 @@ void gf_output_report(bool ended)
      * devices has no context.
      */
     if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
-        write_report(report);
+        gf_report_file_write(report);
     report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
     if (ended)
         gf_metrics_file_remove(report);
@@ -183,6 +165,20 @@ void gf_output_metrics(void)
     refresh_report(report, false);
     gf_metrics_file_write(report);
     report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
+}
+
+void gf_output_renew(uint64_t now)
+{
+    struct gf_report *report = &gf_process.report;
+
+    if (!*report->options->report || !gf_report_file_is_due(now) || !gf_report_lock(0))
+        return;
+    if (!gf_process_dead()) {
+        refresh_report(report, false);
+        if (gf_report_file_is_news(report))
+            gf_output_report(false);
+    }
+    gf_report_unlock();
 }
 
 size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * Reads the locality of threads and pages and adds a sample to the report. The caller holds the
@@ -20,6 +21,13 @@ void gf_output_report(bool ended);
 
 /* Updates the report and writes the file of GPUFEED_METRICS. The caller holds the report lock. */
 void gf_output_metrics(void);
+
+/*
+ * Between two samples: writes the file again if the program has done something since, every 5 s,
+ * on a network file system every 60 s. now: gf_now_ns(). For the library's thread, without the
+ * report lock.
+ */
+void gf_output_renew(uint64_t now);
 
 /*
  * gf_engine.report (abi/engine_api.h): the report of now, as the file would contain it. Any thread

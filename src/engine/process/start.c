@@ -2,11 +2,13 @@
 #include "abi/abi_hash.h"
 #include "abi/engine_api.h"
 #include "base/clock.h"
+#include "base/fmt.h"
 #include "base/log.h"
 #include "config/validate.h"
 #include "engine/machine/gpu.h"
 #include "engine/machine/machine_load.h"
 #include "engine/machine/tasks.h"
+#include "engine/process/exit_summary.h"
 #include "engine/process/gpu_time.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"
@@ -15,11 +17,9 @@
 #include "engine/process/thread_binding.h"
 #include "engine/process/transfers.h"
 #include "engine/process/watch_thread.h"
-#include "engine/report/summary.h"
-#include "engine/report/summary_gpu_time.h"
-#include "engine/report/summary_transfers.h"
 #include "engine/process/explain.h"
 #include "engine/transfer/stats/pinned_stats.h"
+#include "os/launch.h"
 #include "os/permit.h"
 
 #include <errno.h>
@@ -205,6 +205,19 @@ static enum gf_log_level log_level(const struct gf_preload *preload)
                                            : GF_LOG_WARN;
 }
 
+/* Each line then says which process printed it. */
+static void name_rank(void)
+{
+    struct gf_rank rank;
+    char name[32];
+
+    gf_launch_rank(environ, &rank);
+    if (rank.rank < 0 || rank.size == 1)
+        return;
+    gf_fmt(name, sizeof(name), "rank %d", rank.rank);
+    gf_log_set_process(name);
+}
+
 GF_EXPORT gf_engine_start_fn gf_engine_start;
 
 /*
@@ -229,6 +242,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     gf_log_set_level(log_level(preload));
     gf_log_set_areas(preload->options->debug);
     gf_validate_environment(environ, false, print_warning, NULL);
+    name_rank();
     load_machine(preload);
     prepare_report(preload);
     gf_output_check();
@@ -242,28 +256,6 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     return &engine;
 }
 
-static void report_exit(void)
-{
-    struct gf_process *p = &gf_process;
-    char text[960]; /* of the 1024 bytes of a line */
-
-    gf_output_sample(true);
-    gf_store_relaxed(&p->dead, true);
-    gf_sampler_stop();
-    gf_output_report(true);
-    if (gf_log_wants(GF_LOG_INFO) && p->choice.contexts) {
-        gf_summary_gpu_time(&p->report.gpu_time, text, sizeof(text));
-        if (*text)
-            gf_info("%s", text);
-        gf_summary_exit(&p->report, text, sizeof(text));
-        gf_info("%s", text);
-        gf_summary_transfers(&p->report.transfers, p->report.each_hook, text, sizeof(text));
-        if (*text)
-            gf_info("%s", text);
-    }
-    gf_transfers_print();
-}
-
 /*
  * Called at a normal exit. The library's thread may be taking a sample, so this waits for a short
  * time.
@@ -275,6 +267,6 @@ __attribute__((destructor)) static void end_engine(void)
     if (!p->preload)
         return;
     if (!gf_process_dead() && getpid() == p->pid && gf_process_decision() && gf_report_lock(200))
-        report_exit();
+        gf_exit_summary_run();
     p->preload->log_finish();
 }

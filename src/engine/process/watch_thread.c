@@ -203,6 +203,7 @@ void gf_watch_thread_run(void)
         gf_gpu_time_start();
         sample_when_due(now);
         write_metrics_when_due(now);
+        gf_output_renew(now);
         if (heap->sample)
             heap->sample(SAMPLED_CALLS);
         gf_intervals_log();

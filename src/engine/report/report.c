@@ -284,6 +284,7 @@ static void put_process(struct gf_json *json, const struct gf_report *report)
     gf_json_int(json, "pid", report->pid);
     gf_json_text(json, "program", report->program);
     gf_json_size(json, "started", report->started_s);
+    gf_json_milli(json, "written_at", report->written_ms);
     gf_json_milli(json, "ran_s", report->ran_ms);
     gf_json_text(json, "state", report->ended ? "ended" : "running");
     gf_json_bool(json, "observe", report->options->mode == gf_mode_observe);

@@ -80,6 +80,7 @@ struct gf_report {
     char program[256];
     uint64_t started_s;  /* wall clock */
     uint64_t started_ns; /* monotonic */
+    uint64_t written_ms; /* wall clock, since 1970 */
     uint64_t ran_ms;
     bool ended; /* written at a normal exit */
 

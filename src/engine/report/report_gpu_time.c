@@ -33,6 +33,25 @@ static void put_gaps(struct gf_json *json, const struct gf_gpu_time_device *devi
     gf_json_end(json, ']');
 }
 
+/* For each cause, the line at which most of its time was spent. */
+static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *device)
+{
+    gf_json_begin(json, "lines", '[');
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++) {
+        const struct gf_cause_line *line = &device->line[i];
+        if (!line->at.line)
+            continue;
+        gf_json_begin(json, NULL, '{');
+        gf_json_text(json, "cause", gf_host_cause_name((enum gf_host_cause)i));
+        gf_json_text(json, "file", line->at.file);
+        gf_json_int(json, "line", line->at.line);
+        gf_json_text(json, "function", line->at.function);
+        gf_json_milli(json, "s", line->ns / 1000000);
+        gf_json_end(json, '}');
+    }
+    gf_json_end(json, ']');
+}
+
 static void put_device(struct gf_json *json, unsigned number,
                        const struct gf_gpu_time_device *device, uint64_t started_ns)
 {
@@ -52,6 +71,7 @@ static void put_device(struct gf_json *json, unsigned number,
         if (device->cause_ns[i])
             put_share(json, gf_host_cause_name((enum gf_host_cause)i), device->cause_ns[i], total);
     gf_json_end(json, '}');
+    put_lines(json, device);
     gf_json_size(json, "gaps", device->gap_count);
     put_gaps(json, device, started_ns);
     gf_json_end(json, '}');

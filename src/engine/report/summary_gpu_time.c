@@ -3,27 +3,52 @@
 
 #include "base/textbuf.h"
 
-#define CAUSES_SAID 3u
-#define SAMPLES_LEAST 20u /* with fewer, a share means nothing */
+#include <string.h>
 
-static const char *words_of(enum gf_host_cause cause)
+#define CAUSES_SAID 3u
+#define GPUS_SAID 3u
+#define SAMPLES_LEAST 20u /* with fewer, a share means nothing */
+#define PERMILLE_LEAST 5u /* a cause below half a percent of the time is omitted */
+
+struct cause_text {
+    const char *what, *remedy;
+};
+
+static const struct cause_text *text_of(enum gf_host_cause cause)
 {
-    static const char *const words[] = {
-        [gf_host_paused] = "the process was paused",
-        [gf_host_throttled] = "throttled by the CPU quota",
-        [gf_host_preempted] = "the submitting thread had no CPU",
-        [gf_host_driver] = "allocating or freeing in the driver",
-        [gf_host_gpu_wait] = "returning from a wait for the GPU",
-        [gf_host_gil] = "waiting for Python's lock",
-        [gf_host_data] = "waiting for data",
-        [gf_host_file] = "waiting for a file",
-        [gf_host_network] = "waiting for the network",
-        [gf_host_waiting] = "the submitting thread slept or waited for a lock",
-        [gf_host_launches] = "work too short for the launch rate",
-        [gf_host_computing] = "the submitting thread computed",
-        [gf_host_other] = "cause unknown",
+    static const struct cause_text texts[] = {
+        [gf_host_paused] = {"the process was paused", "SIGSTOP, a debugger or a freezer did that"},
+        [gf_host_throttled] = {"throttled by the CPU quota", "raise the cgroup's quota"},
+        [gf_host_preempted] = {"the submitting thread had no CPU",
+                               "request more CPUs, or run fewer threads and workers"},
+        [gf_host_driver] = {"allocating or freeing in the driver",
+                            "reuse device memory; avoid torch.cuda.empty_cache()"},
+        [gf_host_gpu_wait] = {"returning from a wait for the GPU",
+                              "wait less often: .item(), .cpu() and synchronize() wait"},
+        [gf_host_gil] = {"waiting for Python's lock",
+                         "move the work of other threads to processes"},
+        [gf_host_few_workers] = {"waiting for workers, which compute beside idle CPUs",
+                                 "start more workers (num_workers)"},
+        [gf_host_transform] = {"waiting for workers, which use every CPU",
+                               "make the work at that line cheaper, or request more CPUs"},
+        [gf_host_storage] = {"waiting for workers, which wait for storage",
+                             "use faster or nearer storage, or more workers"},
+        [gf_host_worker_cpus] = {"waiting for workers, which had no CPU",
+                                 "request more CPUs, or start fewer workers and threads"},
+        [gf_host_data] = {"waiting for data",
+                          "use more DataLoader workers, or make their work cheaper"},
+        [gf_host_file] = {"waiting for a file",
+                          "read ahead in DataLoader workers, or use faster storage"},
+        [gf_host_network] = {"waiting for the network", "fetch ahead in another thread"},
+        [gf_host_waiting] = {"the submitting thread slept or waited for a lock",
+                             "remove that wait, or submit more work before it"},
+        [gf_host_launches] = {"work too short for the launch rate",
+                              "use CUDA graphs, torch.compile or larger batches"},
+        [gf_host_computing] = {"the submitting thread computed",
+                               "move that work to DataLoader workers or to the GPU"},
+        [gf_host_other] = {"cause unknown", NULL},
     };
-    return words[cause];
+    return &texts[cause];
 }
 
 static unsigned permille(uint64_t part, uint64_t whole)
@@ -37,10 +62,32 @@ static void say_share(struct gf_textbuf *out, const char *before, uint64_t part,
     gf_say(out, "%s%u.%u %%", before, share / 10, share % 10);
 }
 
-/* The largest causes first. */
-static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
-                       uint64_t total)
+static uint64_t whole_of(const struct gf_gpu_time_device *device)
 {
+    uint64_t whole = 0;
+    for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
+        whole += device->state_ns[i];
+    return whole;
+}
+
+static bool is_said(const struct gf_gpu_time_device *device)
+{
+    return device->used && device->samples >= SAMPLES_LEAST;
+}
+
+/* A user knows a file by its name; the report has the path. */
+static void say_line(struct gf_textbuf *out, const struct gf_python_line *at)
+{
+    const char *slash = strrchr(at->file, '/');
+
+    if (at->line)
+        gf_say(out, " at %s:%d in %s", slash ? slash + 1 : at->file, at->line, at->function);
+}
+
+/* A line for each of the largest causes, the largest first. */
+static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
+{
+    const uint64_t whole = whole_of(device);
     bool said[GF_HOST_CAUSE_COUNT] = {false};
 
     for (unsigned count = 0; count < CAUSES_SAID; count++) {
@@ -49,47 +96,76 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
             if (!said[i] &&
                 (most == GF_HOST_CAUSE_COUNT || device->cause_ns[i] > device->cause_ns[most]))
                 most = i;
-        if (permille(device->cause_ns[most], total) == 0)
-            break;
+        if (permille(device->cause_ns[most], whole) < PERMILLE_LEAST)
+            return;
         said[most] = true;
-        gf_say(out, "%s%s", count ? ", " : " (", words_of((enum gf_host_cause)most));
-        say_share(out, " ", device->cause_ns[most], total);
+        const struct cause_text *text = text_of((enum gf_host_cause)most);
+        say_share(out, "\n  ", device->cause_ns[most], whole);
+        gf_say(out, " %s", text->what);
+        say_line(out, &device->line[most].at);
+        if (text->remedy)
+            gf_say(out, " (%s)", text->remedy);
     }
-    if (out->at && permille(device->state_ns[gf_gpu_empty], total))
-        gf_say(out, ")");
 }
 
 static void say_device(struct gf_textbuf *out, unsigned number, bool several,
                        const struct gf_gpu_time_device *device)
 {
-    uint64_t total = 0;
-    for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
-        total += device->state_ns[i];
+    const uint64_t whole = whole_of(device);
+
     if (several)
-        gf_say(out, "%sGPU %u", out->at ? "; " : "", number);
+        gf_say(out, "%sGPU %u", out->at ? "\n" : "", number);
     else
         gf_say(out, "the GPU");
-    say_share(out, " had nothing to do ", device->state_ns[gf_gpu_empty], total);
-    gf_say(out, " of %llu.%llu s", (unsigned long long)(total / 1000000000),
-           (unsigned long long)(total / 100000000 % 10));
-    say_causes(out, device, total);
-    if (permille(device->state_ns[gf_gpu_copying], total))
-        say_share(out, "; only copies ", device->state_ns[gf_gpu_copying], total);
-    if (permille(device->state_ns[gf_gpu_communicating], total))
-        say_share(out, "; only communication ", device->state_ns[gf_gpu_communicating], total);
-    if (permille(device->state_ns[gf_gpu_unknown], total))
-        say_share(out, "; not known ", device->state_ns[gf_gpu_unknown], total);
+    say_share(out, " had nothing to do ", device->state_ns[gf_gpu_empty], whole);
+    gf_say(out, " of %llu.%llu s", (unsigned long long)(whole / 1000000000),
+           (unsigned long long)(whole / 100000000 % 10));
+    if (permille(device->state_ns[gf_gpu_copying], whole))
+        say_share(out, "; only copies ", device->state_ns[gf_gpu_copying], whole);
+    if (permille(device->state_ns[gf_gpu_unknown], whole))
+        say_share(out, "; not known ", device->state_ns[gf_gpu_unknown], whole);
+}
+
+static void say_communication(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
+{
+    const uint64_t whole = whole_of(device);
+
+    if (permille(device->state_ns[gf_gpu_communicating], whole) < PERMILLE_LEAST)
+        return;
+    say_share(out, "\nonly communication ", device->state_ns[gf_gpu_communicating], whole);
+    gf_say(out, " of the time, which includes waits for other ranks");
+}
+
+/* The device that was empty for the longest time, apart from those in `said`. */
+static int find_emptiest(const struct gf_gpu_time *time, unsigned said)
+{
+    int ret = -1;
+
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
+        if (is_said(&time->device[i]) && !(said >> i & 1) &&
+            (ret < 0 ||
+             time->device[i].state_ns[gf_gpu_empty] > time->device[ret].state_ns[gf_gpu_empty]))
+            ret = (int)i;
+    return ret;
 }
 
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
 {
     struct gf_textbuf out = {buf, size, 0};
-    unsigned used = 0;
+    const int first = find_emptiest(time, 0);
+    unsigned used = 0, said = 0;
 
     *buf = '\0';
+    if (first < 0)
+        return;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
-        used += time->device[i].used && time->device[i].samples >= SAMPLES_LEAST;
-    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
-        if (time->device[i].used && time->device[i].samples >= SAMPLES_LEAST)
-            say_device(&out, i, used > 1, &time->device[i]);
+        used += is_said(&time->device[i]);
+    for (unsigned i = 0; i < gf_min(used, GPUS_SAID); i++) {
+        const int device = find_emptiest(time, said);
+        said |= 1u << device;
+        say_device(&out, (unsigned)device, used > 1, &time->device[device]);
+        if (device == first)
+            say_causes(&out, &time->device[first]);
+    }
+    say_communication(&out, &time->device[first]);
 }

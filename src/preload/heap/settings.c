@@ -124,10 +124,11 @@ bool gf_settings_read(size_t i, struct gf_heap_setting *ret)
 {
     if (i >= GF_ARRAY_LEN(settings))
         return false;
-    *ret = (struct gf_heap_setting){.name = settings[i].name, .reason = settings[i].reason};
+    *ret = (struct gf_heap_setting){.name = settings[i].name};
     if (!read_back(&settings[i], ret->value, sizeof(ret->value)))
         gf_fmt(ret->value, sizeof(ret->value), "unknown");
     ret->ours = strcmp(ret->value, wanted_value(&settings[i])) == 0;
+    ret->reason = ret->ours ? settings[i].reason : NULL; /* the user's value has other reasons */
     return true;
 }
 

@@ -159,6 +159,22 @@ static pid_t own_tid(void)
                : (pid_t)syscall(SYS_gettid);
 }
 
+static uintptr_t (*_Atomic thread_state)(void);
+
+void gf_submissions_set_python(uintptr_t (*function)(void))
+{
+    gf_store_release(&thread_state, function);
+}
+
+/* In a gap, at its first submission. */
+static void stamp_gap(struct gf_submit_gap *gap)
+{
+    uintptr_t (*const python)(void) = gf_load_acquire(&thread_state);
+
+    gf_store_relaxed(&gap->python, python ? python() : 0);
+    gf_store_release(&gap->ender, own_tid());
+}
+
 void gf_submissions_end_gap(int device)
 {
     struct gf_submit_gap *gap;
@@ -170,5 +186,5 @@ void gf_submissions_end_gap(int device)
     if (!gf_load_acquire(&gap->open) || gf_load_relaxed(&gap->ended_ns))
         return;
     if (gf_cas_acq_rel(&gap->ended_ns, &none, gf_now_ns()))
-        gf_store_release(&gap->ender, own_tid());
+        stamp_gap(gap);
 }

@@ -53,6 +53,8 @@ void gf_submissions_unlist_context(CUcontext context, int device);
 /* In a forked child, which has no sampler. */
 void gf_submissions_in_child(void);
 
+/* How to find the calling thread's PyThreadState; set once, before work is recorded. */
+void gf_submissions_set_python(uintptr_t (*thread_state)(void));
 /* The end of a gap: the clock is read. device: that the work was submitted to. */
 void gf_submissions_end_gap(int device);
 

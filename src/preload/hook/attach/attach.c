@@ -24,6 +24,7 @@
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/latency.h"
+#include "preload/trace/python/python.h"
 #include "preload/trace/stall.h"
 #include "preload/trace/step.h"
 
@@ -205,6 +206,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .thread_class = gf_thread_class_get,
         .each_hook = gf_counters_each,
         .submissions = &gf_submissions,
+        .python = gf_python_describe,
         .log_wanted = gf_journal_wanted,
         .log = gf_journal_event,
         .log_finish = gf_logging_finish,
@@ -284,6 +286,7 @@ static GF_COLD void start_load(void)
                          : GF_LOG_WARN + gf_startup_env_options()->verbose);
     warn_of_duplicate();
     gf_logging_cuda();
+    gf_submissions_set_python(gf_python_thread_state);
     int failed = pthread_atfork(attach_before_fork, NULL, attach_in_child);
     if (!failed)
         failed = gf_thread_start_own(load_engine, (void *)(intptr_t)gettid());

@@ -6,11 +6,15 @@
 #include "os/safe_read.h"
 #include "preload/trace/unwind/unwind.h"
 
+#include <link.h>
+
 static struct {
     void *(*_Atomic this_thread)(void);
     const char *(*version)(void);
     /* the object that contains both functions, as gf_unwind_object returns it */
     const void *object;
+    uintptr_t runtime; /* _PyRuntime; 0 if its symbol is missing */
+    size_t runtime_size;
 } interpreter;
 
 /*
@@ -25,6 +29,18 @@ static bool is_loaded(void)
     return function && gf_unwind_object((const void *)(uintptr_t)function) == interpreter.object;
 }
 
+static void find_runtime(uintptr_t object)
+{
+    struct gf_symbol runtime;
+
+    interpreter.runtime = 0;
+    interpreter.runtime_size = 0;
+    if (!gf_symbol_find_data(object, "_PyRuntime", &runtime) || !runtime.entry)
+        return;
+    interpreter.runtime = (uintptr_t)runtime.address;
+    interpreter.runtime_size = ((const ElfW(Sym) *)runtime.entry)->st_size;
+}
+
 void gf_python_open(void)
 {
     struct gf_symbol thread, version;
@@ -37,6 +53,7 @@ void gf_python_open(void)
     gf_store_relaxed(&interpreter.this_thread, NULL);
     interpreter.version = (const char *(*)(void))version.address;
     interpreter.object = gf_unwind_object(thread.address);
+    find_runtime(thread.base);
     gf_store_release(&interpreter.this_thread, (void *(*)(void))thread.address);
 }
 
@@ -67,4 +84,19 @@ size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
     const uintptr_t thread = (uintptr_t)interpreter.this_thread();
     const struct gf_pystack_layout *found = thread ? find_layout() : NULL;
     return found ? gf_pystack_frames(found, &own, thread, ret, cap) : 0;
+}
+
+uintptr_t gf_python_thread_state(void)
+{
+    return is_loaded() ? (uintptr_t)interpreter.this_thread() : 0;
+}
+
+bool gf_python_describe(struct gf_python *ret)
+{
+    if (!is_loaded())
+        return false;
+    *ret = (struct gf_python){.version = interpreter.version(),
+                              .runtime = interpreter.runtime,
+                              .runtime_size = interpreter.runtime_size};
+    return ret->version != NULL;
 }

@@ -6,6 +6,7 @@
 #ifndef GF_PRELOAD_TRACE_PYTHON_PYTHON_H
 #define GF_PRELOAD_TRACE_PYTHON_PYTHON_H
 
+#include "abi/python_api.h"
 #include "base/pystack/pystack.h"
 
 #define GF_PYTHON_FRAMES 6
@@ -21,5 +22,11 @@ void gf_python_open(void);
  * belong to a known interpreter. Allocates nothing; any thread, inside malloc.
  */
 size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap);
+
+/* The calling thread's PyThreadState; 0 if it has none, or no interpreter is known. Any thread. */
+uintptr_t gf_python_thread_state(void);
+
+/* The interpreter that gf_python_open found. False: none, or it was unloaded. Any thread. */
+bool gf_python_describe(struct gf_python *ret);
 
 #endif

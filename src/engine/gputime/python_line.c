@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/gputime/python_line.h"
+
+#include "base/fmt.h"
+#include "base/pystack/pystack.h"
+#include "os/permit.h"
+#include "os/safe_read.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define FRAMES 24u
+#define QUEUE_FRAMES                                                                               \
+    4u /* innermost ones, of which one is a queue's if the thread waits in a queue */
+#define BLOCK 512u
+#define BLOCKS 32u
+/*
+ * Python's lock has a condition variable, and before it the holder's thread state, a flag and a
+ * counter, in 3.9 to 3.13. A thread sleeps on one of the two futexes at this offset of glibc's
+ * condition variable.
+ */
+#define CONDITION_FUTEX 40u
+#define HOLDER_BEFORE 24u
+
+static struct {
+    const struct gf_pystack_layout *layout;
+    uintptr_t runtime;
+    size_t runtime_size;
+} interpreter;
+
+/* A reading of frames reads many small pieces of few pages. */
+struct cache {
+    pid_t pid;
+    uintptr_t at[BLOCKS]; /* 0: free */
+    size_t held[BLOCKS];
+    unsigned char bytes[BLOCKS][BLOCK];
+};
+
+static size_t read_memory(pid_t pid, uintptr_t address, void *ret, size_t size)
+{
+    const struct iovec local = {ret, size}, remote = {(void *)address, size};
+
+    if (!pid)
+        return gf_safe_read_some(address, ret, size);
+    if (!gf_permit(gf_permit_read_memory))
+        return 0;
+    const int error = errno;
+    const ssize_t got = syscall(SYS_process_vm_readv, pid, &local, 1UL, &remote, 1UL, 0UL);
+    errno = error;
+    return got < 0 ? 0 : (size_t)got;
+}
+
+/* The bytes that the block at `at` holds; fewer than BLOCK before an unmapped page. */
+static const unsigned char *find_block(struct cache *cache, uintptr_t at, size_t *ret_held)
+{
+    const unsigned slot = (unsigned)(at / BLOCK) % BLOCKS;
+
+    if (cache->at[slot] != at) {
+        cache->held[slot] = read_memory(cache->pid, at, cache->bytes[slot], BLOCK);
+        cache->at[slot] = at;
+    }
+    *ret_held = cache->held[slot];
+    return cache->bytes[slot];
+}
+
+static size_t read_cached(void *closure, uintptr_t address, void *ret, size_t size)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        const uintptr_t at = (address + done) / BLOCK * BLOCK;
+        const size_t from = (address + done) % BLOCK;
+        size_t held;
+        if (at < BLOCK)
+            break;
+        const unsigned char *bytes = find_block(closure, at, &held);
+        if (held <= from)
+            break;
+        const size_t some = gf_min(size - done, held - from);
+        memcpy((char *)ret + done, bytes + from, some);
+        done += some;
+    }
+    return done;
+}
+
+static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret)
+{
+    static struct cache cache; /* the sampler's thread only */
+    const struct gf_pystack_memory memory = {read_cached, &cache};
+
+    cache.pid = pid;
+    memset(cache.at, 0, sizeof(cache.at));
+    return gf_pystack_frames(interpreter.layout, &memory, state, ret, FRAMES);
+}
+
+static bool is_equal(const struct gf_pystack_frame *a, const struct gf_pystack_frame *b)
+{
+    return a->line == b->line && strcmp(a->function, b->function) == 0 &&
+           strcmp(a->file, b->file) == 0;
+}
+
+bool gf_python_line_is_library(const char *file)
+{
+    return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") ||
+           strstr(file, "/lib/python3") || strncmp(file, "<frozen", 7) == 0;
+}
+
+/* Where threads wait for another one's data. Work of a DataLoader's worker is in other files. */
+static bool is_queue(const char *file)
+{
+    return strstr(file, "/multiprocessing/connection.py") || strstr(file, "/queue.py") ||
+           strstr(file, "/multiprocessing/queues.py") || strstr(file, "/multiprocessing/pool.py") ||
+           strstr(file, "/concurrent/futures/_base.py") ||
+           strstr(file, "/torch/utils/data/dataloader.py");
+}
+
+/* The end of a path, because its last folders say most. */
+static void copy_end(char *ret, size_t size, const char *text)
+{
+    const size_t length = strlen(text);
+    gf_fmt(ret, size, "%s", length < size ? text : text + (length - size + 1));
+}
+
+static void set_line(const struct gf_pystack_frame *frame, struct gf_python_line *ret)
+{
+    copy_end(ret->file, sizeof(ret->file), frame->file);
+    gf_fmt(ret->function, sizeof(ret->function), "%s", frame->function);
+    ret->line = frame->line;
+}
+
+bool gf_python_line_open(bool (*find)(struct gf_python *ret))
+{
+    struct gf_python found;
+
+    if (!interpreter.layout && find && find(&found)) {
+        interpreter.layout = gf_pystack_layout(found.version);
+        interpreter.runtime = found.runtime;
+        interpreter.runtime_size = found.runtime_size;
+    }
+    return interpreter.layout != NULL;
+}
+
+bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret)
+{
+    static struct gf_pystack_frame frames[FRAMES], again[FRAMES];
+    size_t at = 0;
+
+    if (!interpreter.layout || !state)
+        return false;
+    const size_t count = read_frames(pid, state, frames);
+    if (!count || read_frames(pid, state, again) != count)
+        return false;
+    ret->in_queue = false;
+    for (size_t i = 0; i < count; i++)
+        if (!is_equal(&frames[i], &again[i]))
+            return false;
+    while (at < count && gf_python_line_is_library(frames[at].file))
+        at++;
+    for (size_t i = 0; i < gf_min(at, (size_t)QUEUE_FRAMES); i++)
+        ret->in_queue |= is_queue(frames[i].file);
+    set_line(&frames[at < count ? at : 0], &ret->line);
+    return true;
+}
+
+uintptr_t gf_python_line_lock_holder(uintptr_t futex, bool *ret_is_lock)
+{
+    const uintptr_t condition = (futex & ~(uintptr_t)7) - CONDITION_FUTEX;
+    uintptr_t holder = 0;
+
+    *ret_is_lock = interpreter.layout && futex - interpreter.runtime < interpreter.runtime_size;
+    if (*ret_is_lock && !gf_safe_read(condition - HOLDER_BEFORE, &holder, sizeof(holder)))
+        holder = 0;
+    return holder;
+}

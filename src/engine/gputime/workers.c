@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/gputime/workers.h"
+
+#include "base/fmt.h"
+#include "engine/gputime/feeder.h"
+#include "os/file_place.h"
+#include "os/own_table.h"
+#include "os/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sched.h>
+#include <unistd.h>
+
+#define LIST_NS UINT64_C(2000000000)
+
+/* The number of children in each state, and a line for each state. */
+struct readings {
+    struct gf_workers *workers;
+    uint64_t now;
+    uintptr_t state;
+    unsigned states[GF_WORKER_STATE_COUNT];
+    struct gf_python_line line[GF_WORKER_STATE_COUNT];
+};
+
+/* Keeps what is known of a child that is still there. */
+static void add_worker(struct gf_workers *workers, const struct gf_workers *before, pid_t pid)
+{
+    struct gf_worker *worker = &workers->worker[workers->count++];
+
+    *worker = (struct gf_worker){.pid = pid};
+    for (unsigned i = 0; i < before->count; i++)
+        if (before->worker[i].pid == pid)
+            *worker = before->worker[i];
+}
+
+static void list_workers(struct gf_workers *workers)
+{
+    const struct gf_workers before = *workers;
+    char text[512];
+
+    workers->count = 0;
+    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/children", workers->parent) <= 0)
+        return;
+    for (char *p = text; *p >= '0' && *p <= '9' && workers->count < GF_WORKERS;) {
+        add_worker(workers, &before, (pid_t)gf_procfs_number(p));
+        p += strspn(p, "0123456789");
+        p += strspn(p, " ");
+    }
+}
+
+static bool was_starved(struct gf_worker *worker, uint64_t passed)
+{
+    char text[96];
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/schedstat", worker->pid) <= 0)
+        return false;
+    const char *second = strchr(text, ' ');
+    const uint64_t delay = second ? gf_procfs_number(second + 1) : 0;
+    const bool starved =
+        worker->seen && delay > worker->delay_ns && 2 * (delay - worker->delay_ns) > passed;
+    worker->delay_ns = delay;
+    worker->seen = true;
+    return starved;
+}
+
+/* A read of a pipe is a wait for work; that of a file or of the network is a part of the work. */
+static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
+{
+    char path[48], link[64];
+
+    gf_fmt(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+    const ssize_t length = readlink(path, link, sizeof(link) - 1);
+    if (length <= 0)
+        return gf_worker_busy;
+    link[length] = '\0';
+    switch (gf_feeder_by_link(link)) {
+    case gf_host_network:
+    case gf_host_file:
+        return gf_worker_storage;
+    case gf_host_data:
+        return gf_worker_idle;
+    default:
+        return gf_worker_busy;
+    }
+}
+
+/* *ret_waits: it waits, and the system call does not say for what. */
+static enum gf_worker_state state_of_call(pid_t pid, bool *ret_waits)
+{
+    struct gf_wait wait;
+    char text[160];
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/syscall", pid) <= 0)
+        return gf_worker_idle; /* it has ended, or may not be read */
+    gf_feeder_by_syscall(text, &wait);
+    *ret_waits = wait.cause == gf_host_waiting && wait.fd < 0;
+    if (wait.fd >= 0)
+        return state_of_descriptor(pid, wait.fd);
+    switch (wait.cause) {
+    case gf_host_file:
+        return gf_worker_storage;
+    case gf_host_data: /* poll: a queue */
+        return gf_worker_idle;
+    default:
+        return wait.is_fault ? gf_worker_storage : gf_worker_busy;
+    }
+}
+
+static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t passed)
+{
+    const bool starved = was_starved(worker, passed);
+    struct gf_python_place place = {0};
+    bool waits = false;
+    enum gf_worker_state state = state_of_call(worker->pid, &waits);
+
+    /* Only its Python frames show whether a process that sleeps is at work. */
+    if (gf_python_line_read(worker->pid, r->state, &place) ? place.in_queue : waits)
+        state = gf_worker_idle;
+    if (state == gf_worker_busy && starved)
+        state = gf_worker_starved;
+    r->states[state]++;
+    if (place.line.line)
+        r->line[state] = place.line;
+}
+
+static void read_workers(void *closure)
+{
+    struct readings *r = closure;
+    struct gf_workers *workers = r->workers;
+    const uint64_t passed = r->now - workers->read_ns;
+
+    if (r->now - workers->list_ns >= LIST_NS) {
+        list_workers(workers);
+        workers->list_ns = r->now;
+    }
+    for (unsigned i = 0; i < workers->count; i++)
+        read_worker(r, &workers->worker[i], passed);
+    workers->read_ns = r->now;
+}
+
+static unsigned count_cpus(void)
+{
+    cpu_set_t cpus;
+    return sched_getaffinity(getpid(), sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 1;
+}
+
+enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus)
+{
+    const unsigned busy = states[gf_worker_busy], storage = states[gf_worker_storage],
+                   starved = states[gf_worker_starved];
+
+    if (!busy && !storage && !starved)
+        return gf_host_data;
+    if (starved >= busy && starved >= storage)
+        return gf_host_worker_cpus;
+    if (storage >= busy)
+        return gf_host_storage;
+    return busy + starved >= cpus ? gf_host_transform : gf_host_few_workers;
+}
+
+static enum gf_worker_state state_behind(enum gf_host_cause cause)
+{
+    return cause == gf_host_worker_cpus ? gf_worker_starved
+           : cause == gf_host_storage   ? gf_worker_storage
+                                        : gf_worker_busy;
+}
+
+enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uintptr_t state,
+                                   uint64_t now, struct gf_python_line *ret_line)
+{
+    struct readings r = {.workers = workers, .now = now, .state = state};
+
+    ret_line->line = 0;
+    if (workers->parent != parent) {
+        workers->parent = parent;
+        workers->list_ns = 0;
+    }
+    if (!gf_own_table_run(read_workers, &r))
+        return gf_host_data;
+    const enum gf_host_cause cause = gf_workers_judge(r.states, count_cpus());
+    if (cause != gf_host_data)
+        *ret_line = r.line[state_behind(cause)];
+    return cause;
+}

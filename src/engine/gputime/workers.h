@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the child processes do while the thread that feeds the GPU waits for their data: DataLoader
+ * workers, for example. Their system calls, run-queue delays and Python frames are read; a process
+ * may read those of its children. The sampler's thread only. Allocates nothing.
+ */
+#ifndef GF_ENGINE_GPUTIME_WORKERS_H
+#define GF_ENGINE_GPUTIME_WORKERS_H
+
+#include "engine/gputime/python_line.h"
+#include "engine/gputime/shares.h"
+
+#define GF_WORKERS 16u
+
+enum gf_worker_state {
+    gf_worker_idle, /* waits for work, or has ended */
+    gf_worker_busy, /* computes, or waits within its work */
+    gf_worker_storage,
+    gf_worker_starved, /* had no CPU for most of the time since the last reading */
+    GF_WORKER_STATE_COUNT,
+};
+
+struct gf_workers {
+    pid_t parent;     /* the thread that started them; 0: not looked for yet */
+    uint64_t list_ns; /* when they were looked for */
+    uint64_t read_ns;
+    unsigned count;
+    struct gf_worker {
+        pid_t pid;
+        uint64_t delay_ns; /* its run-queue delay at the last reading */
+        bool seen;         /* delay_ns is known */
+    } worker[GF_WORKERS];
+};
+
+/* By the number of workers in each state, and the CPUs that the process may use. */
+enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus);
+
+/*
+ * Reads the children that the thread `parent` started. Returns a cause of its own, or gf_host_data
+ * if they say nothing. state: the parent's PyThreadState, which is theirs too if they were forked.
+ * *ret_line: the line of a worker that decides; line 0: not known.
+ */
+enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uintptr_t state,
+                                   uint64_t now, struct gf_python_line *ret_line);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_ENGINE_PROCESS_EXIT_SUMMARY_H
+#define GF_ENGINE_PROCESS_EXIT_SUMMARY_H
+
+/*
+ * Ends the engine at a normal exit: writes the last report, and prints the summary with
+ * GPUFEED_VERBOSE=1. The caller holds the report lock.
+ */
+void gf_exit_summary_run(void);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process/report_file.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "engine/process/replace_file.h"
+#include "engine/report/report.h"
+#include "os/file_place.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+/* The library's thread looks every 5 s, and a file that it has just written may be a little younger. */
+#define LOCAL_NS (9 * SECOND / 2)
+#define NETWORK_NS (59 * SECOND)
+
+static struct {
+    _Atomic uint64_t due_ns; /* UINT64_MAX: only at samples */
+    uint64_t activity;       /* of the report in the file */
+    bool refused;            /* the last attempt failed, and was reported */
+} file = {.due_ns = UINT64_MAX};
+
+static bool add_calls(void *closure, const struct gf_hook_counts *counts)
+{
+    uint64_t *sum = closure;
+    *sum += counts->calls;
+    return true;
+}
+
+/* A number that increases with each hooked call, each stall and each sample of GPU time. */
+static uint64_t activity_of(const struct gf_report *report)
+{
+    struct gf_stall_count stalls[GF_CAUSE_COUNT] = {0};
+    uint64_t sum = report->event_count;
+
+    if (report->each_hook)
+        report->each_hook(add_calls, &sum);
+    if (report->stall_counts)
+        report->stall_counts(stalls);
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++)
+        sum += stalls[i].calls;
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
+        sum += report->gpu_time.device[i].samples;
+    return sum;
+}
+
+static void plan_next(enum gf_file_place place)
+{
+    const uint64_t now = gf_now_ns();
+
+    file.due_ns = place == gf_file_place_stream    ? UINT64_MAX
+                  : place == gf_file_place_network ? now + NETWORK_NS
+                                                   : now + LOCAL_NS;
+}
+
+static int write_file(const struct gf_report *report, char *text, size_t size)
+{
+    char path[PATH_MAX];
+    const size_t written = gf_report_json(report, text, size);
+    int error = gf_path_expand(report->options->report, report->pid, report->facts->rank.rank, path,
+                               sizeof(path));
+
+    if (error || written >= size - 1)
+        return error;
+    text[written] = '\n';
+    error = gf_replace_file(path, text, written + 1);
+    plan_next(gf_file_place_of(path));
+    return error;
+}
+
+void gf_report_file_write(const struct gf_report *report)
+{
+    /* Counters increase between the two passes, so the buffer has space for more digits. */
+    const size_t size = gf_report_json(report, NULL, 0) + 4096;
+    char *text = malloc(size);
+
+    if (!text)
+        return;
+    file.activity = activity_of(report);
+    const int error = write_file(report, text, size);
+    free(text);
+    if (error && !file.refused)
+        gf_warn("GPUFEED_REPORT: cannot write %s: %s; the report is lost", report->options->report,
+                strerrordesc_np(-error));
+    file.refused = error != 0;
+}
+
+bool gf_report_file_is_due(uint64_t now)
+{
+    return now >= gf_load_relaxed(&file.due_ns);
+}
+
+bool gf_report_file_is_news(const struct gf_report *report)
+{
+    return activity_of(report) != file.activity;
+}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line of Python at which the GPU had nothing to do, and what worker processes did meanwhile."""
+
+import json
+import textwrap
+
+import pytest
+from conftest import SOURCE
+
+PYTHON = "/usr/bin/python3"
+
+# A step submits a little work, as a training loop does, so that its thread becomes the feeding thread.
+LOOP = """
+import ctypes, multiprocessing, os, sys, threading, time
+import feeder
+feeder.start()
+memory = ctypes.c_uint64()
+feeder.check(feeder.libcuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)))
+def step():
+    feeder.check(feeder.libcuda.cuMemsetD8_v2(memory, 0, ctypes.c_size_t(64)))
+def steps(between):
+    end = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < end:
+        step()
+        between()
+"""
+
+
+WAITS = {"waiting", "data", "gil", "few_workers", "transform", "storage", "worker_cpus"}
+
+
+@pytest.fixture
+def loop(run, tmp_path):
+    """loop(script, causes) -> (its largest kind of wait, the line of that, the summary). On a busy machine a
+    program waits for a CPU most of the time, so it runs for longer until a wait of these causes is the largest."""
+    def start(script, causes):
+        program, report = tmp_path / "program.py", tmp_path / "report.json"
+        program.write_text(LOOP + textwrap.dedent(script), encoding="utf-8")
+        for seconds in (2, 8, 30):
+            done = run(PYTHON, program, seconds, sim=True, PYTHONPATH=SOURCE / "tests" / "preload", GPUFEED_VERBOSE=1,
+                       GPUFEED_REPORT=report, PYTHONDONTWRITEBYTECODE=1)
+            assert done.returncode == 0, done.stderr
+            device = json.loads(report.read_text())["gpu_time"]["devices"][0] if report.exists() else {"causes": {}, "lines": []}
+            waits = {cause: share["s"] for cause, share in device["causes"].items() if cause in WAITS}
+            lines = {line["cause"]: line for line in device["lines"]}
+            most = max(waits, key=waits.get, default=None)
+            if most in causes and most in lines:
+                break
+        assert most in causes, device["causes"]
+        return most, lines.get(most), done.stderr
+    return start
+
+
+def test_a_sleep_has_its_line(loop):
+    _, line, summary = loop("""
+        def wait_for_nothing():
+            time.sleep(0.05)
+        steps(wait_for_nothing)
+    """, {"waiting"})
+    assert line["function"] == "wait_for_nothing" and line["file"].endswith("/program.py")
+    assert " at program.py:" in summary and " in wait_for_nothing (" in summary
+
+
+def test_the_lock_is_blamed_on_its_holder(loop):
+    """The main thread gives the lock away at each call of the driver, and then waits for it."""
+    _, line, _ = loop("""
+        def hold_the_lock():
+            while True:
+                sum(range(100))
+        sys.setswitchinterval(0.1)
+        threading.Thread(target=hold_the_lock, daemon=True).start()
+        steps(lambda: None)
+    """, {"gil"})
+    assert line["function"] == "hold_the_lock"
+
+
+WORKERS = """
+def load(queue):
+    while True:
+        queue.put(make())
+queue = multiprocessing.get_context("fork").Queue(1)
+workers = [multiprocessing.get_context("fork").Process(target=load, args=(queue,), daemon=True) for _ in range({count})]
+for worker in workers:
+    worker.start()
+steps(queue.get)
+for worker in workers:
+    worker.kill()
+"""
+
+
+def with_workers(make, count):
+    return textwrap.dedent(make) + WORKERS.format(count=count)
+
+
+def test_a_worker_that_computes_needs_help(loop):
+    """Whether that is called too few workers or too slow ones depends on the CPUs of the machine."""
+    _, line, summary = loop(with_workers("""
+        def make():
+            end = time.monotonic() + 0.3
+            while time.monotonic() < end:
+                pass
+            return 1
+    """, 1), {"few_workers", "transform", "worker_cpus"})
+    assert line["function"] == "make" and "waiting for workers" in summary
+
+
+def test_a_worker_that_waits_for_a_server_waits_for_storage(loop):
+    _, line, summary = loop(with_workers("""
+        import socket
+        here, there = socket.socketpair()
+        def answer():
+            while there.recv(1):
+                time.sleep(0.3)
+                there.send(b"x")
+        threading.Thread(target=answer, daemon=True).start()
+        def make():
+            here.send(b"?")
+            return here.recv(1)
+    """, 1), {"storage"})
+    assert line["function"] == "make" and "wait for storage" in summary
+
+
+def test_a_producer_without_work_is_a_wait_for_data(loop):
+    """The workers themselves wait for a queue: they are not the reason."""
+    loop(with_workers("""
+        idle = multiprocessing.get_context("fork").Queue()
+        def make():
+            return idle.get()
+        def fill():
+            while True:
+                time.sleep(0.3)
+                idle.put(1)
+        threading.Thread(target=fill, daemon=True).start()
+    """, 2), {"data"})

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "os/file_place.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+
+static void network_file_systems(void **state)
+{
+    (void)state;
+    assert_true(gf_file_place_is_network(NFS_SUPER_MAGIC));
+    assert_true(gf_file_place_is_network(0x0bd00bd0)); /* Lustre */
+    /* f_type is a signed word, so the upper half of a magic number may be all ones. */
+    assert_true(gf_file_place_is_network((unsigned long)(long)(int)CIFS_SUPER_MAGIC));
+    assert_false(gf_file_place_is_network(EXT4_SUPER_MAGIC));
+    assert_false(gf_file_place_is_network(TMPFS_MAGIC));
+    assert_false(gf_file_place_is_network(OVERLAYFS_SUPER_MAGIC));
+}
+
+static void places(void **state)
+{
+    (void)state;
+    errno = 77;
+    assert_int_equal(gf_file_place_of("/dev/null"), gf_file_place_stream);
+    assert_int_equal(gf_file_place_of("/nonexistent/file"), gf_file_place_unknown);
+    assert_int_equal(gf_file_place_of("/proc/self/maps"), gf_file_place_local);
+    assert_int_equal(errno, 77);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(network_file_systems),
+        cmocka_unit_test(places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lines of the exit summary: engine/report/summary_gpu_time.c and summary_stalls.c. */
+#include "unit.h"
+
+#include "engine/report/summary_gpu_time.h"
+#include "engine/report/summary_stalls.h"
+
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+static void use(struct gf_gpu_time_device *device, unsigned empty_s, unsigned queued_s)
+{
+    device->used = true;
+    device->samples = 1000;
+    device->state_ns[gf_gpu_empty] = empty_s * SECOND;
+    device->state_ns[gf_gpu_queued] = queued_s * SECOND;
+}
+
+static void the_largest_three_causes_have_lines(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char text[2048];
+    (void)state;
+
+    use(device, 80, 20);
+    device->cause_ns[gf_host_data] = 50 * SECOND;
+    device->cause_ns[gf_host_file] = 20 * SECOND;
+    device->cause_ns[gf_host_gil] = 6 * SECOND;
+    device->cause_ns[gf_host_computing] = 4 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_string_equal(
+        text,
+        "the GPU had nothing to do 80.0 % of 100.0 s\n"
+        "  50.0 % waiting for data (use more DataLoader workers, or make their work cheaper)\n"
+        "  20.0 % waiting for a file (read ahead in DataLoader workers, or use faster "
+        "storage)\n"
+        "  6.0 % waiting for Python's lock (move the work of other threads to processes)");
+}
+
+static void communication_has_a_line(void **state)
+{
+    static struct gf_gpu_time time;
+    char text[2048];
+    (void)state;
+
+    use(&time.device[0], 0, 75);
+    time.device[0].state_ns[gf_gpu_communicating] = 25 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_string_equal(text, "the GPU had nothing to do 0.0 % of 100.0 s\n"
+                              "only communication 25.0 % of the time, which includes waits for "
+                              "other ranks");
+}
+
+static unsigned count_lines(const char *text)
+{
+    unsigned lines = 1;
+    for (; (text = strchr(text, '\n')); text++)
+        lines++;
+    return lines;
+}
+
+/* Seven lines are left for copies, stalls and placement within twelve. */
+static void several_gpus_begin_with_the_emptiest(void **state)
+{
+    static struct gf_gpu_time time;
+    char text[2048];
+    (void)state;
+
+    for (unsigned i = 0; i < 8; i++) {
+        use(&time.device[i], i == 5 ? 60 : 10 + i, 40);
+        for (unsigned cause = 0; cause < GF_HOST_CAUSE_COUNT; cause++)
+            time.device[i].cause_ns[cause] = SECOND * (2 + cause);
+    }
+    time.device[5].state_ns[gf_gpu_communicating] = 9 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_ptr_equal(strstr(text, "GPU 5 had nothing to do"), text);
+    assert_non_null(strstr(text, "\nGPU 7 had nothing to do"));
+    assert_non_null(strstr(text, "\nGPU 6 had nothing to do"));
+    assert_null(strstr(text, "GPU 4 "));
+    assert_int_equal(count_lines(text), 7);
+}
+
+static void few_samples_say_nothing(void **state)
+{
+    static struct gf_gpu_time time;
+    char text[2048];
+    (void)state;
+
+    use(&time.device[0], 80, 20);
+    time.device[0].samples = 5;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
+static struct gf_stall_count stalls[GF_CAUSE_COUNT];
+
+static void count_stalls(struct gf_stall_count ret[GF_CAUSE_COUNT])
+{
+    memcpy(ret, stalls, sizeof(stalls));
+}
+
+static void no_log(struct gf_journal_count *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+}
+
+static void stalls_and_their_absence_have_a_line(void **state)
+{
+    static struct gf_report report;
+    struct gf_options options = {.stall_us = 1000};
+    char line[256];
+    (void)state;
+
+    report.options = &options;
+    report.ran_ms = 190000;
+    report.stall_counts = count_stalls;
+    gf_summary_stalls(&report, line, sizeof(line));
+    assert_string_equal(line, "no stall above 1 ms in 3 min");
+    stalls[gf_cause_map] = (struct gf_stall_count){3, 40500};
+    stalls[gf_cause_gpu] = (struct gf_stall_count){1, 2000};
+    gf_summary_stalls(&report, line, sizeof(line));
+    assert_string_equal(line, "4 stalls above 1 ms in 3 min took 42.5 ms: map 40.5 ms, gpu 2.0 ms "
+                              "(GPUFEED_LOG=FILE names their lines)");
+    stalls[gf_cause_unknown] = (struct gf_stall_count){1, 3000000};
+    stalls[gf_cause_throttled] = (struct gf_stall_count){1, 1000};
+    report.log_count = no_log;
+    options.stall_us = 1500;
+    report.ran_ms = 9000;
+    gf_summary_stalls(&report, line, sizeof(line));
+    assert_string_equal(line, "6 stalls above 1500 us in 9 s took 3.0 s: unknown 3.0 s, map 40.5 "
+                              "ms, gpu 2.0 ms");
+    options.stall_us = 0;
+    gf_summary_stalls(&report, line, sizeof(line));
+    assert_string_equal(line, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_largest_three_causes_have_lines),
+        cmocka_unit_test(communication_has_a_line),
+        cmocka_unit_test(several_gpus_begin_with_the_emptiest),
+        cmocka_unit_test(few_samples_say_nothing),
+        cmocka_unit_test(stalls_and_their_absence_have_a_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
