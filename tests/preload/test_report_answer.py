@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import subprocess
+import tarfile
 
 import pytest
 
@@ -353,3 +354,27 @@ def test_what_helps_is_what_the_documents_say():
     words = {name: text for name, text in rows("src/cli/report/output/helps.def", r'^GF_REASON\((\w+), "([^"]*)", ')}
     listed = dict(rows("src/engine/transfer/stats/copy_stats.h", r'^    X\((\w+), "([^"]*)"\)'))
     assert len(words) > 10 and words == {name: text for name, text in listed.items() if name not in ("pinned", "ends")}
+
+
+@pytest.fixture(scope="module")
+def eight_ranks(tmp_path_factory):
+    """A job of eight ranks on the simulated driver, of which rank 5 allocates device memory in each step after step 40."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with tarfile.open(SOURCE / "tests" / "preload" / "eight_ranks.tar.xz") as recording:
+        recording.extractall(folder)
+    return folder / "job"
+
+
+@pytest.mark.parametrize("flags, sentences", [
+    # which rank is slow, since when, did staging help
+    ([], ["Rank 5 on node0 was stalled for 933 ms; the median of all ranks is 56 ms.", "Since 23:18:59 stalls take 3 times as much time as before.",
+          "Staging made little difference: 2.5 GiB to the GPU at 1.0 GB/s; the driver copied 2.5 GiB at 1.0 GB/s.",
+          "The GPUs had nothing to do 75 % of the time"]),
+    # which line, and what to change
+    (["--rank=5"], ["most of it at train.py:14 in save_samples.", "gpu: free less often, use a memory pool"])])
+def test_five_questions_about_a_job_of_eight_ranks(run, eight_ranks, flags, sentences):
+    done = run(COMMAND, "report", eight_ranks, *flags, preload=False, TZ="UTC")
+    assert done.returncode == 0 and done.stderr == ""
+    text = " ".join(done.stdout.split())
+    for sentence in sentences:
+        assert sentence in text, done.stdout

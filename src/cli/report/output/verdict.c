@@ -10,6 +10,7 @@
 
 #define LITTLE_SHARE 0.01
 #define HELPED_CAUSES 3
+#define NOTABLE 1.1 /* a smaller ratio of rates says nothing about staging */
 #define SAID_CAUSES 3
 #define BUSY_SHARE 0.05 /* a GPU with less time without work is fed */
 
@@ -174,8 +175,10 @@ static void say_staging(struct gf_answer *answer)
             gf_lines_add(
                 &answer->verdict,
                 "Staging %s: %s %s the GPU at %.1f GB/s; the driver copied %s at %.1f GB/s.",
-                ours > theirs ? "helped" : "did not help", bytes, i == GF_TO_DEVICE ? "to" : "from",
-                ours, rest, theirs);
+                ours > NOTABLE * theirs   ? "helped"
+                : ours * NOTABLE < theirs ? "did not help"
+                                          : "made little difference",
+                bytes, i == GF_TO_DEVICE ? "to" : "from", ours, rest, theirs);
         else if (ours > 0)
             gf_lines_add(&answer->verdict, "Staging copied %s %s the GPU at %.1f GB/s.", bytes,
                          i == GF_TO_DEVICE ? "to" : "from", ours);
