@@ -317,6 +317,12 @@ void gf_fork_gate_forget(void)
                               memory_order_release);
 }
 
+void gf_fork_gate_use_slot(bool possible)
+{
+    if (!here.slot)
+        here.never = !possible;
+}
+
 /*
  * Linked with --wrap. This is nearly the last function that jemalloc calls for a thread that ends,
  * from a key's destructor.

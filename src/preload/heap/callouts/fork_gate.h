@@ -57,4 +57,10 @@ void gf_fork_gate_in_child(void);
 /* Frees the slot of the calling thread, which is about to end. Its later calls cost more. */
 void gf_fork_gate_forget(void);
 
+/*
+ * Whether the calling thread may take a slot. A slot is freed by gf_fork_gate_forget, so a thread
+ * for which that may not run any more must not take one. A slot that the thread has is kept.
+ */
+void gf_fork_gate_use_slot(bool possible);
+
 #endif

@@ -4,11 +4,19 @@
  * They mark the frames of calls and the two slow parts that are not system calls. The signatures
  * are those of jemalloc 5.3.0. Pointers to its structs are passed on without access.
  */
+#include "os/permit.h"
 #include "preload/heap/callouts/evict.h"
+#include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/retain.h"
 #include "preload/heap/timing/slowpath.h"
+
+#include <gnu/libc-version.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define WRAPS(type, name, ...)                                                                     \
     type __real_je_##name(__VA_ARGS__);                                                            \
@@ -57,9 +65,29 @@ void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
     gf_slowpath_leave(handed_out)
 
 /*
+ * Whether this thread may have run its keys' destructors already. Since 2.35, glibc blocks signal 32,
+ * which a program cannot block, from then until the thread ends. A sealed process makes no call for
+ * this, so there the answer is yes.
+ */
+static bool may_be_ending(void)
+{
+    uint64_t blocked;
+
+    return gf_permit_sealed() || strverscmp(gnu_get_libc_version(), "2.35") < 0 ||
+           syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, sizeof(blocked)) != 0 ||
+           blocked & (UINT64_C(1) << (__SIGRTMIN - 1));
+}
+
+/*
  * In jemalloc 5.3.0 a thread that only frees, such as a queue's consumer, stays "minimal". It gets
  * no cache, and each free takes the locks of the block's arena. Here it becomes an ordinary thread
  * after this many frees, as in later releases, or at its first malloc.
+ *
+ * But not a thread that ends: the last thing glibc does in a detached thread is to free the
+ * thread-local variables of threads that ended before, which can be hundreds of frees. The
+ * destructor that takes an ordinary thread off jemalloc's list would not run any more, and the list
+ * would refer to a stack that is unmapped later. For the same reason such a thread takes no slot of
+ * the fork gate.
  */
 #define MINIMAL_FREES 128
 
@@ -67,11 +95,13 @@ void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
 {
     static __thread unsigned frees;
 
-    if (minimal && gf_likely(frees < MINIMAL_FREES))
-        frees++;
-    else
-        minimal = false;
+    if (minimal && gf_unlikely(++frees % MINIMAL_FREES == 0))
+        minimal = may_be_ending();
+    if (minimal)
+        gf_fork_gate_use_slot(false);
     FRAMED(gf_slowpath_other, 0, 0, NULL, void *ret = __real_je_tsd_fetch_slow(tsd, minimal));
+    if (!minimal && je_tsd_tls.tcache_enabled)
+        gf_fork_gate_use_slot(true);
     return ret;
 }
 
