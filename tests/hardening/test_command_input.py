@@ -133,10 +133,12 @@ def test_recording_of_too_many_processors(run, tmp_path, text):
 @pytest.mark.parametrize("old, new", [
     ("complete_nodeset=", "complete_nodese="), ("complete_cpuset=", "complete-cpuset="),
     (' cpuset="0x', ' cpuset="99999999 0x'), (' os_index="0"', ' os_index="4294967295"'), (' nodeset="0x', ' nodeset="0xf...f0x'),
+    (' complete_nodeset="', ', complete_nodeset="'), (' complete_nodeset="', ' x="1"y complete_nodeset="'),
+    (' cpuset="', ' cpuset=",'), (' cpuset="', ' cpuset="0x1" cpuset="'),
 ])
-@pytest.mark.parametrize("kind", ["NUMANode", "Core"])
+@pytest.mark.parametrize("kind", ["Machine", "NUMANode", "Core"])
 def test_damaged_recording(run, tmp_path, kind, old, new):
-    """hwloc would read a missing set as NULL, and allocate a set of 4 billion nodes."""
+    """hwloc would read a missing set as NULL, fail an assertion, or allocate a set of 4 billion nodes."""
     assert run(COMMAND, "topo", "--record", tmp_path / "machine", preload=False).returncode == 0
     path = tmp_path / "machine" / "topology.xml"
     text = path.read_text()
@@ -145,3 +147,15 @@ def test_damaged_recording(run, tmp_path, kind, old, new):
     done = run(COMMAND, "topo", preload=False, GPUFEED_MACHINE=tmp_path / "machine")
     assert done.returncode not in ("hung", 0) and 0 < done.returncode < 128, done
     assert len(done.stderr.splitlines()) == 1 and "Invalid argument" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("old, new", [(' allowed_cpuset="0x', ' allowed_cpuset=",0x'), ('<topology version="2.0">', '<topology version="2.0>'),
+                                      ("</object>", '<object type="Misc"'), ("</topology>", '<cpukind cpuset=",1"/></topology>')])
+def test_damaged_part_of_a_recording(run, tmp_path, old, new):
+    assert run(COMMAND, "topo", "--record", tmp_path / "machine", preload=False).returncode == 0
+    path = tmp_path / "machine" / "topology.xml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    done = run(COMMAND, "topo", preload=False, GPUFEED_MACHINE=tmp_path / "machine")
+    assert 0 < done.returncode < 128 and len(done.stderr.splitlines()) == 1, done

@@ -4,65 +4,121 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECT "<object "
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyz_"
 
-/* Finds name="value" in a tag of the given length. Returns the value's length, or -1 if absent. */
-static long find_value(const char *tag, size_t length, const char *name, const char **ret)
+struct attribute {
+    const char *name, *value;
+    size_t name_length, value_length;
+};
+
+enum sets {
+    no_sets,
+    cpuset = 1,
+    complete_cpuset = 2,
+    nodeset = 4,
+    complete_nodeset = 8,
+    all_sets = 15
+};
+
+static bool is_text(const char *text, size_t length, const char *expected)
 {
-    const size_t size = strlen(name);
+    return strlen(expected) == length && strncmp(text, expected, length) == 0;
+}
 
-    for (size_t i = 1; i + size + 2 < length; i++) {
-        if (tag[i - 1] != ' ' || strncmp(tag + i, name, size) != 0 ||
-            strncmp(tag + i + size, "=\"", 2) != 0)
-            continue;
-        *ret = tag + i + size + 2;
-        const char *end = memchr(*ret, '"', length - (i + size + 2));
-        return end ? end - *ret : -1;
-    }
-    return -1;
+/*
+ * Reads name="value" at *at, which moves behind it. False at the end of the tag, or if this is no
+ * attribute: hwloc ignores the rest of such a tag, also the sets in it.
+ */
+static bool next_attribute(const char **at, const char *end, struct attribute *ret)
+{
+    const char *from = *at + strspn(*at, " \t\n");
+
+    ret->name = from;
+    ret->name_length = strspn(from, NAME_LETTERS);
+    ret->value = from + ret->name_length + strlen("=\"");
+    if (from == *at || !ret->name_length || ret->value >= end ||
+        strncmp(from + ret->name_length, "=\"", 2) != 0)
+        return false;
+    const char *quote = memchr(ret->value, '"', (size_t)(end - ret->value));
+    if (!quote)
+        return false;
+    ret->value_length = (size_t)(quote - ret->value);
+    *at = quote + 1;
+    return true;
 }
 
 /* "0x00000003" or "0x1,0xffffffff"; "0xf...f" would be a set without an end. */
-static bool is_set(const char *value, long length)
+static bool is_set(const char *value, size_t length)
 {
     return length > 2 && strncmp(value, "0x", 2) == 0 &&
-           strspn(value, "0123456789abcdefx,") >= (size_t)length;
+           strspn(value, "0123456789abcdefx,") >= length;
+}
+
+static enum sets set_of(const struct attribute *attribute)
+{
+    static const char *const names[] = {"cpuset", "complete_cpuset", "nodeset", "complete_nodeset"};
+
+    for (unsigned i = 0; i < GF_ARRAY_LEN(names); i++)
+        if (is_text(attribute->name, attribute->name_length, names[i]))
+            return (enum sets)(1U << i);
+    return no_sets;
+}
+
+static bool ends_with(const struct attribute *attribute, const char *ending)
+{
+    const size_t length = strlen(ending);
+    return attribute->name_length >= length &&
+           strncmp(attribute->name + attribute->name_length - length, ending, length) == 0;
+}
+
+static bool is_attribute_sound(const struct attribute *attribute, uint64_t most)
+{
+    const char *value = attribute->value;
+
+    if (ends_with(attribute, "cpuset") || ends_with(attribute, "nodeset"))
+        return is_set(value, attribute->value_length);
+    return !is_text(attribute->name, attribute->name_length, "os_index") ||
+           (*value >= '0' && *value <= '9' && strtoull(value, NULL, 10) <= most);
 }
 
 /* Devices have no sets. */
-static bool is_device(const char *tag, size_t length)
+static bool is_device(const struct attribute *attribute)
 {
     static const char *const types[] = {"Bridge", "PCIDev", "OSDev", "Misc"};
-    const char *type;
-    const long size = find_value(tag, length, "type", &type);
 
-    for (size_t i = 0; size > 0 && i < GF_ARRAY_LEN(types); i++)
-        if (strlen(types[i]) == (size_t)size && strncmp(type, types[i], (size_t)size) == 0)
+    for (size_t i = 0; i < GF_ARRAY_LEN(types); i++)
+        if (is_text(attribute->name, attribute->name_length, "type") &&
+            is_text(attribute->value, attribute->value_length, types[i]))
             return true;
     return false;
 }
 
-static bool is_object_sound(const char *tag, size_t length, uint64_t most)
+/* at: behind the tag's name. */
+static bool is_tag_sound(const char *at, const char *end, bool is_object, uint64_t most)
 {
-    static const char *const sets[] = {"cpuset", "complete_cpuset", "nodeset", "complete_nodeset"};
-    const char *value;
+    struct attribute attribute;
+    unsigned sets = 0;
+    bool device = false;
 
-    if (is_device(tag, length))
-        return true;
-    for (size_t i = 0; i < GF_ARRAY_LEN(sets); i++) {
-        const long size = find_value(tag, length, sets[i], &value);
-        if (size < 0 || !is_set(value, size))
+    while (next_attribute(&at, end, &attribute)) {
+        const unsigned set = set_of(&attribute);
+        if (!is_attribute_sound(&attribute, most) || (sets & set))
             return false;
+        sets |= set;
+        device |= is_device(&attribute);
     }
-    return find_value(tag, length, "os_index", &value) < 0 ||
-           (*value >= '0' && *value <= '9' && strtoull(value, NULL, 10) <= most);
+    at += strspn(at, " \t\n");
+    return at + (*at == '/') == end && (!is_object || device || sets == all_sets);
 }
 
 bool gf_topology_xml_is_sound(const char *text, uint64_t most)
 {
-    for (const char *tag = text; (tag = strstr(tag, OBJECT)); tag += strlen(OBJECT)) {
+    for (const char *tag = text; (tag = strchr(tag, '<')); tag++) {
+        const size_t length = strspn(tag + 1, NAME_LETTERS "0123456789");
         const char *end = strchr(tag, '>');
-        if (!end || !is_object_sound(tag, (size_t)(end - tag), most))
+        if (length == 0)
+            continue; /* "<?xml", "<!DOCTYPE", "</object>" */
+        if (!end || !is_tag_sound(tag + 1 + length, end, is_text(tag + 1, length, "object"), most))
             return false;
     }
     return true;
