@@ -130,3 +130,12 @@ def test_filter_of_a_vfork_child_is_not_its_parents(run, compile_here, tmp_path)
     run.alike(program, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1,
               timeout=100)
     assert "block_node" in (tmp_path / "log").read_text()
+
+
+def test_child_that_allows_two_calls(run, compile_here, machine, tmp_path):
+    """The child's end is not logged, and its memory is a copy of a process that has a log."""
+    program = compile_here("filtered_child.c", "-I", str(HERE), "-isystem", CUDA, f"-L{SIM_DIR}", "-l:libcuda.so.1",
+                           "-fno-builtin")
+    done = run.alike(program, sim=True, GPUFEED_MACHINE=machine, SIM_DEVICES=GPU, GPUFEED_LOG=tmp_path / "log",
+                     GPUFEED_STALL_US=1, GPUFEED_VERBOSE=0, timeout=100)
+    assert done.stdout == "1 7\n" * 3

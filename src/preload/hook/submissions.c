@@ -7,7 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAUSE_NS UINT64_C(100000000) /* as long as a capture waits for an issued copy */
+/*
+ * On a host that starves the sampler, a query took 1.4 s. It must not reach the driver after the
+ * stream was destroyed.
+ */
+#define PAUSE_NS UINT64_C(10000000000)
 #define SPIN_NS 50000
 
 struct gf_submit_table gf_submissions;

@@ -42,7 +42,7 @@ extern _Atomic unsigned gf_submissions_elsewhere;
 
 /*
  * The hooks of calls after which a stream or a context may be gone, or be captured. Between the two
- * calls the sampler queries nothing. pause waits for a question under way, for 100 ms at most.
+ * calls the sampler queries nothing. pause waits for a question under way, for 10 s at most.
  */
 void gf_submissions_pause(void);
 void gf_submissions_resume(void);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "os/launch.h"
 #include "os/own_table.h"
+#include "os/permit.h"
 #include "preload/trace/fork_mark.h"
 #include "preload/trace/log_file.h"
 #include "preload/trace/log_header.h"
@@ -441,9 +442,14 @@ void gf_journal_finish(void)
     warn_of_failure();
 }
 
+/*
+ * A forked child has nothing of its owner's to write. If it has installed a filter, it must not even
+ * make the call that asks for its id.
+ */
 void gf_journal_before_exit(void (*last)(void))
 {
-    if (journal_slots() == &own || gf_load_acquire(&owner) != getpid())
+    if (journal_slots() == &own || (gf_permit_sealed() && gf_fork_mark_copied()) ||
+        gf_load_acquire(&owner) != getpid())
         return;
     if (last)
         last();
