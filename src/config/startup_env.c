@@ -98,6 +98,7 @@ static void record_state(void)
     gf_options_load(&options, secure ? NULL : startup.envp);
     make_absolute(options.report);
     make_absolute(options.log);
+    make_absolute(options.metrics);
     if (secure || is_kept_out(options.keep_out))
         options.mode = gf_mode_off;
 }

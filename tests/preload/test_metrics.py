@@ -108,3 +108,16 @@ def test_a_path_that_does_not_suit_is_named(program, tmp_path):
 def test_a_process_without_a_gpu_writes_nothing(run, tmp_path):
     done = run(sys.executable, "-c", "print(1)", preload=True, GPUFEED_METRICS=tmp_path / "x.prom", GPUFEED_VERBOSE=2)
     assert (done.stdout, done.stderr) == ("1\n", "") and os.listdir(tmp_path) == []
+
+
+def test_a_relative_path_starts_where_the_program_started(program, tmp_path):
+    done = program("""
+        os.mkdir("elsewhere")
+        os.chdir("elsewhere")
+        METRICS = "../job.prom"
+        copy(30)
+        wait()
+        print(os.path.exists(METRICS), os.listdir("."))
+    """, "job.prom")
+    assert (done.returncode, done.stdout) == (0, "True []\n"), done
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere"]

@@ -96,7 +96,8 @@ def test_files_are_staged_where_the_option_asks_for_it(run, attribute):
     """Other memory stays with the driver: the heap, a range that ends behind the file, and destinations."""
     env = {"SIM_ATTRIBUTES": f"{attribute}:1"}
     to, back, said = compare(run, "sources", GPUFEED_STAGE="files", **env)
-    assert to.staged >= 2 and to.shares_pages == 2 and back.calls == {"shares_pages": 4}, said
+    # An asynchronous copy behind work that may write the file is the driver's, too.
+    assert to.staged >= 2 and 2 <= to.shares_pages <= 3 and back.calls == {"shares_pages": 4}, said
     to, back, said = compare(run, "sources", COLD="1", **env)
     assert to.calls == {"shares_pages": 7} and back.calls == {"shares_pages": 4}, said
 

@@ -2,7 +2,7 @@
 #include "engine/gputime/feeder.h"
 
 #include "base/fmt.h"
-#include "os/own_table.h"
+#include "engine/gputime/measured_run.h"
 #include "os/procfs.h"
 
 #include <stdlib.h>
@@ -171,10 +171,11 @@ static void read_feeder(void *closure)
 enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now)
 {
     struct reading reading = {.feeder = feeder, .tid = tid, .now = now};
+    uint64_t ns;
 
     if (feeder->tid == tid && now - feeder->read_ns < READ_NS)
         return feeder->cause;
-    if (!gf_own_table_run(read_feeder, &reading))
+    if (!gf_measured_run(read_feeder, &reading, &ns))
         feeder->cause = gf_host_other;
     feeder->tid = tid;
     feeder->read_ns = now;

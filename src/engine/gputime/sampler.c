@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "engine/gputime/gaps.h"
 #include "engine/gputime/host.h"
+#include "engine/gputime/measured_run.h"
 #include "engine/gputime/questions.h"
 #include "os/pressure.h"
 
@@ -77,7 +78,7 @@ static void sleep_some(void)
 
 static void review_cost(uint64_t now)
 {
-    const uint64_t cpu = gf_thread_cpu_ns();
+    const uint64_t cpu = gf_thread_cpu_ns() + gf_measured_run_total();
     const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
 
     gf_store_relaxed(&sampler.cpu_ns, cpu);
@@ -209,7 +210,6 @@ static void *run_sampler(void *closure)
 
     prctl(PR_SET_NAME, "gpufeed-gputime");
     sampler.cuda->cuThreadExchangeStreamCaptureMode(&mode);
-    gf_pressure_counters_open();
     gf_python_line_open(sampler.python);
     sampler.reviewed_ns = gf_now_ns();
     for (unsigned count = 1; !gf_load_seq_cst(&sampler.stopped); count++) {
@@ -236,6 +236,7 @@ void gf_sampler_prepare(const struct gf_sampler_setup *setup)
         sampler.reason = "the driver lacks a function";
         return;
     }
+    gf_pressure_counters_open(); /* here, because this is within cuInit */
     sampler.nominal_ns = SECOND / setup->hz;
     sampler.interval_ns = sampler.nominal_ns;
     sampler.random = gf_now_ns() | 1;

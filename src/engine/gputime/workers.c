@@ -3,16 +3,18 @@
 
 #include "base/fmt.h"
 #include "engine/gputime/feeder.h"
+#include "engine/gputime/measured_run.h"
 #include "os/file_place.h"
-#include "os/own_table.h"
 #include "os/procfs.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sched.h>
 #include <unistd.h>
 
 #define LIST_NS UINT64_C(2000000000)
+#define COST_TIMES 200u /* the time between two readings, by the CPU time of the first */
 
 /* The number of children in each state, and a line for each state. */
 struct readings {
@@ -85,13 +87,18 @@ static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
     }
 }
 
-/* *ret_waits: it waits, and the system call does not say for what. */
-static enum gf_worker_state state_of_call(pid_t pid, bool *ret_waits)
+/*
+ * *ret_waits: it waits, and the system call does not say for what. A refusal ends all readings,
+ * because an audit may log each.
+ */
+static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid, bool *ret_waits)
 {
     struct gf_wait wait;
     char text[160];
+    const int length = gf_procfs_read(text, sizeof(text), "", "proc/%d/syscall", pid);
 
-    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/syscall", pid) <= 0)
+    workers->refused |= length == -EPERM || length == -EACCES;
+    if (length <= 0)
         return gf_worker_idle; /* it has ended, or may not be read */
     gf_feeder_by_syscall(text, &wait);
     *ret_waits = wait.cause == gf_host_waiting && wait.fd < 0;
@@ -112,8 +119,10 @@ static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t p
     const bool starved = was_starved(worker, passed);
     struct gf_python_place place = {0};
     bool waits = false;
-    enum gf_worker_state state = state_of_call(worker->pid, &waits);
+    enum gf_worker_state state = state_of_call(r->workers, worker->pid, &waits);
 
+    if (r->workers->refused)
+        return;
     /* Only its Python frames show whether a process that sleeps is at work. */
     if (gf_python_line_read(worker->pid, r->state, &place) ? place.in_queue : waits)
         state = gf_worker_idle;
@@ -134,7 +143,7 @@ static void read_workers(void *closure)
         list_workers(workers);
         workers->list_ns = r->now;
     }
-    for (unsigned i = 0; i < workers->count; i++)
+    for (unsigned i = 0; i < workers->count && !workers->refused; i++)
         read_worker(r, &workers->worker[i], passed);
     workers->read_ns = r->now;
 }
@@ -176,10 +185,14 @@ enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uin
         workers->parent = parent;
         workers->list_ns = 0;
     }
-    if (!gf_own_table_run(read_workers, &r))
+    if (workers->refused)
         return gf_host_data;
-    const enum gf_host_cause cause = gf_workers_judge(r.states, count_cpus());
-    if (cause != gf_host_data)
-        *ret_line = r.line[state_behind(cause)];
-    return cause;
+    if (now - workers->read_ns < COST_TIMES * workers->cost_ns)
+        return workers->cause;
+    if (!gf_measured_run(read_workers, &r, &workers->cost_ns) || workers->refused)
+        return gf_host_data;
+    workers->cause = gf_workers_judge(r.states, count_cpus());
+    if (workers->cause != gf_host_data)
+        *ret_line = r.line[state_behind(workers->cause)];
+    return workers->cause;
 }

@@ -24,6 +24,9 @@ struct gf_workers {
     pid_t parent;     /* the thread that started them; 0: not looked for yet */
     uint64_t list_ns; /* when they were looked for */
     uint64_t read_ns;
+    uint64_t cost_ns;         /* the CPU time of the last reading */
+    bool refused;             /* the kernel does not let this process read its children */
+    enum gf_host_cause cause; /* of the last reading */
     unsigned count;
     struct gf_worker {
         pid_t pid;
@@ -38,7 +41,8 @@ enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT]
 /*
  * Reads the children that the thread `parent` started. Returns a cause of its own, or gf_host_data
  * if they say nothing. state: the parent's PyThreadState, which is theirs too if they were forked.
- * *ret_line: the line of a worker that decides; line 0: not known.
+ * *ret_line: the line of a worker that decides; line 0: not known. A reading that took long is not
+ * repeated soon, so that all readings take at most 1/200 of a CPU; until then the cause stays.
  */
 enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uintptr_t state,
                                    uint64_t now, struct gf_python_line *ret_line);

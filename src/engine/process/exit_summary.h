@@ -8,4 +8,10 @@
  */
 void gf_exit_summary_run(void);
 
+/*
+ * Ends the engine without them, if another thread holds the report lock for too long, for example
+ * because a file system does not answer. Afterwards nothing is queried and no file replaced.
+ */
+void gf_exit_summary_skip(void);
+
 #endif

@@ -11,6 +11,7 @@
 #include "engine/process/thread_binding.h"
 #include "engine/process/transfers.h"
 #include "engine/report/report.h"
+#include "os/permit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,8 @@ void gf_output_metrics(void)
     const uint64_t start_ns = gf_now_ns();
 
     /* Without a context, as for the report, another process's file would be replaced. */
-    if (!gf_metrics_file_wanted(report) || !gf_load_relaxed(&gf_process.choice.contexts))
+    if (!gf_metrics_file_wanted(report) || !gf_load_relaxed(&gf_process.choice.contexts) ||
+        gf_permit_sealed())
         return;
     refresh_report(report, false);
     gf_metrics_file_write(report);
@@ -171,7 +173,9 @@ void gf_output_renew(uint64_t now)
 {
     struct gf_report *report = &gf_process.report;
 
-    if (!*report->options->report || !gf_report_file_is_due(now) || !gf_report_lock(0))
+    /* A filter may kill a sealed process, so there only samples and the exit write. */
+    if (!*report->options->report || !gf_report_file_is_due(now) || gf_permit_sealed() ||
+        !gf_report_lock(0))
         return;
     if (!gf_process_dead()) {
         refresh_report(report, false);

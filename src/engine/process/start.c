@@ -266,7 +266,11 @@ __attribute__((destructor)) static void end_engine(void)
 
     if (!p->preload)
         return;
-    if (!gf_process_dead() && getpid() == p->pid && gf_process_decision() && gf_report_lock(200))
-        gf_exit_summary_run();
+    if (!gf_process_dead() && getpid() == p->pid && gf_process_decision()) {
+        if (gf_report_lock(200))
+            gf_exit_summary_run();
+        else
+            gf_exit_summary_skip();
+    }
     p->preload->log_finish();
 }

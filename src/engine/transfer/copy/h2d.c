@@ -157,6 +157,9 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = !async || idle;
+    /* There the stream's work may itself write the pageable memory, and the copy comes after it. */
+    if (async && !idle && request->context->shares_pages)
+        return gf_bypass_shares_pages;
     h2d_enter(request, ret);
     if (!async || idle || GF_MUTATED(sends_many))
         return h2d_stage_chunks(request, ret);
