@@ -154,7 +154,7 @@ static void run_on_thread(struct call *call)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
-/* The thread that serves, and its only client. Both words count calls; they are futexes. */
+/* The thread that serves, and its only client. `posted` and `finished` count calls and are futexes. */
 static struct {
     struct call *call;
     _Atomic uint32_t posted, finished;

@@ -11,7 +11,7 @@
 
 #define RUNTIME_MOST ((size_t)4 << 20) /* bytes of _PyRuntime that are searched */
 #define POINTEES 64                    /* words of what _PyRuntime points to that are searched */
-#define STATE_WORDS 128                /* words of a thread state in which its thread's id is */
+#define STATE_WORDS 128                /* words of a thread state searched for its thread's id */
 #define STATES_MOST 100000             /* a damaged list may have no end */
 
 /* The first words of each version's PyThreadState. */

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* One GPU's answer of a check: ok, or a problem with its texts. */
+/* One GPU's result in a check: ok, or a problem with its texts. */
 struct answer {
     bool known;
     const char *problem; /* NULL: ok */

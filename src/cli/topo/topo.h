@@ -16,7 +16,7 @@ struct gf_topo_gpu {
     struct gf_nodes nodes; /* empty if unknown */
     const char *source;    /* the source of the nodes; NULL if unknown */
     struct gf_cpus cpus;   /* of those nodes */
-    struct gf_cpus usable; /* the CPUs of them that this process may use */
+    struct gf_cpus usable; /* those of `cpus` that this process may use */
     int nearest;           /* the nearest allowed node, if usable is empty; -1 if unknown */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times a few calls of malloc now and then. Every call of the family tests the mode anyway. While
- * calls are sampled, the mode is gf_heap_mode_sampled, whose table times them. At other times
- * sampling costs nothing.
+ * Times a few calls of malloc now and then. While calls are sampled, the heap's mode is
+ * gf_heap_mode_sampled, whose functions time them. At other times sampling costs nothing, because
+ * each call tests the mode anyway.
  */
 #ifndef GF_PRELOAD_HEAP_SAMPLE_H
 #define GF_PRELOAD_HEAP_SAMPLE_H

@@ -30,8 +30,8 @@ static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts 
 }
 
 /*
- * Two threads that list one stream at the same time may take two slots. Both are queried, and both
- * are unlisted.
+ * If two threads add the same stream to the table at the same time, it may get two slots. Both are
+ * queried, and both are removed.
  */
 static struct gf_stream_slot *take_slot(CUstream stream, const struct gf_stream_facts *facts)
 {

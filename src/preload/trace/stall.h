@@ -44,7 +44,7 @@ struct gf_stall_mark {
 };
 void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size);
 /*
- * Whether to query the driver for whether the GPU is idle. A query takes the driver's locks, which
+ * Whether to ask the driver if the GPU is idle. A query takes the driver's locks, which
  * delays other threads (bench/NOTES.md). So all threads together spend at most a two-hundredth of
  * the time on queries.
  *

@@ -28,8 +28,8 @@ static struct {
 } batch;
 
 /*
- * False while another thread, or this thread below a signal handler, uses the batch: then the mark
- * is not logged. A forked child takes the batch from a holder in its parent.
+ * False while another thread uses the batch, or if a signal handler interrupted this thread's use of
+ * it. Then the mark is not logged. A forked child takes the batch from a holder in its parent.
  */
 static bool take_batch(pid_t pid)
 {

@@ -5,8 +5,8 @@
 #include "engine/transfer/setup/tuning.h"
 
 /*
- * Sizes from one power of two to the next form a class, compared together: from the smallest that
- * is staged on, and from 512 MiB on all.
+ * Sizes from one power of two to the next form a class, and are compared together. The first class
+ * starts at the smallest staged size; the last one holds all sizes from 512 MiB on.
  */
 #define CLASSES 12
 

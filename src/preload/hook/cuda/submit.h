@@ -6,9 +6,9 @@
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 
-/* The record of a stream that is not at its first place. Lists the stream. Keeps errno. */
+/* The record of a stream that is not at its first place; new if it had none. Keeps errno. */
 _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream);
-/* The stream was last seen empty, or is new. Keeps errno. */
+/* Called if the stream was last seen empty, or has a new record. Keeps errno. */
 void gf_submit_first(const struct gf_submission *submission);
 
 static inline _Atomic unsigned *gf_submit_work_of(unsigned set, CUstream stream)
