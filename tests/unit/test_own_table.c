@@ -57,7 +57,7 @@ static void send_signal(void *closure)
 }
 
 #ifdef __SANITIZE_THREAD__
-#define SKIP_WITH_DELAYED_SIGNALS() skip() /* ThreadSanitizer calls handlers later */
+#define SKIP_WITH_DELAYED_SIGNALS() skip_because("ThreadSanitizer calls handlers later")
 #else
 #define SKIP_WITH_DELAYED_SIGNALS()
 #endif
