@@ -32,7 +32,7 @@ struct gf_gpu_time {
 struct gf_sampler_setup {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
-    bool (*python)(struct gf_python *ret); /* finds the interpreter; false: there is none */
+    bool (*python)(struct gf_python *ret); /* finds Python; false if not found */
     unsigned hz;
     const char *reason; /* NULL, or why nothing is sampled */
 };

@@ -111,3 +111,20 @@ void gf_frame_name_end(void)
         free(at);
     }
 }
+
+void gf_frame_python(struct gf_span frame, struct gf_python_text *ret)
+{
+    struct gf_scan scan = gf_scan_begin(frame, '{');
+    struct gf_span key, value;
+
+    *ret->file = *ret->function = '\0';
+    ret->line = 0;
+    while (gf_scan_member(&scan, &key, &value)) {
+        if (gf_span_is(key, "file"))
+            gf_span_text(value, ret->file, sizeof(ret->file));
+        else if (gf_span_is(key, "function"))
+            gf_span_text(value, ret->function, sizeof(ret->function));
+        else if (gf_span_is(key, "line"))
+            ret->line = gf_span_int(value);
+    }
+}

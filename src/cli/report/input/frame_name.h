@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of native frames. Executables and libraries are opened once and kept. One thread uses this
- * module.
+ * Frames of a log: the names of native ones, and the text of Python ones. Executables and libraries
+ * are opened once and kept. One thread uses this module.
  */
 #ifndef GF_CLI_REPORT_INPUT_FRAME_NAME_H
 #define GF_CLI_REPORT_INPUT_FRAME_NAME_H
@@ -24,5 +24,14 @@ bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_di
                       size_t size, char ret_path[1024]);
 
 void gf_frame_name_end(void);
+
+/* A Python frame of a log, shortened if it does not fit. */
+struct gf_python_text {
+    char file[1024], function[512];
+    long long line;
+};
+
+/* Missing members are "" and 0. Control characters are replaced. */
+void gf_frame_python(struct gf_span frame, struct gf_python_text *ret);
 
 #endif

@@ -58,21 +58,13 @@ static void add_frame(struct gf_job *job, struct frames *frames, const char *tex
 
 static void read_python_frame(struct gf_job *job, struct frames *frames, struct gf_span frame)
 {
-    char file[1024] = "", function[512] = "", text[1600];
-    long long line = 0;
-    struct gf_scan scan = gf_scan_begin(frame, '{');
-    struct gf_span key, value;
+    struct gf_python_text python;
+    char text[1600];
 
-    while (gf_scan_member(&scan, &key, &value)) {
-        if (gf_span_is(key, "file"))
-            gf_span_text(value, file, sizeof(file));
-        else if (gf_span_is(key, "function"))
-            gf_span_text(value, function, sizeof(function));
-        else if (gf_span_is(key, "line"))
-            line = gf_span_int(value);
-    }
-    snprintf(text, sizeof(text), "%s:%lld in %s", short_path(file), line, function);
-    add_frame(job, frames, text, !is_library(file));
+    gf_frame_python(frame, &python);
+    snprintf(text, sizeof(text), "%s:%lld in %s", short_path(python.file), python.line,
+             python.function);
+    add_frame(job, frames, text, !is_library(python.file));
 }
 
 static void read_native_frame(struct gf_job *job, struct frames *frames, struct gf_span modules,

@@ -48,20 +48,10 @@ static void print_place(const struct gf_event *event)
 
 static void put_python_frame(FILE *out, struct gf_span frame)
 {
-    char file[1024] = "", function[512] = "";
-    long long line = 0;
-    struct gf_scan scan = gf_scan_begin(frame, '{');
-    struct gf_span key, value;
+    struct gf_python_text text;
 
-    while (gf_scan_member(&scan, &key, &value)) {
-        if (gf_span_is(key, "file"))
-            gf_span_text(value, file, sizeof(file));
-        else if (gf_span_is(key, "function"))
-            gf_span_text(value, function, sizeof(function));
-        else if (gf_span_is(key, "line"))
-            line = gf_span_int(value);
-    }
-    fprintf(out, "    %s:%lld in %s\n", file, line, function);
+    gf_frame_python(frame, &text);
+    fprintf(out, "    %s:%lld in %s\n", text.file, text.line, text.function);
 }
 
 static void put_frames(FILE *out, const struct gf_event *event)
