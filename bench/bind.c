@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cost of placement: binding N threads (default 200), a guard's reading of them, loading the
- * machine. One Markdown row for each figure; medians of 21 rounds.
+ * The cost of placement: binding N threads (default 200), reading their masks as the guard does, and
+ * loading the machine. Prints a Markdown row for each figure, a median of 21 rounds.
  */
 #include "base/clock.h"
 #include "engine/machine/machine_load.h"

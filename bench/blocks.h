@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the benches on retained memory: blocks that are written, and numbers that each run repeats. */
+/* For the benches on retained memory: writes blocks, and repeats the same random numbers in each run. */
 #ifndef GF_BENCH_BLOCKS_H
 #define GF_BENCH_BLOCKS_H
 

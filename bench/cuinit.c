@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded together with the library under test. A program that does not know of GPUs then has
- * called cuInit and has a context.
+ * A preload beside the library under test. It calls cuInit and creates a context in a program that
+ * does not use GPUs.
  */
 #include <dlfcn.h>
 #include <stdio.h>

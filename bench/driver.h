@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the benches on the driver API: the driver opened by name, a clock, a kernel that keeps
- * the GPU busy, and numbers read from a line of words.
+ * For the benches on the driver API: opens the driver by name, reads clocks, has a kernel that keeps
+ * the GPU busy, and parses lines of words.
  */
 #ifndef BENCH_DRIVER_H
 #define BENCH_DRIVER_H
@@ -68,7 +68,7 @@ static inline double seconds_now(clockid_t clock)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-/* CPU time of all threads of this process. */
+/* Returns the CPU time of all threads of this process. */
 static inline double cpu_seconds(void)
 {
     return seconds_now(CLOCK_PROCESS_CPUTIME_ID);
@@ -96,7 +96,10 @@ static inline void open_device(void)
     MUST(cu.cuCtxSetCurrent(bench_context));
 }
 
-/* Runs on every multiprocessor for the number of nanoseconds in its parameter. */
+/*
+ * Returns a kernel that runs on every multiprocessor for the number of nanoseconds in its
+ * parameter.
+ */
 static inline CUfunction spin_kernel(void)
 {
     static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -119,7 +122,7 @@ static inline void spin(CUfunction function, CUstream stream, uint64_t ns)
     MUST(cu.cuLaunchKernel(function, 132, 1, 1, 128, 1, 1, 0, stream, params, NULL));
 }
 
-/* The value of `name=` in a line of words, or the fallback. */
+/* Returns the value of `name=` in a line of words, or the fallback. */
 static inline const char *word(const char *line, const char *name, const char *fallback)
 {
     static _Thread_local char value[8][64];

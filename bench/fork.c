@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One arm of bench/fork.py: a process that forks as standard input requests. With the argument
- * "cuda", it has a context first. Each line gets one line as its answer:
+ * One arm of bench/fork.py: a process that answers each line of standard input by one line. With the
+ * argument "cuda", it first creates a context.
  *
  *   hold how=driver|zero bytes=N blocks=N
- *                             from now on holds this much pinned memory: from cuMemHostAlloc, or
- *                             mapped as the driver maps it, without the driver -> mappings
- *   threads count=N           this many more threads, which call malloc once and sleep -> their number
- *   fork times=N              medians: seconds until fork() returns in the parent, until it returns in
- *                             the child, and until the parent sees the child's exit; page faults in
+ *                             allocates pinned memory by cuMemHostAlloc, or maps memory as the driver
+ *                             does, and keeps it -> number of mappings
+ *   threads count=N           starts threads that call malloc once and sleep -> number of threads
+ *   fork times=N              -> medians: seconds until fork() returns in the parent, until it returns
+ *                             in the child, and until the parent sees the child's exit; page faults in
  *                             parent and child
  *   quit
  */
@@ -66,7 +66,7 @@ static void hold(const char *line)
     printf("%u\n", mappings());
 }
 
-/* Starts the heap, and makes this thread known to it. */
+/* Starts the heap, and creates this thread's cache. */
 static void use_heap(void)
 {
     void *volatile block = malloc(100);

@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#define BUCKETS 65536 /* of 25 ns */
+#define BUCKETS 65536 /* buckets of 25 ns each */
 #define BUCKET_NS 25
 #define STREAMS 32
 #define THREADS 8

@@ -145,7 +145,7 @@ static void *copies(void *closure)
     return NULL;
 }
 
-/* Kernels of 4 ms on every multiprocessor, two ahead, until the load is switched off. */
+/* Keeps two kernels of 4 ms queued, on all multiprocessors, until the load is switched off. */
 static void *keep_busy(void *closure)
 {
     CUstream stream;
@@ -205,7 +205,7 @@ static void run_copies(bool load)
     printf("%.9f %.9f %zu\n", end - start, used, job.bytes * job.count * job.threads);
 }
 
-/* Sends new bytes, copies them back by another path, and checks all of them. */
+/* Copies new bytes to the device, copies them back by another path, and checks all of them. */
 static bool arrives(struct lane *lane)
 {
     char *host = job.pinned ? lane->pinned : lane->pageable;
@@ -214,7 +214,7 @@ static bool arrives(struct lane *lane)
         return false;
     static uint64_t seed;
     fill(job.h2d ? host : other, job.bytes, ++seed);
-    /* the driver's own path in every arm, because the copy is too small to be staged */
+    /* too small to be staged, so the driver makes this copy in each arm */
     const size_t piece = 4096;
     for (size_t at = 0; !job.h2d && at < job.bytes; at += piece)
         MUST(cu.cuMemcpyHtoD_v2(lane->device + at, other + at, piece));

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the memory that a process still holds when it no longer uses it, under any preload:
+ * Measures the memory that an idle process still holds, under any preload:
  *
- *   freed MIB SECONDS       main fills and frees blocks of 64 KiB, then four threads 64 MiB each; they
- *                           make 20000 small calls in that time
- *   idle THREADS SECONDS    threads that once used blocks of up to 1 MiB sleep; main makes the calls
+ *   freed MIB SECONDS       main fills and frees blocks of 64 KiB, and then four threads do so with
+ *                           64 MiB each; all make 20000 small calls in SECONDS
+ *   idle THREADS SECONDS    threads sleep after they used blocks of up to 1 MiB; main makes the calls
  *   turns THREADS SECONDS   one thread after the other fills 40 MiB of blocks of up to 1 MiB, frees
  *                           them and sleeps; then main makes the calls
  *
- * A further word `gpu` makes a CUDA context first. Prints MiB resident before the calls and after.
+ * With the further word `gpu`, it first creates a CUDA context. Prints the resident MiB before and
+ * after the calls.
  */
 #include "blocks.h"
 
@@ -41,7 +42,7 @@ static double resident_mib(void)
     return (double)strtoul(strchr(line, ' '), NULL, 10) * (double)sysconf(_SC_PAGESIZE) / MIB;
 }
 
-/* Fills this many bytes of blocks before it frees them, like the parts of a batch. */
+/* Fills this many bytes of blocks, and then frees all of them, like the parts of a batch. */
 static void fill(size_t bytes, size_t least, size_t spread, uint32_t seed)
 {
     void **blocks = malloc(SLOTS * 8 * sizeof(*blocks));

@@ -5,9 +5,9 @@
  *   fill MIB CHILDREN   fills and frees a batch, and forks children that stay alive -> ms of wall and
  *                       CPU time for the parent's next fill of the same size
  *   exec MIB            the same batch -> ms until a forked child has become `true` and ended, twice
- *   turns THREADS       this many threads, one after the other; 10000 blocks of up to 2 KiB each
- *   four THREADS        the same number, four at a time; 50000 blocks of up to 144 bytes each
- *   beside ROUNDS       fills and frees 64 MiB while blocks of up to 2 KiB come and go
+ *   turns THREADS       this many threads, one after the other; each uses 10000 blocks of up to 2 KiB
+ *   four THREADS        the same number, four at a time; each uses 50000 blocks of up to 144 bytes
+ *   beside ROUNDS       fills and frees 64 MiB, and replaces blocks of up to 2 KiB
  *   middle ROUNDS       the same with blocks of 4 to 128 KiB
  *   batches ROUNDS      batches of 16 to 80 MiB, and blocks of up to 256 KiB
  *
@@ -126,7 +126,7 @@ static void threads(int count, int at_a_time, struct load load)
     }
 }
 
-/* In each round half of the slots get another block, and then a batch is filled. */
+/* In each round, replaces half of the blocks, and then fills a batch. */
 static void rounds(int count, struct load load, size_t least_mib, size_t spread_mib)
 {
     static void *slot[SLOTS];
@@ -158,7 +158,10 @@ static int come_and_go(const char *kind, int count)
     return 0;
 }
 
-/* The first few are not counted among the faults. */
+/*
+ * Runs one of the last five kinds and prints its result. Faults of the first few rounds do not
+ * count.
+ */
 static int resident(const char *kind, int count)
 {
     struct rusage before, after;

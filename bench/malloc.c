@@ -6,16 +6,16 @@
  *   mixed THREADS   ns for a pair: sizes of 16 to 2063 bytes replaced at random in 1000 slots
  *   large THREADS   the same, 32 KiB to 1 MiB in 16 slots
  *   pass SIZE       ns for a block that one thread allocates and another frees
- *   churn           us for a thread that is created, allocates 1000 blocks, frees them and ends
- *   fill MIB        ms for a block allocated, written and freed, in a loop on the main thread
+ *   churn           us to create a thread that allocates 1000 blocks, frees them and ends
+ *   fill MIB        ms to allocate, write and free a block, in a loop on the main thread
  *   fillother MIB   the same on another thread
  *   zeroed MIB      the same with calloc, on the main thread
- *   grow MIB        ms for a block that grows by eighths from 64 KiB to this size and is written,
- *                   the first time
+ *   grow MIB        ms to grow and write a block, by eighths from 64 KiB to this size, for the
+ *                   first time
  *   memory          bytes resident for each byte of 300000 live blocks of 16 to 2063 bytes
  *
- * The work is done in pieces of some milliseconds. The figure is the CPU time of the quickest piece,
- * which other work on the machine has affected least (fill: the median; churn: wall time).
+ * The work is divided into pieces of some milliseconds. The figure is the CPU time of the fastest
+ * piece, which other work on the machine affected least (fill: the median; churn: wall time).
  */
 #include <pthread.h>
 #include <sched.h>
@@ -28,7 +28,7 @@
 
 #define PIECES 60
 #define PIECES_LEAST 5
-#define ENOUGH_NS 3e8 /* of work; slow allocators get fewer pieces */
+#define ENOUGH_NS 3e8 /* time of all pieces; slow allocators get fewer pieces */
 #define FILLS 15
 #define THREADS_MAX 64
 

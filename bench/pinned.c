@@ -3,8 +3,8 @@
  * One arm of bench/pinned.py. Each line of standard input requests allocations of pinned memory, and
  * gets one line as its answer. Between lines the process sleeps.
  *
- *   pairs bytes=N count=N threads=N   each thread gets a block and frees it, again and again
- *   hold bytes=N count=N threads=N    each thread gets this many blocks, then frees them all
+ *   pairs bytes=N count=N threads=N   each thread repeatedly allocates a block and frees it
+ *   hold bytes=N count=N threads=N    each thread allocates `count` blocks, and then frees them
  *       -> seconds for one cuMemHostAlloc, for one cuMemFreeHost, CPU seconds for both
  *   quit
  */

@@ -5,9 +5,9 @@
  *     spawn ROUNDS AT_ONCE PRELOAD... -- PROGRAM ARGS...      PRELOAD "none": no preload
  *
  * Each round starts PROGRAM by posix_spawn, AT_ONCE times at the same time, under each preload in
- * turn. Each round begins with another preload, so that other work on the machine affects all alike.
- * This process itself has no preload. Prints a line for each preload: the median wall time of a
- * batch, and the median CPU time of a start, both in ns.
+ * turn. Rounds begin with different preloads, so that other work on the machine affects all equally.
+ * This process has no preload. Prints a line for each preload: the median wall time of a batch, and
+ * the median CPU time of a start, both in ns.
  */
 #include <spawn.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cost of the watch for stalls: stall KIND. If LD_LIBRARY_PATH has a libcuda.so.1, the process
- * initialises it first, like a program that feeds a GPU. Prints ns.
+ * The cost of stall timing: stall KIND. If LD_LIBRARY_PATH has a libcuda.so.1, the process first
+ * initializes it, like a program that feeds a GPU. Prints ns.
  *
  *   pair    malloc(64) and its free, one thread
  *   mixed   sizes of 16 to 2063 bytes, replaced at random in 1000 slots, two threads at once
  *   large   malloc(2 MiB) and its free
- *   storm   a free of 16 MiB, of which one page was touched, that purges at once: 400 in a row
+ *   storm   400 times a free that purges at once: 16 MiB, of which one page was touched
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -95,7 +95,7 @@ static int by_size(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The median: the duration of one call, whatever else the machine does. */
+/* Returns the median duration of a call, which other work on the machine affects little. */
 static double storm(void)
 {
     static double took[STORM];

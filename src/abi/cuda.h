@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver's own functions, typed by cuda.h itself and listed by hooks.def. */
+/* Pointers to the driver's functions that hooks.def lists, with the types that cuda.h declares. */
 #ifndef GF_ABI_CUDA_H
 #define GF_ABI_CUDA_H
 
 #include "abi/cuda_newer.h"
 
-/* Some drivers export it (580 does not); no header declares it. */
+/* Some drivers export this function (580 does not), but no header declares it. */
 __typeof__(cuGetProcAddress_v2) cuGetProcAddress_v2_ptsz;
 
 /* A member is NULL where the installed driver lacks the function. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.h, and what newer toolkits declare, for builds with the headers of an older one, down to 11.8.
- * Included by abi/cuda.h only. The driver at run-time may have these functions, whatever headers
- * the build had.
+ * Includes cuda.h, and adds declarations of newer toolkits if cuda.h is older (11.8 or later). The
+ * installed driver may have these functions although the build's headers lack them. Only abi/cuda.h
+ * includes this file.
  */
 #ifndef GF_ABI_CUDA_NEWER_H
 #define GF_ABI_CUDA_NEWER_H

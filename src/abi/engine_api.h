@@ -5,9 +5,9 @@
  * The preload library (libgpufeed.so) is in every process. After the first successful cuInit it
  * creates the library's own thread, "gpufeed". That thread opens the engine (libgpufeed-engine.so)
  * once, with RTLD_LOCAL, and calls gf_engine_start with a struct gf_preload. It publishes the
- * returned struct gf_engine by one atomic store. Until then every hook passes through; if NULL was
- * returned, hooks pass through for the life of the process. Afterwards the thread runs the engine's
- * watch(). docs/concurrency.md lists the library's other threads.
+ * returned struct gf_engine by one atomic store, and then runs the engine's watch(). Until the
+ * store, every hook passes through. If gf_engine_start returns NULL, hooks pass through for the
+ * life of the process. docs/concurrency.md lists the library's other threads.
  *
  * Hooks call the engine on the program's threads, possibly under the loader's lock (a constructor
  * may be calling CUDA). These functions never wait for another thread, never call back into a hook,
@@ -48,17 +48,17 @@ struct gf_preload {
     uint32_t size; /* sizeof(struct gf_preload); each side refuses a different value */
     const struct gf_options *options;
     const struct gf_startup_env *startup;
-    _Atomic unsigned *permitted; /* os/permit.h; in the mode observe, no call that sets anything */
+    _Atomic unsigned *permitted; /* system calls that the process may make: os/permit.h */
     const struct gf_cuda *cuda;
     /* The file of a preloaded library that replaces libcuda, or NULL. */
     const char *driver_shim;
     const struct gf_heap_ops *heap; /* its functions are NULL unless the heap is in replace mode */
     const char *version;
-    pid_t caller; /* the thread that called cuInit; it may have ended */
+    pid_t caller; /* the thread that called cuInit; this thread may have ended */
 
     /*
-     * The class of a live thread of this process, or of any other thread that the program set a
-     * mask for.
+     * The class of a live thread of this process, or of a thread of another process whose mask the
+     * program set.
      */
     enum gf_thread_class (*thread_class)(pid_t tid);
     /* For the report: calls `fn` with the counts of each hook, until fn returns false. */
@@ -66,9 +66,9 @@ struct gf_preload {
     struct gf_submit_table *submissions;
     bool (*python)(struct gf_python *ret); /* false: no interpreter is loaded; any thread */
     /*
-     * The event log, which the preload library writes. log_wanted returns whether there is a log.
-     * log adds an event, whose fields are a JSON object on one line. log_finish writes all finished
-     * lines; from then on each thread writes its own lines. Any thread.
+     * The event log, which the preload library writes. log_wanted: whether a log exists. log adds
+     * an event, with its fields as a JSON object on one line. log_finish writes all complete lines;
+     * afterwards each thread writes its own lines. Any thread.
      */
     bool (*log_wanted)(void);
     void (*log)(const char *event, const char *fields);
@@ -79,7 +79,8 @@ struct gf_preload {
     void (*each_latency)(gf_latency_fn *fn, void *closure);
     void (*step_count)(struct gf_step_count *ret); /* the program's steps; any thread */
     /*
-     * Sets the GPU that stalls of the heap are reported for. NULL: the process uses several GPUs.
+     * Sets the GPU that log lines about stalls of the heap name. NULL: the process uses several
+     * GPUs.
      */
     void (*gpu_known)(const struct gf_stall_gpu *gpu);
 };
@@ -99,8 +100,8 @@ struct gf_engine {
     /* A context was given work for the first time. May be NULL. */
     void (*work_seen)(void);
     /*
-     * Called on gf_preload.caller once it has seen the engine published. Not called if that thread
-     * stopped waiting earlier.
+     * Called on the thread gf_preload.caller after the engine was published. Not called if that
+     * thread stopped waiting for the engine.
      */
     void (*joined)(void);
     /*
@@ -114,11 +115,13 @@ struct gf_engine {
      * Called in a forked child of a process that has an engine. Does only async-signal-safe work.
      */
     void (*forked)(void);
-    /* The NUMA node on which the program's memory and threads are placed; -1 while unknown. */
+    /*
+     * The NUMA node of the process's GPU; -1 if unknown, if there are several, or in mode observe.
+     */
     int (*gpu_node)(void);
     /*
-     * Writes the report of now. Like snprintf, returns the length that the whole report needs; 0 at
-     * exit, and if another thread writes a report for longer than wait_ms.
+     * Writes the current report. Like snprintf, returns the length that the whole report needs.
+     * Returns 0 at exit, and if another thread takes longer than wait_ms to write a report.
      */
     size_t (*report)(char *buf, size_t size, unsigned wait_ms);
     /* Copies and pinned memory. NULL if the options turn both off. Constant after publication. */

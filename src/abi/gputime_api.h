@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hooks record about submitted work, for the engine's sampler (src/engine/gputime). The table
- * belongs to the preload library. Hooks write it; the sampler reads it, and clears work that it saw
- * complete. No field is protected by a lock.
+ * Records of submitted work, for the engine's sampler (src/engine/gputime). The table belongs to
+ * the preload library. Hooks write the records. The sampler reads them, and clears work that has
+ * completed. No lock protects the fields.
  */
 #ifndef GF_ABI_GPUTIME_API_H
 #define GF_ABI_GPUTIME_API_H
@@ -12,13 +12,13 @@
 
 #define GF_SUBMITTERS 80u    /* threads with a set of counters: preload/hook/counters.h */
 #define GF_STREAM_SLOTS 512u /* a power of two */
-#define GF_STREAM_PROBES 8u  /* slots that a stream may have */
+#define GF_STREAM_PROBES 8u  /* slots to try for a stream's handle */
 #define GF_SUBMIT_CONTEXTS 16u
-/* In place of a handle: an entry that is being filled. No handle has this value. */
+/* Replaces the handle while an entry is filled. No handle has this value. */
 #define GF_SUBMIT_FILLING ((uintptr_t)3)
 #define GF_SUBMIT_DEVICES 16u
 
-/* The kinds of work that a stream was given, as bits. */
+/* Kinds of submitted work, as bits. */
 enum gf_work {
     gf_work_kernel = 1, /* kernels, graphs, memsets, host functions, waits and writes of values */
     gf_work_copy = 2,
@@ -29,20 +29,21 @@ enum gf_work {
 struct gf_stream_slot {
     _Alignas(64) _Atomic(uintptr_t) stream; /* 0: free */
     _Atomic(uintptr_t) context;
-    /* What the stream was given since it was last seen empty, as bits of enum gf_work. */
+    /* Work submitted since the sampler last saw the stream empty, as bits of enum gf_work. */
     _Atomic unsigned work;
     _Atomic int device;
-    /* The legacy stream's query covers it. */
+    /* A query of the legacy stream covers this stream. */
     _Atomic bool blocking;
 };
 
-/* A thread that submits work. Beyond 64 threads, several share one. */
+/* A thread that submits work. If more than 64 threads submit, several share a record. */
 struct gf_submitter {
-    /* Calls that submit work: begun before the driver's call, ended after it. */
+    /* Calls that submit work: counted in `begun` before the driver's call, in `ended` after it. */
     _Alignas(64) _Atomic uint64_t begun;
     _Atomic uint64_t ended;
-    _Atomic unsigned own_work; /* of its per-thread streams, as gf_stream_slot.work */
-    _Atomic unsigned doing;    /* the timed driver call it is in: 1 + an enum gf_timed; else 0 */
+    _Atomic unsigned own_work; /* work of its per-thread streams, as gf_stream_slot.work */
+    /* The timed driver call in progress: 1 + an enum gf_timed; 0: none. */
+    _Atomic unsigned doing;
     /* Submissions to streams that are in no slot: the table is full, or a capture is open. */
     _Atomic uint64_t unlisted;
 };
@@ -53,26 +54,27 @@ struct gf_submit_context {
     _Atomic int device;
 };
 
-/* The present gap of a device: the sampler opens it, the first submission ends it. */
+/* The current gap of a device. The sampler opens it; the first submission ends it. */
 struct gf_submit_gap {
     _Alignas(64) _Atomic bool open;
-    _Atomic uint64_t ended_ns; /* 0 until then */
+    _Atomic uint64_t ended_ns; /* 0 while open */
     _Atomic int ender;         /* the thread that submitted; stored last */
-    _Atomic(uintptr_t) python; /* its PyThreadState; 0: it has none */
+    _Atomic(uintptr_t) python; /* PyThreadState of that thread; 0 if it has none */
 };
 
 struct gf_submit_table {
-    /* False: nothing is recorded. Set by the engine, once. */
+    /* False: hooks record nothing. The engine sets it once. */
     _Atomic bool on;
     _Atomic unsigned legacy_work; /* of all legacy streams, as gf_stream_slot.work */
     /*
-     * A Dekker-style handshake: the sampler sets `asking`, then looks at `closed` and `captures`. A
+     * A Dekker-style handshake. The sampler sets `asking`, then loads `closed` and `captures`. A
      * hook that ends a stream or a context, or begins a capture, adds to `closed` and then waits
      * until `asking` is false.
      */
     _Alignas(64) _Atomic bool asking;
     _Atomic unsigned closed;
-    _Atomic unsigned captures; /* that have begun and not ended; or ended with their stream */
+    /* Open captures; also those that ended by the destruction of their stream. */
+    _Atomic unsigned captures;
     struct gf_submit_gap gaps[GF_SUBMIT_DEVICES];
     struct gf_submit_context contexts[GF_SUBMIT_CONTEXTS];
     struct gf_submitter submitters[GF_SUBMITTERS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The heap as the engine sees it. The preload library fills in struct gf_heap_ops, and the engine
- * calls its functions. Sizes are in bytes. Unless a comment says otherwise, any thread that holds
- * no lock of the library may call these functions, and they keep errno.
+ * calls its functions. Sizes are in bytes. Any thread that holds no lock of the library may call
+ * these functions, and they keep errno. Exceptions are stated.
  */
 #ifndef GF_ABI_HEAP_API_H
 #define GF_ABI_HEAP_API_H
@@ -35,13 +35,14 @@ struct gf_heap_stats {
 
 /* The heap's handling of freed pages: src/preload/heap/pages/retain.h. */
 struct gf_heap_retained {
-    bool managed;           /* false: a user's MALLOC_CONF sets the decay; the heap adds nothing */
-    uint64_t max_bytes;     /* free and not purged; pages of a block that was never touched count */
+    bool managed; /* false: a user's MALLOC_CONF sets the decay; the heap adds nothing */
+    /* Free and not purged; an upper bound: includes pages that were never touched. */
+    uint64_t max_bytes;
     uint64_t unused_bytes;  /* the part that stayed free for at least 10 s */
     uint64_t unused_purged; /* bytes purged because they stayed free */
     /* Bytes freed since the last lazy free; an upper bound of the dirty bytes. */
     uint64_t freed;
-    uint64_t dirty_limit; /* the most bytes that may be dirty */
+    uint64_t dirty_limit; /* most dirty bytes that the heap keeps */
     uint64_t headroom;    /* at the last reading */
     uint64_t readings, lazy_frees, purges;
     uint64_t lazily_freed_bytes, purged_bytes; /* so far, for any cause */
@@ -59,9 +60,12 @@ struct gf_heap_huge {
 struct gf_heap_first_touch {
     uint64_t looks; /* blocks examined */
     uint64_t timed; /* page faults timed */
-    /* Bytes absent when malloc returned a large block, less those still absent at free. */
+    /*
+     * Bytes of large blocks without pages when malloc returned, minus those still without pages at
+     * free.
+     */
     uint64_t missing_bytes;
-    uint64_t again_bytes; /* the part of missing_bytes that was present before and was purged */
+    uint64_t again_bytes; /* the part of missing_bytes that an earlier purge removed */
     uint64_t us;          /* estimated duration of the first touch of missing_bytes */
     uint64_t ns_per_mib;  /* at the latest sample */
 };
@@ -78,11 +82,11 @@ struct gf_heap_ops {
     enum gf_heap_mode mode;
     const char *mode_reason; /* "GPUFEED_HEAP=off", "tcmalloc is preloaded", ... never NULL */
     /*
-     * From now on each new mapping of the heap gets this memory policy (MPOL_PREFERRED or
-     * MPOL_BIND) by mbind; policy 0 ends this. A refused mbind is counted and otherwise ignored.
+     * Sets the memory policy (MPOL_PREFERRED or MPOL_BIND) that each new mapping of the heap gets
+     * by mbind; policy 0 sets none. A refused mbind is counted and otherwise ignored.
      */
     void (*set_node)(int policy, const struct gf_nodes *nodes);
-    uint64_t (*refused)(void); /* mbind calls that the kernel refused, and the last errno */
+    uint64_t (*refused)(void); /* number of mbind calls that the kernel refused */
     int (*refused_errno)(void);
     /*
      * Copies up to `cap` ranges that are mapped now. Unused entries of `ret` get size 0. Returns
@@ -90,11 +94,11 @@ struct gf_heap_ops {
      * the copy may be incomplete.
      */
     size_t (*ranges)(struct gf_range *ret, size_t cap);
-    /* Threads that start from now on share `cpus` arenas: one for each CPU that they may use. */
+    /* Threads that start from now on share `cpus` arenas, the number of CPUs that they may use. */
     void (*set_cpus)(unsigned cpus);
     /*
      * From now on a fork quiesces the heap instead of taking jemalloc's locks, so it copies fewer
-     * pages. The call takes milliseconds. It changes nothing where the kernel refuses membarrier.
+     * pages. The call takes milliseconds. It has no effect if the kernel refuses membarrier.
      */
     void (*allow_quiesce)(void);
     /*
@@ -108,17 +112,17 @@ struct gf_heap_ops {
     /* Copies the i-th setting. False: there are at most i settings. */
     bool (*setting)(size_t i, struct gf_heap_setting *ret);
     /*
-     * The parts of the user's MALLOC_CONF and /etc/malloc.conf that are ignored, and why; "" for
-     * nothing.
+     * The ignored parts of MALLOC_CONF and /etc/malloc.conf, with reasons; "" if nothing is
+     * ignored.
      */
     const char *(*ignored_conf)(void);
     void (*huge)(struct gf_heap_huge *ret);
     void (*first_touch)(struct gf_heap_first_touch *ret);
     void (*retained)(struct gf_heap_retained *ret); /* only a few loads */
     /*
-     * Called by the thread that checks the headroom and frees pages in time, until the process ends
-     * or forks. So the heap may keep more dirty pages. The heap calls `wake` once, from within a
-     * free, when much is dirty; another call of this function arms it again.
+     * The caller promises to check the headroom and to free pages in time, until the process ends
+     * or forks. So the heap keeps more dirty pages. Each call of this function lets the heap call
+     * `wake` once, from within a free, when it has many dirty pages.
      */
     void (*watch_retained)(void (*wake)(void));
     /*
@@ -128,7 +132,7 @@ struct gf_heap_ops {
      */
     bool (*free_lazily)(void);
     bool (*purge)(void);
-    /* Purges pages that were not reused for 10 to 20 seconds, if that is due. */
+    /* If due, purges pages that were not reused for 10 to 20 seconds. */
     void (*purge_unused)(void);
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of the program, as it marks them by gpufeed_step. */
+/* The steps that the program marks by gpufeed_step. */
 #ifndef GF_ABI_STEP_API_H
 #define GF_ABI_STEP_API_H
 

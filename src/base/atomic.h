@@ -3,8 +3,8 @@
  * Short names for C11 atomics, with the memory order in the name. The arguments are those of the
  * standard macros: `p` points to an _Atomic object.
  *
- * Words in memory that several processes map use the __atomic_* builtins, because the standard does
- * not cover memory shared by processes.
+ * For words that several processes map, use the __atomic_* builtins, because the C standard does
+ * not cover such memory.
  */
 #ifndef GF_BASE_ATOMIC_H
 #define GF_BASE_ATOMIC_H
@@ -48,7 +48,7 @@
 #define gf_cas_seq_cst(p, expected, value)                                                         \
     atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_seq_cst,        \
                                             memory_order_seq_cst)
-/* The same, but it may fail although *p equals *expected, so call it in a loop. */
+/* The same, but may fail although *p equals *expected, so call it in a loop. */
 #define gf_cas_weak_relaxed(p, expected, value)                                                    \
     atomic_compare_exchange_weak_explicit((p), (expected), (value), memory_order_relaxed,          \
                                           memory_order_relaxed)

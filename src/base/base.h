@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base: attributes and small helpers that every layer uses. Unless its comment says otherwise,
- * nothing in this folder allocates, takes a lock or changes errno. So it may be called before main,
- * inside malloc, in a signal handler, in a forked child and under the loader's lock.
+ * base: attributes and small helpers that every layer uses. No function in this folder allocates,
+ * takes a lock or changes errno, unless its comment says otherwise. So they may be called before
+ * main, inside malloc, in a signal handler, in a forked child and under the loader's lock.
  */
 #ifndef GF_BASE_BASE_H
 #define GF_BASE_BASE_H
@@ -27,8 +27,8 @@
 #define gf_max(a, b) ((a) > (b) ? (a) : (b))
 
 /*
- * The amount to add to a counter of bytes for a call with this size. Returns 0 if the size exceeds
- * any memory, because such a call fails.
+ * The bytes that a call of this size adds to a counter. 0 for sizes from 2^48 on, because such a
+ * call fails.
  */
 static inline uint64_t gf_bytes_counted(uint64_t bytes)
 {

@@ -13,9 +13,8 @@ static inline uint64_t gf_now_ns(void)
 }
 
 /*
- * A clock in units of about 1 ns or less. A read is not ordered with earlier instructions, and
- * processors may differ. It costs a third of gf_now_ns, so it serves as a cheap check of elapsed
- * time.
+ * A clock with a resolution of about 1 ns, for cheap checks of elapsed time: a read costs a third
+ * of gf_now_ns. Earlier instructions may complete after the read, and CPUs may differ.
  */
 static inline uint64_t gf_ticks(void)
 {
@@ -30,7 +29,7 @@ static inline uint64_t gf_ticks(void)
 #endif
 }
 
-/* CPU time of the calling thread: time spent waiting for a CPU does not count. */
+/* CPU time of the calling thread, without the time in which it waited for a CPU. */
 static inline uint64_t gf_thread_cpu_ns(void)
 {
     struct timespec now;

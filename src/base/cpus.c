@@ -127,10 +127,7 @@ int gf_bits_parse(const char *text, uint64_t *ret, size_t n)
     return 0;
 }
 
-/*
- * Cuts at a comma before "...", so that no number is cut in two and none looks like the start of a
- * range.
- */
+/* Ends the text with ",..." after a whole item, so that no number or range is split. */
 static char *cut_off(char *buf, size_t at, size_t size)
 {
     if (size <= sizeof("..."))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets of CPUs and of NUMA nodes as plain bitmaps of fixed size. They need no allocation, compare
- * with memcmp, and have the layout that sched_setaffinity(2) and mbind(2) take.
+ * Sets of CPUs and of NUMA nodes as plain bitmaps of fixed size. They need no allocation, can be
+ * compared by memcmp, and have the layout that sched_setaffinity(2) and mbind(2) expect.
  */
 #ifndef GF_BASE_CPUS_H
 #define GF_BASE_CPUS_H
@@ -39,8 +39,8 @@ void gf_bits_or(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n);
 int gf_bits_parse(const char *text, uint64_t *ret, size_t n);
 
 /*
- * Writes the list format into buf, always terminated. If buf is too small, ends with ",..."
- * instead.
+ * Writes the list format into buf, always terminated. If buf is too small, the text ends with
+ * ",...".
  */
 char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size);
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 /*
- * Opens a regular file for reading. Opening a device or a FIFO may act on it or wait, so the type is
- * looked at first, and the file that is opened must be the same one. Returns -errno on failure.
+ * Opens a regular file for reading; -errno on failure. Opening a device or a FIFO may wait or have
+ * side effects, so the type is checked first. Then the opened file must be the checked one.
  */
 static int open_regular(const char *path)
 {
@@ -122,7 +122,7 @@ const char *gf_elf_view_interpreter(const struct gf_elf_view *view)
     return path && segment->p_filesz && !path[segment->p_filesz - 1] ? path : NULL;
 }
 
-/* The bytes of the file that are loaded at an address. */
+/* The bytes of the file that the loader maps at an address. */
 static const void *at_address(const struct gf_elf_view *view, uint64_t address, uint64_t size)
 {
     size_t count;

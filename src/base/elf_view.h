@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A read-only view of an ELF file that is mapped, not loaded. The file may be truncated or crafted:
- * nothing outside of it and nothing misaligned is read. If the file is truncated while it is
- * mapped, reading raises SIGBUS. So the command uses this view, and the preload library does not.
- * Allocates nothing. (base/loader/symbols.h looks into loaded objects.)
+ * A read-only view of an ELF file that is mapped, not loaded. The file may be damaged or crafted:
+ * no read is outside the mapping or misaligned. If the file is truncated while it is mapped, reads
+ * raise SIGBUS. So only the command uses this view, not the preload library. Allocates nothing. For
+ * loaded objects, see base/loader/symbols.h.
  */
 #ifndef GF_BASE_ELF_VIEW_H
 #define GF_BASE_ELF_VIEW_H
@@ -23,14 +23,17 @@ struct gf_elf_view {
 int gf_elf_view_open(const char *path, struct gf_elf_view *ret);
 void gf_elf_view_close(struct gf_elf_view *view);
 
-/* Bytes of the file; NULL if the file ends before them or the offset is not a multiple of align. */
+/*
+ * `size` bytes of the file; NULL if the file is shorter, or if the offset is not a multiple of
+ * align.
+ */
 const void *gf_elf_view_at(const struct gf_elf_view *view, uint64_t offset, uint64_t size,
                            size_t align);
 
 /* The header; NULL if the file is not ELF. In 32-bit files only e_ident and e_machine are valid. */
 const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view);
 
-/* The following are empty (NULL or false) for 32-bit files and if the file lacks the part. */
+/* The following return NULL or false for 32-bit files, and if the file lacks the requested part. */
 
 /* All program headers. */
 const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *ret_count);
@@ -43,7 +46,10 @@ const Elf64_Shdr *gf_elf_view_section(const struct gf_elf_view *view, size_t ind
 /* The path of the loader that a dynamic program requests (PT_INTERP). */
 const char *gf_elf_view_interpreter(const struct gf_elf_view *view);
 
-/* The names that the loader uses: symbols and needed libraries, each between zero bytes. */
+/*
+ * The dynamic string table, with names of symbols and needed libraries. Each name ends with a zero
+ * byte.
+ */
 const char *gf_elf_view_dynamic_strings(const struct gf_elf_view *view, size_t *ret_size);
 
 const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t *ret_length);

@@ -191,7 +191,7 @@ static const char *put_conversion(struct out *out, const char *percent, va_list 
     case '%':
         put(out, '%');
         break;
-    default: /* unknown: copied as written; the types of later arguments are unknown, too */
+    default: /* unknown: copied as written. The types of later arguments are then unknown, too. */
         put(out, '%');
         return percent + 1;
     }

@@ -22,8 +22,8 @@ static void put_line(struct gf_json *json)
 }
 
 /*
- * The length of the UTF-8 sequence at p; 0 if the bytes are not valid UTF-8. Paths and names may
- * hold any byte.
+ * The length of the UTF-8 sequence at p. 0 if the bytes are not valid UTF-8, which paths and names
+ * may contain.
  */
 static size_t utf8_length(const unsigned char *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes JSON into the caller's buffer: no allocation, no locale. So a hook may write events, and
- * the report may be written at exit. Like snprintf, `at` counts the length that the whole text
+ * Writes JSON into the caller's buffer: no allocation, no locale. So hooks can write events, and
+ * the report can be written at exit. Like snprintf's result, `at` is the length that the whole text
  * needs.
  */
 #ifndef GF_BASE_JSON_H
@@ -26,7 +26,7 @@ void gf_json_int(struct gf_json *json, const char *key, int64_t value);
 void gf_json_size(struct gf_json *json, const char *key, uint64_t value);
 void gf_json_bool(struct gf_json *json, const char *key, bool value);
 void gf_json_null(struct gf_json *json, const char *key);
-/* Writes null for values below 0 and for UINT64_MAX, which mean unknown. */
+/* Write null for negative values and for UINT64_MAX, which mean unknown. */
 void gf_json_known_int(struct gf_json *json, const char *key, int64_t value);
 void gf_json_known_size(struct gf_json *json, const char *key, uint64_t value);
 /* value/1000 with three decimals. */

@@ -40,9 +40,9 @@ void gf_log_set_process(const char *name)
 }
 
 /*
- * A daemon may have closed descriptor 2, and a file that it opened later may have that number. The
- * program started with descriptor 2 inherited, hence without FD_CLOEXEC, and dup2 clears the flag.
- * So a descriptor with the flag is a file of the program's own.
+ * A daemon may close descriptor 2, and a file that it opens later may get the number. If that file
+ * has FD_CLOEXEC, it is not standard error: inherited descriptors and those made by dup2 lack the
+ * flag.
  */
 static bool is_standard_error(void)
 {
@@ -60,7 +60,7 @@ GF_PRINTF(2, 0) static void write_line(const char *area, const char *format, va_
     int length = gf_vfmt(line + start, sizeof(line) - start - 1, format, args);
     size_t end = start + gf_min((size_t)length, sizeof(line) - start - 2);
     line[end++] = '\n';
-    /* If standard error is closed or full, only the line is lost: the program continues. */
+    /* If the write fails, only the line is lost; the program continues. */
     if (is_standard_error())
         gf_safe_write(STDERR_FILENO, line, end);
     errno = error;

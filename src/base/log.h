@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints lines for the user on standard error. Each line is one write(2) and begins with "gpufeed:
- * ". A process that has not reached CUDA prints nothing: the level starts at GF_LOG_SILENT, and the
- * engine or the command raises it.
+ * Prints lines for the user on standard error. Each line begins with "gpufeed:", and is written by
+ * one write(2). The level starts at GF_LOG_SILENT. Only the command raises it, and the library
+ * after the first successful cuInit. So the library prints nothing in a process that does not use
+ * CUDA.
  *
- * Beside the level, GPUFEED_DEBUG names areas. Lines of a named area appear at every level but
- * GF_LOG_SILENT. They explain decisions, so they are printed where a decision is counted, never on
- * a fast path.
+ * GPUFEED_DEBUG also names areas. Lines of these areas appear at every level except GF_LOG_SILENT.
+ * They explain decisions, and are never printed on a fast path.
  */
 #ifndef GF_BASE_LOG_H
 #define GF_BASE_LOG_H
@@ -16,7 +16,7 @@
 
 enum gf_log_level {
     GF_LOG_SILENT = 0,
-    GF_LOG_WARN,  /* something the user asked for was not done, or a setting is wrong */
+    GF_LOG_WARN,  /* a request of the user failed, or a setting is invalid */
     GF_LOG_INFO,  /* GPUFEED_VERBOSE=1: the verdict, the summary */
     GF_LOG_DEBUG, /* GPUFEED_VERBOSE=2 */
 };
@@ -34,8 +34,8 @@ enum gf_log_area {
 void gf_log_set_level(enum gf_log_level level);
 bool gf_log_wants(enum gf_log_level level);
 /*
- * The process that later lines name after "gpufeed: ", such as "rank 3", where several processes
- * print. Called once, by the only thread that prints.
+ * Sets the name of this process, such as "rank 3", which later lines contain after "gpufeed: ".
+ * Called once, by the only thread that prints.
  */
 void gf_log_set_process(const char *name);
 void gf_log_set_areas(unsigned bits); /* Bit n enables the n-th area. */
@@ -44,7 +44,7 @@ bool gf_log_wants_area(enum gf_log_area area);
 /* Prints a line. Keeps errno; cuts a line at 1 KiB. */
 void gf_log(enum gf_log_level level, const char *format, ...) GF_PRINTF(2, 3);
 
-/* The same for a line of an area: "gpufeed: copy: ...". */
+/* Prints a line of an area: "gpufeed: copy: ...". */
 void gf_log_explain(enum gf_log_area area, const char *format, ...) GF_PRINTF(2, 3);
 
 #define gf_warn(...) gf_log(GF_LOG_WARN, __VA_ARGS__)

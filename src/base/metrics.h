@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The metrics for Prometheus, as GPUFEED_METRICS and `gpufeed report --prometheus` write them. Names are
- * API; docs/reading.md lists them. Each line has the labels `rank` and `pid`.
+ * The Prometheus metrics that GPUFEED_METRICS and `gpufeed report --prometheus` write. Their names
+ * are API; docs/reading.md lists them. Each line has the labels `rank` and `pid`.
  */
 #ifndef GF_BASE_METRICS_H
 #define GF_BASE_METRICS_H

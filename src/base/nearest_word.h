@@ -8,16 +8,16 @@
 struct gf_nearest_word {
     const char *wanted; /* what the user wrote */
     const char *found;  /* NULL if no candidate is close enough so far */
-    unsigned edits;     /* a closer candidate needs fewer edits */
+    unsigned edits;     /* edits to the closest candidate so far; a closer one needs fewer */
 };
 
-/* The largest number of edits that counts as similar: min(3, 1 + length/4). */
+/* Starts a search. Candidates with more than min(3, 1 + length/4) edits are ignored. */
 void gf_nearest_word_begin(struct gf_nearest_word *search, const char *wanted);
 
 /*
- * Compares one candidate. If it is closer than all earlier ones, found becomes `result`, which must
- * outlive the search. An edit inserts, deletes or changes a character or swaps two neighbours. Case
- * is ignored. Words of more than 48 characters match nothing.
+ * Compares one candidate. If it is closer than all earlier ones, `found` becomes `result`, which
+ * must outlive the search. One edit inserts, deletes or changes a character, or swaps two
+ * neighbours. Case is ignored. Words of more than 48 characters match nothing.
  */
 void gf_nearest_word_try(struct gf_nearest_word *search, const char *candidate, const char *result);
 

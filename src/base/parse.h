@@ -6,23 +6,24 @@
 #include "base/base.h"
 
 /*
- * Parses the whole text as a decimal number. 0, -EINVAL or -ERANGE; *ret is unchanged on failure.
+ * Parses the whole text as a decimal number. Returns 0, -EINVAL or -ERANGE; on failure *ret is
+ * unchanged.
  */
 int gf_parse_u64(const char *text, uint64_t *ret);
 
 /*
- * Parses a size in bytes: digits and an optional K, M, G or T (powers of 1024; "KiB" and "KB" are
- * the same).
+ * The same for a size in bytes: digits and an optional K, M, G or T (powers of 1024). "KiB" and
+ * "KB" mean K.
  */
 int gf_parse_size(const char *text, uint64_t *ret);
 
-/* Lower case of A to Z, whatever the locale is. */
+/* Converts A to Z to lower case, in every locale. */
 static inline char gf_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Whether the first `length` characters of both are equal, ignoring case. */
+/* Whether the first `length` characters of both texts are equal, ignoring case. */
 bool gf_same_start(const char *a, const char *b, size_t length);
 
 /* Whether both words are equal, ignoring case. */

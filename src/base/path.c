@@ -65,9 +65,8 @@ static bool begins(const char *path, const char *with)
 }
 
 /*
- * Whether path must not be replaced by renaming a file over it: /dev/null, a pipe, or the links
- * /dev/stdout and /proc/self/fd/1. Renaming would destroy the device or link for all its users.
- * This holds even if the link leads to a regular file now.
+ * Whether path is a device, a pipe, or a link in /dev or /proc, such as /dev/stdout. A file that is
+ * renamed over it would destroy it for all its users.
  */
 static bool is_special(const char *path)
 {
@@ -93,8 +92,8 @@ static int write_special(const char *path, const char *bytes, size_t length)
 
 /*
  * Creates a new file in the folder of path. Its name contains the time in nanoseconds. So another
- * user cannot place a link there in advance. A process with the same pid in another container
- * chooses another name. Returns a descriptor or -errno; ret holds the file's path.
+ * user cannot guess the name, and a process with the same pid in another container uses another
+ * one. Returns a descriptor or -errno, and sets ret to the file's path.
  */
 static int open_beside(const char *path, char *ret, size_t size)
 {
@@ -114,8 +113,8 @@ static int open_beside(const char *path, char *ret, size_t size)
 }
 
 /*
- * Sets ret to the target of the link at ret. False if there is no link, if another user owns it, or
- * if the path would be too long.
+ * Replaces the path in ret by the target of the link that it names. False if it names no link, if
+ * another user owns the link, or if the new path would be too long.
  */
 static GF_COLD bool follow_own_link(char *ret, size_t size)
 {

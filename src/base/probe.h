@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Properties of the processor or the kernel, determined at the first use. Several threads may
- * determine one at the same time, with the same result.
+ * Properties of the processor or the kernel, determined at first use. Several threads may determine
+ * the same property at the same time; they get the same result.
  */
 #ifndef GF_BASE_PROBE_H
 #define GF_BASE_PROBE_H
@@ -12,7 +12,8 @@
 enum gf_probed { gf_probed_unknown, gf_probed_no, gf_probed_yes };
 
 /*
- * `known` is static and starts at 0. An unknown answer counts as no, and the next call asks again.
+ * `known` is a static variable that starts at 0. If find_out returns unknown, the result is false,
+ * and the next call asks again.
  */
 static inline bool gf_probe(_Atomic unsigned char *known, enum gf_probed (*find_out)(void))
 {

@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The kernel's set of signals, set by hand: another preload may interpose libc's functions. */
+/*
+ * A bit of the kernel's signal set. libc's functions for it may be interposed by another preload.
+ */
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 
 ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count)
@@ -22,7 +24,7 @@ ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count)
     syscall(SYS_rt_sigpending, &pending, sizeof(pending));
     const ssize_t written = syscall(SYS_writev, fd, parts, count);
     const int error = errno;
-    /* Removes the signal of this write, unless the program already had the same one pending. */
+    /* Removes the signal that this write raised, unless the same signal was pending before. */
     const uint64_t ours = (error == EPIPE   ? BIT(SIGPIPE)
                            : error == EFBIG ? BIT(SIGXFSZ)
                                             : 0) &
@@ -35,8 +37,8 @@ ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count)
 }
 
 /*
- * In a folder that other users may write to, a link of theirs could lead to any file that this
- * process may write to.
+ * In a folder that other users can write to, they could create a link to any file that this process
+ * can write.
  */
 static GF_COLD bool is_trusted_link(const char *path)
 {

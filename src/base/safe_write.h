@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes on behalf of the library. A plain write would raise SIGPIPE if a pipe has no reader, or
- * SIGXFSZ if a file is at its size limit (ulimit -f). Either signal could end the program. Here the
- * write only fails.
+ * Writes of the library. A plain write raises SIGPIPE if a pipe has no reader, and SIGXFSZ if a
+ * file is at its size limit (ulimit -f). Either signal could end the program. These functions only
+ * fail.
  */
 #ifndef GF_BASE_SAFE_WRITE_H
 #define GF_BASE_SAFE_WRITE_H
@@ -22,9 +22,9 @@ static inline ssize_t gf_safe_write(int fd, const void *bytes, size_t length)
 }
 
 /*
- * Appends both texts to the file by one write; creates the file if it is missing. A symbolic link
- * at path is followed only if root or the process's user owns it: -ELOOP for any other. Returns the
- * number of bytes written, which is smaller if the file system is full, or -errno.
+ * Appends both texts to the file by one write, and creates a missing file. A symbolic link at path
+ * is followed only if root or the process's user owns it; otherwise returns -ELOOP. Returns -errno,
+ * or the number of bytes written, which may be smaller if the file system is full.
  */
 ssize_t gf_safe_append(const char *path, const char *first, size_t first_length, const char *second,
                        size_t second_length);

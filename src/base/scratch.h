@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for one call that needs more than a small stack: a thread's stack may be only 16 KiB and
- * also holds all thread-local variables. Costs about 2 us. The memory is mapped, not from the heap,
- * and no hook sees it. Any thread, inside malloc, in a forked child. Keeps errno unless it fails.
+ * Memory for one call, if it needs more than a small stack has: a thread's stack may have only 16
+ * KiB, which includes all thread-local variables. Costs about 2 us. The memory is mapped, not from
+ * the heap, and no hook sees the mapping. Any thread, inside malloc, in a forked child. Keeps errno
+ * unless it fails.
  */
 #ifndef GF_BASE_SCRATCH_H
 #define GF_BASE_SCRATCH_H
@@ -14,8 +15,8 @@
 #include <unistd.h>
 
 /*
- * ThreadSanitizer must see the calls, or it takes two threads that map the same address one after
- * the other for two that write to it at the same time.
+ * ThreadSanitizer must see these calls. Otherwise it reports a race if two threads map the same
+ * address one after the other.
  */
 #ifdef __SANITIZE_THREAD__
 #define gf_scratch_map(bytes, prot, flags) mmap(NULL, bytes, prot, flags, -1, 0)

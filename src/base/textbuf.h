@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds lines of text in the caller's buffer; text that does not fit is truncated. */
+/* Builds text in the caller's buffer; text that does not fit is truncated. */
 #ifndef GF_BASE_TEXTBUF_H
 #define GF_BASE_TEXTBUF_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of verbs as text, and the message for a word that is not a verb. */
+/* Prints the list of verbs, and the error for an unknown verb. */
 #ifndef GF_CLI_HELP_H
 #define GF_CLI_HELP_H
 
@@ -20,7 +20,7 @@ struct gf_verbs {
 
 void gf_help_print(FILE *out, const struct gf_verbs *verbs);
 
-/* Reports that the name is not a verb, with the closest one. Returns GF_EXIT_USAGE. */
+/* Prints that the name is not a verb, and suggests the closest one. Returns GF_EXIT_USAGE. */
 int gf_help_unknown_verb(const struct gf_verbs *verbs, const char *name);
 
 #endif

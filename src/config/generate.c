@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of the build: writes the documentation of the options from options.def, so that it
- * always matches the parser. `generate man|md|bash [TEMPLATE]` writes the list alone; with a
- * template, it writes the template and replaces its line "@OPTIONS@" by the list, @FLAGS@ by the
- * bare flags and @VERSION@ by the version.
+ * The build runs this program to write the documentation of the options from options.def, so that
+ * it always matches the parser. `generate man|md|bash` writes the list of options. `generate
+ * man|md|bash TEMPLATE` writes the template, with the line "@OPTIONS@" replaced by the list,
+ * @FLAGS@ by the flags alone and @VERSION@ by the version.
  */
 #include "base/parse.h"
 #include "config/option_text.h"
@@ -12,7 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One sentence per line, the convention of roff. A bare dash would become a hyphen. */
+/*
+ * Writes one sentence per line, as is usual in roff. Dashes are escaped, because roff would print
+ * them as hyphens.
+ */
 static void print_roff(const char *text)
 {
     for (; *text; text++) {
@@ -64,7 +67,7 @@ static void md_section(const char *title)
     printf("| **%s** | | | | |\n", title);
 }
 
-/* A larger range of numbers is not completed: bash would list them all. */
+/* Larger ranges are not completed, because bash would list all their numbers. */
 #define NUMBERS_MAX 65
 
 static void bash_numbers(uint64_t low, uint64_t high)
@@ -180,8 +183,8 @@ static int expand_file(const struct format *format, const char *name)
 }
 
 /*
- * Whether each default is one that users may write. A size that is written as C would appear as such
- * in the documentation, and the command would refuse it.
+ * Whether the parser accepts each default. A size written as a C expression would appear in the
+ * documentation, and users could not write it.
  */
 static bool are_defaults_valid(void)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of the build: documents the fields of a JSON output from its table, as tables in Markdown
- * (md) or as a JSON schema (json). GF_FIELDS is the file of the table, GF_SCHEMA_HEADER that of the
- * schema's number. The table is made of:
+ * The build runs this program to document the fields of a JSON output, as Markdown tables (md) or as a
+ * JSON schema (json). GF_FIELDS is the file with the fields, GF_SCHEMA_HEADER the header with the
+ * schema's number. GF_FIELDS consists of:
  *
  *   GF_SCHEMA(title, number)   once, first
  *   GF_SECTION(title, text)    a heading of the documentation
- *   GF_EVENT(name, text)       begins the fields of a kind of line; those before it are in every line
- *   GF_SHAPE(name, text)       begins the fields of an object that is a type of fields elsewhere
+ *   GF_EVENT(name, text)       begins the fields of one kind of line; fields before the first event are
+ *                              in every line
+ *   GF_SHAPE(name, text)       begins the fields of an object; other fields use its name as their type
  *   GF_FIELD(path, type, unit, presence, text)
  *
- * path: the names from the outermost object on, with dots between them. A list or map comes before the
- * fields of its elements, whose paths continue its own.
+ * path: the names from the outermost object on, separated by dots. The row of a list or map precedes
+ * the rows of its elements, whose paths begin with the path of the list or map.
  * type: bool, int, count (an integer from 0 on), number, text, cpus (a list such as 0-3,8), numbers or
  * texts (a list of them), object, list (of objects), map (of objects by name), counts (numbers by
  * name), schema (the schema's number), a|b|c (one of these words), the name of a shape, or "map of" one
@@ -60,7 +61,7 @@ static const struct {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* The rows from one heading of a scope (the top level, an event or a shape) to the next heading. */
+/* The rows of the top level, of an event or of a shape, without the row that begins it. */
 struct scope {
     size_t begin, end;
 };
@@ -83,7 +84,7 @@ static bool is(const char *text, const char *word)
     return strcmp(text, word) == 0;
 }
 
-/* The text after "map of "; NULL if type begins otherwise. */
+/* The text after "map of "; NULL for other types. */
 static const char *map_values(const char *type)
 {
     return strncmp(type, "map of ", 7) == 0 ? type + 7 : NULL;
@@ -154,7 +155,7 @@ static void md_type(const char *type)
     fputs(type, stdout);
 }
 
-/* The row of this scope whose path is the first `length` characters of path. */
+/* The row in the scope of row `index` whose path is the first `length` characters of path. */
 static const struct row *container(size_t index, const char *path, size_t length)
 {
     for (size_t i = index; i-- > 0 && !begins_scope(i);)
@@ -254,7 +255,7 @@ static void json_words(const char *type)
     fputs("\"]", stdout);
 }
 
-/* Writes the members of a schema; false if the type has fields of its own. */
+/* Writes the schema of a simple type; false if the type has fields. */
 static bool json_simple(const char *type)
 {
     static const char *const members[][2] = {
@@ -323,7 +324,7 @@ static void json_field(struct scope scope, const struct row *row, const char *na
     fputs(nullable ? "}, {\"type\": \"null\"}]}" : "}", stdout);
 }
 
-/* The name of a row's field if it is directly below prefix; otherwise NULL. */
+/* The field's name if its path is prefix and one more name; otherwise NULL. */
 static const char *name_below(const struct row *row, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -364,7 +365,7 @@ static void json_required(struct scope scope, const char *prefix, bool *first)
     }
 }
 
-/* Writes the members of an object's schema. event: include the fields that every line has. */
+/* Writes the members of an object's schema. event: also the fields that every line has; or NULL. */
 static void json_object(struct scope scope, const char *prefix, const char *event, unsigned depth)
 {
     const struct scope common = scope_from(0);

@@ -18,7 +18,7 @@ static const char *join_words(const struct gf_option_row *row, unsigned bits, co
     return buf;
 }
 
-/* The shortest way to write a size. Returns buf. */
+/* Writes a size in its largest whole unit: "64M". Returns buf. */
 static const char *format_size(uint64_t bytes, char *buf, size_t size)
 {
     static const char units[] = " KMGT";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options as text: the valid values and the present one. */
+/* Options as text: their valid values and their current value. */
 #ifndef GF_CONFIG_OPTION_TEXT_H
 #define GF_CONFIG_OPTION_TEXT_H
 
@@ -13,7 +13,7 @@ const char *gf_option_text_allowed(const struct gf_option_row *row, char *buf, s
  */
 const char *gf_option_text_form(const struct gf_option_row *row, char *buf, size_t size);
 
-/* The row's value in o, valid until o or buf changes. Never NULL. */
+/* The row's value in o as text, valid until o or buf changes. Never NULL. */
 const char *gf_option_text_value(const struct gf_options *o, const struct gf_option_row *row,
                                  char *buf, size_t size);
 

@@ -33,7 +33,10 @@ const struct gf_option_row gf_option_rows[GF_OPTION_COUNT] = {
 #include "config/options.def"
 };
 
-/* A section has the index of the row after it: before_<id> gives that row the same index. */
+/*
+ * A section has the index of the row that follows. before_<id> sets the enum back by one, so that
+ * the row gets the section's number.
+ */
 enum {
 #define GF_SECTION(id, title) section_##id, before_##id = section_##id - 1,
 #define GF_OPTION(token) row_##token,
@@ -91,8 +94,8 @@ static bool means_off(const char *value)
 }
 
 /*
- * A choice that includes "off" also accepts the usual words of a switch, so that GPUFEED=0 disables
- * the library. The word "on" selects the first word of the list.
+ * A choice that includes "off" also accepts other words for off, so that GPUFEED=0 disables the
+ * library. Words that mean on select the first word of the list.
  */
 static int parse_choice(const struct gf_option_row *row, const char *value, int *ret)
 {
@@ -137,7 +140,7 @@ static const char *split_word(const char *list, char *ret, size_t size)
     return list[length] ? list + length + 1 : NULL;
 }
 
-/* Stores a bit for each word in value. On failure, word is the first invalid one. */
+/* Sets a bit for each word in value. On failure, `word` contains the first invalid word. */
 static int parse_list(const struct gf_option_row *row, const char *value, unsigned *ret,
                       char word[GF_OPTION_WORD_MAX])
 {
@@ -198,7 +201,7 @@ static void set_value(struct gf_options *o, size_t index, const char *value)
     union value parsed;
 
     if (row->kind == gf_option_path || row->kind == gf_option_names) {
-        /* "off" is a word here as in other options; ./off names a file */
+        /* "off" means unset, as for other options; ./off names a file. */
         if (strcasecmp(value, "off") == 0)
             value = "";
         memcpy(at, value, strlen(value) + 1);

@@ -13,7 +13,7 @@
 #define GF_OPTION_PATH_MAX 1024
 #define GF_OPTION_FLAG_MAX 32
 #define GF_OPTION_WORD_MAX 32   /* a longer word of a list is truncated, and is then invalid */
-#define GF_SIZE_AUTO UINT64_MAX /* the library chooses */
+#define GF_SIZE_AUTO UINT64_MAX /* auto */
 
 /* enum gf_mode { gf_mode_on, ... }, enum gf_bind { gf_bind_auto, ... } and so on. */
 #include "config/options.def"
@@ -24,8 +24,8 @@
 #undef GF_ENUMERATOR
 
 /*
- * The source of a value. gf_origin_rejected: the default, because the environment's value is
- * invalid.
+ * The source of a value. gf_origin_rejected: the default is used, because the environment's value
+ * is invalid.
  */
 enum gf_origin { gf_origin_default, gf_origin_environment, gf_origin_rejected };
 
@@ -82,10 +82,7 @@ struct gf_option_section {
 extern const struct gf_option_section gf_option_sections[];
 extern const size_t gf_option_section_count;
 
-/*
- * Sets the defaults, then the values in envp, which may be NULL. For an invalid value the default
- * stays.
- */
+/* Sets the defaults, then the valid values in envp, which may be NULL. */
 void gf_options_load(struct gf_options *ret, char *const *envp);
 
 /* Whether the row accepts the value: 0 or -EINVAL. */
@@ -96,19 +93,20 @@ const char *gf_option_wrong_word(const struct gf_option_row *row, const char *va
                                  char buf[GF_OPTION_WORD_MAX]);
 
 /*
- * The default as text, or "" without one. from_run: the default of `gpufeed run`, which sets
- * some itself.
+ * The default as text, or "" if the option has none. from_run: the default under `gpufeed run`,
+ * which differs for some options.
  */
 const char *gf_option_fallback(const struct gf_option_row *row, bool from_run);
 
 /*
- * The row's field in o: an int-sized enum, unsigned, uint64_t or char[GF_OPTION_PATH_MAX], by kind.
+ * The row's field in o. Its type depends on the kind: an int-sized enum, unsigned, uint64_t or
+ * char[GF_OPTION_PATH_MAX].
  */
 const void *gf_option_value(const struct gf_options *o, const struct gf_option_row *row);
 enum gf_origin gf_option_origin(const struct gf_options *o, const struct gf_option_row *row);
 
 /*
- * The flag of `gpufeed run` without its leading dashes: the token written with dashes. Returns buf.
+ * The flag of `gpufeed run` without its leading dashes: the token, with '-' for '_'. Returns buf.
  */
 const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t size);
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 /*
- * The address at which the kernel put argc, argv and the environment. Weak: only glibc's loader
- * defines it.
+ * The address of argc, argv and the environment on the initial stack. Weak, because only glibc's
+ * loader defines this symbol.
  */
 extern void *__libc_stack_end __attribute__((weak));
 
@@ -23,8 +23,8 @@ enum { unrecorded, recording, recorded };
 static _Atomic int state;
 
 /*
- * Reads the kernel's block, which is valid from the first instruction on: an IFUNC resolver or
- * libc's startup code may allocate before libc has set environ.
+ * The environment on the initial stack. Needed because an IFUNC resolver or libc's startup code may
+ * call malloc before libc has set environ.
  */
 static char *const *kernel_environment(void)
 {
@@ -38,9 +38,8 @@ static char *const *kernel_environment(void)
 }
 
 /*
- * Makes a relative path absolute, relative to the folder in which the program started: some
- * programs change folders before they use CUDA. The path is a pattern, so percent signs of the
- * folder are doubled.
+ * Makes a path absolute, based on the current folder: some programs change folders before they use
+ * CUDA. The path is a pattern, so percent signs of the folder are doubled.
  */
 static void make_absolute(char path[GF_OPTION_PATH_MAX])
 {
@@ -49,7 +48,8 @@ static void make_absolute(char path[GF_OPTION_PATH_MAX])
     size_t at = 0;
 
     /*
-     * The raw call allocates nothing. For an unreachable folder its result lacks the leading slash.
+     * Unlike libc's getcwd, the raw call never allocates. The result for an unreachable folder does
+     * not begin with a slash.
      */
     if (!length || *path == '/' || syscall(SYS_getcwd, folder, sizeof(folder)) <= 0 ||
         *folder != '/')
@@ -89,11 +89,11 @@ static void record_state(void)
 {
     startup.envp = environ ? environ : kernel_environment();
     startup.pid = getpid();
-    /* Raw calls: another library's interposed wrapper might allocate. */
+    /* Raw calls, because another library may replace libc's functions by some that allocate. */
     const long size = syscall(SYS_sched_getaffinity, 0, sizeof(startup.cpus), &startup.cpus);
     startup.known = size > 0;
     startup.stderr_closed = syscall(SYS_fcntl, STDERR_FILENO, F_GETFD) < 0;
-    /* In a program with more rights than its user, the user's environment is ignored. */
+    /* A setuid program, for example, must not obey its user's environment. */
     const bool secure = getauxval(AT_SECURE) != 0;
     gf_options_load(&options, secure ? NULL : startup.envp);
     make_absolute(options.report);

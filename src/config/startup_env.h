@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state of the process before the library changed anything: options, CPU mask, environment.
- * Recorded once, at the first malloc or hooked call, so the environment is parsed only once.
- * Allocates nothing; any thread, before any constructor, inside malloc.
+ * Recorded at the first malloc or hooked call. Allocates nothing; any thread, before any
+ * constructor, inside malloc.
  */
 #ifndef GF_CONFIG_STARTUP_ENV_H
 #define GF_CONFIG_STARTUP_ENV_H
@@ -13,18 +13,19 @@
 #include <sys/types.h>
 
 struct gf_startup_env {
-    bool known; /* false if the kernel's mask is larger than cpus: then nothing is bound */
+    bool known; /* false if the kernel's mask does not fit into `cpus`; then nothing is bound */
     /*
-     * The program started without fd 2. So the number may belong to any file that it opens later.
+     * The program started without descriptor 2, so a file that it opens later may get this number.
      */
     bool stderr_closed;
-    pid_t pid;           /* of the process that recorded it; a forked child inherits the record */
+    /* Of the process that made the record; forked children inherit the record. */
+    pid_t pid;
     struct gf_cpus cpus; /* sched_getaffinity of the recording thread */
     char *const *envp;   /* the environment at that time; it may have changed since */
 };
 
 /*
- * Returns the record, and makes it at the first call; concurrent callers wait for that. Never NULL.
+ * Returns the record. The first call makes the record, and other callers wait for it. Never NULL.
  * Keeps errno.
  */
 const struct gf_startup_env *gf_startup_env(void);

@@ -14,7 +14,7 @@ static const char *without_prefix(const char *name)
     return *name == '_' ? name + 1 : name;
 }
 
-/* The main switch under a name that other tools use; NULL for any other name. */
+/* The setting of the main switch for a word such as "disable"; NULL for other words. */
 static const char *main_switch(const char *wanted)
 {
     static const struct {
@@ -42,14 +42,17 @@ const char *gf_suggest_name(const char *name)
         if (gf_same_word(name, gf_option_rows[i].name) ||
             gf_same_word(wanted, gf_option_rows[i].token))
             return gf_option_rows[i].name;
-        /* GPUFEED without its prefix is the empty word. Every short name would be similar to it. */
+        /*
+         * Skips GPUFEED, whose name without the prefix is empty: every short name would be close to
+         * it.
+         */
         if (*candidate)
             gf_nearest_word_try(&nearest, candidate, gf_option_rows[i].name);
     }
     return nearest.found;
 }
 
-/* Some words that mean "off" are close to a word that means on ("none" to "node"). */
+/* Words that mean "off", but may be closer to another word: "none" to "node". */
 static bool means_off(const char *value)
 {
     static const char *const words[] = {"none", "never", "disable", "disabled"};

@@ -29,7 +29,7 @@ static void format_unknown_name(const char *name, char *line, size_t size)
            name, nearest);
 }
 
-/* False if the entry is not the library's, or is valid. */
+/* Writes the mistake in an entry. False if the entry is valid, or is not the library's. */
 static bool format_mistake(const char *entry, bool from_run, char *line, size_t size)
 {
     char name[64], mistake[256];

@@ -16,7 +16,7 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-/* Whether a run of exactly 64 hex digits ends here. */
+/* Adds a character; true if it ends a run of exactly 64 hex digits. */
 static bool feed_run(struct run *run, char c)
 {
     if (is_hex(c)) {

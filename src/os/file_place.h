@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a file is, which decides how often it may be rewritten. */
+/*
+ * The kind of file system that a file is on. Files on network file systems are rewritten less
+ * often.
+ */
 #ifndef GF_OS_FILE_PLACE_H
 #define GF_OS_FILE_PLACE_H
 
@@ -7,14 +10,14 @@
 
 enum gf_file_place {
     gf_file_place_local,
-    gf_file_place_network, /* a file system of other machines, or of a process (FUSE) */
+    gf_file_place_network, /* on other machines, or served by a process (FUSE) */
     gf_file_place_stream,  /* not a regular file: a device or a pipe */
     gf_file_place_unknown, /* the file does not exist or cannot be examined */
 };
 
-/* By the magic number of statfs(2). */
+/* magic: f_type of statfs(2). */
 bool gf_file_place_is_network(unsigned long magic);
-/* May wait as long as the file system does. Keeps errno. */
+/* May wait for the file system. Keeps errno. */
 enum gf_file_place gf_file_place_of(const char *path);
 
 #endif

@@ -12,14 +12,14 @@
 #define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
 #define UNKNOWN GF_HEADROOM_UNKNOWN
 
-/* v1 writes a number above this for "unlimited". */
+/* Version 1 writes a larger number for "unlimited". */
 #define UNLIMITED (UINT64_C(1) << 62)
 
 struct names {
     const char *mount;
     const char *limits[2];
     const char *usage;
-    const char *inactive, *active; /* keys of memory.stat, summed over the groups below */
+    const char *inactive, *active; /* keys of memory.stat; each sum includes the child groups */
 };
 
 static const struct names names_v2[] = {
@@ -56,7 +56,7 @@ static uint64_t saturating_sub(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* Counts only half of the active file pages: they may be the program's own input. */
+/* Counts only half of the active file pages, because they may be the program's input. */
 static uint64_t reclaimable_bytes(uint64_t inactive, uint64_t active)
 {
     return inactive + active / 2;

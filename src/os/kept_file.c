@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The number is above those that programs usually choose, and below FD_SETSIZE. */
+/* The descriptor's number is above those that programs usually choose, and below FD_SETSIZE. */
 #define MOST 1024
 #define BELOW 64L
 
@@ -34,9 +34,9 @@ static long least_number(void)
 }
 
 /*
- * Returns a high descriptor of the file. The kernel first uses the lowest number. The program may
- * put another file there at any time, so the identity comes from the path, and another file stays
- * open.
+ * Returns a high descriptor of the file. openat returns a low one, which the program may replace at
+ * any time. So the file's identity is read by its path, and the low descriptor is closed only if it
+ * still refers to this file.
  */
 static long open_high(const char *path, struct stat *ret)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of /proc or of a control group that stays open. If it were opened at each use, it could
- * take a number that the program is about to use, and a seccomp filter could kill the process. The
- * program may close the number or give it to another file, so each use compares the file first.
+ * A file of /proc or of a control group that stays open. Opening it at each use could take a
+ * descriptor number that the program is about to use, and a seccomp filter could kill the process.
+ * The program may close the descriptor or reuse its number, so each use compares the file's
+ * identity first.
  */
 #ifndef GF_OS_KEPT_FILE_H
 #define GF_OS_KEPT_FILE_H
@@ -14,7 +15,7 @@
 
 struct gf_kept_file {
     const char *path;
-    bool everywhere; /* the file means the same in a forked child */
+    bool everywhere; /* the descriptor is also valid in a forked child */
     _Atomic int fd;  /* -1 if not open */
     _Atomic pid_t process;
     _Atomic uint64_t device, inode;
@@ -27,17 +28,17 @@ struct gf_kept_file {
     }
 
 /*
- * Opens the file, unless it is open. Its number is high, but below FD_SETSIZE and below the limit
- * of open files. Meant for cuInit, in which the driver opens files too, and for a process with one
- * thread. Any thread. Keeps errno.
+ * Opens the file, unless it is open. The descriptor's number is high, but below FD_SETSIZE and the
+ * limit of open files. Call it within cuInit, where the driver opens files as well, or in a process
+ * with one thread. Any thread. Keeps errno.
  */
 void gf_kept_file_open(struct gf_kept_file *file);
 
 /*
  * Returns the descriptor if it still refers to the file that was opened, otherwise -1. Also -1 in a
- * forked child for a file of /proc/self, which is the parent's there. The program may replace the
- * file at any time, so use the descriptor only for calls that are harmless on any file: pread, or
- * an ioctl that only this kind of file has. Any thread. Keeps errno.
+ * forked child, unless `everywhere` is set: a file of /proc/self still refers to the parent. The
+ * program may replace the file at any time. So use the descriptor only for calls that are harmless
+ * on any file, such as pread. Any thread. Keeps errno.
  */
 int gf_kept_file_get(const struct gf_kept_file *file);
 

@@ -25,8 +25,8 @@ static int rank_number(char *const *envp, const char *name)
     if (!value)
         return -1;
     /*
-     * Slurm writes "8", "8(x2)" for two such hosts, or "8,4", which does not show which number is
-     * this host's.
+     * Slurm writes "8", or "8(x2)" for two equal hosts. "8,4" does not show which number is this
+     * host's.
      */
     char digits[16];
     const size_t length = strspn(value, "0123456789");
@@ -82,7 +82,7 @@ static bool is_off_word(const char *value)
     return false;
 }
 
-/* The first of the names that is set to a value other than "off"; NULL if not found. */
+/* The first of the variables that is set, and not to a word that means off; NULL if not found. */
 static const char *first_on(char *const *envp, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -104,7 +104,7 @@ const char *gf_launch_pinning(char *const *envp)
     return first_on(envp, names, GF_ARRAY_LEN(names));
 }
 
-/* A flag of a server that binds its own workers (vLLM, SGLang, torchrun); NULL if not found. */
+/* A command-line flag by which vLLM, SGLang or torchrun bind their workers; NULL if not found. */
 static const char *binding_flag(const char *root)
 {
     static const char *const flags[] = {"--numa-binding", "--numa-bind", "--numa-node"};

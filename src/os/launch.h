@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Placement settings of launchers, OpenMP runtimes and frameworks, from environment and arguments.
- * Allocates nothing; any thread. envp ends with NULL; results point into it or to constants.
+ * Allocates nothing; any thread. envp ends with NULL. Results point into envp or to constants.
  */
 #ifndef GF_OS_LAUNCH_H
 #define GF_OS_LAUNCH_H
 
 #include "base/base.h"
 
-/* Ranks as a launcher numbers them, from the first complete set of variables. */
+/* The launcher's rank numbers, from the first complete set of its variables. */
 struct gf_rank {
     int local_rank;     /* -1 unknown */
     int local_size;     /* -1 unknown */
-    int rank;           /* global; -1 unknown */
+    int rank;           /* among all hosts; -1 unknown */
     int size;           /* number of ranks; -1 unknown */
     const char *source; /* "torchrun", "Slurm", "Open MPI", "MPICH", or NULL */
 };

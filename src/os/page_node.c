@@ -13,8 +13,8 @@
 #define PAGES_MAX 16
 
 /*
- * move_pages without targets only queries. get_mempolicy(MPOL_F_ADDR) would populate an absent
- * page.
+ * Without target nodes, move_pages only queries. get_mempolicy(MPOL_F_ADDR) would populate absent
+ * pages.
  */
 static bool query_pages(void **pages, unsigned count, int *ret_status)
 {

@@ -6,9 +6,9 @@
 #include "base/base.h"
 
 /*
- * The node of most of up to 16 sampled pages; -1 if no sampled page is present or the kernel
- * refuses. Touches no page. One system call, 2 us; keeps errno. Any thread, even after the block
- * was unmapped.
+ * Samples up to 16 pages of the block, and returns the node of most of them. -1 if no sampled page
+ * is present, or if the kernel refuses. Touches no page, so the block may be unmapped. One system
+ * call, 2 us. Any thread; keeps errno.
  */
 int gf_page_node(const void *block, size_t size);
 

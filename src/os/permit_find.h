@@ -6,10 +6,10 @@
 #include "os/permit.h"
 
 /*
- * Permits those of the wanted calls, as bits, that the filters of the calling thread allow. Without
- * a filter, all wanted calls are permitted. With one, child processes try the calls, so the filter
- * may kill a child instead of this process; the audit log shows such a child. Opens a file. Keeps
- * errno. Returns the permitted calls.
+ * Permits those wanted calls (bits) that the calling thread's filters allow, and returns them.
+ * Without a filter, all wanted calls are permitted. With a filter, child processes try the calls,
+ * so the filter kills a child instead of this process; the audit log shows such a child. Opens a
+ * file. Keeps errno.
  */
 unsigned gf_permit_find(unsigned wanted);
 

@@ -24,8 +24,8 @@ struct row {
 };
 
 /*
- * Adds the numbers of the lines whose first word is a key; several lines may count towards one
- * value.
+ * For each line whose first word is a key, adds its number to the key's value. Several keys may
+ * share a value.
  */
 static void add_lines(struct gf_procfs_lines *lines, const struct row *rows, size_t count)
 {
@@ -49,7 +49,7 @@ static bool add_rows(const char *path, const struct row *rows, size_t count)
     return true;
 }
 
-/* A filter of the program may forbid the reads. */
+/* -1 once the process is sealed, because a filter may forbid the reads. */
 static int counter_file(const struct gf_kept_file *file)
 {
     return gf_permit_sealed() ? -1 : gf_kept_file_get(file);
@@ -88,7 +88,7 @@ static bool read_stalled(const char *path, uint64_t *ret_us)
 /* The paths of one group's files. */
 struct files {
     char path[GF_PROCFS_PATH_MAX];
-    size_t folder; /* length of its folder's path */
+    size_t folder; /* length of the folder's path */
 };
 
 static const char *group_file(struct files *files, const char *name)
@@ -183,8 +183,8 @@ void gf_pressure_read(const char *root, struct gf_pressure *ret)
 }
 
 /*
- * The files for stalls in the log: the machine's, and those of the process's own group. They stay
- * open, because a stall is read on the thread that stalled. A file that does not exist is not open.
+ * The files for stalls in the log: the machine's, and those of the process's group. They stay open,
+ * because the stalled thread reads them, and must not open files. A missing file has no descriptor.
  */
 #define COUNTERS(...)                                                                              \
     {                                                                                              \

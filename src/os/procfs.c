@@ -35,7 +35,7 @@ ssize_t gf_procfs_chunk(int fd, void *buf, size_t size)
     return got < 0 ? -errno : got;
 }
 
-/* Reads as much of the file as fits, and removes trailing white space. */
+/* Reads the file, truncated to size, and removes trailing white space. */
 static int read_whole(int fd, char *buf, size_t size)
 {
     size_t at = 0;
@@ -111,7 +111,7 @@ int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path)
     return length < 0 ? length : gf_set_parse(text, ret);
 }
 
-/* The text after the line's first word, if that word is key and the next character is `end`. */
+/* Finds the line that starts with key and `end`, and returns the text after these. */
 static const char *find_key(const char *text, const char *key, char end)
 {
     const size_t length = strlen(key);
@@ -157,7 +157,7 @@ void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd)
     lines->fd = fd;
 }
 
-/* Moves the bytes from `at` on to the front and reads more after them; false at the end. */
+/* Moves the unread bytes to the front of the buffer, and appends more; false at the file's end. */
 static bool fill_lines(struct gf_procfs_lines *lines)
 {
     lines->held -= lines->at;

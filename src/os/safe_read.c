@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* For sandboxes that forbid process_vm_readv. */
+/* Used if a sandbox forbids process_vm_readv. */
 static struct gf_kept_file memory = GF_KEPT_FILE("/proc/thread-self/mem");
 static _Atomic bool refused;
 
@@ -41,7 +41,7 @@ static GF_COLD ssize_t read_mem_file(uintptr_t address, void *ret, size_t size)
 
     if (fd >= 0)
         return syscall(SYS_pread64, fd, ret, size, address);
-    gf_own_table_run(open_and_read, &read); /* as in a forked child */
+    gf_own_table_run(open_and_read, &read); /* for example in a forked child */
     return read.got;
 }
 

@@ -6,12 +6,12 @@
 #include "base/base.h"
 
 struct gf_thp {
-    bool on;          /* shared memory gets huge pages, at least if the program requests them */
+    bool on;          /* shared memory gets huge pages, always or on request */
     const char *file; /* the file that decides, below root; NULL if absent */
     char line[128];   /* its content: "always within_size [advise] never deny force" */
 };
 
-/* The setting for shared memory and pages of 2 MiB. root: os/procfs.h. */
+/* The setting for shared memory and 2 MiB pages. root: os/procfs.h. */
 void gf_thp_read_shared(const char *root, struct gf_thp *ret);
 
 /* The files that may decide, below root. */

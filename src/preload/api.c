@@ -5,7 +5,7 @@
 #include "preload/hook/attach/engine_call.h"
 #include "preload/trace/step.h"
 
-/* The library's thread writes a report within a few milliseconds. */
+/* More than enough, because writing a report takes a few milliseconds. */
 #define REPORT_WAIT_MS 100
 
 void gpufeed_step(unsigned long long step)

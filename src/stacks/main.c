@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpufeed-stacks PID: the Python and native stacks of every thread of a running process. The process
- * need not be preloaded. It is a program of its own, because it is the only one that needs
+ * gpufeed-stacks PID: the Python and native stacks of every thread of a running process. The
+ * process need not be preloaded. This is a program of its own, because no other program needs
  * libunwind.
  */
 #include "base/pystack/pystack.h"

@@ -15,7 +15,10 @@ struct gf_maps_line {
     char text[4096 + 128];
 };
 
-/* NULL and errno if the process's mappings cannot be read. The caller closes it by fclose. */
+/*
+ * NULL and errno if the process's mappings cannot be read. The caller closes the result with
+ * fclose.
+ */
 FILE *gf_maps_open(pid_t pid);
 
 /* Reads the next line of the documented form, and skips others. False: no line is left. */

@@ -3,7 +3,7 @@
 
 #include <libunwind-ptrace.h>
 
-/* libunwind's address space, which caches what it read of the objects. */
+/* A gf_native_unwinder is libunwind's address space, which caches unwind data of the objects. */
 struct gf_native_unwinder *gf_native_unwinder_new(void)
 {
     unw_addr_space_t space = unw_create_addr_space(&_UPT_accessors, 0);

@@ -13,8 +13,8 @@ struct gf_native_unwinder *gf_native_unwinder_new(void);
 void gf_native_unwinder_free(struct gf_native_unwinder *unwinder);
 
 /*
- * Stores where each frame is executing, innermost first. Returns the number of frames; 0 if the
- * thread cannot be read.
+ * Stores the address that each frame executes, innermost first. Returns the number of frames; 0 if
+ * the thread cannot be read.
  */
 size_t gf_native_frames(struct gf_native_unwinder *unwinder, pid_t tid, uintptr_t *ret, size_t cap);
 

@@ -11,7 +11,7 @@
 struct object {
     uintptr_t start, end, offset; /* of one mapping */
     char path[512];
-    bool opened; /* or was tried */
+    bool opened; /* opening it was tried */
     struct gf_elf_view view;
     struct gf_elf_symbols symbols;
 };
@@ -63,7 +63,7 @@ void gf_objects_free(struct gf_objects *objects)
     free(objects);
 }
 
-/* Through the process's root, because it may be in a container. */
+/* Opens the file through the process's root, because the process may be in a container. */
 static void open_object(const struct gf_objects *objects, struct object *object)
 {
     char path[64 + sizeof(object->path)];

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define RUNTIME_MOST ((size_t)4 << 20) /* bytes of _PyRuntime that are searched */
-#define POINTEES 64                    /* words of what _PyRuntime points to that are searched */
+#define POINTEES 64                    /* words searched at each address in _PyRuntime */
 #define STATE_WORDS 128                /* words of a thread state searched for its thread's id */
 #define STATES_MOST 100000             /* a damaged list may have no end */
 
@@ -98,7 +98,7 @@ static bool read_words(const struct search *s, uintptr_t at, uintptr_t *ret, siz
            gf_target_read(s->target, at, ret, count * sizeof(*ret)) == count * sizeof(*ret);
 }
 
-/* The thread whose pthread_self() is among the words; -1: of no thread. */
+/* The thread whose pthread_self() is among the words; -1: no thread. */
 static ssize_t thread_of(const struct search *s, const uintptr_t *words, size_t count)
 {
     for (size_t i = state_interpreter + 1; i < count; i++)
@@ -108,7 +108,7 @@ static ssize_t thread_of(const struct search *s, const uintptr_t *words, size_t 
     return -1;
 }
 
-/* Stores the thread states from one on, in one direction of the list. */
+/* Stores the thread states of the list, from `state` on in one direction. */
 static void follow(const struct search *s, uintptr_t state, uintptr_t interpreter, int direction)
 {
     uintptr_t words[STATE_WORDS];
@@ -146,7 +146,8 @@ static bool try_state(const struct search *s, uintptr_t state)
 }
 
 /*
- * Searches these words and what they point to: up to 3.10 the interpreter is an allocated struct.
+ * Searches these words and the memory that they point to, because up to 3.10 the interpreter is an
+ * allocated struct.
  */
 static bool search_runtime(const struct search *s, const uintptr_t *words, size_t count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Python interpreter of another process, and which of its threads run Python. No offset of a
- * particular CPython version is used to find the thread states: a thread state contains its thread's
+ * The Python interpreter of another process, and which of its threads run Python. Thread states are
+ * found without offsets of a particular CPython version. A thread state contains its thread's
  * pthread_self(), a pointer to its interpreter, and pointers to its neighbours.
  */
 #ifndef GF_STACKS_PYTHON_THREADS_H
@@ -17,8 +17,9 @@ struct gf_python_threads {
 };
 
 /*
- * 0, or ENOENT if the process has no interpreter (that exports _PyRuntime), ENOTSUP if its version
- * is not supported, ENOMEM. Whatever it returns, gf_python_threads_free ends it.
+ * Returns 0 or an errno: ENOENT if the process has no interpreter that exports _PyRuntime, ENOTSUP
+ * if frames of its version cannot be read, ENOMEM. The caller calls gf_python_threads_free in every
+ * case.
  */
 int gf_python_threads_find(struct gf_python_threads *python, struct gf_target *target);
 void gf_python_threads_free(struct gf_python_threads *python);

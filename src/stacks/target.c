@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 
 /*
- * A limit, because threads that keep starting others would keep the search for new ones from
- * ending.
+ * The most searches for new threads, because threads that keep starting others would make the
+ * search endless.
  */
 #define ROUNDS 16
 
@@ -103,7 +103,7 @@ static bool is_known(const struct gf_target *target, pid_t tid)
     return false;
 }
 
-/* Stops the threads that are not stopped yet. Returns how many that were, or -errno. */
+/* Stops the threads that are not stopped yet. Returns their number, or -errno. */
 static int stop_new(struct gf_target *target)
 {
     char path[64];

@@ -16,7 +16,7 @@ struct gf_target_thread {
     char state;     /* as in /proc/PID/stat, before it was stopped: R, S, D, T, Z */
     long syscall;   /* number of the system call in which it waits; -1: none, or unknown */
     char cpus[256]; /* the CPUs that it may use, as a list */
-    int cpu;        /* the one it ran on last; -1: unknown */
+    int cpu;        /* the CPU that it ran on last; -1: unknown */
 };
 
 struct gf_target {
@@ -27,8 +27,8 @@ struct gf_target {
 
 /*
  * Stops all threads of a process, also those that start meanwhile, and describes them. Returns 0 or
- * an errno: ESRCH if the process does not exist, EPERM if none of its threads may be traced, ENOMEM.
- * Whatever it returns, gf_target_release ends it. One thread; it must be the one that reads.
+ * an errno: ESRCH if the process does not exist, EPERM if none of its threads may be traced,
+ * ENOMEM. The caller calls gf_target_release in every case. Called on the thread that later reads.
  */
 int gf_target_stop(struct gf_target *target, pid_t pid);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance program. It asks a driver questions whose answers are facts (return codes, which
- * bytes arrived, which calls block) and prints one line for each. It prints no durations. A call
- * "blocks" or returns "at once", compared with the duration of the work before it, work_ns.
+ * The conformance program. It tests a driver, and prints one line for each fact: return codes, the
+ * bytes that arrived, the calls that block. It prints no durations. A call "blocks" or returns "at
+ * once", compared with work_ns, the duration of the work before it.
  */
 #ifndef CONFORM_H
 #define CONFORM_H
@@ -28,8 +28,8 @@ extern uint64_t work_ns; /* CONFORM_MS; 300 if unset */
 __attribute__((format(printf, 2, 3))) void row(const char *name, const char *format, ...);
 void row_code(const char *name, CUresult result);
 /*
- * Makes a call that must succeed. If it fails, the program ends, because no later result would mean
- * anything.
+ * Makes a call that must succeed. If it fails, ends the program, because later results would be
+ * meaningless.
  */
 void must(CUresult result, const char *what);
 #define MUST(call) must(call, #call)
@@ -48,7 +48,7 @@ struct fill {
 };
 void busy_fill(CUstream stream, struct fill *fill, unsigned char *at, size_t size, int value);
 
-/* "blocks" or "at once" for a call that began at `since`. */
+/* Returns "blocks" or "at once" for a call that began at `since`. */
 const char *waited(uint64_t since);
 /* Runs a function in another thread, in which the context is current, and waits for its end. */
 void in_thread(void (*run)(void *), void *data);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs each section in a separate process, so that none inherits the driver's state. */
+/*
+ * Runs each section in a separate process, so that no section inherits the driver's state from
+ * another one.
+ */
 #include "conform.h"
 
 #include <dlfcn.h>

@@ -21,8 +21,8 @@ static const char *size_name(size_t size)
 }
 
 /*
- * The copy's source holds AA at the time of the call. It becomes BB when the work before the copy
- * ends.
+ * Prints when a copy reads its source. The source contains AA at the time of the call, and BB once
+ * the work before the copy has ended.
  */
 static void read_time(const char *name, size_t size, unsigned char *source, bool async, CUstream on)
 {
@@ -57,7 +57,7 @@ static void read_times(void)
     read_time("h2d_async.pageable_legacy", 16 << 20, pageable, true, CU_STREAM_LEGACY);
 }
 
-/* Whether a call waits behind busy work on `on`. */
+/* Prints whether a call waits for earlier work on `on`. */
 #define BEHIND(name, on, call)                                                                     \
     do {                                                                                           \
         static struct fill fill_;                                                                  \

@@ -106,7 +106,7 @@ void facts_fork(void)
     row_code("parent.unregister", cu.cuMemHostUnregister(registered));
 }
 
-/* The results of all calls after a kernel that broke the context. */
+/* Prints the results of all calls after a kernel that broke the context. */
 static void broken(const char *how)
 {
     CUstream stream, fresh;

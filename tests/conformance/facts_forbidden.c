@@ -269,7 +269,7 @@ static const struct {
     {"current", current},
 };
 
-/* New objects to free, because the previous call may have freed the last ones. */
+/* Creates new objects, because the previous call may have freed the last ones. */
 static void prepare(void)
 {
     cu.cuMemFree_v2(spare);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The permissions and the name of the mapping at an address. */
+/* Prints the permissions and the name of the mapping at an address. */
 static void row_mapping(const char *name, const void *address)
 {
     char line[512], permissions[8], file[256];

@@ -17,13 +17,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* The names of all threads except the main one. */
+/* Prints the names of all threads except the main thread. */
 static void row_threads(const char *name)
 {
     char names[64][32], all[2048] = "";
     int count = 0;
     DIR *dir = opendir("/proc/self/task");
-    sleep_ms(50); /* a new thread names itself */
+    sleep_ms(50); /* time for new threads to set their names */
     for (struct dirent *e; dir && (e = readdir(dir)) && count < 64;) {
         char path[300];
         snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
@@ -120,7 +120,7 @@ void facts_device(void)
     row_code("attribute_null", cu.cuDeviceGetAttribute(NULL, 1, 0));
 }
 
-/* The exported name that has this address. */
+/* Returns the exported name that has this address. */
 static const char *exported(const char *base, void *address)
 {
     static const char *const suffixes[] = {"",         "_v2",      "_v3",       "_v4",

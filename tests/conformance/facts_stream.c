@@ -52,7 +52,7 @@ static void CUDA_CB mark(void *data)
     __atomic_store_n((bool *)data, true, __ATOMIC_SEQ_CST);
 }
 
-/* Whether work on `second` runs while earlier work on `first` is still running. */
+/* Prints whether work on `second` runs while earlier work on `first` is still running. */
 static void pair(const char *name, CUstream first, CUstream second)
 {
     static struct fill fill;

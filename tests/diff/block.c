@@ -3,7 +3,7 @@
 #include "diff.h"
 
 struct block {
-    struct ends ends; /* size: bytes from first to last, on the side written to */
+    struct ends ends; /* size: bytes from the first to the last, at the destination */
     size_t width, height, depth, host_pitch, device_pitch;
 };
 
@@ -12,7 +12,7 @@ static size_t extent(const struct block *b, size_t pitch)
     return (b->height * b->depth - 1) * pitch + b->width;
 }
 
-/* Row lengths that fit both ends. Every third block has no gaps. */
+/* Chooses a block whose rows fit both ends. Every third block has no gaps. */
 static bool any_block(struct thread *t, bool to_host, size_t most_deep, struct block *ret)
 {
     struct ends *e = &ret->ends;
@@ -36,7 +36,7 @@ static bool any_block(struct thread *t, bool to_host, size_t most_deep, struct b
     return true;
 }
 
-/* A copy may change only bytes inside the host end's own pitch. */
+/* Checks a copied block. The copy may change only bytes inside the rows of the host memory. */
 static void block_copied(struct thread *t, struct block *b, int stream, bool to_host, bool async)
 {
     struct ends e = b->ends;
@@ -166,8 +166,8 @@ static CUmemcpySrcAccessOrder order_of(const struct batch *b, size_t member)
 }
 
 /*
- * With the other orders, the source may be read at once. So no work in the stream may still have to
- * write it.
+ * Returns whether the member's source is read in stream order. With other orders, the driver may
+ * read it at once, so the stream must have no unfinished work that writes it.
  */
 static bool in_order(const struct batch *b, size_t member)
 {
@@ -206,8 +206,8 @@ static bool make_batch(struct thread *t, struct batch *b, int stream)
 }
 
 /*
- * The driver does not say how many members of a refused batch it copied. So their destinations get
- * known bytes.
+ * After a refused batch, overwrites the destinations with known bytes, because the driver does not
+ * report how many members it copied.
  */
 static void blank(struct thread *t, const struct batch *b, CUstream s)
 {
@@ -216,8 +216,8 @@ static void blank(struct thread *t, const struct batch *b, CUstream s)
 }
 
 /*
- * The program may reuse the source at return only if it requested that. Otherwise the stream may
- * still read it.
+ * After a batch, the program may reuse a source at once only if it requested that order. Otherwise
+ * the stream may still read the source.
  */
 void act_batch(struct thread *t)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies behind blocked work: a stream waits for a value that the host writes, or for a host
+ * Copies on a stream that is blocked: it waits for a value that the host writes, or for a host
  * function.
  */
 #include "diff.h"
@@ -42,13 +42,13 @@ static struct host *idle_pageable(struct thread *t)
 
 /*
  * The stream waits for a value. Meanwhile no later work may be reported as done, and each call that
- * returns at once without the library must return. If the program has other threads, one of them
- * may wait for this stream inside the driver, and block this thread there.
+ * returns at once without the library must return. If other threads exist, one of them may wait for
+ * this stream inside the driver, and thus block this thread.
  */
 void act_gate(struct thread *t)
 {
     static _Thread_local void *value;
-    static _Thread_local unsigned made; /* number of the primary context in which these exist */
+    static _Thread_local unsigned made; /* the value of `renewed` when these were made */
     int stream = 3 + (int)any(t, 2);    /* other than the legacy stream */
     CUstream s = handle_of(t, stream);
     struct device *d = any_device(t);
@@ -108,15 +108,14 @@ static CUresult launch_late(struct thread *t, int stream, struct late_fill *late
 }
 
 /*
- * A host function or callback writes the memory that a later copy on the legacy stream reads, or
- * that a copy from the device overwrites. So a synchronous call must wait for its stream before it
- * begins.
+ * A host function or callback writes memory that a later copy on the legacy stream reads or
+ * overwrites. So a synchronous copy must wait for its stream before it begins.
  */
 void act_host_function(struct thread *t)
 {
     struct ends e;
     bool to_host = chance(t, 50);
-    int stream = chance(t, 50) ? LEGACY : 2; /* the legacy stream waits for the value 2 */
+    int stream = chance(t, 50) ? LEGACY : 2; /* the legacy stream waits for stream 2 */
     any_ends(t, true, &e);
     if (e.h->kind == kind_managed)
         return;

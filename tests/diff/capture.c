@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Captures. Each captures work that a graph may hold, and in between makes calls that a capture
- * allows and calls that invalidate it. The graph is then launched, and its bytes are checked. A
- * capture has its own buffers.
+ * Captures. An action captures work, and in between makes calls that the capture allows or that
+ * invalidate it. It then launches the graph and checks the bytes. Each capture has its own buffers.
  */
 #include "diff.h"
 
@@ -18,7 +17,7 @@ struct set {
 static struct set *set_of(struct thread *t)
 {
     static _Thread_local struct set set;
-    static _Thread_local unsigned made; /* number of the primary context in which these exist */
+    static _Thread_local unsigned made; /* the value of `renewed` when these were made */
     if (!set.pageable || made != t->renewed) {
         void *pinned;
         free(set.pageable);
@@ -71,7 +70,7 @@ static void captured_work(struct thread *t, struct set *set, CUstream s)
     say(t, "captured %u size %zu -> %d", what, size, (int)result);
 }
 
-/* Calls that the thread may or may not make during its capture. */
+/* Calls during a capture, some of which the capture forbids. */
 static void beside(struct thread *t, CUstream s, bool kill)
 {
     CUstreamCaptureStatus status = 9;
@@ -171,7 +170,7 @@ static void launch(struct thread *t, struct set *set, CUgraph graph, CUstream s)
 
 static CUstream stream_for(struct thread *t, CUstreamCaptureMode *ret_mode)
 {
-    /* a GLOBAL capture would forbid the other threads' calls at random times */
+    /* a GLOBAL capture would make calls of other threads fail at random */
     if (options.threads > 1) {
         *ret_mode =
             chance(t, 50) ? CU_STREAM_CAPTURE_MODE_THREAD_LOCAL : CU_STREAM_CAPTURE_MODE_RELAXED;

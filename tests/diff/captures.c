@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * captures MODE COUNT: one thread captures again and again, while others copy pageable memory and
- * allocate pinned memory as the mode allows. Each capture must succeed and contain its nodes. The
- * modes are global, local and relaxed. In global, threads that make forbidden calls have switched
- * themselves to RELAXED.
+ * captures MODE COUNT: one thread captures repeatedly, while others copy pageable memory and allocate
+ * pinned memory as the mode permits. Each capture must succeed and contain its nodes. The modes are
+ * global, local and relaxed. In mode global, threads that make forbidden calls have set their capture
+ * mode to RELAXED.
  */
 #include "kit.h"
 
@@ -16,7 +16,7 @@
 static CUcontext context;
 static volatile bool stop;
 static unsigned long rounds[3];
-/* threads that make calls which the capture forbids to threads in stricter modes */
+/* number of other threads that have started */
 static unsigned ready;
 
 /* Copies that every mode allows during a capture on a non-blocking stream. */
@@ -37,7 +37,7 @@ static void copier(void *data)
     }
 }
 
-/* Allocations. During a GLOBAL capture, only a relaxed thread may make them. */
+/* Allocates pinned memory. During a GLOBAL capture, only threads in mode RELAXED may do so. */
 static void allocator(void *data)
 {
     unsigned long *done = data;
@@ -59,7 +59,8 @@ static void allocator(void *data)
     }
     mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     MUST(cu.cuThreadExchangeStreamCaptureMode(&mode));
-    WANT(mode == CU_STREAM_CAPTURE_MODE_RELAXED); /* checks that the capture mode is unchanged */
+    /* The library has not changed this thread's mode. */
+    WANT(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
 static unsigned char *pinned, *pageable;

@@ -32,7 +32,7 @@ void copied(struct thread *t, const struct ends *e, int stream, bool to_host, bo
             say(t, "arrived %016lx", (unsigned long)host_hash(h, at, e->size));
         return;
     }
-    /* The program may reuse pageable memory as soon as the call returns. */
+    /* The program may overwrite a pageable source as soon as the call returns. */
     if (h->writable && !h->busy && (async || chance(t, 20)))
         fill(t, at, e->size);
     if (chance(t, 40))
@@ -192,7 +192,7 @@ void act_h2h(struct thread *t)
 }
 
 /*
- * The entry points that name contexts. They copy inside one context, or from the other context
+ * Copies by the entry points that name contexts: inside one context, or from the other context
  * after its work has ended.
  */
 void act_peer(struct thread *t)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The differential program. It makes a random program of CUDA calls from a seed, runs it, and
- * prints a line for each call: the arguments, the results, and a hash of the bytes that the call
- * may have changed. Two runs of one seed print the same, whatever library is preloaded. Nothing
- * random depends on time. The program does not do, or does not print, anything that CUDA leaves
- * undefined (listed in docs/proof.md).
+ * The program of the differential tests. It makes a random program of CUDA calls from a seed, runs
+ * it, and prints a line for each call: the arguments, the results, and a hash of the bytes that the
+ * call may have changed. Two runs of one seed print the same, whatever library is preloaded. No
+ * random choice depends on time. The program does not do, or does not print, anything that CUDA
+ * leaves undefined (listed in docs/proof.md).
  */
 #ifndef DIFF_H
 #define DIFF_H
@@ -30,7 +30,7 @@ struct options {
     unsigned long calls; /* for each thread */
     unsigned threads;
     size_t largest; /* the largest copy, in bytes */
-    bool fault;     /* break the context near the end */
+    bool fault;     /* the program breaks its context near the end */
     bool captures, forks;
     unsigned devices; /* 2: the context that the program creates is on the second device */
     /* no stream's work overwrites the sources of a batch before the stream is done */
@@ -46,7 +46,7 @@ enum {
     WORLDS = 2,
     LEGACY = 0,
     OWN = 1,  /* the per-thread default stream */
-    LOST = 7, /* the bit of a world for streams that were destroyed with work in them */
+    LOST = 7, /* bit of streams that were destroyed while they had work */
 };
 
 /* The kinds of host memory. */
@@ -82,7 +82,7 @@ struct host {
     void *map; /* the range to unmap */
     size_t map_size;
     unsigned char *pinned_at; /* the address to unregister */
-    struct world *world;      /* the memory is freed with this context */
+    struct world *world;      /* the memory ends with this context */
     unsigned busy;            /* streams that may be using it, as bits of stream_bit */
 };
 
@@ -95,7 +95,7 @@ struct device {
 
 struct stream {
     CUstream handle;
-    bool blocking; /* it waits for the legacy stream, and the legacy stream waits for it */
+    bool blocking; /* it and the legacy stream wait for each other */
 };
 
 /* A context and its objects. */
@@ -116,7 +116,7 @@ struct thread {
     struct host host[HOSTS];
     struct world world[WORLDS], *now;
     unsigned renewed; /* how often the primary context was created again */
-    bool ended;       /* the context is broken: from now on only result codes are printed */
+    bool ended;       /* the context is broken: only result codes are printed */
     struct {
         unsigned *busy, before;
     } ordered[16]; /* ordered in this action */
@@ -128,7 +128,7 @@ uint64_t any(struct thread *t, uint64_t below);
 bool chance(struct thread *t, unsigned percent);
 /* A log-uniform size from 1 to most. Odd sizes are as likely as round ones. */
 size_t any_size(struct thread *t, size_t most);
-/* the same for sizes of memory, which are larger on average */
+/* Like any_size, for sizes of memory, which are larger on average. */
 size_t any_room(struct thread *t, size_t most);
 size_t any_offset(struct thread *t, size_t room); /* from 0 to room */
 void fill(struct thread *t, void *at, size_t size);
@@ -152,10 +152,7 @@ void quiet_leave(void);
 
 /* host.c */
 bool host_pageable(const struct host *h);
-/*
- * A random existing range; NULL if not found. `free`: no stream may use it. writable: it may be
- * written to.
- */
+/* Returns a random existing range, or NULL. If `writable`, the program may write to the range. */
 struct host *any_host(struct thread *t, bool writable);
 void host_make(struct thread *t, struct host *h, enum kind kind, size_t size);
 void host_drop(struct thread *t, struct host *h);
@@ -163,7 +160,7 @@ void host_forget(struct thread *t, struct world *world); /* its context has ende
 void host_churn(struct thread *t);
 /* Ends all use by streams, so that the host may touch the range. */
 void host_settle(struct thread *t, struct host *h);
-/* A hash of a range and of some bytes before and after it. */
+/* Returns a hash of a range and of some bytes before and after it. */
 uint64_t host_hash(const struct host *h, const unsigned char *at, size_t size);
 const char *kind_name(enum kind kind);
 
@@ -185,7 +182,7 @@ CUstream stream_handle(struct thread *t, int stream, bool *ret_thread_entry);
  * Makes the stream wait for other streams that use the memory, and marks it as used by this stream.
  */
 void order(struct thread *t, int stream, unsigned *busy);
-/* The work ordered in this action was refused, so none of it is on the stream. */
+/* The driver refused the work of this action, so the stream does not use the memory. */
 void refused(struct thread *t);
 void settle(struct thread *t, unsigned busy); /* waits until all of those streams are done */
 void wait_for(struct thread *t, int stream);
@@ -213,8 +210,8 @@ void act_memset(struct thread *t);
 void act_peer(struct thread *t);
 void read_back(struct thread *t, struct device *d, size_t at, size_t size);
 /*
- * Called after a successful copy. Records which memory may be touched and which must wait, and
- * checks the bytes that have arrived.
+ * Called after a successful copy. Records which memory the program may touch now, and checks the
+ * bytes that have arrived.
  */
 void copied(struct thread *t, const struct ends *e, int stream, bool to_host, bool async);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ends a process at a random moment while threads copy and allocate pinned memory. Its exit code
- * must match the way of ending. `ends WAY SEED` ends one process. `ends all FIRST COUNT` runs many,
- * each in a separate process, and prints those with another exit code.
+ * must be that of the chosen way to end. `ends WAY SEED` ends one process. `ends all FIRST COUNT`
+ * runs many, each in a separate process, and prints those with another exit code.
  */
 #include "kit.h"
 
@@ -29,8 +29,8 @@ static unsigned next(unsigned below)
 }
 
 /*
- * Copies in both directions and allocates, until the process ends. A failed call ends only the
- * thread.
+ * Copies in both directions and allocates until the process ends. After a failed call, only the
+ * thread ends.
  */
 static void *busy(void *data)
 {
@@ -126,7 +126,7 @@ static void by_other_thread(void)
     pause();
 }
 
-/* The first thread has ended when another one ends the process. */
+/* This thread ends the process after the first thread has ended. */
 static void *late_leaver(void *data)
 {
     kit_sleep_us(5000);
@@ -188,7 +188,7 @@ static void by_exit_that_copies(void)
 static const struct {
     const char *name;
     void (*end)(void);
-    int status; /* the status that waitpid returned */
+    int status; /* from waitpid */
 } ways[] = {
     {"return", by_return, 0},
     {"exit", by_exit, CODE << 8},

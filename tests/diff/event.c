@@ -21,7 +21,7 @@ static CUresult record(struct thread *t, CUevent event, int stream)
 }
 
 /*
- * The elapsed time depends on the device. So the transcript says only whether it is known, and
+ * The elapsed time depends on the device. So the transcript contains only whether it is known and
  * whether it is negative.
  */
 static void say_time(struct thread *t, const char *when, CUevent from, CUevent to)

@@ -2,8 +2,8 @@
 /*
  * Copies from and to memory that is partly inaccessible: faults WHAT WHERE SIZE [catch]. Without
  * `catch`, the signal kills the process. With it, a handler prints the signal, the thread and the
- * page. WHERE is the position of the page, in percent. FAULTS_OLD_KERNEL: the kernel does not
- * describe mappings.
+ * page. WHERE is the position of the bad page in percent. With FAULTS_OLD_KERNEL, a filter refuses
+ * the query that describes mappings.
  */
 #include "kit.h"
 
@@ -141,7 +141,7 @@ static void dropped(void)
     madvise(host + bad, PAGE, MADV_DONTNEED);
 }
 
-/* Another thread of the program provides the pages, one by one. */
+/* Another thread of the program provides the pages one by one, by userfaultfd. */
 static int user_fd;
 
 static void serve(void *data)
@@ -182,7 +182,7 @@ static const struct {
     {"mended", mended},
 };
 
-/* The library has been used before, and can stage copies. */
+/* Copies until the library can stage copies. */
 static void warm_up(CUdeviceptr device)
 {
     unsigned char *plain = kit_pageable(size);
@@ -197,8 +197,8 @@ static void warm_up(CUdeviceptr device)
 }
 
 /*
- * The copy is on the thread's own stream, which need not wait for another stream, unlike the legacy
- * stream.
+ * Copies on the thread's own stream while a blocking stream waits. Unlike the legacy stream, the
+ * thread's own stream does not wait for it.
  */
 static CUresult copy_on_own(bool to_host, CUdeviceptr device)
 {
@@ -233,7 +233,7 @@ static void show(const char *what, const unsigned char *bytes)
     printf("%s has %016lx\n", what, (unsigned long)sum);
 }
 
-/* Prints which of the bytes before the bad page have arrived. */
+/* Prints hashes of the device's and the host's bytes, which show what has arrived. */
 static void look(CUdeviceptr device)
 {
     unsigned char *back = kit_pageable(size);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that end without the library, so they must also end with it. Their copies wait for a
- * stream that proceeds only after another thread's copy. All streams are non-blocking and
- * independent. Each program prints what released the stream: the copy, or kit_clock because the
- * copy had not ended by then. An alarm of 10 s kills a program that hangs.
+ * Programs that do not hang without the library, so they must not hang with it. Their copies wait
+ * for a stream that proceeds only after another thread's copy. All streams are non-blocking and
+ * independent. Each program prints whether the copy released the stream, or kit_clock because the
+ * copy had not ended in time. An alarm of 45 s kills a program that hangs.
  */
 #include "kit.h"
 
@@ -56,8 +56,8 @@ static void copy(void *data)
 }
 
 /*
- * Whether the device has the bytes of the host's fill. Uses a separate stream, so it waits for no
- * other work.
+ * Checks that the device has the bytes of the host's fill. It uses a separate stream, so it does
+ * not wait for other work.
  */
 static void check(const struct copy *c, unsigned seed)
 {
@@ -83,9 +83,9 @@ static void warm_up(void *no_ring)
 }
 
 /*
- * Waits until the ring and the helpers exist. HANG_HELPERS says what happens to the helpers.
- * no-threads: none can be created. idle: they run only when no other thread does. stopped: they
- * stop for good. With these, GPUFEED_STAGE_THREADS gives the number of helpers.
+ * Waits until the ring and the helpers exist. HANG_HELPERS disturbs the helpers. no-threads: none
+ * can be created. idle: they run only when no other thread does. stopped: they never run again.
+ * With idle and stopped, GPUFEED_STAGE_THREADS determines the number of helpers.
  */
 static void prepare(void)
 {
@@ -109,8 +109,8 @@ static void prepare(void)
 }
 
 /*
- * A large copy waits behind a value. The thread that writes the value first copies on another
- * stream.
+ * A large copy is on a stream that waits for a value. The thread that writes the value first copies
+ * on another stream.
  */
 static void released_by_another_copy(bool to_host, bool other_to_host)
 {
@@ -133,10 +133,13 @@ static void released_by_another_copy(bool to_host, bool other_to_host)
         check(&free_one, 2);
 }
 
-/* Many streams wait, each with copies that return at once. The same thread releases them. */
+/*
+ * One thread issues copies, which return at once, on many blocked streams, and then releases the
+ * streams.
+ */
 static void many_held(void)
 {
-    enum { STREAMS = 6, EACH = 8 }; /* few, because streams share the queues of a device */
+    enum { STREAMS = 6, EACH = 8 }; /* only a few, because streams share the queues of a device */
     static struct copy held[STREAMS];
     struct copy free_one = copy_of(kit_stream(), LARGE, true, false);
     kit_clock(flag, 1);
@@ -160,8 +163,7 @@ static void many_held(void)
 }
 
 /*
- * As many threads as are useful each wait for a separate value, which the next thread's copy
- * writes.
+ * A chain of threads: each waits for a value that the next thread's copy writes.
  */
 static void chain(void)
 {
@@ -184,7 +186,7 @@ static void chain(void)
     say_who();
 }
 
-/* A copy waits behind a host function, which waits for another thread's copy. */
+/* A copy follows a host function on its stream. The function waits for another thread's copy. */
 static uint32_t function_flag;
 static int user_fd;
 
@@ -215,7 +217,7 @@ static void serve_late(void *range)
 {
     while (!__atomic_load_n(&function_flag, __ATOMIC_SEQ_CST))
         kit_sleep_us(200);
-    /* a thread that waits for a page continues with zeros */
+    /* a thread that waits for a page now reads zeros */
     WANT(ioctl(user_fd, UFFDIO_UNREGISTER, range) == 0);
 }
 
@@ -226,7 +228,7 @@ static void behind_a_page(void)
     struct uffdio_api api = {.api = UFFD_API};
     struct uffdio_register range = {.range = {(uintptr_t)held.host, held.size},
                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
-    held.host[0] = 1; /* the first page is present */
+    held.host[0] = 1; /* makes the first page present */
     user_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
     if (user_fd < 0 || ioctl(user_fd, UFFDIO_API, &api) || ioctl(user_fd, UFFDIO_REGISTER, &range))
         exit(77);
@@ -290,7 +292,7 @@ static void two_ranks(void)
     kit_join();
 }
 
-/* Children are forked while threads copy. They do nothing, exit, or call CUDA in vain. */
+/* Forks children while threads copy. The children do nothing, exit, or call CUDA, which fails. */
 static void forks(void)
 {
     static struct copy busy[4];

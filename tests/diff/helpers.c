@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Affects the library's helper threads (never created, never given a CPU, stopped) and its ring. */
+/* Prevents, starves or stops the library's helper threads, and finds its ring. */
 #include "kit.h"
 
 #include <dirent.h>
@@ -41,8 +41,8 @@ static unsigned find(const char *wanted, pid_t *ret)
 }
 
 /*
- * The stack pointer of the library's own thread, which creates the helpers, while it sleeps; 0 if
- * unknown.
+ * Returns the stack pointer of the library's own thread, which creates the helpers, while that
+ * thread sleeps. Returns 0 if it is unknown.
  */
 static uint64_t makers_stack(void)
 {
@@ -54,8 +54,8 @@ static uint64_t makers_stack(void)
         snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)makers[0]);
         FILE *file = fopen(path, "re");
         /*
-         * the second to last field; the line holds the number, six arguments, stack pointer,
-         * instruction pointer
+         * The stack pointer is the last but one field of the line, after the call's number and six
+         * arguments.
          */
         uint64_t stack = 0;
         if (file && fgets(line, sizeof line, file))
@@ -92,7 +92,7 @@ void kit_refuse_question(void)
     refuse(code, sizeof code / sizeof code[0]);
 }
 
-/* Recognises the call by the address of clone3's arguments, which lie on the caller's stack. */
+/* Refuses clone3 if its arguments are on the stack of the thread that creates the helpers. */
 void kit_refuse_helpers(void)
 {
     const uint64_t stack = makers_stack();
@@ -123,8 +123,8 @@ unsigned kit_helpers(unsigned wanted)
 }
 
 /*
- * Finds private memory that is registered. The programs' own memory is not registered at that time.
- * Adjacent ranges are one mapping.
+ * Returns whether any private memory is registered. At that time the programs have not registered
+ * memory themselves. Adjacent ranges are one mapping.
  */
 static bool has_ring(void)
 {
@@ -149,7 +149,7 @@ void kit_await_ring(void)
     const CUdeviceptr device = kit_device(size);
     unsigned char *host = kit_pageable(size);
     const bool comes =
-        /* the pointer is set while the ring is off */
+        /* with GPUFEED_STAGE, the ring may be off */
         getenv("LD_PRELOAD") && !getenv("GPUFEED_STAGE");
     for (unsigned i = 0; comes && i < 1000 && !has_ring(); i++) {
         MUST(cu.cuMemcpyDtoH_v2(host, device, size));
@@ -167,7 +167,7 @@ static void *hog(void *unused)
     return NULL;
 }
 
-/* The helpers run only when no other thread wants a CPU, and a spinning thread always wants one. */
+/* Gives the helpers the policy SCHED_IDLE, and keeps all CPUs busy with spinning threads. */
 void kit_starve_helpers(void)
 {
     pid_t helpers[MOST];
@@ -179,14 +179,17 @@ void kit_starve_helpers(void)
         pthread_create(&thread, NULL, hog, NULL);
 }
 
-/* A child traces the helpers, and never lets them continue. */
+/* A child process stops the helpers by ptrace, and never lets them continue. */
 void kit_stop_helpers(void)
 {
     pid_t helpers[MOST];
     int ready[2], status;
     char answer = 'n';
     unsigned count = find(HELPER, helpers);
-    /* The helpers sleep by now. The library would wait for a helper that holds a piece. */
+    /*
+     * Waits until the helpers sleep, because the library would wait for a stopped helper that has a
+     * piece.
+     */
     kit_sleep_us(20000);
     if (pipe(ready))
         exit(77);
@@ -198,7 +201,7 @@ void kit_stop_helpers(void)
                       !ptrace(PTRACE_INTERRUPT, helpers[i], NULL, NULL) && stopped;
         if (write(ready[1], stopped ? "y" : "n", 1) != 1)
             _exit(1);
-        while (waitpid(-1, &status, __WALL) > 0) /* until they end with their process */
+        while (waitpid(-1, &status, __WALL) > 0) /* until the helpers end with their process */
             ;
         _exit(0);
     }

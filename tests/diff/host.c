@@ -66,7 +66,7 @@ static void map_file(struct thread *t, struct host *h, size_t size)
     close(fd);
 }
 
-/* Maps one page more at each end, and unmaps these two pages again. */
+/* Maps one more page at each end, and unmaps these two pages again. */
 static void map_between_holes(struct thread *t, struct host *h, size_t size)
 {
     map(t, h, up(size) + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -205,7 +205,10 @@ static void unmap(struct host *h)
     h->kind = kind_none;
 }
 
-/* Freeing pinned memory waits for its users, so the program does not always wait before. */
+/*
+ * Freeing pinned memory waits for its users. So the program frees it in half of the cases without
+ * waiting first.
+ */
 void host_drop(struct thread *t, struct host *h)
 {
     if (h->kind == kind_half_registered || h->kind == kind_managed || chance(t, 50) ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions that the small programs share: the driver, one context, and threads whose first error
- * ends the program.
+ * Functions for the small programs: they load the driver, create a context, and start threads. The
+ * first error ends the program.
  */
 #ifndef KIT_H
 #define KIT_H
@@ -23,7 +23,7 @@ struct driver {
 
 extern struct driver cu;
 
-/* Loads the driver, makes device 0's primary context current, and sets the alarm of 10 s. */
+/* Loads the driver, makes device 0's primary context current, and sets the alarm of 45 s. */
 CUcontext kit_start(void);
 /* Sets the alarm, which kills a program whose copy never ends. */
 void kit_alarm(unsigned seconds);
@@ -53,23 +53,23 @@ void kit_hold(CUstream stream, uint32_t *pinned);
 void kit_release(uint32_t *pinned);
 void kit_release_late(void *pinned); /* after 50 ms */
 /*
- * A thread that waits for another thread's CUDA calls may wait for ever, because calls may block
- * each other inside the driver. This clock lets such a program end on every driver. After KIT_CLOCK
- * seconds (3), a thread that makes no CUDA call writes 1 to all values that are still 0.
+ * Some drivers let CUDA calls block each other, so a thread that waits for another one may wait for
+ * ever. Therefore a thread without CUDA calls writes 1 to all values that are still 0 after
+ * KIT_CLOCK seconds (default 3).
  */
 void kit_clock(uint32_t *values, unsigned length);
-/* Whether the clock had to write a value. */
+/* Returns whether the clock wrote a value. */
 bool kit_clock_struck(void);
 
 /*
- * helpers.c: acts on the library's threads and ring. All functions exit with 77 if they cannot do
- * so.
+ * helpers.c: functions that disturb the library's threads and ring. They exit with 77 if this
+ * machine does not permit that.
  */
-/* refuses the query that describes a mapping (PROCMAP_QUERY, Linux 6.11) */
+/* Refuses the query that describes a mapping (PROCMAP_QUERY, Linux 6.11). */
 void kit_refuse_question(void);
 void kit_refuse_helpers(void); /* from now on no helper can be created */
 unsigned
-/* the number of helpers, once there are that many or 5 s have passed */
+/* Waits up to 5 s for this number of helpers, and returns their number. */
 kit_helpers(unsigned wanted);
 void kit_await_ring(void); /* copies until the library has a ring in the current context */
 void kit_starve_helpers(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tracks which streams may be using which memory, and makes them wait for each other. So a random
- * program has one result. A set of streams is an unsigned, with eight bits for each world.
+ * Tracks which streams may be using which memory, and makes them wait for each other, so that a
+ * random program has only one result. A set of streams is an unsigned with eight bits per world.
  */
 #include "diff.h"
 
@@ -17,7 +17,10 @@ int any_stream(struct thread *t)
     return (int)any(t, STREAMS);
 }
 
-/* Each default stream has a handle. NULL means it too, in one family of entry points. */
+/*
+ * Returns a stream's handle. A default stream has its own handle, and NULL also means it in one
+ * family of entry points.
+ */
 CUstream stream_handle(struct thread *t, int stream, bool *ret_thread_entry)
 {
     *ret_thread_entry = chance(t, 50);
@@ -28,7 +31,7 @@ CUstream stream_handle(struct thread *t, int stream, bool *ret_thread_entry)
     return t->now->stream[stream].handle;
 }
 
-/* A handle that means the stream in every entry point. */
+/* Returns a handle that means the stream in every entry point. */
 static CUstream named(const struct world *w, int stream)
 {
     return stream == LEGACY ? CU_STREAM_LEGACY
@@ -63,7 +66,7 @@ void settle(struct thread *t, unsigned busy)
                 wait_world(t, &t->world[world], stream);
 }
 
-/* Whether one stream waits for the other without an event. */
+/* Returns whether one stream waits for the other without an event. */
 static bool implied(const struct world *w, int one, int other)
 {
     return (one == LEGACY && w->stream[other].blocking) ||
@@ -106,7 +109,7 @@ void refused(struct thread *t)
     }
 }
 
-/* The stream uses no memory any more. */
+/* Records that these streams no longer use any memory. */
 static void is_done(struct thread *t, unsigned streams)
 {
     for (struct host *h = t->host; h < t->host + HOSTS; h++)
@@ -145,8 +148,8 @@ void act_sync(struct thread *t)
 }
 
 /*
- * "Not ready" and "done" can both be right, depending on the moment. Only the final answer is
- * printed.
+ * Queries until the answer is no longer "not ready", and prints only the final answer, because "not
+ * ready" depends on time.
  */
 void act_query(struct thread *t)
 {

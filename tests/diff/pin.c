@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pinned memory: the driver's answers about it, wrong uses, reuse while it is busy, forked
+ * Pinned memory: the driver's answers about it, wrong uses, reuse while a copy reads it, and forked
  * children.
  */
 #include "diff.h"
@@ -21,8 +21,8 @@ static struct host *any_pinned(struct thread *t)
 }
 
 /*
- * The mapping of a small block depends on other blocks, including those of the library. It is
- * therefore not printed.
+ * Small blocks share mappings with other blocks, including those of the library. So their mapping
+ * is not printed.
  */
 static bool is_small(const struct host *h)
 {
@@ -50,7 +50,7 @@ void act_attributes(struct thread *t)
     say(t, "attributes of %s", kind_name(h->kind));
     CUresult result = CALL(t, cuMemHostGetFlags, &flags, (void *)at);
     if (is_small(h))
-        /* PORTABLE depends on the block, of any thread, for which the mapping was created */
+        /* PORTABLE comes from the first block in the mapping, which any thread may have allocated */
         flags &= ~1u;
     say(t, "flags -> %d %#x", (int)result, flags);
     result = CALL(t, cuMemHostGetDevicePointer_v2, &device, (void *)at, 0);
@@ -64,8 +64,8 @@ void act_attributes(struct thread *t)
     say_attribute(t, "host", CU_POINTER_ATTRIBUTE_HOST_POINTER, at, start);
     say_attribute(t, "device", CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at, start);
     /*
-     * For memory of malloc the answer depends on its offset in the page; for a small block, on its
-     * neighbours.
+     * For memory of malloc, the answer depends on the offset in the page. For a small block, it
+     * depends on other blocks.
      */
     if ((h->map_size || !h->pinned_at) && !is_small(h))
         say_attribute(t, "mapping", CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at, 0);
@@ -79,7 +79,7 @@ void act_attributes(struct thread *t)
     say_attribute(t, "sync", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at, 0);
 }
 
-/* Now and then one block is large enough that the library may serve it. */
+/* Returns a pinned block; some are large enough to be served by the library. */
 static struct host *large_pinned(struct thread *t)
 {
     struct host *h = any_pinned(t);
@@ -89,7 +89,7 @@ static struct host *large_pinned(struct thread *t)
     return h;
 }
 
-/* Every wrong way to free pinned memory, or to pin it again. */
+/* Wrong ways to free pinned memory, or to pin it again. */
 void act_pin_wrong(struct thread *t)
 {
     struct host *h = chance(t, 50) ? large_pinned(t) : any_pinned(t);
@@ -163,8 +163,8 @@ void act_pin_reuse(struct thread *t)
 }
 
 /*
- * The program's memory, registered for a copy: also read-only, twice, in part, and unregistered
- * twice.
+ * Registers the program's memory for a copy. Also registers it read-only, twice or in part, and
+ * unregisters it twice.
  */
 void act_register(struct thread *t)
 {
@@ -202,8 +202,8 @@ void act_register(struct thread *t)
 }
 
 /*
- * Memory that the driver pinned is shared with children in both directions. Other memory behaves as
- * it was mapped.
+ * Forks a child. Pinned memory of the driver is shared with the child in both directions. Other
+ * memory is shared or copied, as it was mapped.
  */
 void act_fork(struct thread *t)
 {

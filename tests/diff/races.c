@@ -2,10 +2,9 @@
 /*
  * races MODE COUNT: captures that begin while another thread copies pageable memory.
  *
- * joined: the copies are asynchronous, on the stream that is captured. Each is in the graph or it is
- * not: a graph that is launched after the source has changed copies the new bytes, all of them.
- * refused: the copies are synchronous, and the stream is a blocking one. A copy that is refused has
- * moved no byte, and refusing it is all that ends a capture.
+ * joined: the copies are asynchronous, on the captured stream. If a copy is in the graph, a launch
+ * after the source has changed copies only new bytes. refused: the copies are synchronous, on a
+ * blocking stream. A refused copy moves no byte, and only a refused copy invalidates a capture.
  */
 #include "kit.h"
 
@@ -16,7 +15,7 @@
 #include <unistd.h>
 
 #define SIZE (8 * MIB)
-#define TURNS 6 /* places on the device; one round's copies are fewer */
+#define TURNS 6 /* places on the device, more than one round's copies */
 
 static CUcontext context;
 static CUstream captured;
@@ -25,7 +24,7 @@ static CUdeviceptr device;
 static volatile bool stop;
 static volatile unsigned long copies, refused;
 
-/* The copying thread rests after this many copies. */
+/* The copying thread pauses after this many copies. */
 static long budget = LONG_MAX;
 
 static void rest_without_budget(void)
@@ -57,12 +56,12 @@ static void copy_asynchronously(void *unused)
     for (; !stop; copies++) {
         rest_without_budget();
         MUST(cu.cuMemcpyHtoDAsync_v2(device + copies % TURNS * SIZE, host, SIZE, captured));
-        kit_sleep_us(1500); /* the stream is idle again */
+        kit_sleep_us(1500); /* until the stream is idle again */
         __atomic_sub_fetch(&budget, 1, __ATOMIC_SEQ_CST);
     }
 }
 
-/* The bytes that the device has, read on a separate stream. */
+/* Reads the device's bytes on a separate stream. */
 static void read_device(CUdeviceptr at)
 {
     static CUstream own;
@@ -78,7 +77,7 @@ static bool device_is(unsigned seed)
     return kit_is(pinned, SIZE, seed);
 }
 
-/* Places that no node copies to stay 0. */
+/* Checks all places. Those to which no node copies stay 0. */
 static void check_places(unsigned seed, size_t nodes)
 {
     size_t written = 0;
@@ -113,7 +112,7 @@ static void join_round(unsigned round)
     size_t nodes = 0;
     kit_sleep_us(rand() % 3000);
     MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
-    allow_copies(3); /* in addition to one that has just ended */
+    allow_copies(3); /* further copies, after the one that has just ended */
     await_rest();
     MUST(cu.cuStreamEndCapture(captured, &graph));
     MUST(cu.cuStreamSynchronize(captured));
@@ -132,7 +131,7 @@ static void join_rounds(unsigned long rounds)
     captured = kit_stream();
     kit_fill(host, SIZE, 1);
     kit_thread(context, copy_asynchronously, NULL);
-    await_copies(40); /* the ring is there */
+    await_copies(40); /* from now on, the ring exists */
     for (unsigned long round = 0; round < rounds; round++)
         join_round((unsigned)round);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the driver reads the sources of a batch's members: reads [TIMES [MOST-KIB]]. The program
- * overwrites a source as soon as the call has returned, so the bytes that arrive are old, new or
- * mixed. Standard output has a line for each kind of call whose sources DURING_API_CALL covers: all
- * must be old. Results for the other orders are undefined and go to standard error.
+ * Finds when the driver reads the sources of a batch's members: reads [TIMES [MOST-KIB]]. The
+ * program overwrites a source as soon as the call has returned, so the bytes that arrive are old,
+ * new or mixed. Standard output has a line for each kind of call whose sources DURING_API_CALL
+ * covers: all must be old. Results for the other orders are undefined and go to standard error.
  */
 #include "kit.h"
 
@@ -30,11 +30,11 @@ static const struct {
               {"any", CU_MEMCPY_SRC_ACCESS_ORDER_ANY},
               {"stream", CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}};
 
-/* The members besides the examined one, which is the last. */
+/* The other members of the batch. The examined member is the last. */
 static const struct {
     const char *name;
     unsigned before;
-    bool otherwise; /* these members have separate attributes, in stream order */
+    bool otherwise; /* these members have their own attributes, with stream order */
     bool old_entry; /* the entry point of CUDA 12 */
 } batches[] = {{"alone", 0, false, false},
                {"with two of its kind", 2, false, false},
@@ -120,7 +120,7 @@ static const char *once(size_t order, size_t how, unsigned char *from, size_t si
     return old == size ? "old" : fresh == size ? "new" : old + fresh == size ? "mixed" : "wrong";
 }
 
-/* If all results are the same, prints the word; otherwise how often each occurred. */
+/* Prints the result if it was always the same, or else how often each result occurred. */
 static void look(size_t order, size_t how, size_t kind, size_t size, bool busy)
 {
     static const char *const words[] = {"old", "new", "mixed", "refused", "wrong"};

@@ -33,7 +33,7 @@ void device_make(struct thread *t, struct device *d, size_t size)
 {
     CUdeviceptr at;
     const bool pooled = chance(t, 20);
-    if (chance(t, 50)) /* the next one begins where this one ends */
+    if (chance(t, 50)) /* the next buffer begins where this one ends */
         size = (size + 511) & ~(size_t)511;
     if (pooled)
         MUST(t, cuMemAllocAsync, &at, size, CU_STREAM_LEGACY);
@@ -48,7 +48,7 @@ void device_drop(struct thread *t, struct device *d)
     if (d->pooled)
         settle(t, d->busy);
     CUresult result = d->pooled ? CALL(t, cuMemFreeAsync, d->at, CU_STREAM_LEGACY)
-                                /* waits for the streams that use it */
+                                /* cuMemFree waits for the streams that use the memory */
                                 : CALL(t, cuMemFree_v2, d->at);
     say(t, "free device %zu -> %d", d->size, (int)result);
     must(t, result, "cuMemFree");
@@ -80,7 +80,7 @@ void world_make(struct thread *t, struct world *w, bool primary)
     say(t, "world %u is there", w->number);
 }
 
-/* All objects of the context are freed with it, whether in use or not. */
+/* Ends a context. Its objects end with it, even if they are in use. */
 void world_end(struct thread *t, struct world *w)
 {
     if (chance(t, 50))
@@ -95,7 +95,7 @@ void world_end(struct thread *t, struct world *w)
     MUST(t, cuCtxSetCurrent, t->now->context);
 }
 
-/* The other world's streams use no pinned memory of this world any more. */
+/* Waits until the other world's streams no longer use pinned memory of this world. */
 static void settle_others(struct thread *t)
 {
     const unsigned mine = 0xffu << (8 * t->now->number);
@@ -107,8 +107,8 @@ static void settle_others(struct thread *t)
 }
 
 /*
- * The primary context ends by its last release or by a reset, whether in use or not, and is created
- * again. Memory that was pinned in it is gone.
+ * Ends the primary context by its last release or by a reset, even if it is in use, and creates it
+ * again. Memory that was pinned in it is freed.
  */
 static void renew(struct thread *t)
 {
@@ -132,8 +132,8 @@ static void renew(struct thread *t)
 }
 
 /*
- * Retains and releases another reference, which changes nothing. Now and then it was the last
- * reference.
+ * Retains and releases another reference, which changes nothing. Sometimes the release is that of
+ * the last reference.
  */
 void act_primary(struct thread *t)
 {
@@ -150,7 +150,10 @@ void act_primary(struct thread *t)
         renew(t);
 }
 
-/* Creating a context takes long on a device. */
+/*
+ * Switches to the other world. It creates a context only rarely, because that takes long on a real
+ * device.
+ */
 void world_switch(struct thread *t)
 {
     struct world *other = &t->world[t->now == &t->world[0]];
@@ -172,7 +175,10 @@ void world_switch(struct thread *t)
     say(t, "in world %u", t->now->number);
 }
 
-/* A destroyed stream's work continues. Only its context shows when the work is over. */
+/*
+ * Destroys and creates streams. A destroyed stream's work continues, and only its context shows
+ * when that work has ended.
+ */
 void streams_churn(struct thread *t)
 {
     int i = 2 + (int)any(t, STREAMS - 2);

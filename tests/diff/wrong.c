@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 /*
- * A copy past the end of the device's buffer or of pinned memory: nothing may be written or read.
+ * A copy beyond the end of a device buffer or of pinned memory. It must not read or write any byte.
  */
 static CUresult past_an_end(struct thread *t, bool to_host)
 {
@@ -42,7 +42,10 @@ static CUresult past_an_end(struct thread *t, bool to_host)
     return result;
 }
 
-/* Unmapped host memory. The driver reports an error at the device's end first. */
+/*
+ * A copy with unmapped host memory. The driver checks the device address first, and reports its
+ * error.
+ */
 static CUresult nothing_there(struct thread *t)
 {
     struct device *d = any_device(t);
@@ -141,7 +144,10 @@ void act_without_context(struct thread *t)
     read_back(t, d, 0, d->size);
 }
 
-/* After a trap every call fails with the same code, and no call waits for ever. */
+/*
+ * Breaks the context by a trap. From then on every call fails with the same code, and no call waits
+ * for ever.
+ */
 void act_break(struct thread *t)
 {
     struct device *d = any_device(t);

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-/* The input as a string; the caller frees it. */
+/* Returns the input as a string, which the caller frees. */
 static inline char *as_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of CPUs: an accepted list is the same set after it was written out and parsed again. */
+/* Lists of CPUs: an accepted list, printed and parsed again, is the same set. */
 #include "fuzz.h"
 
 #include "base/cpus.h"

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(pages + SIZE_MOST - (size - 4), data + 4, size - 4);
     const struct gf_table table = {start + header % (size - 4 + 1), start, end};
     look(&table, (uintptr_t)table.header + (uintptr_t)distance);
-    /* The start of the sorted table if it has the usual form, to request each of its entries. */
+    /* Requests the entries at the start of the sorted table, as if the table had the usual form. */
     for (size_t at = 12; at + 8 <= (size_t)(end - table.header) && at < 12 + 64 * 8; at += 8) {
         int32_t first;
         memcpy(&first, table.header + at, sizeof(first));

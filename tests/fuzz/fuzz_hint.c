@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUFEED_BOUND, which any process may have set: an accepted value is the same after it was written
- * again.
+ * GPUFEED_BOUND, which any process may have set: an accepted value, printed and parsed again, is
+ * the same.
  */
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel's files about memory and control groups, with any content. Another kernel, or an
- * emulation of it, may have written them. The input is split at zero bytes: each part is one file,
- * in this order.
+ * emulation of it, may have written them. Zero bytes divide the input into parts. Each part is one
+ * file, in the order of the list below.
  */
 #include "fuzz.h"
 
@@ -112,7 +112,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gf_pressure pressure;
     struct gf_cpus cpus;
 
-    /* The code reads each folder of a group; many folders would only take long. */
+    /*
+     * The code reads each folder on the path of a group. Paths of many folders would only take
+     * time.
+     */
     for (size_t i = 0, folders = 0; i < size; i++)
         if (data[i] == '/' && ++folders > 64)
             return 0;

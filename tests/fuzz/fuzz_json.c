@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-/* Skips one character of a string, by RFC 8259 and RFC 3629. NULL if it is not valid. */
+/* Skips one character of a string, by RFC 8259 and RFC 3629. Returns NULL if it is not valid. */
 static const unsigned char *skip(const unsigned char *p)
 {
     static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers and sizes: a plain number is the same size, and a refused text leaves the value
+ * Numbers and sizes: a number without a unit is also that size, and a refused text leaves the value
  * unchanged.
  */
 #include "fuzz.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A forked child of a process with a context allows itself two calls, and ends. */
+/*
+ * A process with a context forks a child. The child installs a filter that permits two system
+ * calls, and ends.
+ */
 #include "sandbox.h"
 
 #include <cuda.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program whose first call into the library is the named one, so no earlier call has prepared the
- * library.
+ * A program whose first call into the library is the named one, so that no earlier call has
+ * initialized the library.
  */
 #include <cuda.h>
 #include <dlfcn.h>

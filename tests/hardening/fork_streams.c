@@ -2,7 +2,7 @@
 /*
  * Forks while other threads read lines (getline allocates with the FILE locked) and flush all FILEs
  * (fflush(NULL) locks libc's list of FILEs, and waits for each of them):
- *   fork_streams held [gpu]             one fork, while a flush waits for a FILE whose owner allocates
+ *   fork_streams held [gpu]             one fork, while a flush waits for a FILE whose holder allocates
  *   fork_streams busy FORKS [gpu]       FORKS forks from two threads
  *   fork_streams soak SECONDS [gpu]     forks for SECONDS
  * Every child opens, writes and closes a FILE, allocates and flushes. SIGALRM kills a process that
@@ -38,7 +38,7 @@ static void allocate(void)
         free(block[i]);
 }
 
-/* Uses libc's list of FILEs. */
+/* Work of a child, which uses libc's list of FILEs. */
 static void child(void)
 {
     char *text = NULL;
@@ -107,7 +107,8 @@ static void *flush(void *arg)
     while (!__atomic_load_n(&over, 5)) {
         fflush(NULL);
         __atomic_fetch_add(&flushes, 1, 5);
-        usleep(100); /* or a fork waits long for the list, natively too */
+        /* Without this pause, forks wait long for the list, even without the library. */
+        usleep(100);
     }
     return arg;
 }
@@ -145,7 +146,7 @@ static void run_busy(void)
         printf("%ld forks, %ld reads, %ld flushes\n", forked - FORKERS, reads, flushes);
 }
 
-/* The owner of the FILE: it allocates until the fork has been under way for a while. */
+/* Holds the lock of the FILE, and allocates until the fork has waited for a while. */
 static void *hold(void *arg)
 {
     flockfile(stream);
@@ -179,7 +180,8 @@ static void run_held(void)
     while (!__atomic_load_n(&holding, 5))
         usleep(1000);
     flusher = start(flush_once);
-    usleep(100000); /* for the flush to reach the stream; too short, the test only shows less */
+    usleep(
+        100000); /* until the flush waits for the stream; if it is too short, the test finds less */
     fork_once();
     pthread_join(owner, NULL);
     pthread_join(flusher, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Uses many of the functions that the library hooks, and prints the same each time. With an
- * argument, it also has a CUDA context.
+ * Uses many of the functions that the library hooks, and prints the same in each run. With an
+ * argument, it also creates a CUDA context.
  */
 #include <dlfcn.h>
 #include <malloc.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interposes every function that imports.inc names. Each allocates, takes a lock that is not
- * recursive (once at a time in a thread), and then jumps to the next definition. A call by the
- * library ends the process with code 99. The interposer is linked into a program, or preloaded.
+ * Interposes all functions that imports.inc names. Each allocates, takes a non-recursive lock, and
+ * then jumps to the next definition. A call by the library ends the process with code 99. The
+ * interposer is linked into a program, or preloaded.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -23,7 +23,7 @@ __attribute__((visibility("hidden"))) struct import imports[] = {
 #undef IMPORT
 
 static __thread int inside __attribute__((tls_model("initial-exec")));
-static int held; /* Used as a lock: a nested call on this thread would wait for ever. */
+static int held; /* a non-recursive lock: a nested call on the same thread would wait for ever */
 __attribute__((visibility("hidden"))) void *entered(struct import *import, void *caller);
 
 static void check(const struct import *import, void *caller)
@@ -74,7 +74,7 @@ __asm__(".text\n"
         "    popq %rax; popq %r9; popq %r8; popq %rcx; popq %rdx; popq %rsi; popq %rdi\n"
         "    jmp *%r11\n");
 
-/* The order of imports.inc is that of the table, and each entry takes 16 bytes. */
+/* The entries have the order of imports.inc, and each has 16 bytes. */
 #define IMPORT(name)                                                                               \
     __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n"                           \
             "    leaq imports(%rip), %r11\n    addq $16*row, %r11\n    jmp interposed\n"           \

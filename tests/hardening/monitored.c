@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A registration cache in small: it fills heap blocks, frees them in ways that may remove their pages, and checks
- * that a monitor of memory was notified of each page that went away. usage: monitored MONITOR CASE [gpu]
+ * monitored MONITOR CASE [gpu]: imitates a registration cache. Fills heap blocks, frees them in ways that may
+ * remove their pages, and checks that the memory monitor was notified of each removed page.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -25,10 +25,13 @@ static struct {
     char *start, *end;
 } heard[HEARD_MAX];
 static int heard_count;
-static int allocates; /* callbacks allocate and free */
+static int allocates; /* whether callbacks allocate and free */
 static __thread int depth;
 
-/* A callback's blocks. Each contains its own address, so that a block that is handed out twice is noticed. */
+/*
+ * Allocates blocks in a callback. Each block contains its own address, so that the test notices a
+ * block that malloc returned twice.
+ */
 static void allocate(void)
 {
     static __thread void **kept[16];
@@ -73,7 +76,8 @@ static void hear_event(int type, const struct unmapped *event, void *arg)
 
 static int monitor_ucm(void)
 {
-    void *const base = dlopen("libucs.so.0", RTLD_NOW | RTLD_GLOBAL); /* libucm calls it */
+    /* Libucm calls functions of libucs. */
+    void *const base = dlopen("libucs.so.0", RTLD_NOW | RTLD_GLOBAL);
     void *const ucm = base ? dlopen("libucm.so.0", RTLD_NOW) : NULL;
     int (*const set)(int, int, void (*)(int, const struct unmapped *, void *), void *) =
         ucm ? dlsym(ucm, "ucm_set_event_handler") : NULL;
@@ -102,8 +106,9 @@ static int monitor_openmpi(void)
 
 #ifdef MEMHOOKS
 /*
- * libfabric's object file, in which start was made global. The functions and variables that it needs of the rest of
- * libfabric are here, so that it notifies this program instead of its cache.
+ * The program links libfabric's object file, with `start` made global. It defines the functions and
+ * variables that this file needs of libfabric. So libfabric's monitor notifies this program instead
+ * of a cache.
  */
 int ofi_memhooks_start(void *monitor);
 extern void *memhooks_monitor;
@@ -213,14 +218,17 @@ static int write_table(struct dl_phdr_info *info, size_t size, void *arg)
 
 static int monitor_tables(void)
 {
-    hear_munmap(NULL, 0); /* finds the next ones before any lock is held */
+    hear_munmap(NULL, 0); /* finds the original functions before any lock is held */
     hear_madvise(NULL, 0, MADV_NORMAL);
     hear_mmap(NULL, 0, 0, 0, -1, 0);
     dl_iterate_phdr(write_table, NULL);
     return 1;
 }
 
-/* userfaultfd: in the kernel, each removal waits until the thread below has read its event. */
+/*
+ * The monitor userfaultfd: the kernel lets each removal wait until the reader thread has read its
+ * event.
+ */
 static int faults = -1, asked[2], answered[2];
 
 static void *read_events(void *arg)
@@ -278,7 +286,7 @@ static void settle(void)
         abort();
 }
 
-/* Checks of the blocks and of the announced pages. */
+/* The blocks to check, and the pages of which the monitor was notified. */
 
 #define BLOCKS 64
 static struct block {
@@ -313,7 +321,7 @@ static int was_heard(const char *page, int since)
     return 0;
 }
 
-/* Whether each of these pages is there; not only those of one mapping. */
+/* Finds which of these pages are present. The range may span several mappings. */
 static void look(char *first, size_t pages, unsigned char *ret_present)
 {
     if (mincore(first, pages * PAGE, ret_present) != 0)
@@ -322,7 +330,7 @@ static void look(char *first, size_t pages, unsigned char *ret_present)
                 ret_present[i] = 0;
 }
 
-/* Whether each page that is no longer there was announced. */
+/* Returns whether the monitor was notified of each page that is no longer present. */
 static int check(void)
 {
     enum { SOME = 512 };

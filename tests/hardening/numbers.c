@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * numbers SECONDS TURNS heap|context: one thread takes fixed descriptor numbers by dup2, while others
- * allocate, and, with a context, copy, pin, unmap and create contexts. Prints how often a number was
- * closed behind its back, or was in use before. Ends after TURNS turns, but not before SECONDS.
+ * numbers SECONDS TURNS heap|context: one thread takes fixed descriptor numbers by dup2, while
+ * others allocate, and, with a context, copy, pin, unmap and create contexts. Prints how often
+ * another thread had closed such a number, or was already using it. Ends after TURNS turns, but not
+ * before SECONDS.
  */
 #include <cuda.h>
 #include <fcntl.h>
@@ -18,12 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The header's plain name has more arguments in newer versions. */
+/* In newer headers, cuCtxCreate is a later version with more arguments. */
 #undef cuCtxCreate_v2
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device);
 
 #define MIB ((size_t)1 << 20)
-#define NUMBERS 6 /* the lowest free ones, which open uses first */
+#define NUMBERS 6 /* the lowest free numbers, which open uses first */
 
 static atomic_bool over;
 static atomic_int ready;
@@ -36,7 +37,7 @@ static void ok(CUresult result)
     }
 }
 
-/* Frees so much that the heap looks at the headroom and gives pages back. */
+/* Frees so much memory that the heap reads the headroom and purges pages. */
 static void *use_heap(void *arg)
 {
     ready++;
@@ -110,7 +111,7 @@ static bool is_own(int fd, const struct stat *own)
     return fstat(fd, &found) == 0 && found.st_dev == own->st_dev && found.st_ino == own->st_ino;
 }
 
-/* Every second turn does not look before it takes the number, so that it can take one in use. */
+/* Each second turn takes the number without a check, so that it may take one that is in use. */
 static void take_numbers(double seconds, long turns)
 {
     struct timespec begun, now;
@@ -134,7 +135,8 @@ static void take_numbers(double seconds, long turns)
             used++;
             continue;
         }
-        if (dup2(fd, number) != number) { /* EBUSY: an open is under way */
+        /* EBUSY: another thread is opening a file with this number. */
+        if (dup2(fd, number) != number) {
             used++;
             continue;
         }

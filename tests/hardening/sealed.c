@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sealed THREAD|PROCESS|NONE CALL...: copies, forbids the calls to this thread or to the process, and copies again,
- * larger and with other allocations. Prints what arrived.
+ * sealed THREAD|PROCESS|NONE CALL...: copies, forbids the calls in this thread or in the process, and copies again,
+ * with larger copies and other allocations. Prints the results.
  */
 #include "sandbox.h"
 
@@ -34,7 +34,9 @@ static void copy(CUdeviceptr device, size_t bytes, int seed)
 int main(int argc, char **argv)
 {
     unsigned numbers[64], count = 0;
-    /* The library's thread has ended its first round, and is not yet in its second. */
+    /*
+     * After this time, the library's thread has ended its first round and has not begun its second.
+     */
     const struct timespec settled = {.tv_nsec = 400000000};
     const struct timespec moment = {.tv_sec = 1, .tv_nsec = 200000000};
     CUcontext context;
@@ -58,7 +60,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 3; i++)
         copy(device, (size_t)(8 << i) * MIB, i);
     if (count)
-        nanosleep(&moment, NULL); /* a round of the library's thread */
+        nanosleep(&moment, NULL); /* time for a round of the library's thread */
     copy(device, 16 * MIB, 9);
     _exit(0);
 }

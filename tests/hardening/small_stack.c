@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The most bytes that a function of a thread with the smallest stack may use before it allocates,
- * frees and copies: small_stack [gpu]. Each size is tried in a separate process.
+ * small_stack [gpu]: finds how many bytes of the smallest stack a thread's function may use before it
+ * allocates, frees and copies. Tries each size in a separate process.
  */
 #include <alloca.h>
 #include <cuda.h>
@@ -19,7 +19,10 @@ static CUcontext context;
 static CUdeviceptr device;
 static char *memory;
 
-/* More bytes than all caches hold, so malloc's slow paths run, and write lines if there is a log. */
+/*
+ * Allocates more bytes than all caches hold, so malloc's slow paths run. If there is a log, they
+ * write lines.
+ */
 static void use(void)
 {
     for (int i = 0; i < 8; i++) {

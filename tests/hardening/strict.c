@@ -33,7 +33,7 @@ static void use(size_t most)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IONBF, 0);
-    free(malloc(1)); /* the heap starts, which reads files */
+    free(malloc(1)); /* the heap reads files when it starts */
     SANDBOX_ALLOW(SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex,
                   SYS_getrandom, SYS_write, SYS_exit_group);
     use((size_t)atoi(argv[1]) << 20);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child of vfork gives up privileges and ends. Then the parent's large blocks are examined. */
+/*
+ * A child of vfork drops privileges and ends. Then the parent allocates large blocks, whose nodes
+ * the library reads.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

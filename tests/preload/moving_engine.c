@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An engine whose transfer functions only print the calls of the preload library. With
- * GPUFEED_MACHINE=take it serves each call, with a result of its own. With =fits it announces that,
- * but then declines. Otherwise it declines each call. A batch's members fit unless their source is
- * odd. With =helper, a separate thread unmaps memory during a copy.
+ * GPUFEED_MACHINE=take it serves each call, with a result of its own. With =fits it says that a
+ * batch's members fit, but then declines them. Otherwise it declines each call. A batch's members
+ * fit unless their source is odd. With =helper, a separate thread unmaps memory during a copy.
  */
 #include "abi/abi_hash.h"
 #include "abi/engine_api.h"
@@ -32,7 +32,7 @@ static void tell(const char *format, ...)
     write(2, line, length);
 }
 
-/* The state that must hold in each call, and side effects that must not be visible outside. */
+/* Checks that cancellation is disabled, and causes side effects that the program must not see. */
 static bool answer(CUresult *ret_result)
 {
     extern CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t) __attribute__((weak));
@@ -41,7 +41,7 @@ static bool answer(CUresult *ret_result)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (cancel != PTHREAD_CANCEL_DISABLE)
         tell("[not held]\n");
-    if (cuMemcpyHtoD_v2) /* called by the program's name: it must reach the driver */
+    if (cuMemcpyHtoD_v2) /* the preload library must pass this call through */
         cuMemcpyHtoD_v2(0x1000, (const void *)0x2000, LEAST);
     errno = 99;
     const bool take = strcmp(preload->options->machine, "take") == 0;
@@ -56,7 +56,7 @@ static void *helper(void *unused)
     void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &(int){0});
     tell("[unmaps %d]\n", munmap(at, bytes));
-    answer(NULL); /* this copy is not offered to the engine either */
+    answer(NULL); /* its copy bypasses the engine, too */
     return unused;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libnvidia-ml.so.1 with FAKE_GPUS GPUs (1), all well. FAKE_NVML="name=value ..." changes values of
- * the GPU FAKE_GPU (all, if it is not set).
+ * A fake libnvidia-ml.so.1 with FAKE_GPUS healthy GPUs (default: 1). FAKE_NVML="name=value ..."
+ * changes values of GPU number FAKE_GPU, or of all GPUs if FAKE_GPU is not set.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *ret)
     return 0;
 }
 
-/* FAKE_CLOCK names a file with the clock, so that it can change. */
+/* FAKE_CLOCK names a file that contains the clock, so that a test can change the clock. */
 int nvmlDeviceGetClockInfo(void *device, int type, unsigned *ret)
 {
     FILE *file = getenv("FAKE_CLOCK") ? fopen(getenv("FAKE_CLOCK"), "r") : NULL;

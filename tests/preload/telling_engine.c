@@ -33,7 +33,8 @@ static void device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes)
     static const char *const word[] = {"retained", "current", "memory"};
     CUcontext context = NULL;
     /*
-     * Called by the program's names: the preload library must pass the engine's own calls through.
+     * The engine calls the same exported names as a program. The preload library must pass these
+     * calls through.
      */
     extern CUresult cuInit(unsigned int) __attribute__((weak));
     if (cuInit)

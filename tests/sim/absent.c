@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A weak definition of every function of the driver. A function that no other file here implements
- * exists and returns CUDA_ERROR_NOT_SUPPORTED, like a stub of an old driver. cuda.h is not
- * included, because its prototypes differ.
+ * Weak definitions of all functions of the driver. A function that no other file here defines
+ * returns CUDA_ERROR_NOT_SUPPORTED, like a stub of an old driver. cuda.h is not included, because
+ * its prototypes differ.
  */
 #define SIM_ENTRY(exported, name, version, flavour)                                                \
     __attribute__((weak, visibility("default"))) int exported(void);                               \

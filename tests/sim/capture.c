@@ -33,7 +33,10 @@ CUresult sim_unsafe(void)
     return result;
 }
 
-/* Work on the legacy stream would have to wait for a blocking stream that is capturing. */
+/*
+ * Refuses work on the legacy stream if a blocking stream is capturing, because that work would have
+ * to wait for it.
+ */
 CUresult sim_capture_implicit(struct sim_stream *stream)
 {
     CUresult result = CUDA_SUCCESS;
@@ -61,7 +64,7 @@ CUresult sim_capture_synchronizes(struct sim_context *context)
 {
     CUresult result = CUDA_SUCCESS;
     for (struct sim_capture *c = captures; c; c = c->next)
-        if (c->context == context) { /* whatever the mode and the thread are */
+        if (c->context == context) { /* whatever the mode and the thread */
             c->invalid = true;
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
@@ -125,7 +128,7 @@ void sim_capture_join(struct sim_stream *stream, struct sim_stream *from, uint64
     if (!stream->capture) {
         stream->capture = from->capture;
         stream->capture_joined = 0;
-        stream->capture_last = 1; /* even without work the stream must join again */
+        stream->capture_last = 1; /* the stream must join again, even without work */
     } else if (stream != from) {
         stream->capture_last++;
     }
@@ -211,7 +214,7 @@ static CUresult end(bool per_thread, CUstream handle, CUgraph *ret)
     }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
         !pthread_equal(capture->owner, pthread_self()))
-        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* this ends the capture */
+        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* the capture ends nevertheless */
     else if (capture->invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!joined(capture))

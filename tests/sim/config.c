@@ -9,7 +9,8 @@
 struct sim_config sim_config;
 
 /*
- * The n-th field of a comma-separated list, or the last field that exists. False if absent.
+ * Reads the n-th field of a comma-separated list, or the last field if there are fewer. Returns
+ * false if the list is absent.
  */
 static bool field(const char *list, int n, char *ret, size_t size)
 {
@@ -99,7 +100,7 @@ void sim_devices_make(void)
             return;
         for (int i = 0; i < sim_device_count; i++)
             if (sim_devices[i].index == index) {
-                sim_device_count = 0; /* a device is named twice: the driver shows no device */
+                sim_device_count = 0; /* like the driver, shows no device if one is named twice */
                 return;
             }
         sim_devices[sim_device_count++].index = index;

@@ -6,7 +6,10 @@
 
 #define STACK 64
 
-/* Never freed: a handle whose context has ended must return 709 and not crash. */
+/*
+ * Contexts are never freed, because a call with the handle of an ended context must return 709 and
+ * not crash.
+ */
 struct sim_context *sim_contexts;
 static bool handler_started;
 
@@ -129,7 +132,7 @@ static CUresult primary_release(CUdevice device, bool all)
     if (!result && d->primary && (all || d->retained == 0)) {
         struct sim_context *context = d->primary;
         d->primary = NULL;
-        d->broken = context->sticky; /* a fault stays after the context has ended */
+        d->broken = context->sticky; /* the device stays broken after the context has ended */
         sim_context_end(context);
     }
     pthread_mutex_unlock(&sim_lock);
@@ -268,7 +271,7 @@ CUresult cuCtxDestroy(CUcontext handle)
     return destroy(handle);
 }
 
-/* Counts references, as the documentation says. Deprecated since CUDA 4. */
+/* Counts references, as documented. The function is deprecated since CUDA 4. */
 CUresult cuCtxAttach(CUcontext *ret, unsigned flags)
 {
     struct sim_context *context;
@@ -352,8 +355,9 @@ CUresult cuCtxSetCurrent(CUcontext handle)
         return CUDA_SUCCESS;
     }
     CUresult result = live(handle, &context);
+    /* The handle of a broken primary context stays valid; only work with it fails. */
     if (result && !(result == CUDA_ERROR_CONTEXT_IS_DESTROYED && context->primary))
-        return result; /* the primary context's handle stays valid; only work with it fails */
+        return result;
     current.depth += current.depth == 0;
     current.at[current.depth - 1] = context;
     return CUDA_SUCCESS;

@@ -12,22 +12,21 @@
 #include <time.h>
 
 /*
- * An asynchronous copy from pageable memory reads this many bytes at once, whatever the stream
- * does.
+ * An asynchronous copy from pageable memory reads this many bytes before it returns.
  */
 #define STAGED ((size_t)2 << 20)
 
-/* One end of a copy after look-up. */
+/* The source or destination of a copy, after its address was looked up. */
 struct end {
     enum sim_kind kind;
     char *at; /* the memory that is read or written */
 };
 
 struct job {
-    /* dst and src are the addresses to which the program's addresses refer */
+    /* dst and src are translated addresses, not the program's */
     struct sim_block block;
     char *staged; /* bytes that were read early; freed at the end */
-    bool gate;    /* the calling thread copies while the stream waits here */
+    bool gate;    /* the stream waits here until the calling thread has copied */
     bool open, over;
 };
 
@@ -42,8 +41,8 @@ static size_t extent(size_t width, size_t height, size_t depth, size_t pitch, si
 }
 
 /*
- * The caller holds the lock. False if the bytes are of several kinds, or not of the kind that this
- * side must have.
+ * The caller holds the lock. Returns false if the bytes are of several kinds, or of the wrong kind
+ * for this side.
  */
 static bool look_up(uintptr_t at, size_t size, enum sim_side side, struct end *ret)
 {
@@ -78,7 +77,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* The same, at no more than `rate` bytes per second; `all`: bytes of the whole copy. */
+/* Like move, at no more than `rate` bytes per second. `all` is the size of the whole copy. */
 static void move_slowly(const struct sim_block *b, uint64_t all, uint64_t rate)
 {
     const uint64_t start = rate ? now_ns() : 0;
@@ -96,7 +95,7 @@ static uint64_t bytes_of(const struct sim_block *b)
     return (uint64_t)b->width * b->height * b->depth;
 }
 
-/* The work of the stream's thread when it reaches the transfer. */
+/* Runs on the stream's thread when the stream reaches the transfer. */
 static void transfer(struct sim_op *op)
 {
     struct job *job = (struct job *)op->payload;
@@ -149,9 +148,9 @@ struct sim_op *sim_copy_op(const struct sim_block *block, enum sim_side dst, enu
 }
 
 /*
- * The caller holds the lock. With SIM_TURNS, pageable copies of one direction share a buffer of
- * their context, and calls on one stream share a lock, even while the stream is blocked. The real
- * driver was seen to hang programs that rely on more.
+ * The caller holds the lock. With SIM_TURNS, pageable copies of one direction in a context run one
+ * at a time, and so do calls on one stream, even while the stream is blocked. The real driver may
+ * do the same.
  */
 static void begin_turn(struct sim_stream *stream, bool to_host)
 {
@@ -188,7 +187,7 @@ static CUresult in_place_now(struct sim_stream *stream, const struct sim_block *
         while (stream->completed < seq && !job->open)
             pthread_cond_wait(&sim_done, &sim_lock);
         if (stream->completed < seq && !context->sticky) {
-            /* a fault in the program's memory is the program's own */
+            /* the program's memory may fault, so no lock is held */
             pthread_mutex_unlock(&sim_lock);
             if (first)
                 memcpy((void *)block->dst, first, early);
@@ -249,9 +248,8 @@ static CUresult queued(struct sim_stream *stream, const struct sim_block *block,
 }
 
 /*
- * The caller holds the lock. Makes a batch's member behave in another way than was measured: one
- * that the documentation allows, or with `forgets` one that it forbids. False: the member behaves
- * as measured.
+ * The caller holds the lock. Applies SIM_BATCH to a member of a batch. The documentation permits
+ * each behaviour except `forgets`. Returns false if the member behaves as measured.
  */
 static bool otherwise(struct sim_stream *stream, const struct sim_block *b, enum sim_when when,
                       CUresult *ret)
@@ -260,12 +258,12 @@ static bool otherwise(struct sim_stream *stream, const struct sim_block *b, enum
     if (!out_of_order && when != sim_in_order)
         return false;
     switch (sim_config.batch) {
-    case sim_batch_early: /* inside the call, whatever work the stream still has */
+    case sim_batch_early: /* inside the call, before earlier work of the stream */
         if (!out_of_order)
             return false;
         *ret = staged(stream, b);
         return true;
-    case sim_batch_late: /* by the stream, or just before the call returns */
+    case sim_batch_late: /* when the stream reaches it, or just before the call returns */
         *ret = when == sim_before_return ? in_place(stream, b, 0, false) : queued(stream, b, false);
         return true;
     case sim_batch_forgets:
@@ -280,7 +278,7 @@ static CUresult route(struct sim_stream *stream, struct sim_block *b, struct end
                       struct end from, enum sim_when when)
 {
     bool line = b->height == 1 && b->depth == 1;
-    if (stream->capture) /* replayed later, so nothing is read now */
+    if (stream->capture) /* the graph is launched later, so nothing is read now */
         return when == sim_at_once ? sim_capture_refuses(stream) : queued(stream, b, false);
     CUresult result = sim_capture_implicit(stream);
     if (result)

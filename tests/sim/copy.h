@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One transfer, and when the program may touch its two ends again. */
+/* A transfer, and when the program may touch its source and destination again. */
 #ifndef SIM_COPY_H
 #define SIM_COPY_H
 
@@ -13,13 +13,13 @@ struct sim_block {
     size_t dst_slice, src_slice; /* distance between slices */
 };
 
-/* The kind of memory that an end must be. With sim_any the address decides. */
+/* The kind of memory that an end must have. With sim_any, the address determines it. */
 enum sim_side { sim_any, sim_host_side, sim_device_side };
 
-/* When the source may be read at the latest, by the caller's request. */
+/* How late the driver may read the source, by the caller's request. */
 enum sim_when {
     sim_at_once,       /* a synchronous call */
-    sim_queued,        /* an asynchronous one */
+    sim_queued,        /* an asynchronous call */
     sim_in_order,      /* batch members with SRC_ACCESS_ORDER_STREAM: pageable bytes too */
     sim_before_return, /* batch members with SRC_ACCESS_ORDER_DURING_API_CALL */
     sim_whenever,      /* batch members with SRC_ACCESS_ORDER_ANY */
@@ -29,7 +29,10 @@ enum sim_when {
 CUresult sim_copy(bool per_thread, CUstream handle, const struct sim_block *block,
                   enum sim_side dst, enum sim_side src, enum sim_when when);
 struct sim_block sim_line(uintptr_t dst, uintptr_t src, size_t size);
-/* NULL if the block does not fit the driver's knowledge of its ends. For graph nodes. */
+/*
+ * Makes the operation of a graph node. Returns NULL if the block does not fit the memory at its
+ * ends.
+ */
 struct sim_op *sim_copy_op(const struct sim_block *block, enum sim_side dst, enum sim_side src);
 
 #endif

@@ -15,7 +15,7 @@ CUresult cuCtxGetDevice(CUdevice *device)
     return CUDA_SUCCESS;
 }
 
-/* The context that a handle names, or the current context for NULL. */
+/* Finds the context of a handle, or the current context for NULL. */
 static CUresult named(CUcontext handle, struct sim_context **ret)
 {
     if (!handle)

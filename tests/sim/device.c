@@ -119,7 +119,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* The value that SIM_ATTRIBUTES ("number:value,...") gives an attribute. */
+/* Reads the value of an attribute from SIM_ATTRIBUTES ("number:value,..."). */
 static bool told(int attribute, int *ret)
 {
     const char *at = getenv("SIM_ATTRIBUTES");

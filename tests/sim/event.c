@@ -9,10 +9,10 @@ struct sim_event {
     struct sim_context *context;
     unsigned flags;
     bool dead;
-    struct sim_stream *stream; /* of the last record */
+    struct sim_stream *stream; /* stream of the last record */
     uint64_t seq;
     uint64_t time_ns;
-    uint64_t capture; /* recorded in this capture, at this position of the stream */
+    uint64_t capture; /* the capture in which it was recorded, and its position there */
     uint64_t capture_last;
 };
 
@@ -55,7 +55,7 @@ static CUresult destroy(CUevent handle)
     pthread_mutex_lock(&sim_lock);
     struct sim_event *event = event_of(handle);
     if (event)
-        event->dead = true; /* a record of it may still be queued */
+        event->dead = true; /* an operation that records it may still be queued */
     pthread_mutex_unlock(&sim_lock);
     return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -119,7 +119,10 @@ SIM_TWINS(cuEventRecord, _ptsz, record, (CUevent event, CUstream s), (event, s))
 SIM_TWINS(cuEventRecordWithFlags, _ptsz, record_flags, (CUevent event, CUstream s, unsigned flags),
           (event, s, flags))
 
-/* The caller holds the lock. A capture refuses the query of an event like a synchronisation. */
+/*
+ * The caller holds the lock. A capture refuses the query of a captured event, as it refuses a
+ * synchronisation.
+ */
 static CUresult may_ask(CUevent handle, struct sim_event **ret)
 {
     *ret = event_of(handle);

@@ -3,7 +3,7 @@
  * Planned faults and delays. SIM_FAULT="cuMemAlloc_v2:3:2,kernel:1:700": the third call of the
  * function returns 2, and the first kernel breaks its context with error 700. "3+" means the third
  * and all later ones. SIM_DELAY="cuMemHostAlloc:5000,dma:200": microseconds added to each call or
- * transfer. Three names are not functions: kernel, dma and hostfunc, the work itself on the
+ * transfer. Three names are not functions: kernel, dma and hostfunc mean the work itself, on the
  * stream's thread.
  */
 #include "sim.h"
@@ -14,8 +14,8 @@
 
 struct plan {
     char name[64];
-    unsigned long at; /* the number of the call that fails, from 1; or microseconds */
-    bool on;          /* also all later calls */
+    unsigned long at; /* number of the failing call, from 1; or the delay in microseconds */
+    bool on;          /* all later calls fail, too */
     int code;
     unsigned long calls;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver in front of the simulated one, which is found as sim.so. It passes every call on, and
- * the file that includes this header sees each call before and after.
+ * A driver in front of the simulated driver, which it opens as sim.so. It passes every call on. The
+ * file that includes this header defines functions that run before and after each call.
  */
 #ifndef SIM_FRONT_H
 #define SIM_FRONT_H
@@ -30,8 +30,8 @@ static void front_before(int number);
 static void front_after(int number, int result);
 
 /*
- * Passes integers and pointers only. Parameters that a caller did not pass have any value of its
- * stack.
+ * All parameters are integers or pointers. A parameter that the caller did not pass has an
+ * undefined value.
  */
 typedef long entry_fn(long, long, long, long, long, long, long, long, long, long, long, long);
 
@@ -47,7 +47,7 @@ static __attribute__((constructor)) void find(void)
 
 static void *own(int number);
 
-/* Replaces the simulated driver's address by the address here. */
+/* Replaces the address of a simulated driver's function by that of the function here. */
 static void exchange(void **pfn)
 {
     for (size_t i = 0; pfn && i < COUNT; i++)

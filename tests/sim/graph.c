@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs: nodes in an order that keeps every dependency. A launch runs them one after the other,
- * which is one legal way to run them.
+ * Graphs. Their nodes are in an order that respects every dependency. A launch runs them one after
+ * the other, which CUDA permits.
  */
 #include "graph.h"
 

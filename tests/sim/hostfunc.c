@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work on streams other than copies: host functions, callbacks, values that are written or waited
- * for.
+ * Work on streams other than copies: host functions, callbacks, and values that a stream writes or
+ * waits for.
  */
 #include "sim.h"
 

@@ -10,7 +10,7 @@
 
 #define ALLOC_FLAGS                                                                                \
     (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
-/* IOMEMORY is refused, because no memory here belongs to a device. */
+/* The flag IOMEMORY is refused, because no memory here belongs to a device. */
 #define REGISTER_FLAGS                                                                             \
     (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY)
 
@@ -69,7 +69,9 @@ static void take_out(struct sim_range *range)
         sim_range_remove(range);
 }
 
-/* The current context, if there is one. Then a capture may also refuse the free. */
+/*
+ * Returns the error of the current context, if there is one, or of a capture that forbids the free.
+ */
 static CUresult without_trouble(void)
 {
     struct sim_context *context;
@@ -93,17 +95,18 @@ CUresult cuMemFreeHost(void *pointer)
     return result;
 }
 
-/* Opened by cuInit, as the driver opens its files: programs may forbid open afterwards. */
+/* Files that cuInit opens, as the driver does, because programs may forbid open afterwards. */
 static struct kept {
     const char *path;
     int fd;
     struct stat file;
 } kept_files[] = {
-    [sim_file_maps] = {.path = "/proc/thread-self/maps"}, /* the main thread may have ended */
+    /* /proc/self fails if the main thread has ended. */
+    [sim_file_maps] = {.path = "/proc/thread-self/maps"},
     [sim_file_zero] = {.path = "/dev/zero"},
 };
 
-/* The numbers are high: a program may take the low ones by dup2, while the driver uses them. */
+/* Uses a high descriptor number, because a program may replace low ones by dup2. */
 static void open_file(struct kept *file)
 {
     const int fd =
@@ -122,7 +125,7 @@ void sim_files_open(void)
         open_file(&kept_files[i]);
 }
 
-/* The program may have closed the number. */
+/* Opens the file again if the program has closed its descriptor. */
 int sim_file(enum sim_file which)
 {
     struct kept *file = &kept_files[which];
@@ -142,7 +145,7 @@ static FILE *open_maps(void)
     return maps;
 }
 
-/* Whether the whole range is mapped with at least that access. */
+/* Returns whether the whole range is mapped with at least that access. */
 static bool accessible(uintptr_t start, size_t size, bool writable)
 {
     char line[512];

@@ -69,7 +69,7 @@ CUresult cuModuleUnload(CUmodule handle)
     return CUDA_SUCCESS;
 }
 
-/* Whether the text contains `.entry NAME(`. */
+/* Returns whether the text contains `.entry NAME(`. */
 static bool has_entry(const char *text, const char *name)
 {
     size_t length = strlen(name);

@@ -3,8 +3,8 @@
  * A driver that disturbs every call between cuProfilerStart and cuProfilerStop. Before the driver
  * does the call, the calling thread makes a copy, as a CUPTI callback may. During this time,
  * another thread must complete copies and pinned allocations. If the caller holds a lock of the
- * library, that thread cannot complete. Errors go to standard error, and so do calls by threads of
- * the library: helpers must make none, and the library's own threads only query.
+ * library, that thread cannot complete. It prints errors and calls by threads of the library on
+ * standard error: helpers must make no call, and the library's own threads may only query.
  */
 #include "front.h"
 
@@ -34,7 +34,7 @@ static CUcontext context;
 static CUdeviceptr device, own_device;
 static unsigned char own_bytes[SIZE]; /* bytes that the calling thread copies */
 static unsigned meetings, wrong;      /* atomic */
-static __thread bool inside;          /* its calls are not disturbed */
+static __thread bool inside;          /* calls of this thread are not disturbed now */
 
 static void say(const char *what, int number)
 {
@@ -110,8 +110,8 @@ static void end(void)
 }
 
 /*
- * Two threads of the program do not wait for the third at once. If several arrive together, one of
- * them continues.
+ * Disturbs a call. Only one thread of the program waits for the other thread at a time. If several
+ * arrive together, the others continue at once.
  */
 static void occasion(int number)
 {
@@ -119,7 +119,10 @@ static void occasion(int number)
     struct timespec until;
     CUcontext current = NULL;
 
-    /* Without a current context, as on the thread that samples the streams, no copy succeeds. */
+    /*
+     * Without a current context no copy can succeed, for example on the thread that samples the
+     * streams.
+     */
     real[number_cuCtxGetCurrent]((long)&current, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     if (current && calls.h2d(own_device, own_bytes, SIZE) != CUDA_SUCCESS)
         say("wrong copies inside", number);
@@ -137,7 +140,10 @@ static void occasion(int number)
     pthread_mutex_unlock(&one);
 }
 
-/* The thread that samples the streams sets the context of each query. */
+/*
+ * Returns whether this thread of the library may make this call. The thread that samples the
+ * streams sets the context for each query.
+ */
 static bool may_call(const char *thread, int number)
 {
     if (strcmp(thread, "gpufeed-copy") == 0)

@@ -65,7 +65,7 @@ static enum sim_when when(const CUmemcpyAttributes *attributes)
     }
 }
 
-/* Members are issued in turn; the driver may choose their order. */
+/* Issues the members in the order of the arrays, although a driver may choose any order. */
 static CUresult batch(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                       size_t count, CUmemcpyAttributes *attrs, size_t *first, size_t kinds,
                       CUstream s)

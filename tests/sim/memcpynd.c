@@ -2,7 +2,7 @@
 /* Copies of two- and three-dimensional blocks between linear memory. Arrays are not simulated. */
 #include "copy.h"
 
-/* The address of an end, and its side. False for arrays. */
+/* Finds the address of an end and its side. Returns false for arrays. */
 static bool end_of(CUmemorytype type, const void *host, CUdeviceptr device, uintptr_t *ret_at,
                    enum sim_side *ret_side)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that the driver knows, and allocations on the device. Device memory is host memory that
- * the program never sees. The program's pointer lies in a reservation that faults when the host
- * touches it; the bytes are at another address.
+ * Memory that the driver knows, and allocations on the device. Device memory is host memory at an
+ * address that the program never sees. The program's pointer is in a reserved range, in which each
+ * access of the host faults.
  */
 #include "sim.h"
 
@@ -49,8 +49,8 @@ void sim_range_remove(struct sim_range *range)
 }
 
 /*
- * The addresses that the program gets. They are adjacent, because a device's allocations lie in one
- * block. They are never reused.
+ * Returns the next address for the program. Addresses are adjacent, because a device's allocations
+ * are in one range, and are never reused.
  */
 static void *next_pointer(size_t size)
 {
@@ -109,8 +109,9 @@ void sim_device_free(struct sim_range *range)
 {
     if (range->kind == sim_managed)
         munmap((void *)range->start, range->mapped);
+    /* Keeps the mapping, because work may still write there. */
     if (range->kind == sim_device_memory && range->pool)
-        madvise(range->backing, range->mapped, MADV_DONTNEED); /* work may still write there */
+        madvise(range->backing, range->mapped, MADV_DONTNEED);
     else if (range->kind == sim_device_memory)
         munmap(range->backing, range->mapped);
     sim_devices[range->device].used -= range->mapped;
@@ -133,7 +134,7 @@ void sim_context_forget(struct sim_context *context)
     }
 }
 
-/* A capture that forbids allocations refuses this, like every allocation. */
+/* Returns an error if a capture forbids allocations, which also invalidates that capture. */
 static CUresult may_allocate(void)
 {
     pthread_mutex_lock(&sim_lock);
@@ -177,8 +178,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
 }
 
 /*
- * Like the driver, waits for all streams of the memory's context. Does not wait for memory of a
- * pool.
+ * Like the driver, waits for all streams of the memory's context, unless the memory is from a pool.
  */
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {

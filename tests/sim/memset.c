@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills device memory, always on the stream. The functions without Async do not wait either. */
+/*
+ * Fills device memory, always in stream order. The functions without Async in their name do not
+ * wait either.
+ */
 #include "sim.h"
 
 #include <string.h>

@@ -35,7 +35,7 @@ static char *map_zero(size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* The first free run that is long enough; GRANULES if not found. */
+/* Returns the first free run that is long enough, or GRANULES if there is none. */
 static size_t find_run(const struct chunk *chunk, size_t granules)
 {
     for (size_t i = 0, run = 0; i < GRANULES; i++) {

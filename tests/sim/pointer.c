@@ -9,14 +9,17 @@ static bool is_host(const struct sim_range *range)
     return range->kind == sim_host_alloc || range->kind == sim_registered;
 }
 
-/* The driver maps device memory in units of 2 MiB, and that of pools in units of 32 MiB. */
+/* The driver maps device memory in units of 2 MiB, and memory of pools in units of 32 MiB. */
 static size_t mapping_size(const struct sim_range *r)
 {
     size_t unit = r->pool ? (size_t)32 << 20 : (size_t)2 << 20;
     return r->map_size ? r->map_size : (r->size + unit - 1) / unit * unit;
 }
 
-/* The caller holds the lock. The size of the answer; 0 for an attribute that is not simulated. */
+/*
+ * The caller holds the lock. Returns the size of the answer, or 0 for an attribute that is not
+ * simulated.
+ */
 static size_t answer(const struct sim_range *r, CUdeviceptr pointer, CUpointer_attribute what,
                      uint64_t *ret)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory pools and stream-ordered allocation: memory is provided at once, and freed in the stream's
+ * Memory pools and stream-ordered allocation: memory is allocated at once, and freed in stream
  * order.
  */
 #include "sim.h"

@@ -25,7 +25,10 @@ static const struct entry {
 
 #define ENTRIES (sizeof entries / sizeof entries[0])
 
-/* If the per-thread flavour is requested, a name that has one gets only that one. */
+/*
+ * Returns whether a name has a per-thread twin. A request for the per-thread flavour then finds
+ * only the twin.
+ */
 static bool has_twin(const char *symbol)
 {
     for (size_t i = 0; i < ENTRIES; i++)
@@ -43,7 +46,7 @@ static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t fla
         (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
                                CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
         return CUDA_ERROR_INVALID_VALUE;
-    if (version == -1) /* the driver accepts it as any version */
+    if (version == -1) /* like the driver, takes -1 as any version */
         version = SIM_DRIVER_VERSION;
     bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && has_twin(symbol);
     for (size_t i = 0; i < ENTRIES; i++) {

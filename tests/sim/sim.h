@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The internals of the simulated driver. One lock protects all of its state, and no code of the
- * program runs under it. Where a comment says "locked", the caller holds the lock.
+ * program runs while it is held. Where a comment says "locked", the caller holds the lock.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -49,8 +49,8 @@
 #define SIM_UNPACK(...) __VA_ARGS__
 
 /*
- * Defines a function and its per-thread twin. `work` gets whether NULL means the thread's own
- * stream.
+ * Defines a function and its per-thread twin. Both call `work`, with an argument that says whether
+ * NULL means the thread's own stream.
  */
 #define SIM_TWINS(name, suffix, work, params, args)                                                \
     CUresult name params                                                                           \
@@ -78,7 +78,7 @@ struct sim_config {
     size_t memory; /* bytes per device */
     bool late;     /* SIM_DMA=late */
     unsigned late_ms;
-    uint64_t pageable_rate, link_rate; /* most bytes per second of a copy; 0: no limit */
+    uint64_t pageable_rate, link_rate; /* limits of a copy in bytes per second; 0: no limit */
     enum sim_batch batch;
     bool turns; /* SIM_TURNS=1 */
 };
@@ -105,12 +105,12 @@ CUresult sim_fault(const char *name);
 
 /* device.c */
 struct sim_device {
-    int index; /* in sim_config */
+    int index; /* index in sim_config */
     size_t used;
     struct sim_context *primary;
     unsigned retained;
     unsigned primary_flags;
-    CUresult broken; /* the state after a reset that followed a fault on the device */
+    CUresult broken; /* error of a reset device after a fault; 0: none */
     struct sim_pool *default_pool, *pool;
 };
 
@@ -125,7 +125,7 @@ struct sim_context {
     bool primary, green, dead;
     unsigned flags, api, attached;
     uint64_t id;
-    CUresult sticky; /* the result of every call after a fault on the device */
+    CUresult sticky; /* result of every call after a fault on the device */
     uint64_t host_tickets, host_served;
     struct sim_stream *streams, *legacy;
     bool in_turn[2]; /* SIM_TURNS: a thread is copying pageable memory to the host, or from it */
@@ -137,7 +137,7 @@ struct sim_context {
 CUresult sim_context_current(struct sim_context **ret);
 struct sim_context *sim_context_of(CUcontext handle); /* locked; NULL if not found */
 CUresult
-sim_context_state(const struct sim_context *context); /* the result of calls on it; NULL: none */
+sim_context_state(const struct sim_context *context); /* result of calls on it; NULL: no context */
 CUcontext sim_context_handle(const struct sim_context *context);
 void sim_context_forget(struct sim_context *context); /* locked; memory.c */
 struct sim_context *sim_context_make(int device, unsigned flags, bool primary,
@@ -146,7 +146,10 @@ void sim_context_end(struct sim_context *context);  /* locked */
 
 extern struct sim_context *sim_contexts; /* all contexts so far, ended ones included */
 
-/* green.c: the context of a stream: *ret_green, which belongs to *ret, or *ret itself. */
+/*
+ * green.c: finds the context of a stream. If it is a green context, sets *ret_green, and *ret to
+ * the primary context to which it belongs.
+ */
 void sim_green_of(CUcontext context, CUcontext *ret, CUgreenCtx *ret_green);
 
 /* work.c */
@@ -159,8 +162,8 @@ struct sim_op {
     struct sim_op *next;
     uint64_t seq;
     bool late;   /* may be postponed until a thread waits for it */
-    bool always; /* runs in a broken context too: it only reads the clock or frees memory */
-    bool host;   /* calls the program */
+    bool always; /* runs even in a broken context: only reads the clock or frees memory */
+    bool host;   /* calls a function of the program */
     uint64_t ticket;
     unsigned deps;
     struct sim_dep *dep;
@@ -193,7 +196,8 @@ uint64_t sim_submit(struct sim_stream *stream, struct sim_op *op); /* locked */
  */
 void sim_take_turn(struct sim_context *context, uint64_t ticket);
 void sim_end_turn(struct sim_context *context);
-void sim_want(struct sim_stream *stream, uint64_t seq); /* locked; a thread waits for its end */
+/* Locked; says that a thread waits for this operation. */
+void sim_want(struct sim_stream *stream, uint64_t seq);
 void sim_wait(struct sim_stream *stream, uint64_t seq); /* locked; unlocks to wait */
 void sim_wait_stream(struct sim_stream *stream); /* locked; counts as a synchronisation with it */
 void sim_wait_context(struct sim_context *context);                                     /* locked */
@@ -201,7 +205,7 @@ void sim_wait_device(int device);                                               
 bool sim_stream_idle(struct sim_stream *stream);                                        /* locked */
 void sim_stream_depend(struct sim_stream *stream, struct sim_stream *on, uint64_t seq); /* locked */
 
-void sim_break(struct sim_context *context, CUresult error); /* the error stays from now on */
+void sim_break(struct sim_context *context, CUresult error); /* later calls return the error, too */
 
 /*
  * stream.c. A NULL handle means the legacy stream, or the thread's own stream if per_thread is set.
@@ -220,11 +224,11 @@ struct sim_range {
     struct sim_range *next;
     enum sim_kind kind;
     uintptr_t start;
-    size_t size; /* as requested */
+    size_t size; /* as the program requested */
     uintptr_t map_start;
-    size_t map_size; /* of the driver's mapping that contains it */
+    size_t map_size; /* size of the driver's mapping that contains it */
     size_t mapped;   /* bytes that are mapped at start; for device memory, also at backing */
-    char *backing;   /* what the simulated device reads and writes */
+    char *backing;   /* where the simulated device reads and writes */
     unsigned flags;
     uint64_t id;
     struct sim_context *context;
@@ -234,7 +238,7 @@ struct sim_range {
     bool captured; /* allocated by a stream that was capturing */
 };
 
-/* The simulator's own descriptors. They have high numbers, as a program may choose the low ones. */
+/* The simulator's descriptors. They have high numbers, because a program may replace low ones. */
 enum sim_file { sim_file_maps, sim_file_zero, sim_file_count };
 void sim_files_open(void); /* at cuInit */
 int sim_file(enum sim_file which);
@@ -251,12 +255,15 @@ bool sim_pinned_alloc(struct sim_range *range, size_t size, bool apart); /* lock
 void sim_pinned_free(struct sim_range *range);                           /* locked */
 
 /* capture.c */
-CUresult sim_capture_synchronizes(struct sim_context *context); /* locked; of the whole context */
+/* Locked; for a synchronisation of the whole context. */
+CUresult sim_capture_synchronizes(struct sim_context *context);
 CUresult
-/* locked; synchronous calls on it that do not wait */
+/* locked; for synchronous calls that do not wait for the stream */
 sim_capture_implicit(struct sim_stream *stream);
-CUresult sim_capture_refuses(struct sim_stream *stream); /* locked; a synchronising call on it */
-void sim_capture_abandon(struct sim_stream *stream);     /* locked; the stream is destroyed */
+/* Locked; for a call that synchronises with it. */
+CUresult sim_capture_refuses(struct sim_stream *stream);
+/* Locked; called when the stream is destroyed. */
+void sim_capture_abandon(struct sim_stream *stream);
 /* locked; returns 900 if a capture forbids the call, and invalidates that capture */
 CUresult sim_unsafe(void);
 /* Locked. Submits the operation, or adds it to the stream's capture (*ret_seq is 0 then). */
@@ -266,7 +273,7 @@ CUresult sim_issue(struct sim_stream *stream, CUgraphNodeType type, struct sim_o
 void sim_capture_join(struct sim_stream *stream, struct sim_stream *from, uint64_t last);
 
 /* graph.c */
-/* Locked. Adds a node for the operation; returns "invalid value" if there is no operation. */
+/* Locked. Adds a node for the operation. Returns CUDA_ERROR_INVALID_VALUE if op is NULL. */
 CUresult sim_graph_add_op(CUgraphNode *ret, CUgraph graph, CUgraphNodeType type, struct sim_op *op);
 
 /* hostfunc.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the process may call the driver at all: it is initialised, and the process is not a
+ * Decides whether the process may call the driver: cuInit has succeeded, and the process is not a
  * forked child.
  */
 #include "sim.h"
@@ -18,7 +18,7 @@ static CUresult init_result = CUDA_ERROR_NOT_INITIALIZED;
 static pid_t init_pid;
 static uint64_t last_id;
 
-/* Functions that work before cuInit and in forked children. */
+/* Returns false for the functions that work before cuInit and in forked children. */
 static bool needs_init(const char *name)
 {
     static const char *const free_entries[] = {
@@ -84,8 +84,8 @@ static void *stay(void *begun)
 }
 
 /*
- * Returns when the thread runs. By then a preloaded library has done its work at the start of the
- * thread.
+ * Starts a thread, and returns when it runs. By then a preloaded library has done its work for a
+ * new thread.
  */
 void sim_start_thread(const char *name)
 {
@@ -99,7 +99,10 @@ void sim_start_thread(const char *name)
     }
 }
 
-/* The thread that held the lock does not exist in the child. There every call is refused. */
+/*
+ * Runs in a forked child, where the thread that held the lock does not exist. Every call is refused
+ * there.
+ */
 static void free_the_child(void)
 {
     pthread_mutex_init(&sim_lock, NULL);
@@ -115,7 +118,7 @@ CUresult cuInit(unsigned flags)
     SIM_ENTER("cuInit");
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Checked before the lock, which a thread of the parent may have held. */
+    /* This is checked before taking the lock, which a thread of the parent may have held. */
     const pid_t owner = __atomic_load_n(&init_pid, __ATOMIC_ACQUIRE);
     if (owner && owner != getpid())
         return CUDA_ERROR_NOT_INITIALIZED;

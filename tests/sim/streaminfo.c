@@ -13,7 +13,7 @@ static CUresult get(bool per_thread, CUstream handle, enum what what, void *ret)
     if ((what == flags_of || what == id_of) && stream->capture)
         result = sim_capture_refuses(stream); /* as the driver does */
     else if ((result = sim_capture_implicit(stream)) != CUDA_SUCCESS)
-        ; /* measured on the driver for the context; assumed for the others */
+        ; /* measured on the driver for the context, and assumed for the others */
     else if (!ret)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (what == flags_of)

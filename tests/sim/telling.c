@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver that appends each error of the simulated driver to the file TELL_ERRORS, as a tool that
- * watches the driver would show it. CUDA_ERROR_NOT_READY is an answer and not an error. With
- * STANDS_IN it is a preload that replaces the driver, like Nsight Compute's: a program that opens
- * libcuda gets the object that contains its dlopen.
+ * A driver that appends each error of the simulated driver to the file TELL_ERRORS, like a tool
+ * that monitors the driver. CUDA_ERROR_NOT_READY is not an error. Built with STANDS_IN, it is a
+ * preload that replaces the driver, like Nsight Compute's: its dlopen returns this object for
+ * libcuda.
  */
 #include "front.h"
 

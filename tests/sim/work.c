@@ -47,8 +47,8 @@ static void deadline_after(struct timespec *ret, uint64_t ns)
 }
 
 /*
- * The caller holds the lock. Waiting for this operation also waits for the operations that it
- * depends on.
+ * The caller holds the lock. Waits for the operations on which this one depends. A thread that
+ * waits for this operation also counts as waiting for those.
  */
 static void wait_deps(struct sim_stream *stream, struct sim_op *op)
 {
@@ -78,8 +78,8 @@ static void put_off(struct sim_stream *stream, struct sim_op *op)
 }
 
 /*
- * SIM_BUSY: the truth about GPU time. Written at exit: the nanoseconds since the first operation,
- * and those of them in which some operation was unfinished.
+ * SIM_BUSY names a file for the exact GPU time, which is written at exit: nanoseconds since the
+ * first operation, and nanoseconds in which an operation was unfinished.
  */
 static struct {
     uint64_t first, since, busy;
@@ -194,7 +194,10 @@ static void use_own_stack(pthread_attr_t *attr)
         pthread_attr_setstack(attr, stack, STACK);
 }
 
-/* The caller holds the lock. Signals stay with the program's threads. */
+/*
+ * The caller holds the lock. The stream's thread blocks signals, so that the program's threads
+ * handle them.
+ */
 static void start(struct sim_stream *stream)
 {
     pthread_t thread;
@@ -204,7 +207,7 @@ static void start(struct sim_stream *stream)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Creating a thread fails while another thread is in execve. That is no reason to abort. */
+    /* Tries again, because creating a thread fails while another thread is in execve. */
     for (int tries = 0; pthread_create(&thread, &attr, work, stream) != 0; tries++) {
         if (tries == 1000)
             abort();
@@ -284,7 +287,10 @@ void sim_break(struct sim_context *context, CUresult error)
     pthread_mutex_unlock(&sim_lock);
 }
 
-/* Waiting for the legacy stream also waits for the blocking streams, but not the reverse. */
+/*
+ * A wait for the legacy stream also waits for the blocking streams. A wait for a blocking stream
+ * does not wait for the legacy stream.
+ */
 void sim_wait_stream(struct sim_stream *stream)
 {
     sim_wait(stream, stream->submitted);

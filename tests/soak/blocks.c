@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of all sizes by all functions: passed between threads, in batches, by short-lived threads,
- * and as copies.
+ * Allocates blocks of all sizes by all functions: in batches, in short-lived threads, for other
+ * threads, and for copies.
  */
 #include "soak.h"
 
@@ -81,7 +81,7 @@ void soak_free(void *block)
     free(block);
 }
 
-/* Most blocks are small, but every size up to 2 MiB occurs. */
+/* Returns a random size. Most are small, but every size up to 2 MiB occurs. */
 static size_t some_size(uint32_t *seed)
 {
     const uint32_t scale = soak_random(seed) % 64;
@@ -140,7 +140,7 @@ void *soak_mix(void *driver)
     return driver;
 }
 
-/* This thread frees a block that another thread allocated. */
+/* Leaves blocks for other threads, and frees blocks that other threads allocated. */
 void *soak_exchange(void *driver)
 {
     uint32_t seed = (uint32_t)(uintptr_t)&seed;
@@ -216,7 +216,7 @@ void *soak_thread_churn(void *driver)
     return driver;
 }
 
-/* The program's own mappings, and the functions that inspect the whole heap. */
+/* Uses mappings of its own, and the functions that inspect the whole heap. */
 void *soak_mappings(void *driver)
 {
     for (unsigned i = 0; !soak_over; i++) {

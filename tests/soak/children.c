@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-static char *executed_environ[128]; /* the same child, with a separate log */
+static char *executed_environ[128]; /* environment of executed programs, with a separate log */
 static volatile unsigned long handled;
 static __thread sigjmp_buf back;
 static __thread volatile sig_atomic_t expects_fault;
@@ -35,12 +35,14 @@ static void on_fault(int signal)
 {
     if (expects_fault)
         siglongjmp(back, 1);
-    /* The signal of another process must end this process, as it does without the library. */
+    /* If another process sent the signal, it must end this process, as without the library. */
     struct sigaction plainly = {.sa_handler = SIG_DFL};
     sigaction(signal, &plainly, NULL);
 }
 
-/* An executed program is not counted in this process's record of its log. */
+/*
+ * Gives executed programs a separate log, because this process's report does not count their lines.
+ */
 static void prepare_environ(void)
 {
     static char log[512];
@@ -88,7 +90,10 @@ void *soak_faults(void *driver)
     return driver;
 }
 
-/* Signals to the process (any thread handles them, perhaps inside malloc), and those of a timer. */
+/*
+ * Sends signals to the process and runs a timer. Any thread may handle a signal, perhaps inside
+ * malloc.
+ */
 void *soak_signals(void *driver)
 {
     struct itimerspec often = {{0, 7000000}, {0, 7000000}};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that uses its allocator as long jobs do, in many ways at once: soak SECONDS. Blocks
- * carry marks that are checked before they are freed. Children's exit codes are compared with the
- * expected ones. Now and then it prints a line "sample SECOND RSS LAZYFREE MAPPINGS FILES THREADS"
- * (sizes in bytes). At the end, it prints "done" and how often each kind of work was done. The
- * first error ends it with exit code 9.
+ * A program that uses its allocator as long jobs do, in many ways at the same time: soak SECONDS.
+ * It checks marks in each block before it frees the block, and compares the exit codes of children
+ * with the expected ones. Now and then it prints a line "sample SECOND RSS LAZYFREE MAPPINGS FILES
+ * THREADS" (sizes in bytes). At the end, it prints "done" and how often each kind of work was done.
+ * The first error ends it with exit code 9.
  */
 #include "soak.h"
 

@@ -22,17 +22,20 @@ uint32_t soak_random(uint32_t *seed);
  * the program ends.
  */
 void *soak_new(uint32_t *seed, size_t size);
-/* Fails if a mark was changed. */
+/* Frees a block. Ends the program if a mark was changed. */
 void soak_free(void *block);
 /* Allocates that many blocks, and keeps them for a while. */
 void soak_some(uint32_t *seed, unsigned count);
 
 /* Installs the signal handlers. Called once, before threads start. */
 void soak_prepare(void);
-/* The work of a child that was executed anew; returns its exit code. */
+/* Does the work of a child that was executed anew, and returns the child's exit code. */
 int soak_child(int code);
 
-/* The main functions of threads, which run until soak_over. The argument is the driver's handle. */
+/*
+ * The main functions of threads. They return when soak_over is set. The argument is the driver's
+ * handle.
+ */
 void *soak_mix(void *driver);
 void *soak_exchange(void *driver);
 void *soak_batches(void *driver);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for an interpreter in test_python.c: the structures of CPython 3.11. */
+/* Imitates an interpreter for test_python.c, with the structures of CPython 3.11. */
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ static union object {
     unsigned char byte[512];
 } thread, c_frame, frame, code, code_type, table;
 
-/* The memory after it cannot be read, wherever the loader puts this object. */
+/* The memory behind it cannot be read. */
 static union object *text;
 #define BEHIND ((size_t)4 << 20)
 
@@ -28,7 +28,7 @@ void *PyGILState_GetThisThreadState(void)
 }
 
 /*
- * A str that claims to be ASCII, with this many characters of `width` bytes; each byte is this one.
+ * Makes a str that claims to be ASCII, with `length` characters of `width` bytes, all equal to `byte`.
  */
 void fake_text(unsigned width, size_t length, unsigned char byte)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A driver with one context, without captures, on a device without special attributes. */
+/* A fake driver with one context, without captures, on a device without special attributes. */
 #ifndef ONE_CONTEXT_H
 #define ONE_CONTEXT_H
 
@@ -14,8 +14,8 @@
 #define HANDLE ((CUcontext)(uintptr_t)64)
 
 static struct {
-    _Atomic(unsigned long long) id; /* of the live context */
-    _Atomic unsigned calls;         /* of the functions here */
+    _Atomic(unsigned long long) id; /* id of the live context */
+    _Atomic unsigned calls;         /* number of calls of these functions */
     bool is_primary;
 } one;
 

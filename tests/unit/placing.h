@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the tests of engine/machine and engine/place: machines, and facts for decisions. */
+/* Machines and facts for the tests of engine/machine and engine/place. */
 #ifndef GF_TESTS_PLACING_H
 #define GF_TESTS_PLACING_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A temporary folder for the files of a test, which the tested code takes as "/". */
+/* A temporary folder for a test's files, which the tested code uses as the root. */
 #ifndef GF_TESTS_TEMP_ROOT_H
 #define GF_TESTS_TEMP_ROOT_H
 

@@ -15,7 +15,10 @@ struct whole {
     CUmemcpyAttributes attrs[MOST];
 };
 
-/* `kinds`: the attributes' number of each member, as digits; they never go down. */
+/*
+ * Makes a batch. `kinds` has a digit for each member: the index of its attributes, in ascending
+ * order.
+ */
 static void make(struct whole *w, const char *kinds)
 {
     memset(w, 0, sizeof(*w));
@@ -101,7 +104,7 @@ static char kind_of(const struct gf_batch *batch, size_t member)
     return (char)batch->attrs[kind].dstLocHint.id;
 }
 
-/* Every split of a batch: the rest is sound, and has every other member with its attributes. */
+/* Checks that a split batch is valid, and has all other members with their attributes. */
 static void check_split(const char *kinds, unsigned apart)
 {
     struct whole w;

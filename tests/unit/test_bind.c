@@ -73,10 +73,10 @@ static void binds_every_thread(void **state)
     for (int i = 0; i < THREADS; i++)
         assert_mask(tids[i], &first);
     assert_mask(getpid(), &first);
-    /* The second time gives the same result and changes nothing. */
+    /* A second call has the same result and changes nothing. */
     gf_bind_apply(&scope, &result);
     assert_int_equal(result.bound, THREADS + 1);
-    /* Widens again, as the guard does. */
+    /* Widens the masks again, as the guard does. */
     gf_bind_apply(&(struct gf_bind_scope){.from = first, .to = all}, &result);
     assert_int_equal(result.bound, THREADS + 1);
     assert_mask(tids[0], &all);
@@ -126,7 +126,7 @@ static void reports_what_the_kernel_refuses(void **state)
     assert_int_equal(result.failed, THREADS + 1);
     assert_int_equal(result.error, EINVAL);
     assert_mask(tids[0], &all);
-    /* More CPUs than there are: the kernel sets fewer, which is a failure. */
+    /* More CPUs than the machine has: the kernel sets fewer, which counts as a failure. */
     struct gf_bind_scope wide = {.from = all, .to = first};
     gf_set_add(&wide.to, 4000);
     gf_bind_apply(&wide, &result);
@@ -134,7 +134,7 @@ static void reports_what_the_kernel_refuses(void **state)
     assert_int_equal(result.error, EXDEV);
 }
 
-/* A child that has a child of its own, then waits until the pipe is closed. */
+/* A child that may fork a grandchild, and then waits until the pipe is closed. */
 static pid_t spawn(pid_t *shared, const int *hold, bool grandchild, const char *map)
 {
     const pid_t pid = fork();
@@ -195,7 +195,8 @@ static void binds_descendants_without_cuda(void **state)
 }
 
 /*
- * A forked child of a process that has initialised CUDA has its libcuda mapped and cannot use it.
+ * A child forked after its parent's cuInit has libcuda mapped, but cannot use CUDA. So it is not
+ * bound.
  */
 static void binds_children_that_inherited_cuda(void **state)
 {
@@ -214,9 +215,10 @@ static void binds_children_that_inherited_cuda(void **state)
     const pid_t worker = spawn(shared, hold, false, NULL);
     while (__atomic_load_n(&shared[2], __ATOMIC_ACQUIRE) < 1)
         sched_yield();
-    gf_bind_apply(&scope, &result); /* CUDA not initialised: the child may do so itself */
+    /* The parent has not called cuInit, so the child may use CUDA. */
+    gf_bind_apply(&scope, &result);
     assert_mask(worker, &all);
-    scope.cuda_since = now + 1000000; /* initialised after the fork */
+    scope.cuda_since = now + 1000000; /* the parent called cuInit after the fork */
     gf_bind_apply(&scope, &result);
     assert_mask(worker, &all);
     scope.cuda_since = now;
@@ -257,7 +259,7 @@ static void *just_end(void *arg)
     return (void *)(uintptr_t)gf_set_equal(&mask, &first);
 }
 
-/* A thread inherits the mask of a bound creator, in either order. */
+/* A new thread inherits its creator's mask, whether the creator is bound before or after. */
 static void threads_started_meanwhile(void **state)
 {
     (void)state;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interval of gpufeed compare: its position, and how often it claims a difference. */
+/*
+ * The confidence interval of `gpufeed compare`: its position, and how often it claims a difference.
+ */
 #include "unit.h"
 
 #include "cli/compare/bootstrap.h"
@@ -15,7 +17,7 @@ static double uniform(uint64_t *state)
     return (double)(gf_bootstrap_random(state) >> 11) * 0x1p-53;
 }
 
-/* About normal: the sum of 12 uniform numbers has variance 1. */
+/* Returns an approximately normal number. The sum of 12 uniform numbers has variance 1. */
 static double noisy(uint64_t *state)
 {
     double sum = -6;
@@ -24,7 +26,7 @@ static double noisy(uint64_t *state)
     return 1 + NOISE * sum;
 }
 
-/* How many of TRIALS comparisons of `pairs` pairs claim a difference. */
+/* Returns how many of TRIALS comparisons, each of `pairs` pairs, claim a difference. */
 static unsigned claims(size_t pairs, double true_ratio)
 {
     double before[MOST], after[MOST];
@@ -44,7 +46,7 @@ static unsigned claims(size_t pairs, double true_ratio)
     return count;
 }
 
-/* The numbers are fixed, so these counts are the same on every machine. */
+/* The random numbers have a fixed seed, so these counts are the same on every machine. */
 static void test_claims(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causes, from measurements. */
+/* The causes that gf_cause derives from measurements. */
 #include "unit.h"
 
 #include "preload/trace/cause.h"
@@ -53,7 +53,7 @@ static void test_parts(void **state)
     }
 }
 
-/* Nouns agree with their numbers. */
+/* The text uses singular and plural correctly. */
 static void test_words(void **state)
 {
     static const struct {
@@ -117,7 +117,7 @@ static void test_work(void **state)
     assert_int_equal(found(), gf_cause_faults);
     busy(10, 0);
     assert_int_equal(found(), gf_cause_copy);
-    /* Huge pages: few faults, each of 2 MiB, if the kernel gave any. */
+    /* With huge pages, there are few faults, each of 2 MiB. */
     busy(10, 32);
     assert_int_equal(found(), gf_cause_copy);
     evidence.pressure = (struct gf_pressure_counters){.known = true, .huge = 32};
@@ -128,13 +128,13 @@ static void test_work(void **state)
     assert_int_equal(found(), gf_cause_reclaim);
     evidence.pressure = (struct gf_pressure_counters){.known = true, .reclaims = 2};
     assert_int_equal(found(), gf_cause_reclaim);
-    /* The time that the cgroup waited is better evidence than how often the machine reclaimed. */
+    /* The cgroup's time in reclaim is better evidence than the machine's number of reclaims. */
     evidence.pressure = (struct gf_pressure_counters){
         .known = true, .max = 2, .reclaims = 2, .waits_known = true, .waited_us = 4000};
     assert_int_equal(found(), gf_cause_copy);
     evidence.pressure.waited_us = 6000;
     assert_int_equal(found(), gf_cause_reclaim);
-    /* Faults from zram: the thread is busy, and they are a large share of the pages. */
+    /* Faults from zram keep the thread's CPU busy. Here they are a large share of the pages. */
     evidence.used.major = 3000;
     assert_int_equal(found(), gf_cause_swap);
     evidence.used.major = 3;
@@ -162,7 +162,7 @@ static void test_off_the_cpu(void **state)
     evidence.used.voluntary = 1;
     evidence.used.major = 7;
     assert_int_equal(found(), gf_cause_swap);
-    /* A fault or two among many waits cannot be the cause. */
+    /* One or two faults among many waits cannot be the cause. */
     evidence.used.voluntary = 40;
     assert_int_equal(found(), gf_cause_unknown);
     evidence.used.voluntary = 1;
@@ -176,7 +176,7 @@ static void test_off_the_cpu(void **state)
     assert_int_equal(found(), gf_cause_unknown);
     evidence.single_threaded = true;
     assert_int_equal(found(), gf_cause_paused);
-    /* It may have waited inside the kernel. */
+    /* The thread may have waited inside the kernel. */
     part(gf_slowpath_purge, 9);
     assert_int_equal(found(), gf_cause_unknown);
 }
@@ -193,7 +193,7 @@ static void test_driver(void **state)
         assert_int_equal(found(), copy ? gf_cause_unknown : gf_cause_gpu);
         busy(9, 6000);
         assert_int_equal(found(), gf_cause_faults);
-        /* Off the CPU: for the GPU, as far as is known. */
+        /* The thread had no CPU: it probably waited for the GPU. */
         busy(1, 10);
         evidence.used.voluntary = 1;
         assert_int_equal(found(), copy ? gf_cause_unknown : gf_cause_gpu);
@@ -211,7 +211,7 @@ static void test_driver(void **state)
     }
 }
 
-/* Only the writer thread can tell whether there was a pause. */
+/* Only the log's writer thread knows whether the process was paused. */
 static void test_pause_is_settled_later(void **state)
 {
     struct gf_finding finding;

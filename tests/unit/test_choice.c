@@ -22,7 +22,7 @@ static void first_context_then_memory(void **state)
     assert_true(gf_choice_decide(&choice, false));
     assert_int_equal(choice.chosen, 1 << 5);
     assert_int_equal(choice.why, gf_choice_why_memory);
-    /* settled: more of the same changes nothing */
+    /* the choice is final: further allocations on these devices have no effect */
     gf_choice_memory(&choice, 5, 1000 * MIB);
     gf_choice_memory(&choice, 0, 100 * MIB);
     assert_false(gf_choice_decide(&choice, false));
@@ -42,7 +42,7 @@ static void several_devices_join(void **state)
     assert_true(gf_choice_memory(&choice, 3, 156 * MIB));
     assert_true(gf_choice_decide(&choice, false));
     assert_int_equal(choice.chosen, 1 | 1 << 3);
-    /* Device 0 no longer "holds most". */
+    /* The text no longer says that device 0 holds most memory. */
     assert_string_equal(gf_choice_why_text(choice.why), "hold the memory together");
 }
 
@@ -63,7 +63,7 @@ static void small_models_settle_after_the_time_limit(void **state)
     struct gf_choice choice = {0};
     gf_choice_context(&choice, 0);
     gf_choice_decide(&choice, false);
-    assert_false(gf_choice_decide(&choice, true)); /* nothing allocated: nothing learned */
+    assert_false(gf_choice_decide(&choice, true)); /* without allocations there is no choice */
     assert_false(choice.settled);
     gf_choice_memory(&choice, 1, 22 * MIB);
     assert_false(gf_choice_decide(&choice, false));
@@ -79,11 +79,12 @@ static void known_before_any_context(void **state)
     assert_int_equal(only.chosen, 1);
     assert_true(gf_choice_preset(&rank, 8, 5, 8));
     assert_int_equal(rank.chosen, 1 << 5);
-    assert_false(gf_choice_preset(&none, 8, 5, 4)); /* ranks and GPUs differ in number */
+    /* The number of ranks is not the number of GPUs. */
+    assert_false(gf_choice_preset(&none, 8, 5, 4));
     assert_false(gf_choice_preset(&none, 8, 9, 8));
     assert_false(gf_choice_preset(&none, 8, 2, -1));
     assert_false(gf_choice_preset(&none, 0, 0, 0));
-    /* a context on device 0 does not change the rank's choice, memory elsewhere does */
+    /* a context on device 0 does not change the rank's choice, but memory on another device does */
     gf_choice_context(&rank, 0);
     assert_false(gf_choice_decide(&rank, false));
     gf_choice_memory(&rank, 6, 256 * MIB);

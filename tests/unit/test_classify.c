@@ -29,7 +29,7 @@ static const struct known *at(CUdeviceptr address)
     return NULL;
 }
 
-/* Succeeds for what the driver does not know. */
+/* Like the driver's function, it also succeeds for unknown memory. */
 static CUresult get_several(unsigned count, CUpointer_attribute *what, void **ret,
                             CUdeviceptr address)
 {
@@ -89,7 +89,7 @@ static void reset(void)
     driver_calls = 0;
 }
 
-/* Why a copy to device 2 is not staged. */
+/* Returns why a copy to device 2 is not staged. */
 static enum gf_bypass why(CUdeviceptr dst, CUdeviceptr src, size_t bytes, enum gf_copy_way way,
                           enum gf_direction *ret_direction)
 {
@@ -158,7 +158,7 @@ static void pinned_memory_costs_one_driver_call(void **state)
     assert_int_equal(driver_calls, 1);
 }
 
-/* A registration may begin, or end, inside the source. */
+/* A registered range may begin or end inside the source. */
 static void pinned_at_one_end(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void errors_are_left_to_the_driver(void **state)
     assert_int_equal(why_h2d(DEVICE, HEAP, 4096), gf_bypass_failed);
 }
 
-/* Adjacent mappings are one range; a hole ends it. */
+/* Adjacent mappings count as one range, which ends at a hole. */
 static void adjacent_mappings(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void adjacent_mappings(void **state)
     assert_int_equal(why_h2d(DEVICE, HEAP, 16384), gf_bypass_device_memory);
 }
 
-/* For the driver these are two ranges: a copy across them fails as a whole. */
+/* The driver treats adjacent allocations as two ranges, and refuses a copy across both. */
 static void adjacent_allocations(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void adjacent_allocations(void **state)
     }
 }
 
-/* For copies that are only counted, one lookup in 16 calls the driver. */
+/* If copies are only counted, one lookup in 16 calls the driver, and the others use the cache. */
 static void counting_uses_the_cache(void **state)
 {
     (void)state;

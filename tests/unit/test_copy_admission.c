@@ -24,7 +24,7 @@
 #define ROUNDS 40
 #define PINNED ((void *)(uintptr_t)4096) /* memory of cuMemHostAlloc */
 
-/* A driver whose transfers end at once, and whose events end at the second query. */
+/* A fake driver. Its transfers end at once, and its events complete at the second query. */
 static struct {
     char memory[THREADS * MEMORY];
     _Atomic time_t clock_offset; /* in seconds */
@@ -48,8 +48,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
 
 /*
- * The original unmaps its buffer by a raw system call. ThreadSanitizer does not see that, and takes
- * the next mapping at this address for the same memory.
+ * Replaces gf_headroom_read, which unmaps its buffer by a raw system call. ThreadSanitizer does not
+ * see that call, and would take the next mapping at this address for the same memory.
  */
 void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret)
 {
@@ -180,7 +180,7 @@ static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
 
 static const struct gf_transfer_ops *ops;
 
-/* As the hook does it: what the engine declines, the driver copies. */
+/* Like the hook: if the engine declines a copy, the driver makes it. */
 static void copy(const struct gf_copy_call *call)
 {
     CUresult result = CUDA_SUCCESS;
@@ -257,7 +257,7 @@ static void all_at_once(void **unused)
     pthread_join(ending, NULL);
     print_message("# staged %llu of %u\n", (unsigned long long)staged(), 2 * THREADS * ROUNDS);
     for (unsigned i = 0; i < 100 && !staged();
-         i++) /* on a busy machine no ring may have been ready before its context ended */
+         i++) /* on a busy machine, each context may end before its ring is ready */
         work(0);
     assert_true(staged() > 0);
 }
@@ -269,7 +269,7 @@ static uint64_t ring_bytes(void)
     return state.ring_bytes;
 }
 
-/* Any call that waits for the context releases what was unused for long, and not sooner. */
+/* A call that waits for the context releases only those segments that were long unused. */
 static void waits_release_stale_segments(void **unused)
 {
     char *const host = calloc(1, MEMORY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a copy is cut, with how many helpers, and how it is written into the ring. */
+/* How a copy is divided, how many helpers it gets, and which stores write it into the ring. */
 #include "unit.h"
 
 #include "engine/transfer/copy/plan.h"
@@ -7,7 +7,7 @@
 
 #define RING GF_MIB(64)
 
-/* The plan of a copy to the device, alone in its context, on a processor with CLDEMOTE. */
+/* Returns the facts for a copy to the device, alone in its context, on a processor with CLDEMOTE. */
 static struct gf_plan_facts h2d(unsigned threads, size_t bytes)
 {
     return (struct gf_plan_facts){
@@ -55,7 +55,7 @@ static void others_are_written_past_the_caches(void **state)
     facts.threads_by_option = true;
     plan = chunks(facts);
     assert_false(plan.demoted);
-    assert_int_equal(plan.helpers, 0); /* as many as the option says */
+    assert_int_equal(plan.helpers, 0); /* no limit: as many as the option permits */
     assert_int_equal(plan.piece, GF_KIB(256));
 
     facts = h2d(12, GF_MIB(256));
@@ -88,7 +88,10 @@ static void chunks_and_pieces_are_within_their_bounds(void **state)
             }
 }
 
-/* A slot for each chunk, or the copy would wait where the driver's does not. */
+/*
+ * A small asynchronous copy needs a slot for each chunk. Otherwise it would wait, and the driver's
+ * copy does not wait.
+ */
 static void small_asynchronous_copies_need_all_their_slots(void **state)
 {
     (void)state;
@@ -111,8 +114,8 @@ static void small_asynchronous_copies_need_all_their_slots(void **state)
 }
 
 /*
- * Absent pages: a piece is a huge page, so that one thread clears it. The chunks of each plan cover
- * the copy without a gap.
+ * If huge pages are absent, each piece is one huge page, so that one thread clears it. The chunks
+ * of each plan cover the copy without a gap.
  */
 static void absent_huge_pages_are_one_piece_each(void **state)
 {

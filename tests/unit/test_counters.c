@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define HOOK gf_hook_pthread_create
-#define BEYOND 100 /* threads at once, more than there are sets of one thread's own */
+#define BEYOND 100 /* concurrent threads, more than there are private sets */
 #define CALLS 20000
 
 static pthread_barrier_t all_have_sets;
@@ -69,7 +69,7 @@ static unsigned set_of_a_new_thread(void)
     return (unsigned)(uintptr_t)set;
 }
 
-/* That all have their sets before one of them ends. */
+/* All threads get their sets before the first of them ends. */
 static void count_in_many_threads(void)
 {
     pthread_t threads[BEYOND];
@@ -98,7 +98,7 @@ static bool has_each_set_one_thread(void)
     return true;
 }
 
-/* With more threads than own sets, no count is lost, and each own set has one writer. */
+/* With more threads than private sets, no count is lost, and each private set has one writer. */
 static void test_counts_of_many_threads_add_up(void **state)
 {
     const struct gf_hook_counts before = read_counts();
@@ -123,7 +123,7 @@ static void test_counts_of_many_threads_add_up(void **state)
     assert_int_equal(after.unfit_bytes - before.unfit_bytes, BEYOND * 3);
 }
 
-/* A thread pool that is created again and again reuses sets: those above have no live owner. */
+/* A thread pool that is recreated repeatedly reuses sets whose owners have ended. */
 static void test_sets_of_threads_that_have_ended_are_taken_again(void **state)
 {
     (void)state;
@@ -154,7 +154,10 @@ static void test_joining_keeps_errno(void **state)
     assert_int_equal(errno, ENOTTY);
 }
 
-/* A child has none of the parent's other threads; the thread that forked keeps its set. */
+/*
+ * In a child, the thread that forked keeps its set. The sets of the parent's other threads are
+ * free.
+ */
 static void test_a_child_has_its_parents_sets(void **state)
 {
     (void)state;
@@ -178,8 +181,8 @@ static void test_a_child_has_its_parents_sets(void **state)
 }
 
 /*
- * A fork before cuInit calls no handler of this library. The child has another id, and no other
- * thread.
+ * A fork before cuInit calls no handler of the library. The child notices its new process ID, and
+ * does not use sets of threads that it lacks.
  */
 static void test_a_child_without_handler_shares_no_set(void **state)
 {
@@ -189,7 +192,8 @@ static void test_a_child_without_handler_shares_no_set(void **state)
     if (child == 0) {
         count_in_many_threads();
         bool right = has_each_set_one_thread();
-        count_in_many_threads(); /* the first have ended, so their sets are taken again */
+        /* The first threads have ended, so the new ones reuse their sets. */
+        count_in_many_threads();
         _exit(right && has_each_set_one_thread() ? 0 : 1);
     }
     int status;
@@ -205,7 +209,7 @@ static void *join_and_stay(void *ret_set)
     return NULL;
 }
 
-/* A fork handler of the program may have started it. */
+/* A fork handler of the program may start a thread before the library's handler runs. */
 static void test_a_thread_started_before_the_handler_keeps_its_set(void **state)
 {
     static unsigned its;
@@ -229,7 +233,10 @@ static void test_a_thread_started_before_the_handler_keeps_its_set(void **state)
     assert_int_equal(status, 0);
 }
 
-/* The child writes to its parent's memory, and the parent keeps the set that the child took. */
+/*
+ * A child of vfork writes to its parent's memory. The set that the child took stays with the
+ * parent.
+ */
 static void test_a_set_taken_between_vfork_and_exec_is_kept(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@ static void network_file_systems(void **state)
     (void)state;
     assert_true(gf_file_place_is_network(NFS_SUPER_MAGIC));
     assert_true(gf_file_place_is_network(0x0bd00bd0)); /* Lustre */
-    /* f_type is a signed word, so the upper half of a magic number may be all ones. */
+    /* f_type is signed, so a 32-bit magic number may be sign-extended. */
     assert_true(gf_file_place_is_network((unsigned long)(long)(int)CIFS_SUPER_MAGIC));
     assert_false(gf_file_place_is_network(EXT4_SUPER_MAGIC));
     assert_false(gf_file_place_is_network(TMPFS_MAGIC));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process's first copies, which are left to the driver: what they prepare, and when. */
+/*
+ * A process's first copies are left to the driver. Tests what the library prepares during them, and
+ * when.
+ */
 #include "one_context.h"
 
 #include "abi/transfer_api.h"
@@ -17,7 +20,7 @@ static unsigned requests;
 static char host[GF_MIB(16)];
 /* The size of the simulated device's memory. The host's memory is smaller, but no copy reads it. */
 #define LARGEST GF_TUNE_PREPARE_NOW
-static bool is_pinned; /* the host's memory */
+static bool is_pinned; /* the host's memory is pinned */
 
 static CUresult attributes(unsigned count, CUpointer_attribute *what, void **into, CUdeviceptr at)
 {
@@ -38,13 +41,13 @@ static CUresult attributes(unsigned count, CUpointer_attribute *what, void **int
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
             *(size_t *)into[i] = LARGEST;
             break;
-        default: /* all others: 0, as the caller set them */
+        default: /* all other attributes keep the caller's 0 */
             break;
         }
     return answer();
 }
 
-/* Functions that staging needs, and that no first copy calls. */
+/* Functions that staging needs. A first copy must not call them. */
 static CUresult never(void)
 {
     fail_msg("the first copy is left to the driver");
@@ -55,7 +58,7 @@ static CUresult never(void)
 static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
 {
     *ret_cpus = (struct gf_cpus){0};
-    return (int)one.id + device; /* a pool without helpers yet */
+    return (int)one.id + device; /* each device has its own pool, which has no helpers yet */
 }
 
 static void count_request(void)
@@ -121,11 +124,14 @@ static void preparing_begins_after_the_drivers_call(void **state)
     assert_int_equal(requests, 0);
     return_from_driver(&call, refusal);
     assert_int_equal(requests, 1);
-    return_from_driver(&call, decline(&call)); /* the request stands */
+    return_from_driver(&call, decline(&call)); /* the request for preparation is pending */
     assert_int_equal(requests, 1);
 }
 
-/* The driver's call for the first copy may take long, or never return. */
+/*
+ * When the driver returns from any copy, the request is passed on. The copy that made the request
+ * may still run.
+ */
 static void any_drivers_call_passes_the_request_on(void **state)
 {
     const struct gf_copy_call call = call_of(gf_copy_h2d, sizeof(host)),
@@ -138,7 +144,10 @@ static void any_drivers_call_passes_the_request_on(void **state)
     assert_int_equal(requests, 1);
 }
 
-/* The next copy may be as large, and shall find the ring ready. */
+/*
+ * A very large copy requests the preparation before the driver's call, so that the next such copy
+ * finds the ring ready.
+ */
 static void a_very_large_copy_requests_at_once(void **state)
 {
     const struct gf_copy_call call = call_of(gf_copy_h2d, LARGEST);
@@ -150,7 +159,10 @@ static void a_very_large_copy_requests_at_once(void **state)
     assert_int_equal(requests, before);
 }
 
-/* While the driver still makes the small copy. */
+/*
+ * A very large copy passes on a small copy's deferred request while the driver still makes the
+ * small copy.
+ */
 static void a_very_large_copy_passes_deferred_requests_on(void **state)
 {
     const struct gf_copy_call call = call_of(gf_copy_h2d, sizeof(host)),
@@ -164,7 +176,7 @@ static void a_very_large_copy_passes_deferred_requests_on(void **state)
     assert_int_equal(requests, 1);
 }
 
-/* No call follows the driver's call for a whole batch. */
+/* No hook runs after the driver's call for a whole batch, so a batch defers no request. */
 static void a_batch_defers_no_request(void **state)
 {
     const struct gf_copy_call call = call_of(gf_copy_batched, sizeof(host));
@@ -181,8 +193,8 @@ static void copy_by_driver(enum gf_copy_way way, size_t bytes)
 }
 
 /*
- * This test and the two after it run in this order, before anything is prepared. Driver calls would
- * take a tenth of the time of a first copy.
+ * This test and the next two run first and in this order, because they need a process without any
+ * preparation. Driver calls would take a tenth of a first copy's time.
  */
 static void first_small_copies_make_no_driver_call(void **state)
 {
@@ -193,8 +205,8 @@ static void first_small_copies_make_no_driver_call(void **state)
         assert_int_equal(bypassed(gf_bypass_early), i + 1);
     }
     for (unsigned i = 1; i < GF_TUNE_EARLY_COPIES; i++) {
-        copy_by_driver(gf_copy_any,
-                       GF_TUNE_EARLY_BYTES - 1); /* only the driver knows the direction */
+        /* Only the driver knows the direction of such a copy. */
+        copy_by_driver(gf_copy_any, GF_TUNE_EARLY_BYTES - 1);
         assert_int_not_equal(one.calls, 0);
     }
     assert_int_equal(bypassed(gf_bypass_early), GF_TUNE_EARLY_COPIES);
@@ -224,7 +236,7 @@ static void small_copies_prepare_after_the_first_ones(void **state)
     assert_int_equal(requests, 1);
 }
 
-/* The last test, because it turns staging off: without an id no context can be entered. */
+/* This test is last, because it turns staging off: without an id no context can be entered. */
 static void a_driver_without_context_ids_turns_staging_off(void **state)
 {
     struct gf_cuda cuda = *gf_setup.cuda;

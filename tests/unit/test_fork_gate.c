@@ -16,7 +16,7 @@
 #define BEYOND 600 /* more than there are slots */
 #define WRITERS 2
 
-/* Stands for jemalloc's function, which it calls for a thread that ends. */
+/* Replaces jemalloc's function, which jemalloc calls when a thread ends. */
 void __real_je_witnesses_cleanup(void *tsd);
 void __real_je_witnesses_cleanup(void *tsd)
 {
@@ -28,7 +28,7 @@ static unsigned barriers; /* membarrier calls; atomic */
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
-/* Six arguments, as the kernel takes. */
+/* Passes on the six arguments that a system call can have. */
 long __wrap_syscall(long number, ...)
 {
     va_list list;
@@ -62,7 +62,7 @@ static void wait_until_arrived(unsigned wanted)
         assert_true(i < 20000);
 }
 
-/* Gives other threads time for actions that they must not take. */
+/* Gives other threads time for an action that they must not take. */
 static void give_time(void)
 {
     usleep(30000);
@@ -75,7 +75,7 @@ static pthread_t start(void *(*run)(void *), void *arg)
     return thread;
 }
 
-static __thread bool stops; /* this thread, at its next store */
+static __thread bool stops; /* this thread stops at its next store */
 static bool stopped, may_go_on;
 
 void before_store(void)
@@ -108,7 +108,7 @@ static void *lock_and_arrive(void *unused)
     return unused;
 }
 
-/* Before closing is allowed, which is once in a process. */
+/* Runs before gf_fork_gate_allow, which a process calls only once: the gate cannot be closed yet. */
 static void test_refused(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void test_no_thread_enters_a_closed_gate(void **state)
     pthread_join(other, NULL);
     assert_int_equal(gf_heap_mutex_trylock(&outer), 0);
     assert_int_equal(gf_heap_mutex_trylock(&outer),
-                     EBUSY); /* the result is pthread's; the gate is left again */
+                     EBUSY); /* a failed trylock returns pthread's error, and leaves the gate */
     assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
     assert_true(gf_fork_gate_close());
     gf_fork_gate_open();
@@ -184,7 +184,7 @@ static void *stop_and_lock(void *unused)
     return lock_and_arrive(unused);
 }
 
-/* The thread has seen the gate open, and has not yet written that it is inside. */
+/* The thread stops after it has seen the open gate, and before it writes that it is inside. */
 static void test_a_thread_checks_again_after_its_store(void **state)
 {
     NEEDS_BARRIER(state);
@@ -339,8 +339,8 @@ static void *hold_and_want(void *unused)
 }
 
 /*
- * A thread is signalled while another closes the gate. The closing thread waits for a third one
- * inside, which needs the mutex that the first one got back.
+ * A thread waits on a condition, and is signalled while another thread closes the gate. The closing
+ * thread waits for a third thread, which is inside and needs the mutex of the condition.
  */
 static void test_a_signalled_thread_releases_its_mutex_before_it_waits(void **state)
 {
@@ -350,7 +350,7 @@ static void test_a_signalled_thread_releases_its_mutex_before_it_waits(void **st
     go_on = false;
     pthread_t waiter = start(wait_for_signal, NULL);
     wait_until_arrived(1);
-    give_time(); /* until it waits */
+    give_time(); /* until the thread waits on the condition */
     pthread_t insider = start(hold_and_want, NULL);
     wait_until_arrived(2);
     pthread_t closer = start(close_and_open, &open);
@@ -365,7 +365,9 @@ static void test_a_signalled_thread_releases_its_mutex_before_it_waits(void **st
     pthread_join(waiter, NULL);
 }
 
-/* In the child of a thread that had closed the gate, and of one that forked by locks. */
+/*
+ * Tests the child of a thread that closed the gate, and the child of a thread that took the locks.
+ */
 static void test_in_a_child(void **state)
 {
     NEEDS_BARRIER(state);
@@ -374,7 +376,7 @@ static void test_in_a_child(void **state)
         pthread_t other = 0;
         go_on = false;
         count = 0;
-        if (locked) { /* another thread's lock is not inherited either */
+        if (locked) { /* in the child, a lock that another thread held is free */
             assert_int_equal(gf_heap_mutex_lock(&inner), 0);
             other = start(hold_one, NULL);
             wait_until_arrived(1);
@@ -478,7 +480,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_signalled_thread_releases_its_mutex_before_it_waits, allow),
         cmocka_unit_test_setup(test_in_a_child, allow),
         cmocka_unit_test_setup(test_nothing_changes_while_the_gate_is_closed, allow),
-        /* The last test, because its threads keep their slots. */
+        /* This test is last, because its threads keep their slots. */
         cmocka_unit_test_setup(test_more_threads_than_slots, allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

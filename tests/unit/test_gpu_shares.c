@@ -94,7 +94,7 @@ static void a_gap_ends_with_the_first_submission(void **state)
     gf_gaps_see(&gaps, 10 * MS, 20 * MS, true, true);
     gf_gaps_cause(&gaps, gf_host_file);
     assert_true(gf_load_relaxed(&shared.open));
-    gf_store_relaxed(&shared.ended_ns, 45 * MS); /* by a hook */
+    gf_store_relaxed(&shared.ended_ns, 45 * MS); /* as a hook stores it */
     gf_store_relaxed(&shared.ender, 77);
     gf_gaps_see(&gaps, 20 * MS, 50 * MS, true, false);
     assert_false(gf_load_relaxed(&shared.open));
@@ -106,7 +106,10 @@ static void a_gap_ends_with_the_first_submission(void **state)
     assert_int_equal(longest[1].ns, 0);
 }
 
-/* Empty at both samples, but the program submitted in between: two gaps. */
+/*
+ * The GPU is empty at both samples, but the program submitted work in between. So there are two
+ * gaps.
+ */
 static void a_submission_between_two_empty_samples_ends_a_gap(void **state)
 {
     static struct gf_submit_gap shared;
@@ -200,7 +203,7 @@ static void a_line_has_the_time_between_its_readings(void **state)
     assert_int_equal(most[gf_host_data].at.line, 7);
     assert_int_equal(most[gf_host_data].ns, 8 * MS);
     assert_int_equal(most[gf_host_file].at.line, 0);
-    for (int i = 0; i < 100; i++) { /* more than fit */
+    for (int i = 0; i < 100; i++) { /* more than fit into the list */
         const struct gf_python_line other = {"other.py", "f", i + 1};
         gf_cause_lines_see(&lines, gf_host_gil, &other);
     }

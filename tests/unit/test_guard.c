@@ -15,7 +15,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Increases in each second of a made-up situation, in CPUs. */
+/* A simulated second: CPU seconds by which each sum increases. */
 struct second {
     double run, delay, throttled, socket_idle, start_idle;
 };
@@ -34,7 +34,9 @@ static void pass(struct gf_guard_reading *r, const struct second *s)
     r->start_cpus = start_cpus;
 }
 
-/* The first step within so many seconds, and in which second it came. */
+/*
+ * Feeds the guard the same second repeatedly. Returns its first step, and the second of that step.
+ */
 static enum gf_guard_step watch(struct gf_guard *guard, struct gf_guard_reading *r,
                                 const struct second *s, int seconds, int *ret_when)
 {
@@ -57,7 +59,7 @@ static enum gf_guard_step watch_new(const struct second *s)
     return watch(&guard, &r, s, 30, NULL);
 }
 
-/* The parent of workers is idle, so their times must be in the sum. */
+/* The parent of the workers is idle, so the sums must include the workers' times. */
 static void starved_workers_widen_step_by_step(void **state)
 {
     (void)state;
@@ -136,19 +138,19 @@ static void gaps_and_ended_threads(void **state)
 
     gf_guard_feed(&guard, &r);
     assert_int_equal(watch(&guard, &r, &s, 4, NULL), gf_guard_stay);
-    r.now_ns += 60 * SECOND; /* stopped: the time between is unknown */
+    r.now_ns += 60 * SECOND; /* the process was stopped, so these seconds are unknown */
     r.delay_ns += 60 * SECOND;
     assert_int_equal(gf_guard_feed(&guard, &r), gf_guard_stay);
     assert_int_equal(watch(&guard, &r, &s, 4, NULL), gf_guard_stay);
-    r.run_ns = r.delay_ns = 0; /* workers ended, and their times with them */
+    r.run_ns = r.delay_ns = 0; /* workers ended, so the sums lost their times */
     pass(&r, &(struct second){0});
     assert_int_equal(gf_guard_feed(&guard, &r), gf_guard_stay);
     assert_int_equal(watch(&guard, &r, &s, 4, NULL), gf_guard_stay);
 }
 
 /*
- * Starved workers that are replaced every few seconds: no sum falls when one ends, or jumps when
- * one appears that ran before.
+ * Starved workers are replaced every few seconds. A sum must not fall when a worker ends, nor jump
+ * when a worker appears that has already run.
  */
 static void threads_come_and_go(void **state)
 {
@@ -158,24 +160,29 @@ static void threads_come_and_go(void **state)
 
     memset(&past, 0, sizeof(past));
     gf_guard_deltas_begin(&past, now);
-    gf_guard_deltas_count(&past, 10, 500 * SECOND, 90 * SECOND); /* before the first reading */
+    /* Time before the first reading does not count. */
+    gf_guard_deltas_count(&past, 10, 500 * SECOND, 90 * SECOND);
     assert_int_equal(past.run_ns + past.delay_ns, 0);
     for (int i = 1; i <= 20; i++) {
         gf_guard_deltas_begin(&past, now += SECOND);
-        gf_guard_deltas_count(&past, 10, 500 * SECOND, 90 * SECOND); /* waits for the others */
+        /* The parent, which uses no CPU. */
+        gf_guard_deltas_count(&past, 10, 500 * SECOND, 90 * SECOND);
         const uint64_t age = 1 + (uint64_t)i % 3;
         gf_guard_deltas_count(&past, 1000 + i / 3, age * SECOND / 2, age * SECOND / 4);
-        gf_guard_deltas_count(&past, 1000 + i / 3, age * SECOND / 2,
-                              age * SECOND / 4); /* met twice */
+        /* A second reading of the same thread adds nothing. */
+        gf_guard_deltas_count(&past, 1000 + i / 3, age * SECOND / 2, age * SECOND / 4);
     }
-    /* The last of a worker's three seconds ends with it, the first is less than the interval. */
+    /*
+     * Each of the 20 readings but the first adds half a second. The first worker is older than the
+     * interval when it appears, so that reading adds nothing.
+     */
     assert_int_equal(past.run_ns, 20 * SECOND / 2 - SECOND / 2);
     assert_int_equal(past.delay_ns, 20 * SECOND / 4 - SECOND / 4);
-    /* A thread that was not counted before, and is older than the interval. */
+    /* A thread that appears and is older than the interval adds nothing. */
     gf_guard_deltas_begin(&past, now += SECOND);
     gf_guard_deltas_count(&past, 7, 3 * SECOND, 50 * SECOND);
     assert_int_equal(past.delay_ns, 20 * SECOND / 4 - SECOND / 4);
-    /* The number of the thread is reused for a new one. */
+    /* A new thread has the same thread ID. */
     gf_guard_deltas_begin(&past, now += SECOND);
     gf_guard_deltas_count(&past, 7, SECOND / 2, SECOND / 2);
     assert_int_equal(past.delay_ns, 20 * SECOND / 4 + SECOND / 4);
@@ -195,7 +202,10 @@ static void more_threads_than_are_followed(void **state)
     assert_int_equal(past.run_ns, 2 * 1000 * GF_GUARD_TASKS);
 }
 
-/* A forced binding is outside of the start mask, so going back would also take CPUs away. */
+/*
+ * A forced binding may have CPUs outside the start mask. A return to the start mask would remove
+ * them, so the guard does not offer that step.
+ */
 static void steps_that_take_away_offer_nothing(void **state)
 {
     (void)state;
@@ -228,8 +238,8 @@ static void *spin_until(void *stop)
 }
 
 /*
- * Real ones: two children spin on one CPU under a parent that sleeps. No times are judged, only
- * that the sums see the children and what the other CPUs offer.
+ * Real workers: two children spin on one CPU while their parent sleeps. Checks only that the sums
+ * include the children and the idle time of other CPUs, not durations.
  */
 static void reads_starved_children(void **state)
 {

@@ -35,9 +35,10 @@ static void the_tightest_of_all_parents(void **state)
     put(root, "proc/self/cgroup", "0::/jobs/42/step\n");
     put(root, "proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 5 kB\nMemAvailable:  2097152 kB\n");
     put(root, "sys/fs/cgroup/jobs/memory.max", "1073741824\n");
-    put(root, "sys/fs/cgroup/jobs/memory.current", "1048576000\n"); /* 24 MiB are left ... */
+    put(root, "sys/fs/cgroup/jobs/memory.current", "1048576000\n"); /* 24 MiB are left */
     /*
-     * ... and the kernel can reclaim some pages. The key of active pages is the end of another key.
+     * In addition, the kernel can reclaim these file pages. The key active_file is also the end of
+     * another key.
      */
     put(root, "sys/fs/cgroup/jobs/memory.stat",
         "anon 1\nworkingset_inactive_file 7\ninactive_file 104857600\nactive_file 20971520\n");
@@ -52,12 +53,13 @@ static void the_tightest_of_all_parents(void **state)
     assert_true(room.node == UNKNOWN);
     assert_string_equal(gf_headroom_source(&room), "memory.max");
 
-    put(root, "sys/fs/cgroup/jobs/42/memory.high", "534773760\n"); /* no memory.stat: 10 MiB */
+    /* Without memory.stat, 10 MiB are left. */
+    put(root, "sys/fs/cgroup/jobs/42/memory.high", "534773760\n");
     room = read_room(-1);
     assert_int_equal(room.bytes, 10 * MIB);
     assert_string_equal(gf_headroom_source(&room), "memory.high");
 
-    put(root, "sys/fs/cgroup/jobs/42/memory.current", "634773760\n"); /* above it */
+    put(root, "sys/fs/cgroup/jobs/42/memory.current", "634773760\n"); /* above memory.high */
     assert_int_equal(read_room(-1).bytes, 0);
 }
 
@@ -83,7 +85,10 @@ static void the_host_and_the_node(void **state)
 static void version_one(void **state)
 {
     (void)state;
-    /* Without a namespace the path is the host's, while the own group is mounted at the top. */
+    /*
+     * Without a cgroup namespace the path is the host's, but the process's own group is mounted at
+     * the top.
+     */
     put(root, "proc/self/cgroup",
         "7:cpuset:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/\n0::/\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -165,7 +170,7 @@ static void *read_here(void *ret)
     return NULL;
 }
 
-/* This machine, on the smallest stack that a thread can have. */
+/* Reads the headroom of this machine on the smallest stack that a thread can have. */
 static void on_a_small_stack(void **state)
 {
     (void)state;

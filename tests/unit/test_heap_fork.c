@@ -89,8 +89,8 @@ static void fork_and(void (*act)(void))
 }
 
 /*
- * Whether a registration in another thread waits. The other thread continues when this thread has
- * finished its own registration.
+ * Returns whether a registration in another thread waits. That thread continues when this thread
+ * has finished its own registration.
  */
 static bool others_wait(unsigned seconds)
 {
@@ -105,15 +105,18 @@ static bool others_wait(unsigned seconds)
     return true;
 }
 
-/* Before glibc 2.36 handlers run with libc's lock held: registrations then need no lock of ours. */
+/*
+ * Before glibc 2.36, handlers run with libc's lock held. Then registrations need no lock of the
+ * library.
+ */
 static bool handlers_run_unlocked(void)
 {
     return strverscmp(gnu_get_libc_version(), "2.36") >= 0;
 }
 
 /*
- * Without our handlers a child would inherit the lock locked: another malloc serves, or the heap
- * starts.
+ * Without the library's handlers, a child would inherit a locked lock. So a registration takes no
+ * lock if another malloc serves the program, or before the heap has registered its handlers.
  */
 static void test_no_lock_without_our_handlers(void **state)
 {
@@ -130,7 +133,10 @@ static void test_no_lock_without_our_handlers(void **state)
 
 static pthread_t registrant, closer;
 
-/* The process gets its first GPU during a fork that takes locks: the next fork uses the gate. */
+/*
+ * Runs during a fork that takes locks: the process gets its first GPU, and another fork uses the
+ * gate.
+ */
 static void come_between(void)
 {
     gf_fork_gate_allow();
@@ -162,7 +168,7 @@ static void test_a_fork_by_locks_beside_one_by_the_gate(void **state)
     pthread_join(registrant, NULL);
     pthread_join(closer, NULL);
     assert_false(others_wait(60));
-    close_and_open(NULL); /* hangs if this thread were still inside */
+    close_and_open(NULL); /* this would hang if the thread were still inside the gate */
     alarm(0);
 }
 
@@ -187,7 +193,8 @@ static void test_a_signal_handler_may_fork_during_a_registration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_lock_without_our_handlers), /* first: it registers the handlers */
+        /* First, because it registers the handlers. */
+        cmocka_unit_test(test_no_lock_without_our_handlers),
         cmocka_unit_test(test_a_fork_by_locks_beside_one_by_the_gate),
         cmocka_unit_test(test_a_signal_handler_may_fork_during_a_registration),
     };

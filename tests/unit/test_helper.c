@@ -14,7 +14,7 @@
 
 #define HELPERS 6
 #define KIB ((size_t)1 << 10)
-#define STACK (2048 * KIB) /* the next size with enough for frames */
+#define STACK (2048 * KIB) /* the next size with enough space for frames */
 
 static __thread volatile unsigned char large[1012 * KIB];
 static pthread_barrier_t written, used, told;
@@ -79,7 +79,7 @@ static void no_stack_reaches_into_another(void **state)
     assert_in_range(more, HELPERS * STACK, HELPERS * STACK + 1024 * KIB);
     assert_in_range(more_mappings, 0, 2);
 #else
-    (void)more, (void)more_mappings; /* they include a sanitizer's own */
+    (void)more, (void)more_mappings; /* a sanitizer adds mappings of its own */
 #endif
 }
 

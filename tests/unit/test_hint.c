@@ -99,7 +99,7 @@ static void published_once_beside_the_others(void **state)
     assert_int_equal(gf_hint_read(environ, &back), 0);
     assert_int_equal(back.pid, 4712);
     assert_string_equal(getenv("ANOTHER"), "one");
-    /* setenv continues with this vector as with its own */
+    /* setenv works on the new vector */
     setenv("LATER", "two", 1);
     assert_string_equal(getenv("LATER"), "two");
     assert_int_equal(gf_hint_publish(NULL), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One process opens its log only once, so the tests build on each other: alone, with a writer
- * thread, with children.
+ * A process opens its log only once, so each test continues where the one before ended: without a
+ * writer thread, with one, with children.
  */
 #include "unit.h"
 
@@ -80,7 +80,7 @@ static void *serve(void *unused)
 static void test_many_threads(void **state)
 {
     pthread_t thread[THREADS], ours;
-    static char pattern[64]; /* it is kept */
+    static char pattern[64]; /* the journal keeps the pointer */
     uint64_t told = 0;
     struct gf_journal_count count;
 
@@ -96,7 +96,10 @@ static void test_many_threads(void **state)
     assert_int_equal(pthread_create(&ours, NULL, serve, NULL), 0);
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
-    /* Until the slots are free: on a busy machine the last line would be one too many. */
+    /*
+     * Waits until the writer thread has freed the slots. On a busy machine, the next line would
+     * find no free slot.
+     */
     gf_journal_count(&count);
     for (unsigned i = 0; i < 10000 && lines_of(getpid(), "test", NULL) + 1 + THREADS < count.lines;
          i++)
@@ -108,15 +111,15 @@ static void test_many_threads(void **state)
     assert_int_equal(lines_of(getpid(), "process", NULL), 1);
     assert_int_equal(lines_of(getpid(), "last", NULL), 1);
     gf_journal_count(&count);
-    /* A line that was begun before the slots were shared is counted in the old ones. */
+    /* The old slots count a line that was begun before the slots were shared. */
     assert_in_range(count.lines, lines + 2 - THREADS, lines + 2);
     assert_in_range(lines + count.dropped, THREADS * EACH - THREADS, THREADS * EACH);
     assert_true(told <= count.dropped);
 }
 
 /*
- * A child's line is in its own file, although the child has ended and the parent's thread wrote
- * it.
+ * A child's line is in the child's own file, although the child has ended and a thread of the
+ * parent wrote the line.
  */
 static void test_children(void **state)
 {
@@ -132,8 +135,8 @@ static void test_children(void **state)
     for (unsigned i = 0; i < 4; i++) {
         waitpid(child[i], NULL, 0);
         /*
-         * On a busy machine both may write: the thread one line, and the child, which never waits,
-         * the other.
+         * On a busy machine, the parent's thread may write one of the two lines, and the child the
+         * other, because the child never waits.
          */
         for (unsigned k = 0; k < 5000 && (!lines_of(child[i], "child", NULL) ||
                                           !lines_of(child[i], "process", NULL));
@@ -145,14 +148,15 @@ static void test_children(void **state)
 }
 
 /*
- * Before an end what is ready is in the file, and from then on at once; a child writes for itself.
+ * gf_journal_before_exit writes all complete lines. From then on each line is written at once, and
+ * a child writes its own lines.
  */
 static void test_finish(void **state)
 {
     unsigned before;
     (void)state;
     gf_journal_event("before_the_end", "{}");
-    gf_journal_before_exit(NULL); /* which waits for the writing thread for a limited time only */
+    gf_journal_before_exit(NULL); /* this waits for the writer thread only for a limited time */
     for (unsigned i = 0; i < 5000 && !lines_of(getpid(), "before_the_end", NULL); i++)
         usleep(1000);
     assert_int_equal(lines_of(getpid(), "before_the_end", NULL), 1);
@@ -174,7 +178,7 @@ static void test_finish(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Of any number of short children only those with something to say have a header. */
+/* Only children that log an event write a header line. */
 static void test_rate(void **state)
 {
     (void)state;
@@ -216,7 +220,7 @@ static void test_last_line(void **state)
     gf_journal_count(&before);
     for (; tries < 10 || (tries < 2000 && !lines_of(getpid(), "full", NULL)); tries++) {
         assert_null(gf_journal_begin("late"));
-        usleep(10000); /* the line is within the rate only some time after the flood */
+        usleep(10000); /* after the flood, the rate limit permits a line only some time later */
     }
     gf_journal_count(&after);
     full = false;

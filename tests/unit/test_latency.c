@@ -33,7 +33,7 @@ static void *add_some(void *unused)
     return unused;
 }
 
-/* Kinds, sizes and threads have rows of their own; a quantile is the end of its bucket. */
+/* Each kind, size and thread has its own row. A quantile is the upper end of its bucket. */
 static void test_quantiles(void **state)
 {
     pthread_t thread;
@@ -64,7 +64,7 @@ static void test_quantiles(void **state)
     assert_int_equal(row->p50_ns, 1);
 }
 
-/* Concurrent additions, to rows of one thread and to shared ones. */
+/* Threads add at the same time to private rows and to shared rows. */
 static void test_at_once(void **state)
 {
     pthread_t thread[4];
@@ -75,7 +75,7 @@ static void test_at_once(void **state)
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, add_some, NULL), 0);
     alls = owns = 0;
-    gf_latency_each(see, NULL); /* while the threads add */
+    gf_latency_each(see, NULL); /* the threads still add */
     for (size_t i = 0; i < 4; i++)
         pthread_join(thread[i], NULL);
     alls = owns = 0;
@@ -85,7 +85,7 @@ static void test_at_once(void **state)
     assert_int_equal(after, before + 4 * 1000);
 }
 
-/* More rows than the table holds: no count is lost; threads share rows. */
+/* If the table is full, threads share rows, and no count is lost. */
 static void test_full_table(void **state)
 {
     uint64_t before = 0, after = 0;
@@ -97,7 +97,7 @@ static void test_full_table(void **state)
         assert_int_equal(pthread_create(&thread, NULL, add_some, NULL), 0);
         pthread_join(thread, NULL);
     }
-    for (unsigned kind = 0; kind < GF_TIMED_COUNT; kind++) /* also kinds that are new now */
+    for (unsigned kind = 0; kind < GF_TIMED_COUNT; kind++) /* includes kinds without a row so far */
         gf_latency_add((enum gf_timed)kind, (size_t)1 << 20, 100);
     alls = owns = 0;
     gf_latency_each(see, NULL);

@@ -24,7 +24,7 @@ static void *claim_at(void *ns)
     return gf_line_slots_claim(&slots, *(uint64_t *)ns);
 }
 
-/* By a thread that holds no other slot. */
+/* Takes a slot in a thread that holds no other slot. */
 static struct gf_line *claim_elsewhere(uint64_t ns)
 {
     pthread_t thread;
@@ -56,8 +56,8 @@ static void test_in_order(void **state)
 }
 
 /*
- * A slot is given away only after its holder has ended, and only after ten seconds. Otherwise two
- * threads would fill it. The thread that gets it may read an earlier time than the holder.
+ * Another thread gets a held slot only after ten seconds, and only if the holder has ended.
+ * Otherwise two threads would fill one slot. The new thread's clock may be behind the holder's.
  */
 static void test_holders(void **state)
 {
@@ -80,7 +80,7 @@ static void test_holders(void **state)
     }
     assert_null(claim_elsewhere(now + 11 * SECOND));
     assert_int_equal(slots.dropped, 3);
-    assert_true(gf_line_slots_ready(&slots, mine, now)); /* its thread has slept */
+    assert_true(gf_line_slots_ready(&slots, mine, now)); /* the slot is still its holder's */
 }
 
 static void test_overdue(void **state)
@@ -93,12 +93,13 @@ static void test_overdue(void **state)
     assert_false(gf_line_slots_overdue(&slots, SECOND + 50 * MS, 100 * MS));
     assert_true(gf_line_slots_overdue(&slots, SECOND + 200 * MS, 100 * MS));
     assert_false(gf_line_slots_overdue(&slots, 0, 100 * MS));
-    assert_non_null(gf_line_slots_take(&slots, SECOND, &mark)); /* the disk may be slow */
+    /* The writer may wait for the disk. */
+    assert_non_null(gf_line_slots_take(&slots, SECOND, &mark));
     assert_false(gf_line_slots_overdue(&slots, SECOND + 200 * MS, 100 * MS));
     assert_true(gf_line_slots_overdue(&slots, 12 * SECOND, 100 * MS));
 }
 
-/* A line that was not written has not reported either. */
+/* If a line with a count of dropped lines is not written, the next line reports that count. */
 static void test_report(void **state)
 {
     (void)state;
@@ -171,7 +172,7 @@ static void *write_on(void *unused)
     return unused;
 }
 
-/* More makers than slots, two writers: each line is whole, and each is counted. */
+/* More threads than slots, and two writers: each line is complete, and counted once. */
 static void test_many(void **state)
 {
     pthread_t maker[MAKERS], writer[2];

@@ -66,12 +66,12 @@ static void one_row_is_a_line(void **state)
     assert_int_equal(call.src, (uintptr_t)HOST + 10904);
     assert_int_equal(call.dst, DEVICE + 17);
     assert_int_equal(call.bytes, 4096);
-    two.srcXInBytes = 905; /* longer than the pitch */
+    two.srcXInBytes = 905; /* the row would end beyond the pitch */
     assert_false(gf_linear_copy_2d(&two, &call));
     two.srcXInBytes = two.srcY = two.srcPitch = 0; /* a pitch of 0 means the width */
     assert_true(gf_linear_copy_2d(&two, &call));
     assert_int_equal(call.src, (uintptr_t)HOST);
-    two.srcY = 1; /* but the width of what is unknown then */
+    two.srcY = 1; /* an offset needs a pitch, because the width of the source is unknown */
     assert_false(gf_linear_copy_2d(&two, &call));
     two.srcY = 0, two.srcXInBytes = 1;
     assert_false(gf_linear_copy_2d(&two, &call));
@@ -93,7 +93,7 @@ static void one_slice_is_as_in_two_dimensions(void **state)
     assert_int_equal(call.dst, DEVICE + (3 * 150 + 50) * 4096);
     three.dstY = 51; /* beyond the slice */
     assert_false(gf_linear_copy_3d(&three, &call));
-    three.dstY = 50, three.srcZ = 1; /* of an unknown height */
+    three.dstY = 50, three.srcZ = 1; /* the height of a source slice is unknown */
     assert_false(gf_linear_copy_3d(&three, &call));
 }
 
@@ -189,7 +189,7 @@ static void both_ends_say_the_way(void **state)
         }
 }
 
-/* Against the formula of the driver's documentation, byte by byte. */
+/* Compares with the formula of the driver's documentation, byte by byte. */
 static size_t pick(unsigned *seed, size_t block)
 {
     const size_t small[] = {0, 0, 0, 1, 2, block, block, block + 1, 2 * block};

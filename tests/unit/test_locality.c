@@ -43,7 +43,7 @@ static void pages_by_node_and_kind(void **state)
     assert_int_equal(found.other.node[GF_LOCALITY_NODES - 1], 7 * 4096);
 }
 
-/* The kernel merges neighbours: a range of the heap may begin inside a listed mapping. */
+/* The kernel merges adjacent mappings, so a range of the heap may begin inside a listed mapping. */
 static void merged_mappings_count_for_the_heap(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What write_lines puts on standard error. */
+/* Returns the text that write_lines writes to standard error. */
 static const char *captured(void (*write_lines)(void))
 {
     static char text[4096];

@@ -91,7 +91,7 @@ static void adds_a_device_that_is_no_gpu(void **state)
     (void)state;
     struct gf_machine *machine = load_machine("split16");
 
-    /* Devices of another recorded machine serve as well. */
+    /* A device can also come from another recorded machine. */
     assert_int_equal(gf_pci_add(machine, GF_TEST_MACHINES "/dual8", "0000:1B:00.0"), 0);
     assert_int_equal(gf_pci_add(machine, GF_TEST_MACHINES "/dual8", "0000:1b:00.0"), 0);
     assert_int_equal(machine->gpu_count, 2);
@@ -123,7 +123,10 @@ static bool maps_hold(const char *needle)
 
 static unsigned opened;
 
-/* Interposes libc's dlopen: a plugin may be closed again before the test can look. */
+/*
+ * Replaces dlopen to record its paths, because a plugin may be closed again before the test can
+ * look for it.
+ */
 GF_EXPORT void *dlopen(const char *path, int flags)
 {
     void *(*real)(const char *, int);
@@ -132,7 +135,10 @@ GF_EXPORT void *dlopen(const char *path, int flags)
     return real(path, flags);
 }
 
-/* HWLOC_* are meant for the program's own hwloc, and the library must load no plugin. */
+/*
+ * Variables HWLOC_* are meant for the program's own hwloc. The private copy ignores them, and loads
+ * no plugin.
+ */
 static void loads_this_machine_unseen(void **state)
 {
     (void)state;
@@ -160,7 +166,7 @@ static void loads_this_machine_unseen(void **state)
     gf_machine_free(machine);
 }
 
-/* A program that loads the public library later gets that one, with plugins. */
+/* A program that later loads the public hwloc gets that library, with its plugins. */
 static void leaves_the_public_names_alone(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap in this process, which links the exported malloc family and is in mode replace. */
+/* Tests the heap of this process, which links the exported malloc family and is in mode replace. */
 #include "unit.h"
 
 #include "config/startup_env.h"
@@ -64,7 +64,10 @@ static long faults(void)
     return usage.ru_minflt;
 }
 
-/* On the main thread. Arena 0 of plain jemalloc purges each at once: 16384 faults a round. */
+/*
+ * Runs on the main thread, which uses arena 0. There unmodified jemalloc would purge each block at
+ * once, and cause 16384 faults in each round.
+ */
 static void a_large_buffer_faults_in_once(void **state)
 {
     (void)state;
@@ -78,7 +81,7 @@ static void a_large_buffer_faults_in_once(void **state)
         if (round == 0)
             first = faults();
     }
-    assert_true(first - start >= 32); /* at least one for each 2 MiB, with huge pages */
+    assert_true(first - start >= 32); /* with huge pages, one fault for each 2 MiB */
     assert_true(faults() - first < 256);
 }
 
@@ -192,7 +195,7 @@ static void a_forked_child_can_map(void **state)
     for (int i = 0; i < 200; i++) {
         const pid_t pid = fork();
         if (pid == 0) {
-            alarm(5); /* a lock that was inherited locked is never released */
+            alarm(5); /* if the child inherited a locked lock, it would wait for ever */
             void *start = gf_heap_mmap(NULL, PIECE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             _exit(start == MAP_FAILED || gf_heap_munmap(start, PIECE));
         }
@@ -225,7 +228,7 @@ static bool has_threads(void)
     return je_mallctl("background_thread", &has, &size, NULL, 0) == 0 && has;
 }
 
-/* A child that believed in background threads would leave the purging to them. */
+/* A child must purge by itself, because it has no background threads. */
 static void a_forked_child_knows_that_it_has_no_background_threads(void **state)
 {
     bool on = true;

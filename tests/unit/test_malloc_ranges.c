@@ -68,7 +68,7 @@ static void parts_can_be_removed(void **state)
     expect("");
 }
 
-/* A bitmap of pages is the oracle. */
+/* Compares the ranges with a bitmap of pages. */
 static void agrees_with_a_bitmap(void **state)
 {
     (void)state;

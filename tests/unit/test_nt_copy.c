@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every implementation that this machine can run, of which the library uses one. */
+/* Tests all implementations that this machine can run; the library uses one of them. */
 #include "unit.h"
 
 #include "engine/transfer/memory/nt_copy.h"
@@ -11,7 +11,7 @@
 
 static unsigned char from[BYTES + 64], into[BYTES + 128] __attribute__((aligned(64)));
 
-/* To the middle of a page that is filled otherwise; the source begins anywhere. */
+/* Copies into the middle of a filled page, from a source at any offset. */
 static void assert_copies(void (*copy)(char *, const char *, size_t), size_t bytes, size_t offset)
 {
     memset(into, 0xee, sizeof(into));
@@ -41,8 +41,8 @@ static void every_length(void **state)
 }
 
 /*
- * CLDEMOTE is a no-op on a processor without it, so that way is tested wherever its registers
- * are.
+ * A processor without CLDEMOTE executes the instruction as a no-op. So the test runs that copy
+ * function on each processor that has the vector registers.
  */
 static void whole_lines_every_way(void **state)
 {

@@ -22,7 +22,7 @@ static void *sleep_for_ever(void *arg)
     return arg;
 }
 
-/* With one thread, gf_own_table_run needs no other. */
+/* Starts a second thread: in a process with one thread, gf_own_table_run starts none. */
 static int start_thread(void **state)
 {
     pthread_t thread;
@@ -62,7 +62,7 @@ static void send_signal(void *closure)
 #define SKIP_WITH_DELAYED_SIGNALS()
 #endif
 
-/* A handler that is delivered with the end of the call uses the program's table. */
+/* A signal handler that runs at the end of the call uses the program's descriptor table. */
 static void test_handler_behind_the_call(void **state)
 {
     struct work work = {.caller = (pid_t)syscall(SYS_gettid)};

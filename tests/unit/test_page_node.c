@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The node of a block, found without touching it. */
+/* Finds the node of a block without touching it. */
 #include "unit.h"
 
 #include "os/page_node.h"
@@ -42,7 +42,7 @@ static unsigned present(void)
     return ret;
 }
 
-/* The kernel's answer by get_mempolicy, which populates the page. */
+/* Returns the node of a page by get_mempolicy, which populates the page. */
 static int node_of(void *address)
 {
     int node = -1;
@@ -71,7 +71,7 @@ static void test_node(void **state)
     assert_int_equal(gf_page_node(block, 0), node);
 }
 
-/* Of few pages each is sampled, the first and the last too. */
+/* If a block has few pages, all are sampled, including the last. */
 static void test_few_pages(void **state)
 {
     (void)state;

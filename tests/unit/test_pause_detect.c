@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pauses, as a thread that only waits detects them. */
+/* A thread that only waits detects pauses of the process. */
 #include "unit.h"
 
 #include "base/clock.h"
@@ -60,7 +60,7 @@ static char state_of(pid_t child)
     return at[2];
 }
 
-/* Spins: a wait would add a switch. */
+/* Spins, because a wait would add a context switch. */
 static void wait_for_turn(int turn)
 {
     while (shared->went_on < turn)
@@ -82,13 +82,13 @@ static _Noreturn void be_stopped(int races)
     sigaddset(&urgent, SIGURG);
     gf_pause_check();
 
-    /* Outside of a wait. */
+    /* A pause outside of a wait may have been in any call. */
     uint64_t start = gf_now_ns();
     raise(SIGSTOP);
     gf_pause_check();
     CHECK(gf_pause_in(start, gf_now_ns()) == gf_pause_maybe);
 
-    /* In a wait. A call that began later met no pause. */
+    /* A pause during a wait is certain. It does not count for a call that began later. */
     gf_pause_reset();
     start = gf_now_ns();
     shared->turn = 1;
@@ -96,7 +96,10 @@ static _Noreturn void be_stopped(int races)
     CHECK(gf_pause_in(start, gf_now_ns()) == gf_pause_certain);
     CHECK(gf_pause_in(gf_now_ns(), gf_now_ns() + 5 * MS) == gf_pause_none);
 
-    /* Woken and paused at once: the pause may be anywhere, but is never missed. */
+    /*
+     * The parent wakes and stops the process at the same time. The time of the pause is then
+     * uncertain, but the pause is never missed.
+     */
     for (int turn = 2; turn < 2 + races; turn++) {
         gf_pause_reset();
         start = gf_now_ns();
@@ -127,7 +130,7 @@ static void test_a_stopped_process(void **state)
             now = state_of(child);
         }
         if (now == 'Z')
-            break; /* the line is in its exit code */
+            break; /* its exit code is the line of the failed check */
         if (turn > 1)
             kill(child, SIGURG);
         kill(child, SIGSTOP);

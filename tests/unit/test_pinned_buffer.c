@@ -14,7 +14,7 @@
 /* The n-th call of one kind fails. */
 static struct {
     _Atomic int mmap, madvise, populate; /* counted down; at 0 it fails */
-    uint64_t bytes;                      /* headroom; 0: the real one */
+    uint64_t bytes;                      /* headroom; 0: this machine's */
 } left;
 
 void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
@@ -69,7 +69,10 @@ static void one_registration_of_zeroes(void **state)
     assert_int_equal(mincore(p, bytes, there), 0);
     for (size_t i = 0; i < sizeof(there); i++)
         assert_int_equal(there[i] & 1, 1);
-    /* Mapped in whole huge pages, as the driver's own; pages after the bytes are absent. */
+    /*
+     * The mapping has whole huge pages, like the driver's mappings. Pages beyond the requested
+     * bytes are absent.
+     */
     size_t mapped = 0;
     assert_true(gf_pinned_buffer_mapping(p + bytes - 1, &mapped));
     assert_int_equal(mapped, 34 * MIB);
@@ -113,7 +116,7 @@ static void refused_registration_leaves_nothing(void **state)
     }
 }
 
-/* The size of the address space in pages. */
+/* Returns the size of the address space in pages. */
 static unsigned long taken(void)
 {
     unsigned long pages = 0;
@@ -142,21 +145,21 @@ static void failed_system_calls_leave_nothing(void **state)
         assert_int_equal(fault.error, ENOMEM);
         if (cases[i].mmap)
             assert_string_equal(fault.call, "mmap");
-        else /* as when memory is short: the next call tries again */
+        else /* as if memory were short, so the next call tries again */
             assert_null(fault.call);
         assert_ptr_equal(p, &driver);
         assert_null(driver.at);
         assert_int_equal(left.mmap + left.populate, 0);
         assert_true(taken() < before + 64 * 256);
     }
-    left.madvise = 1; /* served without huge pages */
+    left.madvise = 1; /* the block is served without huge pages */
     assert_true(give(get(4 * MIB), &result));
     assert_int_equal(left.madvise, 0);
 }
 
 /*
- * Other processes take memory while the pages are touched: the headroom is read again, and the
- * range is unmapped.
+ * Other processes may use memory while the library touches pages. So the library reads the headroom
+ * again, and unmaps the range if it is too low.
  */
 static void headroom_is_read_while_touching(void **state)
 {
@@ -166,7 +169,7 @@ static void headroom_is_read_while_touching(void **state)
     (void)state;
     left.bytes = 300 * MIB;
     assert_false(alloc(&p, 300 * MIB, 0, &result, &fault));
-    assert_null(fault.call); /* large allocations stay on */
+    assert_null(fault.call); /* large allocations stay enabled */
     assert_null(driver.at);
     left.bytes = 0;
 }
@@ -240,7 +243,7 @@ static unsigned mappings_of(const char *p, size_t bytes)
     return found;
 }
 
-/* Every fork copies each mapping. */
+/* Mappings must be few, because each fork copies them. */
 static void mappings_are_few(void **state)
 {
     static char *many[31]; /* 33 mappings with the first */

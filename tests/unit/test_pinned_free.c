@@ -7,7 +7,7 @@
 
 static void a_failed_free_changes_nothing(void **state)
 {
-    /* The latter is the error of a call in a host function. */
+    /* CUDA_ERROR_NOT_PERMITTED is the result of a call inside a host function. */
     static const CUresult answers[] = {CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_NOT_PERMITTED};
     CUresult result;
     (void)state;
@@ -24,7 +24,10 @@ static void a_failed_free_changes_nothing(void **state)
     assert_true(give(p, &result));
     assert_int_equal(result, CUDA_SUCCESS);
     assert_false(is_mapped(p));
-    /* Its context ended without a hook: it is gone, as the driver's own. */
+    /*
+     * The memory ended with its context, and no hook saw that end. The program gets the error that
+     * it would get for the driver's memory.
+     */
     p = get(4 * MIB);
     driver.on_unregister = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     assert_true(give(p, &result));
@@ -32,7 +35,9 @@ static void a_failed_free_changes_nothing(void **state)
     assert_false(is_mapped(p));
 }
 
-/* A free from another context unregisters in the buffer's own before it unmaps. */
+/*
+ * A free in another context unregisters the buffer in its own context before it unmaps the memory.
+ */
 static void freed_from_another_context(void **state)
 {
     CUresult result;
@@ -46,7 +51,7 @@ static void freed_from_another_context(void **state)
     assert_false(is_mapped(p));
     driver.at = q;
     driver.on_unregister =
-        CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED; /* a contradiction of the driver */
+        CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED; /* contradicts the driver's earlier answer */
     assert_true(give(q, &result));
     assert_int_equal(result, CUDA_SUCCESS);
     assert_true(is_mapped(q));
@@ -55,8 +60,8 @@ static void freed_from_another_context(void **state)
 }
 
 /*
- * The program did not cause it, so it gets no error. A device may still access the memory, so it
- * stays mapped.
+ * The program did not cause the failure, so it gets no error. A device may still access the memory,
+ * so it stays mapped.
  */
 static void what_cannot_be_unregistered_is_kept(void **state)
 {
@@ -72,10 +77,10 @@ static void what_cannot_be_unregistered_is_kept(void **state)
     assert_string_equal(fault_of_free.call, "cuMemHostUnregister");
     assert_int_equal(fault_of_free.result, CUDA_ERROR_UNKNOWN);
     assert_true(is_mapped(p));
-    assert_false(give(p, &result)); /* freed, for the program */
+    assert_false(give(p, &result)); /* the program has already freed it */
     assert_false(gf_pinned_buffer_unregister(&cuda, p, &result));
     driver.on_synchronize =
-        CUDA_ERROR_LAUNCH_FAILED; /* an error of the program's work, which it gets */
+        CUDA_ERROR_LAUNCH_FAILED; /* an error of the program's work, so the program receives it */
     assert_true(give(q, &result));
     assert_int_equal(result, CUDA_ERROR_LAUNCH_FAILED);
     gf_pinned_buffer_held(held);
@@ -87,7 +92,7 @@ static void what_cannot_be_unregistered_is_kept(void **state)
     assert_false(is_mapped(q));
 }
 
-/* An unknown error, and memory of no known context: neither proves that no device accesses it. */
+/* Neither an unknown error nor an unknown context proves that no device accesses the memory. */
 static void what_may_be_registered_is_not_unmapped(void **state)
 {
     CUresult result;
@@ -110,7 +115,7 @@ static void what_may_be_registered_is_not_unmapped(void **state)
     assert_false(is_mapped(p) || is_mapped(q));
 }
 
-/* Pages are removed from one process's page tables only. */
+/* A free removes pages only from the page tables of the process that calls it. */
 static void a_child_keeps_what_its_parent_frees(void **state)
 {
     int ready[2], status, go;
@@ -145,7 +150,7 @@ static void buffers_end_with_their_context(void **state)
     char *p = get(4 * MIB), *q = get(6 * MIB);
     gf_pinned_buffer_forget(6);
     assert_true(is_mapped(p));
-    /* A free of one of them is under way, and fails. */
+    /* Their context ends during the free of one of them, and that free fails. */
     driver.ends = true;
     driver.on_unregister = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     assert_true(give(q, &result));

@@ -6,7 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-/* 0 for other threads: a sanitizer has one that wakes up by itself. */
+/*
+ * Returns the voluntary switches of a helper, and 0 for other threads. A sanitizer's thread, for
+ * example, wakes up by itself.
+ */
 static unsigned long naps_of(const char *tid)
 {
     unsigned long ret = 0;
@@ -23,7 +26,7 @@ static unsigned long naps_of(const char *tid)
     return helps ? ret : 0;
 }
 
-/* How often helpers have gone to sleep. */
+/* Returns how many times helpers have gone to sleep. */
 static unsigned long naps(void)
 {
     unsigned long ret = 0;
@@ -34,7 +37,7 @@ static unsigned long naps(void)
     return ret;
 }
 
-/* How often helpers have gone to sleep when none spins any more. */
+/* Returns naps() after all helpers have stopped spinning. */
 static unsigned long naps_in_the_end(void)
 {
     unsigned long before = 0, now = naps();

@@ -69,13 +69,16 @@ static void stacks_side_by_side(void **state)
         munmap(holes[i], 3 * hole);
 }
 
-/* In a child, because the limit stays. A failed start leaves the address space to the program. */
+/*
+ * Runs in a child, because the limit cannot be raised again. A failed start unmaps all that it
+ * mapped.
+ */
 static bool starts_none_and_takes_nothing(void)
 {
     struct gf_pool *pool = pool_of(1021, 9);
     const size_t before = address_space();
     const struct rlimit limit = {before + ((size_t)11 << 19),
-                                 RLIM_INFINITY}; /* five stacks and a half */
+                                 RLIM_INFINITY}; /* space for five and a half stacks */
 
     return setrlimit(RLIMIT_AS, &limit) == 0 && gf_pool_start(pool) == ENOMEM &&
            gf_pool_has_failed(pool) && address_space() < before + ((size_t)1 << 20);

@@ -41,7 +41,7 @@ static void test_ranges(void **state)
     assert_int_equal(line(gf_pystack_line_ranges, &code, 0), 11);
     assert_int_equal(line(gf_pystack_line_ranges, &code, 6), 11);
     assert_int_equal(line(gf_pystack_line_ranges, &code, 8),
-                     -1); /* no line: made up by the compiler */
+                     -1); /* the compiler generated this code, so it has no line */
     assert_int_equal(line(gf_pystack_line_ranges, &code, 12), 9);
     assert_int_equal(line(gf_pystack_line_ranges, &code, 18), -1);
 }
@@ -49,7 +49,10 @@ static void test_ranges(void **state)
 static void test_locations(void **state)
 {
     (void)state;
-    /* one-line form +1 of 2 units; short form of 1; no columns -3 of 8; none; long form +70 of 1 */
+    /*
+     * Entries, as (line change, code units): one-line (+1, 2), short (0, 1), no columns (-3, 8), no
+     * line, long (+70, 1).
+     */
     CODE(10, 0x80 | 11 << 3 | 1, 4, 9, 0x80 | 2 << 3, 0x35, 0x80 | 13 << 3 | 7, 7, 0x80 | 15 << 3,
          0x80 | 14 << 3, 0x40 | 12, 2, 0, 0, 1);
     assert_int_equal(line(gf_pystack_line_locations, &code, 0), 11);

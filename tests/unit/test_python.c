@@ -46,7 +46,7 @@ static void test_line(void **state)
     stop();
 }
 
-/* Versions and builds that were never tried have no lines. */
+/* Python lines are not read from versions and builds that were never tested. */
 static void test_versions(void **state)
 {
     static const char *const unknown[] = {"3.8.1 (",
@@ -66,7 +66,7 @@ static void test_versions(void **state)
     }
 }
 
-/* As torn or freed memory may look: what does not fit is never written. */
+/* Reads damaged objects, like those in freed memory. Nothing is written beyond the buffer. */
 static void test_strange_texts(void **state)
 {
     static const struct {
@@ -89,7 +89,7 @@ static void test_strange_texts(void **state)
         stop();
     }
     start();
-    fake_text(1, 400, 'a'); /* a long name shows its end */
+    fake_text(1, 400, 'a'); /* of a long name, the end is kept */
     assert_int_equal(gf_python_frames(frame, 1), 1);
     assert_int_equal(strlen(frame[0].file), sizeof(frame[0].file) - 1);
     stop();
@@ -118,7 +118,7 @@ static size_t read_child(void *closure, uintptr_t address, void *ret, size_t siz
     return got < 0 ? 0 : (size_t)got;
 }
 
-/* The frames of another process, which differ from this one's. */
+/* Reads the frames of another process, which differ from this process's frames. */
 static void test_another_process(void **state)
 {
     struct gf_pystack_frame frame[2];

@@ -69,7 +69,7 @@ static void frees_lazily_when_headroom_shrinks(void **state)
     assert_int_equal(second_step(now), gf_reclaim_free_lazily);
 }
 
-/* The page cache of a group that reads files keeps reaching its limit. */
+/* In a group that reads files, the page cache repeatedly reaches the group's limit. */
 static void frees_lazily_at_the_limit_with_headroom(void **state)
 {
     (void)state;
@@ -124,13 +124,16 @@ static void decides_without_unknown_counters(void **state)
         now.headroom.bytes = GF_HEADROOM_UNKNOWN;
         now.pressure = (struct gf_pressure){GF_PRESSURE_UNKNOWN, GF_PRESSURE_UNKNOWN,
                                             GF_PRESSURE_UNKNOWN, NULL, NULL};
-        if (ms == 1500) /* a file that appears later is no pressure */
+        if (ms == 1500) /* a statistics file that appears later must not count as pressure */
             now.pressure = (struct gf_pressure){UINT64_MAX / 2, 99, 99, "", ""};
         assert_int_equal(gf_reclaim_feed(&squeeze, &now), gf_reclaim_nothing);
     }
 }
 
-/* Older readings do not count once the program retains memory again. */
+/*
+ * While the program retained little memory, readings did not count. They still do not count when it
+ * retains memory again.
+ */
 static void rests_while_little_is_retained(void **state)
 {
     (void)state;

@@ -86,14 +86,14 @@ static void files_are_replaced_as_a_whole(void **state)
     assert_int_equal(gf_path_replace(path, "two", 3), 0);
     assert_int_equal(stat(path, &after), 0);
     assert_true(before.st_ino != after.st_ino);
-    assert_int_equal(read(fd, text, sizeof(text)), 3); /* an old reader keeps the old */
+    assert_int_equal(read(fd, text, sizeof(text)), 3); /* an open file keeps the old report */
     assert_string_equal(text, "one");
     close(fd);
     assert_int_equal(gf_safe_append(path, "", 0, "+", 1), 1);
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(after.st_size, 4);
     unlink(path);
-    assert_int_equal(rmdir(folder), 0); /* nothing else was left there */
+    assert_int_equal(rmdir(folder), 0); /* no temporary file is left */
     assert_int_equal(gf_path_replace("/nonexistent/r.json", "x", 1), -ENOENT);
     assert_int_equal(gf_safe_append("/nonexistent/r.json", "", 0, "x", 1), -ENOENT);
 }
@@ -108,7 +108,10 @@ static unsigned count_files(const char *folder)
     return count;
 }
 
-/* A user's own link, even a relative one, stays, and its target is replaced. */
+/*
+ * If the path is the user's own link, even a relative one, the link stays and its target is
+ * replaced.
+ */
 static void own_links_are_followed(void **state)
 {
     (void)state;
@@ -118,7 +121,7 @@ static void own_links_are_followed(void **state)
     snprintf(path, sizeof(path), "%s/r.json", folder);
     snprintf(target, sizeof(target), "%s/target", folder);
     assert_int_equal(symlink("target", path), 0);
-    for (unsigned i = 0; i < 2; i++) /* first without a target */
+    for (unsigned i = 0; i < 2; i++) /* in the first round the link has no target */
         assert_int_equal(gf_path_replace(path, "text", 4), 0);
     assert_int_equal(lstat(path, &found), 0);
     assert_true(S_ISLNK(found.st_mode));
@@ -144,7 +147,7 @@ static void links_of_others_are_not_followed(void **state)
     snprintf(victim, sizeof(victim), "%s/victim", folder);
     assert_int_equal(gf_safe_append(victim, "", 0, "kept", 4), 4);
     assert_int_equal(symlink(victim, path), 0);
-    if (lchown(path, 12345, 12345) != 0) /* only root makes a link of another user */
+    if (lchown(path, 12345, 12345) != 0) /* only root can make a link of another user */
         unlink(path);
     /* The path at which earlier versions wrote the new file before renaming it. */
     snprintf(name, sizeof(name), "%s.%d.new", path, getpid());
@@ -174,7 +177,7 @@ static int failing_write(const char *folder, const char *path)
     return gf_path_replace(path, "new", 3) == -EFBIG && count_files(folder) == 1 ? 0 : 1;
 }
 
-/* Writes fail as on a full disk: the last complete report stays, and no other file. */
+/* Writes fail as on a full disk. The last complete report stays, and no other file is left. */
 static void failed_writes_leave_the_old(void **state)
 {
     (void)state;
@@ -195,7 +198,7 @@ static void failed_writes_leave_the_old(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* GPUFEED_REPORT=/dev/stdout while that is a file. */
+/* Tests GPUFEED_REPORT=/dev/stdout if standard output is a file. */
 static void standard_output_is_appended_to(void **state)
 {
     (void)state;

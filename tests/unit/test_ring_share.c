@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How copies share a ring: how far it grows for them, and where their slots lie. */
+/* How copies share a ring: how far the ring grows, and where their slots are. */
 #include "rings.h"
 
 #include "engine/transfer/copy/h2d.h"
@@ -30,7 +30,7 @@ static void requests_keep_to_the_limit(void **state)
     gf_ring_end(&context);
 }
 
-/* Growth for a busy stream is bounded: a caller that would wait natively waits again. */
+/* Growth for a busy stream is bounded: beyond it, the caller waits, as it would without the library. */
 static void growth_for_busy_streams_is_bounded(void **state)
 {
     (void)state;
@@ -55,7 +55,8 @@ static void least_ring_serves_large_copies(void **state)
     struct gf_pipeline flow;
     const struct gf_copy_call call = {.src = (uintptr_t)&flow, .bytes = GF_MIB(64)};
     const struct gf_stage_request request = {.call = &call, .context = &context, .ring = ring};
-    assert_true(gf_pipeline_open_chunks(&flow, &request, false)); /* for large copies, too */
+    /* Even a large copy gets a slot. */
+    assert_true(gf_pipeline_open_chunks(&flow, &request, false));
     gf_pipeline_release(&flow, true);
     gf_ring_end(&context);
 }
@@ -79,7 +80,7 @@ static void grows_to_the_window(void **state)
         }
         assert_int_equal(gf_ring_bytes(ring), GF_TUNE_RING_WINDOW);
         assert_false(gf_ring_growth_is_on(ring));
-        context.calls = 16; /* each gets its share */
+        context.calls = 16; /* each of the 16 calls gets its share */
         for (unsigned i = 0; i < 8; i++) {
             struct gf_pipeline flow;
             assert_true(gf_pipeline_open_chunks(&flow, &request, true));
@@ -92,8 +93,8 @@ static void grows_to_the_window(void **state)
 }
 
 /*
- * Each slot begins after the one before, through all segments in the rotation; others are not
- * used.
+ * Each slot begins where the previous one ended, through all segments in the rotation. Slots never
+ * use other segments.
  */
 static void slots_rotate(void **state)
 {
@@ -101,7 +102,7 @@ static void slots_rotate(void **state)
     struct gf_ring *ring = ready(GF_SIZE_AUTO);
     gf_ring_want_contiguous(ring, GF_MIB(8));
     assert_true(gf_ring_ready(ring, GF_MIB(64)));
-    gf_ring_want_contiguous(ring, GF_MIB(32)); /* outside the rotation */
+    gf_ring_want_contiguous(ring, GF_MIB(32)); /* this segment is outside the rotation */
     assert_true(gf_ring_ready(ring, GF_MIB(64)));
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(8 + 16 + 64));
     char *met[48], *before = NULL;
@@ -120,9 +121,9 @@ static void slots_rotate(void **state)
             assert_ptr_not_equal(met[i], met[k]);
     }
     struct gf_slot *large = gf_slot_acquire(ring, GF_MIB(64));
-    assert_non_null(large); /* no slot is in it */
+    assert_non_null(large); /* none of the slots above is in that segment */
     gf_slot_release(ring, large);
-    /* The same after the first segment has been removed. */
+    /* Slots rotate in the same way after the first segment has been removed. */
     struct gf_slot *first = gf_slot_acquire(ring, GF_MIB(8)),
                    *held = gf_slot_acquire(ring, GF_MIB(16));
     assert_true(first && held);
@@ -141,7 +142,7 @@ static void slots_rotate(void **state)
     gf_ring_end(&context);
 }
 
-/* Several calls share what one alone would use, and each gets the least share. */
+/* Several calls share the memory that one call would use, and each gets at least the least share. */
 static void calls_share_the_window(void **state)
 {
     static char memory[GF_TUNE_SLOTS * GF_TUNE_CHUNK_MOST];
@@ -153,7 +154,7 @@ static void calls_share_the_window(void **state)
         request.ring = ready(GF_SIZE_AUTO);
         gf_ring_want_contiguous(request.ring, GF_TUNE_RING_WINDOW);
         gf_ring_ready(request.ring, GF_MIB(64));
-        gf_ring_want_contiguous(request.ring, GF_MIB(4)); /* for more than the window */
+        gf_ring_want_contiguous(request.ring, GF_MIB(4)); /* a request beyond the window */
         context.calls = calls;
         for (unsigned i = 0; i < calls; i++) {
             assert_true(gf_pipeline_open_chunks(&flows[i], &request, false));
@@ -171,7 +172,7 @@ static void calls_share_the_window(void **state)
 /*
  * The driver's asynchronous copy of up to 2 MiB never waits, even if other threads queue work on
  * its stream. So such a copy is left to the driver unless the ring has memory for all of it. A
- * larger copy waits as natively.
+ * larger copy waits as it would without the library.
  */
 static void small_copies_never_wait(void **state)
 {
@@ -226,8 +227,8 @@ static struct gf_ring *full_ring(void)
 }
 
 /*
- * A copy waits a little for memory that other copies hold, instead of leaving itself to the driver,
- * unless the driver would copy it without any wait.
+ * A copy waits for a short time for memory that other copies hold. It is left to the driver at once
+ * if the driver would copy without a wait.
  */
 static void copies_wait_for_others(void **state)
 {
@@ -248,7 +249,7 @@ static void copies_wait_for_others(void **state)
     gf_ring_end(&context);
 }
 
-/* The wait is bounded. After one in vain, the next copies do not wait. */
+/* The wait is bounded. After a wait without success, the next copies do not wait. */
 static void patience_ends(void **state)
 {
     (void)state;

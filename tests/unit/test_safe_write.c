@@ -56,7 +56,7 @@ static void test_pipe_without_reader(void **state)
     assert_int_equal(gf_safe_write(ends[1], "e", 1), -1);
     assert_int_equal(errno, EPIPE);
     assert_int_equal(caught, 0);
-    /* The program's own is still the program's. */
+    /* The flags of the program's descriptor are unchanged. */
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGPIPE);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
@@ -97,7 +97,7 @@ static size_t size_of_file(void)
     return stat(file, &found) == 0 ? (size_t)found.st_size : 0;
 }
 
-/* Only root can make a link of another user, so only root checks that such a link is refused. */
+/* Only root can make a link of another user, so only root tests that such a link is refused. */
 static void test_appends(void **state)
 {
     (void)state;

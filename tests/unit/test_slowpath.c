@@ -12,7 +12,10 @@
 static __thread bool waits;
 static bool reached, go_on;
 
-/* Runs between the handler that records a fork and those that take the heap's locks. */
+/*
+ * Runs after the fork handler that records the fork, and before the handlers that take the heap's
+ * locks.
+ */
 static void before_fork(void)
 {
     if (!waits)
@@ -42,7 +45,7 @@ static void report(const struct gf_slowpath *slow)
     (void)slow;
 }
 
-/* The end of one fork leaves another thread's fork under way. */
+/* The end of one fork must not end the timing of another thread's fork. */
 static void test_two_forks(void **state)
 {
     static const struct gf_slowpath_watcher watcher = {.report = report};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program's marks of its steps: which of them end a step, which time counts, what the log has. */
+/* Marks of steps: when a mark ends a step, which time counts, and what the log contains. */
 #include "unit.h"
 
 #include "base/fmt.h"
@@ -37,7 +37,7 @@ static void test_marks(void **state)
     assert_int_equal(count().us, 0);
 
     gf_step_mark(7);
-    gf_step_mark(7); /* the number of the current step changes nothing */
+    gf_step_mark(7); /* a repeated number changes nothing */
     assert_int_equal(gf_step_current(), 7);
     assert_int_equal(count().ended, 0);
     assert_int_equal(count().us, 0);
@@ -66,7 +66,7 @@ static void test_marks(void **state)
     assert_true(count().us >= two + 2000);
 }
 
-/* The n-th line of a process's log with marks; "" if it has fewer. */
+/* Returns the n-th line with marks of a process's log, or "" if there are fewer. */
 static char *line_of(pid_t pid, unsigned n)
 {
     static char line[16384];
@@ -114,7 +114,10 @@ static void add_marks(uint64_t first, uint64_t count, uint64_t ns, uint64_t each
         gf_step_log_add(first + i, ns + i * each_ns);
 }
 
-/* The times are made up. 64 marks make a line, further ones wait for the next line or for the end. */
+/*
+ * The test invents the times. The log writes a line for 64 marks; further marks wait for the next
+ * line or for the end.
+ */
 static void test_log(void **state)
 {
     static char pattern[64];
@@ -123,9 +126,9 @@ static void test_log(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     gf_fmt(pattern, sizeof(pattern), "%s/%%p.log", folder);
-    add_marks(1, 64, 1000 * MS, MS); /* without a log */
+    add_marks(1, 64, 1000 * MS, MS); /* ignored: there is no log */
     gf_journal_open(pattern, environment, "1");
-    add_marks(1, 64, 1000 * MS, MS); /* without a GPU */
+    add_marks(1, 64, 1000 * MS, MS); /* ignored: the process has no GPU */
     gf_step_log_flush();
     assert_string_equal(line_of(getpid(), 0), "");
 
@@ -137,9 +140,9 @@ static void test_log(void **state)
     assert_non_null(strstr(line_of(getpid(), 0), "\"start\":2.000000,"));
     assert_null(strstr(line_of(getpid(), 0), "skipped"));
 
-    add_marks(65, 100, 2064 * MS, MS); /* less than a quarter of a second after the first line */
+    add_marks(65, 100, 2064 * MS, MS); /* these come too soon after the first line */
     const pid_t child = fork();
-    if (child == 0) { /* its parent's marks are not its own */
+    if (child == 0) { /* the child's log must not contain its parent's marks */
         add_marks(7, 2, 2200 * MS, 50 * MS);
         gf_step_log_flush();
         _exit(0);
@@ -152,7 +155,7 @@ static void test_log(void **state)
 
     add_marks(200, 2, 3000 * MS, 999 * MS);
     assert_string_equal(line_of(getpid(), 2), "");
-    add_marks(202, 1, 4000 * MS, 0); /* an old mark makes a line with few marks */
+    add_marks(202, 1, 4000 * MS, 0); /* a line is also written if its first mark is old */
     assert_int_equal(check_line(line_of(getpid(), 2), 200, 3), 1000000);
 
     gf_step_mark(300);

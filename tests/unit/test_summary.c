@@ -61,7 +61,10 @@ static unsigned count_lines(const char *text)
     return lines;
 }
 
-/* Seven lines are left for copies, stalls and placement within twelve. */
+/*
+ * The summary has at most twelve lines. GPU time leaves seven of them for copies, stalls and
+ * placement.
+ */
 static void several_gpus_begin_with_the_emptiest(void **state)
 {
     static struct gf_gpu_time time;

@@ -16,7 +16,7 @@
 #define MACHINE_IS_AARCH64 0
 #endif
 
-/* In front of libc's, as the preload library's are. */
+/* These definitions precede libc's, like those of the preload library. */
 GF_EXPORT size_t malloc_usable_size(void *block)
 {
     (void)block;
@@ -94,7 +94,7 @@ static void objects_by_address(void **state)
     assert_true(gf_symbol_find_in(object.base, "malloc_usable_size", &in));
     assert_ptr_equal(in.address, dlsym(RTLD_NEXT, "malloc_usable_size"));
     assert_false(gf_symbol_holder(&object, &in));
-    assert_false(gf_symbol_find_in(0, "getpid", &in)); /* the program's, if it lies there */
+    assert_false(gf_symbol_find_in(0, "getpid", &in)); /* no library is at address 0 */
 }
 
 int main(void)

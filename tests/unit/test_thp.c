@@ -42,7 +42,7 @@ static void shared_huge_pages_are_told(void **state)
     say(root, general, "always within_size advise never [deny] force\n");
     assert_false(are_told(root));
     say(root, size, "[always] inherit within_size advise never\n");
-    assert_false(are_told(root)); /* shmem_allowable_huge_orders of Linux 6.18 */
+    assert_false(are_told(root)); /* as shmem_allowable_huge_orders of Linux 6.18 */
     say(root, general, "always within_size advise [never] deny force\n");
     assert_true(are_told(root));
     say(root, general, "always within_size [advise] never deny force\n");

@@ -109,7 +109,7 @@ static void small_ones_are_what_is_left(void **state)
         "\"small\":{\"copies\":10,\"bytes\":150},\"unsupported\":{\"copies\":2,\"bytes\":350}");
 }
 
-/* Unknown durations count for nothing. */
+/* Copies of unknown duration are not counted. */
 static void saving(void **state)
 {
     (void)state;
@@ -128,7 +128,8 @@ static void saving(void **state)
     assert_int_equal(gf_transfer_sums_saving_ns(&c, &rate), 2 * SECOND + SECOND * 3 / 4);
     assert_int_equal(rate, 4000);
     c.bypassed[gf_direction_h2d][0][gf_bypass_pinned] = tally(1, 800, 2 * SECOND);
-    assert_int_equal(gf_transfer_sums_saving_ns(&c, &rate), 2 * SECOND); /* slower than staging */
+    /* Pinned copies were slower than staging. */
+    assert_int_equal(gf_transfer_sums_saving_ns(&c, &rate), 2 * SECOND);
 }
 
 static void the_line(void **state)
@@ -184,13 +185,13 @@ static void many_small(gf_hook_counts_fn *fn, void *closure)
     fn(closure, &small);
 }
 
-/* Small copies are mentioned too. */
+/* The summary also mentions small copies. */
 static void the_line_of_small_copies(void **state)
 {
     (void)state;
     static struct gf_report_transfers r = {.known = true, .min_bytes = MIB};
     char line[512];
-    gf_summary_transfers(&r, each_hook, line, sizeof(line)); /* 150 bytes */
+    gf_summary_transfers(&r, each_hook, line, sizeof(line)); /* the line needs 150 bytes */
     assert_string_equal(line, "");
     gf_summary_transfers(&r, many_small, line, sizeof(line));
     assert_string_equal(line, "copies: 400 MiB by the driver in 800 copies of less than 1 MiB");

@@ -15,7 +15,7 @@ static bool can_unwind(void)
     return gf_unwind_object((const void *)(uintptr_t)&can_unwind) != NULL;
 }
 
-/* The same callers as libgcc finds; this object's own, up to the first other's, are left out. */
+/* Finds the same callers as libgcc, except the innermost ones in this object. */
 static void test_callers(void **state)
 {
     static struct gf_stack stack;
@@ -50,7 +50,7 @@ static void unwind_here(void)
     gf_unwind(&found, scratch);
 }
 
-/* Code without a table, with this where a frame pointer may be, calls unwind_here. */
+/* Calls unwind_here from code without an unwind table, with this value in the frame pointer's register. */
 static void call_with_pointer(uint64_t pointer)
 {
     static const unsigned char code[] = {
@@ -68,7 +68,10 @@ static void call_with_pointer(uint64_t pointer)
     munmap(page, 4096);
 }
 
-/* Such code may hold any number in that register, the highest addresses among them. */
+/*
+ * Code without a frame pointer may have any number in that register, such as one of the highest
+ * addresses.
+ */
 static void test_no_frame_pointer(void **state)
 {
     static const uint64_t numbers[] = {
@@ -82,7 +85,7 @@ static void test_no_frame_pointer(void **state)
     }
 }
 
-/* A list that lies upwards looks like frames; it ends before the caller has noticed. */
+/* A linked list at rising addresses looks like a chain of frames. */
 static void test_endless_frames(void **state)
 {
     struct {

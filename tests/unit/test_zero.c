@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every way to read a page that this machine can run, of which the library uses one. */
+/* Tests each function to read a page that this machine can run. The library uses one of them. */
 #include "unit.h"
 
 #include "base/base.h"
@@ -23,7 +23,7 @@ static bool all_are(const unsigned char *at, size_t bytes, unsigned char value)
     return true;
 }
 
-/* From the second page on; bytes around the range stay. */
+/* Zeroes a range that begins in the second page. The bytes around the range stay. */
 static void assert_zeroes(size_t offset, size_t bytes)
 {
     unsigned char *at = space + PAGE + offset;
@@ -67,7 +67,7 @@ static void assert_sees(bool (*is_zero)(const char *))
         assert_false(is_zero((const char *)space));
         space[i] = 0;
     }
-    space[PAGE] = 1; /* in the next page */
+    space[PAGE] = 1; /* this byte is in the next page */
     assert_true(is_zero((const char *)space));
 }
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* Ends the running test as skipped. tap.py puts the reason behind it. */
+/* Ends the running test as skipped. tap.py adds the reason to the test's line of TAP. */
 #define skip_because(reason)                                                                       \
     do {                                                                                           \
         print_message("# reason: %s\n", reason);                                                   \

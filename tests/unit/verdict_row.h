@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One row of the decision table (docs/placement.md): facts of a plain program that a test changes. */
+/*
+ * One row of the decision table (docs/placement.md). Each test changes some facts of a plain
+ * program.
+ */
 #ifndef GF_TESTS_UNIT_VERDICT_ROW_H
 #define GF_TESTS_UNIT_VERDICT_ROW_H
 
@@ -78,7 +81,7 @@ static int tear_down(void **state)
         assert_set(&(v)->policy_nodes, list);                                                      \
     } while (0)
 
-#define NODE1 "56-111,168-223" /* of dual8 */
+#define NODE1 "56-111,168-223" /* on the machine dual8 */
 
 #define ROW(function) cmocka_unit_test_teardown(function, tear_down)
 

@@ -29,7 +29,7 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* True if the child has ended; false if it made no progress and was killed. */
+/* Returns true if the child has ended, and false if it made no progress and was killed. */
 static bool await(pid_t pid, const volatile size_t *next)
 {
     size_t seen = *next;

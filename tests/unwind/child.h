@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions that may crash or never end are asked in forked children. */
+/* Answers questions that may crash or hang in forked children. */
 #ifndef GF_TESTS_UNWIND_CHILD_H
 #define GF_TESTS_UNWIND_CHILD_H
 

@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 
 #define GUARD ((size_t)2 << 30) /* offsets in rows have 32 bits */
-#define PROGRAM 17              /* the position in a description that contains nothing else */
+/* Offset of the program in a description without augmentation data. */
+#define PROGRAM 17
 
 uint64_t series_next(struct series *series)
 {
@@ -64,8 +65,8 @@ static unsigned char change(struct series *series, unsigned char before)
 }
 
 /*
- * Chooses the bytes that change. Most are in a function's program. Others are in its description,
- * in the common entry that it names, or in the sorted table up to the function.
+ * Chooses the bytes that change. Most are in a function's program. Others are in the function's
+ * description, in its common entry, or in the sorted table up to the function.
  */
 static const unsigned char *choose_part(struct series *series, const struct object *object,
                                         size_t i, size_t *size)
@@ -90,7 +91,7 @@ void mutation_choose(const struct object *object, size_t i, struct mutation *ret
     struct series series = {i};
     const size_t chosen = series_below(&series, object->entries);
     const unsigned char *entry = object_entry(object, chosen), *start = object->table.start;
-    const uint32_t size = read_u32(entry + 12); /* of the function */
+    const uint32_t size = read_u32(entry + 12); /* size of the function */
 
     ret->entry = (size_t)(entry - start);
     ret->size = 4 + read_u32(entry);

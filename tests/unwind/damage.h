@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of unwind tables between pages that cannot be read, and mutations of them. */
+/* Copies unwind tables between unreadable pages, and mutates the copies. */
 #ifndef GF_TESTS_UNWIND_DAMAGE_H
 #define GF_TESTS_UNWIND_DAMAGE_H
 
 #include "objects.h"
 
-/* A series of numbers from a seed. */
+/* A series of pseudo-random numbers. */
 struct series {
     uint64_t state;
 };
@@ -14,8 +14,8 @@ uint64_t series_next(struct series *series);
 size_t series_below(struct series *series, size_t limit);
 
 /*
- * A copy of the segment that holds an object's table. Nothing else can be read within 2 GiB of it.
- * Functions keep their distance from the table.
+ * Copies the segment that contains an object's table. No other memory within 2 GiB of the copy is
+ * readable. The distance between functions and table stays the same.
  */
 struct object damage_copy(const struct object *object, bool ends_at_page);
 
@@ -28,11 +28,11 @@ struct mutation {
         size_t offset; /* from the table's start */
         unsigned char before, after;
     } change[CHANGES_MOST];
-    size_t entry, size; /* where the function's description is, from the table's start */
+    size_t entry, size; /* the function's description: offset from the table's start, and size */
     uintptr_t pc;       /* in the function, relative to the table's start */
 };
 
-/* Mutation i of an object's table, the same for each copy of it. */
+/* Chooses mutation i of an object's table. It is the same for each copy of the table. */
 void mutation_choose(const struct object *object, size_t i, struct mutation *ret);
 void mutation_apply(const struct object *copy, const struct mutation *mutation);
 void mutation_revert(const struct object *copy, const struct mutation *mutation);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Invented registers and memory, for rows that are applied without a thread. Each register and each
- * word differs from all others, so that a result shows its source. Stacks grow down: the stack
- * pointer is the lowest value.
+ * Invented registers and memory, to apply rows without a thread. All registers and words differ, so
+ * that a result shows its source. The stack pointer is the lowest value, because stacks grow down.
  */
 #ifndef GF_TESTS_UNWIND_INVENTED_H
 #define GF_TESTS_UNWIND_INVENTED_H

@@ -9,9 +9,9 @@
 
 struct object {
     const char *name;     /* without its folder */
-    uintptr_t start, end; /* of its segments; an address is in one object at most */
+    uintptr_t start, end; /* range of its segments; ranges do not overlap */
     struct gf_table table;
-    size_t entries; /* of the sorted table */
+    size_t entries; /* number in the sorted table */
 };
 
 struct objects {
@@ -20,23 +20,24 @@ struct objects {
 };
 
 /*
- * The objects whose table has the form that linkers write: pairs of 32-bit distances from the
+ * Lists the objects whose table has the form that linkers write: pairs of 32-bit distances from the
  * header.
  */
 void objects_list(struct objects *ret);
 
-/* NULL if no object is there. */
+/* Returns the object that contains an address, or NULL. */
 const struct object *objects_find(const struct objects *objects, uintptr_t address);
 
-/* The first object whose name begins so; NULL if not found. */
+/* Returns the first object whose name begins with this text, or NULL. */
 const struct object *objects_named(const struct objects *objects, const char *prefix);
 
 /*
- * A word of the segment that holds an object's table. False if the address is in no such segment.
+ * Reads a word of a segment that contains an object's table. Returns false if the address is in no
+ * such segment.
  */
 bool objects_read(const struct objects *objects, uintptr_t address, uintptr_t *ret);
 
-/* Entry i of the sorted table: the function's start, and its description in the table. */
+/* Return the two parts of entry i of the sorted table: the function's start, and its description. */
 uintptr_t object_function(const struct object *object, size_t i);
 const unsigned char *object_entry(const struct object *object, size_t i);
 

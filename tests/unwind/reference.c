@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 
-/* Exported for callers with their own accessors, such as perf; no header declares it. */
+/*
+ * libunwind exports this for callers with their own accessors, such as perf, but no header declares
+ * it.
+ */
 int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t ip, unw_dyn_info_t *info,
                                        unw_proc_info_t *ret, int need_unwind_info, void *closure);
 

@@ -15,19 +15,20 @@ struct reference {
     gf_dwarf_read *read;
     void *closure;
     struct gf_dwarf_frame first; /* where a cursor begins */
-    bool guessed;                /* an address had no table, so libunwind continues by guesses */
+    bool guessed;                /* an address had no table, so libunwind guessed the caller */
     unw_addr_space_t space;
 };
 
 void reference_open(struct reference *ref);
 void reference_close(struct reference *ref);
 
-/* A cursor at ref->first. */
+/* Sets the cursor to ref->first. */
 void reference_begin(struct reference *ref, unw_cursor_t *ret);
 
 /*
- * The addresses of the frames from ref->first on, in gf_unwind's form: that of a call is the return
- * address minus one. Ends where libunwind has no table, and before an address in no object.
+ * Stores the addresses of the frames from ref->first on. Like gf_unwind, it stores the return
+ * address of a call minus one. It ends where libunwind has no table, or before an address outside
+ * all objects.
  */
 size_t reference_walk(struct reference *ref, uintptr_t *ret, size_t most);
 

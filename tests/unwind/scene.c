@@ -59,7 +59,7 @@ static __attribute__((noinline)) long with_alloca(size_t size)
     return block[size / 2] + sink;
 }
 
-/* Aligned more than the stack, so another register holds the frame's start. */
+/* The array needs a larger alignment than the stack, so another register holds the frame's start. */
 static __attribute__((noinline)) long aligned(size_t size)
 {
     _Alignas(64) volatile char block[64] = {0};
@@ -77,7 +77,10 @@ static __attribute__((noinline)) long descend(int depth)
     return descend(depth - 1) + local;
 }
 
-/* Each function is called once before, because the PLT then calls the loader. */
+/*
+ * Calls each function once before the steps, because the first call through the PLT enters the
+ * loader.
+ */
 static void call_through_plt(void)
 {
     int numbers[] = {3, 1, 2};

@@ -4,8 +4,8 @@
 #define GF_TESTS_UNWIND_SCENE_H
 
 /*
- * Built twice: optimized, and with a frame pointer in each function. Both handle SIGUSR1, which may
- * arrive at any time.
+ * The same source is built twice: optimized, and with a frame pointer in each function. Both
+ * programs handle SIGUSR1, which may arrive at any time.
  */
 void scene_optimized(void);
 void scene_plain(void);

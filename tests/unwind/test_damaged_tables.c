@@ -21,7 +21,7 @@ enum found { found_lost, found_none, found_caller, found_broken };
 
 struct answer {
     enum found found;
-    bool special; /* the two may differ */
+    bool special; /* the two unwinders may differ */
     uint32_t known;
     uintptr_t value[GF_REGISTERS];
 };
@@ -37,7 +37,10 @@ static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
     return invented_read(&copy->table, address, ret);
 }
 
-/* A row's contents fit into the arrays that it is used with, and point into the table. */
+/*
+ * Returns whether a row's numbers are within the arrays that they index, and its pointers are
+ * within the table.
+ */
 static bool is_sound(const struct gf_table *table, const struct gf_rows *rows)
 {
     const unsigned char *cfa = rows->now.cfa_expression;
@@ -69,9 +72,9 @@ static enum found step(const struct object *copy, uintptr_t pc, struct gf_dwarf_
 }
 
 /*
- * The cases in which the two may differ. libunwind 1.6 does not support DW_CFA_val_offset (0x14).
- * It takes DW_CFA_register (0x09) to mean registers of the caller that it has already found.
- * Operations that a common entry must not contain (DW_CFA_restore, no CFA) have no meaning.
+ * Returns whether the two unwinders may differ. libunwind 1.6 does not support DW_CFA_val_offset
+ * (0x14). For DW_CFA_register (0x09), it reads registers that it has already restored. A common
+ * entry must not contain DW_CFA_restore, and must define the CFA; otherwise it has no meaning.
  */
 static bool is_special(const struct gf_table *table, const struct mutation *mutation)
 {
@@ -82,7 +85,7 @@ static bool is_special(const struct gf_table *table, const struct mutation *muta
         if (mutation->change[k].offset < mutation->entry + 8 ||
             mutation->change[k].offset >= mutation->entry + mutation->size)
             return true;
-    memcpy(&size, entry, sizeof(size)); /* unchanged: none of its bytes has changed */
+    memcpy(&size, entry, sizeof(size)); /* the mutation has not changed the size */
     return memchr(entry + 8, 0x09, size - 4) || memchr(entry + 8, 0x14, size - 4);
 }
 
@@ -102,9 +105,10 @@ static void ask_own(size_t i, void *closure)
         mutation_revert(&copies[k], &mutation);
     }
     memcpy(ret->value, frame.value, sizeof(ret->value));
-    ret->value[16] = frame.pc + !rows.signal; /* of any return column */
+    ret->value[16] = frame.pc + !rows.signal; /* whatever the return column is */
+    /* The caller's stack pointer is the CFA. */
     for (unsigned reg = 0; reg < GF_REGISTERS; reg++)
-        if (rows.now.rule[reg] != gf_rule_undefined || reg == GF_REGISTER_SP) /* it is the CFA */
+        if (rows.now.rule[reg] != gf_rule_undefined || reg == GF_REGISTER_SP)
             ret->known |= UINT32_C(1) << reg;
     ret->found = found[1] == found_broken ? found_broken : found[0];
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every row of the unwind tables of installed libraries. At the row's first and last address, the
- * row is applied to invented registers and memory, and the library's unwinder gives the same
- * caller's registers as libunwind. libgcc reports where functions begin and end.
+ * Tests every row of the unwind tables of installed libraries. At the row's first and last address,
+ * it applies the row to invented registers and memory. The library's unwinder must find the same
+ * registers of the caller as libunwind. libgcc reports where functions begin and end.
  */
 #include "unit.h"
 
@@ -43,7 +43,10 @@ static void complain(struct judged *judged, uintptr_t pc, const char *about, uin
                       (unsigned long long)theirs);
 }
 
-/* cursor: at pc, with the caller's registers if status is positive. */
+/*
+ * Compares the caller's registers. `cursor` is at pc, and has the caller's registers if status is
+ * positive.
+ */
 static void judge_registers(struct judged *judged, uintptr_t pc, bool is_signal,
                             unw_cursor_t *cursor, int status)
 {
@@ -92,7 +95,10 @@ static int judge_row(void *closure, void *row, size_t size, unw_word_t start, un
 
     (void)size;
     judged->rows++;
-    /* Rows of PLTs cover many entries, and compute from the address how far each entry has run. */
+    /*
+     * A row of a PLT covers many entries. From the address, the row's expression computes which
+     * instruction of the entry runs.
+     */
     const bool each =
         gf_dwarf_find(&judged->object->table, start, &rows) && rows.now.cfa_expression;
     for (uintptr_t pc = start; pc < end; pc += each || pc == end - 1 ? 1 : end - 1 - pc)
@@ -112,7 +118,7 @@ static void judge_bounds(struct judged *judged, uintptr_t pc, uintptr_t function
         complain(judged, pc, "a row", !known, known);
 }
 
-/* Returns the function's end. */
+/* Compares all rows of a function, and returns the function's end. */
 static uintptr_t judge_function(struct judged *judged, uintptr_t start)
 {
     unw_cursor_t cursor;
@@ -171,7 +177,7 @@ static int open_all(void **state)
         if (dlopen(name, RTLD_LAZY))
             break;
     }
-    /* Not from the default scope, because libunwind exports functions with libgcc's names. */
+    /* Does not search the default scope, because libunwind exports functions with libgcc's names. */
     void *libgcc = dlopen("libgcc_s.so.1", RTLD_NOW);
     find_fde = libgcc ? (find_fde_fn *)dlsym(libgcc, "_Unwind_Find_FDE") : NULL;
     objects_list(&objects);

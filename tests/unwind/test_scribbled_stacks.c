@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scribbled stacks and registers: the library's unwinder ends, stays within its arrays and its
- * input, and finds the same frames as libunwind until one of them stops.
+ * Overwrites stacks and registers with random values. The library's unwinder ends, and stays within
+ * its arrays and its input. It finds the same frames as libunwind until one of them stops.
  */
 #include "unit.h"
 
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define SCRIBBLES 25000
-#define BYTES_MOST 65536 /* of a stack; sanitizers make frames large */
+#define BYTES_MOST 65536 /* bytes of a stack; sanitizers make frames large */
 /* Each step takes a few words of each register's rule. */
 #define PEEKS_MOST (4 * GF_UNWIND_FRAMES * GF_REGISTERS * 8)
 
@@ -33,7 +33,7 @@ static struct objects objects;
 static size_t telling[BYTES_MOST / sizeof(uintptr_t)],
     telling_count; /* words that hold addresses */
 
-/* A thread's registers and stack at one moment, and the scribbled copy of them. */
+/* A thread's registers and stack at one moment, and the overwritten copy of them. */
 static struct {
     struct gf_dwarf_frame first;
     uintptr_t address;
@@ -45,8 +45,8 @@ static size_t peeks;
 static bool overlong;
 
 /*
- * Returns some of the requested bytes, as at the end of a mapping, but at least one word if there
- * is one.
+ * Copies some of the requested bytes, as at the end of a mapping, but at least one word if there is
+ * one. Returns their number.
  */
 static size_t peek(uintptr_t address, void *ret, size_t size)
 {
@@ -75,8 +75,8 @@ static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
 }
 
 /*
- * The contents of damaged stacks: any value, addresses of the stack and of code, and addresses near
- * the ends of memory.
+ * Returns a word for damaged stacks: any value, an address of the stack or of code, or an address
+ * near the ends of memory.
  */
 static uintptr_t scribble(struct series *series)
 {
@@ -176,7 +176,7 @@ static void ask_reference(size_t i, void *closure)
     ret->count = reference_walk(&ref, ret->at, GF_UNWIND_FRAMES);
 }
 
-/* The number of equal frames; SIZE_MAX if two differ. */
+/* Returns the number of equal frames, or SIZE_MAX if two differ. */
 static size_t compare(const struct answer *own, const struct answer *theirs)
 {
     const size_t count = gf_min(own->count, theirs->count);
@@ -210,7 +210,7 @@ static void take(int signum)
     /* The oldest frames lie just below the environment. */
     taken.size =
         gf_min((size_t)BYTES_MOST, (size_t)((uintptr_t)environ - taken.address)) & ~(size_t)7;
-    /* Read by the kernel, because a sanitizer forbids access between variables. */
+    /* The kernel reads the stack, because a sanitizer forbids access between variables. */
     const struct iovec to = {taken.byte, taken.size}, from = {(void *)taken.address, taken.size};
     if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)taken.size)
         abort();

@@ -22,7 +22,10 @@
 
 #define STEPS_MOST 100000
 #define SIGNAL_EVERY 61 /* steps: a prime, so that signals meet each instruction of a loop */
-/* steps of a visit: if a clock is read too slowly, the vdso reads it again, for ever */
+/*
+ * steps in one visit of the vdso: single steps make its clock reads so slow that it repeats them
+ * for ever
+ */
 #define VDSO_MOST 300
 
 static struct objects objects;
@@ -35,7 +38,7 @@ struct frames {
 
 static struct seen {
     size_t steps, frames, wrong;
-    size_t loader, plt, vdso, signals; /* the objects in which the steps were */
+    size_t loader, plt, vdso, signals; /* number of steps in each of these */
     size_t visit;                      /* steps in the vdso since it was entered */
 } seen;
 
@@ -79,7 +82,7 @@ static bool is_plt(uintptr_t pc)
            memcmp(entry, guarded, sizeof(guarded)) == 0;
 }
 
-/* False if there were enough steps. */
+/* Counts a step by its place. Returns false after enough steps. */
 static bool note_place(uintptr_t pc)
 {
     const struct object *object = objects_find(&objects, pc);
@@ -103,7 +106,9 @@ static size_t peek(uintptr_t address, void *ret, size_t size)
     return got < 0 ? 0 : (size_t)got;
 }
 
-/* Tables are the same here as in the child; all other memory is read in the child. */
+/*
+ * Reads a word. Tables are the same here and in the child; all other memory is read from the child.
+ */
 static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
 {
     (void)closure;
@@ -134,7 +139,7 @@ static void judge_step(struct reference *ref)
     compare(&own, &theirs);
 }
 
-/* False if the child cannot be traced. */
+/* Returns false if the child cannot be traced. */
 static bool trace(void (*scene)(void))
 {
     traced = fork();
@@ -169,7 +174,7 @@ static void step_through(void (*scene)(void))
         if (!WIFSTOPPED(status))
             break;
         signum = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
-        handlers |= signum == SIGUSR1; /* from now on there is one */
+        handlers |= signum == SIGUSR1; /* the child has installed its handler */
     }
     reference_close(&ref);
     print_message("# %zu steps with %zu frames: %zu in the loader, %zu in PLTs, %zu in the vdso; "
@@ -190,7 +195,7 @@ static void test_libunwind(void **state)
     step_through((void (*)(void)) * state);
 }
 
-/* From libgcc's <unwind.h>, which libunwind's header of that name may hide. */
+/* Declarations of libgcc's <unwind.h>, because libunwind's header of that name may hide it. */
 struct _Unwind_Context;
 typedef int each_frame_fn(struct _Unwind_Context *context, void *closure);
 typedef int backtrace_fn(each_frame_fn *each, void *closure);
@@ -257,7 +262,7 @@ static void test_libgcc(void **state)
     seen = (struct seen){0};
     assert_int_equal(sigaction(SIGTRAP, &action, &before), 0);
     stop_stepping = 1;
-    raise(SIGTRAP); /* what the handler calls has been found */
+    raise(SIGTRAP); /* from now on, the loader has resolved all functions that the handler calls */
     stop_stepping = 0;
     __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | 0x100);
     ((void (*)(void)) * state)();

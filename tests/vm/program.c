@@ -44,8 +44,8 @@ struct block {
 };
 
 /*
- * The ranges of one heap or threads step. Static, so that this table is not among the counted
- * pages.
+ * The blocks of one step `heap` or `threads`. The array is static, so that it is not in the pages
+ * that are counted.
  */
 static struct block blocks[BLOCKS_MAX];
 static size_t block_count;

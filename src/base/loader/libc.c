@@ -10,8 +10,8 @@
 #include <sys/syscall.h>
 
 #define SONAME "libc.so.6"
-#define GET_AUXV 0x41555856 /* of prctl, since Linux 6.4 */
-#define VERSIONS 32         /* the most versions of libc that this library can need */
+#define GET_AUXV 0x41555856 /* PR_GET_AUXV of prctl, since Linux 6.4 */
+#define VERSIONS 32         /* limit of the symbol versions that this library needs */
 #define AUXILIARY 64
 
 #if defined(__x86_64__)
@@ -28,7 +28,10 @@ bool gf_libc_relocated(void)
     return filled_in == (uintptr_t)&anchor;
 }
 
-/* Set by the kernel: the address of the loader, unless the loader was run as the program. */
+/*
+ * The address of the loader, from the auxiliary vector. If the loader was started as a program,
+ * AT_BASE is 0, and its program headers show the address.
+ */
 static uintptr_t early_loader(void)
 {
     static const char path[] = "/proc/self/auxv";
@@ -73,10 +76,10 @@ static const struct link_map *early_objects(void)
     return symbol ? ((const struct r_debug *)(base + symbol->st_value))->r_map : NULL;
 }
 
-/* Weak, so that this library needs no library other than libc. */
+/* Weak, because the loader defines it, and this library must need no library but libc. */
 #pragma weak _r_debug
 
-/* The libraries are searched in this order. */
+/* The loader's list of objects, in search order. */
 static const struct link_map *objects(void)
 {
     if (!gf_libc_relocated())
@@ -88,8 +91,8 @@ static const struct link_map *objects(void)
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
 /*
- * This library in the loader's list. NULL if it was loaded into another link namespace, whose
- * objects are not in this list.
+ * This library in the loader's list. NULL if it is in another link namespace, because the list has
+ * only objects of the first one.
  */
 static const struct link_map *own(void)
 {
@@ -138,7 +141,7 @@ void *gf_libc_early_next(const char *name)
     return NULL;
 }
 
-/* Maps this library's number of each needed version to libc's number of that version. */
+/* For each symbol version that this library needs, maps its number here to its number in libc. */
 static void match_versions(const struct gf_object *self, const struct gf_object *libc,
                            unsigned ret[VERSIONS])
 {
@@ -180,13 +183,14 @@ static uintptr_t address_of(const struct gf_object *libc, const ElfW(Sym) * symb
 }
 
 /*
- * A name that this library exports, and whose calls are bound to libc nevertheless: the heap unmaps
- * while a lock may be held, and must not reach a hook.
+ * An exported name whose calls are still bound to libc: the heap calls munmap under locks, and must
+ * not reach the hook.
  */
 #define BOUND_EXPORT "munmap"
 
 /*
- * Stores libc's address for one call. Uses the symbol's default version if this library names none.
+ * Binds one call to libc's address. If the call names no version, the symbol's default version is
+ * used.
  */
 static void bind_call(const struct gf_object *self, const struct gf_object *libc,
                       const unsigned versions[VERSIONS], const ElfW(Rela) * call)
@@ -205,7 +209,7 @@ static void bind_call(const struct gf_object *self, const struct gf_object *libc
         __atomic_store_n((uintptr_t *)(self->base + call->r_offset), address, __ATOMIC_RELAXED);
 }
 
-/* In a library linked with -z now the loader makes the pages of these addresses read-only. */
+/* In a library linked with -z now, the loader has made the table of call addresses read-only. */
 static bool protect(const struct gf_object *self, const struct gf_object *libc, int protection)
 {
     const ElfW(Ehdr) *header = (const void *)__ehdr_start;
@@ -239,7 +243,7 @@ static void bind_calls(const struct link_map *map)
 
 void gf_libc_bind(void)
 {
-    static bool bound; /* threads that enter at the same time store the same addresses */
+    static bool bound; /* threads that enter together store the same addresses */
     const struct link_map *map;
 
     if (gf_likely(__atomic_load_n(&bound, __ATOMIC_ACQUIRE)) || !gf_libc_relocated())

@@ -6,7 +6,7 @@
 #define FIRST_VERSION 2       /* 0 is local, 1 is the object's own name */
 
 /*
- * glibc relocates the pointers of a dynamic section in place. Those of the vDSO and of musl stay
+ * glibc relocates the pointers of a dynamic section in place. In the vDSO and with musl they stay
  * offsets.
  */
 static const void *table(const struct gf_object *object, ElfW(Addr) value)
@@ -52,9 +52,9 @@ bool gf_object_read(uintptr_t base, const ElfW(Dyn) * dynamic, struct gf_object 
 }
 
 /*
- * strcmp is not called, because a sanitizer that is linked into the program exports its own. That
- * one jumps to address 0 until the sanitizer has resolved libc's, by the very dlsym call that runs
- * here.
+ * Used instead of strcmp. A sanitizer that is linked into the program exports a strcmp that jumps
+ * to address 0 until the sanitizer has resolved libc's by dlsym. But this code runs in the hook of
+ * dlsym.
  */
 bool gf_object_names_equal(const char *a, const char *b)
 {
@@ -116,7 +116,9 @@ const ElfW(Sym) * gf_object_find(const struct gf_object *object, const char *nam
                             : NULL;
 }
 
-/* An indirect function cannot be called before its object has been relocated. */
+/*
+ * Skips indirect functions (IFUNC): their resolvers must not run before their object is relocated.
+ */
 const ElfW(Sym) * gf_object_function(const struct gf_object *object, const char *name)
 {
     const ElfW(Sym) *symbol = gf_object_find(object, name, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dynamic section of a loaded object, and look-ups in its symbol table. The code runs before
- * the loader has relocated this library. So it calls no function of another library and uses no
- * table of pointers and no thread-local variable.
+ * Reads the dynamic section of a loaded object, and searches its symbol table. The code may run
+ * before the loader has relocated this library. So it uses no function of another library, no table
+ * of pointers and no thread-local variable.
  */
 #ifndef GF_BASE_LOADER_OBJECT_H
 #define GF_BASE_LOADER_OBJECT_H
@@ -30,20 +30,20 @@ struct gf_object {
 bool gf_object_read(uintptr_t base, const ElfW(Dyn) * dynamic, struct gf_object *ret);
 
 /*
- * The default version of a function, but not an indirect function. NULL if it is not defined here.
+ * The default version of a function. NULL if the object does not define it, or if it is indirect
+ * (IFUNC).
  */
 const ElfW(Sym) * gf_object_function(const struct gf_object *object, const char *name);
 
 /*
- * The definition of any type whose version has this number (gf_object_version; 0: the default
+ * A symbol of any type, in the version with this number (from gf_object_version; 0: the default
  * version).
  */
 const ElfW(Sym) *
     gf_object_find(const struct gf_object *object, const char *name, unsigned version);
 
 /*
- * The object's number for a version that it defines, by the ELF hash of the version's name; 0 if it
- * defines no such version.
+ * The object's number of the version whose name has this ELF hash; 0 if it defines no such version.
  */
 unsigned gf_object_version(const struct gf_object *object, uint32_t hash);
 

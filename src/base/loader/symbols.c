@@ -8,9 +8,10 @@
 
 struct query {
     const char *name;
-    const void *self; /* NULL after the walk has passed that object */
+    const void *self; /* skip objects up to the one with this address; NULL: none to skip */
     bool data;        /* find a variable instead of a function */
-    bool within;      /* search only the object at `base`; 0 is a program at fixed addresses */
+    /* Search only the object at `base`, which is 0 for a program that is not a PIE. */
+    bool within;
     uintptr_t base;
     bool found;
     struct gf_symbol *ret;

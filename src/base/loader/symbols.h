@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions among the loaded objects, by their symbol tables. dlsym may allocate, and the preload
- * library replaces it. These look-ups call only dl_iterate_phdr (libc's own after
- * base/loader/libc.h has bound it), so they work inside the first malloc.
+ * Finds functions in the symbol tables of loaded objects. dlsym cannot be used, because it may
+ * allocate, and because the preload library hooks it. These look-ups call only dl_iterate_phdr, so
+ * they work inside the first malloc.
  */
 #ifndef GF_BASE_LOADER_SYMBOLS_H
 #define GF_BASE_LOADER_SYMBOLS_H
@@ -13,13 +13,13 @@ struct gf_symbol {
     void *address;
     const char *object; /* file name of the object; "" for the main program */
     uintptr_t base;     /* its load address: the object's identity */
-    const void *entry;  /* in its symbol table (ElfW(Sym)); NULL if only the object was requested */
+    const void *entry;  /* in the object's symbol table (ElfW(Sym)); NULL from gf_symbol_holder */
 };
 
 /*
- * The default version of `name`: as the program finds it if self is NULL, otherwise in the objects
- * after the one that holds the address `self`, as RTLD_NEXT would. False if no object defines it.
- * Objects that were opened later come after all objects loaded at startup, global or not.
+ * Finds the default version of the function `name` in load order. self: NULL, or an address in an
+ * object; only objects after that one are searched, as with RTLD_NEXT. False if not found. Objects
+ * opened by dlopen are searched last, even without RTLD_GLOBAL.
  */
 bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret);
 
@@ -29,7 +29,7 @@ bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret);
 /* The variable `name` of the object loaded at `base`. */
 bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret);
 
-/* The object that holds the address; false if not found. Sets ret->address to the address. */
+/* The object that contains the address; false if not found. Sets ret->address to the address. */
 bool gf_symbol_holder(const void *address, struct gf_symbol *ret);
 
 #endif

@@ -15,7 +15,7 @@ struct gf_pystack_table {
     int first_line; /* first line of the code object */
 };
 
-/* at is in bytes. False if the table has no line for it or cannot be read. */
+/* at: the offset in bytes. False if the table has no line for this offset, or cannot be read. */
 typedef bool gf_pystack_line_fn(const struct gf_pystack_table *table, size_t at, int *ret);
 
 gf_pystack_line_fn gf_pystack_line_lnotab;    /* up to 3.9: co_lnotab */

@@ -6,7 +6,7 @@
 
 /* The memory of the process that runs Python. */
 struct gf_pystack_memory {
-    /* Copies up to `size` bytes from `address` to ret; returns how many could be read. */
+    /* Copies up to `size` bytes from `address` to ret; returns the number of bytes copied. */
     size_t (*read)(void *closure, uintptr_t address, void *ret, size_t size);
     void *closure;
 };

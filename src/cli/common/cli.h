@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exit codes and error messages, which all verbs of the command share. The command is an ordinary
- * program with one thread: it may use stdio and malloc, unlike the libraries that it uses.
+ * Exit codes and error messages of all verbs. The command is an ordinary program, so its code may
+ * use stdio and malloc, which the preload library must not.
  */
 #ifndef GF_CLI_COMMON_CLI_H
 #define GF_CLI_COMMON_CLI_H
@@ -21,7 +21,7 @@ enum gf_exit {
 /* Writes "gpufeed VERB: ..." to standard error, as one line. verb may be "". */
 void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
 
-/* Reports that the machine below root ("" for this one) cannot be read. Returns GF_EXIT_FAILED. */
+/* Prints that the machine at root ("": this one) cannot be read. Returns GF_EXIT_FAILED. */
 int gf_cli_machine_error(const char *verb, const char *root, int error);
 
 #endif

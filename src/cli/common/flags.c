@@ -53,7 +53,8 @@ int gf_flags_next_short(struct gf_flags *reader, const char *shorts)
     if (!reader->at)
         optind = 0; /* 0 resets glibc's getopt after an earlier argv */
     /*
-     * "+": flags end at the first operand. ":": distinguish a missing value from an unknown flag.
+     * "+": flags end at the first operand. ":": getopt distinguishes a missing value from an unknown
+     * flag.
      */
     reader->ended = at < reader->argc && strcmp(word, "--") == 0;
     snprintf(accepted, sizeof(accepted), "+:h%s", shorts);

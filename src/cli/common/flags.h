@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flags of a verb, by getopt_long. Abbreviations are refused: a later flag would make them
- * ambiguous.
+ * Reads a verb's flags by getopt_long. Abbreviations are refused, because a flag that is added later
+ * could make them ambiguous.
  */
 #ifndef GF_CLI_COMMON_FLAGS_H
 #define GF_CLI_COMMON_FLAGS_H
@@ -17,36 +17,36 @@ enum {
     GF_FLAG_HELP = 'h',     /* -h, and --help through the table */
 };
 
-/* Initialised as {argc, argv, flags}. One reader at a time, because getopt has global state. */
+/* The caller sets argc, argv and flags. Only one reader may exist, because getopt has global state. */
 struct gf_flags {
     int argc;
     char **argv;                /* argv[0] is the verb */
     const struct option *flags; /* ends with a row of zeros */
-    int at;                     /* the index in argv of the next word */
-    const struct option *flag;  /* the row that was read last */
-    bool ended;                 /* by "--" */
+    int at;                     /* index in argv of the next word */
+    const struct option *flag;  /* row of the last flag */
+    bool ended;                 /* "--" has ended the flags */
 };
 
 /*
- * Reads the next flag. Returns its val from the table, or one of the above. Its value is in optarg:
- * the rest of the word after "=", or the next word unless that is "--".
+ * Reads the next flag. Returns `val` of its row, or GF_FLAG_*. Its value is in optarg: the text after
+ * "=", or the next word unless that is "--".
  */
 int gf_flags_next(struct gf_flags *reader);
 
 /*
- * The same, and also accepts short flags: letters as for getopt, at most 10 characters. Returns such
- * a letter, or GF_FLAG_NO_VALUE; then, `flag` is NULL.
+ * The same, and also accepts short flags, given as for getopt in at most 10 characters. For a short
+ * flag, returns its letter or GF_FLAG_NO_VALUE, and sets `flag` to NULL.
  */
 int gf_flags_next_short(struct gf_flags *reader, const char *shorts);
 
 /*
- * For a verb whose flags may follow operands, after GF_FLAG_END. Returns the operand that ended the
- * flags; the next call reads what follows that operand. NULL if "--" or the end of argv ended the
- * flags; then only operands follow, from `at` on.
+ * Called after GF_FLAG_END, by a verb whose flags may follow operands. Returns the operand that ended
+ * the flags; gf_flags_next then continues after it. Returns NULL if "--" or the end of argv ended the
+ * flags; then only operands follow, from argv[at] on.
  */
 const char *gf_flags_operand(struct gf_flags *reader);
 
-/* Reports a word that the verb does not accept. Returns GF_EXIT_USAGE. */
+/* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Writes text as indented lines of at most width columns; ends with a newline. */
+/* Writes the text as indented lines of at most `width` columns, and a final newline. */
 void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width);
 
 /* Columns of the terminal that `out` writes to, at most 100; 80 if it is not a terminal. */

@@ -24,7 +24,7 @@ static struct gf_arm *find_arm(struct gf_arms *arms, const char *name, size_t le
 static void report_mistake(void *closure, const char *line)
 {
     /*
-     * The line says which default the library uses instead. `compare` fails, so that part is cut.
+     * Cuts the part that names the default which the library would use, because `compare` fails.
      */
     const char *end = strstr(line, "; using ");
 
@@ -32,7 +32,7 @@ static void report_mistake(void *closure, const char *line)
     gf_cli_error("compare", "%.*s", end ? (int)(end - line) : (int)strlen(line), line);
 }
 
-/* An option that the library would ignore makes both arms equal, so it must be valid. */
+/* Checks options: the library would ignore an invalid one, and both arms would be equal. */
 static int check_variable(const char *variable)
 {
     char *const entries[] = {(char *)(uintptr_t)variable, NULL};

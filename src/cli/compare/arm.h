@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two arms of a comparison: what differs in the environment of their runs. */
+/* The two arms of a comparison: the environment variables of their runs. */
 #ifndef GF_CLI_COMPARE_ARM_H
 #define GF_CLI_COMPARE_ARM_H
 
@@ -18,15 +18,15 @@ struct gf_arms {
 };
 
 /*
- * Reads "NAME:VAR=VALUE": adds the variable to the arm NAME, which is created if it is new. "NAME:"
- * adds an arm without a variable. The arms refer to text. 0, or -EINVAL after a line on standard
- * error.
+ * Parses "NAME:VAR=VALUE", and adds the variable to the arm NAME, which is created if necessary.
+ * "NAME:" adds an arm without a variable. The arms keep pointers into text. 0, or -EINVAL after
+ * printing an error.
  */
 int gf_arms_add(struct gf_arms *arms, const char *text);
 
 /*
- * If no arm was added, adds the default ones: observe and on. -EINVAL, and a line, for a single
- * arm.
+ * If no arm was added, adds the default arms, observe and on. 0, or -EINVAL after printing an error
+ * if there is only one arm.
  */
 int gf_arms_finish(struct gf_arms *arms);
 

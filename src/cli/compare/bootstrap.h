@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-#define GF_BOOTSTRAP_PAIRS_MIN 6u /* fewer pairs have too few different resamples */
+#define GF_BOOTSTRAP_PAIRS_MIN 6u /* fewer pairs would have too few different resamples */
 #define GF_BOOTSTRAP_PAIRS_MAX 1000u
 
 struct gf_ratio {
@@ -14,15 +14,15 @@ struct gf_ratio {
 };
 
 /*
- * Resamples the pairs (before[i], after[i]) with replacement. The result depends only on the
- * arguments. Percentiles are expanded for few pairs, because the plain ones would be too narrow
+ * Computes the ratio and its bootstrap interval from the pairs (before[i], after[i]). Equal arguments
+ * give equal results. For few pairs the plain percentiles would be too narrow, so they are expanded
  * (Hesterberg, What Teachers Should Know about the Bootstrap, 2015, section 5). All values must be
- * above 0, and count between the above limits. 0 or -ENOMEM.
+ * above 0, and count must be within the limits above. 0 or -ENOMEM.
  */
 int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
                        struct gf_ratio *ret);
 
-/* The next number of a sequence that the state determines. Not for secrets. */
+/* The next pseudo-random number. The sequence depends only on the state; not for secrets. */
 uint64_t gf_bootstrap_random(uint64_t *state);
 
 #endif

@@ -7,7 +7,7 @@
 #define CAUSES_SHOWN 3
 #define MIB (double)(1 << 20)
 
-/* One line of the table: a label, a text for each arm, and the change. */
+/* Prints one line of the table: a label, a text for each arm, and the change. */
 static void print_row(FILE *out, const char *label, const char *before, const char *after,
                       const char *change)
 {
@@ -15,7 +15,7 @@ static void print_row(FILE *out, const char *label, const char *before, const ch
     fprintf(out, "  %-22s%-26s%-*s%s\n", label, before, pad, after, change);
 }
 
-/* sign is written before the time; it may be "". */
+/* Writes the sign, which may be "", and the time. */
 static void format_time(char *ret, size_t size, const char *sign, double seconds)
 {
     if (seconds < 1e-3)
@@ -43,7 +43,7 @@ static void print_times(FILE *out, const char *label, double before, double afte
     print_row(out, label, texts[0], texts[1], change);
 }
 
-/* "392 MiB in 1.20 s", or "none". */
+/* Writes "392 MiB in 1.20 s", or "none". */
 static void format_copies(char *ret, size_t size, const struct gf_figures_copies *copies,
                           double runs)
 {
@@ -59,7 +59,7 @@ static void format_copies(char *ret, size_t size, const struct gf_figures_copies
         snprintf(ret, size, "%.0f MiB, not timed", copies->bytes / runs / MIB);
 }
 
-/* A part of the copies as shares of their bytes, unless neither arm has it. */
+/* Prints which share of the bytes each arm staged or had pinned, unless both shares are 0. */
 static void print_part(FILE *out, const char *label, double before, double after,
                        const struct gf_figures_copies *copies[2])
 {
@@ -90,7 +90,7 @@ static void print_copies(FILE *out, const char *label, const struct gf_figures_c
     print_part(out, "  of them pinned", copies[0]->pinned_bytes, copies[1]->pinned_bytes, copies);
 }
 
-/* The share of the time in which the GPUs had nothing to do. */
+/* Prints the share of the time in which the GPUs had nothing to do. */
 static void print_gpus(FILE *out, const struct gf_figures figures[2])
 {
     char texts[2][32], change[32];
@@ -130,7 +130,7 @@ static double distance(const struct gf_figures_stalls *before,
     return change < 0 ? -change : change;
 }
 
-/* The causes whose time changed most. */
+/* Prints the causes whose time changed most. */
 static void print_causes(FILE *out, struct gf_figures figures[2], const double runs[2])
 {
     for (size_t i = 0; i < GF_FIGURES_CAUSES && *figures[1].causes[i].cause; i++)
@@ -154,7 +154,7 @@ static void print_causes(FILE *out, struct gf_figures figures[2], const double r
     }
 }
 
-/* Where the time went. runs: the number of runs that each arm's figures are sums of. */
+/* Prints where the time went. The figures of an arm are sums over runs[arm] runs. */
 static void print_figures(FILE *out, const struct gf_figures from[2], const double runs[2])
 {
     struct gf_figures figures[2] = {from[0], from[1]};
@@ -175,7 +175,10 @@ static double magnitude(double value)
     return value < 0 ? -value : value;
 }
 
-/* The answer: a difference with its interval, or how large a difference the runs rule out. */
+/*
+ * Prints the difference with its interval. If the interval contains 0, prints the largest
+ * difference that it permits.
+ */
 static void print_answer(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
 {
     const struct gf_ratio *ratio = &trial->ratio;
@@ -194,7 +197,7 @@ static void print_answer(FILE *out, const struct gf_arms *arms, const struct gf_
                 metric, magnitude(gf_max(-low, high)), base, name, name, low, high);
 }
 
-/* Clocks that differ are another reason for a difference. */
+/* Prints the clocks, because different clocks may explain a difference. */
 static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
 {
     const struct gf_gpu_clock *clocks = trial->clocks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answer of a comparison as text. */
+/* Prints the result of a comparison as text. */
 #ifndef GF_CLI_COMPARE_COMPARISON_H
 #define GF_CLI_COMPARE_COMPARISON_H
 
@@ -11,7 +11,7 @@
 /* Prints the difference with its interval, and where the time went. */
 void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial);
 
-/* The same for two single reports, which give no interval. */
+/* The same for two single reports, without an interval. */
 void gf_comparison_print_reports(FILE *out, const char *const names[2],
                                  const struct gf_figures figures[2]);
 

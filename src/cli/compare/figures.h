@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reports (docs/report.md) say about where time went. */
+/* Figures of reports (docs/report.md) that tell where time went. */
 #ifndef GF_CLI_COMPARE_FIGURES_H
 #define GF_CLI_COMPARE_FIGURES_H
 
@@ -8,16 +8,16 @@
 #define GF_FIGURES_CAUSES 24
 
 struct gf_figures_copies {
-    double bytes, seconds; /* of the copies that the library timed */
+    double bytes, seconds; /* sums of staged copies, pinned ones, and those left to the driver */
     double staged_bytes, pinned_bytes;
 };
 
 struct gf_figures_stalls {
-    char cause[16]; /* "" in the sum of all causes */
+    char cause[16]; /* "": the sum of all causes */
     double count, seconds;
 };
 
-/* Sums over several reports: of the processes of a run, or of runs. */
+/* Sums over several reports: those of a run's processes, or those of several runs. */
 struct gf_figures {
     double reports;
     double ran_s; /* from the first use of CUDA to the report */
@@ -28,13 +28,13 @@ struct gf_figures {
     struct gf_figures_stalls stalls, causes[GF_FIGURES_CAUSES];
 };
 
-/* Adds the report in the file. 0, -errno, or -EINVAL if the file is not a report. */
+/* Adds the report in a file. 0 or -errno; -EINVAL if the file is not a report. */
 int gf_figures_add_file(struct gf_figures *figures, const char *path);
 
 /* Adds `more`. */
 void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
 
-/* Returns the row of a cause, and adds it if it is missing. If the table is full: the last row. */
+/* Returns the row of a cause, and adds it if it is missing. Returns the last row of a full table. */
 struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause);
 
 #endif

@@ -32,11 +32,11 @@ static struct {
     bool runs;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool ends;                /* under the lock */
-    struct gf_gpu_clock sums; /* the thread's, until it has ended */
+    bool ends;                /* protected by the lock */
+    struct gf_gpu_clock sums; /* used only by the thread until it has ended */
 } reader = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Loaded once, and never unloaded: the command exits soon. */
+/* Loads NVML once, and keeps it loaded until the command exits. */
 static bool open_nvml(void)
 {
     static bool tried;
@@ -80,7 +80,7 @@ static void read_gpu(unsigned index, struct gf_gpu_clock *sums)
         sums->limited++;
 }
 
-/* False at the end of the command. */
+/* Waits for the next reading. False if gf_gpu_clock_end was called. */
 static bool wait_period(void)
 {
     struct timespec until;

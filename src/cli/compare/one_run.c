@@ -36,7 +36,7 @@ static void set_environment(struct gf_env *env, const struct gf_arm *arm, const 
     gf_env_set(env, "GPUFEED_REPORT", report);
 }
 
-/* In the child: never returns. */
+/* Executes the command in the child. Never returns. */
 static void run_child(char *const *command, const struct gf_env *env, const char *folder)
 {
     char path[PATH_MAX], self[] = "gpufeed", verb[] = "run", end[] = "--";
@@ -53,7 +53,7 @@ static void run_child(char *const *command, const struct gf_env *env, const char
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
-    /* A comparison that is killed must not leave a job behind. */
+    /* If the comparison is killed, the kernel also ends the command. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     argv[0] = self;
     argv[1] = verb;

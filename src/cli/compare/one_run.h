@@ -8,15 +8,15 @@
 #include "cli/compare/gpu_clock.h"
 
 struct gf_one_run {
-    double wall_s; /* from the fork to the end of the command */
+    double wall_s; /* from the fork to the command's end */
     struct gf_figures figures;
     struct gf_gpu_clock clock;
 };
 
 /*
- * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. The command's
- * reports and output go to the folder, which is empty again afterwards. 0 or -errno. If the command
- * cannot be run or fails, prints the reason and the end of the output on standard error.
+ * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. Reports and
+ * output go into the folder, which is emptied afterwards. 0 or -errno. If the command cannot be run
+ * or fails, prints the reason and the last lines of its output.
  */
 int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
                struct gf_one_run *ret);

@@ -13,7 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* The folder of the reports; ret has PATH_MAX bytes. */
+/* Creates the folder of the reports; ret has PATH_MAX bytes. */
 static int make_folder(char *ret)
 {
     struct gf_env env;
@@ -40,7 +40,7 @@ struct runs {
     const struct gf_arms *arms;
     char *const *command;
     const char *folder;
-    struct gf_one_run *list[2]; /* by arm, then by pair; the first pair is discarded */
+    struct gf_one_run *list[2]; /* list[arm][pair]; pair 0 is discarded */
     size_t done, all;
 };
 

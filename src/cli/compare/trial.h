@@ -10,16 +10,16 @@
 
 struct gf_trial {
     size_t pairs;
-    bool by_step;                 /* times are seconds per step; otherwise of the whole command */
-    double *times[2];             /* by arm, then by pair */
+    bool by_step;                 /* times are seconds per step, otherwise of the whole command */
+    double *times[2];             /* times[arm][pair] */
     struct gf_figures figures[2]; /* sums over the runs of each arm */
     struct gf_gpu_clock clocks[2];
-    struct gf_ratio ratio; /* of the second arm to the first */
+    struct gf_ratio ratio; /* of the second arm's time to the first arm's */
 };
 
 /*
- * Makes `pairs` pairs of runs. Stops at the first run that fails, which is reported on standard
- * error. The order within each pair is random. 0 or -errno; the caller frees *ret in both cases.
+ * Makes `pairs` pairs of runs, in random order within each pair. Stops at the first run that fails,
+ * after printing an error. 0 or -errno; the caller frees *ret in both cases.
  */
 int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
                  struct gf_trial *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the CPUs that feed a GPU keep their clock high: the governor of each CPU, and its
- * preference.
+ * Whether the CPUs near a GPU keep their clock high when they idle: their governors and energy
+ * preferences.
  */
 #include "cli/doctor/checks.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 /*
- * The most settings that the text lists. Three settings keep the clock high, so one slot is always
- * left for a setting that lowers it.
+ * The most settings in a finding. Only three settings keep the clock high, so there is always room
+ * for one that lowers it.
  */
 #define SETTINGS_MAX 4
 
@@ -24,13 +24,13 @@ struct setting {
 
 struct clocks {
     struct gf_cpus governed; /* CPUs with a governor */
-    struct gf_cpus lowered;  /* of those, CPUs whose clock falls when they are idle */
+    struct gf_cpus lowered;  /* governed CPUs that lower their clock when they idle */
     struct setting settings[SETTINGS_MAX];
     size_t count;
-    bool is_sample; /* an early recording has only the first CPU, which represents all */
+    bool is_sample; /* only the first CPU is known, from an early recording */
 };
 
-/* False if there is no such file, or its first line is empty. */
+/* False if the file is missing, or its first line is empty. */
 static bool read_first_word(const char *root, unsigned cpu, enum gf_cpufreq_file file, char *ret,
                             size_t size)
 {
@@ -48,8 +48,8 @@ static bool read_setting(const char *root, unsigned cpu, struct setting *ret)
         return false;
     ret->keeps_up = strcmp(ret->governor, "performance") == 0;
     /*
-     * With a driver that lets the CPU choose its clock, the governor is "powersave" for any
-     * preference.
+     * If the CPU itself chooses its clock, the governor is "powersave", and only the preference
+     * matters.
      */
     if (strcmp(ret->governor, "powersave") == 0 &&
         read_first_word(root, cpu, gf_cpufreq_preference, ret->preference, sizeof(ret->preference)))
@@ -72,7 +72,7 @@ static void add_setting(struct clocks *clocks, const struct setting *setting,
         clocks->settings[clocks->count++] = *setting;
 }
 
-/* Reads each policy by its first online CPU: a recording lacks the files of the other CPUs. */
+/* Reads the first online CPU of each policy, because a recording has only that CPU's files. */
 static void read_clocks(const struct gf_check_input *input, const struct gf_cpus *wanted,
                         struct clocks *ret)
 {
@@ -92,7 +92,7 @@ static void read_clocks(const struct gf_check_input *input, const struct gf_cpus
     }
 }
 
-/* Early recordings have only the files of CPU 0, without the list of the policy's CPUs. */
+/* Reads an early recording, which has only CPU 0's files, and no list of a policy's CPUs. */
 static bool read_early_recording(const struct gf_check_input *input, struct clocks *ret)
 {
     struct setting setting;
@@ -110,9 +110,9 @@ static bool read_early_recording(const struct gf_check_input *input, struct cloc
 }
 
 /*
- * The CPUs on the nodes of the GPUs that the process may use. If a GPU's node is unknown or has no
- * such CPU: all CPUs that the process may use, and the result is false. A recording does not
- * contain the process's mask, so all CPUs count as usable there.
+ * Finds the CPUs that the process may use on the nodes of its GPUs. If a node is unknown or has no
+ * such CPU, returns false, and *ret are all CPUs that the process may use. A recording may lack the
+ * process's mask, so there all CPUs count as usable.
  */
 static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cpus *ret)
 {
@@ -136,7 +136,7 @@ static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cp
     return topo->machine->node_count > 1;
 }
 
-/* "powersave, preference balance_performance; schedutil" */
+/* Writes "powersave, preference balance_performance; schedutil". */
 static const char *join_settings(const struct clocks *clocks, bool keeps_up, char *ret, size_t size)
 {
     size_t at = 0;
@@ -151,7 +151,7 @@ static const char *join_settings(const struct clocks *clocks, bool keeps_up, cha
     return ret;
 }
 
-/* Adds, for each setting that lowers a clock, the files of the first CPU with it. */
+/* Cites, for each setting that lowers a clock, the files of the first CPU that has it. */
 static void set_evidence(const struct clocks *clocks, struct gf_finding *finding)
 {
     char text[sizeof(finding->evidence)] = "", path[128];

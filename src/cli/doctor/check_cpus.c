@@ -8,11 +8,11 @@
 
 #include <stdlib.h>
 
-/* docs/transfers.md: with one CPU nothing is staged, with fewer than four not every copy. */
+/* With one CPU no copy is staged; with fewer than four only some copies are (docs/transfers.md). */
 #define CPUS_LEAST 2
 #define CPUS_ALL 4
 
-/* The CPUs that the process can use at once: its mask, or a lower quota. */
+/* The number of CPUs that the process can use at the same time, by its mask and its quota. */
 static unsigned count_cpus(const struct gf_check_input *input)
 {
     const unsigned allowed = gf_set_count(gf_host_cpus(input));
@@ -23,7 +23,7 @@ static unsigned count_cpus(const struct gf_check_input *input)
 void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const unsigned cpus = count_cpus(input);
-    /* A rank of a launcher has its own mask; otherwise the program feeds all visible GPUs. */
+    /* A rank feeds one GPU; a program without a launcher feeds all visible GPUs. */
     const size_t visible = input->topo->visible.count;
     const size_t gpus = input->topo->facts.rank.local_size > 0 || !visible ? 1 : visible;
     const double each = (double)cpus / (double)gpus;
@@ -48,7 +48,7 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
                    CPUS_ALL);
 }
 
-/* The value of the first of the variables that is set to a number; 0 if none is. */
+/* The largest of the variables, and its name; 0 if none is set to a number. */
 static unsigned long read_threads(const struct gf_check_input *input, const char **ret_name)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS",
@@ -72,7 +72,7 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
     const char *name = "OMP_NUM_THREADS";
     const unsigned long set = read_threads(input, &name);
     const unsigned cpus = count_cpus(input);
-    /* Ranks share the CPUs of a mask that no launcher narrowed. */
+    /* If the launcher did not narrow the mask, all ranks of this host share its CPUs. */
     const bool is_shared =
         gf_check_is_recorded(input) || gf_set_count(&facts->start) >= gf_set_count(&facts->cpuset);
     const unsigned ranks =

@@ -16,7 +16,7 @@ struct device {
     struct gf_cpus local;
 };
 
-/* NULL for other devices. */
+/* The kind of a PCI device, for messages; NULL if the check ignores it. */
 static const char *device_kind(const char *class, const char *vendor)
 {
     if (strncmp(vendor, "0x10de", 6) == 0 && strncmp(class, "0x03", 4) == 0)
@@ -26,7 +26,7 @@ static const char *device_kind(const char *class, const char *vendor)
     return strncmp(class, "0x0108", 6) == 0 ? "NVMe disk" : NULL;
 }
 
-/* False if the device is of no interest, or its node is unknown. */
+/* False if the check ignores this kind of device, or if its node is unknown. */
 static bool read_device(const struct gf_check_input *input, const char *bdf, struct device *ret)
 {
     static const char folder[] = "sys/bus/pci/devices";
@@ -44,7 +44,7 @@ static bool read_device(const struct gf_check_input *input, const char *bdf, str
            !gf_set_empty(&ret->local);
 }
 
-/* Counts the device's interrupts, and those that only CPUs of other nodes serve. */
+/* Counts the device's interrupts, and in *ret_far the ones that only CPUs of other nodes serve. */
 static void count_interrupts(const struct gf_check_input *input, const struct device *device,
                              unsigned *ret_all, unsigned *ret_far)
 {
@@ -89,7 +89,7 @@ static void report_far_interrupts(const struct device *device, unsigned count,
 
 #define INTERRUPT_PROBLEMS_MAX 8
 
-/* Drivers that spread their interrupts over all nodes, such as NVMe's, are well. */
+/* A device whose interrupts are spread over all nodes, such as an NVMe disk, is not a problem. */
 void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings *ret)
 {
     char path[GF_PROCFS_PATH_MAX];
@@ -129,7 +129,7 @@ static bool exists_below(const struct gf_check_input *input, const char *name)
     return entry;
 }
 
-/* The open modules share GPU memory by DMA-BUF; the proprietary ones need nvidia_peermem. */
+/* The open kernel modules export GPU memory by DMA-BUF; proprietary ones need nvidia_peermem. */
 void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings *ret)
 {
     char version[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The version of NVIDIA's driver, and the errors that it wrote into the kernel's log. */
+/* The version of NVIDIA's driver, and its error messages in the kernel's log. */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
@@ -18,7 +18,7 @@ static const struct {
     unsigned cuda, driver;
 } oldest[] = {{13, 580}, {12, 525}, {11, 450}};
 
-/* The number before the first dot of the version, as in "Kernel Module  535.104.05"; 0 if absent. */
+/* The driver branch: 535 of "Kernel Module  535.104.05"; 0 if the line has no version. */
 static unsigned parse_branch(const char *line)
 {
     for (const char *at = line; *at; at++) {
@@ -35,7 +35,7 @@ static unsigned parse_branch(const char *line)
 void gf_check_driver(const struct gf_check_input *input, struct gf_findings *ret)
 {
     char line[256];
-    /* NVIDIA's images set it. */
+    /* NVIDIA's images set this variable. */
     const char *toolkit = gf_launch_variable(input->envp, "CUDA_VERSION");
     const unsigned cuda = toolkit ? (unsigned)strtoul(toolkit, NULL, 10) : 0;
 
@@ -74,7 +74,7 @@ static const struct {
     {119, "the GPU's firmware does not answer", "reset the GPU or reboot; update the driver"},
 };
 
-/* A bit for each row of xids that the text names, and the first line with it. */
+/* Sets a bit of *found for each row of xids that the text contains; copies the first such line. */
 static void scan_text(const char *text, unsigned *found, char *first, size_t size)
 {
     for (const char *at = text; (at = strstr(at, "NVRM: Xid ("));) {
@@ -94,8 +94,8 @@ static void scan_text(const char *text, unsigned *found, char *first, size_t siz
 }
 
 /*
- * Reads the kernel's log. Each read of /dev/kmsg returns a message, or EPIPE if messages were lost.
- * A recording has an ordinary file. 0 or an errno.
+ * Scans the kernel's log. 0 or an errno. Each read of /dev/kmsg returns one message, or EPIPE if
+ * messages were overwritten. In a recording it is an ordinary file.
  */
 static int scan_log(const struct gf_check_input *input, unsigned *found, char *first, size_t size)
 {
@@ -123,7 +123,7 @@ void gf_check_gpu_errors(const struct gf_check_input *input, struct gf_findings 
     const int error = scan_log(input, &found, first, sizeof(first));
 
     if (error)
-        return; /* an ordinary user; most containers have no /dev/kmsg either */
+        return; /* only root may read it, and most containers lack it */
     if (!found)
         gf_finding_add(ret, gf_status_ok, "the kernel's log has no error of a GPU");
     for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables that make CUDA, PyTorch or NCCL slow. They are often left from an earlier search for errors. */
+/* Variables that make CUDA, PyTorch or NCCL slow. Often they were set for debugging, and left set. */
 #include "cli/doctor/checks.h"
 
 #include "os/launch.h"
@@ -8,7 +8,7 @@
 
 static const struct {
     const char *name;
-    const char *part; /* of the value; "" stands for any value but "0" and "" */
+    const char *part; /* a value that contains this is slow; "": each value but "0" and "" is */
     const char *effect, *fix;
 } slow[] = {
     {"CUDA_LAUNCH_BLOCKING", "", "each kernel launch waits for the GPU", NULL},

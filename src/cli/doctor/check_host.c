@@ -56,8 +56,8 @@ static bool release_at_least(const char *release, long major, long minor)
 }
 
 /*
- * 0 or an errno. Tries the call instead of comparing versions: vendors backport it, and sandboxes
- * refuse it.
+ * 0 or an errno. Tries the call, because the version does not tell: vendors backport the call, and
+ * sandboxes refuse it.
  */
 static int try_populate(void)
 {
@@ -97,8 +97,8 @@ void gf_check_kernel(const struct gf_check_input *input, struct gf_findings *ret
 }
 
 /*
- * prctl(PR_SET_THP_DISABLE) overrides all settings. Children and the programs that they execute
- * inherit it.
+ * Whether prctl(PR_SET_THP_DISABLE) is in effect. It overrides all settings, and children inherit
+ * it, also through execve.
  */
 static bool is_thp_disabled(const struct gf_check_input *input)
 {
@@ -173,7 +173,7 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
     }
 }
 
-/* Checks a sysctl of which certain bits should be 0 on a machine with several nodes. */
+/* Checks that these bits of a sysctl are 0, on a machine with several nodes. */
 static void check_bits(const struct gf_check_input *input, struct gf_findings *ret,
                        enum gf_host_file file, long bits, const char *sysctl, const char *summary)
 {
@@ -201,14 +201,14 @@ void gf_check_zone_reclaim(const struct gf_check_input *input, struct gf_finding
 
 void gf_check_numa_balancing(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    /* The second bit only moves pages between fast and slow memory, by faults on slow memory. */
+    /* Ignores the second bit: it moves pages only between fast and slow memory. */
     check_bits(input, ret, gf_host_numa_balancing, 1, "kernel.numa_balancing",
                "the kernel moves pages between nodes by itself");
 }
 
 /*
- * zram is compressed memory, not a disk. True if /proc/swaps lists a device and every device is
- * zram.
+ * True if /proc/swaps lists only zram devices, and at least one: zram is compressed memory, not a
+ * disk.
  */
 static bool is_swap_in_memory(const struct gf_check_input *input)
 {

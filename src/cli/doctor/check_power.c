@@ -16,7 +16,7 @@
 #define WAKE_UPS 15        /* an odd number: the median is one of them */
 #define NAP_NS 200000
 
-/* The exit latency of the deepest enabled idle state, in microseconds; -1 if unknown. */
+/* The exit latency in microseconds of the deepest enabled idle state, and its name; -1 if unknown. */
 static long find_deepest(const struct gf_check_input *input, unsigned cpu, char *name, size_t size)
 {
     long deepest = -1, latency, disabled;
@@ -37,7 +37,7 @@ static long find_deepest(const struct gf_check_input *input, unsigned cpu, char 
     return deepest;
 }
 
-/* The limit that some process requests, in microseconds; -1 if it cannot be read. */
+/* The limit of wake-up latency that processes request, in microseconds; -1 if unknown. */
 static long read_latency_limit(const struct gf_check_input *input)
 {
     char bytes[sizeof(int32_t) + 1];
@@ -55,14 +55,14 @@ static int compare_longs(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How much later than requested a short sleep ends, in microseconds: the median of some sleeps. */
+/* By how many microseconds a short sleep ends too late: the median of several sleeps. */
 static long measure_wake_up(void)
 {
     const struct timespec nap = {0, NAP_NS};
     struct timespec from, to;
     long late[WAKE_UPS];
 
-    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default slack would be most of the result */
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default slack of 50 us would dominate the result */
     for (size_t i = 0; i < WAKE_UPS; i++) {
         clock_gettime(CLOCK_MONOTONIC, &from);
         nanosleep(&nap, NULL);
@@ -82,7 +82,7 @@ void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings
     const long limit = read_latency_limit(input);
 
     if (deepest < 0)
-        return; /* a virtual machine: the hypervisor decides */
+        return; /* as in a virtual machine, where the hypervisor controls idle states */
     if (!input->inference || deepest <= WAKE_UP_MOST_US ||
         (limit >= 0 && limit <= WAKE_UP_MOST_US)) {
         gf_finding_add(ret, gf_status_ok, "idle CPUs need at most %ld us to wake up (%s)",

@@ -3,8 +3,8 @@
 #define GF_CLI_DOCTOR_DOCTOR_SCHEMA_H
 
 /*
- * The number of the schema of `gpufeed doctor --json`. Renaming or removing a field raises it;
- * adding a field does not.
+ * The schema number of `gpufeed doctor --json`. Raise it when a field is renamed or removed, not when
+ * one is added.
  */
 #define GF_DOCTOR_SCHEMA 2
 

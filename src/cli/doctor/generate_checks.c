@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program of the build: writes the table of checks in docs/doctor.md. */
+/* Runs during the build, and prints the table of checks for docs/doctor.md. */
 #include <stdio.h>
 
 int main(void)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads small files of the machine that is checked: their first line, or the number in it. */
+/* Reads the first line of a small file of the checked machine, as text or as a number. */
 #ifndef GF_CLI_DOCTOR_HOST_LINE_H
 #define GF_CLI_DOCTOR_HOST_LINE_H
 
 #include "cli/doctor/finding.h"
 
 /*
- * Reads the first line of a file below the root; the format makes its path. False if the file is
+ * Reads the first line of a file; `format` gives its path below the root. False if the file is
  * missing or the line is empty.
  */
 bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
@@ -15,7 +15,7 @@ bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, co
 bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
     GF_PRINTF(3, 4);
 
-/* The CPUs that the process may use; those of the whole machine if a recording lacks the mask. */
+/* The CPUs that the process may use; all online CPUs if a recording lacks the mask. */
 const struct gf_cpus *gf_host_cpus(const struct gf_check_input *input);
 
 #endif

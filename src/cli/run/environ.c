@@ -55,7 +55,7 @@ void gf_env_set(struct gf_env *env, const char *name, const char *value)
         if (!is_entry(env->entries[i], name, length))
             env->entries[kept++] = env->entries[i];
     if (value) {
-        /* One entry for the new value, and one for the NULL. */
+        /* Two more entries: the new value and the final NULL. */
         env->entries = check_memory(realloc(env->entries, (kept + 2) * sizeof(char *)));
         char *entry = check_memory(malloc(length + strlen(value) + 2));
         memcpy(entry, name, length);

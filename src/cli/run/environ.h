@@ -6,11 +6,11 @@
 #include "base/base.h"
 
 struct gf_env {
-    char **entries; /* NULL-terminated, as execve takes it */
+    char **entries; /* the vector for execve, with a final NULL */
     size_t count;
 };
 
-/* Copies the vector; the caller keeps the strings. These functions exit if there is no memory. */
+/* Copies the vector, but not its strings. These functions exit the process if memory is short. */
 void gf_env_copy(char *const *envp, struct gf_env *ret);
 void gf_env_free(struct gf_env *env);
 

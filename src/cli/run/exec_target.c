@@ -21,7 +21,7 @@
 #error "gpufeed knows x86-64 and aarch64"
 #endif
 
-#define INTERPRETERS_MAX 5 /* scripts run by scripts: the kernel follows the same number */
+#define INTERPRETERS_MAX 5 /* the kernel's limit for scripts whose interpreter is a script */
 
 /* 0 or -errno. */
 static int check_runnable(const char *file)
@@ -45,7 +45,7 @@ int gf_exec_target_find(const char *name, const char *path, char *ret, size_t si
         return -ENOENT;
     for (const char *at = path ? path : "/bin:/usr/bin";; at++) {
         const size_t length = strcspn(at, ":");
-        /* An empty entry means the current folder. */
+        /* An empty entry of PATH means the current folder. */
         const int needed =
             snprintf(ret, size, "%.*s%s%s", (int)length, at, length ? "/" : "", name);
         const int found = needed < (int)size ? check_runnable(ret) : -ENOENT;
@@ -60,7 +60,8 @@ int gf_exec_target_find(const char *name, const char *path, char *ret, size_t si
 }
 
 /*
- * Whether the kernel starts the file in secure mode: the loader then ignores preloads with a slash.
+ * Whether the kernel starts the file in secure-execution mode, in which the loader ignores preloads
+ * with a slash.
  */
 static bool gains_privileges(const char *file)
 {
@@ -79,7 +80,8 @@ static bool gains_privileges(const char *file)
 }
 
 /*
- * A sanitizer's run-time serves malloc itself. It fails or crashes if another library comes first.
+ * Returns the sanitizer of a program, or NULL. Its run-time serves malloc, and fails or crashes if
+ * another library is loaded before it.
  */
 static const char *find_sanitizer(const struct gf_elf_view *program)
 {
@@ -96,7 +98,7 @@ static const char *find_sanitizer(const struct gf_elf_view *program)
 
     for (size_t i = 0; strings && i < GF_ARRAY_LEN(marks); i++) {
         char needle[32] = "";
-        const size_t length = strlen(marks[i].symbol) + 2; /* with a zero byte on either side */
+        const size_t length = strlen(marks[i].symbol) + 2; /* includes the zero bytes around it */
         memcpy(needle + 1, marks[i].symbol, length - 2);
         if (memmem(strings, size, needle, length))
             return marks[i].why;
@@ -168,7 +170,7 @@ void gf_exec_target_inspect(const char *file, struct gf_exec_obstacle *ret)
     }
 }
 
-/* Gets the loader of a program; false if the program needs none. */
+/* Copies the path of a program's loader; false if the program has none. */
 static bool read_loader(const struct gf_elf_view *program, char *ret, size_t size)
 {
     const char *loader = is_foreign(program) ? NULL : gf_elf_view_interpreter(program);

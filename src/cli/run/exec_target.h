@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program to be run, and whether it can take a preload. */
+/* Finds the program to run, and what prevents a preload in it. */
 #ifndef GF_CLI_RUN_EXEC_TARGET_H
 #define GF_CLI_RUN_EXEC_TARGET_H
 
 #include "base/base.h"
 
 /*
- * The file that execvp(name) would run, with path as PATH (NULL: the system's default). 0, -ENOENT
- * or -EACCES.
+ * Finds the file that execvp(name) would run if PATH were `path` (NULL: the system's default). 0,
+ * -ENOENT or -EACCES.
  */
 int gf_exec_target_find(const char *name, const char *path, char *ret, size_t size);
 
 struct gf_exec_obstacle {
-    const char *why; /* why a preload cannot work, such as "statically linked"; NULL if it can */
+    const char *why; /* such as "statically linked"; NULL if a preload works */
     bool harmless;   /* the loader ignores the preload, but children may still use it */
 };
 
 /*
- * Inspects the file and, if it is a script, its interpreter. An unreadable file is not an obstacle.
+ * Inspects the file or, if it is a script, its interpreter. A file that cannot be read has no
+ * obstacle.
  */
 void gf_exec_target_inspect(const char *file, struct gf_exec_obstacle *ret);
 
 /*
- * Whether the file, or the interpreter in its first line, needs an interpreter or loader that is
- * missing. If so, ret is that path.
+ * Whether the file needs an interpreter or a loader that is missing; for a script, also the loader
+ * of its interpreter. If so, copies the missing path to ret.
  */
 bool gf_exec_target_lacks(const char *file, char *ret, size_t size);
 

@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 struct init_signals {
-    sigset_t mask; /* of the start */
+    sigset_t mask; /* the mask at the start */
     struct sigaction child, input, output;
 };
 
-/* Faults of this process itself are not blocked: a blocked one would kill it without a trace. */
+/*
+ * Blocks all signals, which serve() receives instead. Signals of this process's own faults stay
+ * unblocked, because a fault with a blocked signal kills the process without a message.
+ */
 static void block_signals(struct init_signals *ret_old)
 {
     static const int own[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGABRT, SIGTRAP, SIGSYS};
@@ -26,9 +29,9 @@ static void block_signals(struct init_signals *ret_old)
     for (size_t i = 0; i < GF_ARRAY_LEN(own); i++)
         sigdelset(&all, own[i]);
     sigprocmask(SIG_SETMASK, &all, &ret_old->mask);
-    /* An ignored SIGCHLD, which may be inherited, would make the kernel discard exit codes. */
+    /* If SIGCHLD were ignored, which is inherited, the kernel would discard exit codes. */
     sigaction(SIGCHLD, &normal, &ret_old->child);
-    /* The child's group has the terminal. This process may still write to it. */
+    /* The child's group owns the terminal, so these signals would stop this process there. */
     sigaction(SIGTTIN, &ignored, &ret_old->input);
     sigaction(SIGTTOU, &ignored, &ret_old->output);
 }
@@ -41,14 +44,14 @@ static void restore_signals(const struct init_signals *old)
     sigprocmask(SIG_SETMASK, &old->mask, NULL);
 }
 
-/* SIGTTOU is ignored here, so the kernel permits a background group to take the terminal. */
+/* Makes the child's group the foreground group. This needs an ignored SIGTTOU. */
 static void become_foreground_group(void)
 {
     if (setpgid(0, 0) == 0)
-        tcsetpgrp(STDIN_FILENO, getpgrp()); /* fails without a terminal, which is no error */
+        tcsetpgrp(STDIN_FILENO, getpgrp()); /* may fail: there may be no terminal */
 }
 
-/* Waits for all children that have ended. True if the program was one: then *ret_code is set. */
+/* Reaps all children that have ended. If the program was one, sets *ret_code and returns true. */
 static bool reap(pid_t program, int *ret_code)
 {
     bool ended = false;
@@ -86,7 +89,7 @@ bool gf_init_fork(int *ret_code)
 {
     struct init_signals old;
 
-    /* Inside a container this is PID 1. Elsewhere the kernel hands over orphans only on request. */
+    /* PID 1 of a container gets all orphans. Another process gets those of its descendants on request. */
     if (getpid() != 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     block_signals(&old);

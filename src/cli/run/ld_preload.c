@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define LIBRARY_FILE "libgpufeed.so"
-#define FORBIDDEN " :$" /* in a path of LD_PRELOAD: two separators, and the start of a variable */
+#define FORBIDDEN " :$" /* LD_PRELOAD's separators, and the character that the loader expands */
 
 /* The folder of the running command, without a trailing slash. 0 or -ENOENT. */
 static int own_folder(char *ret, size_t size)
@@ -27,8 +27,8 @@ static int own_folder(char *ret, size_t size)
 }
 
 /*
- * For a folder whose path LD_PRELOAD cannot hold: finds the library relative to the path by which
- * this command was started. That path may go through a link whose name LD_PRELOAD can hold.
+ * For a folder whose path LD_PRELOAD cannot hold: tries the path by which this command was started,
+ * because that path may contain a link to the folder.
  */
 static bool find_through_link(const char *real, char *ret, size_t size)
 {
@@ -81,7 +81,7 @@ static bool is_library(const char *entry, size_t length)
 
 char *gf_ld_preload_join(const char *library, const char *present)
 {
-    static const char separators[] = " :"; /* those of the loader */
+    static const char separators[] = " :"; /* the loader splits LD_PRELOAD at these */
     const char *rest = present ? present : "";
     char *joined = malloc(strlen(library) + strlen(rest) + 2);
 

@@ -6,16 +6,16 @@
 #include "base/base.h"
 
 /*
- * Finds the absolute path of libgpufeed.so, relative to this command: installed, in a bundle or in
- * a build tree. 0 or -ENOENT. -EINVAL if LD_PRELOAD cannot hold the path, which ret then has:
- * blanks and colons separate its entries, and the loader expands dollar signs. If the command was
- * started through a link to its folder, the path through that link is tried, too.
+ * Finds the absolute path of libgpufeed.so from the path of this command, which is installed, in a
+ * bundle or in a build tree. 0 or -ENOENT. LD_PRELOAD cannot hold some paths: blanks and colons
+ * separate its entries, and the loader expands dollar signs. For such a path, returns the path
+ * through a link by which the command was started or, without one, -EINVAL and the path in ret.
  */
 int gf_ld_preload_find(char *ret, size_t size);
 
 /*
- * The value "library", followed by the entries of present (may be NULL) except other copies of the
- * library. The caller frees the result, which is NULL if there is no memory.
+ * Returns the library's path, followed by the entries of `present` (may be NULL) except other copies
+ * of the library. The caller frees the result. NULL if memory is short.
  */
 char *gf_ld_preload_join(const char *library, const char *present);
 

@@ -28,7 +28,7 @@ static bool set_mask(const struct gf_cpus *cpus)
     return !error;
 }
 
-/* Whether an outer `gpufeed run` or the library set the present mask and left a hint about it. */
+/* Reads the hint of an outer `gpufeed run` or of the library; false if it did not set this mask. */
 static bool read_outer_hint(const struct gf_env *env, const struct gf_cpus *present,
                             struct gf_hint *ret)
 {
@@ -36,9 +36,9 @@ static bool read_outer_hint(const struct gf_env *env, const struct gf_cpus *pres
 }
 
 /*
- * Gathers the facts at the program's start. Its start mask and policy are the present ones; if an
- * outer run set them, the ones before that run. *ret_outer_policy: whether the outer run set the
- * policy.
+ * Gathers the facts about the program's start. The start mask and policy are the present ones, or,
+ * if an outer run set these, the ones before that run. *ret_outer_policy tells whether the outer run
+ * set the policy.
  */
 static void gather_facts(const struct gf_env *env, const struct gf_cpus *present,
                          struct gf_facts *ret, bool *ret_outer_policy)
@@ -47,7 +47,7 @@ static void gather_facts(const struct gf_env *env, const struct gf_cpus *present
     const bool has_outer = read_outer_hint(env, present, &hint);
 
     gf_facts_gather("", env->entries, has_outer ? &hint.was : present, ret);
-    /* The control group may allow fewer CPUs now than when the hint was written. */
+    /* The cgroup may permit fewer CPUs than when the hint was written. */
     if (has_outer && gf_set_meet(&ret->start, &ret->cpuset))
         gf_set_and(&ret->start, &ret->start, &ret->cpuset);
     *ret_outer_policy =
@@ -59,7 +59,8 @@ static void gather_facts(const struct gf_env *env, const struct gf_cpus *present
 }
 
 /*
- * The first round assumes that the kernel permits everything: its verdict gives the node to probe.
+ * Decides twice: the first verdict assumes that the kernel permits all calls. The probe then makes
+ * these calls with the verdict's node and CPUs.
  */
 static void decide_binding(const struct gf_machine *machine, struct gf_facts *facts,
                            const struct gf_options *options, struct gf_prebind *ret)
@@ -91,7 +92,8 @@ static void set_hint(struct gf_env *env, const struct gf_cpus *was, const struct
 }
 
 /*
- * 0 or -errno. If the verdict has no policy, the user's policy stays, and an outer run's is reset.
+ * 0 or -errno. If the verdict has no policy, a policy of the user stays, and one of an outer run is
+ * reset.
  */
 static int set_policy(const struct gf_verdict *verdict, bool is_outer)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Binding before exec. This process binds itself, so the program that replaces it runs on the GPU's
- * node from its first instruction and its first page.
+ * Binds this process before exec, so that the program runs on the GPU's node from its first
+ * instruction and its first page on.
  */
 #ifndef GF_CLI_RUN_PREBIND_H
 #define GF_CLI_RUN_PREBIND_H
@@ -11,15 +11,15 @@
 
 struct gf_prebind {
     bool known; /* there is a verdict; otherwise prediction.why gives the reason */
-    bool bound; /* the mask is set and read back (never in a dry run) */
+    bool bound; /* the mask is set and was read back; false in a dry run */
     struct gf_prediction prediction;
     struct gf_verdict verdict;
-    char note[160]; /* the call that the kernel refused; or "" */
+    char note[160]; /* the call that the kernel refused, or "" */
 };
 
 /*
- * Decides by options and env. Unless dry, binds the calling thread, which must be the only one, and
- * puts the hint for the library into env. After a failure, mask and policy are unchanged.
+ * Decides by options and env. Unless `dry`, binds the process, which must have one thread, and puts
+ * a hint for the library into env. If the mask cannot be set, mask and policy stay unchanged.
  */
 void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
                       struct gf_prebind *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Predicts before a program starts which GPU it will use, or at least the node of that GPU. */
+/* Predicts which GPU a program will use, or at least the GPU's node, before the program starts. */
 #ifndef GF_CLI_RUN_PREDICT_GPU_H
 #define GF_CLI_RUN_PREDICT_GPU_H
 
@@ -17,8 +17,8 @@ struct gf_prediction {
 
 /*
  * The prediction is certain in three cases: one GPU is visible; the launcher has one rank on this
- * host for each visible GPU, in a known order; or all visible GPUs are near the same nodes. The
- * last case does not count if ranks divide a node's cores (gf_bind_exclusive).
+ * host for each visible GPU, and the GPUs' order is known; or all visible GPUs are near the same
+ * nodes. The last case is not enough for gf_bind_exclusive, in which ranks divide a node's cores.
  */
 void gf_predict_gpu(const struct gf_machine *machine, const struct gf_visible_gpus *visible,
                     const struct gf_rank *rank, enum gf_bind bind, struct gf_prediction *ret);

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Values in the table of flags: a row of options.def has FLAG_OPTION + its index. */
+/* Values in the table of flags. The flag of options.def's row i has FLAG_OPTION + i. */
 enum { FLAG_PRINT = 1, FLAG_INIT, FLAG_OPTION = 256 };
 
 static const struct option *make_table(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The flags of `gpufeed run`. Each row of options.def has one, which sets the row's variable. */
+/* The flags of `gpufeed run`. Each row of options.def has a flag, which sets the row's variable. */
 #ifndef GF_CLI_RUN_RUN_FLAGS_H
 #define GF_CLI_RUN_RUN_FLAGS_H
 

@@ -10,7 +10,7 @@
 
 #define VARIABLE "OMP_NUM_THREADS"
 
-/* Whether no launcher narrowed the mask: then all ranks of this machine share it. */
+/* Whether the mask has all CPUs of the cpuset. Then no launcher has narrowed it: all ranks share it. */
 static bool is_whole(const struct gf_cpus *mask)
 {
     struct gf_cpus all;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUFEED_OMP=auto: the number of OpenMP threads of the program to run. */
+/* GPUFEED_OMP=auto: sets the number of OpenMP threads of the program to run. */
 #ifndef GF_CLI_RUN_THREAD_COUNT_H
 #define GF_CLI_RUN_THREAD_COUNT_H
 
@@ -7,11 +7,10 @@
 #include "cli/run/environ.h"
 
 /*
- * Sets OMP_NUM_THREADS in env, unless it is set, to this process's share of the CPUs. start is the
- * mask before the process was bound. If the program is one of several ranks that share that mask,
- * each gets an equal part. Without a launcher's count of ranks, one_gpu must be true: the program
- * itself feeds one GPU, so it is not a launcher that starts ranks. Returns the number, 0 if the
- * variable is left alone. The process must have one thread.
+ * Sets OMP_NUM_THREADS in env, unless it is already set, to this process's share of the CPUs in
+ * `start`, the mask before the binding. Ranks that share this mask get equal parts. If no launcher
+ * gives the number of ranks, it is set only if one_gpu is true: otherwise the program may itself
+ * start ranks. Returns the number, or 0 if the variable is not set. The process must have one thread.
  */
 unsigned gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool one_gpu);
 

@@ -27,7 +27,7 @@ static void on_end(int number)
     raise(number); /* SA_RESETHAND has restored the default action */
 }
 
-/* It only interrupts the wait. */
+/* Does nothing: the signal interrupts the wait, and the next screen has the new width. */
 static void on_resize(int number)
 {
     (void)number;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define TEXT_MAX ((uint64_t)16 << 20)
-#define TRIES 50 /* the process may be preempted while it writes */
+#define TRIES 50 /* one per millisecond: the process may be preempted while it writes */
 
 /* Parses a text that another process wrote. NULL if it is not a report. */
 static json_t *parse(const char *text, size_t length)
@@ -34,7 +34,7 @@ static bool read_all(int fd, void *buf, size_t size, off_t at)
     return pread(fd, buf, size, at) == (ssize_t)size;
 }
 
-/* One attempt: false if the process wrote meanwhile, or if the file is damaged. */
+/* Tries to read the file. False if the process wrote at the same time, or the file is damaged. */
 static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
 {
     struct gf_live_header before, after;
@@ -69,7 +69,7 @@ static void read_live(const char *path, struct gf_snapshot *ret)
         close(fd);
 }
 
-/* The next name in a folder of numbers; 0 at its end. */
+/* The next entry of a folder whose names are numbers; -1 at its end. */
 static long next_number(DIR *stream)
 {
     const struct dirent *entry;
@@ -105,7 +105,7 @@ static void search_thread(long tid, struct gf_snapshot *ret)
         closedir(stream);
 }
 
-/* A thread of the library holds the file, in a descriptor table that it may have of its own. */
+/* Searches the library's threads: one holds the file, perhaps in a private descriptor table. */
 static void search_threads(struct gf_snapshot *ret)
 {
     char path[64], name[32];
@@ -120,7 +120,7 @@ static void search_threads(struct gf_snapshot *ret)
         closedir(stream);
 }
 
-/* The value of GPUFEED_REPORT at the process's start; false if it is not set. */
+/* Copies GPUFEED_REPORT from the process's start environment; false if it is not set. */
 static bool report_pattern(pid_t pid, char *ret, size_t size)
 {
     static const char name[] = "GPUFEED_REPORT=";
@@ -140,7 +140,7 @@ static bool report_pattern(pid_t pid, char *ret, size_t size)
     return found;
 }
 
-/* Opens the report file by the path that the process itself sees, which may be in a container. */
+/* Reads the report file from the root and working folder of the process, perhaps in a container. */
 static void read_file(struct gf_snapshot *ret)
 {
     char pattern[PATH_MAX], expanded[PATH_MAX], path[PATH_MAX + 32];
@@ -160,7 +160,7 @@ static void read_file(struct gf_snapshot *ret)
         ret->report = report;
         ret->source = gf_snapshot_file;
     } else {
-        json_decref(report); /* of another rank, or of an earlier job */
+        json_decref(report); /* another rank or an earlier job wrote it */
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line of `gpufeed top` for each process. */
+/* Prints the line of a process in `gpufeed top`. */
 #ifndef GF_CLI_TOP_TOP_ROW_H
 #define GF_CLI_TOP_TOP_ROW_H
 
@@ -7,25 +7,25 @@
 
 #include <stdio.h>
 
-/* What a process had done at a moment: sums since its first use of CUDA. */
+/* Sums since a process's first use of CUDA. */
 struct gf_top_sums {
     double seconds, steps, to_device, from_device, stalls_us;
 };
 
-/* The last two reports of a process that differ. All zeros before the first. */
+/* The sums of a process's last two different reports; zeros before the first. */
 struct gf_top_history {
     pid_t pid;
     struct gf_top_sums before, now;
 };
 
-/* Adds a report, unless it is the one that was added last, or there is none. */
+/* Adds the snapshot's report, unless it has none, or the same report was added last. */
 void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot *snapshot);
 
 void gf_top_row_header(FILE *out, unsigned width);
 
 /*
- * Writes the line: rates between the two reports of the history, of which `snapshot` is the last. At
- * most `width` columns, or any number for 0.
+ * Prints the line, with rates between the two reports of the history. `snapshot` has the last of
+ * them. Cuts the line to `width` columns, unless that is 0.
  */
 void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
                       const struct gf_top_history *history, unsigned width);

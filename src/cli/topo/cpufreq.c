@@ -33,7 +33,7 @@ void gf_cpufreq_policy(const char *root, unsigned cpu, struct gf_cpus *ret)
 
     *ret = (struct gf_cpus){0};
     if (gf_cpufreq_read(root, cpu, gf_cpufreq_affected, text, sizeof(text)) > 0) {
-        /* In this file the kernel separates CPUs by blanks; it is not a CPU list. */
+        /* The kernel separates the CPUs in this file by blanks, not by commas. */
         for (char *space = text; (space = strchr(space, ' '));)
             *space = ',';
         gf_set_parse(text, ret);

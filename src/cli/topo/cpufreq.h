@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of cpufreq. All CPUs of a policy have the same files. */
+/* The kernel's cpufreq files. CPUs of a policy share their values. */
 #ifndef GF_CLI_TOPO_CPUFREQ_H
 #define GF_CLI_TOPO_CPUFREQ_H
 
@@ -7,18 +7,18 @@
 
 enum gf_cpufreq_file {
     gf_cpufreq_governor,
-    gf_cpufreq_preference, /* the preference given to a CPU that chooses its clock itself */
+    gf_cpufreq_preference, /* the energy preference of a CPU that chooses its clock itself */
     gf_cpufreq_affected,   /* the online CPUs of the policy */
 };
 
-/* The path of a file below the root, without a leading slash. Returns buf. */
+/* Writes the path of a file below the root, without a leading slash. Returns buf. */
 const char *gf_cpufreq_path(unsigned cpu, enum gf_cpufreq_file file, char *buf, size_t size);
 
 /* Reads a file of the CPU below root ("": this system), as gf_procfs_read does. */
 int gf_cpufreq_read(const char *root, unsigned cpu, enum gf_cpufreq_file file, char *buf,
                     size_t size);
 
-/* The CPUs that share the policy of this one, itself included. */
+/* The CPUs that share this CPU's policy, including this CPU. */
 void gf_cpufreq_policy(const char *root, unsigned cpu, struct gf_cpus *ret);
 
 /* Copies the files of each policy's first online CPU into the folder. 0 or -errno. */

@@ -16,7 +16,7 @@ const char *const gf_host_files[] = {
     [gf_host_meminfo] = "proc/meminfo",
 };
 
-/* Files that a check reads by their names; a recording needs no more than a copy. */
+/* Further files of a recording. The checks that read them contain their names. */
 static const char *const other_files[] = {
     "proc/cmdline",
     "proc/driver/nvidia/version",

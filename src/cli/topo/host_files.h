@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel settings that `gpufeed doctor` checks and a recording contains, one file each. */
+/* Files with kernel settings that `gpufeed doctor` checks and a recording contains. */
 #ifndef GF_CLI_TOPO_HOST_FILES_H
 #define GF_CLI_TOPO_HOST_FILES_H
 
@@ -19,7 +19,7 @@ enum gf_host_file {
 /* Paths below the root, without a leading slash. */
 extern const char *const gf_host_files[gf_host_meminfo + 1];
 
-/* Copies these files of this system, and those of os/thp.h, into the folder. 0 or -errno. */
+/* Copies all files that checks read, with those of os/thp.h, into the folder. 0 or -errno. */
 int gf_host_files_record(const char *folder);
 
 #endif

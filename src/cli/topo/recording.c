@@ -9,7 +9,7 @@
 
 int gf_recording_write(const char *folder)
 {
-    /* The first one makes the folder. */
+    /* gf_record_machine creates the folder, so it is the first one. */
     static int (*const parts[])(const char *folder) = {
         gf_record_machine,
         gf_visible_gpus_record,

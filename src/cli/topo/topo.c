@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The node with usable CPUs that is nearest to any of nodes; -1 if distances are unknown. */
+/* The node with usable CPUs that is nearest to one of `nodes`; -1 if distances are unknown. */
 static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nodes)
 {
     const struct gf_machine *machine = topo->machine;
@@ -31,7 +31,7 @@ static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nod
     return found;
 }
 
-/* The index of a GPU in the list of visible ones; -1 if it is hidden. */
+/* The index of a GPU in the list of visible GPUs; -1 if it is hidden. */
 static int visible_index(const struct gf_topo *topo, const char *bdf)
 {
     char canonical[20];
@@ -70,7 +70,7 @@ static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci,
         gpu->nearest = nearest_usable(topo, &gpu->nodes);
 }
 
-/* The mask of the process that was recorded. False if the recording does not contain it. */
+/* Reads the CPU mask of the process that made the recording. False if it is not recorded. */
 static bool read_recorded_mask(const char *root, struct gf_cpus *ret)
 {
     char text[4096], list[1024];

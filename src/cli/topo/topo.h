@@ -15,21 +15,21 @@ struct gf_topo_gpu {
     bool visible;
     struct gf_nodes nodes; /* empty if unknown */
     const char *source;    /* the source of the nodes; NULL if unknown */
-    struct gf_cpus cpus;   /* of those nodes */
-    struct gf_cpus usable; /* those of `cpus` that this process may use */
-    int nearest;           /* the nearest allowed node, if usable is empty; -1 if unknown */
+    struct gf_cpus cpus;   /* the CPUs of these nodes */
+    struct gf_cpus usable; /* CPUs of `cpus` that this process may use */
+    int nearest; /* if usable is empty: nearest node with CPUs it may use; -1 if unknown */
 };
 
 struct gf_topo {
     const struct gf_machine *machine;
     struct gf_facts facts;
-    bool has_mask; /* facts.start belongs to the machine; false for a recording without a mask */
+    bool has_mask; /* false for a recording without a mask: facts.start is then not the machine's */
     struct gf_visible_gpus visible;
     struct gf_topo_gpu gpus[GF_VISIBLE_GPUS_MAX];
     size_t gpu_count;
 };
 
-/* Fills ret for the machine at root, which must outlive ret, and for this process. */
+/* Gathers the data about a machine, whose files are at root, and this process. ret refers to it. */
 void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
                     struct gf_topo *ret);
 

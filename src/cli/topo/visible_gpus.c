@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 /*
- * If line begins with key, returns the text after it: "Model: \t\t NVIDIA H200" -> "NVIDIA H200".
+ * If the line begins with the key, copies the text after it: "Model: \t\t NVIDIA H200" becomes
+ * "NVIDIA H200".
  */
 static void read_field(const char *line, const char *key, char *ret, size_t size)
 {
@@ -26,7 +27,7 @@ static void read_field(const char *line, const char *key, char *ret, size_t size
     snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
-/* Whether the process may open the device: a container may lack the device node or deny access. */
+/* Whether the process may open the device. A container may lack its node, or deny access to it. */
 static bool may_open(const char *root, const char *minor, bool any_node)
 {
     char path[PATH_MAX];
@@ -34,13 +35,13 @@ static bool may_open(const char *root, const char *minor, bool any_node)
     if (!*minor || !any_node)
         return true;
     snprintf(path, sizeof(path), "%s/dev/nvidia%s", root, minor);
-    /* This consults the cgroup's device filter, but opens nothing. */
+    /* access() also checks the cgroup's device filter, and does not initialize the GPU as open() may. */
     return access(path, R_OK | W_OK) == 0;
 }
 
 /*
- * After boot no device node exists until CUDA creates the nodes. So a missing node is significant
- * only if another device has one.
+ * Whether any device node exists. After boot there is none until CUDA creates them, so a missing
+ * node means a hidden GPU only if another GPU has one.
  */
 static bool has_any_node(const char *root)
 {
@@ -73,7 +74,7 @@ static bool read_gpu(const char *root, const char *bdf, bool any_node, struct gf
         read_field(line, "Device Minor:", minor, sizeof(minor));
     }
     fclose(file);
-    if (strchr(ret->uuid, '?')) /* the driver has not initialised that device yet */
+    if (strchr(ret->uuid, '?')) /* the driver has not initialized the device yet */
         ret->uuid[0] = '\0';
     return may_open(root, minor, any_node);
 }
@@ -139,7 +140,7 @@ int gf_visible_gpus_record(const char *folder)
     return 0;
 }
 
-/* By default CUDA lists the fastest GPU first. If all models are equal, that is the PCI order. */
+/* By default CUDA lists the fastest GPU first; for GPUs of one model, this is the PCI order. */
 static bool in_pci_order(const struct gf_visible_gpus *visible, const char *order)
 {
     if (visible->count < 2 || (order && strcmp(order, "PCI_BUS_ID") == 0))
@@ -152,8 +153,8 @@ static bool in_pci_order(const struct gf_visible_gpus *visible, const char *orde
 }
 
 /*
- * The index of the only GPU whose UUID begins with word, ignoring case; count if no GPU or several
- * match.
+ * The index of the only GPU whose UUID begins with `word`, ignoring case; visible->count if no GPU
+ * or several match.
  */
 static size_t find_uuid(const struct gf_visible_gpus *visible, const char *word)
 {
@@ -170,8 +171,8 @@ static size_t find_uuid(const struct gf_visible_gpus *visible, const char *word)
 }
 
 /*
- * The index of the GPU that one word of CUDA_VISIBLE_DEVICES names; count if it names none, which
- * ends the list. -EAGAIN if only the driver can resolve it.
+ * The index of the GPU that one word of CUDA_VISIBLE_DEVICES names; visible->count if it names none,
+ * which ends the list. -EAGAIN and *ret_doubt if only the driver can resolve the word.
  */
 static int find_device(const struct gf_visible_gpus *visible, const char *word, bool pci_order,
                        const char **ret_doubt)
@@ -192,7 +193,7 @@ static int find_device(const struct gf_visible_gpus *visible, const char *word, 
     }
     if (gf_parse_u64(word, &number)) {
         if (*word < '0' || *word > '9')
-            return (int)visible->count; /* -1 or "none": the usual ways to hide all GPUs */
+            return (int)visible->count; /* as "-1" or "none", which hide all GPUs */
         *ret_doubt = "CUDA_VISIBLE_DEVICES is not valid";
         return -EAGAIN;
     }
@@ -232,7 +233,7 @@ void gf_visible_gpus_choose(struct gf_visible_gpus *visible, const char *devices
             return;
         }
         if ((size_t)index == visible->count)
-            break; /* CUDA uses the devices before the first invalid word */
+            break; /* CUDA ignores the words from the first invalid one on */
         taken[index] = true;
         chosen.gpus[chosen.count++] = visible->gpus[index];
         devices += strcspn(devices, ",");

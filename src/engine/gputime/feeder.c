@@ -50,7 +50,10 @@ static bool waits_for_first(long number)
     }
 }
 
-/* These wait for any of several descriptors: a queue or a loader with several workers. */
+/*
+ * System calls that wait for any of several descriptors, as a queue or a loader with several
+ * workers does.
+ */
 static bool waits_for_several(long number)
 {
     switch (number) {
@@ -118,7 +121,7 @@ static enum gf_host_cause read_link(int fd)
     return gf_feeder_by_link(link);
 }
 
-/* The second number of schedstat: how long the thread was runnable without a CPU. */
+/* Reads the second number of schedstat: how long the thread was runnable without a CPU. */
 static uint64_t read_delay(pid_t tid)
 {
     char text[96];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the thread that feeds the GPU does, from two small files of /proc. Reading them takes about 60
- * us of CPU time, because a thread with its own descriptor table reads them. So they are read at most
- * every 20 ms; between two readings the last answer holds. Allocates nothing.
+ * The activity of the thread that feeds the GPU, from two small files of /proc. Reading them takes
+ * about 60 us of CPU time, because a thread with its own descriptor table reads them. So they are
+ * read at most every 20 ms; between two readings the last answer holds. Allocates nothing.
  */
 #ifndef GF_ENGINE_GPUTIME_FEEDER_H
 #define GF_ENGINE_GPUTIME_FEEDER_H
@@ -16,23 +16,23 @@ struct gf_feeder {
     uint64_t delay_ns; /* its run-queue delay at the last reading */
     uint64_t read_ns;
     enum gf_host_cause cause; /* of the last reading */
-    uintptr_t futex;          /* on which it slept then; 0: it did not */
+    uintptr_t futex;          /* on which it slept at the last reading; 0: none */
 };
 
 /* A wait as /proc/self/task/T/syscall shows it. */
 struct gf_wait {
     enum gf_host_cause cause; /* by the system call; gf_host_computing for a running thread */
-    int fd;                   /* the descriptor that decides, or -1 */
-    uintptr_t futex;          /* 0: it is no futex */
+    int fd;                   /* the descriptor that it waits for, or -1 */
+    uintptr_t futex;          /* the futex that it waits for, or 0 */
     bool is_fault;            /* blocked outside a system call: in a page fault */
 };
 
 /* The cause for a wait on a descriptor, by the target of its link in /proc/self/fd. */
 enum gf_host_cause gf_feeder_by_link(const char *link);
-/* By the text of /proc/self/task/T/syscall. */
+/* Describes the wait by the text of /proc/self/task/T/syscall. */
 void gf_feeder_by_syscall(const char *text, struct gf_wait *ret);
 
-/* What thread `tid` does: now, or at the last reading. */
+/* The activity of thread `tid` now, or at the last reading. */
 enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now);
 
 #endif

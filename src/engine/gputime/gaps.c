@@ -63,7 +63,7 @@ static void end_gap(struct gf_gaps *gaps, uint64_t now)
     gaps->since_ns = 0;
 }
 
-/* The gap began between the last two samples. */
+/* The gap began between the last two samples, so its start is set to the middle. */
 static void begin_gap(struct gf_gaps *gaps, uint64_t after, uint64_t now)
 {
     gaps->since_ns = after ? after + (now - after) / 2 : now;

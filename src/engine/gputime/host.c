@@ -4,7 +4,7 @@
 #define READ_NS UINT64_C(50000000)
 #define READ_LEAST_NS (READ_NS / 4) /* if the cause has changed since */
 
-/* Whether the thread waits for Python's lock. If so, *line becomes that of the lock's holder. */
+/* Whether the thread waits for Python's lock. If so, *line becomes the lock holder's line. */
 static bool waits_for_lock(const struct gf_host *host, uintptr_t python,
                            struct gf_python_line *line)
 {

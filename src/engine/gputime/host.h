@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the host did while a GPU was empty, in more detail than the state of the feeding thread: the
- * line of Python, the holder of Python's lock, and the processes whose data the thread waits for.
- * The sampler's thread only.
+ * What the host did while a GPU was empty, in more detail than the feeding thread's state. The
+ * details are the line of Python, the holder of Python's lock, and the processes whose data the
+ * thread waits for. Used on the sampler's thread only.
  */
 #ifndef GF_ENGINE_GPUTIME_HOST_H
 #define GF_ENGINE_GPUTIME_HOST_H
@@ -16,12 +16,12 @@ struct gf_host {
     struct gf_workers workers;
     struct gf_cause_lines lines;
     uint64_t read_ns;            /* of the last detailed reading */
-    enum gf_host_cause from, to; /* it found `to` in place of `from` */
+    enum gf_host_cause from, to; /* that reading refined `from` to `to` */
 };
 
 /*
- * The cause in detail. Reads at most 20 times per second; in between, the last answer holds. python:
- * the thread state of the feeding thread; 0: unknown.
+ * Returns the cause in more detail. Reads at most 20 times per second; between readings, returns
+ * the last answer. python: the thread state of the feeding thread; 0: unknown.
  */
 enum gf_host_cause gf_host_refine(struct gf_host *host, enum gf_host_cause cause, uintptr_t python,
                                   uint64_t now);

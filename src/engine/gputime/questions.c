@@ -6,9 +6,12 @@
 
 #include <string.h>
 
-/* Of one tick. 33 queries a tick slow a thread with 32 streams by 3 to 6 % (bench/NOTES.md). */
+/*
+ * The most queries of one sample. 33 queries for each sample slow down a thread with 32 streams by
+ * 3 to 6 % (bench/NOTES.md).
+ */
 #define QUESTIONS 16u
-/* Where an idle stream's work was recorded; it is cleared at the end. */
+/* The most records of work of idle streams that one sample clears. */
 #define CLEARED 128u
 
 struct round {
@@ -49,7 +52,10 @@ static uint64_t sum_begun(const struct gf_submit_table *table)
     return sum;
 }
 
-/* The ended calls are counted first: if the sums are equal, no call was running in between. */
+/*
+ * The ended calls are counted first. So if the sums are equal, no call was running between the two
+ * counts.
+ */
 static void read_counts(const struct gf_submit_table *table, struct gf_answers *ret)
 {
     const uint64_t ended = sum_ended(table);
@@ -65,7 +71,7 @@ static bool may_ask(const struct gf_submit_table *table)
     return !gf_load_seq_cst(&table->closed) && !gf_load_seq_cst(&table->captures);
 }
 
-/* Adds a record to those that are cleared if nothing was submitted meanwhile. */
+/* Adds a record to the list that is cleared if nothing is submitted during the round. */
 static void seen_empty(struct round *round, _Atomic unsigned *work)
 {
     if (round->ret->settled && round->cleared_count < CLEARED && gf_load_relaxed(work))
@@ -132,8 +138,8 @@ static int find_context(const struct round *round, uintptr_t handle)
 }
 
 /*
- * The answer is known without a query if the slot was given nothing, or if the idle legacy stream
- * covers it. A kernel that is queued somewhere else decides the state, too.
+ * No query is needed if the slot got no work, if the idle legacy stream covers it, or if a queued
+ * kernel already decides the device's state.
  */
 static void ask_slot(struct round *round, unsigned number)
 {
@@ -178,8 +184,8 @@ static void ask_slots(struct round *round)
 }
 
 /*
- * The work of a legacy stream while no listed blocking stream has any: it was submitted to the
- * legacy stream, to a per-thread stream, or by a call that is not hooked.
+ * The kind of work on a busy legacy stream while no listed blocking stream has work. It was
+ * submitted to the legacy stream, to a per-thread stream, or by a call without a hook.
  */
 static unsigned work_of_legacy(const struct gf_submit_table *table)
 {
@@ -206,7 +212,7 @@ static void judge_legacy(struct round *round)
         seen_empty(round, &round->table->submitters[i].own_work);
 }
 
-/* The library's own part of a blocking copy is on streams that are in no slot. */
+/* The library's own part of a blocking copy runs on streams without a slot. */
 static void find_copies(struct round *round)
 {
     for (unsigned i = 0; i < GF_SUBMITTERS; i++)
@@ -218,7 +224,7 @@ static void find_copies(struct round *round)
 void gf_questions_ask(const struct gf_cuda *cuda, struct gf_submit_table *table,
                       struct gf_answers *ret)
 {
-    static struct round round; /* one thread asks */
+    static struct round round; /* only one thread calls this */
 
     memset(ret, 0, sizeof(*ret));
     round.cuda = cuda;

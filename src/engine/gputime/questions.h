@@ -10,7 +10,7 @@
 #include "abi/gputime_api.h"
 
 struct gf_answers {
-    bool asked;         /* false: a capture is open, or a stream or a context ends now */
+    bool asked;         /* false: a capture is open, or a stream or a context is about to end */
     unsigned questions; /* number of queries */
     unsigned refused;   /* queries that failed: the stream or its context is broken or gone */
     /* The counts of submissions before the first query. */
@@ -18,7 +18,7 @@ struct gf_answers {
     bool settled; /* no call that submits work was running then */
     struct gf_answer {
         bool has_context; /* the program submitted work to this device */
-        bool failed;      /* a query failed, or there were too many to ask */
+        bool failed;      /* a query failed, or there were too many streams to query */
         unsigned work;    /* bits of enum gf_work of the streams that are not empty */
         bool copies;      /* a thread is inside a blocking copy */
     } device[GF_SUBMIT_DEVICES];
@@ -27,7 +27,7 @@ struct gf_answers {
 void gf_questions_ask(const struct gf_cuda *cuda, struct gf_submit_table *table,
                       struct gf_answers *ret);
 
-/* Whether the driver has the functions that questions need. */
+/* Whether the driver has the functions that the queries need. */
 bool gf_questions_possible(const struct gf_cuda *cuda);
 
 #endif

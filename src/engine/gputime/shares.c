@@ -34,7 +34,7 @@ static void add_state(struct gf_gpu_shares *shares, enum gf_gpu_state state,
         add_ns(&shares->cause_ns[cause], ns);
 }
 
-/* Between a late sample and the one before it, anything may have happened, unless it was quiet. */
+/* Before a late sample anything may have happened, unless nothing was submitted (quiet). */
 void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample)
 {
     const struct gf_gpu_sample last = shares->last;

@@ -14,7 +14,7 @@
 #define GF_GPU_STATES(X)                                                                           \
     X(empty)         /* no stream has unfinished work */                                           \
     X(copying)       /* only copies are unfinished */                                              \
-    X(communicating) /* only work of a communication library, or copies */                         \
+    X(communicating) /* only work of a communication library, and perhaps copies */                \
     X(queued)        /* other work is unfinished; whether it runs is not known */                  \
     X(unknown)       /* the streams could not be queried, or the sample is late */
 
@@ -26,23 +26,23 @@ enum gf_gpu_state {
 };
 const char *gf_gpu_state_name(enum gf_gpu_state state);
 
-/* What the host did while the GPU was empty: the first that holds. */
+/* What the host did while the GPU was empty; the first cause that applies counts. */
 #define GF_HOST_CAUSES(CAUSE)                                                                      \
-    CAUSE(paused)      /* SIGSTOP, a debugger, the freezer */                                      \
-    CAUSE(throttled)   /* by the CPU quota */                                                      \
+    CAUSE(paused)      /* stopped by SIGSTOP, a debugger or the freezer */                         \
+    CAUSE(throttled)   /* stopped by the CPU quota */                                              \
     CAUSE(preempted)   /* the feeding thread was runnable without a CPU */                         \
     CAUSE(driver)      /* inside a driver call that allocates, frees or pins memory */             \
-    CAUSE(gpu_wait)    /* inside a call that waits for the GPU, which was done */                  \
+    CAUSE(gpu_wait)    /* inside a call that waits for the GPU, although the GPU is done */        \
     CAUSE(gil)         /* waiting for Python's lock */                                             \
-    CAUSE(few_workers) /* waiting for data of child processes that work, beside idle CPUs */       \
-    CAUSE(transform)   /* the same, and they use every CPU */                                      \
-    CAUSE(storage)     /* the same, and they wait for a file or the network */                     \
-    CAUSE(worker_cpus) /* the same, and they had no CPU */                                         \
+    CAUSE(few_workers) /* waiting for data of child processes, while CPUs are idle */              \
+    CAUSE(transform)   /* waiting for data of child processes, which use every CPU */              \
+    CAUSE(storage)     /* waiting for data of child processes, which wait for a file or network */ \
+    CAUSE(worker_cpus) /* waiting for data of child processes, which had no CPU */                 \
     CAUSE(data)        /* waiting for another process or thread through a pipe or a queue */       \
     CAUSE(file)        /* reading or writing a file */                                             \
     CAUSE(network)     /* waiting for a socket */                                                  \
     CAUSE(waiting)     /* any other wait: a lock, a sleep */                                       \
-    CAUSE(launches)    /* the thread submits work, which is too short */                           \
+    CAUSE(launches)    /* submitting work that is too short to keep the GPU busy */                \
     CAUSE(computing)   /* running */                                                               \
     CAUSE(other)       /* not known */
 
@@ -58,7 +58,7 @@ struct gf_gpu_sample {
     uint64_t at_ns;
     enum gf_gpu_state state;
     enum gf_host_cause cause; /* of an empty GPU */
-    /* The GPU was empty at the sample before, and nothing was submitted since. */
+    /* No work was submitted between the previous sample and this one. */
     bool quiet;
     bool late; /* the interval before this sample is much longer than planned */
 };
@@ -66,9 +66,9 @@ struct gf_gpu_sample {
 struct gf_gpu_shares {
     _Atomic uint64_t state_ns[GF_GPU_STATE_COUNT];
     _Atomic uint64_t cause_ns[GF_HOST_CAUSE_COUNT]; /* they sum to state_ns[gf_gpu_empty] */
-    _Atomic uint64_t exact_ns; /* of the empty time: both ends of the interval were empty, quiet */
+    _Atomic uint64_t exact_ns; /* the empty time between two empty samples without a submission */
     _Atomic uint64_t samples;
-    struct gf_gpu_sample last; /* the writer's */
+    struct gf_gpu_sample last; /* used by the writer only */
 };
 
 void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample);

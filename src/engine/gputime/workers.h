@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the child processes do while the thread that feeds the GPU waits for their data: DataLoader
- * workers, for example. Their system calls, run-queue delays and Python frames are read; a process
- * may read those of its children. The sampler's thread only. Allocates nothing.
+ * The activity of child processes, such as DataLoader workers, while the thread that feeds the GPU
+ * waits for their data. Their system calls, run-queue delays and Python frames are read, because a
+ * process may read those of its children. Used on the sampler's thread only. Allocates nothing.
  */
 #ifndef GF_ENGINE_GPUTIME_WORKERS_H
 #define GF_ENGINE_GPUTIME_WORKERS_H
@@ -21,8 +21,8 @@ enum gf_worker_state {
 };
 
 struct gf_workers {
-    pid_t parent;     /* the thread that started them; 0: not looked for yet */
-    uint64_t list_ns; /* when they were looked for */
+    pid_t parent;     /* the thread that started them; 0: they were not listed yet */
+    uint64_t list_ns; /* when they were last listed */
     uint64_t read_ns;
     uint64_t cost_ns;         /* the CPU time of the last reading */
     bool refused;             /* the kernel does not let this process read its children */
@@ -35,14 +35,15 @@ struct gf_workers {
     } worker[GF_WORKERS];
 };
 
-/* By the number of workers in each state, and the CPUs that the process may use. */
+/* The cause by the number of workers in each state and by the CPUs that the process may use. */
 enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus);
 
 /*
- * Reads the children that the thread `parent` started. Returns a cause of its own, or gf_host_data
- * if they say nothing. state: the parent's PyThreadState, which is theirs too if they were forked.
- * *ret_line: the line of a worker that decides; line 0: not known. A reading that took long is not
- * repeated soon, so that all readings take at most 1/200 of a CPU; until then the cause stays.
+ * Reads the children that the thread `parent` started. Returns the cause that they show, or
+ * gf_host_data if they show none. state: the parent's PyThreadState; in forked children it has the
+ * same address. *ret_line: the line of a worker in the state that decides; line 0: not known. All
+ * readings take at most 1/200 of a CPU: after a long reading, the last cause is returned for some
+ * time.
  */
 enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uintptr_t state,
                                    uint64_t now, struct gf_python_line *ret_line);

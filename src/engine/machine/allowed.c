@@ -35,18 +35,21 @@ static int query_in_child(void *arg)
 int gf_allowed_cpus(struct gf_cpus *ret)
 {
     _Alignas(16) char stack[16384];
-    struct query query = {.error = -EAGAIN}; /* unchanged if a tool makes the clone a fork */
+    struct query query = {.error = -EAGAIN}; /* unchanged if a tool turns the clone into a fork */
     const int saved = errno;
     uint64_t all = ~UINT64_C(0), before;
 
     if (!gf_permit(gf_permit_set_affinity))
         return -EPERM;
-    /* The child runs no signal handler of the program, and sends no signal when it exits. */
+    /*
+     * All signals are blocked, so the child runs no signal handler of the program. It sends no
+     * signal when it exits.
+     */
     if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)))
         return -errno;
     const pid_t pid = clone(query_in_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK, &query);
     const int failed = pid < 0 ? -errno : 0;
-    /* Called by its number, because libc's waitpid is a cancellation point. */
+    /* A raw system call, because libc's waitpid is a cancellation point. */
     while (pid > 0 && syscall(SYS_wait4, pid, NULL, __WALL, NULL) < 0 && errno == EINTR)
         ;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));

@@ -6,7 +6,7 @@
 #include "base/cpus.h"
 
 /*
- * The CPUs that the kernel keeps of a mask of all CPUs. A short-lived child process sets that mask,
+ * The CPUs that remain when a mask of all CPUs is set. A short-lived child process sets that mask,
  * so no mask of the program is ever widened. 0 or -errno.
  */
 int gf_allowed_cpus(struct gf_cpus *ret);

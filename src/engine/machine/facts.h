@@ -13,18 +13,20 @@ struct gf_facts {
     struct gf_cpus
         start; /* the mask before the library acted; see struct gf_startup_env and GPUFEED_BOUND */
     /*
-     * The CPUs that the process could use with the widest mask. The value comes from the cpuset
-     * cgroup (Cpus_allowed shows the mask instead). If no cgroup file gives it, from
-     * gf_allowed_cpus; otherwise all online CPUs. Excludes isolated CPUs that the start mask lacks.
+     * The CPUs that the process could use with the widest mask. They come from the cpuset cgroup,
+     * because Cpus_allowed shows the mask. If no cgroup file gives them, they come from
+     * gf_allowed_cpus; if that fails, they are all online CPUs. Excludes isolated CPUs that the
+     * start mask lacks.
      */
     struct gf_cpus cpuset;
     struct gf_nodes mems;               /* Mems_allowed */
-    struct gf_cpus isolated;            /* CPUs that isolcpus= keeps from the start mask */
+    struct gf_cpus isolated;            /* CPUs that isolcpus= keeps out of the start mask */
     int start_policy;                   /* get_mempolicy's mode, or -errno */
     struct gf_nodes start_policy_nodes; /* of that policy; empty if it has none */
     /*
-     * The CPUs of all threads of the program with a mask of their own, as of a decision
-     * (gf_thread_binding_read_own); empty without such threads. all_own: no thread has the start mask.
+     * The CPUs of the program's threads that have their own mask, at the time of a decision
+     * (gf_thread_binding_read_own); empty if no thread has one. all_own: no thread has the start
+     * mask.
      */
     struct gf_cpus own;
     bool all_own;

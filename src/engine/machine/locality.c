@@ -54,7 +54,7 @@ static void read_map_word(const char *word, struct mapping *ret)
     }
 }
 
-/* Splits the line into words. */
+/* Overwrites the line: splits it into words. */
 static void read_map_line(char *line, struct mapping *ret)
 {
     uint64_t start;
@@ -131,7 +131,8 @@ static void read_file(void *closure)
     if (!gf_procfs_lines_open(&lines, reader->file))
         return;
     /*
-     * Only a long file name makes a line longer than the buffer, and all counts precede the name.
+     * Only a file name of thousands of characters makes a line longer than the buffer. The counts
+     * follow the name, so such a mapping counts no pages.
      */
     for (char *line; (line = gf_procfs_lines_next(&lines));)
         if (!lines.continued)

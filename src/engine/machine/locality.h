@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * On which CPUs and nodes this process's threads and pages are, read back from the kernel without
- * privilege: masks by sched_getaffinity, pages from /proc/self/numa_maps. Reading numa_maps takes
- * about 9 ms for 1 GiB and holds the lock that page faults share, so it is done rarely.
+ * Where this process's threads and pages are, as the kernel reports without privilege: masks by
+ * sched_getaffinity, nodes of pages by /proc/self/numa_maps. Reading numa_maps takes about 9 ms for
+ * 1 GiB and holds the lock that page faults share, so it is done rarely.
  */
 #ifndef GF_ENGINE_MACHINE_LOCALITY_H
 #define GF_ENGINE_MACHINE_LOCALITY_H

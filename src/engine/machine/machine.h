@@ -11,10 +11,10 @@
 
 struct gf_node {
     unsigned id;         /* the kernel's number; numbers have gaps on Grace */
-    int package;         /* index of the socket, -1 unknown */
+    int package;         /* index of the socket; -1 if unknown */
     bool has_memory;     /* false: the node has only CPUs */
     bool is_device;      /* memory without CPUs: a GPU's, CXL, or another expander */
-    bool is_gpu;         /* of these, known to be a GPU's own memory */
+    bool is_gpu;         /* such memory that is known to be a GPU's own */
     struct gf_cpus cpus; /* online CPUs of the node; empty for memory-only nodes */
     uint64_t memory_bytes;
 };
@@ -26,7 +26,7 @@ struct gf_core {
 
 struct gf_pci {
     char bdf[20];        /* "0000:41:00.0", lower case */
-    int numa_node;       /* from /sys; -1 unknown */
+    int numa_node;       /* from /sys; -1 if unknown */
     struct gf_cpus cpus; /* local_cpulist; empty if unknown */
     bool is_gpu;         /* NVIDIA, class 0x0300 or 0x0302 */
 };
@@ -36,7 +36,7 @@ struct gf_machine {
     struct gf_cpus online;
     struct gf_node *nodes; /* by ascending id */
     size_t node_count;
-    unsigned *distances;   /* node_count * node_count, SLIT; NULL unknown */
+    unsigned *distances;   /* node_count * node_count, SLIT; NULL if unknown */
     struct gf_core *cores; /* by ascending first CPU */
     size_t core_count;
     struct gf_pci *gpus; /* by ascending bdf; NVIDIA GPUs that /sys shows, hidden ones included */

@@ -115,8 +115,8 @@ static void mark_gpu_memory(struct gf_machine *machine, long id)
 }
 
 /*
- * The driver names the node of a GPU's memory in numa_status ("Node: 2"). Some firmware puts the
- * GPU itself on that node. Other nodes without CPUs are capacity that programs may use.
+ * Finds the nodes of the GPUs' own memory. The driver names such a node in numa_status ("Node: 2"),
+ * and some firmware puts the GPU itself on it. Programs may use other nodes without CPUs.
  */
 static void find_gpu_memory(const char *root, struct gf_machine *machine)
 {

@@ -22,8 +22,8 @@ int gf_pci_read(const struct gf_machine *machine, const char *recorded, const ch
                 struct gf_pci *ret);
 
 /*
- * Adds a device that is not in gpus because it is not an NVIDIA GPU (a test device), so that it can
- * be placed like one. 0 (also if it is in the list already), -ENOENT or -ENOMEM.
+ * Adds a device that is not an NVIDIA GPU (a test device) to gpus, so that it can be placed like a
+ * GPU. 0 (also if it is in the list already), -ENOENT or -ENOMEM.
  */
 int gf_pci_add(struct gf_machine *machine, const char *recorded, const char *bdf);
 

@@ -12,21 +12,24 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* An errno that none of these calls returns; ENOSYS may come from a seccomp filter. */
+/*
+ * An errno that none of these calls returns. ENOSYS is not used, because a seccomp filter may
+ * return it.
+ */
 #define GF_UNTRIED ECANCELED
 
 /* Each is 0 if the call succeeded on a scratch thread, otherwise its errno or GF_UNTRIED. */
 struct gf_probe {
     int set_affinity;
     int get_mempolicy;
-    int set_mempolicy;  /* MPOL_PREFERRED of the wanted node, then restored */
+    int set_mempolicy;  /* MPOL_PREFERRED of the given node */
     int preferred_many; /* MPOL_PREFERRED_MANY of that node: EINVAL before Linux 5.15 */
     int mbind;          /* on a separate page */
 };
 
 /*
- * Runs the probe on a scratch thread and waits for it, so no hook may call this. create makes the
- * thread (a reduced pthread_create; NULL: pthread_create itself). node has memory.
+ * Runs the probe on a scratch thread and waits for it, so no hook may call this. create replaces
+ * pthread_create; NULL: pthread_create itself. node has memory.
  */
 void gf_probe_run(int (*create)(pthread_t *ret, void *(*run)(void *), void *arg), unsigned node,
                   const struct gf_cpus *cpus, struct gf_probe *ret);

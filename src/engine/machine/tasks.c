@@ -18,7 +18,7 @@
 
 #define PATH_SIZE 64
 
-/* "/proc/PID/name"; for pid 0 that of the calling process. */
+/* "/proc/PID/name"; "/proc/self/name" for pid 0. */
 static void proc_path(pid_t pid, const char *name, char ret[PATH_SIZE])
 {
     if (pid)
@@ -83,7 +83,7 @@ int gf_tasks_each(pid_t pid, void (*visit)(void *closure, int task, pid_t tid), 
 bool gf_tasks_has_children(void)
 {
     siginfo_t info;
-    /* Called by its number, because libc's waitid is a cancellation point. */
+    /* A raw system call, because libc's waitid is a cancellation point. */
     return syscall(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL, NULL) == 0 ||
            errno != ECHILD;
 }
@@ -232,7 +232,10 @@ static bool parse_stat(char *text, struct gf_task_account *ret)
     return true;
 }
 
-/* "55d0c8a00000 prefer (many):0-1 file=..."; so short a read makes the kernel walk one mapping. */
+/*
+ * "55d0c8a00000 prefer (many):0-1 file=..."; a read as short as this makes the kernel walk only one
+ * mapping.
+ */
 int gf_tasks_policy(int task, pid_t tid, char *buf, size_t size)
 {
     char text[80];

@@ -46,8 +46,9 @@ int gf_tasks_get_mask(pid_t tid, struct gf_cpus *ret);
 int gf_tasks_set_mask(pid_t tid, const struct gf_cpus *cpus);
 
 /*
- * The memory policy of a thread, in the kernel's words: "default", "prefer:1", "bind:0-1". From the
- * thread's first mapping, which has no policy of its own. 0 or -errno.
+ * The memory policy of a thread, in the kernel's words: "default", "prefer:1", "bind:0-1". Read
+ * from the thread's first mapping, which has no policy of its own and so shows the thread's. 0 or
+ * -errno.
  */
 int gf_tasks_policy(int task, pid_t tid, char *buf, size_t size);
 

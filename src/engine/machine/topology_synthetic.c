@@ -10,7 +10,10 @@ static bool begins_count(const char *text, const char *at)
     return at == text || strchr(" :[\t\n\v\f\r", at[-1]);
 }
 
-/* In parentheses stand indexes ("indexes=0,2,1,3", "indexes=2*2:1*2") and sizes ("memory=8GB"). */
+/*
+ * Whether the number at `at`, in parentheses, begins a size ("memory=8GB"). Otherwise it is an
+ * index ("indexes=0,2,1,3", "indexes=2*2:1*2").
+ */
 static bool begins_size(const char *text, const char *at)
 {
     static const char key[] = "indexes";
@@ -23,7 +26,7 @@ static bool begins_size(const char *text, const char *at)
 
 /*
  * The number of objects is the product of the levels' counts. "Package:2 [NUMANode(memory=8GB)]
- * Core:4 PU:2(indexes=...)" has 16. hwloc takes a negative number for a very large one.
+ * Core:4 PU:2(indexes=...)" has 16. hwloc reads a negative number as a very large one.
  */
 bool gf_topology_synthetic_is_sound(const char *text, uint64_t most)
 {

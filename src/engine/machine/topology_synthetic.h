@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks a synthetic description before hwloc reads it. hwloc builds each object that a description
- * counts, in a time that grows faster than their number, and sets as large as the largest index.
+ * Checks a synthetic description before hwloc reads it. Without the check, a short description
+ * could make hwloc work for long: the time grows faster than the number of objects, and sets grow
+ * with the largest index.
  */
 #ifndef GF_ENGINE_MACHINE_TOPOLOGY_SYNTHETIC_H
 #define GF_ENGINE_MACHINE_TOPOLOGY_SYNTHETIC_H

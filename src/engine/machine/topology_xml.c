@@ -26,8 +26,8 @@ static bool is_text(const char *text, size_t length, const char *expected)
 }
 
 /*
- * Reads name="value" at *at, which moves behind it. False at the end of the tag, or if this is no
- * attribute: hwloc ignores the rest of such a tag, also the sets in it.
+ * Reads name="value" at *at, and moves *at past it. False at the end of the tag, or if there is no
+ * attribute. hwloc ignores the rest of such a tag, including its sets.
  */
 static bool next_attribute(const char **at, const char *end, struct attribute *ret)
 {
@@ -47,7 +47,7 @@ static bool next_attribute(const char **at, const char *end, struct attribute *r
     return true;
 }
 
-/* "0x00000003" or "0x1,0xffffffff"; "0xf...f" would be a set without an end. */
+/* "0x00000003" or "0x1,0xffffffff"; "0xf...f" would be an infinite set. */
 static bool is_set(const char *value, size_t length)
 {
     return length > 2 && strncmp(value, "0x", 2) == 0 &&
@@ -93,7 +93,7 @@ static bool is_device(const struct attribute *attribute)
     return false;
 }
 
-/* at: behind the tag's name. */
+/* at: the first character after the tag's name. */
 static bool is_tag_sound(const char *at, const char *end, bool is_object, uint64_t most)
 {
     struct attribute attribute;

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define PASSES_MAX 32 /* number of passes, because new threads inherit the mask of their creator */
+#define PASSES_MAX 32 /* the most passes; new threads inherit the mask of their creator */
 #define DEPTH_MAX 32  /* how many generations of child processes are visited */
 
 struct walk {
@@ -18,7 +18,7 @@ struct walk {
     uintptr_t cuda; /* address of libcuda in this process; 0 if unknown or not mapped */
 };
 
-/* 1: the mask was changed and read back; 0: the mask was already right; -1: failed. */
+/* 1: the mask was changed and read back; 0: there was nothing to change; -1: failed. */
 static int bind_thread(struct walk *walk, pid_t tid, struct gf_cpus *ret_mask)
 {
     const struct gf_bind_scope *scope = walk->scope;

@@ -35,7 +35,7 @@ struct gf_bind_result {
     unsigned usec;
 };
 
-/* Repeats until a pass finds no new thread. Any thread; allocates nothing; keeps errno. */
+/* Repeats until a pass changes nothing. Any thread; allocates nothing; keeps errno. */
 void gf_bind_apply(const struct gf_bind_scope *scope, struct gf_bind_result *ret);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * Which of the visible GPUs this process works on. The first context may be on another device,
  * because frameworks create a context on device 0 in each rank. So the choice is provisional until
- * the process has allocated 256 MiB; then it is the device with most of that memory. Another device
- * joins later if the process allocates 256 MiB there. No device leaves.
+ * the process has allocated 256 MiB. Then the device with most of that memory is chosen. Another
+ * device joins later if the process allocates 256 MiB there. No device leaves.
  */
 #ifndef GF_ENGINE_PLACE_CHOICE_H
 #define GF_ENGINE_PLACE_CHOICE_H
@@ -42,7 +42,7 @@ bool gf_choice_memory(struct gf_choice *choice, int device, uint64_t bytes);
 
 /*
  * Makes a choice before any context, from the number of visible devices and the launcher's local
- * rank and number of local ranks (-1 unknown). True if that determines the GPU.
+ * rank and number of local ranks (-1 if unknown). True if that determines the GPU.
  */
 bool gf_choice_preset(struct gf_choice *choice, int visible, int local_rank, int local_size);
 

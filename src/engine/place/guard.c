@@ -9,7 +9,7 @@
 
 static uint64_t increase_of(uint64_t now, uint64_t before)
 {
-    /* A CPU that went offline no longer reports its idle time. */
+    /* A sum may fall, because a CPU that went offline no longer reports its idle time. */
     return now > before ? now - before : 0;
 }
 

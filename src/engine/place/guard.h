@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The starvation guard. It decides from readings whether to widen the mask: bound threads wait for
- * a CPU while CPUs outside of the mask are idle. Pure, so that tests can supply any readings.
+ * The starvation guard. Decides from readings when to widen the mask: when bound threads wait for a
+ * CPU while CPUs outside the mask are idle. Pure, so that tests can supply any readings.
  */
 #ifndef GF_ENGINE_PLACE_GUARD_H
 #define GF_ENGINE_PLACE_GUARD_H

@@ -40,5 +40,5 @@ void gf_guard_deltas_count(struct gf_guard_deltas *past, int tid, uint64_t run_n
     } else if (run_ns + delay_ns <= past->interval_ns) {
         past->run_ns += run_ns; /* the thread started in this interval */
         past->delay_ns += delay_ns;
-    } /* otherwise it ran under an earlier placement */
+    } /* otherwise the thread is older than this interval */
 }

@@ -150,7 +150,7 @@ static size_t count_entries(char *const *envp)
     return count;
 }
 
-/* A copy of envp without the variable; entry, unless NULL, is added. NULL if there is no memory. */
+/* A copy of envp without the variable, plus `entry` unless it is NULL. NULL: out of memory. */
 static char **copy_environment(char *const *envp, size_t count, char *entry)
 {
     char **copy = malloc((count + 2) * sizeof(*copy));
@@ -167,7 +167,7 @@ static char **copy_environment(char *const *envp, size_t count, char *entry)
 }
 
 /*
- * Whether the copy still equals the original vector: setenv in another thread may change that in
+ * Whether the copy still equals the original vector, which setenv in another thread may change in
  * place. These words belong to libc, so they are not C11 atomics.
  */
 static bool still_copied(char *const *old, size_t count, char *const *copy)

@@ -38,7 +38,7 @@ int gf_hint_read(char *const *envp, struct gf_hint *ret);
 /*
  * Puts the hint into this process's environment; if hint is NULL, removes it. One store publishes a
  * complete new environ, and the old one stays allocated. So getenv in another thread sees the old
- * or the new one. (setenv would move memory that such threads read.) 0 or -errno.
+ * or the new one. setenv would move memory that such threads read. Returns 0 or -errno.
  */
 int gf_hint_publish(const struct gf_hint *hint);
 

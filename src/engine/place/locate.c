@@ -20,7 +20,7 @@ unsigned gf_locate_cpu_nodes(const struct gf_machine *machine)
 
 /*
  * The nodes with CPUs at the smallest distance from a node without CPUs. Empty if all are equally
- * far: then the SLIT does not distinguish them.
+ * far, because the SLIT does not distinguish them then.
  */
 static void nearest_with_cpus(const struct gf_machine *machine, unsigned id, struct gf_nodes *ret)
 {

@@ -6,9 +6,9 @@
 #include "base/cpus.h"
 
 /*
- * At least a quarter of `allowed`, but between 4 and 16, and no more than the CPU quota (0 if
- * unlimited) lets the program use at once. The upper bound is 16, because one NUMA domain of an
- * EPYC with eight domains has an eighth of the CPUs and was the fastest place measured.
+ * A quarter of `allowed`, but at least 4 and at most 16. Never more than the CPU quota (0 if
+ * unlimited) lets the program use at once. The upper bound is 16, so that one of an EPYC's eight
+ * NUMA domains suffices: it was the fastest place measured.
  */
 unsigned gf_min_cpus(unsigned allowed, double quota);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the heap must purge freed pages that it retains, or make them lazily free. Pure: decides
- * from readings, so that tests can supply any readings.
+ * When the heap must purge the freed pages that it retains, or free them lazily. Pure: decides from
+ * readings, so that tests can supply any readings.
  */
 #ifndef GF_ENGINE_PLACE_RECLAIM_POLICY_H
 #define GF_ENGINE_PLACE_RECLAIM_POLICY_H
@@ -14,9 +14,10 @@
 
 struct gf_reclaim_reading {
     uint64_t now_ns;
-    uint64_t retained; /* bytes, at most; lazily freed pages count */
-    uint64_t dirty;    /* the part not lazily freed, at most: the kernel cannot reclaim it */
-    bool idle;         /* nothing was freed or made lazily free since the last reading */
+    uint64_t retained; /* an upper bound in bytes; includes lazily freed pages */
+    uint64_t dirty;    /* an upper bound of the part that the kernel cannot reclaim */
+    /* The program freed nothing, and the heap freed nothing lazily, since the last reading. */
+    bool idle;
     struct gf_headroom headroom;
     struct gf_pressure pressure;
 };

@@ -18,12 +18,12 @@ struct gf_verdict {
     enum gf_bound bound;
     struct gf_cpus cpus;   /* the mask to set; empty if bound is gf_bound_none */
     struct gf_cpus socket; /* for the guard's first step: the allowed CPUs of the package */
-    struct gf_nodes nodes; /* of the GPUs; empty unknown */
+    struct gf_nodes nodes; /* of the GPUs; empty if unknown */
     int policy;            /* GF_MPOL_DEFAULT for first touch, or another of mempolicy.h */
     struct gf_nodes policy_nodes;
     char policy_reason[128]; /* why this policy, or why no policy; always set */
     const char
-        *node_source; /* "sysfs", "local_cpulist", "NVML", "driver attribute"; NULL unknown */
+        *node_source; /* "sysfs", "local_cpulist", "NVML", "driver attribute"; NULL if unknown */
     char reason[192]; /* why these CPUs, or why no binding; always set */
     char remedy[192]; /* a command or option that helps; or "" */
     bool warn;        /* print the reason even at GPUFEED_VERBOSE=0 */

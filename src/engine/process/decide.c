@@ -181,7 +181,7 @@ static void carry_out(const struct gf_placement *old, struct gf_placement *now,
                sizeof("the kernel did not keep the masks"));
 }
 
-/* Publishes the GPU that the log's stalls name; none if there are several. */
+/* Publishes the GPU for the log's stall lines; none if there are several. */
 static void publish_gpu(const struct gf_decision *decision)
 {
     struct gf_stall_gpu gpu = {.device = decision->gpus[0].device};

@@ -26,7 +26,10 @@ static bool is_mapped(const char *file)
     return gf_tasks_find_map(0, file, &at) == 0;
 }
 
-/* Where a query disturbs the program or a tool: the reason why nothing is sampled, or NULL. */
+/*
+ * The reason why nothing is sampled: a query would disturb the program or a tool. NULL if there is
+ * no such reason.
+ */
 static const char *find_reason(const struct gf_preload *preload)
 {
     if (preload->options->origin.gpu_time == gf_origin_environment)

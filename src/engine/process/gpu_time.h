@@ -3,7 +3,7 @@
 #ifndef GF_ENGINE_PROCESS_GPU_TIME_H
 #define GF_ENGINE_PROCESS_GPU_TIME_H
 
-/* Called by gf_engine_start: from the first submission on, work is recorded. */
+/* Called by gf_engine_start, so that work is recorded from the first submission on. */
 void gf_gpu_time_prepare(void);
 /* Called on the library's thread: starts the sampler once work was submitted. */
 void gf_gpu_time_start(void);

@@ -23,8 +23,8 @@
 #define STACK_BYTES ((size_t)1 << 20) /* `ulimit -s` may be smaller */
 
 /*
- * The descriptor is in a table of this thread alone, so the program's numbers stay the program's.
- * NULL if the kernel refuses.
+ * The descriptor is in a table of this thread alone, so that the program's descriptor numbers do
+ * not change. NULL if the kernel refuses.
  */
 static struct gf_live_header *map_file(void)
 {
@@ -39,7 +39,7 @@ static struct gf_live_header *map_file(void)
 
 /*
  * The report is formatted into the half of the file that readers do not read now. If it does not
- * fit, or another thread holds the report lock, the report before it stays.
+ * fit, or another thread holds the report lock, the previous report stays.
  */
 static void write_report(struct gf_live_header *file)
 {

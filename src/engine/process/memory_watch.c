@@ -15,8 +15,8 @@
 /* The longest time between readings of headroom and pressure. */
 #define IDLE_NS UINT64_C(1000000000)
 /*
- * The time between checks while little is retained. The heap wakes the thread, but its request may
- * have come during a check.
+ * The time between checks while little is retained. The heap wakes the thread earlier; this
+ * interval covers a wake-up that came during a check.
  */
 #define REST_NS UINT64_C(5000000000)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The watch on memory: makes freed pages that the heap retains lazily free, or purges them, before
- * the host or another process runs short of memory. Runs on the library's thread.
+ * The watch on memory: lazily frees or purges the freed pages that the heap retains, before the
+ * host or another process runs short of memory. Runs on the library's thread.
  */
 #ifndef GF_ENGINE_PROCESS_MEMORY_WATCH_H
 #define GF_ENGINE_PROCESS_MEMORY_WATCH_H

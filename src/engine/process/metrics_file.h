@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUFEED_METRICS: the file with the process's metrics, while it runs. The caller holds the report lock. */
+/*
+ * GPUFEED_METRICS: the file with the process's metrics, which exists while the process runs. The
+ * caller holds the report lock.
+ */
 #ifndef GF_ENGINE_PROCESS_METRICS_FILE_H
 #define GF_ENGINE_PROCESS_METRICS_FILE_H
 

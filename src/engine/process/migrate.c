@@ -12,7 +12,9 @@
 /* One mbind of 128 MiB stopped page faults of another thread for over a second: bench/NOTES.md. */
 #define PIECE ((size_t)2 << 20)
 #define BUDGET_NS UINT64_C(3000000000) /* the most time spent in mbind, in total */
-/* The pause after a piece is this many times the piece's duration: a tenth of the time is work. */
+/*
+ * The pause after a piece is this many times the piece's duration, so a tenth of the time is work.
+ */
 #define REST 9
 
 static struct {
@@ -65,8 +67,8 @@ static bool begin_job(const struct gf_placement *placement, struct gf_report_mig
 }
 
 /*
- * On a machine with device memory the policy allows all nodes with CPUs, so it alone moves no page
- * from a far node. While pages move, the policy is therefore the GPU's node.
+ * On a machine with device memory the policy allows all nodes with CPUs, so mbind with it would
+ * move no page from a far node. So while pages move, the policy prefers the GPU's node.
  */
 static int move_range(const struct gf_placement *placement, void *start, size_t size)
 {

@@ -23,15 +23,15 @@ void gf_output_report(bool ended);
 void gf_output_metrics(void);
 
 /*
- * Between two samples: writes the file again if the program has done something since, every 5 s,
- * on a network file system every 60 s. now: gf_now_ns(). For the library's thread, without the
- * report lock.
+ * Called between two samples. Writes the file again if the program has done something since the
+ * last write: every 5 s, on a network file system every 60 s. now: gf_now_ns(). Called on the
+ * library's thread, without the report lock.
  */
 void gf_output_renew(uint64_t now);
 
 /*
- * gf_engine.report (abi/engine_api.h): the report of now, as the file would contain it. Any thread
- * of the program that does not hold the report lock.
+ * gf_engine.report (abi/engine_api.h): the current report, in the form of the file. Any thread of
+ * the program that does not hold the report lock.
  */
 size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms);
 

@@ -58,7 +58,8 @@ struct gf_process {
     uint64_t decided_ns;                    /* time of the first decision */
 
     struct gf_process_counts {
-        _Atomic unsigned late_threads; /* bound when they started or restored the start mask */
+        /* Bound when they started, or after they restored the start mask. */
+        _Atomic unsigned late_threads;
         _Atomic unsigned policy_threads,
             policy_refused;                /* threads that got a policy, or were refused */
         _Atomic unsigned peak_descendants; /* most threads of child processes bound at one time */

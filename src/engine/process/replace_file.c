@@ -20,7 +20,10 @@ static void run_replacement(void *closure)
         gf_path_replace(replacement->path, replacement->bytes, replacement->length);
 }
 
-/* The user asked for the file, so it is written in any case. */
+/*
+ * The user asked for the file. So if no thread with its own descriptor table can be started, the
+ * calling thread writes it.
+ */
 int gf_replace_file(const char *path, const char *bytes, size_t length)
 {
     struct replacement replacement = {path, bytes, length, 0};
@@ -30,7 +33,7 @@ int gf_replace_file(const char *path, const char *bytes, size_t length)
     return replacement.error;
 }
 
-/* unlink needs no descriptor. */
+/* Runs on the calling thread, because unlink needs no descriptor. */
 void gf_remove_file(const char *path)
 {
     struct stat found;

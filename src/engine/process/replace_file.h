@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes and removes files that the user named, on a thread with a descriptor table of its own, so
- * that the program's descriptors stay as they are. Waits for the disk.
+ * Writes and removes files that the user named. A thread with its own descriptor table does this,
+ * so that the program's descriptors stay as they are. Waits for the disk.
  */
 #ifndef GF_ENGINE_PROCESS_REPLACE_FILE_H
 #define GF_ENGINE_PROCESS_REPLACE_FILE_H

@@ -15,7 +15,10 @@
 #include <string.h>
 
 #define SECOND UINT64_C(1000000000)
-/* The library's thread looks every 5 s, and a file that it has just written may be a little younger. */
+/*
+ * Slightly less than 5 s and 60 s. The library's thread checks every 5 s, and the file may then be
+ * a little younger.
+ */
 #define LOCAL_NS (9 * SECOND / 2)
 #define NETWORK_NS (59 * SECOND)
 

@@ -8,12 +8,16 @@
 
 #include "engine/report/report_data.h"
 
-/* Replaces the file. Prints one line if that fails, and again after it succeeded once. */
+/*
+ * Replaces the file. Prints one line if that fails, and none for further failures until a write
+ * succeeds.
+ */
 void gf_report_file_write(const struct gf_report *report);
 
 /*
- * Whether the file is old enough to be replaced between samples: 5 s, on a network file system 60 s.
- * Never if the path is a device or a pipe, to which reports are appended. The library's thread.
+ * Whether the file is old enough to be replaced between samples: 5 s, on a network file system 60
+ * s. Never if the path is a device or a pipe, because reports are appended there. Called on the
+ * library's thread.
  */
 bool gf_report_file_is_due(uint64_t now);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock of gf_process.report. The library's thread may hold it during a sample, so no thread of
- * the program waits for it, except that the exiting thread waits for a limited time. If a process
- * is killed or forked while the lock is held, it stays locked. That is harmless, because the
- * child's engine is dead.
+ * The lock of gf_process.report. The library's thread may hold it during a sample, so a thread of
+ * the program waits for it only for a limited time. If the process is forked while the lock is
+ * held, it stays locked in the child. That is harmless, because the child's engine is dead.
  */
 #ifndef GF_ENGINE_PROCESS_REPORT_LOCK_H
 #define GF_ENGINE_PROCESS_REPORT_LOCK_H

@@ -61,7 +61,10 @@ void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to
     ret->usec += result.usec;
     if (ret->descendants > gf_load_relaxed(&gf_process.counts.peak_descendants))
         gf_store_relaxed(&gf_process.counts.peak_descendants, ret->descendants);
-    /* The library's thread is bound with any mask, because it touches memory for the program. */
+    /*
+     * The library's thread is moved whatever its mask is, because it touches memory for the
+     * program.
+     */
     gf_tasks_set_mask(gf_process.thread, to);
 }
 
@@ -228,7 +231,7 @@ unsigned gf_thread_binding_count_kept(void)
     return kept.threads;
 }
 
-/* Binds the calling thread, whose creator had restored the start mask. */
+/* Binds the calling thread if it has the start mask, which it or its creator may have restored. */
 static bool bind_late(const struct gf_placement *placement, struct gf_cpus *mask)
 {
     const pid_t tid = (pid_t)syscall(SYS_gettid);
@@ -240,7 +243,10 @@ static bool bind_late(const struct gf_placement *placement, struct gf_cpus *mask
     return true;
 }
 
-/* Gives a thread or a forked child of a thread that submits work the start mask, and no policy. */
+/*
+ * Undoes the binding that a thread or forked child inherited from a thread that submits work: sets
+ * the start mask, and removes the policy.
+ */
 static void release_from_submitter(const struct gf_placement *placement)
 {
     struct gf_cpus mask;
@@ -310,10 +316,7 @@ void gf_thread_binding_rescan(void)
     gf_add_relaxed(&gf_process.counts.late_threads, found.on_target);
 }
 
-/*
- * The heap's memory comes from any node again, in its present mappings, too, and children get no
- * hint.
- */
+/* The heap's present and future mappings use any node again, and children get no hint. */
 static void undo_memory(void)
 {
     static const struct gf_nodes none;

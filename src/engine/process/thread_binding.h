@@ -15,8 +15,8 @@
 enum gf_mask_owner gf_thread_binding_owner(pid_t tid);
 
 /*
- * Fills the members of facts about masks of the program's own: masks that it set, and all others
- * than the start mask and the library's.
+ * Fills `own` and `all_own` of facts. A thread of the program has its own mask if the program set
+ * one, or if it has neither the start mask nor the library's.
  */
 void gf_thread_binding_read_own(struct gf_facts *facts);
 
@@ -38,8 +38,8 @@ void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to
 void gf_thread_binding_settle(bool submits);
 
 /*
- * Reads the calling thread's memory policy, with mode flags. False: it has none, or one of the
- * library, or the kernel refuses the query.
+ * Reads the calling thread's memory policy, with mode flags. False: the thread has no policy or the
+ * library's, or the kernel refuses the query.
  */
 bool gf_thread_binding_user_policy(int *ret_mode, struct gf_nodes *ret_nodes);
 
@@ -55,8 +55,8 @@ void gf_thread_binding_drop_inherited(void);
 void gf_thread_binding_release_child(void);
 
 /*
- * The number of threads that have a policy of an earlier placement. Only a thread itself can change
- * its policy: it does at its next call that reaches the engine.
+ * The number of threads that have a policy of an earlier placement. A thread can change only its
+ * own policy, which it does at its next call that reaches the engine.
  */
 unsigned gf_thread_binding_count_kept(void);
 

@@ -22,13 +22,13 @@ void gf_transfers_prepare(void);
 /* Prints the counts of copies so far, at GPUFEED_VERBOSE=2. */
 void gf_transfers_print(void);
 
-/* Gets the counts for the report. Any thread; makes no CUDA call. */
 /*
  * Keeps helpers, and the library's thread, on CPUs that the program still uses. Called on the
  * library's thread.
  */
 void gf_transfers_follow(void);
 
+/* Gets the counts for the report. Any thread; makes no CUDA call. */
 void gf_transfers_read(struct gf_report_transfers *ret);
 
 #endif

@@ -56,7 +56,7 @@ struct gf_report_costs {
 
 struct gf_report_migration {
     bool wanted, done;
-    bool stopped;   /* at the time limit, with left_bytes to move */
+    bool stopped;   /* the time limit ended the move; left_bytes were not moved */
     uint64_t bytes; /* passed to mbind */
     uint64_t left_bytes;
     uint64_t calls, refused;
@@ -94,7 +94,7 @@ struct gf_report {
     struct gf_decision decision; /* the latest */
 
     /* results of binding */
-    unsigned late_threads;   /* bound by rescans, or when they started */
+    unsigned late_threads;   /* bound when they started, or after they restored the start mask */
     unsigned policy_threads; /* threads that got a memory policy */
     unsigned policy_refused;
     unsigned policy_kept; /* threads with a policy of an earlier placement */

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "engine/gputime/sampler.h"
 
-/* started_ns: of the process's report, on the clock of the gaps. */
+/* started_ns: gf_report.started_ns, on the same clock as the gaps. */
 void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time,
                             uint64_t started_ns);
 

@@ -6,8 +6,8 @@
 
 /*
  * How long the GPU had nothing to do: a line, up to three lines of causes with a remedy, and a line
- * of communication. With several GPUs: a line for each of the three emptiest, and the causes of the
- * first. Lines are separated by '\n'. Empty if there were too few samples.
+ * about communication. With several GPUs: a line for each of the three emptiest, and the causes of
+ * the first. Lines are separated by '\n'. Empty if there were too few samples.
  */
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
 

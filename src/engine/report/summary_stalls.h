@@ -4,7 +4,10 @@
 
 #include "engine/report/report_data.h"
 
-/* The exit summary's line on stalls, also if there were none. Empty if stalls were not watched. */
+/*
+ * The exit summary's line on stalls, which is printed even if there were none. Empty if stalls were
+ * not watched.
+ */
 void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size);
 
 #endif

@@ -70,7 +70,7 @@ static bool add_hook(void *closure, const struct gf_hook_counts *counts)
     return true;
 }
 
-/* Mentions copies that are not examined: the program may make no others. */
+/* Mentions small copies, which are not examined, because the program may make no others. */
 static void say_small(struct gf_textbuf *out, const struct gf_report_transfers *transfers,
                       gf_hook_counts_each *each_hook, const char *separator)
 {

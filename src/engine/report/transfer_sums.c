@@ -89,8 +89,8 @@ bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hoo
     if (!counts->bytes)
         return false;
     /*
-     * The counters increase during the reading, so a copy may be in the count of large ones and not
-     * yet in the total.
+     * The counters increase while they are read, so a copy may be in `offered` and not yet in
+     * `copies`.
      */
     sums->small += rest_of(counts->copies, counts->offered + counts->unfit);
     sums->small_bytes += rest_of(counts->bytes, counts->offered_bytes + counts->unfit_bytes);

@@ -40,9 +40,9 @@ uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts);
 
 /*
  * The most that the program would save by pinning its pageable memory. Asynchronous calls count
- * with their whole duration. Synchronous calls count with the excess over the rate of pinned
- * memory, which *ret_rate gets in bytes per second. If no such rate is known (0), synchronous calls
- * do not count.
+ * with their whole duration. Synchronous calls count with their duration beyond that of pinned
+ * copies of as many bytes. *ret_rate is the rate of pinned copies in bytes per second; if it is
+ * unknown (0), synchronous calls do not count.
  */
 uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t *ret_rate);
 

@@ -29,13 +29,13 @@ void gf_arenas_thread_started(void)
         return;
     const int error = errno;
     unsigned arena = gf_add_relaxed(&arena_turn, 1) % limit;
-    /* This mallctl fails with percpu_arena, which itself assigns arenas by CPU. */
+    /* With percpu_arena, this fails, and jemalloc itself assigns arenas by CPU. */
     je_mallctl("thread.arena", NULL, NULL, &arena, sizeof(arena));
     errno = error;
 }
 
 /*
- * Held while the thread counts of arena 0 are changed briefly. If two threads subtracted the same
+ * Held while the thread counts of arena 0 are temporarily 0. If two threads subtracted the same
  * counts, the counts would become negative.
  */
 static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -47,17 +47,16 @@ static void add_threads(void *arena, unsigned times, bool internal, void (*add)(
 }
 
 /*
- * A new thread takes an existing arena that no thread uses before it makes a new one. So arena 0's
- * counts are lowered while the thread makes its first call, and it gets arena 0. jemalloc has one
- * count for the program's calls and one for its own. A thread that was moved by thread.arena counts
- * in two arenas.
+ * A thread's first call gets an arena that no thread uses, before jemalloc creates a new one. So
+ * arena 0's thread counts are set to 0 during that call. jemalloc has one count for the program's
+ * calls and one for its own. After mallctl("thread.arena") instead, the thread would count in two
+ * arenas.
  */
 void gf_arenas_share_main(void)
 {
     if (!gf_mode_is_jemalloc())
         return;
     pthread_mutex_lock(&share_lock);
-    /* the name that jemalloc gives it */
     void *const first = __atomic_load_n(&je_arenas[0], __ATOMIC_ACQUIRE);
     const unsigned threads = je_arena_nthreads_get(first, false),
                    own = je_arena_nthreads_get(first, true);

@@ -12,16 +12,16 @@
 void gf_arenas_set_cpus(unsigned cpus);
 
 /*
- * Assigns the arena of a thread that the program created. Called on it before its first heap call.
+ * Assigns an arena to the calling thread, which the program created. Called before the thread's
+ * first heap call.
  */
 void gf_arenas_thread_started(void);
 
 /*
- * Makes a thread of the library or the driver share the main thread's arena. Called on it before
- * its first heap call. Such threads hardly allocate. An arena of their own would have some forty
- * locks on nine pages. Each fork writes to these pages twice, so the kernel copies them
- * (docs/heap.md). A thread that never allocates must not call this: it would create a cache for the
- * thread.
+ * Lets the calling thread, of the library or the driver, share the main thread's arena. Called
+ * before the thread's first heap call. Such threads hardly allocate, but another arena would have
+ * locks on nine pages, which each fork writes and the kernel then copies (docs/heap.md). A thread
+ * that never allocates must not call this, because it creates a cache for the thread.
  */
 void gf_arenas_share_main(void);
 

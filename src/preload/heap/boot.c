@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A static pool for calls that come too early for any allocator. There are two kinds:
+ * A static pool for calls that come too early for any allocator. Two kinds of calls use it:
  *
  * 1. Calls before the loader has relocated this object. The loader relocates libraries before
  *    preloaded objects, so an indirect function's resolver in a library may allocate by then. Such
  *    a call must not use a pointer table, a thread-local variable, errno or a function of libc.
  * 2. Calls from inside the decision about the mode, on the deciding thread.
  *
- * Both kinds come from one thread, so the pool has no lock. A process with such a call keeps its
- * own allocator, because jemalloc could not free these blocks. passthrough.c recognises them.
+ * Both kinds come from one thread, so the pool has no lock. In a process with such a call, jemalloc
+ * does not serve malloc, because it could not free these blocks. passthrough.c recognises the
+ * blocks.
  */
 #include "preload/heap/boot.h"
 
@@ -30,7 +31,7 @@ bool gf_boot_used(void)
     return used > 0;
 }
 
-/* The unit before a block holds its size. */
+/* The size is stored in the unit before the block. */
 size_t gf_boot_size(const void *block)
 {
     return *(const size_t *)((uintptr_t)block - BOOT_UNIT);
@@ -58,7 +59,7 @@ void *gf_boot_calloc(size_t count, size_t size)
     size_t total;
     if (__builtin_mul_overflow(count, size, &total))
         total = SIZE_MAX;
-    return boot_alloc(BOOT_UNIT, total); /* never used before, so still zero */
+    return boot_alloc(BOOT_UNIT, total); /* the pool never reuses memory, so it is still zero */
 }
 
 void gf_boot_free(void *block)
@@ -114,7 +115,7 @@ void *gf_boot_pvalloc(size_t size)
                : boot_alloc(BOOT_PAGE, (size + BOOT_PAGE - 1) & ~(size_t)(BOOT_PAGE - 1));
 }
 
-/* No such early caller uses the remaining functions, so they return 0. */
+/* No early caller needs the remaining functions. */
 int gf_boot_malloc_trim(size_t pad)
 {
     (void)pad;

@@ -9,14 +9,14 @@
 #define GF_FAMILY(name, type, parameters, arguments) type gf_boot_##name parameters;
 #include "abi/family.def"
 
-/* Serves the deciding thread while the mode is being decided. */
+/* Serves the thread that decides the mode, until it has decided. */
 extern const struct gf_family gf_family_boot;
 
 /* Whether the block belongs to the pool. */
 bool gf_boot_owns(const void *block);
-/* The size that the caller of such a block asked for. */
+/* The requested size of a block of the pool. */
 size_t gf_boot_size(const void *block);
-/* Whether the pool ever handed out a block. */
+/* Whether the pool ever returned a block. */
 bool gf_boot_used(void);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * By default jemalloc takes all its locks before a fork and releases them afterwards, in parent and
- * child. The kernel then copies a page for every few locks. If the fork gate can be closed, it
- * ensures that no lock is held, and only the child initialises the locks.
+ * By default jemalloc takes all its locks before a fork, and releases them in parent and child. The
+ * kernel then copies a page for every few locks. Closing the fork gate instead ensures that no lock
+ * is held, so only the child writes to the locks, to initialise them.
  *
- * A process with one thread has no other lock holder. It forks without the gate and the locks, as
- * with glibc, which tests the same word. If its signal handler interrupts malloc and forks, the
- * fork does not deadlock, as it would on a lock.
+ * A process with one thread forks without gate and locks, as with glibc. So a fork in a signal
+ * handler that interrupted malloc does not deadlock.
  */
 #include "preload/heap/fork.h"
 
@@ -27,29 +26,30 @@ static struct {
 } jemalloc;
 
 /*
- * How this thread's fork excludes other threads. In a process with one thread this stays held_none
- * and is never written. While it has another value, no fork handler of the program runs: the heap's
- * handlers are registered first (on_fork.c), so they run last before a fork and first after it.
+ * How this thread's fork excludes other threads. A process with one thread never writes it. While
+ * it is not held_none, no fork handler of the program runs. The reason: the heap's handlers are
+ * registered first (on_fork.c), so they run last before a fork and first after it.
  */
 static __thread enum { held_none, held_gate, held_locks } held;
 
 /*
- * A thread that registers a handler holds libc's lock of the handler list, and may allocate while
- * it does. A fork takes that lock again after our handler, while the heap is closed to other
- * threads. So a fork first waits for registrations, and later registrations wait for the fork. They
- * wait at the gate or, if jemalloc's locks are taken instead, on this lock.
+ * A thread that registers a handler holds libc's lock of the handler list, and may allocate under
+ * it. A fork takes that lock again after our handler, while the heap is closed to other threads. To
+ * avoid a deadlock, a fork first waits for registrations in progress, and later ones wait for the
+ * fork. They wait at the gate, or on this lock if the fork takes jemalloc's locks.
  *
- * All threads enter the gate before they take this lock, forks included. So the lock is free when
+ * Every thread enters the gate before it takes this lock, even to fork. So the lock is free when
  * the gate is closed. Otherwise the child would inherit a locked lock, or the holder would wait at
  * the gate for a fork that waits for the holder.
  *
- * glibc before 2.36 holds its own lock while it runs handlers. Then no registration can overlap a
- * fork, and a registration that waited here would deadlock with the fork.
+ * glibc before 2.36 holds its lock while it runs handlers, so no registration overlaps a fork.
+ * There this lock is not used, because it would deadlock with libc's.
  */
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
-static __thread unsigned registration_depth; /* this thread holds the lock while it is not 0 */
+static __thread unsigned registration_depth; /* nonzero: this thread holds the lock */
 static __thread bool fork_registering;       /* this thread's fork holds the lock */
-static _Atomic bool handled; /* forks run our handlers, which release the lock in the child */
+/* Our fork handlers are registered; they release the lock in the child. */
+static _Atomic bool handled;
 
 static bool handlers_run_unlocked(void)
 {
@@ -73,7 +73,7 @@ void gf_fork_registration_end(void)
 }
 
 /*
- * A signal handler that forks during a registration may deadlock, as it may without this library.
+ * A fork in a signal handler that interrupted a registration may deadlock, as without the library.
  */
 static void take_locks(void)
 {
@@ -85,7 +85,7 @@ static void take_locks(void)
     jemalloc.before();
 }
 
-/* True if the fork held the lock and is therefore inside the gate. */
+/* True if the fork held the lock, so that it must also leave the gate. */
 static bool release_registering(void)
 {
     if (!fork_registering)
@@ -101,8 +101,8 @@ static void heap_before_fork(void)
         return;
     gf_stream_list_lock();
     /*
-     * jemalloc's prepare handler also records whether background threads run. The child's handler
-     * needs that record to reset them.
+     * With background threads, jemalloc's prepare handler must run: it records them for the child's
+     * handler, which resets them.
      */
     const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
     held = !threads && !registration_depth && gf_fork_gate_close() ? held_gate : held_locks;
@@ -134,7 +134,7 @@ static void heap_in_child(void)
     held = held_none;
     release_registering();
     if (registration_depth >
-        0) /* the end of the registration leaves the gate, which in_child reset */
+        0) /* the registration's end will leave the gate, which has been reset */
         gf_fork_gate_enter();
     gf_stream_list_reset();
 }
@@ -168,8 +168,8 @@ int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child
 }
 
 /*
- * libc exports it; no header declares it. Calls from here reach our own hook in on_fork.c, which
- * passes them on to libc.
+ * libc exports this function, but no header declares it. These calls reach our hook in on_fork.c,
+ * which passes them to libc.
  */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                       void *object);

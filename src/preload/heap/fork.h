@@ -7,23 +7,23 @@
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
 /*
- * Called around a libc call that registers fork handlers. A fork waits until the registration is
- * over, and a registration waits for a fork in progress. The calls nest. Any thread that holds no
- * lock of the heap. They do nothing until jemalloc has registered its handlers.
+ * Called around a libc call that registers fork handlers. A fork waits for registrations in
+ * progress, and a registration waits for a fork in progress. The calls nest. Any thread that holds
+ * no lock of the heap. No effect until jemalloc has registered its handlers.
  */
 void gf_fork_registration_begin(void);
 void gf_fork_registration_end(void);
 
 /*
- * Stores the arguments of a __register_atfork call until gf_fork_register_early. For calls before
- * the loader has relocated this object, on one thread. ENOMEM after eight calls.
+ * Stores the arguments of a __register_atfork call that comes before the loader has relocated this
+ * object. One thread only. ENOMEM after eight calls.
  */
 int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                        void *object);
 
 /*
- * Registers the stored handlers through __register_atfork. Called once, after the heap's own
- * handlers.
+ * Registers the stored handlers by __register_atfork. Called once, after the heap registered its
+ * own.
  */
 void gf_fork_register_early(void);
 

@@ -44,7 +44,7 @@ static const char *object_before(void)
     return first.object;
 }
 
-/* Another copy of the library is skipped: it leaves malloc to this one. */
+/* Skips other copies of the library, because they leave malloc to this copy. */
 static const char *object_behind(void)
 {
     const uintptr_t libc = gf_libc_base();
@@ -82,8 +82,8 @@ static void start_jemalloc(void)
     ops.purge = gf_retain_purge_now;
     ops.purge_unused = gf_purge_unused_now;
     /*
-     * jemalloc itself handles calls that arrive while it starts. The boot pool could not free
-     * jemalloc's blocks.
+     * Set before jemalloc starts, so that nested calls go to jemalloc, which handles them. The boot
+     * pool could not free jemalloc's blocks.
      */
     gf_mode_set(gf_heap_mode_replace);
     gf_mappings_init();
@@ -98,7 +98,7 @@ static void start_jemalloc(void)
         gf_profile_start();
 }
 
-/* jemalloc's start maps half of this. If a mapping fails there, jemalloc writes through NULL. */
+/* Twice what jemalloc maps at its start, where it writes through NULL if a mapping fails. */
 #define START_SPACE ((size_t)16 << 20)
 
 static void decide_mode(void)

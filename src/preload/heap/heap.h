@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The heap: the embedded jemalloc, or the program's own allocator. It decides which of them serves
- * malloc, starts jemalloc, and offers the engine struct gf_heap_ops (abi/heap_api.h).
+ * Decides whether the embedded jemalloc or the program's own allocator serves malloc, starts
+ * jemalloc, and provides struct gf_heap_ops for the engine (abi/heap_api.h).
  */
 #ifndef GF_PRELOAD_HEAP_HEAP_H
 #define GF_PRELOAD_HEAP_HEAP_H
@@ -15,7 +15,7 @@
  */
 bool gf_heap_init(void);
 
-/* Whether the calling thread is in a call of the heap that takes pages away. */
+/* Whether the calling thread is in a call by which the heap removes pages. */
 bool gf_heap_unmaps(void);
 
 /* The heap's functions for the engine. After gf_heap_init; any thread. */

@@ -41,7 +41,7 @@ int gf_info_malloc_trim(size_t pad)
     return gf_load_relaxed(&gf_page_counts.purged) != before;
 }
 
-/* Programs rely on this sum: bytes in use + free bytes = bytes obtained from the system. */
+/* Programs rely on arena = uordblks + fordblks. */
 struct mallinfo2 gf_info_mallinfo2(void)
 {
     const int error = errno;
@@ -72,7 +72,7 @@ int gf_info_mallopt(int parameter, int value)
     return parameter != M_MXFAST || (value >= 0 && (size_t)value <= 80 * sizeof(size_t) / 4);
 }
 
-/* No cancellation point, as in glibc. */
+/* As in glibc, not a cancellation point. */
 void gf_info_malloc_stats(void)
 {
     const int error = errno;

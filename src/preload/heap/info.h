@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glibc's functions that report on the heap and tune it, answered from jemalloc's statistics. They
- * keep errno, and their numbers are 0 where jemalloc was built without statistics.
+ * glibc's functions that report on the heap and tune it, based on jemalloc's statistics. They keep
+ * errno. Their numbers are 0 if jemalloc was built without statistics.
  */
 #ifndef GF_PRELOAD_HEAP_INFO_H
 #define GF_PRELOAD_HEAP_INFO_H

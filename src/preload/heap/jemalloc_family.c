@@ -6,7 +6,7 @@
 #include <gnu/libc-version.h>
 #include <sys/auxv.h>
 
-/* jemalloc's own function serves where it behaves as glibc's does. */
+/* These functions of jemalloc behave as glibc's do. */
 #define jemalloc_malloc je_malloc
 #define jemalloc_calloc je_calloc
 #define jemalloc_free je_free
@@ -33,7 +33,7 @@ static void *jemalloc_memalign(size_t alignment, size_t size)
 }
 
 /*
- * POSIX does not define errno after this call; glibc sets it if memory is short. No error changes
+ * Sets errno if memory is short, as glibc does; POSIX does not define errno here. No error changes
  * *ret.
  */
 static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
@@ -45,7 +45,10 @@ static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
     return result;
 }
 
-/* glibc's aligned_alloc is its memalign before 2.38, and refuses such alignments since then. */
+/*
+ * Before 2.38, glibc's aligned_alloc is memalign. Since then it refuses alignments that are not a
+ * power of two.
+ */
 static bool takes_any_alignment(void)
 {
     const char *version = gnu_get_libc_version();

@@ -11,8 +11,8 @@
 extern const struct gf_family gf_family_jemalloc;
 
 /*
- * jemalloc's realloc sets no errno when it fails with a block; glibc's does. With a block and size
- * 0, both implementations free the block and return NULL.
+ * Sets errno on failure, as glibc's realloc does and jemalloc's does not. With a block and size 0,
+ * both free the block and return NULL.
  */
 static inline void *gf_jemalloc_realloc(void *block, size_t size)
 {

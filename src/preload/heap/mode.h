@@ -7,10 +7,10 @@
 #include "config/options.h"
 
 /*
- * The mode. The deciding thread writes it once; afterwards only sampling switches it between
- * replace and sampled. The word is plain, but written atomically: every call of the malloc family
- * reads it, and a relaxed C11 load would take one more instruction. A reader never sees a
- * half-written aligned int.
+ * The mode. The deciding thread writes it once. Afterwards only sampling switches it between
+ * replace and sampled. The variable is not _Atomic, because every call of the malloc family reads
+ * it, and a relaxed C11 load takes one more instruction. All stores are atomic, and an aligned int
+ * is never half written.
  */
 extern enum gf_heap_mode gf_mode_now __attribute__((visibility("hidden")));
 
@@ -33,19 +33,20 @@ static inline bool gf_mode_is_jemalloc(void)
 
 struct gf_mode_facts {
     const struct gf_options *options;
-    size_t page;          /* the kernel's page size, in bytes */
-    size_t jemalloc_page; /* the page size that jemalloc was built for; smaller pages work too */
-    bool called_inside;   /* an allocation arrived before or during the decision */
-    bool cramped;         /* jemalloc cannot map the address space that its start needs */
-    bool duplicate;       /* another copy of the library precedes this one */
-    const char *before;   /* an object before this one that serves malloc, or NULL */
-    /* the object that would serve malloc without this one; NULL if it is libc */
+    size_t page; /* the kernel's page size, in bytes */
+    /* The page size that jemalloc was built for; it can also use smaller pages. */
+    size_t jemalloc_page;
+    bool called_inside; /* an allocation arrived before or during the decision */
+    bool cramped;       /* too little address space is left for jemalloc's start */
+    bool duplicate;     /* another copy of the library precedes this one */
+    const char *before; /* an object before this one that serves malloc, or NULL */
+    /* The object that would serve malloc without this library; NULL if that is libc. */
     const char *behind;
 };
 
 /*
- * Decides the mode from the facts alone, so that each case can be unit-tested. The reason is a
- * constant string or is written to buf.
+ * Decides the mode. A pure function, so that each case can be unit-tested. *ret_reason is a
+ * constant string, or buf.
  */
 enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, size_t size,
                                  const char **ret_reason);

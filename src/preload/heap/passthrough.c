@@ -7,7 +7,7 @@
 #include <string.h>
 
 static struct gf_family next; /* the functions as they were found */
-/* the same functions, but they also accept blocks of the boot pool */
+/* The same functions, but able to handle blocks of the boot pool. */
 struct gf_family gf_family_passthrough;
 
 static void passthrough_free(void *block)
@@ -39,7 +39,7 @@ static void *find_next(const char *name)
     return gf_symbol_find(name, (const void *)(uintptr_t)&find_next, &found) ? found.address : NULL;
 }
 
-/* If another allocator lacks a function, libc's is used, as it would be without the library. */
+/* If the other allocator lacks a function, libc's is found, as it would be without the library. */
 void gf_passthrough_resolve(void)
 {
 #define GF_FAMILY(name, type, parameters, arguments)                                               \
@@ -47,7 +47,7 @@ void gf_passthrough_resolve(void)
 #include "abi/family.def"
     gf_family_passthrough = next;
     if (!gf_boot_used())
-        return; /* the pool stays unused: all later calls use this table */
+        return; /* the pool will never be used, because all later calls use this table */
     gf_family_passthrough.free = passthrough_free;
     gf_family_passthrough.realloc = passthrough_realloc;
     gf_family_passthrough.malloc_usable_size = passthrough_usable_size;

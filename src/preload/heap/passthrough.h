@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program's own allocator: for each function, the next definition after this object in the
- * loader's search order. That is the function that the program would call without the library.
+ * The program's own allocator: for each function, the next definition after this object in search
+ * order, which the program would call without the library.
  */
 #ifndef GF_PRELOAD_HEAP_PASSTHROUGH_H
 #define GF_PRELOAD_HEAP_PASSTHROUGH_H
@@ -9,12 +9,12 @@
 #include "preload/heap/family.h"
 
 /*
- * A function that no other object defines is NULL. The fields are plain but written atomically, so
- * that a call reads a field and jumps by one instruction.
+ * NULL for a function that no other object defines. The fields are not _Atomic, so that one
+ * instruction reads a field and jumps. All stores are atomic.
  */
 extern struct gf_family gf_family_passthrough __attribute__((visibility("hidden")));
 
-/* Fills that table. Called once, by the thread that decides the mode. */
+/* Fills the table. Called once, by the thread that decides the mode. */
 void gf_passthrough_resolve(void);
 
 #endif

@@ -53,13 +53,12 @@ const char *je_malloc_conf = conf;
 static enum gf_profile profile;
 
 /*
- * jemalloc creates arena 0, the main thread's, before it reads opt.oversize_threshold, so this
- * arena would keep a threshold of 8 MiB. Every larger block that the main thread frees would be
- * purged at once, and every batch would fault in again. The arena copies its threshold from this
- * variable, so setting the variable before the first call corrects the arena at no cost. The
- * mallctl that could do this later builds jemalloc's whole control tree, in every short-lived
- * process. A user's threshold in MALLOC_CONF still applies to all other arenas, as it would without
- * the library.
+ * jemalloc creates arena 0, the main thread's, before it reads opt.oversize_threshold. So this
+ * arena would keep a threshold of 8 MiB. Each larger block that the main thread frees would be
+ * purged at once, so each batch would cause page faults. The arena copies its threshold from this
+ * variable, so the variable is set before jemalloc's first call. A mallctl could set the threshold
+ * later, but would build jemalloc's whole control tree in every short-lived process. A user's
+ * threshold in MALLOC_CONF still applies to all other arenas.
  */
 static void correct_arena_0(void)
 {
@@ -128,14 +127,15 @@ bool gf_settings_read(size_t i, struct gf_heap_setting *ret)
     if (!read_back(&settings[i], ret->value, sizeof(ret->value)))
         gf_fmt(ret->value, sizeof(ret->value), "unknown");
     ret->ours = strcmp(ret->value, wanted_value(&settings[i])) == 0;
-    ret->reason = ret->ours ? settings[i].reason : NULL; /* the user's value has other reasons */
+    /* The reason for a user's value is unknown. */
+    ret->reason = ret->ours ? settings[i].reason : NULL;
     return true;
 }
 
 /*
- * glibc aligns every block to 16 bytes, and programs rely on that. Blocks of jemalloc's class of 8
- * bytes are aligned to 8. jemalloc finds a size's class only by this table. After the change no
- * block comes from that class, at no cost per call.
+ * glibc aligns every block to 16 bytes, and programs rely on that. jemalloc aligns blocks of its
+ * 8-byte class to 8. So this changes the table by which jemalloc finds a size's class: sizes up to
+ * 8 then get the 16-byte class, at no cost per call.
  */
 void gf_settings_align_tiny(void)
 {

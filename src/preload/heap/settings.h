@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jemalloc's settings, passed by its compiled-in symbol malloc_conf. The environment is not used:
- * child processes and other embedded jemallocs read it. Each setting in a user's MALLOC_CONF
- * overrides the setting here.
+ * jemalloc's settings, passed by its symbol malloc_conf. Not by the environment, because child
+ * processes and other copies of jemalloc read it. A user's MALLOC_CONF overrides each setting.
  */
 #ifndef GF_PRELOAD_HEAP_SETTINGS_H
 #define GF_PRELOAD_HEAP_SETTINGS_H
@@ -17,7 +16,7 @@ void gf_settings_apply(const struct gf_startup_env *startup);
 void gf_settings_align_tiny(void);
 
 /*
- * Whether the decay times are those set here, not those of a user. Valid after jemalloc has
+ * Whether the decay times in force are the library's, not a user's. Call it after jemalloc has
  * started.
  */
 bool gf_settings_decay_is_ours(void);

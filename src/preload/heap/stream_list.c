@@ -6,7 +6,10 @@
 
 typedef void lock_fn(void);
 
-/* glibc exports these; no header declares them. Threads that search at once store the same. */
+/*
+ * glibc exports these functions, but no header declares them. Threads that search at the same time
+ * store the same addresses.
+ */
 static lock_fn *_Atomic lock, *_Atomic unlock, *_Atomic reset;
 static _Atomic bool searched;
 

@@ -21,9 +21,9 @@ struct row {
 static struct gf_family plain;
 static struct row rows[ROWS];
 /*
- * How many large blocks begin in each MiB of addresses. Small blocks lie in other regions, so the
- * free of a small block reads one word here and no row. The offset in a page does not tell large
- * blocks from small ones: jemalloc randomizes it.
+ * How many large blocks begin in each MiB of addresses. Small blocks are in other regions, so the
+ * free of a small block reads one word here, and no row. Page offsets cannot distinguish the
+ * blocks, because jemalloc randomizes them.
  */
 static _Atomic uint16_t begun[REGIONS];
 
@@ -42,7 +42,7 @@ static inline bool may_be_large(const void *block)
     return gf_load_relaxed(begun_near(block)) && block;
 }
 
-/* If no row is free, the block's free is not timed. */
+/* Without a free row, the free of this block is not timed. */
 static void add_block(const void *block, size_t size)
 {
     if (size < TIMED_MIN || !block)
@@ -60,8 +60,8 @@ static void add_block(const void *block, size_t size)
 }
 
 /*
- * Returns the size of a large block and frees its row; 0 if it has no row. To be called before the
- * block is freed, because afterwards another thread can get the address.
+ * Returns the size of a large block and frees its row; 0 if it has no row. Call it before the block
+ * is freed, because then another thread can get the address.
  */
 static size_t remove_block(const void *block)
 {
@@ -192,7 +192,7 @@ void gf_timed_passthrough_start(void)
     if (atomic_flag_test_and_set_explicit(&started, memory_order_acq_rel))
         return;
     gf_slowpath_foreign();
-    /* The fields are plain: see gf_family_passthrough. */
+    /* The fields are not _Atomic: see gf_family_passthrough. */
 #define TIMED(name, type, parameters, arguments)                                                   \
     if (plain.name)                                                                                \
         __atomic_store_n(&gf_family_passthrough.name, timed_##name, __ATOMIC_RELEASE);

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times the calls of the program's own allocator that may be slow: those for blocks of at least 1
- * MiB, which are few. A free is timed if its block is in a table of large blocks. The durations of
- * a call's parts are unknown. Smaller calls are not timed, because a clock around each costs
- * several times the call (docs/heap.md).
+ * Times calls of the program's own allocator for blocks of at least 1 MiB, which are few and may be
+ * slow. A free is timed if its block is in a table of large blocks. The durations of a call's parts
+ * are unknown. Calls for smaller blocks are not timed, because reading the clock takes several
+ * times as long as the call.
  */
 #ifndef GF_PRELOAD_HEAP_TIMED_PASSTHROUGH_H
 #define GF_PRELOAD_HEAP_TIMED_PASSTHROUGH_H
 
 /*
- * Called once, after gf_passthrough_resolve and before the mode is published. So a thread that
- * later loads a timed function also sees the function that it calls, whatever the order in which
- * the CPU performs the two loads.
+ * Copies the functions that the timed ones call. Called once, after gf_passthrough_resolve and
+ * before the mode is published, so that every thread sees the copies.
  */
 void gf_timed_passthrough_prepare(void);
 
-/* gf_heap_ops.time_passthrough: times calls from now on. Idempotent; any thread. */
+/* gf_heap_ops.time_passthrough: starts timing. Idempotent; any thread. */
 void gf_timed_passthrough_start(void);
 
 #endif

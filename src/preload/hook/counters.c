@@ -7,8 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PROBES 4  /* number of owners that a thread checks when all sets are taken */
-#define STRIDE 17 /* distance of the checked sets: neighbouring sets are often live */
+#define PROBES 4 /* number of owners to check when all sets are taken */
+/* Distance of the checked sets, because neighbouring sets often have live owners. */
+#define STRIDE 17
 
 __thread struct gf_thread gf_thread;
 struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
@@ -55,7 +56,7 @@ static unsigned find_set(pid_t process, pid_t thread)
 
 unsigned gf_counters_join(void)
 {
-    gf_libc_bind(); /* the process's first hooked call may be a driver function */
+    gf_libc_bind(); /* the process's first hooked call may be one of a driver function */
     const int error = errno;
 
     gf_thread.counters = find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
@@ -63,7 +64,7 @@ unsigned gf_counters_join(void)
     return gf_thread.counters;
 }
 
-/* Other fork handlers may have started threads in the child already; those keep their sets. */
+/* Earlier fork handlers may have started threads in the child, which keep their sets. */
 void gf_counters_in_child(void)
 {
     const pid_t process = getpid();

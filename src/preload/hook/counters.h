@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the calls of each hook, and the bytes that its copies were asked to move. */
+/* Counts the calls of each hook, and the bytes of its copies. */
 #ifndef GF_PRELOAD_HOOK_COUNTERS_H
 #define GF_PRELOAD_HOOK_COUNTERS_H
 
@@ -24,10 +24,10 @@ struct gf_counter {
 };
 
 /*
- * This many live threads each have a set that only they write; all other threads share a few sets.
- * A locked instruction waits until all earlier stores are in the caches. After a copy from the GPU
- * to uncached memory, that wait takes a fiftieth of a small copy's time (bench/NOTES.md). With one
- * set for all threads, each thread would also wait for the others' stores.
+ * Up to GF_COUNTER_OWN threads each have a set of their own; all other threads share a few sets. A
+ * set that only one thread writes needs no locked instruction. A locked instruction waits for all
+ * earlier stores. After a small copy, this wait takes a fiftieth of the copy's time
+ * (bench/NOTES.md).
  */
 #define GF_COUNTER_OWN 64u
 #define GF_COUNTER_SHARED 16u
@@ -38,10 +38,10 @@ struct gf_counter_set {
 extern struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
 
 /*
- * The thread that owns each set, in the form of gf_counter_owner; 0 if the set was never owned. A
- * new thread takes over the set of a thread that has ended. In a forked child any set of the
- * parent's may belong to the thread that forked, so all sets stay taken until gf_counters_in_child.
- * Children that are forked before cuInit never call it.
+ * The owner of each set, as gf_counter_owner returns it; 0 if the set never had one. A new thread
+ * takes over the set of a thread that has ended. In a forked child, each set may belong to the
+ * thread that forked. So all sets stay taken until gf_counters_in_child, which children forked
+ * before cuInit never call.
  */
 extern _Atomic uint64_t gf_counter_owners[GF_COUNTER_OWN];
 
@@ -50,7 +50,7 @@ static inline uint64_t gf_counter_owner(pid_t process, pid_t thread)
     return (uint64_t)(uint32_t)process << 32 | (uint32_t)thread;
 }
 
-/* Gives the calling thread its set, and returns the set's number, from 1. Keeps errno. */
+/* Assigns a set to the calling thread, and returns the set's number, from 1. Keeps errno. */
 unsigned gf_counters_join(void);
 /* In a forked child: frees the sets of the parent's other threads. */
 void gf_counters_in_child(void);
@@ -66,10 +66,7 @@ static inline struct gf_counter *gf_counter_in(unsigned set, enum gf_hook hook)
     return &gf_counters[set - 1].of[hook];
 }
 
-/*
- * counter: a counter in the calling thread's set `set`. An addition by a signal handler may be
- * lost.
- */
+/* Adds to a counter of the calling thread's set. An addition by a signal handler may be lost. */
 static inline void gf_count_add(unsigned set, _Atomic uint64_t *counter, uint64_t add)
 {
     if (gf_likely(set <= GF_COUNTER_OWN))
@@ -97,7 +94,7 @@ static inline void gf_count_more(enum gf_hook hook, uint64_t copies)
     gf_count_add(set, &gf_counter_in(set, hook)->more, copies);
 }
 
-/* Counts a copy that is large enough for the engine. offered: its shape can be staged. */
+/* Counts a copy that is large enough for staging. offered: its shape can be staged. */
 static inline void gf_count_large(enum gf_hook hook, uint64_t bytes, bool offered)
 {
     const unsigned set = gf_counters_mine();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state that hooks keep for each thread; all zero in a new thread. */
+/* State of a thread, for the hooks; all zero in a new thread. */
 #ifndef GF_PRELOAD_HOOK_HOOK_THREAD_H
 #define GF_PRELOAD_HOOK_HOOK_THREAD_H
 
@@ -8,13 +8,14 @@
 #include <pthread.h>
 
 struct gf_thread {
-    unsigned guard;     /* nonzero inside this library: hooks pass through */
+    unsigned guard;     /* nonzero inside this library, where hooks pass through */
     unsigned in_driver; /* inside cuInit or context creation, where libcuda starts threads */
-    unsigned counters;  /* the number of the counter set (hook/counters.h); 0 before it has one */
-    bool ours;          /* started by this library, or by a thread that this library started */
+    /* Number of the thread's counter set (hook/counters.h); 0 before it has one. */
+    unsigned counters;
+    bool ours; /* started by this library, or by a thread with this mark */
 };
 
-/* In the static TLS block: reaching it never allocates. */
+/* In the static TLS block, so that an access never allocates. */
 extern __thread struct gf_thread gf_thread __attribute__((tls_model("initial-exec")));
 
 /*

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * On a host that starves the sampler, a query took 1.4 s. It must not reach the driver after the
- * stream was destroyed.
+ * A query must not reach the driver after the stream was destroyed. On a host that starved the
+ * sampler, a query took 1.4 s.
  */
 #define PAUSE_NS UINT64_C(10000000000)
 #define SPIN_NS 50000
@@ -30,8 +30,8 @@ static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts 
 }
 
 /*
- * If two threads add the same stream to the table at the same time, it may get two slots. Both are
- * queried, and both are removed.
+ * Two threads that add the same stream at the same time may create two slots. Both are queried, and
+ * both are removed.
  */
 static struct gf_stream_slot *take_slot(CUstream stream, const struct gf_stream_facts *facts)
 {
@@ -96,7 +96,7 @@ void gf_submissions_pause(void)
     const uint64_t start = gf_now_ns();
     for (uint64_t waited = 0; gf_load_seq_cst(&gf_submissions.asking) && waited < PAUSE_NS;
          waited = gf_now_ns() - start)
-        if (waited > SPIN_NS) /* the raw call is not a cancellation point */
+        if (waited > SPIN_NS) /* by a raw call, which is not a cancellation point */
             syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
     errno = error;
 }
@@ -123,8 +123,9 @@ static bool belongs(uintptr_t context, int own_device, CUcontext ended, int devi
 }
 
 /*
- * What remains in use is listed again at its next submission. For that the other records of work
- * are cleared, too: a context is listed by the first submission after them.
+ * Streams and contexts that remain in use are listed again at their next submission. For that, the
+ * other records of work are cleared too, because only a submission to a stream without recorded
+ * work lists a context.
  */
 void gf_submissions_unlist_context(CUcontext context, int device)
 {
@@ -170,7 +171,7 @@ void gf_submissions_set_python(uintptr_t (*function)(void))
     gf_store_release(&thread_state, function);
 }
 
-/* In a gap, at its first submission. */
+/* Records the thread that ended a gap. */
 static void stamp_gap(struct gf_submit_gap *gap)
 {
     uintptr_t (*const python)(void) = gf_load_acquire(&thread_state);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records what the program submits to the GPU, so that the engine knows when a GPU has nothing to
- * do. A submission costs two plain additions to words of the calling thread, and two tests of the
- * stream's slot. Only the first submission after the sampler saw the stream empty reads the clock.
- * No locks, no allocation. Any thread.
+ * Records the work that the program submits to GPUs, so that the sampler knows which streams to
+ * query. A submission costs two plain additions to words of the calling thread, and two tests of
+ * the stream's slot. Only the submission that ends a gap reads the clock. No locks, no allocation.
+ * Any thread.
  */
 #ifndef GF_PRELOAD_HOOK_SUBMISSIONS_H
 #define GF_PRELOAD_HOOK_SUBMISSIONS_H
@@ -21,7 +21,7 @@ struct gf_submission {
     _Atomic unsigned *stream_work;
 };
 
-/* What is known about a stream when it is listed. False: it cannot be known now. */
+/* Facts about a stream when it is listed. The function returns false if they cannot be read now. */
 struct gf_stream_facts {
     CUcontext context;
     int device;
@@ -30,35 +30,40 @@ struct gf_stream_facts {
 typedef bool gf_stream_facts_fn(CUstream stream, struct gf_stream_facts *ret);
 
 /*
- * Finds or lists the stream's slot. `facts` is called for a stream without a slot. NULL: no slot.
- * stream: a handle of its own.
+ * Finds the stream's slot, or fills a new one with the result of `facts`. NULL if no slot is free,
+ * or if `facts` returns false. stream: neither 0 nor a predefined handle.
  */
 struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *facts);
-/* Lists a context. True if it was not listed. */
+/* Lists a context. True if it was not listed before. */
 bool gf_submissions_list_context(CUcontext context, int device);
 
-/* Where a stream without a slot records its work; nothing reads it. */
+/* Records the work of streams without a slot; the sampler does not read it. */
 extern _Atomic unsigned gf_submissions_elsewhere;
 
 /*
- * The hooks of calls after which a stream or a context may be gone, or be captured. Between the two
- * calls the sampler queries nothing. pause waits for a question under way, for 10 s at most.
+ * Called by hooks of calls that may end or capture a stream, or end a context. Between pause and
+ * resume the sampler queries nothing. pause waits for a query in progress, at most 10 s.
  */
 void gf_submissions_pause(void);
 void gf_submissions_resume(void);
-/* Forgets a stream, or what belongs to a context; called between pause and resume. */
+/* Remove a stream, or the streams and entries of a context. Called between pause and resume. */
 void gf_submissions_unlist(CUstream stream);
-/* context NULL: all contexts of the device. device < 0: of all devices. */
+/* If context is NULL: all contexts of the device, or of all devices if device is negative. */
 void gf_submissions_unlist_context(CUcontext context, int device);
-/* In a forked child, which has no sampler. */
+/* Called in a forked child, which has no sampler. */
 void gf_submissions_in_child(void);
 
-/* How to find the calling thread's PyThreadState; set once, before work is recorded. */
+/*
+ * Sets the function that returns the calling thread's PyThreadState. Called once, before work is
+ * recorded.
+ */
 void gf_submissions_set_python(uintptr_t (*thread_state)(void));
-/* The end of a gap: the clock is read. device: that the work was submitted to. */
+/*
+ * Ends the gap of the device to which work was submitted, if one is open: records time and thread.
+ */
 void gf_submissions_end_gap(int device);
 
-/* Publishes the timed call that the thread is in: 1 + an enum gf_timed, or 0. */
+/* Publishes the timed call of the calling thread: 1 + an enum gf_timed, or 0. */
 static inline void gf_submissions_doing(unsigned doing)
 {
     const unsigned set = gf_thread.counters;
@@ -71,7 +76,7 @@ static inline unsigned gf_submissions_slot_of(CUstream stream)
     return (unsigned)(((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % GF_STREAM_SLOTS;
 }
 
-/* The slot at the stream's first place, if it is there; else NULL. */
+/* The stream's slot if it is the first one to try, otherwise NULL. */
 static inline struct gf_stream_slot *gf_submissions_quick(CUstream stream)
 {
     struct gf_stream_slot *slot = &gf_submissions.slots[gf_submissions_slot_of(stream)];

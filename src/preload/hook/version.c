@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exported. This library also uses the symbol to recognise a handle of its own. */
+/* Exported, and used to recognise a handle of this library (driver_shim.c). */
 #define GPUFEED_BUILDING
 #include "gpufeed.h"
 

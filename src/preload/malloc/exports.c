@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exported malloc family. Each call tests one well-predicted condition, whether jemalloc
- * serves, and jumps. Another allocator, sampling and the first call go through a table.
+ * The exported malloc family. If jemalloc serves malloc, a call is one well-predicted branch and a
+ * jump. Otherwise, while sampling, and at the first call, a function table is used.
  */
 #include "preload/malloc/exports.h"
 
@@ -13,7 +13,7 @@
 #include "preload/malloc/interposed_call.h"
 #include "preload/malloc/start.h"
 
-/* A plain read suffices, as the comment on gf_mode_now explains. */
+/* A plain read suffices: see gf_mode_now. */
 static inline bool jemalloc_serves(void)
 {
     return gf_likely(gf_mode_now == gf_heap_mode_replace);
@@ -24,7 +24,7 @@ static inline bool passes_through(void)
     return gf_likely(gf_mode_get() == gf_heap_mode_passthrough);
 }
 
-/* The first call decides the mode. A call from within the decision gets the boot pool. */
+/* The first call decides the mode. Calls during the decision are served from the boot pool. */
 GF_COLD static const struct gf_family *decided_family(void)
 {
     gf_start();
@@ -42,10 +42,10 @@ GF_COLD static const struct gf_family *decided_family(void)
 }
 
 /*
- * Serves the first call, and calls before relocation. A call before relocation gets the boot pool,
- * and may not even read a table of functions.
+ * Serves the first call, and calls before relocation. The latter use the boot pool's functions
+ * directly, because they must not read a pointer table.
  *
- * mallinfo is deprecated by its header, and still called.
+ * The header marks mallinfo as deprecated, but programs still call it.
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -87,7 +87,7 @@ GF_EXPORT void free(void *block)
         free_otherwise(block);
 }
 
-/* Redis asks for the size of each block that it gets or frees. */
+/* Written by hand for speed: Redis calls this for each block that it allocates or frees. */
 GF_EXPORT size_t malloc_usable_size(void *block)
 {
     return jemalloc_serves()  ? je_malloc_usable_size(block)
@@ -138,7 +138,7 @@ GF_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 }
 
 /*
- * A program may allocate by one of glibc's internal names and free by free: both must use the same
+ * A program may allocate by one of glibc's internal names and call free, so both must use the same
  * allocator.
  */
 #if __has_attribute(copy)

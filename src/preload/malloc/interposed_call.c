@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * These calls are in a separate file: in the file that defines realloc and free,
- * -fno-semantic-interposition would bind the calls to the definitions there.
+ * A separate file, because in the file that defines realloc and free, -fno-semantic-interposition
+ * would bind the calls to these definitions.
  */
 #include "preload/malloc/interposed_call.h"
 

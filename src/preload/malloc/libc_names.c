@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library that is opened with RTLD_DEEPBIND searches its own dependencies first and finds libc's
- * free there. But libc's strdup, asprintf and getline call the exported malloc. So the library
- * would free a block of another heap, and the program would abort. Likewise,
+ * For a library that is opened with RTLD_DEEPBIND, the loader searches the library's dependencies
+ * first, and finds libc's free. But libc's strdup, asprintf and getline call the exported malloc.
+ * So the library would free a block of another heap, and the program would abort. Likewise,
  * ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim a heap that is not in use. Both
- * lookups read libc's symbol table, of which the process has a private copy. So in that copy, these
- * names are set to the functions that serve malloc.
+ * lookups read libc's symbol table, which is mapped privately. So its entries for these names are
+ * set to the functions that serve malloc.
  */
 #include "preload/malloc/libc_names.h"
 
@@ -24,7 +24,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The members that allocate, free or inspect blocks, and trim. reallocarray calls realloc. */
+/*
+ * Functions that handle blocks, and malloc_trim. reallocarray is not listed, because it calls
+ * realloc.
+ */
 static const char *const names[] = {
 #define GF_FAMILY(name, type, parameters, arguments) #name,
 #define GF_FAMILY_INFO(name, type, parameters, arguments)
@@ -35,7 +38,7 @@ static const char *const names[] = {
 struct plan {
     ElfW(Sym) * entry[GF_ARRAY_LEN(names)]; /* NULL: this libc lacks the name */
     ElfW(Addr) value[GF_ARRAY_LEN(names)];
-    uintptr_t start, end; /* size of the entries, in whole pages */
+    uintptr_t start, end; /* the pages that contain the entries */
 };
 
 static bool make_plan(struct plan *ret)
@@ -63,8 +66,8 @@ static bool make_plan(struct plan *ret)
 }
 
 /*
- * The table must lie in read-only data. Otherwise mprotect could make code writable or not
- * executable while other threads run it.
+ * The entries must be in read-only data. Otherwise mprotect could make code not executable while
+ * other threads run it.
  */
 static int in_read_only_data(struct dl_phdr_info *info, size_t size, void *closure)
 {
@@ -88,7 +91,7 @@ static bool lead_here(void)
     if (!make_plan(&plan) || !dl_iterate_phdr(in_read_only_data, &plan) ||
         syscall(SYS_mprotect, plan.start, plan.end - plan.start, PROT_READ | PROT_WRITE) != 0)
         return false;
-    /* One word for each store: a concurrent lookup finds the old value or the new one. */
+    /* Atomic stores, so that a concurrent lookup finds the old value or the new one. */
     for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
         if (plan.entry[i])
             __atomic_store_n(&plan.entry[i]->st_value, plan.value[i], __ATOMIC_RELAXED);
@@ -118,6 +121,6 @@ bool gf_libc_names_prepare(void)
         errno = error;
     }
     while (gf_load_acquire(&state) == unknown)
-        sched_yield(); /* The lock waits only while another thread makes two system calls. */
+        sched_yield(); /* Short: the other thread makes two system calls. */
     return state == leads;
 }

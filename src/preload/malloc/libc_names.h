@@ -6,14 +6,14 @@
 #include "base/base.h"
 
 /*
- * Makes symbol lookups that start at libc find the functions that serve malloc. To be called before
- * each dlopen, and before each lookup of such a name by RTLD_NEXT. So a process without either pays
- * nothing. Idempotent; any thread; keeps errno. Does nothing if another allocator serves malloc.
- * False if the symbols cannot be changed: then no library may be opened with RTLD_DEEPBIND.
+ * Makes symbol lookups in libc find the functions that serve malloc. Call it before each dlopen,
+ * and before each lookup of such a name with RTLD_NEXT, so that other processes pay nothing.
+ * Idempotent; any thread; keeps errno. No effect if another allocator serves malloc. False if the
+ * symbols cannot be changed; then do not open a library with RTLD_DEEPBIND.
  */
 bool gf_libc_names_prepare(void);
 
-/* Whether `name` is in the malloc family. */
+/* Whether `name` is one of these functions. */
 bool gf_libc_names_contain(const char *name);
 
 #endif

@@ -7,7 +7,7 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 struct sums {
-    uint64_t total_us, idle_us; /* idle: the time of the whole call that was spent off the CPU */
+    uint64_t total_us, idle_us; /* idle: time of the call in which the thread was off the CPU */
     uint64_t part_us[GF_SLOWPATH_PARTS], work_us;
 };
 
@@ -63,9 +63,9 @@ static void find_preempted(const struct gf_evidence *evidence, const struct sums
 }
 
 /*
- * True if the cgroup waited for memory for most of the call. If that duration is unknown: if the
- * cgroup met its limit, or the machine reclaimed memory. Reclaim on the machine does not explain
- * why a thread was blocked.
+ * True if the cgroup waited for memory for most of the call. If that duration is unknown: true if
+ * the cgroup met its limit. Reclaim on the machine counts only if the thread was not blocked,
+ * because it does not explain why a thread was blocked.
  */
 static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *sums,
                          struct gf_finding *ret)
@@ -88,8 +88,8 @@ static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *
 }
 
 /*
- * Major faults read pages from a disk, or from zram, which costs CPU time. If they are few among
- * many minor faults, they are not the cause.
+ * Major faults read pages from a disk, or from zram, which costs CPU time. A few among many minor
+ * faults are not the cause.
  */
 static bool find_swap(const struct gf_evidence *evidence, struct gf_finding *ret)
 {
@@ -160,8 +160,8 @@ static bool find_part(const struct gf_evidence *evidence, const struct sums *sum
 }
 
 /*
- * True if the thread was off the CPU for most of the call, without counting waits for jemalloc's
- * locks. Those waits are timed as a part of their own.
+ * True if the thread was off the CPU for most of the call. Waits for jemalloc's locks do not count,
+ * because they are timed as a part.
  */
 static bool find_idle(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
@@ -184,7 +184,7 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
         /* find_reclaim has set the cause */
     } else if (evidence->single_threaded && used->voluntary <= 4 && is_half(sums->work_us, sums) &&
                evidence->pressure.known) {
-        /* Clearing memory never waits, if no other thread shares the address space. */
+        /* Clearing memory never blocks if no other thread shares the address space. */
         SET_CAUSE(paused, "stopped for %llu us in code that does not wait", idle);
     } else {
         find_part(evidence, sums, ret);
@@ -198,8 +198,8 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
 }
 
 /*
- * The call cleared or copied memory. Page faults are the cause if they cover at least a quarter of
- * its pages, small or huge.
+ * For a call that cleared or copied memory. Page faults are the cause if they cover at least a
+ * quarter of its pages, small or huge.
  */
 static void find_work(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
@@ -221,10 +221,7 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
                   ULL(used->minor), plural(used->minor));
 }
 
-/*
- * Another allocator served the call. Its parts are not timed; only the thread's resource usage is
- * known.
- */
+/* For a call of another allocator, of which only the thread's resource usage is known. */
 static void find_foreign(const struct gf_evidence *evidence, const struct sums *sums,
                          struct gf_finding *ret)
 {
@@ -243,7 +240,7 @@ static void find_foreign(const struct gf_evidence *evidence, const struct sums *
                   ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
 }
 
-/* The call was inside the driver, so only the thread's resource usage is known. */
+/* For a driver call, of which only the thread's resource usage is known. */
 static void find_driver(const struct gf_evidence *evidence, const struct sums *sums,
                         struct gf_finding *ret)
 {

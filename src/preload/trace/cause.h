@@ -7,7 +7,7 @@
 #include "os/pressure.h"
 #include "preload/heap/timing/slowpath.h"
 
-/* The kinds of driver calls. A wait is judged only if the GPU was idle when it began. */
+/* Kinds of driver calls. A wait is judged only if the GPU was idle when the wait began. */
 enum gf_driver_call {
     gf_driver_none,
     gf_driver_call, /* a call that programs do not expect to wait */
@@ -21,18 +21,18 @@ struct gf_evidence {
     struct gf_slowpath_usage used; /* the thread's usage during the call */
     struct gf_pressure_counters pressure; /* the increase during the call */
     /*
-     * If `pressure` is unknown: the throttled time since an earlier stall, which may include the
-     * call.
+     * If `pressure` is unknown: the throttled time since an earlier stall, which may lie partly
+     * before this call.
      */
     uint64_t throttled_before_us;
-    bool single_threaded; /* so no other thread can hold the process's locks */
+    bool single_threaded; /* no other thread can hold a lock of the process */
     enum gf_driver_call driver;
 };
 
 struct gf_finding {
     enum gf_cause cause;
-    bool may_be_pause; /* if the process was paused during the call, the pause is the cause */
-    enum gf_cause without_pause; /* the cause if the process was certainly not paused */
+    bool may_be_pause;           /* if the process was paused during the call, that is the cause */
+    enum gf_cause without_pause; /* the cause if the process was not paused */
     char text[160];
 };
 

@@ -10,7 +10,7 @@
 
 #define BYTES 4096UL /* the kernel rounds up to a page */
 
-static _Atomic unsigned *_Atomic mark; /* stays NULL if the kernel cannot wipe pages in a child */
+static _Atomic unsigned *_Atomic mark; /* NULL if the kernel cannot wipe pages on fork */
 
 static void map_mark(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distinguishes a forked child, whose memory is a copy, from a child of vfork, which shares its
- * parent's memory while the parent's threads run. The kernel wipes the mark, one word, in a copy.
+ * Distinguishes a forked child, whose memory is a copy, from a child of vfork, which shares the
+ * memory with the parent's running threads. The kernel wipes the mark (one word) in a copy.
  */
 #ifndef GF_PRELOAD_TRACE_FORK_MARK_H
 #define GF_PRELOAD_TRACE_FORK_MARK_H

@@ -27,7 +27,10 @@ struct sum {
 };
 
 static struct row rows[ROWS];
-/* Rows that all threads without a row in `rows` share: a program may have any number of threads. */
+/*
+ * Shared by all threads that got no row in `rows`, because a program may have any number of
+ * threads.
+ */
 static struct row others[GF_TIMED_COUNT][CLASSES];
 
 static __thread pid_t own_tid; /* 0: not read yet */
@@ -87,7 +90,7 @@ static void raise_to(_Atomic uint64_t *max, uint64_t ns)
         ;
 }
 
-/* The id is cached, because the system call takes a hundredth of a small copy's time. */
+/* Cached, because the system call takes a hundredth of a small copy's time. */
 static pid_t read_own_tid(void)
 {
     if (gf_unlikely(!own_tid))
@@ -130,7 +133,7 @@ static void add_shared(struct row *row, uint64_t ns)
 }
 
 /*
- * Only the calling thread and its signal handlers write to its rows. An addition by a handler may
+ * Only the calling thread and its signal handlers write to these rows. An addition by a handler may
  * be lost.
  */
 #define ADD_OWN(counter, n) gf_store_relaxed(&(counter), gf_load_relaxed(&(counter)) + (n))

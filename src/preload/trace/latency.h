@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Histograms of call durations for each kind, size class and thread. Buckets span half a power of
- * two, and the table has a fixed size. Any thread, inside malloc; no lock. A forked child starts
- * with its parent's counts.
+ * Histograms of call durations, by kind, size class and thread. Each power of two has two buckets.
+ * The table has a fixed size. Any thread, inside malloc; no lock. A forked child starts with its
+ * parent's counts.
  */
 #ifndef GF_PRELOAD_TRACE_LATENCY_H
 #define GF_PRELOAD_TRACE_LATENCY_H
@@ -10,15 +10,15 @@
 #include "abi/stall_api.h"
 
 /*
- * Called before the other functions; idempotent. Calls pthread_atfork, because each thread caches
- * its id and a forked child's thread has another id.
+ * Called before the other functions; idempotent. Calls pthread_atfork, because threads cache their
+ * id, which differs in a forked child.
  */
 void gf_latency_open(void);
 void gf_latency_add(enum gf_timed kind, size_t size, uint64_t ns);
-/* Records a slow call that was not sampled. It only raises the maximum. */
+/* For a slow call that was not sampled: only raises the maximum. */
 void gf_latency_add_max(enum gf_timed kind, size_t size, uint64_t ns);
 
-/* Calls fn with the sum over all threads, where tid is -1, then with each thread's rows. */
+/* Calls fn with the sums over all threads (tid -1), then with each thread's rows. */
 void gf_latency_each(gf_latency_fn *fn, void *closure);
 
 #endif

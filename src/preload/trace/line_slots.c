@@ -12,14 +12,14 @@
 #define MS UINT64_C(1000000)
 
 /*
- * The lowest bits of a mark hold the state. Above them stand the thread that set the mark and the
- * time in milliseconds. So one exchange changes all three.
+ * A mark contains, from the lowest bit: the state, the thread that set the mark, and the time in
+ * milliseconds. So one compare-and-swap changes all three.
  */
 enum { slot_free, slot_busy, slot_ready, slot_taken };
 #define STATE_BITS 2
 #define THREAD_BITS 22 /* the kernel's PID_MAX_LIMIT */
 
-static __thread uint64_t held_mark; /* the mark that this thread stored in the slot it holds */
+static __thread uint64_t held_mark; /* the mark of the slot that this thread holds */
 
 static uint64_t mark_of(unsigned state, uint64_t now)
 {
@@ -57,9 +57,9 @@ static bool is_stuck(uint64_t mark, uint64_t now)
 }
 
 /*
- * Whether the slot is stuck because its holder has ended. A paused holder, or one that waits for
- * the disk, keeps its slot: it may change the line at any time. A holder in another PID namespace
- * may be confused with a thread of this one.
+ * Whether the slot is stuck because its holder has ended. A holder that is paused or waits for the
+ * disk keeps its slot, because it may continue to change the line. In another PID namespace, the
+ * holder's id may be that of another thread here.
  */
 static bool is_abandoned(uint64_t mark, uint64_t now)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The slots in which threads format lines of the log, and the log's counts. Processes may share the
- * slots' memory, and each of them can be killed or paused at any instruction. So a holder marks its
- * slot with its thread and the time, and a slot whose holder has ended is given to another thread.
+ * slots' memory, and each can be killed or paused at any instruction. So a holder marks its slot
+ * with its thread id and the time. If a holder has ended, another thread may take the slot.
  *
- * C11 atomics do not cover words that processes share, so the __atomic_* builtins are used. No
- * lock, no allocation; any thread, inside malloc, in a forked child.
+ * The code uses the __atomic_* builtins (base/atomic.h), no lock and no allocation. Any thread,
+ * inside malloc, in a forked child.
  */
 #ifndef GF_PRELOAD_TRACE_LINE_SLOTS_H
 #define GF_PRELOAD_TRACE_LINE_SLOTS_H
@@ -20,8 +20,7 @@
 #define GF_LINE_SLOTS_LINE 8000
 
 /*
- * The data that a thread captures about itself. It stands here because the thread's own stack may
- * be small.
+ * Data that a thread captures about itself. In the slot, because the thread's stack may be small.
  */
 struct gf_capture {
     struct gf_stack stack;
@@ -30,13 +29,13 @@ struct gf_capture {
 };
 
 struct gf_line {
-    uint64_t mark;   /* the slot's state, and the time of its last change: see line_slots.c */
-    uint64_t number; /* lines are written in the order of their numbers */
+    uint64_t mark;   /* the slot's state, holder and time of the last change: see line_slots.c */
+    uint64_t number; /* lines are written in this order */
     pid_t pid;
     uint64_t made_ns;
-    uint64_t start_ns, end_ns; /* of the call that the finding describes */
+    uint64_t start_ns, end_ns; /* of the stall */
     bool header;
-    bool last;  /* the line says that the log is full */
+    bool last;  /* this is the event `full` */
     bool found; /* the line ends with a finding */
     struct gf_finding finding;
     struct gf_json json;
@@ -45,37 +44,40 @@ struct gf_line {
 };
 
 struct gf_line_slots {
-    _Alignas(16) pid_t writer; /* the writer thread's process; 0 if absent */
+    _Alignas(16) pid_t writer; /* the writer thread's process; 0 without one */
     pid_t writer_thread;
     uint64_t number;
-    uint64_t due_ns;   /* for the rate limit: when the next line may begin */
+    uint64_t due_ns;   /* for the rate limit (gf_line_slots_within_rate) */
     uint64_t written;  /* in bytes */
     uint64_t dropped;  /* lines beyond the rate or size limit, or without a free slot */
-    uint64_t reported; /* how many dropped lines the log has reported */
-    bool ended;        /* the line that says that the log is full was begun */
-    bool torn;         /* the last write was cut short, so the next write begins with a newline */
+    uint64_t reported; /* the part of `dropped` that the log has reported */
+    bool ended;        /* the event `full` was begun */
+    bool torn;         /* the last write was incomplete, so the next one begins with a newline */
     unsigned count;
     struct gf_line *line; /* at the same address in every process that shares the slots */
 };
 
-/* Gives this thread a free slot, or one whose holder has ended. NULL if all slots are in use. */
+/*
+ * Returns a slot to the calling thread: a free one, or one whose holder has ended. NULL if all are
+ * in use.
+ */
 struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now);
 
 /*
- * Passes the finished line on (ready), or drops it (discard). False if the slot was taken from this
- * thread.
+ * Hand the line over for writing (ready), or drop it (discard). False if another thread has taken
+ * the slot.
  */
 bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint64_t now);
 bool gf_line_slots_discard(struct gf_line *line);
 
 /*
- * Takes the oldest finished line, for this thread to write; NULL if absent. *ret_mark is an
- * argument of gf_line_slots_release.
+ * Takes the oldest finished line, which the calling thread then writes; NULL without one. Pass
+ * *ret_mark to gf_line_slots_release.
  */
 struct gf_line *gf_line_slots_take(struct gf_line_slots *slots, uint64_t now, uint64_t *ret_mark);
 void gf_line_slots_release(struct gf_line *line, uint64_t mark);
 
-/* Whether a line has waited for longer than late_ns while no thread writes. */
+/* Whether a line has waited for longer than late_ns, and no thread is writing. */
 bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint64_t late_ns);
 
 /*
@@ -88,16 +90,13 @@ bool gf_line_slots_unwritten(const struct gf_line_slots *slots);
 /* Whether the lines written take more than 64 MiB. */
 bool gf_line_slots_full(const struct gf_line_slots *slots);
 
-/* Whether one more line is within the rate: 100 lines per second, and bursts of 500. */
+/* Whether the rate limit allows a line: 100 lines per second, with bursts of 500. */
 bool gf_line_slots_within_rate(struct gf_line_slots *slots, uint64_t now);
 
 void gf_line_slots_count_dropped(struct gf_line_slots *slots);
-/*
- * Returns how many dropped lines are unreported, and marks them as reported. The caller reports
- * them.
- */
+/* Returns the number of unreported dropped lines, which the caller must report. */
 uint64_t gf_line_slots_report(struct gf_line_slots *slots);
-/* Undoes gf_line_slots_report if the caller could not report them. */
+/* Undoes gf_line_slots_report if the caller could not report the lines. */
 void gf_line_slots_unreport(struct gf_line_slots *slots, uint64_t count);
 
 #endif

@@ -14,7 +14,7 @@
 static char path[PATH_MAX];
 static const char *pattern;
 static int rank;
-static _Atomic pid_t path_of; /* the process that path belongs to; 0 while a thread changes it */
+static _Atomic pid_t path_of; /* the process of `path`; 0 while a thread changes it */
 static _Atomic bool is_open;
 
 void gf_log_file_follow(pid_t pid)
@@ -57,7 +57,7 @@ static ssize_t append_to(const char *file, const struct append *append)
                           append->second_length);
 }
 
-/* Writes a child's line in the parent. Not inlined, because the path buffer needs much stack. */
+/* Writes a child's line in the parent. Not inlined, because the path buffer takes much stack. */
 static GF_COLD ssize_t append_for_child(const struct append *append)
 {
     char other[PATH_MAX];
@@ -78,7 +78,7 @@ ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, co
 {
     struct append append = {pid, first, second, first_length, second_length, -EAGAIN};
 
-    /* The user asked for the file, so a sealed process opens it too. */
+    /* A sealed process opens the file too, because the user requested it. */
     if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())
         open_and_append(&append);
     return append.written;

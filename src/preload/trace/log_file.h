@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of the event log: its path, which the pattern of GPUFEED_LOG gives each process, and the
- * writes. The file is opened for each write, where the program does not see the descriptor.
+ * The file of the event log. The pattern in GPUFEED_LOG determines each process's path. Each write
+ * opens the file, in a descriptor table that the program cannot see (os/own_table.h).
  */
 #ifndef GF_PRELOAD_TRACE_LOG_FILE_H
 #define GF_PRELOAD_TRACE_LOG_FILE_H
@@ -12,10 +12,10 @@
 
 /* Called once. The pattern must stay valid for the life of the process. rank: -1 if unknown. */
 void gf_log_file_open(const char *pattern, int rank, pid_t pid);
-/* False before gf_log_file_open, and if the path is too long. */
+/* Whether there is a path: false before gf_log_file_open, and if the path is too long. */
 bool gf_log_file_is_open(void);
 
-/* The path is now that of this process, which was forked. One thread at a time. */
+/* Sets the path for a forked child. One thread at a time. */
 void gf_log_file_follow(pid_t pid);
 /* For messages. */
 const char *gf_log_file_path(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first line of a process's log. It describes the process. */
+/* The first line of a process's log, which describes the process. */
 #ifndef GF_PRELOAD_TRACE_LOG_HEADER_H
 #define GF_PRELOAD_TRACE_LOG_HEADER_H
 

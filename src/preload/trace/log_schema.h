@@ -3,8 +3,7 @@
 #define GF_PRELOAD_TRACE_LOG_SCHEMA_H
 
 /*
- * The number of the log's schema. Adding a field keeps the number; renaming or removing a field
- * raises it.
+ * The number of the log's schema. Raise it if a field is renamed or removed, not if one is added.
  */
 #define GF_LOG_SCHEMA 2
 

@@ -9,7 +9,7 @@ struct gf_stall_line {
     const char *call;
     const struct gf_evidence *evidence;
     const struct gf_finding *finding;
-    uint64_t step; /* the step that the program is in; 0 if unknown */
+    uint64_t step; /* number of the current step; 0 if unknown */
 };
 
 /* Runs on the thread that stalled, and records its name, CPU and stack. Keeps errno. */

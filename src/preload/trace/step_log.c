@@ -8,18 +8,18 @@
 #include <unistd.h>
 
 #define MARKS 64
-#define OLD_NS UINT64_C(1000000000) /* the age of a mark at which a line is due */
-#define LINE_NS UINT64_C(250000000) /* the least time between two lines */
-/* An eighth of the log's limit, so that marks leave the log to stalls. */
+#define OLD_NS UINT64_C(1000000000) /* age of the oldest mark at which a line is due */
+#define LINE_NS UINT64_C(250000000) /* least time between two lines */
+/* An eighth of the log's limit, so that enough is left for stalls. */
 #define MOST_BYTES ((size_t)8 << 20)
 
-/* The process of the thread that uses `batch`; 0 without one. */
+/* The process of the thread that uses `batch`; 0: not in use. */
 static _Atomic pid_t holder;
 
 static struct {
     pid_t pid; /* the process that made the marks */
     unsigned count;
-    uint64_t skipped; /* marks since the last line that found no room */
+    uint64_t skipped; /* marks since the last line that did not fit */
     uint64_t line_ns; /* time of the last line */
     size_t bytes;     /* of all lines */
     struct {
@@ -28,8 +28,8 @@ static struct {
 } batch;
 
 /*
- * False while another thread uses the batch, or if a signal handler interrupted this thread's use of
- * it. Then the mark is not logged. A forked child takes the batch from a holder in its parent.
+ * False while another thread uses the batch, or if this thread's use of it was interrupted by a
+ * signal. Then the mark is not logged. A forked child takes the batch from a holder in its parent.
  */
 static bool take_batch(pid_t pid)
 {
@@ -62,8 +62,8 @@ static void put_marks(struct gf_json *json)
 }
 
 /*
- * If no line can be begun, the batch stays, and later marks may not fit. So the marks that a line
- * lacks always follow those that it has.
+ * If no line can be begun, the batch is kept, and later marks are skipped once it is full. So
+ * skipped marks always follow those in the line.
  */
 static void log_batch(uint64_t now)
 {
@@ -78,7 +78,7 @@ static void log_batch(uint64_t now)
     batch.count = 0;
 }
 
-/* The index is checked once and then used, because a child of vfork may share the memory. */
+/* Reads the index only once, because a child of vfork may change it. */
 static void add_mark(uint64_t step, uint64_t ns)
 {
     const unsigned at = batch.count;

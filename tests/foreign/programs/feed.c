@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A preload that gives the programs named in FOREIGN_FEEDS a CUDA context of the simulated driver,
- * makes some copies that are staged, and creates the file FOREIGN_MADE. It stands behind the library
- * in LD_PRELOAD.
+ * A preload for the programs that FOREIGN_FEEDS names. It creates a CUDA context of the simulated
+ * driver, makes some copies that are staged, and creates the file FOREIGN_MADE. In LD_PRELOAD it
+ * follows the library.
  */
 #include <dlfcn.h>
 #include <errno.h>

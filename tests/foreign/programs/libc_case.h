@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of cases: its argument chooses one. A case prints the same in each run, and returns.
- * CHECK prints and ends the process.
+ * A program with cases, of which the argument selects one. A case prints the same in each run. If a
+ * CHECK fails, it prints a line and ends the process.
  */
 #ifndef FOREIGN_LIBC_CASE_H
 #define FOREIGN_LIBC_CASE_H
@@ -65,7 +65,7 @@ __attribute__((unused)) static void run_threads(unsigned count, void *(*body)(vo
         CHECK(pthread_join(thread[i], NULL) == 0);
 }
 
-/* A number that the compiler does not know. */
+/* Returns a number whose value the compiler does not know. */
 __attribute__((unused)) static size_t hidden(size_t value)
 {
     volatile size_t copy = value;

@@ -88,7 +88,7 @@ CASE(handlers)
     }
 }
 
-/* tst-fork-in-fork: children of children of threads. */
+/* tst-fork-in-fork: threads fork, and their children fork again. */
 static int descend(int depth)
 {
     if (!depth)
@@ -112,7 +112,7 @@ CASE(generations)
     run_threads(4, descend_on_thread);
 }
 
-/* Threads in a forked child. */
+/* A forked child starts threads. */
 CASE(threads_in_child)
 {
     for (int i = 0; i < 10; i++) {
@@ -153,7 +153,7 @@ CASE(spawn)
     run_threads(6, spawn_often);
 }
 
-/* Processes that share memory and have no TLS of their own, as of language runtimes. */
+/* Processes that share memory and TLS, as language run-times create them. */
 static int in_clone(void *arg)
 {
     *(volatile int *)arg += 1;
@@ -205,7 +205,7 @@ CASE(streams)
     fclose(stream);
 }
 
-/* tst-exec: exec from a thread ends the others. */
+/* tst-exec: an exec by one thread ends the other threads. */
 static void *exec_later(void *arg)
 {
     char *const words[] = {"sh", "-c", "exit 16", NULL};

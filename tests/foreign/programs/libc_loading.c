@@ -45,7 +45,7 @@ CASE(info)
     CHECK(dlclose(library) == 0 && dlclose(library) == 0);
 }
 
-/* tst-tls-dlclose, tst-create_format: open and close from many threads. */
+/* tst-tls-dlclose, tst-create_format: many threads open and close libraries. */
 static void *open_and_close(void *arg)
 {
     static const char *const names[] = {LIBM_SO, "libresolv.so.2", "libnss_dns.so.2",
@@ -66,7 +66,7 @@ CASE(threads)
     run_threads(8, open_and_close);
 }
 
-/* tst-dl_iterate_phdr: while other threads open and close. */
+/* tst-dl_iterate_phdr: iterates while other threads open and close libraries. */
 static int count_object(struct dl_phdr_info *info, size_t size, void *closure)
 {
     free(malloc(100));
@@ -94,7 +94,7 @@ CASE(iterate)
     run_threads(8, iterate_or_open);
 }
 
-/* tst-dlmopen: a namespace of its own has its own malloc. */
+/* tst-dlmopen: a new namespace has its own malloc. */
 CASE(namespaces)
 {
     void *const library = dlmopen(LM_ID_NEWLM, LIBC_SO, RTLD_NOW);

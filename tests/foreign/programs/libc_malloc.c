@@ -30,7 +30,7 @@ CASE(too_large)
     }
 }
 
-/* tst-realloc, tst-calloc: contents, zeros. */
+/* tst-realloc, tst-calloc: blocks keep their contents, and calloc's are zero. */
 CASE(contents)
 {
     unsigned seed = 1;
@@ -69,7 +69,9 @@ CASE(usable)
     }
 }
 
-/* tst-malloc-thread-fail, tst-mallocalign: threads meet the limit, and go on after it. */
+/*
+ * tst-malloc-thread-fail, tst-mallocalign: threads reach the memory limit, and continue afterwards.
+ */
 static void *meet_limit(void *arg)
 {
     void *blocks[4096];
@@ -171,7 +173,7 @@ CASE(fork_in_handler)
     CHECK(forked > 0);
 }
 
-/* tst-dynarray-like growth in a vfork child and in clone children is in forks. Here: many arenas at once. */
+/* Many arenas at the same time. libc_forks.c allocates in children of vfork and clone. */
 static void *churn(void *arg)
 {
     void *blocks[256] = {0};
@@ -195,7 +197,7 @@ CASE(threads)
     run_threads(16, churn);
 }
 
-/* tst-trim1, tst-mallocstate: what is trimmed stays usable. */
+/* tst-trim1, tst-mallocstate: memory stays usable after a trim. */
 CASE(trim)
 {
     for (int round = 0; round < 20; round++) {

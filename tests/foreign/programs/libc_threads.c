@@ -68,7 +68,7 @@ CASE(cancel)
     free(malloc(1 << 20));
 }
 
-/* tst-attr, tst-stack: stacks of the program and the smallest ones. */
+/* tst-attr, tst-stack: threads on stacks of the program, and on the smallest stacks. */
 static void *return_stack(void *arg)
 {
     void *block = malloc(2000);
@@ -101,7 +101,7 @@ CASE(stacks)
     }
 }
 
-/* tst-getpid, tst-setuid: each thread sees the process's ids; its own tid is what the kernel says. */
+/* tst-getpid, tst-setuid: each thread sees the process's ids; a thread's own ID is the kernel's. */
 static void *see_ids(void *arg)
 {
     CHECK(getpid() == syscall(SYS_getpid) && gettid() == syscall(SYS_gettid) &&
@@ -116,7 +116,7 @@ CASE(ids)
         run_threads(8, see_ids);
 }
 
-/* tst-signal: handlers on an alternate stack allocate nothing, but see their own stack. */
+/* tst-signal: handlers run on their alternate stack. They do not allocate. */
 static volatile sig_atomic_t on_alternate;
 static char alternate[65536];
 
@@ -141,7 +141,7 @@ CASE(alternate_stack)
     CHECK(on_alternate == 100);
 }
 
-/* tst-affinity: what is set is read back, by threads and for the process. */
+/* tst-affinity: a mask that was set is read back, for a thread and for the process. */
 static void *set_mask(void *arg)
 {
     cpu_set_t mask, read;
@@ -168,7 +168,7 @@ CASE(affinity)
     CHECK(sched_getaffinity(0, sizeof(after), &after) == 0 && CPU_EQUAL(&before, &after));
 }
 
-/* tst-sem, tst-cond, tst-barrier, tst-rwlock: all together. */
+/* tst-sem, tst-cond, tst-barrier, tst-rwlock: threads use all of these together. */
 static pthread_barrier_t barrier;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static sem_t semaphore;
@@ -214,7 +214,7 @@ CASE(exit_beside_threads)
     exit(3);
 }
 
-/* pthread_exit of the main thread. */
+/* The main thread ends by pthread_exit. */
 static void *end_later(void *arg)
 {
     usleep(20000);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tool that calls CUDA inside CUPTI's callbacks; the driver loads it by CUDA_INJECTION64_PATH. At
- * the beginning and the end of some copies of the program, it makes pageable copies in both
- * directions. If their bytes are wrong, it ends the process with code 5. GF_CUPTI names CUPTI's
- * library. Its types are declared here, so no header of it is needed.
+ * the beginning or the end of some of the program's copy calls, the tool makes pageable copies in
+ * both directions. If their bytes are wrong, it ends the process with code 5. GF_CUPTI names CUPTI's
+ * library. The types of CUPTI are declared here, so that its headers are not needed.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>

@@ -15,7 +15,7 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t size);
 void __libc_free(void *block);
 
-/* The line of the program that called, and the frames seen so far. */
+/* Returns the line of the Python program from which it is called. */
 int probe(void);
 const char *probed_file(void);
 const char *probed_function(void);

@@ -3,11 +3,11 @@
  * Measures the cost of forks of this process, and prints numbers.
  *   alone                    page faults in the parent around a fork, and in the child until fork
  *                            has returned there: medians
- *   pinned BLOCKS BYTES      the same with that pinned memory, when all helpers run
- *   mappings BLOCKS BYTES    the number of mappings of that pinned memory
+ *   pinned BLOCKS BYTES      the same with pinned blocks of this size, once all helpers run
+ *   mappings BLOCKS BYTES    the number of mappings of these pinned blocks
  *   busy                     forks by two threads at once, while other threads allocate, start and
  *                            end; prints how many children could allocate
- *   busy gpu                 the same with a context, where the heap takes no lock for a fork
+ *   busy gpu                 the same with a context; the heap then takes no lock for a fork
  */
 #include <cuda.h>
 
@@ -78,10 +78,7 @@ static void count_faults(void)
     printf("%ld %ld\n", here[TIMES / 2], child[TIMES / 2]);
 }
 
-/*
- * Whether that many threads with this name exist within ten seconds. Without the library, there are
- * none.
- */
+/* Waits up to ten seconds for the library's helpers. Without the library, there are none. */
 static bool has_helpers(void)
 {
     for (int i = 0; i < 1000; i++, usleep(10000)) {
@@ -167,7 +164,7 @@ static int forked_well(int times)
             alarm(20);
             for (size_t size = 8; size < 200000; size = size * 3 / 2)
                 use_heap(size);
-            const pid_t inner = fork(); /* a process with one thread again */
+            const pid_t inner = fork(); /* the child has only one thread */
             if (inner == 0)
                 _exit(0);
             waitpid(inner, &status, 0);
@@ -203,7 +200,10 @@ static int fork_among(void)
     return mine + theirs;
 }
 
-/* Within ten seconds, the library lets forks take no lock, if the kernel supports that. */
+/*
+ * Waits up to ten seconds until the library has registered for membarrier(2). From then on, forks
+ * take no lock of the heap.
+ */
 static void await_ease(void)
 {
     for (int i = 0; i < 1000 && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);

@@ -5,8 +5,8 @@
  *   busy    one kernel that runs for the whole time
  *   read    one short kernel, then reads from an empty pipe
  *   races   four threads create, use and destroy streams, capture, and reset their own contexts
- *   forks   as idle, then a child submits and ends
- *   own     idle, with the thread's own stream
+ *   forks   like idle; then a forked child submits work and ends
+ *   own     like idle, on the per-thread stream
  * Exit code 1 and a line if a call of the driver fails.
  */
 #define __CUDA_API_VERSION_INTERNAL

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leaves WAY: a stall of the driver (SIM_DELAY), directly followed by the end of the process. The
- * library's thread that writes the log cannot run in between: it is on the same CPU, and wakes up
- * only when no other thread is runnable.
+ * leaves WAY: makes a stall of the driver (SIM_DELAY), and then ends the process at once in this
+ * way. The library's thread that writes the log cannot run in between: it is on the same CPU, and
+ * wakes up only when no other thread is runnable.
  */
 #include <cuda.h>
 
@@ -66,7 +66,7 @@ static void leave_in_handler(int signal)
     _exit(CODE);
 }
 
-/* Prints which child it was, because the child's memory is shared. */
+/* Prints the child's process ID, by which the test finds the child's system calls. */
 static void leave_in_vfork(void)
 {
     int status = 0;

@@ -24,7 +24,7 @@ static void bytes(void)
         memcpy(source + odd, kept + odd, n);
         to_device(d + odd % 64, source + odd, n, s, i & 1);
         if (!(i & 1))
-            ok(cuCtxSynchronize()); /* it may return while small copies are still under way */
+            ok(cuCtxSynchronize()); /* a small asynchronous copy may return before it ends */
         memset(back, 0, n + 32);
         memset(source + odd, 0xee, n);
         from_device(back + odd % 32, d + odd % 64, n, s, i & 1 || i % 3 == 0);
@@ -48,8 +48,8 @@ static void vast(void)
 }
 
 /*
- * Copies into pages that were never touched, at any offset in a huge page, and beside others: bytes
- * around the copy stay zero.
+ * Copies into pages that were never touched, at any offset in a huge page. The bytes around each
+ * copy stay zero.
  */
 static void absent(void)
 {
@@ -115,7 +115,7 @@ static void kinds(void)
     check(back, kept, n, "zeros");
 }
 
-/* Memory that the driver knows, or refuses, is left to the driver. */
+/* Copies of memory that the driver knows or refuses, which are left to the driver. */
 static void odd(void)
 {
     const size_t n = 8 * MIB;
@@ -181,7 +181,8 @@ static void open_gate(struct gate *gate)
 }
 
 /*
- * Copies on a busy stream, for which a pageable source does not wait. Only the library can do that.
+ * Copies from a pageable source on a busy stream. With the library, the call returns before the
+ * stream reaches the copy.
  */
 static void busy(void)
 {
@@ -216,7 +217,7 @@ static void batch(void)
     memcpy(pinned, kept, n);
     for (unsigned i = 2; i < 4; i++)
         ok(cuMemcpyHtoD(d + i * n, kept, n));
-    /* pageable members return before their bytes have arrived; the stream waits for none */
+    /* the batch returns before the bytes of pageable members have arrived */
     ok(cuCtxSynchronize());
     CUdeviceptr to[] = {d, d + n, (uintptr_t)back, (uintptr_t)pinned_back};
     CUdeviceptr from[] = {(uintptr_t)source, (uintptr_t)pinned, d + 2 * n, d + 3 * n};
@@ -266,8 +267,8 @@ static void late_read(void)
 }
 
 /*
- * A waits for an action that a thread takes only after it has copied on B. The ring is smaller than
- * A's copy.
+ * Stream A waits until a thread opens its gate, which it does only after a copy on stream B. The
+ * ring is smaller than A's copy.
  */
 static struct {
     CUstream b;
@@ -422,7 +423,7 @@ static void threads(void)
         pthread_join(thread[i], NULL);
 }
 
-/* Copies of a size for which staging hardly pays. */
+/* Copies so small that staging saves little time. */
 static void some(unsigned count)
 {
     const size_t n = 2 * MIB;
@@ -438,7 +439,7 @@ static void some(unsigned count)
     }
 }
 
-/* Many copies that natively wait for nothing, far ahead of their stream. */
+/* Many copies that the driver does not wait for, far ahead of their stream. */
 static void ahead(void)
 {
     const size_t n = MIB;
@@ -471,8 +472,8 @@ static void *open_later(void *gate)
 }
 
 /*
- * Files so large that each thread populates the pages that it copies, on an idle and on a busy
- * stream.
+ * Copies from files on an idle and on a busy stream. The files are so large that each copying
+ * thread populates the pages that it copies.
  */
 static void files(void)
 {
@@ -492,7 +493,7 @@ static void files(void)
                                  fd, (off_t)skip);
         ok(cuMemsetD8(d, 0, n));
         ok(cuCtxSynchronize());
-        pthread_t opener; /* natively the call waits for its stream */
+        pthread_t opener; /* without the library, the call waits for its stream */
         if (i >= 2)
             pthread_create(&opener, NULL, open_later, close_gate(s));
         to_device(d, at + i, n - i, s, i >= 2);
@@ -505,7 +506,7 @@ static void files(void)
     }
 }
 
-/* Waits until the ring exists, as warm does, by copies from this memory. */
+/* Waits until the ring exists, as warm does, but copies from this memory. */
 static void warm_by(CUdeviceptr d, const unsigned char *from, size_t n)
 {
     for (unsigned i = 0;
@@ -517,8 +518,8 @@ static void warm_by(CUdeviceptr d, const unsigned char *from, size_t n)
 }
 
 /*
- * Copies from a mapped file; then from the heap, from a range that begins in the file and ends
- * behind it, and back.
+ * Copies from a mapped file, from the heap, and from a range that ends behind the file. Then copies
+ * back.
  */
 static void sources(void)
 {

@@ -93,7 +93,7 @@ struct ring {
 static inline void add_to(struct ring *ring, unsigned long start, unsigned long end, bool touched)
 {
     CUpointer_attribute what =
-        CU_POINTER_ATTRIBUTE_CONTEXT; /* the query of several attributes never fails */
+        CU_POINTER_ATTRIBUTE_CONTEXT; /* cuPointerGetAttributes succeeds for any address */
     CUcontext current, owner = NULL;
     void *into = &owner;
     ok(cuCtxGetCurrent(&current));
@@ -123,8 +123,8 @@ static inline struct ring look_at_ring(void)
 }
 
 /*
- * Waits until this context's ring exists. That takes two copies and a moment, which is long on a
- * busy machine.
+ * Waits until this context's ring exists. The library prepares it after two copies, on a thread
+ * that may get a CPU late.
  */
 static inline void warm(CUdeviceptr d)
 {

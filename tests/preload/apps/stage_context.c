@@ -91,8 +91,8 @@ static void invalidated(void)
 }
 
 /*
- * A captured copy does not run now. So it neither waits for the ring, nor does its duration count
- * for the driver.
+ * A captured copy does not run now. So it does not prepare the ring, and its duration is not used
+ * for the driver's rate.
  */
 static void early(void)
 {
@@ -110,8 +110,8 @@ static void early(void)
 }
 
 /*
- * The library first sees a context during a capture that calls on the legacy stream would
- * invalidate.
+ * The library first sees a context during a capture. A call on the legacy stream would invalidate
+ * that capture.
  */
 static void beginning(void)
 {

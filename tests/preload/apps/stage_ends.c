@@ -61,7 +61,7 @@ static void fault(const char *how)
             printf("no protection keys\n");
             exit(0);
         }
-        ok(cuMemcpyHtoD(d, at, n)); /* helpers exist, with the earlier rights */
+        ok(cuMemcpyHtoD(d, at, n)); /* helpers start now, with the present protection keys */
         fault_end = fault_start + 4096;
         pkey_mprotect(fault_start, 4096, PROT_READ | PROT_WRITE, key);
         pkey_set(key, PKEY_DISABLE_ACCESS);
@@ -167,7 +167,9 @@ static void greens(void)
         copy_both_ways(source, back, n, i);
 }
 
-/* A forked child has no object of the library, and copies are under way when the process ends. */
+/*
+ * Threads copy until the process ends. Forked children and cancelled threads must not disturb them.
+ */
 static void *copy_for_ever(void *arg)
 {
     const size_t n = 16 * MIB;
@@ -206,7 +208,7 @@ static void leave(void)
     exit(7);
 }
 
-/* The clock of the whole process, which the test advances. */
+/* Seconds by which the test advances the clock of the whole process. */
 static time_t ahead;
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *ret)
@@ -223,7 +225,10 @@ static void *pinned(size_t bytes)
     return ret;
 }
 
-/* Calls during a capture that forbids them, unless the thread has switched its mode. */
+/*
+ * Frees a block during a capture. The capture forbids the free, unless `mode` of the thread allows
+ * it.
+ */
 static void free_beside_capture(void *block, CUstreamCaptureMode mode)
 {
     CUstream s = stream(CU_STREAM_NON_BLOCKING);
@@ -242,8 +247,8 @@ static void say_ring(const char *when)
 }
 
 /*
- * The ring has the largest size that copies of one thread request. A segment that is still being
- * prepared does not belong to it, and stays.
+ * Copies until the ring has the largest size that copies of one thread request. A segment that is
+ * still being prepared would not shrink with the ring.
  */
 static void warm_wholly(CUdeviceptr d)
 {

@@ -72,7 +72,9 @@ static long tell(const char *name, uint64_t start, struct account before)
         tell(name, start_, before_);                                                               \
     })
 
-/* `count` rounds of a size whose call takes long, after rounds of smaller sizes. */
+/*
+ * Calls `round` with growing sizes until a call takes long, and then `count` times with that size.
+ */
 static void rounds(size_t size, long (*round)(size_t size))
 {
     /* Otherwise a busy machine preempts the thread during every call. */

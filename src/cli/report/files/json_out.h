@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Writes a text of a job, which contains no control characters, as a JSON string with quotes. */
+/* Writes a text of a job as a JSON string. Such texts contain no control characters. */
 void gf_json_out_text(FILE *out, const char *text);
 
 #endif

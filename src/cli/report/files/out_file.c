@@ -50,7 +50,7 @@ int gf_out_file_end(struct gf_out_file *file, bool whole)
     int error = 0;
 
     if (file->stream == stdout)
-        return 0; /* main checks it */
+        return 0; /* main checks standard output for errors */
     if (fflush(file->stream) || ferror(file->stream))
         error = errno ? -errno : -EIO;
     if (fclose(file->stream) && !error)

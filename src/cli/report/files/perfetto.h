@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 /*
- * Writes a trace in the JSON format of Chrome, which ui.perfetto.dev opens: each stall as a slice of
- * its thread, other events as instants. With a trace of PyTorch (or NULL), its events stand in the
- * same file on the same clock, CLOCK_REALTIME.
+ * Writes a trace in Chrome's JSON format, for ui.perfetto.dev: each stall as a slice of its thread,
+ * other events as instants. If `torch` is not NULL, the file also contains the events of PyTorch's
+ * trace, on the same clock (CLOCK_REALTIME).
  */
 bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
                        const struct gf_torch_trace *torch);

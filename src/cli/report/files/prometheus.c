@@ -20,8 +20,8 @@ struct metrics {
     const struct gf_job *job;
     /*
      * For each process, the first process with the same labels. A metric must not have two lines
-     * with equal labels, so one line has the sum of these processes. Labels are equal if a process
-     * executed another program, because the job counts the two programs as two processes.
+     * with equal labels, so its line has the sum of these processes. After execve, the job has two
+     * processes with the same id, and so with equal labels.
      */
     uint32_t *owners;
     double *delays; /* seconds, by owner */
@@ -45,7 +45,7 @@ static void label(FILE *out, const char *name, const char *value)
     fputc('"', out);
 }
 
-/* The name and the labels that every line has; more labels and the value follow. */
+/* Begins a line: the metric's name, and the labels that all lines have. */
 static void line(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     const struct gf_job_process *at = &metrics->job->processes[process];
@@ -96,7 +96,7 @@ static bool find_owners(struct metrics *metrics)
     return true;
 }
 
-/* Whether the report of a process is the first one with its labels. */
+/* Whether the process has a report, and is the first one with its labels that has one. */
 static bool has_report(const struct metrics *metrics, size_t process)
 {
     const struct gf_job_process *list = metrics->job->processes;
@@ -140,7 +140,7 @@ static bool sum_stalls(struct metrics *metrics)
     return true;
 }
 
-/* Whether the stalls of a process are known from its report only. */
+/* Whether only the report of a process tells its stalls, because it has no log. */
 static bool only_reported(const struct metrics *metrics, size_t process)
 {
     return has_report(metrics, process) && !is_logged(metrics, metrics->owners[process]);
@@ -176,7 +176,7 @@ static void print_causes(const struct metrics *metrics, enum gf_metric metric)
     }
 }
 
-/* A number of a report; `scale` makes seconds of it. */
+/* A number of a report; multiplied by `scale`, it is in seconds. */
 static const struct gauge {
     enum gf_metric metric;
     const char *path;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 /*
- * Writes metrics of each process in the text format of Prometheus, for node_exporter's textfile
- * collector: names with units, labels rank and pid, no timestamps. False if memory is short.
+ * Writes metrics of each process in Prometheus's text format, for node_exporter's textfile
+ * collector. Names contain the unit; lines have labels, but no timestamps. False if memory is short.
  */
 bool gf_prometheus_write(FILE *out, const struct gf_answer *answer);
 

@@ -7,8 +7,8 @@
 #define NONE UINT32_MAX
 
 /*
- * A frame below its callers. `child` is the first of the frames that it called, `sibling` the next
- * of the same caller.
+ * A frame with its callers. `child` is the first frame that it called, `sibling` the next frame that
+ * its caller called.
  */
 struct node {
     uint32_t name, child, sibling;

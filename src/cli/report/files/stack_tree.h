@@ -5,9 +5,9 @@
 #include "cli/report/input/job.h"
 
 /*
- * The stalled time by stack, the outermost frame first: {"name", "us", "children"}. Below the
- * innermost frame stands the cause. Frames with less than a thousandth of the whole time are left
- * out. The caller drops the reference; NULL if memory is short.
+ * Returns the stalled time as a tree of frames {"name", "us", "children"}, with the outermost frame
+ * at the root. The child of an innermost frame is the cause. Frames with less than a thousandth of
+ * the time are omitted. The caller drops the reference; NULL if memory is short.
  */
 json_t *gf_stack_tree(const struct gf_job *job);
 

@@ -10,7 +10,8 @@
 static uintptr_t page_size;
 
 /*
- * If no page can be mapped there, the instruction faults again, and the signal kills the process.
+ * If no zero page can be mapped, the default action is restored: the instruction faults again, and
+ * the signal kills the process.
  */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {

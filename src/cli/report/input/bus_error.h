@@ -4,8 +4,7 @@
 #define GF_CLI_REPORT_INPUT_BUS_ERROR_H
 
 /*
- * From now on a mapped page that its file no longer has reads as zeros. Without this, SIGBUS would
- * kill the process.
+ * Installs a handler of SIGBUS. It maps a zero page where a truncated file no longer has a page.
  */
 void gf_bus_error_survive(void);
 

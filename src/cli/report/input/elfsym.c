@@ -11,15 +11,15 @@
 
 struct function {
     uint64_t start, end;
-    uint64_t reach; /* the largest end of the functions up to this one */
+    uint64_t reach; /* the largest `end` of this function and all before it */
     uint32_t name;
-    uint32_t row; /* in the file */
+    uint32_t row; /* index in the file's symbol table */
 };
 
 struct gf_elfsym {
     struct gf_elf_view view;
     struct gf_elf_symbols symbols;
-    struct function *functions; /* by start: a log looks up only a few of up to a million */
+    struct function *functions; /* sorted by start */
     size_t function_count;
 };
 
@@ -36,7 +36,7 @@ static bool has_build_id(const struct gf_elf_view *view, const char *wanted)
     return strcmp(hex, wanted) == 0;
 }
 
-/* If two names have the same function, the first one in the file is sorted last. */
+/* Of several names of a function, the first one in the file is sorted last, and is then used. */
 static int compare_functions(const void *a, const void *b)
 {
     const struct function *one = a, *other = b;

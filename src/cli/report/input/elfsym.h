@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of functions in an ELF file, for stacks stored in a log as objects and offsets. */
+/* Finds function names in ELF files. A log stores native frames as an object and an offset. */
 #ifndef GF_CLI_REPORT_INPUT_ELFSYM_H
 #define GF_CLI_REPORT_INPUT_ELFSYM_H
 
@@ -8,8 +8,8 @@
 struct gf_elfsym;
 
 /*
- * Opens the file if its build id is build_id, in hexadecimal; "" accepts any. NULL if the file is
- * missing, of another build or not ELF.
+ * Opens an ELF file whose build id, in hexadecimal, is build_id; "" accepts any. NULL if the file is
+ * missing, has another build id or is not ELF.
  */
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id);
 void gf_elfsym_close(struct gf_elfsym *file);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An object named in a log, looked up once. */
+/* An executable or library that a log names; opened once. */
 struct object {
     char *path, *id;
     struct gf_elfsym *file; /* NULL if missing, or of another build */

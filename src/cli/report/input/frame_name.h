@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of a log: the names of native ones, and the text of Python ones. Executables and libraries
- * are opened once and kept. One thread uses this module.
+ * Texts for a log's native and Python frames. Executables and libraries are opened once and stay
+ * open. Only one thread may use this module.
  */
 #ifndef GF_CLI_REPORT_INPUT_FRAME_NAME_H
 #define GF_CLI_REPORT_INPUT_FRAME_NAME_H
@@ -9,23 +9,23 @@
 #include "cli/report/input/scan.h"
 
 /*
- * Writes "function+0x1a (file)", or "file+0x1a2b" if the file is missing, of another build or has no
- * name for the offset. with_distance false leaves out the distance to the function, so that frames
- * of one function are equal. Control characters are replaced.
+ * Writes "function+0x1a (file)", or "file+0x1a2b" if the file is missing, has another build id, or
+ * has no name for the offset. with_distance = false omits "+0x1a", so that all frames of a function
+ * have the same text. Control characters are replaced.
  */
 void gf_frame_name(const char *path, const char *build_id, uint64_t offset, bool with_distance,
                    char *buf, size_t size);
 
 /*
- * The same for a frame of a log, "3+1a2b": object 3 of the event's modules, offset 0x1a2b. False if it is damaged.
- * ret_path, unless NULL, gets the object's path.
+ * The same for a frame as the log writes it: "3+1a2b" is offset 0x1a2b in object 3 of the event's
+ * modules. False if the frame is damaged. ret_path receives the object's path; it may be NULL.
  */
 bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_distance, char *buf,
                       size_t size, char ret_path[1024]);
 
 void gf_frame_name_end(void);
 
-/* A Python frame of a log, shortened if it does not fit. */
+/* A Python frame of a log. Longer texts are cut. */
 struct gf_python_text {
     char file[1024], function[512];
     long long line;

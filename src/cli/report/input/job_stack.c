@@ -9,10 +9,10 @@
 
 #define FRAMES_MAX 128
 
-/* A stack while it is read, the innermost frame first. */
+/* A stack that is being read; the innermost frame is the first one. */
 struct frames {
     uint32_t list[FRAMES_MAX];
-    uint32_t count, site; /* site: an index into list */
+    uint32_t count, site; /* site: index of the call site in list */
     bool has_site;
 };
 
@@ -25,7 +25,7 @@ static bool is_library(const char *file)
            strstr(file, "/dist-packages/");
 }
 
-/* The run-time below every program: its frames do not say which part of the program called. */
+/* Libraries of the run-time: their frames do not tell which part of the program made the call. */
 static bool is_runtime(const char *path)
 {
     static const char *const names[] = {"ld-linux", "libc.so",    "libc-",
@@ -116,7 +116,7 @@ static uint32_t append(struct gf_job *job, const struct frames *frames, bool is_
     return (uint32_t)job->stack_count++;
 }
 
-/* The bytes of the line that hold the stack. Two spans that do not follow each other are joined. */
+/* Returns the line's bytes that contain the stack. Two separate spans are joined in buf. */
 static struct gf_span stack_text(const struct gf_event *event, char *buf, size_t size)
 {
     struct gf_span text = {"", 0};
@@ -140,7 +140,7 @@ uint32_t gf_job_stack_of(struct gf_job *job, const struct gf_event *event)
     bool is_new;
     uint32_t number;
 
-    /* The pool's first two strings are "" and the key of stacks without a frame. */
+    /* The pool's first two strings are "" and the key of empty stacks. */
     if (!job->stack_count) {
         frames = (struct frames){.count = 0};
         gf_text_pool_add(&job->stack_keys, "-", 1, &is_new);

@@ -14,7 +14,7 @@ void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
     *reader = (struct gf_line_reader){.fd = fd};
 }
 
-/* Makes room after the unread bytes. */
+/* Makes room for a block after the unread bytes. */
 static bool make_room(struct gf_line_reader *reader)
 {
     if (reader->from) {
@@ -35,7 +35,7 @@ static bool make_room(struct gf_line_reader *reader)
     return true;
 }
 
-/* Reads more bytes; false at the end and after an error. */
+/* Reads a block. False at the end of the file, and after an error. */
 static bool fill(struct gf_line_reader *reader)
 {
     ssize_t got;
@@ -55,7 +55,7 @@ static bool fill(struct gf_line_reader *reader)
     return true;
 }
 
-/* Skips the rest of a line that is too long, up to its newline. */
+/* Skips the rest of a line that is too long. */
 static void skip_line(struct gf_line_reader *reader, size_t kept)
 {
     for (;;) {

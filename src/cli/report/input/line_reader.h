@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the lines of a file in large blocks. Lines may hold zero bytes. */
+/* Reads a file line by line, in large blocks. Lines may contain zero bytes. */
 #ifndef GF_CLI_REPORT_INPUT_LINE_READER_H
 #define GF_CLI_REPORT_INPUT_LINE_READER_H
 
@@ -10,8 +10,8 @@ struct gf_line_reader {
     int error; /* errno of a failed read; 0 otherwise */
     char *buf;
     size_t size, from, to;
-    uint64_t number; /* of the line that was read last, from 1 on */
-    uint64_t bytes;  /* read from the file */
+    uint64_t number; /* number of the last line, from 1 on */
+    uint64_t bytes;  /* bytes that were read from the file */
     bool ended;
 };
 
@@ -19,14 +19,14 @@ struct gf_line_reader {
 void gf_line_reader_begin(struct gf_line_reader *reader, int fd);
 
 /*
- * The next line without its newline; valid until the next call. A line of more than 4 MiB is cut to
- * its first bytes. False at the end of the file, and after an error.
+ * Returns the next line without its newline, valid until the next call. Lines are cut after 4 MiB.
+ * False at the end of the file, and after an error.
  */
 bool gf_line_reader_next(struct gf_line_reader *reader, struct gf_span *ret);
 
 /*
- * The rest of the file from the line that was read last, which is included; at most `limit` bytes.
- * false if it is longer, or memory is short. Valid until the reader ends.
+ * Returns the rest of the file, beginning with `line`, the last line that was read. Valid until
+ * gf_line_reader_end. False if it is longer than `limit` bytes, or after an error.
  */
 bool gf_line_reader_rest(struct gf_line_reader *reader, struct gf_span line, size_t limit,
                          struct gf_span *ret);

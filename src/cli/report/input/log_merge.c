@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Blank lines are the rests of lines that another process cut. */
+/* Skips empty lines: after a write that was cut short, the next one begins with a newline. */
 static void read_line(struct gf_merge_input *input)
 {
     struct gf_merged_line *line = &input->line;
@@ -24,7 +24,7 @@ static void read_line(struct gf_merge_input *input)
         input->time = gf_event_time(&line->event);
 }
 
-/* A folder may have more files than a process may open at first. */
+/* Raises the limit of open files, because a folder may contain more files. */
 static void permit_files(void)
 {
     struct rlimit limit;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads several logs as one, by time. Each log alone keeps its order. */
+/* Merges several logs by time. Lines of one log stay in their order. */
 #ifndef GF_CLI_REPORT_INPUT_LOG_MERGE_H
 #define GF_CLI_REPORT_INPUT_LOG_MERGE_H
 
@@ -8,14 +8,14 @@
 #include "cli/report/input/line_reader.h"
 #include "cli/report/input/sources.h"
 
-/* A line of a log. It need not be an event. */
+/* A line of a log. Damaged lines are not events. */
 struct gf_merged_line {
     const struct gf_source *source;
     uint64_t number;
     struct gf_span text; /* valid until the next line is read */
     struct gf_event event;
     bool is_event;
-    struct gf_job_log *log; /* the processes of this log */
+    struct gf_job_log *log; /* the processes of the line's log */
 };
 
 struct gf_merge_input {
@@ -23,29 +23,29 @@ struct gf_merge_input {
     struct gf_line_reader lines;
     struct gf_job_log log;
     struct gf_merged_line line;
-    double time; /* of the line; that of the line before if it has none */
+    double time; /* of the last line that has a time */
     bool open;
 };
 
 struct gf_log_merge {
     struct gf_merge_input *inputs;
     size_t count;
-    struct gf_merge_input *last; /* whose line was returned last */
+    struct gf_merge_input *last; /* the input of the last returned line */
 };
 
 /*
- * Opens all sources. Logs that cannot be opened are reported on standard error. False if there was
- * one, or if memory is short.
+ * Opens all sources. False if memory is short, or if a log cannot be opened; each such log is named
+ * on standard error.
  */
 bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sources *sources);
 
-/* The earliest line that was not returned yet; NULL at the end. */
+/* Returns the earliest remaining line; NULL at the end. */
 struct gf_merged_line *gf_log_merge_next(struct gf_log_merge *merge);
 
-/* Skips the rest of the log that the last line came from. */
+/* Skips the rest of the last returned line's log. */
 void gf_log_merge_drop(struct gf_log_merge *merge);
 
-/* Closes all inputs. False if one could not be read; that was reported on standard error. */
+/* Closes all inputs. False if a log could not be read; each such log is named on standard error. */
 bool gf_log_merge_end(struct gf_log_merge *merge);
 
 #endif

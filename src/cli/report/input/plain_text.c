@@ -15,7 +15,7 @@ static unsigned decode(const unsigned char *at, uint32_t *ret)
     if (length == 4 && *at >> 3 != 30)
         return 0;
     for (unsigned i = 1; i < length; i++) {
-        if (at[i] >> 6 != 2) /* true of the final zero byte, too */
+        if (at[i] >> 6 != 2) /* also ends at the final zero byte */
             return 0;
         *ret = *ret << 6 | (at[i] & 0x3f);
     }

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* One line on standard error if that is a terminal, and nothing otherwise. */
+/* A progress line on standard error. It is shown only on a terminal. */
 struct gf_progress {
     bool on, shown;
     uint64_t due_ns;
@@ -12,7 +12,7 @@ struct gf_progress {
 };
 
 void gf_progress_begin(struct gf_progress *progress, size_t total);
-/* Renews the line at most five times a second; the first time after half a second. */
+/* Updates the line at most five times per second. Shows nothing in the first half second. */
 void gf_progress_show(struct gf_progress *progress, size_t done, uint64_t bytes);
 /* Removes the line. */
 void gf_progress_end(struct gf_progress *progress);

@@ -46,8 +46,8 @@ static const char *string_end(const char *at, const char *end)
 }
 
 /*
- * `at` is after the opening bracket. Brackets of different kinds are not told apart here: a walk
- * over the object or list does that.
+ * `at` is after the opening bracket. A wrong kind of bracket is accepted here, and found when the
+ * object or list is scanned.
  */
 static const char *nested_end(const char *at, const char *end)
 {
@@ -198,7 +198,7 @@ static size_t encode(int32_t c, char *to)
     return 4;
 }
 
-/* Decodes "\uXXXX", or a pair of them, at `at` (after the 'u'). Returns the byte after it. */
+/* Decodes "\uXXXX" or a surrogate pair; `at` is after the 'u'. Returns the byte after it. */
 static const char *decode_unit(const char *at, const char *end, int32_t *ret)
 {
     const int32_t high = code_unit(at, end);

@@ -40,7 +40,7 @@ static int add_member(struct gf_sources *sources, const char *folder, const char
 
     if (*name == '.' || asprintf(&path, "%s/%s", folder, name) < 0)
         return *name == '.' ? 0 : -ENOMEM;
-    /* A link may lead back to its folder, so only links to files are followed. */
+    /* Only links to files are followed: a link to a folder may form a cycle. */
     if (lstat(path, &status))
         result = 0;
     else if (S_ISDIR(status.st_mode) && levels)

@@ -7,7 +7,7 @@
 
 struct gf_source {
     char *path;
-    bool is_named; /* by an operand; other files are members of a folder */
+    bool is_named; /* an operand names it; other files are members of a named folder */
 };
 
 struct gf_sources {
@@ -16,15 +16,15 @@ struct gf_sources {
 };
 
 /*
- * Adds a path: a folder's regular files, sorted, down to eight levels and without hidden ones; any
- * other path as it is. 0 or -errno of the folder.
+ * Adds a path. For a folder, adds its regular files, sorted, without hidden ones, and those of its
+ * subfolders down to eight levels. 0, or -errno if a folder cannot be read.
  */
 int gf_sources_add(struct gf_sources *sources, const char *path);
 
 /* Opens a source for reading; "-" is standard input. The descriptor, or -errno. */
 int gf_source_open(const struct gf_source *source);
 
-/* The source as messages name it. */
+/* The name of the source in messages. */
 const char *gf_source_name(const struct gf_source *source);
 
 void gf_sources_free(struct gf_sources *sources);

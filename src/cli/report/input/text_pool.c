@@ -49,7 +49,7 @@ static void place(struct gf_text_pool *pool, uint32_t number)
     pool->slots[at] = number + 1;
 }
 
-/* There are always twice as many slots as strings. */
+/* Keeps at least twice as many slots as strings. */
 static bool grow(struct gf_text_pool *pool)
 {
     if (pool->count == pool->room && !grow_texts(pool))

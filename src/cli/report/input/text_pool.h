@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers for byte strings: equal strings have the same number. A job has a million stalls and a
- * few hundred different names, causes and stacks. One thread uses a pool at a time.
+ * Stores each distinct byte string once, under a number. A job may have a million stalls, but only a
+ * few hundred different names, causes and stacks. Only one thread at a time may use a pool.
  */
 #ifndef GF_CLI_REPORT_INPUT_TEXT_POOL_H
 #define GF_CLI_REPORT_INPUT_TEXT_POOL_H
@@ -14,19 +14,19 @@ struct gf_text_pool {
     uint32_t *slots; /* numbers + 1, by hash; 0 is free */
     uint64_t *hashes;
     uint32_t count, room, slot_count;
-    size_t bytes, limit; /* of all strings; beyond the limit all new strings are "..." */
+    size_t bytes, limit; /* bytes of all strings; beyond the limit a new string becomes "..." */
 };
 
 /*
- * The number of a string. Number 0 is always "". If memory is short or the pool is full, the
- * number of "..." is returned, or 0 if not even that fits. *ret_new: the string was not there yet.
+ * Returns the number of a string, and adds the string if it is new (*ret_new). Number 0 is "". If
+ * memory is short or the pool is full, returns the number of "...", or 0 if that does not fit either.
  */
 uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new);
 /* The number of a string, or 0 if it is not in the pool. */
 uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size);
 uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
 
-/* The string of a number; valid until the pool is freed. "" for a number that is not in it. */
+/* The string of a number, valid until the pool is freed. "" for an unknown number. */
 const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
 
 void gf_text_pool_free(struct gf_text_pool *pool);

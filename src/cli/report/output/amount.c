@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* The largest unit of which there is at least one; with a decimal below 10 unless it is zero. */
+/* Uses the largest unit in which the value is at least 1. Below 10, prints a nonzero decimal. */
 static const char *with_unit(double value, const double *sizes, const char *const *units,
                              size_t count, char *buf)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as text, each into a buffer of GF_AMOUNT bytes, which is returned. */
+/* Formats numbers with units. Each function writes GF_AMOUNT bytes at most, and returns buf. */
 #ifndef GF_CLI_REPORT_OUTPUT_AMOUNT_H
 #define GF_CLI_REPORT_OUTPUT_AMOUNT_H
 
@@ -13,7 +13,7 @@ const char *gf_amount_time(double seconds, char buf[GF_AMOUNT]);
 const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT]);
 /* "0.3 %", "67 %" */
 const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);
-/* The local time of day; with the date if the job was on several days. "-" if unknown. */
+/* "08:51:09" in local time, or with the date "2026-11-23 08:51:09". "-" if unknown. */
 const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT]);
 /* "1 stall", "12 stalls" */
 const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT]);

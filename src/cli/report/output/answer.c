@@ -43,7 +43,7 @@ static void add_gpu_value(struct gf_answer *answer, const json_t *value, const c
         add_gpu_time(answer, value, name, levels - 1);
 }
 
-/* Adds each number of the section, named by its path of names and indexes. */
+/* Adds each number in the section, named by its path such as "devices.0.samples". */
 static void add_gpu_time(struct gf_answer *answer, const json_t *section, const char *prefix,
                          unsigned levels)
 {
@@ -114,7 +114,7 @@ static size_t count_hosts(const struct gf_job *job)
     return different;
 }
 
-/* Causes of processes that have a report but no log: the report has their sums. */
+/* Adds the causes of a process without a log, from the sums in its report. */
 static void add_reported_causes(struct gf_answer *answer, const struct gf_job_process *process)
 {
     const json_t *causes = gf_report_at(process->report, "stalls.causes");

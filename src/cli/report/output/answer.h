@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answer to "what did the GPU's host wait for": computed once, and printed in several forms. */
+/* The answer to "what did the program and its GPU wait for?". Each output format prints it. */
 #ifndef GF_CLI_REPORT_OUTPUT_ANSWER_H
 #define GF_CLI_REPORT_OUTPUT_ANSWER_H
 
@@ -12,7 +12,7 @@
 #include "cli/report/output/steps.h"
 #include "cli/report/output/tally.h"
 
-/* A number of the reports' section gpu_time: its path, and its mean over all reports. */
+/* A number of the reports' section gpu_time: its path, its sum over all reports, their count. */
 struct gf_gpu_number {
     char name[96];
     double sum;
@@ -31,17 +31,17 @@ struct gf_answer {
     struct gf_gpu_time gpu_time;
     struct gf_gpu_number gpu[GF_GPU_NUMBERS];
     unsigned gpu_count;
-    double from, to; /* 0 if nothing has a time */
+    double from, to; /* first and last time of the job; 0 if unknown */
     uint64_t stalls, stall_us;
     uint32_t longest_us;
     uint64_t delay_ms, throttled_ms, fault_ms, dropped;
     size_t processes, hosts, ranks_known, running, observing, reported;
-    /* From `onset` on stalls took `onset_factor` times as much time; 0 if there is no such time. */
+    /* From `onset` on, stalls took `onset_factor` times as much time as before; 0 without such a change. */
     double onset, onset_factor;
     struct gf_lines verdict, differing, helps, notes;
 };
 
-/* The job and the counts must stay as they are until the answer is freed. */
+/* The answer refers to the job and the counts: the caller must not change them while it exists. */
 void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
                     struct gf_answer *ret);
 void gf_answer_free(struct gf_answer *answer);

@@ -3,8 +3,8 @@
 #define GF_CLI_REPORT_OUTPUT_ANSWER_SCHEMA_H
 
 /*
- * The number of the schema of `gpufeed report --json`. Renaming or removing a field raises it;
- * adding a field does not.
+ * The schema number of `gpufeed report --json`. Raise it when a field is renamed or removed, not when
+ * one is added.
  */
 #define GF_ANSWER_SCHEMA 1
 

@@ -8,7 +8,8 @@
 
 /*
  * Prints an answer in one screen: verdict, stalls, copies, ranks, what helps. Tables have at most
- * `top` rows. by: GF_BY_COUNT for tables by cause and by site, or the one table to print.
+ * `top` rows. `by` is the property of the one table of stalls; GF_BY_COUNT prints the tables by cause
+ * and by site.
  */
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by);
 

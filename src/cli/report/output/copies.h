@@ -24,13 +24,14 @@ struct gf_copy_reason {
 };
 
 struct gf_copies {
-    unsigned reports; /* with counts of copies, which may all be 0 */
+    unsigned reports; /* reports that count copies, even if all counts are 0 */
     struct gf_copy_sum ways[GF_DIRECTIONS][GF_WAYS];
-    struct gf_copy_reason reasons[GF_DIRECTIONS][GF_COPY_REASONS]; /* most bytes first */
+    struct gf_copy_reason reasons[GF_DIRECTIONS]
+                                 [GF_COPY_REASONS]; /* sorted, the most bytes first */
     unsigned reason_count[GF_DIRECTIONS];
     struct gf_copy_sum small;
     double ring_peak_bytes, stream_waits, pinning_saves_s;
-    char staging_off[256]; /* why no copy is staged, in the first report that says so; else "" */
+    char staging_off[256]; /* why no copy is staged, from the first report that tells; else "" */
 };
 
 /* Adds the copies of a report. */

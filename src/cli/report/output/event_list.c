@@ -8,12 +8,15 @@
 
 #include <stdlib.h>
 
-/* What is known of a log while it is read. */
+/* Counts of a log's lines that were read so far. */
 struct known {
     unsigned events, bad;
 };
 
-/* Called for a log with `bad` lines and no event. True if it is not a log; reports that. */
+/*
+ * Called for a file with `bad` damaged lines and no event so far. True if it is not a log; prints an
+ * error if an operand names it.
+ */
 static bool is_foreign(const struct gf_merged_line *line, unsigned bad)
 {
     const bool is_report = bad == 1 && gf_span_is(line->text, "{");
@@ -42,8 +45,8 @@ static bool takes(struct gf_job *job, const struct gf_merged_line *line,
 }
 
 /*
- * Prints a line. False if the rest of the line's log is to be left out; *ret_failed if that is an
- * error.
+ * Prints a line. False if the rest of its file is to be skipped, because the file is not a log. Sets
+ * *ret_failed if an operand names the file.
  */
 static bool print_line(struct gf_job *job, const struct gf_merged_line *line, struct known *known,
                        const struct gf_job_filter *filter, bool *ret_failed)

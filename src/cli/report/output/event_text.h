@@ -5,8 +5,8 @@
 #include "cli/report/input/scan.h"
 
 /*
- * Prints a line of a log on standard output, in full. Before the first event of a day it prints the
- * date. False if the line is not an event; then nothing is printed.
+ * Prints all fields of an event, and the date before the first event of a day. If the line is not an
+ * event, prints nothing and returns false.
  */
 bool gf_event_print(struct gf_span line);
 

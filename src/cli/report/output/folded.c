@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-/* A line: the stalls that have these properties. */
+/* A line of output: the sum of the stalls with these properties. */
 struct line {
-    int64_t key; /* 0 without one */
+    int64_t key; /* value of the property `by`; 0 without --by */
     uint32_t stack, call, cause;
     uint64_t us;
 };
@@ -23,7 +23,7 @@ static int by_line(const void *a, const void *b)
     return one->cause < other->cause ? -1 : one->cause > other->cause;
 }
 
-/* A semicolon separates frames, so it cannot be part of one. */
+/* Replaces semicolons, because they separate frames. */
 static void print_frame(FILE *out, const char *text)
 {
     for (; *text; text++)

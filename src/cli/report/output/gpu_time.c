@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_SAMPLES 20 /* with fewer, a share means nothing */
+#define LEAST_SAMPLES 20 /* a GPU with fewer samples is ignored: its shares are not reliable */
 
 static void add_part(struct gf_gpu_parts *parts, const char *name, double s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long the GPUs had nothing to do, and what the programs did then: the sum of the reports' sections
- * gpu_time (docs/report.md#gpu_time). A name that this version does not know is kept as it is.
+ * Sums of the reports' sections gpu_time (docs/report.md#gpu_time): the GPUs' time by state, and by
+ * cause while they had nothing to do. States and causes that this version does not know are kept.
  */
 #ifndef GF_CLI_REPORT_OUTPUT_GPU_TIME_H
 #define GF_CLI_REPORT_OUTPUT_GPU_TIME_H
@@ -23,8 +23,8 @@ struct gf_gpu_parts {
 };
 
 struct gf_gpu_time {
-    unsigned devices; /* GPUs of all processes */
-    double s;         /* sum of their times */
+    unsigned devices; /* GPUs of all processes; a shared GPU counts once per process */
+    double s;         /* sum of their times in seconds */
     struct gf_gpu_parts states, causes;
 };
 

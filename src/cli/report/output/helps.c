@@ -53,7 +53,7 @@ static const struct row *row_of(const struct row *rows, size_t count, const char
 
 #define ROW(table, name) row_of(table, GF_ARRAY_LEN(table), name)
 
-/* A name that is not in the table stands for itself. */
+/* Returns the name itself if the table does not have it. */
 static const char *words_or_name(const struct row *row, const char *name)
 {
     return row->words ? row->words : name;

@@ -2,14 +2,18 @@
 #ifndef GF_CLI_REPORT_OUTPUT_HELPS_H
 #define GF_CLI_REPORT_OUTPUT_HELPS_H
 
-/* What helps against a stall's cause; "" if nothing is known. Static texts. */
+/*
+ * Texts of helps.def, by the name in a log or report. The functions for words return an unknown name
+ * as it is; those for remedies return "" if none is known.
+ */
+/* The remedy for a stall's cause. */
 const char *gf_cause_help(const char *cause);
-/* A reason in words; the reason itself if it is not known. */
+/* Why a copy was not staged, in words. */
 const char *gf_reason_words(const char *reason);
-/* What helps against a reason; "" if nothing is known. */
+/* The remedy for that reason. */
 const char *gf_reason_help(const char *reason);
 
-/* A state of a GPU, and what a program did without work for it; a name that is not known stays. */
+/* A state of a GPU, in words; what the program did while the GPU had nothing to do; its remedy. */
 const char *gf_state_words(const char *state);
 const char *gf_host_words(const char *cause);
 const char *gf_host_help(const char *cause);

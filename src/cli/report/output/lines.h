@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* A list of sentences. A sentence for which memory is short is left out. */
+/* A list of sentences. If memory is short, sentences are dropped. */
 struct gf_lines {
     char **list;
     size_t count;

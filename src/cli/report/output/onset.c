@@ -2,7 +2,7 @@
 #include "cli/report/output/onset.h"
 
 #define BINS 64
-#define EDGE 6 /* bins at both ends that are too few for a rate */
+#define EDGE 6 /* least number of bins before and after the change */
 #define LEAST_FACTOR 3
 #define MOST_FACTOR 1000
 #define LEAST_STALLS 20
@@ -25,7 +25,7 @@ double gf_onset_find(const struct gf_job *job, double from, double to, double *r
         if (i < EDGE)
             continue;
         const double early = before / i, late = (total - before) / (BINS - i);
-        /* The change that explains most of the variance between bins (one split, least squares). */
+        /* Chooses the split that explains most of the variance between bins (least squares). */
         const double gain = (late - early) * (late - early) * i * (BINS - i);
         if (late > LEAST_FACTOR * early && gain > best) {
             best = gain;

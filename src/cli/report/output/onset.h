@@ -5,9 +5,8 @@
 #include "cli/report/input/job.h"
 
 /*
- * The time from which on stalls took several times as much time as before. *ret_factor: how many
- * times, at most 1000. 0 if the time before `from` to `to` shows no such change: then stalls began
- * with the job, or are even.
+ * Finds the time in a job (from `from` to `to`) from which on stalls took several times as much time
+ * as before; *ret_factor tells how many times, at most 1000. Returns 0 if there is no such change.
  */
 double gf_onset_find(const struct gf_job *job, double from, double to, double *ret_factor);
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Smaller differences are ignored: as a part of the run, and in seconds. */
+/* Differences below this share of the run, or below this many seconds, are ignored. */
 #define LEAST_SHARE 0.01
 #define LEAST_S 0.1
 #define FACTOR 2
@@ -100,7 +100,7 @@ static double delayed(const struct gf_rank_row *row)
     return row->delay_s;
 }
 
-/* Seconds per GB: a higher value is worse, as in the other columns. 0 if no copy was timed. */
+/* Seconds per GB, so that a higher value is worse, as for other values. 0 if no copy was timed. */
 static double copy_cost(const struct gf_rank_row *row)
 {
     const double rate = gf_copy_rate(&row->to_device);
@@ -118,7 +118,7 @@ static int by_value(const void *a, const void *b)
     return one < other ? -1 : one > other;
 }
 
-/* The median; of two values the smaller one, so that one of two ranks can differ. */
+/* The lower median, so that one of two ranks can differ from it. */
 static double median(const struct gf_rank_table *table, double (*value)(const struct gf_rank_row *))
 {
     double *values = calloc(table->count, sizeof(*values)), middle = 0;

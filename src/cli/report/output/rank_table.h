@@ -13,20 +13,20 @@ struct gf_rank_row {
     double first, last;
     double stall_s, delay_s;
     uint64_t stalls;
-    struct gf_copy_sum to_device; /* timed copies */
+    struct gf_copy_sum to_device; /* copies that were timed */
 };
 
 struct gf_rank_table {
-    struct gf_rank_row *rows; /* by rank */
+    struct gf_rank_row *rows; /* sorted by rank */
     size_t count;
 };
 
-/* Processes without a rank are not in the table. */
+/* Makes a table of the processes that have a rank. */
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job);
 
 /*
- * Adds a sentence for each rank that differs from the median of all: more stalled time, a longer
- * run-queue delay, slower copies, an earlier end. Needs at least two ranks.
+ * Adds a sentence for each difference of a rank from the median of all ranks: more stalled time, a
+ * longer run-queue delay, slower copies, an earlier end. Needs at least two ranks.
  */
 void gf_rank_table_compare(const struct gf_rank_table *table, const struct gf_job *job,
                            struct gf_lines *ret);

@@ -11,10 +11,10 @@
 #define KEPT_BYTES                                                                                 \
     ((size_t)16 << 20) /* of keys; the text of a further stack is made for each event */
 
-/* A job has few different stacks, so their texts are kept. A key is the JSON text of a stack. */
+/* Cache of stack texts: a job has few different stacks. A key is the JSON text of a stack. */
 static struct {
     struct gf_text_pool keys;
-    char **texts; /* by number of the key */
+    char **texts; /* index: the key's number */
     size_t room;
 } kept;
 
@@ -80,7 +80,7 @@ static char *frames_text(const struct gf_event *event)
     return fclose(out) ? NULL : text;
 }
 
-/* Room for the text of a key; NULL if the text cannot be kept. */
+/* The cache's entry for the event's stack; NULL if the cache is full or memory is short. */
 static char **place_of(const struct gf_event *event)
 {
     static char key[64 << 10];

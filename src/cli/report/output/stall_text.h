@@ -4,10 +4,10 @@
 
 #include "cli/report/input/event.h"
 
-/* Prints what a stall's line says after its head: call, cause, place, Python lines and native frames. */
+/* Prints a stall's call, cause, node and GPU, Python lines and native frames. */
 void gf_stall_text_print(const struct gf_event *event);
 
-/* Frees the stacks that were printed. */
+/* Frees the cache of stack texts. */
 void gf_stall_text_end(void);
 
 #endif

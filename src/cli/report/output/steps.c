@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOWEST 1000 /* steps whose stalls are summed */
+#define SLOWEST 1000 /* only the stalls of this many longest steps are summed */
 
 static int by_length(const void *a, const void *b)
 {
@@ -19,7 +19,7 @@ static int by_length(const void *a, const void *b)
     return one->process < other->process ? -1 : one->process > other->process;
 }
 
-/* Walks from the last mark to the first, so that each process's next mark is known already. */
+/* Walks backwards, so that the next mark of each process is already known. */
 static void pair_marks(const struct gf_job *job, struct gf_steps *steps)
 {
     uint32_t *next = malloc((job->process_count + 1) * sizeof(*next));
@@ -52,7 +52,7 @@ struct key {
     uint64_t process;
 };
 
-/* Sums the stalls of the slowest steps. A pool finds the step of a stall. */
+/* Sums the stalls of the longest steps. A text pool maps step and process to the step. */
 static void add_stalls(const struct gf_job *job, struct gf_steps *steps)
 {
     struct gf_text_pool keys = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps between the program's marks (gpufeed_step), and which of them were slow. */
+/* The steps between the program's marks (gpufeed_set_step), and which of them were slow. */
 #ifndef GF_CLI_REPORT_OUTPUT_STEPS_H
 #define GF_CLI_REPORT_OUTPUT_STEPS_H
 
@@ -13,17 +13,17 @@ struct gf_step {
     double at, s; /* s: duration; 0 unless has_end */
     uint32_t process, thread;
     bool has_end;      /* the duration is known */
-    bool is_open;      /* in progress in the last line; otherwise the log lacks the end */
-    uint64_t stall_us; /* of the process's stalls in this step; set for the slowest ones */
+    bool is_open;      /* the step was in progress when the log ended */
+    uint64_t stall_us; /* sum of the process's stalls in this step; only for the longest steps */
 };
 
 struct gf_steps {
-    struct gf_step *list; /* those with an end first, the longest first */
+    struct gf_step *list; /* sorted: steps with an end before others, the longest first */
     size_t count, ended, slow;
     double median_s;
 };
 
-/* Without memory there are no steps. */
+/* The list is empty if memory is short. */
 struct gf_steps gf_steps_find(const struct gf_job *job);
 void gf_steps_free(struct gf_steps *steps);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of stalls by one property of them. */
+/* Sums of stalls by a property, such as their cause. */
 #ifndef GF_CLI_REPORT_OUTPUT_TALLY_H
 #define GF_CLI_REPORT_OUTPUT_TALLY_H
 
@@ -10,11 +10,11 @@ enum gf_by { GF_BY_CAUSE, GF_BY_SITE, GF_BY_RANK, GF_BY_STEP, GF_BY_THREAD, GF_B
 extern const char *const gf_by_names[GF_BY_COUNT];
 
 struct gf_tally_row {
-    int64_t key; /* a text, a rank, a step or a thread */
+    int64_t key; /* value of the property: the index of a text or thread, a rank or a step */
     uint64_t count, us;
     uint32_t longest_us;
-    double first, last; /* when the first and the last of them began */
-    int64_t main;       /* the second property: the value with the longest sum */
+    double first, last; /* when the first and the last stall began */
+    int64_t main;       /* the value of the second property with the longest sum */
     uint64_t main_us;
 };
 
@@ -24,7 +24,7 @@ struct gf_tally {
     size_t count;
 };
 
-/* Sums by `by`; main is a value of `second`. Without memory the tally is empty. */
+/* Sums all stalls by `by`. Each row's `main` is a value of `second`. Empty if memory is short. */
 struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second);
 
 /* The value of a property of a stall. */
@@ -37,7 +37,7 @@ const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key,
 /* The row of a key; NULL if not found. */
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key);
 
-/* Adds stalls of which only sums are known, between two times. The rows stay sorted. */
+/* Adds stalls of which only the sum is known, and keeps the rows sorted. */
 void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
                   double last);
 

@@ -5,8 +5,8 @@
 #include "cli/report/output/answer.h"
 
 /*
- * Adds the sentences of an answer: verdict (the first one alone must do), ranks that differ, what
- * helps, and notes on the data.
+ * Adds the sentences of an answer: the verdict, ranks that differ, what helps, and notes on the data.
+ * A reader may read only the verdict's first sentence, so it must answer the question alone.
  */
 void gf_verdict_say(struct gf_answer *answer);
 

@@ -26,8 +26,9 @@ void gf_transfer_prepare(void);
 void gf_transfer_follow(const struct gf_cpus *program);
 
 /*
- * Called when the host or the control group runs short of memory. The next calls of the program that
- * wait for a context release what staging has not used for a moment. Any thread; makes no CUDA call.
+ * Called when the host or the control group runs short of memory. The next calls of the program
+ * that wait for a context release the context's unused staging and pinned memory. Any thread; makes
+ * no CUDA call.
  */
 void gf_transfer_memory_is_short(void);
 

@@ -9,15 +9,17 @@
 
 #include <time.h>
 
-/* How long a copy spins while the gate is closed: the call that begins a capture is faster. */
+/*
+ * How long a copy spins while the gate is closed; the call that begins a capture takes less time.
+ */
 #define OPEN_NS 20000
 /* How long a capture waits for issues: how long it spins at first, and how long in total. */
 #define SPIN_NS 50000
 #define WAIT_NS UINT64_C(100000000)
 
 /*
- * A Dekker-style handshake: an issue adds itself and then looks whether the gate is closed; a
- * capture closes the gate and then looks for issues.
+ * A Dekker-style handshake: an issue adds itself and then checks whether the gate is closed. A
+ * capture closes the gate and then checks for issues.
  */
 static _Atomic unsigned issues, closed, begun;
 

@@ -19,7 +19,7 @@ struct gf_admission {
     struct gf_context *context; /* entered, or NULL */
     struct gf_ring *ring;       /* has memory and a stream, if the copy is to be staged */
     bool wants_duration;        /* the driver copies, and its duration is wanted: gf_rate_measure */
-    unsigned captures; /* gf_captures_begun from before the stream was found without capture */
+    unsigned captures;          /* gf_captures_begun() before the driver was asked about captures */
 
     /* Owned by admission.c. */
     bool is_directed;            /* the entry point names the direction */
@@ -40,17 +40,19 @@ bool gf_admission_is_automatic(void);
 /* The smallest copy that any pool stages while no other thread copies, in bytes. */
 size_t gf_admission_least(enum gf_direction direction);
 
-/* The smallest copy that must be offered, in bytes. SIZE_MAX: no copy is staged or counted. */
+/* The smallest copy that the hooks must offer, in bytes. SIZE_MAX: no copy is staged or counted. */
 size_t gf_admission_offer_least(void);
-/* The same while so many threads copy at once. UINT_MAX if each known pool has too few threads. */
+/*
+ * The same while at least *gf_admission_sharers() threads copy at once. That count is UINT_MAX if
+ * each known pool has too few threads.
+ */
 size_t gf_admission_shared_least(void);
 const _Atomic unsigned *gf_admission_sharers(void);
 
 /*
  * Decides about admission->call. gf_bypass_none: the caller stages the copy, in the context and
- * through the ring of `admission`; it may still find a reason against it before the first DMA.
- * Makes CUDA calls. The caller calls gf_admission_end in every case; until then the thread's
- * capture mode may be relaxed.
+ * through the ring of `admission`; h2d.c or d2h.c may still refuse it. Makes CUDA calls. The caller
+ * calls gf_admission_end in every case; until then the thread's capture mode may be relaxed.
  */
 enum gf_bypass gf_admission_begin(struct gf_admission *admission);
 void gf_admission_end(struct gf_admission *admission);

@@ -11,9 +11,9 @@
 #include "engine/transfer/stats/copy_stats.h"
 
 /*
- * The first byte of the host end must be pageable. Makes one driver call if the entry point names
- * the direction, else two. *ret_direction is always set. `cached`: the copy will not be staged, so
- * the cached kind of its memory is enough (pointer_cache.h).
+ * The first byte of the host end must be pageable. Makes at most one driver call if the entry point
+ * names the direction, else at most two. *ret_direction is always set. `cached`: the copy will not
+ * be staged, so the cached kind of its memory is enough (pointer_cache.h).
  */
 enum gf_bypass gf_classify_host(const struct gf_copy_call *call, bool cached,
                                 enum gf_direction *ret_direction);

@@ -10,11 +10,11 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 
-/* All members count chunks. */
+/* The progress of a copy, in chunks. */
 struct d2h_progress {
-    uint64_t issued;  /* their DMA is on the stream */
-    uint64_t arrived; /* they are in the ring */
-    uint64_t placed;  /* they are in the program's memory */
+    uint64_t issued;  /* chunks whose DMA is on the stream */
+    uint64_t arrived; /* chunks that are in the ring */
+    uint64_t placed;  /* chunks that are in the program's memory */
     CUresult result;
     bool broken; /* events fail: the driver copies the rest */
 };
@@ -83,7 +83,7 @@ static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *
     }
 }
 
-/* From now on the duration counts. */
+/* Counts the copy's bytes as under way. */
 static void d2h_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     ret->under_way = gf_under_way_enter(gf_direction_d2h, gf_maker_library, request->call->bytes);

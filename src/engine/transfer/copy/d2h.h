@@ -7,8 +7,8 @@
 #include "engine/transfer/stats/copy_stats.h"
 
 /*
- * Returns gf_bypass_none and sets *ret. Else returns the reason why the driver must copy; the
- * program's memory is then unchanged.
+ * Returns gf_bypass_none and sets *ret if the copy was staged. Else returns the reason why the
+ * driver must copy all of it; a part of it may already be in the program's memory.
  */
 enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret);
 

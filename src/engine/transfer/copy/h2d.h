@@ -7,8 +7,8 @@
 #include "engine/transfer/stats/copy_stats.h"
 
 /*
- * Returns gf_bypass_none and sets *ret. Else returns the reason why the driver must copy all of it;
- * no DMA was issued then.
+ * Returns gf_bypass_none and sets *ret if the copy was staged. Else returns the reason why the
+ * driver must copy all of it; no DMA was issued then.
  */
 enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret);
 

@@ -17,7 +17,7 @@
 
 static __thread char here; /* its address identifies a thread */
 
-/* A fault in the program's memory may occur on the thread that called the copy only. */
+/* Only the thread that called the copy may fault on the program's memory. */
 static bool copy_guarded(const struct gf_pipeline *pipeline, char *ring, char *host, size_t bytes)
 {
     return pipeline->to_host
@@ -90,8 +90,8 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
 
 /*
  * The pages of a large file are populated piece by piece, by the thread that copies the piece,
- * because populating takes as long as copying. A piece is the memory that one page table maps,
- * because two threads would contend for that page table's lock.
+ * because populating takes as long as copying. A piece is as large as the memory of one page table,
+ * so that threads seldom contend for its lock.
  */
 static void init_populate(struct gf_pipeline *pipeline)
 {
@@ -113,7 +113,7 @@ static void acquire_slots(struct gf_pipeline *pipeline)
         pipeline->slot[pipeline->slots++] = slot;
 }
 
-/* Waits for other copies' slots, holding none. */
+/* Waits until other copies release slots. Holds no slot while it waits. */
 static void await_slots(struct gf_pipeline *pipeline)
 {
     const uint64_t since = gf_now_ns();
@@ -333,7 +333,10 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
 
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken)
 {
-    /* The DMAs of one stream end in order. After a move, there are two streams. */
+    /*
+     * The DMAs of one stream end in order, so the last one suffices. After a move, there are two
+     * streams.
+     */
     const uint64_t least = pipeline->has_moved ? pipeline->slots : 1;
     for (uint64_t i = chunks - gf_min(chunks, least); i < chunks; i++)
         if (*ret_broken || !gf_pipeline_has_ended(pipeline, i, true, ret_broken))
@@ -358,7 +361,7 @@ void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle)
     }
 }
 
-/* Queries for GF_TUNE_IDLE_NS, because an event takes a moment even on an idle stream. */
+/* Queries for up to GF_TUNE_IDLE_NS, because an event takes a moment even on an idle stream. */
 static CUresult poll_event(const struct gf_slot *slot, bool *ret_idle)
 {
     const uint64_t until = gf_now_ns() + GF_TUNE_IDLE_NS;

@@ -56,8 +56,8 @@ static unsigned slots_needed(const struct gf_plan_facts *facts, const struct gf_
 }
 
 /*
- * Each thread that touches an absent huge page clears one, and all but one of them are discarded.
- * So a piece is a whole huge page.
+ * If several threads touch an absent huge page, each clears one, and all but one are discarded. So
+ * a piece is a whole huge page.
  */
 static void cut_at_huge_pages(const struct gf_plan_facts *facts, struct gf_plan *plan)
 {

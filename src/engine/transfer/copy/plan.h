@@ -34,8 +34,8 @@ struct gf_plan {
      */
     size_t lead;
     uint64_t chunks;
-    unsigned slots;       /* chunks under way at once: the planned number... */
-    unsigned slots_least; /* ...and the least number */
+    unsigned slots;       /* the planned number of chunks under way at once */
+    unsigned slots_least; /* with fewer slots the copy is not staged */
     unsigned helpers;     /* the most helpers at work at once; 0: no limit */
     bool demoted;         /* bytes written into the ring stay in the shared cache */
 };

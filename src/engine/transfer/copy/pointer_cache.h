@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A direct-mapped cache of the driver's answers about memory; a collision overwrites. It serves
- * copies that are only counted, not staged. On few CPUs many callers contend for the driver's lock,
- * so each query would delay the driver's copies.
+ * A direct-mapped cache of the driver's answers about memory; in a collision, the new answer
+ * overwrites the old one. It serves copies that are only counted, not staged. On few CPUs many
+ * callers contend for the driver's lock, so each query would delay the driver's copies.
  *
- * An answer may be stale: if memory is freed and allocated in another way, the cache keeps the old
+ * An answer may be stale. If memory is freed and allocated in another way, the cache keeps the old
  * kind until a thread's 16th lookup queries the driver again. So only counts may depend on an
  * answer. Any thread.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether memory of the program was ever touched. */
+/* Whether pages of the program's memory are absent. */
 #ifndef GF_ENGINE_TRANSFER_MEMORY_ABSENT_H
 #define GF_ENGINE_TRANSFER_MEMORY_ABSENT_H
 
@@ -7,7 +7,7 @@
 
 /*
  * Whether most of `samples` pages, spread evenly over the range, are absent. Touches no page. False
- * if one of them is not mapped, or if this process may not call mincore. Any thread.
+ * if a sampled page is not mapped, or if the kernel refuses mincore. Any thread.
  */
 bool gf_absent_mostly(uintptr_t start, size_t bytes, unsigned samples);
 

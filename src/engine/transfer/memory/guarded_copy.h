@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies by helper threads in a program that handles faults itself. A collector or dirty tracker
- * protects pages, and its SIGSEGV handler unprotects the page that a thread of the program touches.
- * A helper blocks all signals, so a fault there would kill the process. These functions let the
- * kernel touch the program's memory, which answers with an error instead. The thread that called
- * the copy then touches that memory itself, as it would without the library.
+ * Copies by helper threads in a program that handles faults itself. For example, a garbage
+ * collector protects pages, and its SIGSEGV handler unprotects the page that a thread of the
+ * program touches. A helper blocks all signals, so a fault on a helper would kill the process.
+ * These functions let the kernel touch the program's memory, and the kernel returns an error
+ * instead of raising a signal. The thread that called the copy then touches that memory itself, as
+ * it would without the library.
  */
 #ifndef GF_ENGINE_TRANSFER_MEMORY_GUARDED_COPY_H
 #define GF_ENGINE_TRANSFER_MEMORY_GUARDED_COPY_H
@@ -18,8 +19,9 @@ bool gf_faults_are_handled(void);
 bool gf_guarded_copy_is_possible(void);
 
 /*
- * Copy between the program's memory and the library's. `copy` writes the library's. False: part of
- * the program's memory cannot be touched; a part before it may have been copied. Any thread.
+ * Copy between the program's memory and the library's. `copy` writes the library's memory. False:
+ * part of the program's memory cannot be touched; a part before it may have been copied. Any
+ * thread.
  */
 bool gf_guarded_read(char *to, const char *program, size_t bytes,
                      void (*copy)(char *to, const char *from, size_t bytes));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies into the staging ring. The device reads the bytes next; no processor reads them again.
- * Non-temporal stores do not fetch the lines that they overwrite. Those lines are modified in the
- * cache of the thread that wrote them last. Copies out of the ring use memcpy, because the program
- * reads the result next.
+ * Copies into the staging ring. The device reads the bytes next; no processor reads them again. The
+ * lines in the ring are modified in the cache of the thread that wrote them last. Non-temporal
+ * stores overwrite lines without fetching them from there. Copies out of the ring use memcpy,
+ * because the program reads the result next.
  *
- * When many threads copy with non-temporal stores, every line is written to memory and read back by
- * the device at once, so memory bandwidth limits large copies. The variant with CLDEMOTE leaves
- * lines in the cache that all processors share, and the device reads them there. Each thread is
- * slower with it, but all threads together are faster. From the writer's own cache the device would
- * read at a third of its speed. Measurements: bench/NOTES.md.
+ * Non-temporal stores write every line to memory, and the device reads it back at once. So with
+ * many threads, memory bandwidth limits large copies. The variant with CLDEMOTE leaves lines in the
+ * cache that all processors share, and the device reads them there. Each thread is slower with it,
+ * but all threads together are faster. Ordinary stores would leave the lines in the writer's own
+ * cache, from which the device reads at a third of its speed. Measurements: bench/NOTES.md.
  */
 #ifndef GF_ENGINE_TRANSFER_MEMORY_NT_COPY_H
 #define GF_ENGINE_TRANSFER_MEMORY_NT_COPY_H

@@ -62,8 +62,8 @@ static bool has_many_mappings(struct gf_populate *populate)
 }
 
 /*
- * Describes the mapping at `next`. While no file descriptor is free, the mapping is treated as a
- * file's, so each page is populated. False: the mapping cannot be touched.
+ * Describes the mapping at `next`. While no file descriptor is free, the mapping is treated as one
+ * of a file, so each page is populated. False: the mapping cannot be touched.
  */
 static bool describe_next(struct gf_populate *populate)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes sure that other threads can touch a range of the program's memory. At a truncated file, a
- * hole or a protection key these functions fail, where touching would raise a signal on a thread
+ * hole or a protection key these functions fail, while a touch would raise a signal on a thread
  * that the program does not know. They are called on the thread that called the copy, because its
  * protection key rights count.
  *
- * For a mapping without a file it is enough to read the kernel's description (vma_query.h) and to
- * populate one page: protection keys belong to mappings, and touching an absent page is an ordinary
- * page fault. Pages of a file are populated in order, as far as a copy needs them, or by each
- * thread for the piece that it copies. Threads that populate small pieces of one range contend for
- * the lock of the page table that they share.
+ * For a mapping without a file, two steps suffice: reading the kernel's description (vma_query.h)
+ * and populating one page. Protection keys belong to mappings, and touching an absent page is an
+ * ordinary page fault. Pages of a file are populated in order, as far as a copy needs them. In
+ * large copies, each thread populates the piece that it copies. Small pieces would make the threads
+ * contend for the lock of one page table.
  */
 #ifndef GF_ENGINE_TRANSFER_MEMORY_POPULATE_H
 #define GF_ENGINE_TRANSFER_MEMORY_POPULATE_H

@@ -190,7 +190,10 @@ bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_re
     if (result == CUDA_SUCCESS) {
         drop_buffer(buffer);
     } else if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) {
-        /* The buffer's context ended unseen. A buffer of the driver would be gone, too. */
+        /*
+         * The buffer's context ended, and no hook noticed. A buffer of the driver would be gone,
+         * too.
+         */
         drop_buffer(buffer);
         result = CUDA_ERROR_INVALID_VALUE;
     } else if (!is_expected(result)) {
@@ -216,8 +219,8 @@ bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *
     if (!bytes || GF_MUTATED(lets_unregister))
         return false;
     /*
-     * For an address inside the buffer the driver makes all its checks, and then refuses it like
-     * its own memory.
+     * For an address inside the buffer the driver makes all its checks, and then refuses the call
+     * as for its own memory.
      */
     *ret_result = cuda->cuMemHostUnregister((char *)p + bytes / 2);
     return true;

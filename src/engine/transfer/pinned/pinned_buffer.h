@@ -24,7 +24,7 @@ struct gf_pinned_buffer_request {
 };
 
 /*
- * `flags` are the flags to register with, of PORTABLE and DEVICEMAP. True: *ret_result is the
+ * `flags`: the flags for the registration, PORTABLE and DEVICEMAP at most. True: *ret_result is the
  * result that the driver would have returned, and *pp is set on success. False: the program sees no
  * change. ret_fault->call is NULL unless a call failed that is expected to fail again.
  */
@@ -33,9 +33,9 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
 
 /*
  * cuMemFreeHost and cuMemHostUnregister. False: the pointer is not the start of a buffer here, and
- * the caller must call the driver. A buffer whose unregistration fails, but not through an error of
- * the program, is kept until its context ends. *ret_fault then describes the failure; else
- * ret_fault->call is NULL.
+ * the caller must call the driver. If the unregistration of a buffer fails, but not through an
+ * error of the program, the buffer is kept until its context ends. *ret_fault then describes the
+ * failure; else ret_fault->call is NULL.
  */
 bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
                            struct gf_fault *ret_fault);
@@ -48,12 +48,15 @@ bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *
 bool gf_pinned_buffer_flags(const void *p, unsigned *flags);
 
 /*
- * Replaces the size that the driver reported for p's mapping by that size in whole huge pages, as
- * the driver's own mappings have. False: p is in no buffer here.
+ * Replaces the size that the driver reported for p's mapping by the size in whole huge pages, as
+ * for the driver's own mappings. False: p is in no buffer here.
  */
 bool gf_pinned_buffer_mapping(const void *p, size_t *bytes);
 
-/* Whether a buffer here overlaps a range. Registering such a range returns a different error. */
+/*
+ * Whether a buffer here overlaps a range. For such a range, the driver's error differs from the one
+ * without the library.
+ */
 bool gf_pinned_buffer_meets(const void *p, size_t bytes);
 
 /* Called when the context has ended, and its registrations with it. */

@@ -25,7 +25,10 @@ struct keepalive {
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct keepalive *keepalives;
 static _Atomic unsigned keepalive_count; /* written under the lock */
-/* A mapping may be older than its chunk here, and hold bytes of earlier blocks. */
+/*
+ * Set by the first trim. From then on a mapping may be older than its chunk here, and hold bytes of
+ * earlier blocks.
+ */
 static bool was_trimmed;
 
 /* Keepalives. The lock is held. */
@@ -183,9 +186,8 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
 enum owner { owner_foreign, owner_keepalive, owner_program };
 
 /*
- * Returns the owner of the block that is about to be freed. A block of the program is uncounted
- * before the driver's call, so that the next block at this address finds its bytes marked as not
- * clean.
+ * Returns the owner of the block that is about to be freed. Uncounts a block of the program before
+ * the driver's call, because another thread may get the address as soon as the driver has freed it.
  */
 static enum owner take_back_block(uintptr_t base, const void *p)
 {

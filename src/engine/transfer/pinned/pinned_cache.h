@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Small pinned blocks. The driver allocates them from mappings of 2 MiB. Creating such a mapping
- * for the first block and unmapping it with the last one takes half a millisecond. So each call is
- * still made by the driver, with the caller's arguments, but one mapping of each context is kept.
- * It is kept by a keepalive: a tiny block of the library that is allocated just before the
- * program's first block.
+ * for the first block and unmapping it with the last one takes half a millisecond. So one mapping
+ * of each context is kept by a keepalive: a tiny block of the library that is allocated just before
+ * the program's first block. The driver still serves each call with the caller's arguments.
  *
  * Without the keepalive the driver would have created a new mapping, whose blocks are zero. So a
  * block in a mapping that only a keepalive kept is zeroed; no other block is. Such blocks would
- * also have the flags of the first block in the new mapping: gf_pinned_cache_flags reports those.
+ * also have the flags of the first block in the new mapping, so gf_pinned_cache_flags reports those
+ * flags.
  *
  * Any thread; no lock is held during a CUDA call. An allocation never waits for the device, because
  * the driver's does not. So keepalives are freed only inside the program's frees, which wait.
@@ -22,7 +22,7 @@
 
 #define GF_PINNED_CACHE_MOST ((size_t)1 << 20) /* larger blocks have their own mappings */
 
-/* Whether the driver has the functions that this needs. */
+/* Whether the driver has the functions that the cache needs. */
 bool gf_pinned_cache_can(const struct gf_cuda *cuda);
 
 /*
@@ -34,9 +34,8 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
 
 /*
  * cuMemFreeHost. False: gf_pinned_cache_alloc did not return this block, and the caller must call
- * the driver. If only a keepalive keeps the block's mapping now, *ret_kept is its context: without
- * the library, the call would have waited for that context and unmapped the mapping. Else *ret_kept
- * is 0.
+ * the driver. *ret_kept is the context if only its keepalive keeps the block's mapping now, else 0.
+ * Without the library, the call would have waited for that context and unmapped the mapping.
  */
 bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
                           uint64_t *ret_kept);
@@ -47,7 +46,7 @@ bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_res
 bool gf_pinned_cache_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
 
 /*
- * Replaces flags that the driver reported for p by those that it would report without the
+ * Replaces the flags that the driver reported for p by the flags that it would report without the
  * library.
  */
 void gf_pinned_cache_flags(const struct gf_cuda *cuda, const void *p, unsigned *flags);

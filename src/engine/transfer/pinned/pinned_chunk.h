@@ -30,7 +30,7 @@ struct gf_pinned_chunk {
 /* The chunk that begins at `base`; NULL if not found. */
 struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base);
 /*
- * The same, but adds the chunk if absent. `clean`: a mapping without a chunk is fresh from
+ * The same, but adds the chunk if absent. `clean`: if the chunk is new, its mapping is fresh from
  * the kernel. NULL: out of memory, or base is 0.
  */
 struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t context, bool clean);

@@ -118,7 +118,8 @@ static int touch_pages(char *at, size_t bytes, bool own)
 
 /*
  * Other processes may take memory while pages are touched, so the headroom is read again after each
- * step. Pages that are only preferred on a node go elsewhere once it is full.
+ * step. If the policy only prefers a node, pages go elsewhere once the node is full, so the limit
+ * of all nodes counts.
  */
 static bool may_touch(struct touching *t, size_t bytes)
 {
@@ -148,7 +149,7 @@ static bool touch_unit(struct gf_job *job, uint64_t i)
     return true;
 }
 
-/* policy: that of a range of the library; NULL for a range of the program. */
+/* policy: of a range of the library; NULL for a range of the program. */
 static int touch_range(struct gf_pool *pool, char *at, const struct work *work,
                        const struct gf_range_policy *policy)
 {
@@ -175,9 +176,9 @@ static unsigned threads_of(const struct gf_pool *pool)
 }
 
 /*
- * There are three threads for each mapping; they seldom wait for each other. More mappings would
- * slow down each fork of the process, which takes up to 2 us for each mapping. The driver's own
- * buffer is one mapping.
+ * Three threads share a mapping; they seldom wait for each other. More mappings would slow down
+ * each fork of the process, which takes up to 2 us for each mapping. The driver's own buffer is one
+ * mapping.
  */
 static size_t part_size(const struct gf_pool *pool, size_t bytes)
 {

@@ -65,7 +65,10 @@ bool gf_prefault_pays(const void *at, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)at;
 
-    /* Most memory that a program registers was written before, and is found present by this alone. */
+    /*
+     * Most memory that a program registers was written before. gf_absent_mostly finds it present,
+     * and no file is read.
+     */
     return start + bytes > start && gf_absent_mostly(start, bytes, SAMPLE) &&
            gf_prefault_is_plain("/proc/thread-self/maps", start / gf_page_size() * gf_page_size(),
                                 start + bytes);

@@ -11,7 +11,10 @@
  */
 bool gf_prefault_pays(const void *at, size_t bytes);
 
-/* The second condition, read from a file in the format of /proc/self/maps. */
+/*
+ * Whether the whole range is anonymous, private and writable, by a file in the format of
+ * /proc/self/maps.
+ */
 bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end);
 
 #endif

@@ -22,8 +22,8 @@ static inline bool gf_futex_wait(const _Atomic uint32_t *word, uint32_t seen)
 }
 
 /*
- * Wakes up to `threads` waiters, and returns how many it woke. The word may be freed memory by
- * then. A stray wake-up is harmless, because every waiter checks its condition again.
+ * Wakes up to `threads` waiters, and returns how many it woke. The word may already be freed; a
+ * stray wake-up is harmless, because every waiter checks its condition again.
  */
 static inline unsigned gf_futex_wake(const _Atomic uint32_t *word, unsigned threads)
 {

@@ -24,10 +24,10 @@ struct start {
 };
 
 /*
- * Maps all stacks or none. Adjacent stacks without guard pages are one mapping, which a fork copies
- * once. Separate stacks would lie in holes between the driver's mappings. A helper uses some KiB of
- * stack, and never calls the program. If RLIMIT_AS, or RLIMIT_MEMLOCK with mlockall, allows only
- * some of the stacks, that memory is left to the program.
+ * Maps all stacks or none. Adjacent stacks without guard pages form one mapping, which a fork
+ * copies once. Guard pages are not needed, because a helper uses some KiB of stack and never calls
+ * the program. If RLIMIT_AS, or RLIMIT_MEMLOCK with mlockall, allows only some of the stacks, that
+ * memory is left to the program.
  */
 static char *map_stacks(unsigned count, size_t each)
 {

@@ -21,7 +21,7 @@ struct gf_job {
     bool (*work)(struct gf_job *job, uint64_t piece);
     unsigned max_helpers; /* the most helpers that work on it at once; 0: no limit */
     bool low_priority;    /* helpers work on it only while no other job has work for them */
-    uint64_t total;       /* final number of pieces, by which helpers are woken; 0: the limit */
+    uint64_t total;       /* the number of pieces by which helpers are woken; 0: the limit */
     /*
      * For a job without an owner, which is never closed. The job is finished once all its pieces
      * are done, or one has failed and no helper is at work. A helper then removes the job from the
@@ -59,8 +59,8 @@ bool gf_job_is_finished(const struct gf_job *job);
 void gf_job_notify(struct gf_job *job);
 
 /*
- * The owner waits for a notification after `seen` was read from gf_job_events. Called only while a
- * helper that will notify is at work.
+ * Waits for a notification later than `seen`, a value of gf_job_events. Called only by the owner,
+ * and only while a helper that will notify is at work.
  */
 uint32_t gf_job_events(const struct gf_job *job);
 void gf_job_wait(struct gf_job *job, uint32_t seen);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Work that copies leave to the library's own thread: starting helper threads, and mapping memory
- * for a ring. It would take a sixth of the time of a process's first copy. It makes no CUDA call.
+ * for a ring. On the copying thread, this work would take a sixth of the time of a process's first
+ * copy. It makes no CUDA call.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_PREPARE_H
 #define GF_ENGINE_TRANSFER_POOL_PREPARE_H
@@ -12,8 +13,8 @@
 enum gf_when {
     gf_when_now,
     /*
-     * Starts the work after the driver's call for the copy, because both would contend for memory
-     * and locks.
+     * The work starts after the driver's call for the copy, because work and call would contend for
+     * memory and locks.
      */
     gf_when_after_call,
 };
@@ -37,8 +38,8 @@ void gf_prepare_deferred(void);
 void gf_prepare_helpers(struct gf_pool *pool, enum gf_when when);
 
 /*
- * Starts the helpers that were requested, and notifies of a failure. Called on the library's own
- * thread only.
+ * Starts the helpers that were requested, and reports a failure. Called on the library's own thread
+ * only.
  */
 void gf_prepare_pools(void);
 

@@ -11,9 +11,10 @@
 #define GF_SCHED_DEADLINE 6
 
 /*
- * Whether the calling thread has a real-time policy. Helpers are ordinary threads: while real-time
- * threads keep all CPUs busy, a piece that a helper has begun waits for them. Such a caller would
- * wait forever. So its copies are left to the driver, and it does other work alone.
+ * Whether the calling thread has a real-time policy. Helpers are ordinary threads. While real-time
+ * threads keep all CPUs busy, a helper cannot finish a piece that it has begun. A real-time caller
+ * could wait for it forever. So such a caller's copies are left to the driver, and it does other
+ * work alone.
  */
 static inline bool gf_is_realtime(void)
 {

@@ -16,16 +16,19 @@ struct gf_fault {
     CUresult result;
 };
 
-/* "mmap failed: Cannot allocate memory", "cuEventCreate failed (2)". Cut at `size`. */
+/* "mmap failed: Cannot allocate memory", "cuEventCreate failed (2)". Truncated to `size`. */
 void gf_fault_text(const struct gf_fault *fault, char *buf, size_t size);
 
 /*
- * The level is a warning, unless the driver returns this error from every call because the
- * program's own work failed.
+ * GF_LOG_INFO if the program caused the error, as by a failed kernel or the end of its context;
+ * else GF_LOG_WARN.
  */
 enum gf_log_level gf_fault_level(const struct gf_fault *fault);
 
-/* Reports the failure. Any thread. The caller holds no lock of these rooms. */
+/*
+ * Reports an event on standard error and in the event log. Any thread. The caller holds no lock of
+ * these rooms.
+ */
 void gf_transfer_notify(enum gf_transfer_event event, enum gf_log_level level, const char *format,
                         ...) GF_PRINTF(3, 4);
 

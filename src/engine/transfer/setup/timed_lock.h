@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bounded lock acquisition for the reporting path. A report may run from exit(), called by a signal
- * handler inside a critical section of the same thread, where waiting for the lock would deadlock.
+ * Bounded lock acquisition for the reporting path. A signal handler may call exit() while its
+ * thread holds the lock. A report that waited for the lock would then deadlock.
  */
 #ifndef GF_ENGINE_TRANSFER_SETUP_TIMED_LOCK_H
 #define GF_ENGINE_TRANSFER_SETUP_TIMED_LOCK_H

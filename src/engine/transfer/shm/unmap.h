@@ -10,10 +10,10 @@
 
 /*
  * Called before the program's munmap of a range. Threads remove the range's pages from this
- * process's page tables; no byte is lost, even if munmap fails. Acts only on a range in one
- * mapping of shared memory, and only if helper threads run already. Waits for pieces that helpers
- * have begun, so nothing is left to do when munmap returns. True: the range is unmapped, and munmap
- * is not to be called (GPUFEED_UNMAP=later). This is gf_transfer_ops.unmap.
+ * process's page tables; no byte is lost, even if munmap fails. Acts only on a range in one mapping
+ * of shared memory, and only if helper threads run already. Waits for pieces that helpers have
+ * begun, so nothing is left to do when munmap returns. True: the range is unmapped, and the caller
+ * must not call munmap (GPUFEED_UNMAP=later). This is gf_transfer_ops.unmap.
  */
 bool gf_unmap(void *at, size_t bytes);
 

@@ -17,9 +17,9 @@
 
 #define SLOTS 4
 
-/* One mapping to be freed; or, with bytes 0, only a request to read the headroom. */
+/* A mapping that a helper frees. With bytes 0, only a request to read the headroom. */
 static struct slot {
-    struct gf_job job; /* has no owner: helpers do it while nothing is to be copied */
+    struct gf_job job; /* has no owner; helpers work on it while there is nothing to copy */
     _Atomic bool taken;
     char *area; /* the reserved addresses around `at`; NULL: not reserved, or unmapped */
     size_t area_bytes;
@@ -31,7 +31,7 @@ static _Atomic uint64_t pending;  /* bytes handed over and not yet freed */
 static _Atomic uint64_t read_ns;  /* when the headroom was read; 0: never */
 static _Atomic uint64_t headroom; /* bytes left of memory and of /dev/shm */
 
-/* One slot's work at a time reads it (max_helpers of each job is 1, and `busy`). */
+/* Only one job at a time reads the headroom (`busy`). */
 static void read_headroom(void)
 {
     static struct gf_headroom_scratch scratch;
@@ -78,10 +78,7 @@ static void unmap_area(struct slot *slot)
     slot->area = NULL;
 }
 
-/*
- * The last piece frees the file's pages. The headroom is read afterwards, which keeps the figure
- * current.
- */
+/* The last piece unmaps the area, which frees the file's pages, and reads the headroom again. */
 static bool do_piece(struct gf_job *job, uint64_t piece)
 {
     struct slot *slot = (struct slot *)job;
@@ -111,7 +108,7 @@ static void hand_over(struct gf_pool *pool, struct slot *slot)
 
 /*
  * Whether so much memory is left that freeing this mapping a moment later makes no allocation fail.
- * An old figure is not used: a helper reads a new one, because a hook opens no file.
+ * If the headroom was read too long ago, a helper reads it again, because a hook opens no file.
  */
 static bool has_headroom(struct gf_pool *pool, size_t bytes)
 {
@@ -150,10 +147,10 @@ static bool reserve(struct slot *slot, const char *like, size_t bytes)
 }
 
 /*
- * libc's mremap, because communication libraries hook it, as they hook munmap, to learn which
- * ranges are gone. If it fails, the kernel may have unmapped the target before, and another thread
- * may have mapped something there. So the area is not unmapped then, and nothing is moved again. A
- * child that is forked during the move has the mapping at its old address or nowhere.
+ * Calls libc's mremap, because communication libraries hook it and munmap to learn which ranges are
+ * gone. A failed mremap may already have unmapped the target, and another thread may have mapped
+ * something there. So after a failure the area is not unmapped, and no mapping is moved again. A
+ * child that is forked during the move has the mapping at its old address or not at all.
  */
 static bool move(struct slot *slot, void *at, size_t bytes)
 {
@@ -171,7 +168,7 @@ static bool move(struct slot *slot, void *at, size_t bytes)
         slot->area = NULL;
         return false;
     }
-    syscall(SYS_munlock, slot->area, slot->area_bytes); /* locked memory is limited too */
+    syscall(SYS_munlock, slot->area, slot->area_bytes); /* else RLIMIT_MEMLOCK would count it */
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUFEED_UNMAP=later: shared memory whose pages a helper frees after munmap has returned. The
- * mapping is moved to another address, which takes as long as moving its page tables.
+ * GPUFEED_UNMAP=later: shared memory whose pages a helper frees after munmap has returned. Moving
+ * the mapping to another address moves only page tables.
  */
 #ifndef GF_ENGINE_TRANSFER_SHM_UNMAP_LATER_H
 #define GF_ENGINE_TRANSFER_SHM_UNMAP_LATER_H

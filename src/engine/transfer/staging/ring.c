@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* If the program asked the driver to sleep while it waits, waits for these events must not spin. */
+/*
+ * If the program chose to sleep while it waits for the GPU, waits for the ring's events must not
+ * spin either.
+ */
 static unsigned event_flags(void)
 {
     unsigned flags = 0, ret = CU_EVENT_DISABLE_TIMING;

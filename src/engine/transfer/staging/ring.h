@@ -59,8 +59,8 @@ struct gf_ring {
     _Atomic(CUstream) stream;
     _Atomic uint64_t limit;
     _Atomic uint64_t bytes;      /* registered */
-    _Atomic uint64_t trim_ns;    /* no segment is due before; owned by ring_trim.c */
-    _Atomic uint64_t looked_ns;  /* when segments to remove were last looked for */
+    _Atomic uint64_t trim_ns;    /* when the next look is due; owned by ring_trim.c */
+    _Atomic uint64_t looked_ns;  /* when ring_trim.c last looked for segments to remove */
     _Atomic uint64_t refused_ns; /* when growth was last refused for lack of memory; 0: never */
     _Atomic unsigned impatient;  /* copies that do not wait for others; owned by ring_patience.c */
     _Atomic bool off;
@@ -77,13 +77,13 @@ struct gf_ring *gf_ring_of(struct gf_context *context);
  */
 CUstream gf_ring_stream(struct gf_ring *ring);
 
-/* False once a call of the ring's own has failed. */
+/* False after gf_ring_fail. */
 bool gf_ring_is_on(const struct gf_ring *ring);
 
 /*
  * Turns the ring off for good after a failed call of the driver, and notifies once. An error is
- * ignored if a capture that began during the call causes it. An error that the program caused is
- * logged as information.
+ * ignored if a capture that began during the call may have caused it. An error that the program
+ * caused is logged as information.
  */
 void gf_ring_turn_off(struct gf_ring *ring, const char *call, CUresult error);
 /* Turns the ring off for any fault. */

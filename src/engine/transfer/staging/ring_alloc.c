@@ -38,10 +38,10 @@ static unsigned rotation_of(const struct gf_ring *ring)
 }
 
 /*
- * A slot begins where the previous one ended. Memory that was just read is in the caches of its
- * readers, and a DMA into it would first have to evict it. Segments outside the rotation were added
- * for copies on busy streams. They are used only when the rotation is full, so that they become
- * unused and can be removed.
+ * A slot begins where the previous one ended, so memory is reused as late as possible. Memory that
+ * was just read is in the caches of its readers, and a DMA into it would first have to evict it.
+ * Segments outside the rotation were added for copies on busy streams. They are used only when the
+ * rotation is full, so that they become unused and can be removed.
  */
 static bool alloc_units(struct gf_ring *ring, struct gf_slot *slot, size_t bytes)
 {

@@ -40,8 +40,8 @@ bool gf_ring_growth_is_on(const struct gf_ring *ring)
 /* Mapping and touching. */
 
 /*
- * Run by helper threads: first touch puts the pages on the node of the helpers where policies are
- * not permitted.
+ * Helper threads run this, so that first touch places the pages on their node where the kernel
+ * refuses policies.
  */
 static bool touch_piece(struct gf_job *job, uint64_t piece)
 {
@@ -117,7 +117,7 @@ void gf_ring_growth_cancel(struct gf_ring *ring)
 /* Requests. */
 
 /*
- * The bytes that the ring may still grow by: up to its own limit, and by a share of the headroom of
+ * How many bytes the ring may grow by: up to its limit, and at most a share of the headroom of
  * control group and host.
  */
 static uint64_t ring_headroom(struct gf_ring *ring)
@@ -164,9 +164,9 @@ static void stop_growing(struct gf_ring *ring, const struct gf_fault *fault)
 }
 
 /*
- * Only requests the growth: reading the headroom opens files, and mapping takes time, so the
- * copying call does neither. The policy is the calling thread's: the library's own thread does not
- * know one that the program has set since.
+ * Reading the headroom opens files, and mapping takes time, so the library's own thread does both
+ * if it runs. The policy is read here, because no other thread can read the calling thread's
+ * policy.
  */
 static void request_growth(struct gf_ring *ring, size_t least, size_t bytes, enum gf_when when)
 {

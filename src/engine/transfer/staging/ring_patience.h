@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a copy waits for memory of a ring that other copies hold. Without this, callers that
- * began a moment later would leave large copies to the driver, which is slower than waiting. The
- * time is bounded, because the other copies may be on streams that wait for this thread. Any thread.
+ * How long a copy waits for memory of a ring that other copies hold. Without this wait, large
+ * copies that began a moment later than others would be left to the driver, which is slower than
+ * waiting. The time is bounded, because the other copies may be on streams that wait for this
+ * thread. Any thread.
  */
 #ifndef GF_ENGINE_TRANSFER_STAGING_RING_PATIENCE_H
 #define GF_ENGINE_TRANSFER_STAGING_RING_PATIENCE_H
@@ -18,7 +19,7 @@ bool gf_ring_is_patient(struct gf_ring *ring, size_t bytes);
 /* Sleeps for a moment. The caller holds no memory of the ring. False: the time is over. */
 bool gf_ring_await_others(size_t bytes, uint64_t since_ns);
 
-/* Whether the copy got its memory after it had waited. */
+/* Records whether a copy that waited got its memory. */
 void gf_ring_waited(struct gf_ring *ring, bool found);
 
 #endif

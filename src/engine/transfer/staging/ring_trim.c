@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Whether the ring has not been looked at since memory was short. Each ring is looked at once. */
+/* Whether memory was short since the ring was last looked at. */
 static bool is_short(const struct gf_ring *ring)
 {
     return gf_ring_memory_was_short_ns() > gf_load_relaxed(&ring->looked_ns);
@@ -45,7 +45,7 @@ static bool unregister_segment(struct gf_ring *ring, unsigned i)
     return gone;
 }
 
-/* Returns the earliest time when a segment may have been unused for long. */
+/* Returns the earliest time when a segment that is unused now is due for removal. */
 static uint64_t next_trim_ns(struct gf_ring *ring)
 {
     uint64_t last = gf_now_ns();

@@ -28,7 +28,7 @@ struct gf_pinned_stats {
     uint64_t large_ns;                 /* duration of these calls */
     uint64_t small_calls, small_bytes; /* served by the driver, from mappings that may be kept */
     uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
-    /* The program's own memory, prefaulted before it registers it. */
+    /* Registrations of the program whose memory the library prefaulted. */
     uint64_t placed_calls, placed_bytes;
     uint64_t trims; /* times that kept memory was freed */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sets of free extents that jemalloc 5.3.0 keeps for each arena: the dirty ones, the lazily
- * freed ones, and those without pages. Linked with --wrap (jemalloc.syms). Counts what is kept
- * (unused.h), and purges a part of it (purge_unused.h) where jemalloc could only purge all.
+ * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 for the sets of free extents. Each arena has a
+ * dirty set, a lazily freed set, and a set of extents without pages. Counts the kept bytes
+ * (unused.h), and purges a part of them (purge_unused.h); jemalloc itself could only purge all.
  */
 #include "preload/heap/callouts/evict.h"
 
@@ -13,7 +13,7 @@
 #include "preload/heap/pages/unused.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-/* Nothing more is taken from a set once fewer bytes than this may be purged. */
+/* The eviction ends once fewer bytes than this may be purged. */
 #define LEAST ((size_t)256 << 10)
 
 struct extent *__real_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
@@ -34,12 +34,12 @@ struct extent *je_extent_split_wrapper(void *thread, void *pac, void *hooks, str
 void __real_je_arena_decay(void *thread, void *arena, bool background, bool all);
 
 /*
- * Where an arena's dirty set lies in its page allocator. An allocation searches that set first, so
- * the first call in the process shows the offset. 0: not known yet.
+ * The offset of the dirty set in an arena's page allocator; 0: not known yet. Each allocation
+ * searches the dirty set first, so the process's first call shows the offset.
  */
 static _Atomic size_t dirty_at;
 
-/* Limits this thread's call of arena_decay: it purges pages of one set, up to `left` bytes. */
+/* Limits this thread's call of arena_decay to one set and to `left` bytes. */
 struct eviction {
     bool dirty;
     size_t left, taken;
@@ -64,7 +64,7 @@ struct extent *__wrap_je_ecache_alloc(void *thread, void *pac, void *hooks, void
     return extent;
 }
 
-/* jemalloc calls this to return the extent's pages to the kernel. */
+/* jemalloc calls this function to return an extent's pages to the kernel. */
 void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent)
 {
     gf_unused_purged(gf_extent_arena(extent), gf_extent_size(extent));
@@ -72,9 +72,9 @@ void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struc
 }
 
 /*
- * Returns how many bytes at the start of the extent stay, so that at most `most` are purged.
- * Blocks are cut from the start of a free extent, so the program reuses that part first. Large
- * extents are cut between huge pages.
+ * How many bytes at the start of the extent are kept, so that at most `most` are purged. jemalloc
+ * takes blocks from the start of an extent, so the program reuses that part first. Large extents
+ * are cut between huge pages.
  */
 static size_t staying(const struct extent *extent, size_t most)
 {
@@ -86,7 +86,10 @@ static size_t staying(const struct extent *extent, size_t most)
     return gf_min((size_t)(cut - start), size);
 }
 
-/* jemalloc calls this to take the set's oldest extent, which it then frees lazily or purges. */
+/*
+ * jemalloc calls this function to remove the set's oldest extent, which it then frees lazily or
+ * purges.
+ */
 struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
                                       size_t pages_min)
 {
@@ -113,7 +116,7 @@ struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void
     return trail;
 }
 
-/* Purges up to `most` bytes of one set of an arena; returns how many. */
+/* Purges up to `most` bytes of one set of an arena, and returns the number of bytes. */
 static size_t purge_unused(void *thread, void *arena, bool dirty, size_t most)
 {
     struct eviction limit = {.dirty = dirty, .left = most};
@@ -134,7 +137,8 @@ void gf_evict_round(void *thread)
 
     gf_purge_unused_left = NULL;
     for (unsigned i = 0; i < count; i++) {
-        void *const arena = __atomic_load_n(&je_arenas[i], __ATOMIC_ACQUIRE); /* jemalloc's word */
+        /* Not _Atomic in jemalloc. */
+        void *const arena = __atomic_load_n(&je_arenas[i], __ATOMIC_ACQUIRE);
         if (!arena)
             continue;
         __real_je_arena_decay(thread, arena, false, false);

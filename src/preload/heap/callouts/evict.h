@@ -3,9 +3,8 @@
 #define GF_PRELOAD_HEAP_CALLOUTS_EVICT_H
 
 /*
- * Called on the thread that does a round of purge_unused.h. In each arena it runs jemalloc's decay,
- * and then purges unused pages. thread: jemalloc's state of the calling thread. No lock is
- * held.
+ * Does the work of a round of purge_unused.h: in each arena, runs jemalloc's decay, then purges
+ * unused pages. thread: jemalloc's state of the calling thread, which holds no lock.
  */
 void gf_evict_round(void *thread);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jemalloc's extent, a run of free or used pages, with the layout of jemalloc 5.3.0. Each
- * allocation verifies the layout, because the extent's size is known beforehand (extents.c).
+ * allocation verifies the layout by the requested size (extents.c).
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_EXTENT_H
 #define GF_PRELOAD_HEAP_CALLOUTS_EXTENT_H
@@ -9,7 +9,7 @@
 #include "base/base.h"
 
 struct extent {
-    uint64_t bits; /* the lowest 12: the arena's number */
+    uint64_t bits; /* bits 0 to 11: the arena's number */
     void *start;
     size_t size_and_serial;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jemalloc's page allocator: it allocates and frees all memory of slabs and large blocks. It is
- * called about a hundred times less often than malloc and free. Linked with --wrap (jemalloc.syms).
- * jemalloc calls these four functions without holding a lock of its core, as its assertions state.
- * So retention may purge after the original function, as jemalloc itself does there.
+ * Wraps the four functions (jemalloc.syms) by which jemalloc allocates and frees the pages of slabs
+ * and large blocks. They are called about a hundred times less often than malloc and free.
+ * jemalloc's assertions state that the caller holds no lock of its core. So retention may purge
+ * here, as jemalloc does.
  */
 #include "preload/heap/callouts/extent.h"
 #include "preload/heap/pages/first_touch.h"
@@ -65,7 +65,7 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
 {
     const size_t size = gf_extent_size(extent);
 
-    if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !sizes_unknown()) /* no slab is this large */
+    if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !sizes_unknown()) /* slabs are smaller */
         gf_first_touch_freed(extent->start, size, size);
     /* Counted before another thread can reuse the pages. */
     gf_unused_freed(gf_extent_arena(extent), size);
@@ -74,7 +74,7 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
     count_freed(size);
 }
 
-/* Expands in place. True if that is not possible. */
+/* Expands an extent in place. True if impossible. */
 bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
                          size_t after, unsigned class, bool zero, bool *deferred)
 {

@@ -10,9 +10,8 @@
 #include <unistd.h>
 
 /*
- * A slot holds the depth to which its thread has entered the gate; only that thread writes it.
- * Threads beyond this number, and threads that have nearly ended, count themselves in one shared
- * word.
+ * A slot holds its thread's nesting depth inside the gate; only that thread writes it. Without a
+ * free slot, and near its end, a thread counts itself in a shared word.
  */
 #define SLOTS 512
 
@@ -20,13 +19,13 @@ static struct slot {
     _Alignas(64) _Atomic unsigned depth;
 } slots[SLOTS];
 static _Atomic uint64_t taken[SLOTS / 64]; /* slots of live threads */
-static _Atomic unsigned others;            /* threads inside that have no slot */
+static _Atomic unsigned others;            /* number of threads inside without a slot */
 static _Atomic unsigned closed;            /* 1 while a thread has closed the gate */
-static _Atomic bool allowed;               /* whether the gate may be closed */
+static _Atomic bool allowed;               /* the gate may be closed */
 
 static __thread struct {
     struct slot *slot;
-    unsigned depth; /* used by a thread without a slot */
+    unsigned depth; /* of a thread without a slot */
     bool never;     /* the thread must not get a slot */
 } here;
 
@@ -69,13 +68,15 @@ static GF_COLD void choose_slot(void)
 }
 
 /*
- * A Dekker-style handshake: a thread that enters writes its depth and then reads `closed`; a thread
- * that closes writes `closed` and then reads all depths. One of them sees the other's store. The
- * entering thread needs no fence, since the closer's membarrier orders its store and load.
+ * A Dekker-style handshake. A thread that enters stores its depth, then loads `closed`. A thread
+ * that closes stores `closed`, then loads all depths. At least one sees the other's store. The
+ * entering thread needs no fence, because the closing thread's membarrier orders its store and
+ * load.
  *
- * A signal handler that runs after the store and calls malloc enters as if within a lock. Otherwise
- * it would wait for a fork that waits for the interrupted thread. It may change the heap during
- * that fork; without the gate it would deadlock on a lock.
+ * If a signal handler interrupts the thread after the store and calls malloc, it enters without
+ * waiting, as a nested call. Otherwise it would wait for a fork that waits for the interrupted
+ * thread. It may then change the heap during that fork; without the gate, it would deadlock on a
+ * lock.
  */
 static void set_depth(struct slot *slot, unsigned depth)
 {
@@ -144,9 +145,9 @@ static inline bool try_enter_gate(void)
 }
 
 /*
- * The closing thread may be asleep on this thread's depth. This happens if a signal handler runs
- * between the interrupted code's last store and its wake. So this function wakes the closing thread
- * itself.
+ * Wakes the closing thread first, because it may sleep on this thread's depth. The reason: this may
+ * run in a signal handler that interrupted the thread between the store of its depth and
+ * futex_wake.
  */
 static GF_COLD void await_open(void)
 {
@@ -184,9 +185,9 @@ int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
 }
 
 /*
- * The condition wait returns with the mutex locked, while the thread is outside the gate. A thread
- * inside may need the mutex, and a closing thread waits for that thread. So the mutex is released
- * before this thread waits at the gate.
+ * Enters the gate after a condition wait, which returned with the mutex locked. A thread inside may
+ * need the mutex, and a closing thread waits for that thread. So the mutex is released before this
+ * thread waits at the gate.
  */
 static void reenter(pthread_mutex_t *mutex)
 {
@@ -240,10 +241,7 @@ static void open_for_all(void)
     futex_wake(&closed);
 }
 
-/*
- * The caller is not counted in `others`, because the closing thread waits for the threads in
- * `others`.
- */
+/* Does not count the caller in `others`, which a thread that closes the gate waits for. */
 static void count_myself(int by)
 {
     if (here.slot)
@@ -293,7 +291,7 @@ void gf_fork_gate_in_child(void)
             struct slot *slot = gate_slot(word, bits);
             if (slot == here.slot)
                 continue;
-            /* not written in this case, because a store would copy the page */
+            /* Only if nonzero, because a store copies the page. */
             if (gf_load_relaxed(&slot->depth) > 0)
                 gf_store_relaxed(&slot->depth, 0);
             atomic_fetch_and_explicit(&taken[word], ~(bits & -bits), memory_order_relaxed);
@@ -324,8 +322,8 @@ void gf_fork_gate_use_slot(bool possible)
 }
 
 /*
- * Linked with --wrap. This is nearly the last function that jemalloc calls for a thread that ends,
- * from a key's destructor.
+ * Wrapped (jemalloc.syms). One of the last functions that jemalloc's destructor calls for a thread
+ * that ends.
  */
 void __real_je_witnesses_cleanup(void *tsd);
 void __wrap_je_witnesses_cleanup(void *tsd);

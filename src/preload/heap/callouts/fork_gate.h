@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The fork gate quiesces the heap before a fork: it waits until no thread holds a lock of jemalloc,
- * and blocks threads from taking one until the fork is done. So the fork need not take each lock.
+ * and keeps threads from taking one until the fork is done. So the fork need not take all locks.
  *
- * A thread enters the gate before it takes a lock of jemalloc, and leaves after it has released the
- * lock. A thread inside can always enter again, so that it eventually leaves. For the same reason a
- * thread inside may wait only for these locks. Nothing here allocates or changes errno.
+ * A thread enters the gate before it takes a lock of jemalloc, and leaves it after it has released
+ * the lock. So that a thread inside eventually leaves, it may always enter again, and may wait only
+ * for these locks. No function here allocates or changes errno.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_FORK_GATE_H
 #define GF_PRELOAD_HEAP_CALLOUTS_FORK_GATE_H
@@ -18,7 +18,7 @@
 /*
  * jemalloc calls these in place of pthread's functions (jemalloc.syms). The results are the same.
  * Entering costs two loads and a store to the thread's own cache line; leaving costs a store and a
- * load. The cost is the same whether the gate may be closed or not.
+ * load.
  */
 int gf_heap_mutex_lock(pthread_mutex_t *mutex);
 int gf_heap_mutex_trylock(pthread_mutex_t *mutex); /* also returns EBUSY while the gate is closed */
@@ -36,21 +36,19 @@ void gf_fork_gate_allow(void);
 
 /*
  * Closes the gate: waits for the threads inside, and for another thread that has closed it. Until
- * gf_fork_gate_open the caller is the only thread inside, and may take locks. Returns false at once
- * if the gate cannot be closed. A caller that is inside the gate would deadlock.
+ * gf_fork_gate_open, the caller is the only thread inside, and may take locks. Returns false at
+ * once if the gate may not be closed. The caller must not be inside the gate, or it deadlocks.
  */
 bool gf_fork_gate_close(void);
 void gf_fork_gate_open(void);
 
-/*
- * Enter and leave the gate without a lock. The calls nest, even with those of the lock functions.
- */
+/* Enter and leave the gate without a lock. The calls nest, also with the lock functions. */
 void gf_fork_gate_enter(void);
 void gf_fork_gate_leave(void);
 
 /*
- * Called in a forked child, on its only thread. Opens the gate, with no thread inside. Replaces
- * gf_fork_gate_open, and is called even if the gate was not closed.
+ * Called in a forked child, instead of gf_fork_gate_open, even if the gate was not closed. Opens
+ * the gate, with no thread inside.
  */
 void gf_fork_gate_in_child(void);
 
@@ -58,8 +56,8 @@ void gf_fork_gate_in_child(void);
 void gf_fork_gate_forget(void);
 
 /*
- * Whether the calling thread may take a slot. A slot is freed by gf_fork_gate_forget, so a thread
- * for which that may not run any more must not take one. A slot that the thread has is kept.
+ * Sets whether the calling thread may take a slot: false if the thread may end without
+ * gf_fork_gate_forget, which frees the slot. A thread that has a slot keeps it.
  */
 void gf_fork_gate_use_slot(bool possible);
 

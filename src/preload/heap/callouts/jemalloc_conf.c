@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char ignored[400]; /* longer texts are cut */
+static char ignored[400]; /* longer texts are truncated */
 
 static void keep_ignored(const char *text, size_t length)
 {
@@ -17,7 +17,7 @@ static void keep_ignored(const char *text, size_t length)
     gf_fmt(ignored + at, sizeof(ignored) - at, "%s%.*s", at ? "; " : "", (int)length, text);
 }
 
-/* One call for each line. Lines that do not concern a setting are dropped. */
+/* jemalloc calls this once for each line. Lines that do not concern a setting are dropped. */
 static void keep_message(void *closure, const char *text)
 {
     static const char prefix[] = "<jemalloc>: ";
@@ -52,7 +52,7 @@ static bool is_without_effect(const char *item, size_t length)
     return false;
 }
 
-/* Removes items, in place. Returns the new length; conf need not be terminated. */
+/* Removes ignored items in place. Returns the new length; conf need not be terminated. */
 static size_t filter_conf(char *conf, size_t length)
 {
     size_t kept = 0;
@@ -71,7 +71,7 @@ static size_t filter_conf(char *conf, size_t length)
     return kept;
 }
 
-/* jemalloc keeps the pointer while it starts. */
+/* The result is static, because jemalloc uses it until it has started. */
 char *gf_heap_getenv(const char *name)
 {
     static char copy[1024];

@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-/* Called before and after jemalloc's start. In between, text that jemalloc would print is kept. */
+/* Called before and after jemalloc's start. Text that jemalloc would print in between is stored. */
 void gf_conf_begin(void);
 void gf_conf_end(void);
 

@@ -89,7 +89,7 @@ void gf_profile_start(void)
     gf_store_release(&backtrace_of_libgcc, (__typeof__(_Unwind_Backtrace) *)backtrace.address);
 }
 
-/* jemalloc takes a first backtrace while it starts and holds its lock. */
+/* jemalloc takes a first backtrace during its start, under a lock, before gf_profile_start. */
 _Unwind_Reason_Code gf_heap_unwind(_Unwind_Trace_Fn step, void *closure)
 {
     __typeof__(_Unwind_Backtrace) *const backtrace = gf_load_acquire(&backtrace_of_libgcc);
@@ -102,8 +102,8 @@ _Unwind_Ptr gf_heap_unwind_ip(struct _Unwind_Context *context)
 }
 
 /*
- * Finds the original pthread_create: jemalloc's own threads are not the program's, so the hook must
- * not see them.
+ * Finds the original pthread_create, because the hook must not take jemalloc's threads for the
+ * program's.
  */
 void *gf_heap_dlsym(void *handle, const char *name)
 {

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /*
- * Whether a mapping replaces pages that are in use. A mapping without MAP_FIXED replaces none, and
- * one that makes pages writable replaces pages that the program cannot have registered.
+ * Whether a mapping removes pages that the program may have registered. One without MAP_FIXED
+ * removes none. One that makes pages writable removes only pages that the program could not use.
  */
 static bool removes_pages(int protection, int flags)
 {
@@ -23,12 +23,12 @@ static bool removes_pages(int protection, int flags)
 }
 
 /*
- * From this size on the kernel is asked whether it would grant a mapping that counts as used
- * memory. jemalloc maps with MAP_NORESERVE, which the kernel always grants: malloc of more than the
- * machine has would succeed. The heap's mappings stay uncounted, because a fork counts each again.
+ * Larger mappings are first tried without MAP_NORESERVE. jemalloc uses MAP_NORESERVE, with which
+ * the kernel grants even more than the machine has, so malloc would succeed. But the heap keeps
+ * using it, because at a fork the kernel would count mappings without it a second time.
  *
- * The size of a mapping is the next class above the program's request, which may be a fifth
- * smaller. So less than four fifths are never refused.
+ * A mapping has the size of the next size class, so the program's request may be a fifth smaller.
+ * So only four fifths are tried.
  */
 #define ASKED_MIN ((size_t)1 << 30)
 
@@ -38,7 +38,7 @@ static bool is_too_large(size_t size, int flags)
            !gf_mappings_fit(size - size / 5);
 }
 
-/* errno is restored: jemalloc sets it for the program. */
+/* The caller restores errno, because jemalloc sets it for the program. */
 static void *map_pages(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
     if (is_too_large(size, flags))
@@ -70,9 +70,7 @@ int gf_heap_munmap(void *address, size_t size)
     const int error = errno;
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_unmap);
 
-    /*
-     * The range is removed before the call, because another thread can get the addresses after it.
-     */
+    /* Removed before the call, because afterwards another thread can map the addresses. */
     gf_mappings_remove((uintptr_t)address, size);
     const int result = gf_monitored_munmap(address, size);
     if (result == 0) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jemalloc's system calls: jemalloc calls these functions instead (jemalloc.syms). Those that take
- * pages away are made so that registration caches see them (monitored_call.h). The others bypass
- * libc, because a lock of jemalloc may be held. They keep errno, as glibc's free does: saving it
- * around every free would slow the fast path. A new mapping is recorded, and gets its node and huge
- * pages.
+ * jemalloc calls these functions for its system calls (jemalloc.syms). Calls that remove pages are
+ * visible to registration caches (monitored_call.h). The others bypass libc, because a lock of
+ * jemalloc may be held. All keep errno, so that free keeps it, as glibc's does, without saving it
+ * on the fast path. A new mapping is recorded, and gets its memory policy and huge pages.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_SYS_H
 #define GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_SYS_H

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Monitors look for this name. The header's mmap is an alias of mmap64. */
+/* Monitors look for calls of "mmap". libc's header would call mmap64. */
 void *gf_libc_mmap(void *address, size_t size, int protection, int flags, int fd,
                    off_t offset) __asm__("mmap");
 
@@ -16,8 +16,10 @@ void *__real_je_pages_map(void *address, size_t size, size_t alignment, bool *co
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
 
 static _Atomic bool started;
-static __thread bool maps;          /* jemalloc makes a mapping, and unmaps its superfluous parts */
-static __thread unsigned monitored; /* depth: a callback's calls may lead here again */
+/* Jemalloc is creating a mapping, and may unmap superfluous parts. */
+static __thread bool maps;
+/* Nesting depth, because a callback's calls may lead here again. */
+static __thread unsigned monitored;
 
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit)
 {
@@ -42,7 +44,7 @@ static bool is_unseen(void)
     return maps || !gf_load_relaxed(&started);
 }
 
-/* The same steps as tsd_pre_reentrancy_raw and tsd_post_reentrancy_raw of jemalloc. */
+/* As in jemalloc's tsd_pre_reentrancy_raw and tsd_post_reentrancy_raw. */
 static void begin_monitored(void)
 {
     monitored++;

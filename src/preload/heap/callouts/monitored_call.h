@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes jemalloc's system calls that remove pages, through libc's functions. Registration caches of
- * RDMA libraries monitor those functions: UCX writes into libc's code, libfabric into the procedure
- * linkage tables of all objects. A page that is removed without their knowledge stays registered,
- * and the device would use a stale page. The calls below go through this library's table, whose
- * entries gf_libc_bind sets to libc's functions before jemalloc starts.
+ * Makes jemalloc's system calls that remove pages through libc's functions, because registration
+ * caches of RDMA libraries monitor these: UCX patches libc's code, libfabric the procedure linkage
+ * tables of all objects. If a page is removed without their knowledge, it stays registered, and the
+ * device uses a stale page. gf_libc_bind has set this library's procedure linkage table to libc's
+ * functions before jemalloc starts.
  *
- * A monitor's callback may allocate and free. jemalloc holds no lock that the callback needs, but
- * the thread's cache may be half flushed. So the thread is marked as reentrant, as jemalloc does
- * around the hooks of its users: its calls then bypass the cache.
+ * A monitor's callback may allocate and free. The thread holds no lock that the callback needs, but
+ * its cache may be half flushed. So the thread is marked as reentrant, as jemalloc does around
+ * user-defined hooks. Its calls then bypass the cache.
  *
- * Mappings that jemalloc unmaps before it has used them are unmapped without libc, because no
- * program can have registered them and because a lock of jemalloc is held.
+ * Mappings that jemalloc has never used are unmapped by a raw system call. No program can have
+ * registered them, and a lock of jemalloc is held.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_MONITORED_CALL_H
 #define GF_PRELOAD_HEAP_CALLOUTS_MONITORED_CALL_H
@@ -20,7 +20,7 @@
 
 #include <sys/types.h>
 
-/* Called once, after jemalloc has started. The start makes no call that a monitor must see. */
+/* Called once, after jemalloc's start, which makes no call that a monitor must see. */
 void gf_monitored_call_start(void);
 
 /* Whether the calling thread is in one of the calls below. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replaces functions of jemalloc 5.3.0 whose cost has no benefit in this process. Linked with
- * --wrap (jemalloc.syms). Each replacement leaves jemalloc in a state that it can also reach
- * without it. docs/heap.md lists the savings.
+ * Replaces functions (jemalloc.syms) of jemalloc 5.3.0 whose cost has no benefit here. Each
+ * replacement leaves jemalloc in a state that it can also reach by itself. docs/heap.md lists the
+ * changes.
  */
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/purge_unused.h"
@@ -24,10 +24,9 @@ void __real_je_cache_bin_info_init(void *info, uint16_t slots);
 void __wrap_je_cache_bin_info_init(void *info, uint16_t slots);
 
 /*
- * Without this override, a thread would compare its use with its peak every 64 KiB. Only mallctl's
- * "thread.peak" reads the peak, and mallctl is not exported. Without the comparison, a thread's
- * next event is the trimming of its cache, or that of purge_unused.h. The thread's first event of
- * purge_unused.h takes the place of this one.
+ * jemalloc would update each thread's peak usage every 64 KiB. Only mallctl's "thread.peak" reads
+ * the peak, and mallctl is not exported. So this event is never due again, except once, as the
+ * thread's first event of purge_unused.h.
  */
 uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd)
 {
@@ -42,11 +41,11 @@ uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
 }
 
 /*
- * To zero used pages, jemalloc purges them, and then they fault in again one by one. If the pages
- * are present, writing zeros takes a fraction of that time. Blocks up to the first size are always
- * zeroed by writing. Blocks up to the second size, glibc's largest M_MMAP_THRESHOLD, are zeroed by
- * writing only if most pages are known to be present. Otherwise writing would populate a whole block
- * of which the caller may use little. jemalloc adds one page to each block.
+ * To zero used pages, jemalloc purges them, and they fault in again one by one. If the pages are
+ * present, writing zeros takes a fraction of that time. Blocks up to CLEAR_UNSEEN are always zeroed
+ * by writing. Blocks up to CLEAR_MAX (glibc's largest M_MMAP_THRESHOLD) are zeroed by writing if
+ * most of their pages are present. Otherwise writing would populate a whole block, of which the
+ * caller may use little. jemalloc adds one page to each block.
  */
 #define CLEAR_UNSEEN (1 * MIB + GF_JEMALLOC_PAGE)
 #define CLEAR_MAX (32 * MIB + GF_JEMALLOC_PAGE)
@@ -68,14 +67,13 @@ void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
 }
 
 /*
- * Finds a free extent of an arena for a block. The arena's lock is held. To keep extents whole for
- * the next batch, jemalloc splits no dirty extent of more than 64 times the size. But small slabs
- * that are freed together merge into one large extent, which then serves no small request. With
- * retained dirty pages, as here, each new thread would map more memory. So a large extent may be
- * split if the arena has enough free pages: more than twice what large blocks may reuse, plus this
- * reserve.
+ * Finds a free extent of an arena for a block; the caller holds the arena's lock. To keep extents
+ * whole for the next batch, jemalloc splits no dirty extent of more than 64 times the requested
+ * size. But slabs that are freed together merge into one large extent, which then serves no small
+ * request. With retained dirty pages, each new thread would then map more memory. So a large extent
+ * may be split if the set has more free bytes than SPARE plus twice what large blocks may reuse.
  */
-#define FIT_LG 6 /* jemalloc's default; a user's setting is left alone */
+#define FIT_LG 6 /* jemalloc's default; a user's setting is respected */
 #define ANY_LG 63
 #define SPARE (8 * MIB)
 
@@ -90,10 +88,10 @@ void *__wrap_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, u
 }
 
 /*
- * How many blocks of a size class each thread may cache. jemalloc calls this once for each class,
- * in ascending order, and has one number for all large classes. A thread that sleeps keeps its
- * cached blocks, so the number falls with the size: the cached blocks of one class have at most
- * this many bytes, except for a single larger block. A number that the user chose is left alone.
+ * Sets how many blocks of a size class each thread may cache. jemalloc calls this once for each
+ * class, in ascending order, and uses one number for all large classes. A sleeping thread keeps its
+ * cached blocks, so here the number falls with the size: one class may cache CACHED_MAX bytes, or a
+ * single larger block. A user's number is respected.
  */
 #define CACHED_MAX ((size_t)256 << 10)
 #define LARGE_MIN ((size_t)4 * GF_JEMALLOC_PAGE)

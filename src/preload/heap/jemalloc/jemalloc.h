@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The embedded jemalloc, by the names that scripts/embed-jemalloc.sh gives it. Its sources document
- * these: github.com/jemalloc/jemalloc, release 5.3.0. All names but the public functions and
- * je_malloc_conf are private to jemalloc and listed in jemalloc.syms.
+ * Functions and variables of the embedded jemalloc, with the names that scripts/embed-jemalloc.sh
+ * gives them. Its sources document them: github.com/jemalloc/jemalloc, release 5.3.0. jemalloc.syms
+ * lists those that are private to jemalloc.
  */
 #ifndef GF_PRELOAD_HEAP_JEMALLOC_JEMALLOC_H
 #define GF_PRELOAD_HEAP_JEMALLOC_JEMALLOC_H
@@ -22,28 +22,24 @@ int je_mallctl(const char *name, void *old, size_t *old_size, void *new, size_t 
 
 /* Compiled-in settings, read at the first call. /etc/malloc.conf and MALLOC_CONF override them. */
 extern const char *je_malloc_conf;
-/* Called with each line that jemalloc would print; NULL: it prints. */
+/* Called with each line that jemalloc would print; NULL: jemalloc prints it. */
 extern void (*je_malloc_message)(void *closure, const char *text);
 /* The oversize threshold that an arena copies when it is created. */
 extern size_t je_oversize_threshold;
-/*
- * The decay times in force for new arenas, in milliseconds; from MALLOC_CONF where that sets them.
- */
+/* The decay times for new arenas, in milliseconds, from the library or from MALLOC_CONF. */
 extern ssize_t je_opt_dirty_decay_ms, je_opt_muzzy_decay_ms;
 /* The system's setting for huge pages: 0 madvise, 1 always, 2 never, 3 not supported. */
 extern int je_init_system_thp_mode;
-/* The size class by size / 8 rounded up, and the size of each class. */
+/* The number of the size class, by size / 8 rounded up; and the size of each class. */
 extern uint8_t je_sz_size2index_tab[];
 extern size_t je_sz_index2size_tab[];
 /* The number of pages in a set of free extents. */
 size_t je_eset_npages_get(void *set);
-/*
- * Whether jemalloc runs background threads, which a user's MALLOC_CONF can enable. Read atomically.
- */
+/* Whether jemalloc runs background threads, which MALLOC_CONF can enable. Read it atomically. */
 extern bool je_background_thread_enabled_state;
 /*
- * The start of a thread's state. While the level is not 0, the thread's calls use neither its cache
- * nor its arena, but arena 0. je_tsd_slow_update makes a new level effective.
+ * The first fields of a thread's state. While reentrancy_level is not 0, the thread's calls use no
+ * cache, and arena 0. je_tsd_slow_update makes a new level effective.
  */
 struct je_tsd {
     bool tcache_enabled;
@@ -55,14 +51,15 @@ void je_tsd_slow_update(void *tsd);
 extern bool je_opt_prof;
 
 /*
- * The arenas by number, and how many threads use an arena for each kind of call. Read atomically.
+ * The arenas by number, to be read atomically. The functions read and change how many threads use
+ * an arena: for jemalloc's internal calls, or for the program's.
  */
 extern void *je_arenas[];
 unsigned je_arena_nthreads_get(void *arena, bool internal);
 void je_arena_nthreads_inc(void *arena, bool internal);
 void je_arena_nthreads_dec(void *arena, bool internal);
 
-/* The library's tcache_nslots_large; callouts/overrides.c lowers it for the larger classes. */
+/* The default of tcache_nslots_large; callouts/overrides.c lowers it for the larger classes. */
 #define GF_JEMALLOC_LARGE_SLOTS 8
 #define GF_ARENAS_ALL "4096" /* MALLCTL_ARENAS_ALL */
 

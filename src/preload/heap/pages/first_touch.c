@@ -14,15 +14,15 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define PROBES 4
-/* Every block of at least this size is examined, and one in ONE_IN of the smaller blocks. */
+/* All blocks of at least this size are examined, and one in ONE_IN of the smaller ones. */
 #define ALWAYS (16 * MIB)
 #define ONE_IN 64
-#define GAP_NS UINT64_C(10000000) /* the least time between two timed faults */
+#define GAP_NS UINT64_C(10000000) /* least time between two timed faults */
 
 static struct {
     /*
-     * Two counters: with a single one, a program that alternates malloc and free would always
-     * sample the same of the two.
+     * Two counters, because a program that alternates malloc and free would sample only one of the
+     * two with a common counter.
      */
     _Alignas(64) _Atomic uint64_t turn_allocated, turn_freed;
     _Atomic uint64_t looks, missing_bytes;
@@ -36,7 +36,8 @@ static struct {
 } touch;
 
 /*
- * Times the fault of a missing page. The page holds zeros or stale contents, so it may be touched.
+ * Times the fault of a missing page. A store is harmless, because the block's contents are
+ * undefined or zero.
  */
 static void time_fault(uintptr_t page, const uintptr_t start, size_t size)
 {
@@ -57,7 +58,7 @@ static void time_fault(uintptr_t page, const uintptr_t start, size_t size)
     gf_add_relaxed(&touch.timed_ns, ns);
 }
 
-/* True on one thread per GAP_NS. */
+/* True for one caller per GAP_NS. */
 static bool fault_is_due(void)
 {
     struct timespec at;
@@ -84,7 +85,7 @@ static uint64_t count_missing(uintptr_t start, size_t size, uintptr_t *ret_one)
     return count;
 }
 
-/* How many blocks this block represents; 0 if it is not examined. */
+/* The number of blocks that this one stands for in the estimate; 0 if it is not examined. */
 static uint64_t sample_weight(_Atomic uint64_t *turn, size_t block)
 {
     if (!gf_presence_allowed())
@@ -130,10 +131,7 @@ void gf_first_touch_freed(void *start, size_t size, size_t block)
 void gf_first_touch_read(struct gf_heap_first_touch *ret)
 {
     const uint64_t all = gf_load_relaxed(&touch.missing_bytes);
-    /*
-     * Missing and untouched bytes are sampled separately, so untouched bytes may exceed missing
-     * bytes.
-     */
+    /* The two are sampled separately, so untouched bytes may exceed missing bytes. */
     const uint64_t missing = all - gf_min(all, gf_load_relaxed(&touch.untouched_bytes));
     const uint64_t us = gf_load_relaxed(&touch.us);
     const uint64_t first = gf_min(missing, gf_mappings_bytes());
@@ -144,7 +142,7 @@ void gf_first_touch_read(struct gf_heap_first_touch *ret)
         .looks = gf_load_relaxed(&touch.looks),
         .timed = gf_load_relaxed(&touch.timed),
         .missing_bytes = missing,
-        /* At most the bytes that were freed lazily or purged. */
+        /* At most as many as were freed lazily or purged. */
         .again_bytes = gf_min(missing - first, taken),
         .us = all ? (uint64_t)((double)us * (double)missing / (double)all) : 0,
         .ns_per_mib = gf_load_relaxed(&touch.ns_per_mib),

@@ -27,8 +27,8 @@ static struct {
 } huge = {.reason = "the heap is starting"};
 
 /*
- * In a forked child, the thread that holds `judging` may exist only in the parent. So the flag is
- * reset.
+ * The holder of `judging` may be another thread of the parent, which does not exist in the child.
+ * So the flag is reset.
  */
 static void huge_in_child(void)
 {
@@ -70,8 +70,8 @@ bool gf_huge_judge(struct gf_huge_guard *guard, uint64_t ns, bool is_huge)
 }
 
 /*
- * Revokes earlier advice. Otherwise the kernel would still search for a huge page at each fault in
- * those mappings.
+ * Also revokes earlier advice. Otherwise the kernel would search for a huge page at each fault in
+ * these mappings.
  */
 static void stop_advising(void)
 {
@@ -95,7 +95,7 @@ static void judge_sample(uint64_t ns, bool is_huge)
         gf_store_release(&huge.judging, false);
 }
 
-/* A small page is evidence only if every large mapping was advised. */
+/* A small page counts only if every large mapping was advised. */
 void gf_huge_touched(uint64_t ns, bool is_huge)
 {
     const uint64_t advised = gf_load_relaxed(&huge.advised);
@@ -105,8 +105,9 @@ void gf_huge_touched(uint64_t ns, bool is_huge)
 }
 
 /*
- * The thread's CPU time, in which waits for a CPU do not count. Reading it takes a system call that
- * neither glibc nor jemalloc makes, so until probes are allowed the wall clock stands in.
+ * The thread's CPU time, which excludes waits for a CPU. Reading it takes a system call that
+ * neither glibc nor jemalloc makes. So until such calls are allowed, returns the wall clock
+ * instead.
  */
 static uint64_t touch_clock(void)
 {
@@ -114,9 +115,9 @@ static uint64_t touch_clock(void)
 }
 
 /*
- * Touches one huge page of a mapping before the rest is advised. If the kernel takes long to find
- * the page, or a hypervisor takes long to back it, each further huge page of the mapping would take
- * as long.
+ * Advises and touches one huge page before the rest of a mapping is advised. If the kernel takes
+ * long to find the page, or a hypervisor takes long to back it, all further pages would take as
+ * long.
  */
 static bool try_one(uintptr_t page)
 {

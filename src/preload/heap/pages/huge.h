@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Advises transparent huge pages for the heap's large mappings, if the system's setting is madvise
- * and the profile favours throughput. Advising stops for good once the kernel takes long to find
- * huge pages, or finds none.
+ * and the profile favours throughput. Advising ends for this process if the kernel takes long to
+ * find huge pages, or finds too few.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_HUGE_H
 #define GF_PRELOAD_HEAP_PAGES_HUGE_H
@@ -11,7 +11,7 @@
 #include "config/options.h"
 
 #define GF_HUGE_PAGE ((size_t)2 << 20)
-/* Smaller mappings are not advised: only a large heap or a large block maps this much at once. */
+/* Smaller mappings are not advised. Only a large heap or a large block maps this much at once. */
 #define GF_HUGE_MIN ((size_t)16 << 20)
 
 /* Called once, after jemalloc has read the system's setting. Earlier mappings are not advised. */
@@ -21,14 +21,14 @@ void gf_huge_init(enum gf_profile profile);
 void gf_huge_mapped(void *start, size_t size, int protection);
 
 /*
- * The first touch of a page in a large block took `ns` CPU time. huge: the kernel provided a huge
- * page. No lock of jemalloc is held.
+ * Adds a sample: the first touch of a page in a large block took `ns` of CPU time. huge: the kernel
+ * provided a huge page. The caller holds no lock of jemalloc.
  */
 void gf_huge_touched(uint64_t ns, bool huge);
 
 /*
- * Pure function: adds a sample. True if advising must stop. Otherwise a new window of samples
- * starts when one is complete.
+ * Pure function: adds a sample. True if advising must stop. Otherwise, a complete window of samples
+ * is followed by a new one.
  */
 struct gf_huge_guard {
     unsigned samples, slow, small;

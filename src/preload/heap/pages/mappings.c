@@ -26,9 +26,9 @@ static _Atomic int refused_errno;
 
 /*
  * Protects `ranges` and `wanted`. Held for a few instructions, never across a system call. Only a
- * fork holds it longer, while libc takes locks of its own. The fork handler is registered first, so
- * it takes the lock last and releases it first after the fork. A waiting thread sleeps: a real-time
- * thread that called sched_yield in a loop could keep the holder off its CPU.
+ * fork holds it longer, while libc takes other locks. The fork handlers are registered first, so
+ * the lock is taken last before the fork and released first after it. Waiting threads sleep,
+ * because a real-time thread that calls sched_yield in a loop could keep the holder off its CPU.
  */
 enum { lock_free, lock_held, lock_wanted };
 static _Atomic unsigned lock_state;
@@ -58,10 +58,10 @@ static void unlock_mappings(void)
 }
 
 /*
- * A process with one thread needs no lock. Writing to the word would copy its page in each forked
- * child.
+ * In a process with one thread, a fork does not take the lock, because writing to it would copy its
+ * page in each child.
  */
-static __thread bool forks; /* this thread forks and holds the lock */
+static __thread bool forks; /* this thread's fork holds the lock */
 
 static void mappings_before_fork(void)
 {
@@ -159,7 +159,7 @@ void gf_mappings_apply_policy(void *start, size_t size)
     if (policy == 0)
         return;
     /*
-     * The kernel ignores the last bit of maxnode (get_nodes in mm/mempolicy.c), so one more bit is
+     * The kernel uses one bit less than maxnode (get_nodes in mm/mempolicy.c), so one more is
      * passed.
      */
     if (syscall(SYS_mbind, start, size, policy, nodes.word, GF_NODES_MAX + 1UL, 0UL) != 0) {

@@ -1,33 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The address ranges that jemalloc has mapped, and the memory policy that new ones get. Any thread,
- * also with jemalloc's locks held: this module's lock is taken last.
+ * The address ranges that jemalloc has mapped, and the memory policy of new ones. Any thread, also
+ * with jemalloc's locks held, because this module's lock is taken after them.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_MAPPINGS_H
 #define GF_PRELOAD_HEAP_PAGES_MAPPINGS_H
 
 #include "abi/heap_api.h"
 
-/* Registers the lock's fork handlers. Once, before jemalloc's: a fork then takes this lock last. */
+/*
+ * Registers the lock's fork handlers. Called once, before jemalloc registers its own, so that a
+ * fork takes this lock last.
+ */
 void gf_mappings_init(void);
 
 /* Records a range that was mapped. */
 void gf_mappings_add(uintptr_t start, size_t size);
-/* Removes a range that is about to be unmapped: afterwards another thread can get the addresses. */
+/*
+ * Removes a range. Call it before the range is unmapped, because then another thread can map the
+ * addresses.
+ */
 void gf_mappings_remove(uintptr_t start, size_t size);
 
 /* Gives a new mapping the policy of gf_mappings_set_node. May change errno. */
 void gf_mappings_apply_policy(void *start, size_t size);
 
-/* Bytes that are mapped now, jemalloc's own tables included. */
+/* Bytes that are mapped now, including jemalloc's own tables. */
 uint64_t gf_mappings_bytes(void);
 
-/* The i-th range; false beyond the last. */
+/* Copies the i-th range; false if i is too large. */
 bool gf_mappings_at(size_t i, struct gf_range *ret);
 
 /*
- * Whether the kernel would map another `size` bytes that count as used memory. ulimit -v, ulimit
- * -d, strict overcommit, and the sum of memory and swap limit this. Keeps errno.
+ * Tries whether the kernel maps another `size` bytes that count as used memory. Limits are ulimit
+ * -v, ulimit -d, strict overcommit, and the sum of memory and swap. Keeps errno.
  */
 bool gf_mappings_fit(size_t size);
 

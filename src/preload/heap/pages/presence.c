@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SAMPLES 64 /* pages of a block that are read where mincore is not called */
+#define SAMPLES 64 /* pages of a block that are read if mincore must not be called */
 
 static _Atomic bool allowed;
 
@@ -30,7 +30,7 @@ bool gf_presence_page(uintptr_t page)
     return present & 1;
 }
 
-/* Checks in small steps, because the thread's stack may be small. */
+/* Calls mincore for a few pages at a time, because the thread's stack may be small. */
 static bool most_are_present(const char *start, size_t page, size_t count)
 {
     unsigned char present[512];
@@ -58,8 +58,8 @@ static bool has_data(const char *start, size_t size)
 }
 
 /*
- * A page with data is present. Reading an absent page maps the kernel's page of zeros, which uses
- * no memory.
+ * A page with data is present. Reading an absent page maps the kernel's zero page, which uses no
+ * memory.
  */
 static bool most_have_data(const char *start, size_t page, size_t count)
 {

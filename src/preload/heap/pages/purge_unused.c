@@ -13,13 +13,13 @@
 #define MIB (UINT64_C(1) << 20)
 #define MS UINT64_C(1000000)
 
-#define WINDOW_NS (10000 * MS) /* pages that stayed free for one to two windows are purged */
+#define WINDOW_NS (10000 * MS) /* pages are purged after one to two windows */
 #define ROUND_NS (1000 * MS)   /* the time between rounds */
-#define PART_NS (50 * MS)      /* the same while more is left to purge than one round may */
-/* The bytes purged at once. A part takes 1 to 2 ms of a thread that called malloc. */
+#define PART_NS (50 * MS)      /* the same after a round that purged over half its part */
+/* The bytes purged at once. Purging a part takes 1 to 2 ms within a call of malloc. */
 #define PART (16 * MIB)
 #define PART_MAX (128 * MIB)
-/* In a process that keeps less than this, nothing is purged. */
+/* A process that keeps less than this purges nothing. */
 #define LITTLE (32 * MIB)
 
 /* Bytes that a thread allocates between two of its events. */
@@ -28,8 +28,9 @@
 #define WAIT_MAX (4 * MIB)
 
 static struct {
-    _Atomic uint64_t due_ns;      /* the next round */
-    uint64_t window_ns, round_ns; /* when the last ones began; used only within a round */
+    _Atomic uint64_t due_ns; /* the next round */
+    /* When the last window and round began; used only within a round. */
+    uint64_t window_ns, round_ns;
 } purge_unused;
 
 __thread uint64_t *gf_purge_unused_left;
@@ -39,7 +40,7 @@ static __thread struct {
     const uint64_t *now;
     uint64_t *next, *next_fast;
     uint64_t last_ticks; /* at the last event */
-    uint64_t wait;       /* bytes from the last event to the next; 0 before the first */
+    uint64_t wait;       /* bytes between the last event and the next; 0 before the first */
 } event;
 
 uint64_t gf_purge_unused_first(void)
@@ -63,8 +64,8 @@ static void set_next(uint64_t wait)
 }
 
 /*
- * The bytes between two events follow the rate at which the thread allocates, so that it has about
- * one in a millisecond.
+ * Adapts the bytes between two events to the thread's rate of allocation, so that it has about one
+ * event per millisecond.
  */
 static void schedule(uint64_t passed)
 {
@@ -85,7 +86,7 @@ uint64_t gf_purge_unused_part(uint64_t passed_ns)
     return gf_min(gf_max(passed_ns / PART_NS, 1) * PART, PART_MAX);
 }
 
-/* Does a round, and returns when the next one is due. The caller is the only thread in a round. */
+/* Does a round, and returns the time of the next one. Only one thread at a time is in a round. */
 static uint64_t do_round(uint64_t now_ns)
 {
     uint64_t left = gf_purge_unused_part(now_ns - purge_unused.round_ns);
@@ -99,7 +100,7 @@ static uint64_t do_round(uint64_t now_ns)
         return now_ns + ROUND_NS;
     purge_unused.round_ns = now_ns;
     gf_purge_unused_left = &left;
-    je_mallctl("arena.0.decay", NULL, NULL, NULL, 0); /* callouts/evict.c makes it a round */
+    je_mallctl("arena.0.decay", NULL, NULL, NULL, 0); /* becomes a round in callouts/evict.c */
     gf_purge_unused_left = NULL;
     gf_add_relaxed(&gf_page_counts.unused_purged, part - left);
     return now_ns + (left < part / 2 ? PART_NS : ROUND_NS);

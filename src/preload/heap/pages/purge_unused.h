@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Purges free pages that the program does not reuse: those that stayed free for 10 to 20
- * seconds. In a process with an engine, the engine's thread does this. In any other process, a
- * thread does it within a call of malloc, for all arenas in turn and in small parts, at most every
- * 50 ms. Pages that are reused within 10 seconds are never purged, so a loop of batches pays no
- * page fault.
+ * Purges pages that stayed free for 10 to 20 seconds. With an engine, its thread does this.
+ * Otherwise, threads of the program do it within calls of malloc, for all arenas in turn, in small
+ * parts and at most every 50 ms. Pages that the program reuses within 10 seconds are never purged.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_PURGE_UNUSED_H
 #define GF_PRELOAD_HEAP_PAGES_PURGE_UNUSED_H
@@ -12,37 +10,42 @@
 #include "base/base.h"
 
 /*
- * A thread's count of allocated bytes in jemalloc 5.3.0, and the counts at which its next events
- * are due. An event that comes early is to jemalloc one of its own events, without work.
+ * A thread's count of allocated bytes in jemalloc 5.3.0, and the counts at which jemalloc's next
+ * event is due. The library may lower these counts. jemalloc then handles an event in which it has
+ * nothing to do.
  */
 struct gf_purge_unused_count {
-    bool allocates; /* false: the counts are those of freed bytes */
+    bool allocates; /* false: counts of freed bytes */
     const uint64_t *now;
     uint64_t *last, *next;
-    uint64_t *next_fast; /* 0: each call looks for events */
+    uint64_t *next_fast; /* 0: each call checks for events */
 };
 
 /*
- * Returns how many bytes a thread allocates before its first event. Later calls return UINT64_MAX.
+ * Returns, at its first call on a thread, how many bytes the thread allocates before its first
+ * event. Later calls return UINT64_MAX.
  */
 uint64_t gf_purge_unused_first(void);
 
 /*
- * Called at an event, within a call of malloc or free that holds no lock of jemalloc. Purges
- * what is due, and sets the count of the next event. Keeps errno.
+ * Called at an event, within a call of malloc or free that holds no lock of jemalloc. Does a round
+ * if due, and sets the count of the next event. Keeps errno.
  */
 void gf_purge_unused_event(const struct gf_purge_unused_count *count);
 
-/* Called when the calling thread has freed pages. Lets its next event come early. */
+/* Called when the thread has freed pages. Its next event then comes earlier. */
 void gf_purge_unused_soon(void);
 
 /* gf_heap_ops.purge_unused */
 void gf_purge_unused_now(void);
 
-/* Pure function: how many bytes may be purged at once, this long after the last time. */
+/* Pure function: how many bytes a round may purge, passed_ns after the last round. */
 uint64_t gf_purge_unused_part(uint64_t passed_ns);
 
-/* The bytes that the thread's round may still purge, or NULL; used by callouts/evict.c. */
+/*
+ * The bytes that the calling thread's round may still purge, for callouts/evict.c; NULL outside of
+ * rounds.
+ */
 extern __thread uint64_t *gf_purge_unused_left __attribute__((visibility("hidden")));
 
 #endif

@@ -61,7 +61,7 @@ void gf_ranges_remove(struct gf_ranges *ranges, uintptr_t start, size_t size)
     size_t first = first_range_reaching(ranges, start);
 
     if (first < ranges->count && range_end(&ranges->at[first]) == start)
-        first++; /* the range ends where the removed range starts */
+        first++; /* this range ends where the removed one starts */
     size_t last = first;
     for (; last < ranges->count && ranges->at[last].start < end; last++) {
         const struct gf_range *range = &ranges->at[last];

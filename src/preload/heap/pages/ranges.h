@@ -18,7 +18,7 @@ struct gf_ranges {
 };
 
 void gf_ranges_add(struct gf_ranges *ranges, uintptr_t start, size_t size);
-/* Removes a range, or the parts of it that the table holds. */
+/* Removes the parts of a range that the table contains. */
 void gf_ranges_remove(struct gf_ranges *ranges, uintptr_t start, size_t size);
 
 #endif

@@ -14,16 +14,16 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Below this much retained memory nothing is checked, so small programs open no file for it. */
+/* A process that retains less than this checks nothing, so small programs open no file. */
 #define LITTLE (32 * MIB)
-/* After new memory was mapped, a check is due once this many bytes have been freed. */
+/* After a new mapping, a check is due once this many bytes have been freed. */
 #define SOON (32 * MIB)
 /*
- * A reading of the headroom serves for this long. It waits for a thread (os/own_table.h), which a
- * busy machine may delay. The engine reads more often.
+ * The headroom is read again only after this time. A reading waits for a thread (os/own_table.h),
+ * which a busy machine may delay. The engine reads more often.
  */
 #define READING_NS UINT64_C(500000000)
-/* A forked child purges inherited dirty pages if there are at least this many bytes. */
+/* A forked child purges inherited free pages if they have at least this many bytes. */
 #define CHILD_MIN (16 * MIB)
 
 struct gf_retain_count gf_retain_count = {.check_at = LITTLE};
@@ -31,7 +31,7 @@ struct gf_retain_count gf_retain_count = {.check_at = LITTLE};
 static struct {
     enum gf_profile profile;
     bool managed;               /* false: a user's MALLOC_CONF sets the decay */
-    _Atomic bool watched;       /* this process's engine checks regularly */
+    _Atomic bool watched;       /* the engine of this process checks regularly */
     void (*_Atomic wake)(void); /* wakes the engine, which sleeps while little is retained */
     _Atomic bool woken;         /* the engine was woken since its last check */
     _Atomic bool busy;          /* a thread checks, frees lazily or purges */
@@ -46,7 +46,7 @@ uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watche
 
     if (headroom == GF_HEADROOM_UNKNOWN)
         return 8 * SOON;
-    /* An unwatched process retains its pages while it sleeps, and its siblings may do the same. */
+    /* A process without an engine keeps its pages while it sleeps, and so may many others. */
     if (!watched)
         bound = gf_min(headroom / 8, most_unwatched);
     else
@@ -80,8 +80,8 @@ static unsigned count_arenas(void)
 }
 
 /*
- * A dirty decay time of 0 makes jemalloc free all dirty pages lazily at once, and the muzzy decay
- * time keeps those pages present. jemalloc's own "purge" would purge them.
+ * Setting the dirty decay time to 0 makes jemalloc free all dirty pages lazily at once. mallctl's
+ * "purge" would purge them instead.
  */
 static void free_all_lazily(void)
 {
@@ -115,7 +115,7 @@ void gf_retain_purge(void)
 static uint64_t retain_headroom(void)
 {
     static struct gf_headroom_scratch scratch;
-    /* no source can be read; a sandbox might kill the process for further attempts */
+    /* No source can be read. A sandbox might kill the process for further attempts. */
     static bool blind;
     static uint64_t read_ns;
     struct gf_headroom headroom;
@@ -134,13 +134,13 @@ static uint64_t retain_headroom(void)
     return headroom.bytes;
 }
 
-/* An upper bound: it includes pages of freed blocks that the program never touched. */
+/* An upper bound, because it includes pages that the program never touched. */
 static uint64_t retained_bytes(void)
 {
     return gf_load_relaxed(&gf_page_counts.unknown) ? 0 : gf_unused_kept();
 }
 
-/* Wakes the engine once until it next rearms. */
+/* Wakes the engine, once after each gf_retain_watch. */
 static void wake_engine(void)
 {
     void (*const wake)(void) = gf_load_acquire(&retain.wake);
@@ -150,14 +150,14 @@ static void wake_engine(void)
 }
 
 /*
- * Bytes that may be freed before the next check. Dirty pages then exceed the bound by at most an
- * eighth.
+ * How many bytes may be freed before the next check, so that dirty bytes exceed the bound by at
+ * most an eighth.
  */
 static uint64_t check_step(uint64_t bound, uint64_t dirty, bool watched)
 {
     const uint64_t left = dirty < bound ? bound - dirty : 0;
     const uint64_t step = gf_max(left, bound / 8);
-    /* While little is dirty the engine sleeps; it is woken at LITTLE. */
+    /* The engine sleeps while few bytes are dirty, and must be woken at LITTLE. */
     return dirty < LITTLE && watched ? gf_min(step, LITTLE) : step;
 }
 
@@ -230,9 +230,8 @@ bool gf_retain_purge_now(void)
 }
 
 /*
- * Purges retained pages that the child shares with the parent. While they are shared, the parent
- * copies each page that it writes again. If the child calls exec, the kernel would unmap the pages
- * anyway.
+ * Purges free pages that the child shares with the parent. While they are shared, each write by the
+ * parent copies a page.
  */
 static void retain_in_child(void)
 {
@@ -245,7 +244,7 @@ static void retain_in_child(void)
     if (gf_likely(!retain.managed || retained_bytes() < CHILD_MIN))
         return;
     const int error = errno;
-    if (interrupted) /* the fork may have come between an arena's two decay settings */
+    if (interrupted) /* another thread may have been between the two set_decay calls */
         for (unsigned arena = count_arenas(); arena-- > 0;)
             set_decay(arena, je_opt_dirty_decay_ms);
     gf_retain_purge();
@@ -267,7 +266,7 @@ void gf_retain_watch(void (*wake)(void))
     gf_store_relaxed(&retain.watched, true);
     if (!gf_exchange_acq_rel(&retain.woken, false) && asks_again)
         return;
-    gf_store_relaxed(&gf_retain_count.check_at, 0); /* check at the next free */
+    gf_store_relaxed(&gf_retain_count.check_at, 0); /* The next free makes a check. */
 }
 
 bool gf_retain_managed(void)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retention of freed pages. Freed pages stay dirty for some seconds, so that the next batch reuses
- * them. Then they are freed lazily (MADV_FREE): they stay present, and reuse costs no page fault
- * until the kernel reclaims them. They are purged (MADV_DONTNEED) only if memory is short, and in
- * forked children.
+ * Retention of freed pages. They stay dirty for some seconds, so that the next batch reuses them.
+ * Then they are freed lazily (MADV_FREE): until the kernel reclaims them, reuse causes no page
+ * fault. They are purged (MADV_DONTNEED) if memory is short, in forked children, and if they stay
+ * unused (purge_unused.h).
  *
- * The bound on dirty bytes is a share of the headroom, the memory left before a limit. The headroom
- * is read again each time that a bound's worth of bytes has been freed. So a loop that fills and
- * frees a batch needs one reading and one MADV_FREE per many rounds.
+ * The bound on dirty bytes is a share of the headroom. The headroom is read again only after the
+ * program has freed as many bytes as the bound. So most rounds of a loop of batches neither read it
+ * nor free pages lazily.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_RETAIN_H
 #define GF_PRELOAD_HEAP_PAGES_RETAIN_H
@@ -19,15 +19,13 @@
 /* Used only by gf_retain_freed. */
 struct gf_retain_count {
     _Alignas(64) _Atomic uint64_t freed; /* bytes freed since dirty pages were last freed lazily */
-    _Atomic uint64_t check_at;           /* a check is due once `freed` reaches this */
+    _Atomic uint64_t check_at;           /* value of `freed` at which a check is due */
 };
 extern struct gf_retain_count gf_retain_count __attribute__((visibility("hidden")));
 
 GF_COLD void gf_retain_check(void);
 
-/*
- * Counts bytes that returned to jemalloc's page caches. No lock of jemalloc is held; keeps errno.
- */
+/* Counts freed bytes. The caller holds no lock of jemalloc. Keeps errno. */
 static inline void gf_retain_freed(size_t size)
 {
     const uint64_t freed = gf_add_relaxed(&gf_retain_count.freed, size) + size;
@@ -36,32 +34,29 @@ static inline void gf_retain_freed(size_t size)
 }
 
 /*
- * Whether jemalloc may now purge all pages that an arena retains. By default it does so when an
- * arena's last thread ends. A program with short-lived threads would then pay every page fault
- * again.
+ * Whether jemalloc may now purge all free pages of an arena. By default it does so when an arena's
+ * last thread ends, so programs with short-lived threads would pay all page faults again.
  */
 bool gf_retain_allows_purge(void);
 
-/* Purges all free pages. malloc_trim uses this too. */
+/* Purges all free pages, also for malloc_trim. */
 void gf_retain_purge(void);
 
-/* Called when new memory was mapped: schedules an early check. jemalloc's locks may be held. */
+/* Called after a new mapping: schedules an early check. jemalloc's locks may be held. */
 void gf_retain_grown(void);
 
 /*
- * Called once, after jemalloc has started, so that our handler in forked children runs after
- * jemalloc's. managed: the library sets the decay times, not a user's MALLOC_CONF.
+ * Called once, after jemalloc's start, so that our handler in forked children runs after
+ * jemalloc's. managed: the library, not a user's MALLOC_CONF, sets the decay times.
  */
 void gf_retain_init(enum gf_profile profile, bool managed);
 
-/*
- * Pure function: how many bytes may be dirty. watched: the engine checks often and frees in time.
- */
+/* Pure function: the bound on dirty bytes. watched: an engine checks regularly. */
 uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watched);
 
 /*
- * One thread at a time checks, frees or purges what is kept. False: another thread does. A forked
- * child starts with none.
+ * A try-lock: one thread at a time checks, frees lazily or purges. False if another thread holds
+ * it. A forked child resets it.
  */
 bool gf_retain_begin(void);
 void gf_retain_end(void);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts the free pages that each arena keeps, dirty or lazily freed, and how many of them stayed
- * free. The smallest number of bytes kept during a window of time is what the program did not reuse
- * in that window. Any thread; takes no lock and keeps errno. Concurrent calls may lose a small part
- * of a minimum: pages then count as unused later, or one window too early.
+ * Counts the bytes of free pages that each arena keeps, dirty or lazily freed, and how many of them
+ * stayed free. The minimum in a window of time is the number of bytes that the program did not
+ * reuse in that window. Any thread; takes no lock and keeps errno. Concurrent updates may make a
+ * minimum inexact, so that pages count as unused later, or one window early.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_UNUSED_H
 #define GF_PRELOAD_HEAP_PAGES_UNUSED_H
@@ -15,7 +15,7 @@
 
 struct gf_unused {
     _Atomic int64_t kept;          /* bytes */
-    _Atomic int64_t least, before; /* the smallest `kept` in this window and in the last one */
+    _Atomic int64_t least, before; /* the minimum of `kept` in this window and in the last one */
 };
 extern struct gf_unused gf_unused[GF_UNUSED_ARENAS] __attribute__((visibility("hidden")));
 extern _Atomic unsigned gf_unused_arenas __attribute__((visibility("hidden"))); /* seen so far */
@@ -28,7 +28,7 @@ static inline void gf_unused_freed(unsigned arena, size_t size)
     gf_add_relaxed(&gf_unused[arena].kept, (int64_t)size);
 }
 
-/* Counts free pages that became a block or a slab. */
+/* Counts free pages that jemalloc made a block or a slab. */
 static inline void gf_unused_reused(unsigned arena, size_t size)
 {
     struct gf_unused *const unused = &gf_unused[arena];
@@ -38,16 +38,16 @@ static inline void gf_unused_reused(unsigned arena, size_t size)
         gf_store_relaxed(&unused->least, kept);
 }
 
-/* Counts pages that were returned to the kernel; these had been free for longest. */
+/* Counts purged pages, which had been free for longest. */
 void gf_unused_purged(unsigned arena, size_t size);
 
-/* Ends a window, and begins the next one, in all arenas. */
+/* Ends a window and begins the next one, for all arenas. */
 void gf_unused_rotate(void);
 
 /* Bytes of an arena that stayed free in the last window and in this one. */
 uint64_t gf_unused_bytes(unsigned arena);
 
-/* The sums for all arenas: of gf_unused_bytes, and of all free bytes that are kept. */
+/* Sums over all arenas: of gf_unused_bytes, and of all kept bytes. */
 uint64_t gf_unused_total(void);
 uint64_t gf_unused_kept(void);
 

@@ -10,8 +10,9 @@
 #include <sys/resource.h>
 
 /*
- * From these sizes on, reading the clock or the thread's usage costs little compared with the call,
- * the first touch of its pages, or its work.
+ * Above CLOCK_MIN, reading the clock is cheap compared with the call. Reading the thread's usage is
+ * cheap compared with the first touch of USAGE_MIN bytes, or with copying or clearing WORK_MIN
+ * bytes.
  */
 #define CLOCK_MIN ((size_t)256 << 10)
 #define USAGE_MIN ((size_t)16 << 20)
@@ -20,8 +21,8 @@
 struct call {
     unsigned depth;  /* nesting depth of frames */
     bool begun;      /* the clock runs */
-    bool reporting;  /* inside the watcher or fork, where nothing is timed */
-    uint64_t nested; /* duration of inner parts so far */
+    bool reporting;  /* this thread is in the watcher or in fork; nothing is timed */
+    uint64_t nested; /* duration of nested parts so far */
     struct gf_slowpath slow;
 };
 
@@ -31,14 +32,14 @@ static __thread struct call call;
 static _Atomic bool foreign;
 
 static struct {
-    _Atomic unsigned under_way; /* number of forks in progress, each on its own thread */
+    _Atomic unsigned under_way; /* number of forks in progress */
     _Atomic uint64_t began;     /* start of the first fork in progress; 0 without a fork */
     _Atomic uint64_t last_began, last_ended;
 } forking;
 
 uint64_t gf_slowpath_threshold(void)
 {
-    return gf_load_acquire(&threshold); /* published after the watcher */
+    return gf_load_acquire(&threshold); /* acquire: makes the watcher visible */
 }
 
 void gf_slowpath_foreign(void)
@@ -79,7 +80,7 @@ static void slowpath_before_fork(void)
 {
     if (gf_add_relaxed(&forking.under_way, 1) == 0)
         gf_store_relaxed(&forking.began, gf_now_ns());
-    call.reporting = true; /* waits inside fork are not heap calls */
+    call.reporting = true; /* the fork's own waits are not heap calls */
 }
 
 static void slowpath_after_fork(void)
@@ -93,7 +94,7 @@ static void slowpath_after_fork(void)
 
 static void slowpath_in_child(void)
 {
-    gf_store_relaxed(&forking.under_way, 1); /* forks by other threads happen only in the parent */
+    gf_store_relaxed(&forking.under_way, 1); /* other threads' forks continue only in the parent */
     slowpath_after_fork();
 }
 
@@ -173,7 +174,7 @@ struct gf_slowpath_mark gf_slowpath_begin(enum gf_slowpath_part part)
             call.slow.size = 0;
             call.slow.work = 0;
         }
-        /* Reading the usage takes a system call, which would cost too much for a mere lock wait. */
+        /* Reading the usage takes a system call, which is too expensive for each lock wait. */
         start_clock(mark.at, part != gf_slowpath_lock);
     }
     mark.nested = call.nested;
@@ -192,7 +193,7 @@ void gf_slowpath_end(const struct gf_slowpath_mark *mark, enum gf_slowpath_part 
     call.slow.part_count[part]++;
     call.slow.part_bytes[part] += bytes;
     call.nested = mark->nested + took;
-    /* Outside of frames, the outermost part counts as the call. */
+    /* If no frame is open, the outermost part counts as a call. */
     if (!call.depth && mark->at == call.slow.start_ns) {
         call.slow.locked = true;
         stop_clock(now);
@@ -202,7 +203,7 @@ void gf_slowpath_end(const struct gf_slowpath_mark *mark, enum gf_slowpath_part 
 bool gf_slowpath_enter(enum gf_slowpath_call kind, size_t size, size_t work)
 {
     if (!watched() || (call.begun && !call.depth))
-        /* a part outside of frames counts as the call, because no frame begins in it */
+        /* A part is open that counts as a call, so frames within it are ignored. */
         return false;
     if (call.depth++)
         return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hook's call into the engine: the engine's own CUDA calls pass through, the thread cannot be
- * cancelled during the call, and errno is kept.
+ * Wraps a hook's call into the engine. During the call, the engine's own CUDA calls pass through,
+ * and the thread cannot be cancelled. Keeps errno.
  */
 #ifndef GF_PRELOAD_HOOK_ATTACH_ENGINE_CALL_H
 #define GF_PRELOAD_HOOK_ATTACH_ENGINE_CALL_H
@@ -17,7 +17,8 @@ struct gf_engine_call {
 };
 
 /*
- * False without an engine, and for calls from inside the engine; then the call must not be ended.
+ * False without an engine, and if called from inside the engine; then do not call
+ * gf_engine_call_end.
  */
 static inline bool gf_engine_call_begin(struct gf_engine_call *ret)
 {
@@ -36,7 +37,10 @@ static inline void gf_engine_call_end(const struct gf_engine_call *call)
     gf_engine_leave();
 }
 
-/* The engine's transfer functions. NULL if it has none; then the call must not be ended. */
+/*
+ * The same, but returns the engine's transfer functions. NULL without them; then do not call
+ * gf_engine_call_end.
+ */
 static inline const struct gf_transfer_ops *gf_engine_call_transfer(struct gf_engine_call *ret)
 {
     if (!gf_engine_call_begin(ret))

@@ -13,10 +13,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-/*
- * Each query reads what the driver stores about the thread or the device, and returns without
- * waiting.
- */
+/* The queries only read values that the driver stores, without waiting. */
 static bool current_gpu(struct gf_stall_gpu *ret)
 {
     const struct gf_cuda *cuda = gf_driver_functions();
@@ -60,7 +57,7 @@ void gf_logging_cuda(void)
                           (uint64_t)options->stall_wait_us * 1000, current_gpu);
     gf_journal_share();
     if (gf_journal_wanted())
-        at_quick_exit(before_quick_exit); /* quick_exit calls libc's own _exit, not the hook */
+        at_quick_exit(before_quick_exit); /* because quick_exit calls libc's _exit, not the hook */
 }
 
 static void *write_log(void *unused)

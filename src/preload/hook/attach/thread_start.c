@@ -23,9 +23,8 @@ struct thread_start {
 };
 
 /*
- * Blocks that new threads have read. A new thread does not free its block: a single free would
- * create an arena and a cache for the thread. Every later fork would take their locks and copy
- * their pages.
+ * Blocks that new threads have read. A new thread does not free its block, because a first free
+ * creates an arena and a cache. Their locks and pages would make later forks slower.
  */
 static struct thread_start *_Atomic spent;
 
@@ -38,7 +37,7 @@ static void thread_start_return(struct thread_start *self)
 }
 
 /*
- * Reuses one block and frees the rest. One exchange takes the whole list, which avoids the ABA
+ * Reuses one block, and frees the others. One exchange takes the whole list, which avoids the ABA
  * problem.
  */
 static struct thread_start *thread_start_get(void)
@@ -60,13 +59,15 @@ static void *begin_thread(void *closure)
 
     gf_thread.ours = own.class == gf_thread_ours;
     /*
-     * Set even for gf_thread_program: an ended thread with the same id may have left another class.
+     * Also for gf_thread_program, because an ended thread with the same id may have left another
+     * class.
      */
     gf_thread_class_set(gettid(), own.class);
     if (own.class == gf_thread_program)
-        gf_arenas_thread_started(); /* first: any other call of the heap chooses an arena */
+        /* Before any other call of the heap, which would choose an arena. */
+        gf_arenas_thread_started();
     else if (own.class == gf_thread_driver)
-        gf_arenas_share_main(); /* helper threads of this library allocate nothing */
+        gf_arenas_share_main(); /* not for threads of this library: helpers allocate nothing */
     thread_start_return(self);
     if (own.on_start)
         own.on_start();
@@ -78,7 +79,7 @@ int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(voi
 {
     const int before = errno;
     struct thread_start *self = thread_start_get();
-    errno = before; /* pthread_create reports errors only by its result */
+    errno = before; /* pthread_create does not set errno */
     if (!self)
         return gf_originals()->pthread_create(ret, attr, run, arg);
     *self = (struct thread_start){.run = run, .arg = arg, .on_start = on_start, .class = class};
@@ -88,7 +89,7 @@ int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(voi
     return error;
 }
 
-/* The program's default stack size (`ulimit -s`) may be too small for the engine's libraries. */
+/* The default stack size (`ulimit -s`) may be too small for the engine's libraries. */
 static int prepare_attr(pthread_attr_t *ret)
 {
     size_t stack;

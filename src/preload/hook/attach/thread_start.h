@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Starts threads whose class is recorded before their start routine runs. A new thread first runs a
- * few instructions of this library, which then tail-calls the start routine.
- */
+/* Starts threads, and records their class before their start routine runs. */
 #ifndef GF_PRELOAD_HOOK_ATTACH_THREAD_START_H
 #define GF_PRELOAD_HOOK_ATTACH_THREAD_START_H
 
@@ -11,8 +8,8 @@
 #include <pthread.h>
 
 /*
- * Starts a thread as the original pthread_create does, with the given class. If `on_start` is not
- * NULL, the new thread calls it before `run`. Keeps errno. Any thread may call this.
+ * Like the original pthread_create, with a class. If `on_start` is not NULL, the new thread calls
+ * it before `run`. Keeps errno. Any thread may call this.
  */
 int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg,
                     enum gf_thread_class class, void (*on_start)(void));

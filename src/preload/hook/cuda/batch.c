@@ -21,7 +21,7 @@ bool gf_batch_is_sound(const struct gf_batch *batch)
     return true;
 }
 
-/* The overlap hint changes nothing: a staged copy is a DMA of the driver too. */
+/* The overlap hint has no effect on staging, because a staged copy is also a DMA. */
 static bool attrs_are_plain(const CUmemcpyAttributes *attrs)
 {
     return (attrs->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
@@ -64,7 +64,7 @@ bool gf_split_begin(const struct gf_batch *batch, struct gf_split *ret)
 void gf_split_rest(const struct gf_batch *batch, struct gf_split *split)
 {
     struct gf_batch *rest = &split->rest;
-    size_t kind = 0, kept = SIZE_MAX; /* the attributes that were last copied */
+    size_t kind = 0, kept = SIZE_MAX; /* index of the attributes that were copied last */
 
     for (size_t member = 0; member < batch->count; member++) {
         if (kind + 1 < batch->attr_count && batch->attrs_idxs[kind + 1] == member)

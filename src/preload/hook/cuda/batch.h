@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Splits a batch of copies into members that are staged one by one, and a batch of the rest. Calls
- * only malloc and free.
+ * Splits a batch of copies into members that are staged one by one, and a batch of the others.
+ * Calls only malloc and free.
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_BATCH_H
 #define GF_PRELOAD_HOOK_CUDA_BATCH_H
@@ -15,33 +15,33 @@ struct gf_batch {
     size_t *sizes;
     size_t count;
     CUmemcpyAttributes *attrs;
-    size_t *attrs_idxs; /* the first member that each of attrs applies to */
+    size_t *attrs_idxs; /* for each of attrs, the first member that it applies to */
     size_t attr_count;
 };
 
-/* Whether the driver would accept the batch; addresses and sizes are not checked. */
+/* Whether the driver would accept the batch, apart from addresses and sizes. */
 bool gf_batch_is_sound(const struct gf_batch *batch);
 
 /*
- * Calls `see` for each member of a sound batch, in order. plain: its source may be read before this
- * call returns, whatever is in the stream before it, and it has no other attribute.
+ * Calls `see` for each member of a sound batch, in order. plain: the source may be read during the
+ * call, without waiting for earlier work of the stream, and the member has no other attribute.
  */
 void gf_batch_each(const struct gf_batch *batch,
                    void (*see)(void *closure, size_t member, bool plain), void *closure);
 
 struct gf_split {
     struct gf_batch rest;
-    size_t *rest_members; /* their indices in the whole batch */
+    size_t *rest_members; /* the indices of the rest's members in the whole batch */
     bool *staged;         /* for each member of the whole batch; initially false */
 };
 
 /* Allocates enough for any split of a batch. False if out of memory. Paired with gf_split_end. */
 bool gf_split_begin(const struct gf_batch *batch, struct gf_split *ret);
-/* Fills in the rest: all members that are not staged, with their attributes, in order. */
+/* Fills in split->rest: all members that are not staged, with their attributes, in order. */
 void gf_split_rest(const struct gf_batch *batch, struct gf_split *split);
 void gf_split_end(struct gf_split *split);
 
-/* One member as a batch of its own. Valid while *ret and the whole batch are valid. */
+/* A batch of one member. Valid while *ret and the whole batch are valid. */
 struct gf_single {
     struct gf_batch batch;
     size_t first;

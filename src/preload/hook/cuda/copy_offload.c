@@ -6,8 +6,9 @@
 #include "preload/hook/attach/engine_call.h"
 
 /*
- * Large copies that threads make now, in the engine or in the driver. A driver's call that a thread
- * leaves by longjmp stays counted. Then more copies are offered than need be.
+ * Number of large copies in progress, in the engine or in the driver. If a thread leaves the
+ * driver's call by longjmp, the copy stays counted. Then more small copies are offered to the
+ * engine.
  */
 static _Atomic unsigned copies_now;
 

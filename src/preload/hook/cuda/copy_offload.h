@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offloads copies to the engine. All copy hooks share this part. */
+/* Offers copies to the engine, for all copy hooks. */
 #ifndef GF_PRELOAD_HOOK_CUDA_COPY_OFFLOAD_H
 #define GF_PRELOAD_HOOK_CUDA_COPY_OFFLOAD_H
 
@@ -15,7 +15,7 @@ static inline size_t gf_copy_offload_least(void)
     return engine && engine->transfer ? engine->transfer->copy_least : SIZE_MAX;
 }
 
-/* The smallest copy that is counted among those that threads make now. */
+/* The smallest copy that counts as in progress, in bytes. */
 static inline size_t gf_copy_offload_counted(void)
 {
     const struct gf_engine *engine = gf_engine();
@@ -27,22 +27,23 @@ struct gf_copy_offload {
     const struct gf_copy_call *call;
     CUresult result;                /* set if the engine made the copy */
     struct gf_copy_refusal refusal; /* set if the engine declined the copy */
-    uint64_t since; /* when the engine declined, in ns; 0 if the engine was not asked */
-    bool counted;   /* among the copies that threads make now */
+    uint64_t since; /* when the engine declined, in ns; 0 if the copy was not offered */
+    bool counted;   /* counted as in progress */
 };
 
 /*
- * True if the engine made the copy, of at least gf_copy_offload_least bytes. The second function
- * counts a copy of at least gf_copy_offload_counted bytes, and offers it if it is large enough.
+ * Both offer the copy to the engine, and return true if the engine made it. gf_copy_offload_large
+ * takes a copy of at least gf_copy_offload_counted bytes. It first counts the copy as in progress,
+ * and offers it only if it is large enough.
  */
 bool gf_copy_offload_to_engine(struct gf_copy_offload *offload);
 bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, bool linear);
 void gf_copy_offload_ended(const struct gf_copy_offload *offload);
 
 /*
- * Counts a copy and offers it to the engine. linear: its shape can be staged. True: the copy is
- * made, and the hook returns ret->result. False: the hook calls the driver, and then
- * gf_copy_offload_end.
+ * Counts a copy, and offers it to the engine if it is large enough. linear: its shape can be
+ * staged. True: the engine made the copy, and the hook returns ret->result. False: the hook calls
+ * the driver, and then gf_copy_offload_end.
  */
 static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hook,
                                    const struct gf_copy_call *call, bool linear)
@@ -57,7 +58,7 @@ static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hoo
            gf_copy_offload_large(ret, hook, linear);
 }
 
-/* Called after the driver made the copy. Returns the driver's result. */
+/* Called after the driver's call. Returns `result`. */
 static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload, CUresult result)
 {
     if (gf_unlikely(offload->counted || offload->since))
@@ -65,7 +66,7 @@ static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload
     return result;
 }
 
-/* How the copy that `call` describes is run. Only a blocking copy waits, so only it is timed. */
+/* Wrap the copy. Only a blocking copy waits, so only blocking copies are timed. */
 #define GF_RUN_ASYNC(symbol, call, copy) GF_SUBMIT((call).stream, gf_work_copy, copy)
 #define GF_RUN_BLOCKING(symbol, call, copy)                                                        \
     GF_SUBMIT((call).stream, gf_work_copy,                                                         \

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hooks of the driver. Each calls the driver first, with the caller's own arguments, and
- * returns the driver's result. A hook acts only after the driver succeeded. It reads no
- * out-parameter that is NULL, and it keeps errno. A function that the installed driver lacks
- * returns CUDA_ERROR_NOT_FOUND.
+ * The hooks of the driver. A hook calls the driver first, with the caller's arguments, and returns
+ * the driver's result. It acts only if the driver succeeded, reads no out-parameter that is NULL,
+ * and keeps errno. If the installed driver lacks the function, it returns CUDA_ERROR_NOT_FOUND.
  *
- * Copies and pinned memory are offered to the engine first, which may do the driver's part, and it
- * is notified before a context ends (on_copy.c, on_pinned.c, on_context.c).
+ * There are two exceptions. Copies and calls for pinned memory are offered to the engine before the
+ * driver (on_copy.c, on_pinned.c). The engine is notified before a context ends (on_context.c).
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_ENTRY_H
 #define GF_PRELOAD_HOOK_CUDA_ENTRY_H
@@ -19,15 +18,13 @@
 #define GF_CU(symbol) __typeof__(symbol) gf_on_##symbol;
 #include "abi/hooks.def"
 
-/*
- * Exports a hook under the driver's name, so that every way to look it up gives the same address.
- */
+/* Exports a hook under the driver's name, so that all look-ups return the same address. */
 #define GF_ENTRY(symbol)                                                                           \
     GF_EXPORT __typeof__(symbol) symbol __attribute__((alias("gf_on_" #symbol)))
 
 /*
- * The driver's function, or NULL if the driver lacks it. Counts the call if the program made it,
- * not the engine.
+ * The driver's function, or NULL if the driver lacks it. Counts the call, unless it comes from the
+ * engine.
  */
 #define GF_REAL(symbol)                                                                            \
     ({                                                                                             \
@@ -38,8 +35,8 @@
     })
 
 /*
- * Defines the hooks of both stream flavours of a function. `hook` is a macro that takes the symbol
- * and the stream that a stream argument of 0 stands for.
+ * Defines the hooks of both stream flavours of a function. `hook` is a macro with two parameters:
+ * the symbol, and the stream that a stream argument of 0 means.
  */
 #define GF_BLOCKING_PAIR(hook, symbol)                                                             \
     hook(symbol, CU_STREAM_LEGACY);                                                                \

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/hook/cuda/linear_copy.h"
 
-/* CU_DEVICE_ATTRIBUTE_MAX_PITCH, equal on all devices so far. The driver refuses a larger pitch. */
+/*
+ * CU_DEVICE_ATTRIBUTE_MAX_PITCH, which is the same on all known devices. The driver refuses a
+ * larger pitch.
+ */
 #define MAX_PITCH ((size_t)INT32_MAX)
 
 struct extent {
     size_t width, height, depth;
 };
 
-/* One end of a block, as the parameters give it. */
+/* The parameters of one side of a copy. */
 struct end {
     CUmemorytype type;
     uintptr_t host;
@@ -22,7 +25,7 @@ static size_t multiply_saturated(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
-/* Below these limits, no offset or sum here overflows or leaves an address space. */
+/* Within these limits, no sum below overflows. */
 static bool is_sane(const struct extent *extent, const struct end *end)
 {
     const size_t limit = (size_t)1 << 31;
@@ -32,8 +35,8 @@ static bool is_sane(const struct extent *extent, const struct end *end)
 }
 
 /*
- * The address of the first byte, if the block is contiguous from there. A pitch or height of 0
- * means that of the block. False if an offset depends on such a 0.
+ * Finds the address of the first byte. False if the block is not contiguous. A pitch or height of 0
+ * means that of the block; false if an offset depends on such a 0.
  */
 static bool end_is_contiguous(const struct extent *extent, const struct end *end, CUdeviceptr *ret)
 {
@@ -62,7 +65,8 @@ static bool end_is_contiguous(const struct extent *extent, const struct end *end
 }
 
 /*
- * A unified address may be host or device memory; the type of the other side gives the direction.
+ * A unified address may be host or device memory. Then the type of the other side determines the
+ * direction.
  */
 static bool find_way(CUmemorytype dst, CUmemorytype src, enum gf_copy_way *ret)
 {
@@ -93,7 +97,7 @@ static bool is_contiguous(const struct extent *extent, const struct end *dst, co
            end_is_contiguous(extent, dst, &ret->dst) && end_is_contiguous(extent, src, &ret->src);
 }
 
-/* One end of a block of either dimension: the members have the same names. */
+/* One side of a 2D or 3D copy, whose members have the same names. */
 #define END(block, side)                                                                           \
     {                                                                                              \
         .type = (block)->side##MemoryType, .host = (uintptr_t)(block)->side##Host,                 \

@@ -8,10 +8,9 @@
 #include "abi/transfer_api.h"
 
 /*
- * True if the driver would accept the block and copy the same bytes as one linear copy; then way,
- * dst, src and bytes of *ret are set. If that is uncertain, returns false. The caller sets async
- * and stream. bytes is always set, to the size of the block: 0 without a block, SIZE_MAX on
- * overflow.
+ * True if the driver would certainly accept the block, and copy the same bytes as one linear copy.
+ * Then sets way, dst, src and bytes of *ret; the caller sets async and stream. Always sets bytes to
+ * the size of the block: 0 without a block, SIZE_MAX on overflow.
  */
 bool gf_linear_copy_2d(const CUDA_MEMCPY2D *block, struct gf_copy_call *ret);
 bool gf_linear_copy_3d(const CUDA_MEMCPY3D *block, struct gf_copy_call *ret);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batches of copies. Members that can be staged go to the engine one by one. Before that, all other
- * members go to the driver as one batch. If the driver refuses that batch, the caller gets the
- * driver's result and failIdx, and nothing was staged. If no member qualifies, or that is
- * uncertain, the driver gets the whole batch unchanged.
+ * The hooks of batches of copies. First, all members that cannot be staged go to the driver as one
+ * batch. If the driver refuses it, the caller gets the driver's result and failIdx, and nothing is
+ * staged. Then the other members go to the engine one by one. If no member can certainly be staged,
+ * the driver gets the whole batch unchanged.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/batch.h"
@@ -21,7 +21,7 @@ struct plan {
     const struct gf_batch *batch;
     CUstream stream;   /* never 0 */
     size_t least;      /* smallest copy that is offered to the engine, in bytes */
-    size_t candidates; /* members to ask the engine about */
+    size_t candidates; /* members that the engine may stage */
     struct gf_split *split;
     const struct gf_transfer_ops *transfer;
     size_t staged; /* members that go to the engine */
@@ -36,7 +36,9 @@ static CUresult submit_batch(const struct entry *entry, const struct gf_batch *b
                      entry->stream);
 }
 
-/* The engine declines a copy from the device, for which the source access order is undocumented. */
+/*
+ * The engine declines copies from the device, because their source access order is not documented.
+ */
 static struct gf_copy_call call_of_member(const struct plan *plan, size_t member)
 {
     return (struct gf_copy_call){.way = gf_copy_batched,
@@ -82,7 +84,10 @@ static bool choose_members(struct plan *plan)
     return plan->staged;
 }
 
-/* Leaves one member to the driver: only the driver knows what failIdx becomes after a success. */
+/*
+ * If all members would be staged, leaves the smallest to the driver, because only the driver knows
+ * the value of failIdx after a success.
+ */
 static void leave_smallest(struct plan *plan)
 {
     size_t smallest = 0;
@@ -96,7 +101,7 @@ static void leave_smallest(struct plan *plan)
     plan->staged--;
 }
 
-/* False if the driver gets the whole batch; then nothing has to be ended. */
+/* False if the driver gets the whole batch; then do not call gf_split_end. */
 static bool split_batch(struct plan *plan, bool has_fail_idx)
 {
     if (gf_thread.guard || !gf_batch_is_sound(plan->batch))
@@ -130,7 +135,7 @@ static CUresult submit_rest(const struct entry *entry, const struct gf_split *sp
     return result;
 }
 
-/* The engine may still decline: the ring may be full, or a capture may have begun. */
+/* The engine may still decline the copy, for example if the ring is full or a capture has begun. */
 static CUresult submit_member(const struct entry *entry, const struct plan *plan, size_t member,
                               size_t *fail_idx)
 {
@@ -189,7 +194,7 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
     }                                                                                              \
     GF_ENTRY(symbol)
 
-/* Since CUDA 13: without failIdx. */
+/* Since CUDA 13, without failIdx. */
 #define BATCH_V2(symbol, null_stream)                                                              \
     CUresult gf_on_##symbol(PARAMETERS, CUstream hStream)                                          \
     {                                                                                              \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls by which a stream enters or leaves a capture. A capture must not record a part of a copy
- * that the engine issues for another thread, so the engine is notified before a stream enters a
- * capture. A stream enters by the call that begins a capture, or by waiting for an event of a
- * captured stream.
+ * The hooks of calls by which a stream enters or leaves a capture. A stream enters a capture by the
+ * call that begins the capture, or by waiting for an event of a captured stream. The engine is
+ * notified before that, because a capture must not record a part of a copy that the engine issues
+ * for another thread.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/on_capture.h"
@@ -15,9 +15,7 @@ unsigned gf_captures_live(void)
     return gf_load_relaxed(&gf_submissions.captures);
 }
 
-/*
- * Returns true if the engine was notified, and must be notified again when the call has returned.
- */
+/* True if the engine was notified; then it must also be notified after the call. */
 static bool tell_begins(void)
 {
     struct gf_engine_call call;
@@ -86,7 +84,10 @@ static bool has_ended(CUresult result)
            result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/* Counts the end of a capture, but not below 0: the capture may have begun unseen by the hooks. */
+/*
+ * Counts the end of a capture. Stops at 0, because the capture may have begun before the hooks
+ * counted.
+ */
 static void count_end(void)
 {
     unsigned now = gf_load_relaxed(&gf_submissions.captures);
@@ -109,7 +110,7 @@ static void count_end(void)
 
 GF_STREAM_PAIR(END, cuStreamEndCapture);
 
-/* Without a live capture, no event can take the stream into one. */
+/* Without an open capture, no event can bring the stream into one. */
 #define WAIT(symbol, null_stream)                                                                  \
     CUresult gf_on_##symbol(CUstream hStream, CUevent hEvent, unsigned int Flags)                  \
     {                                                                                              \

@@ -3,8 +3,8 @@
 #define GF_PRELOAD_HOOK_CUDA_ON_CAPTURE_H
 
 /*
- * The number of captures that have begun and not ended. Too large by those that ended with their
- * stream. Any thread.
+ * The number of open captures, and of those that ended by the destruction of their stream. Any
+ * thread.
  */
 unsigned gf_captures_live(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that end contexts: the engine's objects in a context must be destroyed before it, or with
- * it. All versions of a function are handled alike.
+ * The hooks of calls that may end contexts. The engine's objects in a context must be destroyed
+ * before or with the context.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
@@ -9,7 +9,7 @@
 
 #define NO_DEVICE (-1)
 
-/* True if the engine was notified, and so must be notified of the result. */
+/* True if the engine was notified; then notify it of the result too. */
 static bool notify_leaving(CUcontext context, CUdevice device)
 {
     struct gf_engine_call call;
@@ -23,7 +23,7 @@ static bool notify_leaving(CUcontext context, CUdevice device)
     return true;
 }
 
-/* From now on the sampler queries no stream of the context. */
+/* Keeps the sampler from querying streams of the context. */
 static void unlist(CUcontext context, CUdevice device)
 {
     if (!context && device == NO_DEVICE)
@@ -60,7 +60,7 @@ static void notify_left(CUcontext context, CUdevice device, CUresult result)
 
 #define END_CONTEXT(symbol) END(symbol, CUcontext, ended, NO_DEVICE)
 #define END_PRIMARY(symbol) END(symbol, CUdevice, NULL, ended)
-/* A green context holds the primary context of its device, and may be the last to do so. */
+/* A green context may hold the last reference to its device's primary context. */
 #define END_GREEN(symbol) END(symbol, CUgreenCtx, NULL, ended ? GF_ANY_DEVICE : NO_DEVICE)
 
 END_CONTEXT(cuCtxDestroy);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linear copies between host and device. A large enough copy is offered to the engine, which copies
- * with the driver's semantics. Smaller copies, and copies that the engine declines, go to the
- * driver with the caller's own arguments.
+ * The hooks of linear copies between host and device. Large copies are offered to the engine, which
+ * keeps the driver's semantics. Small copies, and copies that the engine declines, go to the driver
+ * with the caller's arguments.
  *
- * COPY pastes the names gf_on_<symbol>. A search for the driver's name finds the lists at the end.
+ * The macro COPY creates the names gf_on_<symbol>. A search for a driver function's name finds the
+ * list at the end of the file.
  */
 #include "preload/hook/cuda/copy_offload.h"
 
-/* The hook of `symbol`: its parameters, the driver's arguments, and the fields of gf_copy_call. */
+/*
+ * Defines the hook of `symbol`, by its parameters, the arguments for the driver, and the fields of
+ * gf_copy_call.
+ */
 #define COPY(symbol, run, parameters, arguments, ...)                                              \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls that show which device the program uses: cuInit, which loads the engine, then contexts
- * and device memory.
+ * The hook of cuInit loads the engine. The other hooks tell the engine which device the program
+ * uses: hooks of calls that create or select a context, or allocate device memory.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
@@ -16,7 +16,7 @@ static void notify_device(CUdevice device, enum gf_sighting how, uint64_t bytes)
     gf_engine_call_end(&call);
 }
 
-/* Notifies the engine of the current context's device. Without an engine, this is one load. */
+/* Notifies the engine of the current context's device. */
 static void notify_current(enum gf_sighting how, uint64_t bytes)
 {
     CUdevice device;
@@ -28,7 +28,7 @@ static void notify_current(enum gf_sighting how, uint64_t bytes)
     notify_device(device, how, bytes);
 }
 
-/* Runs a call in which the driver may start threads of its own. */
+/* Wraps a call in which the driver may start threads. */
 #define IN_DRIVER(call)                                                                            \
     ({                                                                                             \
         gf_thread.in_driver++;                                                                     \
@@ -53,7 +53,7 @@ CUresult gf_on_cuInit(unsigned int Flags)
 }
 GF_ENTRY(cuInit);
 
-/* The hook of `symbol`: `call` calls `real`; after a success, `notify` runs. */
+/* Defines the hook of `symbol`. `call` calls `real`; `notify` runs if it succeeded. */
 #define NOTIFYING(symbol, parameters, call, notify)                                                \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
@@ -82,7 +82,7 @@ NOTIFYING(cuCtxCreate_v4,
           IN_DRIVER(real(pctx, ctxCreateParams, flags, dev)),
           notify_device(dev, gf_sighting_retained, 0));
 
-/* A program sets NULL when it stops using a context; that shows no device. */
+/* A NULL context shows no device. */
 NOTIFYING(cuCtxSetCurrent, (CUcontext ctx), real(ctx),
           if (ctx) notify_current(gf_sighting_current, 0));
 NOTIFYING(cuCtxPushCurrent_v2, (CUcontext ctx), real(ctx),
@@ -101,14 +101,15 @@ NOTIFYING(cuMemAllocPitch_v2,
               real(dptr, bytesize, hStream), notify_current(gf_sighting_memory, bytesize))
 GF_STREAM_PAIR(ALLOC_ASYNC, cuMemAllocAsync);
 /*
- * The pool may belong to another device or the host, so the current context's device is reported.
+ * Reports the current context's device, although the pool may belong to another device or to the
+ * host.
  */
 #define ALLOC_FROM_POOL(symbol, null_stream)                                                       \
     NOTIFYING(symbol, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),  \
               real(dptr, bytesize, pool, hStream), notify_current(gf_sighting_memory, bytesize))
 GF_STREAM_PAIR(ALLOC_FROM_POOL, cuMemAllocFromPoolAsync);
 
-/* Physical memory needs no context: its properties name the device. Host memory shows no device. */
+/* The call needs no context; its properties name the device. Host memory shows no device. */
 NOTIFYING(cuMemCreate,
           (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *prop,
            unsigned long long flags),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels, graphs and host functions. */
+/* The hooks of launches of kernels, graphs and host functions. */
 #include "preload/hook/cuda/submit.h"
 
 #define KERNEL(symbol, null_stream)                                                                \

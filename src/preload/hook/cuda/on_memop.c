@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations by which a stream waits for a value in memory, or writes one. */
+/* The hooks of operations by which a stream waits for a value in memory, or writes one. */
 #include "preload/hook/cuda/submit.h"
 
 #define VALUE(symbol, null_stream, type)                                                           \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work on device memory alone: fills, and copies on or between devices. */
+/* The hooks of work on device memory alone: fills, and copies within or between devices. */
 #include "preload/hook/cuda/submit.h"
 
 #define FILL(symbol, null_stream, type)                                                            \
@@ -20,7 +20,7 @@
                     size_t Height, CUstream hStream),                                              \
                    (dstDevice, dstPitch, value, Width, Height, hStream))
 
-/* The stream pairs of a macro for each type of value. */
+/* Each fill macro for each type of value, in the form that the pair macros take. */
 #define D8(hook, symbol, stream) hook(symbol, stream, unsigned char)
 #define D16(hook, symbol, stream) hook(symbol, stream, unsigned short)
 #define D32(hook, symbol, stream) hook(symbol, stream, unsigned int)
@@ -50,7 +50,7 @@ GF_STREAM_PAIR(FILL_2D_D8_ASYNC, cuMemsetD2D8Async);
 GF_STREAM_PAIR(FILL_2D_D16_ASYNC, cuMemsetD2D16Async);
 GF_STREAM_PAIR(FILL_2D_D32_ASYNC, cuMemsetD2D32Async);
 
-/* A copy on the device works like a kernel: it is not the host that the GPU waits for. */
+/* A copy within a device counts as a kernel, because it does not use the link to the host. */
 #define COPY_ON_DEVICE(symbol, null_stream)                                                        \
     GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
                    (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),               \

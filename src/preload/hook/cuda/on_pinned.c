@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pinned memory that the program allocates, frees, registers or queries. The engine may serve the
- * call. Calls that the engine declines go to the driver, and so do calls whose result pointer is
- * NULL.
+ * The hooks of calls that allocate, free, register or query pinned memory. The engine may serve a
+ * call. Calls that it declines, and calls with a NULL result pointer, go to the driver.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
@@ -32,7 +31,7 @@ CUresult gf_on_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 }
 GF_ENTRY(cuMemHostAlloc);
 
-/* As cuMemHostAlloc without flags. The 32-bit cuMemAllocHost of CUDA 2 is not hooked. */
+/* The same without flags. The 32-bit cuMemAllocHost of CUDA 2 is not hooked. */
 CUresult gf_on_cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
     CUresult result;
@@ -73,7 +72,7 @@ CUresult gf_on_cuMemHostGetFlags(unsigned int *pFlags, void *p)
 }
 GF_ENTRY(cuMemHostGetFlags);
 
-/* The program sees the size of its own allocation, not that of the mapping that serves it. */
+/* Replaces the size of the library's mapping by that of the program's allocation. */
 static void correct_mapping_size(CUdeviceptr p, size_t *bytes)
 {
     struct gf_engine_call call;
@@ -110,7 +109,7 @@ CUresult gf_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attr
 }
 GF_ENTRY(cuPointerGetAttributes);
 
-/* Both versions take the same parameters. */
+/* Both versions have the same parameters. */
 #define REGISTER(symbol)                                                                           \
     CUresult gf_on_##symbol(void *p, size_t bytesize, unsigned int Flags)                          \
     {                                                                                              \

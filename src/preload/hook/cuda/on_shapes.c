@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of two- and three-dimensional blocks. A contiguous block is handled as a linear copy. */
+/* The hooks of 2D and 3D copies. A contiguous block is handled as a linear copy. */
 #include "preload/hook/cuda/copy_offload.h"
 #include "preload/hook/cuda/linear_copy.h"
 
-/* The hook of `symbol`; `shape` is gf_linear_copy_2d or gf_linear_copy_3d. */
+/* Defines the hook of `symbol`; `shape` is gf_linear_copy_2d or gf_linear_copy_3d. */
 #define BLOCK(symbol, run, shape, is_async, on, parameters, arguments)                             \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \

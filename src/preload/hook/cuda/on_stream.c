@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a stream: the sampler must not query a stream that is gone. */
+/* The hooks of calls that destroy a stream, which the sampler must not query any more. */
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 

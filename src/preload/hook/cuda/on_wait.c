@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls in which the program waits for the GPU. Each is timed for the report; it is a stall only if
- * the GPU was idle. The driver has no idle query for a whole context, so cuCtxSynchronize is only
- * timed. Freeing device memory waits too, which programs do not expect, so every slow free is a
- * stall.
+ * The hooks of calls that wait for the GPU. They are timed for the report. A wait is a stall only
+ * if the GPU was idle. The driver has no idle query for a whole context, so cuCtxSynchronize is
+ * only timed. Freeing device memory also waits, but programs do not expect that, so every slow free
+ * is a stall.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/cuda/timed_call.h"
 
-/* Notifies the engine after a call that waited for all work of the context. */
+/* Called after a call that waited for all work of the current context. */
 static CUresult notify_waited(CUresult result)
 {
     struct gf_engine_call call;
@@ -40,7 +40,7 @@ CUresult gf_on_cuCtxSynchronize(void)
 }
 GF_ENTRY(cuCtxSynchronize);
 
-/* Both stream flavours have the same name in the log. */
+/* The log uses one name for both stream flavours. */
 #define STREAM_WAIT(symbol, null_stream)                                                           \
     CUresult gf_on_##symbol(CUstream hStream)                                                      \
     {                                                                                              \

@@ -27,7 +27,7 @@ static bool has_queries(const struct gf_cuda *cuda)
            cuda->cuStreamQuery && cuda->cuEventQuery && cuda->cuCtxGetCurrent;
 }
 
-/* Without a context each query fails, and tools would show that as the program's error. */
+/* Without a context each query fails, and CUDA tools would report that as the program's error. */
 static bool has_context(const struct gf_cuda *cuda)
 {
     CUcontext context = NULL;

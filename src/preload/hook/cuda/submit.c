@@ -19,9 +19,9 @@ static int current_device(const struct gf_cuda *cuda)
 }
 
 /*
- * Beside a capture no query of a stream is made. A stream of another context than the current one,
- * and a stream of a green context, stay unlisted: the sampler could not tell their device, or when
- * they end.
+ * False while a capture is open, because then no stream may be queried. Also false for streams of a
+ * context that is not current, and of green contexts, because their device or their end would be
+ * unknown.
  */
 static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
 {
@@ -52,7 +52,7 @@ _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream)
     return &gf_submissions_elsewhere;
 }
 
-/* The sampler starts with the first context that was given work. */
+/* The sampler starts with the first context that gets work. */
 static void notify_listed(void)
 {
     struct gf_engine_call call;
@@ -75,7 +75,10 @@ void gf_submit_first(const struct gf_submission *submission)
             notify_listed();
         gf_submissions_end_gap(device);
     }
-    /* The record of unlisted streams is never cleared, so it would hide the end of the next gap. */
+    /*
+     * Work of unlisted streams is not recorded. The record would never be cleared, so it would hide
+     * the end of the next gap.
+     */
     if (submission->stream_work != &gf_submissions_elsewhere)
         atomic_fetch_or(submission->stream_work, submission->work);
     errno = error;

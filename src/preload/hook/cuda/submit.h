@@ -6,9 +6,12 @@
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 
-/* The record of a stream that is not at its first place; new if it had none. Keeps errno. */
+/* The stream's record of work, if it is not in the first slot to try; may be new. Keeps errno. */
 _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream);
-/* Called if the stream was last seen empty, or has a new record. Keeps errno. */
+/*
+ * Called if the stream's record lacks this kind of work: the sampler saw the stream empty, or the
+ * record is new. Keeps errno.
+ */
 void gf_submit_first(const struct gf_submission *submission);
 
 static inline _Atomic unsigned *gf_submit_work_of(unsigned set, CUstream stream)
@@ -37,8 +40,9 @@ static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, u
 }
 
 /*
- * The sampler may have seen the stream empty and cleared its work just before the driver's call.
- * That call contains a full barrier, so the second test sees it.
+ * Tests the record again, because the sampler may have seen the stream empty, and cleared its work,
+ * just before the driver's call. That call contains a full barrier, so this test sees the cleared
+ * record.
  */
 static inline void gf_submit_end(const struct gf_submission *submission)
 {
@@ -61,8 +65,8 @@ static inline void gf_submit_end(const struct gf_submission *submission)
     })
 
 /*
- * Defines the hook of a function that only submits work. `of` is its stream argument, or 0 for a
- * function without one.
+ * Defines the hook of a function that submits work and needs nothing else. `of`: its stream
+ * argument, or 0 if it has none.
  */
 #define GF_SUBMIT_HOOK(symbol, of, null_stream, work, parameters, arguments)                       \
     CUresult gf_on_##symbol parameters                                                             \

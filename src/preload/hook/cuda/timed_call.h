@@ -9,8 +9,8 @@
 #include "preload/trace/stall.h"
 
 /*
- * The macro's value is the call's result. block: host memory that the call returned or received, or
- * NULL. It is evaluated only if the call succeeded.
+ * The macro's value is the call's result. block: host memory that the call allocated or was passed,
+ * or NULL; evaluated only if the call succeeded.
  */
 #define GF_TIMED(kind, name, size, block, call)                                                    \
     ({                                                                                             \
@@ -24,8 +24,9 @@
     })
 
 /*
- * The same for a call that waits for the GPU. is_idle: whether there is nothing to wait for. It is
- * evaluated before some of the calls, as queries cost time. Only a wait on an idle GPU is a stall.
+ * The same for a call that waits for the GPU. is_idle: whether the work is already complete;
+ * evaluated only before some calls, because it queries the driver. Only a wait on an idle GPU is a
+ * stall.
  */
 #define GF_WAITED(kind, name, size, is_idle, call)                                                 \
     ({                                                                                             \

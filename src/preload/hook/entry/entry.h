@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exported entry of each hook of a function of libc, generated from hooks.def. An entry jumps
- * to a target that its first call stores: the hook, or with GPUFEED=off the original. Before the
- * loader has relocated this library, a call jumps straight to the next definition and stores
- * nothing. entry_<arch>.S contains the entries. They jump, so that the return address stays the
- * caller's.
+ * The exported entries of the hooks of libc functions (entry_<arch>.S), generated from hooks.def.
+ * An entry jumps, so that the return address stays the caller's. The first call stores the target:
+ * the hook, or with GPUFEED=off the original. Before the loader has relocated this library, a call
+ * jumps to the next definition, and stores nothing.
  */
 #ifndef GF_PRELOAD_HOOK_ENTRY_ENTRY_H
 #define GF_PRELOAD_HOOK_ENTRY_ENTRY_H
 
-#define GF_ENTRY_HOOK 0   /* the original with GPUFEED=off and in a second copy, else the hook */
+/* The original with GPUFEED=off and in a second copy, otherwise the hook. */
+#define GF_ENTRY_HOOK 0
 #define GF_ENTRY_ALWAYS 1 /* the hook in every mode */
 #define GF_ENTRY_EARLY 2  /* the hook in every mode, and before the relocation */
 
 #ifndef __ASSEMBLER__
 #include "base/base.h"
 
-/* Addresses are offsets from the struct itself, so that it needs no relocation. */
+/* Addresses are stored as offsets from the struct, so that it needs no relocation. */
 struct gf_entry {
     int32_t hook;
-    int32_t
-        target; /* offset of the word that holds the target; the word is 0 before the first call */
+    int32_t target; /* Of the word that stores the target; 0 before the first call. */
     uint32_t kind;
     char name[];
 };

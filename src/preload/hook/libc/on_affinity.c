@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_setaffinity and pthread_setaffinity_np: passed through. A successful call is recorded,
- * because a thread whose affinity the program set is never bound.
+ * The hooks of sched_setaffinity and pthread_setaffinity_np, which pass the calls through.
+ * Successful calls are recorded, because threads whose mask the program set are never bound.
  */
 #include "config/startup_env.h"
 #include "preload/hook/counters.h"
@@ -15,7 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A raw system call, because another preloaded library may wrap the function. False if it fails. */
+/*
+ * Uses a raw system call, because another preloaded library may wrap the function. False on
+ * failure.
+ */
 static bool read_affinity(pid_t tid, struct gf_cpus *ret)
 {
     const int error = errno;
@@ -25,10 +28,7 @@ static bool read_affinity(pid_t tid, struct gf_cpus *ret)
     return known;
 }
 
-/*
- * Whether the program makes this call. Also records the mask that the process started with, before
- * the call can change it.
- */
+/* Whether the call is the program's. Also records the start mask, before the call can change it. */
 static bool is_programs_call(void)
 {
     gf_startup_env();
@@ -57,7 +57,7 @@ int gf_on_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
     return result;
 }
 
-/* The clock id of a thread contains its thread id; glibc before 2.42 has no function for it. */
+/* A thread's clock id contains its thread id. glibc before 2.42 has no function for this. */
 static pid_t thread_id(pthread_t thread)
 {
     clockid_t clock;

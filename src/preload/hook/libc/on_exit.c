@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * _exit and _Exit: write the log lines that the writer thread has not written yet and that would be
- * lost. Without a writer thread, the call is passed through. The functions may be called in a
- * signal handler, in a forked child, and in a child of vfork, which must not write to its parent's
- * memory. Finding the originals takes a lock of the loader. A process with a second thread has
- * already found them in pthread_create.
+ * The hooks of _exit and _Exit, which first write log lines that would be lost, because the writer
+ * thread has not written them yet. They may be called in a signal handler, in a forked child, and
+ * in a child of vfork, which must not write to its parent's memory. Finding the originals takes a
+ * lock of the loader, but if the process has a second thread, pthread_create has already found
+ * them.
  */
 #include "preload/hook/originals/originals.h"
 #include "preload/trace/journal.h"

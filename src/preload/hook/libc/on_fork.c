@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * __register_atfork, which libc's static pthread_atfork calls: passed through, once the heap has
- * registered its own handlers. Handlers that are registered first run last before a fork and first
- * after it. So a handler of the program may allocate, wait for a thread that allocates, start a
- * thread, or fork: no lock of the heap is held then. glibc, which locks its malloc inside fork,
- * gives the same guarantee.
+ * The hook of __register_atfork, which libc's static pthread_atfork calls. It passes the call
+ * through after the heap has registered its own handlers. Handlers that are registered first run
+ * last before a fork, and first after it. So no lock of the heap is held while a handler of the
+ * program runs. As with glibc's malloc, the handler may allocate, wait for a thread that allocates,
+ * start a thread, or fork.
  *
- * Called before main, under the loader's lock, and by the heap as it starts.
+ * May be called before main, under the loader's lock, and by the heap's start.
  */
 #include "preload/heap/fork.h"
 #include "preload/hook/originals/originals.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hook of prctl, which passes the call through. A program installs a seccomp filter by this
- * call, or first gives up privileges by it. Before either, the library stops making system calls at
- * which the filter may kill the process.
+ * The hook of prctl, which passes the call through. By prctl a program installs a seccomp filter,
+ * or first sets no_new_privs. Before either, the library stops making system calls for which the
+ * filter may kill the process.
  */
 #include "os/permit.h"
 #include "preload/hook/originals/originals.h"
@@ -12,8 +12,8 @@
 #include <time.h>
 
 /*
- * A child of vfork runs in its parent's memory, where libc still holds the parent's thread id. The
- * child's filter is not the parent's. The clock id of a thread contains the id that libc holds.
+ * A child of vfork uses its parent's memory, but its filter is not the parent's. There libc still
+ * holds the parent's thread id, so this id, read from the thread's clock id, differs from gettid().
  */
 static bool is_in_own_memory(void)
 {

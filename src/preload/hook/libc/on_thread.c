@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pthread_create: passed through until an engine or a thread class exists. From then on a new
- * thread's class is recorded first, and a thread of the program is announced to the engine.
+ * The hook of pthread_create. For a thread of the program, it passes the call through until there
+ * is an engine or a recorded class. Otherwise it records the new thread's class, and calls the
+ * engine in new threads of the program.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/attach/thread_start.h"
@@ -25,7 +26,7 @@ static void announce_thread(void)
     gf_engine_leave();
 }
 
-/* glibc returns all ones if attr has no affinity, and EINVAL if the mask exceeds the buffer. */
+/* If attr has no mask, glibc returns all ones. If the mask does not fit, it returns EINVAL. */
 static bool has_affinity(const pthread_attr_t *attr)
 {
     struct gf_cpus mask;
@@ -49,10 +50,10 @@ static enum gf_thread_class classify_thread(const pthread_attr_t *attr, const vo
 }
 
 /*
- * This library's thread-local variables lie in each thread's stack, and its functions need more
- * of it than libc's. So a small stack gets that much more if the caller chose its size but not its
- * place. glibc reports the stack's end without a place as address 0. The copy shares the pointers
- * of attr, which libc only reads.
+ * glibc places this library's thread-local variables in each thread's stack, and the hooks need
+ * more stack than libc's functions. So STACK_EXTRA is added to a small stack if the caller set its
+ * size, but not its address. Without an address, glibc reports the stack's end as 0. The copy
+ * shares pointers with attr, which libc only reads.
  */
 #define STACK_EXTRA ((size_t)16 << 10)
 #define STACK_LARGE ((size_t)1 << 20)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * munmap: passed through, except in a process that feeds a GPU. There the engine removes the page
- * table entries of a large range first, which several threads can do at once. A memory monitor may
- * redirect the heap's own calls to this hook; these are passed through.
+ * The hook of munmap. In a process that uses a GPU, helpers may first remove the page table entries
+ * of a large range, or unmap it later. All other calls are passed through, also those of the heap,
+ * which a memory monitor may redirect to this hook.
  */
 #include "preload/heap/heap.h"
 #include "preload/hook/attach/engine_call.h"
@@ -11,7 +11,7 @@
 
 #include <sys/mman.h>
 
-/* Below this size, waking the helper threads costs as much time as they save. */
+/* Below this size, waking the helpers takes as long as they save. */
 #define LEAST ((size_t)32 << 20)
 
 /* True: the engine has unmapped the range. */

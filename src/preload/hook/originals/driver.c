@@ -66,21 +66,21 @@ static int match_libcuda(struct dl_phdr_info *info, size_t size, void *closure)
 }
 
 /*
- * Keeps the object loaded for good, because its addresses are stored. False if another object has
- * replaced it.
+ * Keeps the object loaded until the process ends, because the table stores its addresses. False if
+ * another object has replaced it.
  */
 static bool pin_object(const struct object *object)
 {
     const struct link_map *map =
         gf_originals()->dlopen(object->path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     if (!map) {
-        dlerror(); /* this call's error, not the program's */
+        dlerror(); /* clears this call's error, so that the program does not see it */
         return false;
     }
     return map->l_addr == object->base;
 }
 
-/* Looks in the shim first, then in the libcuda behind it, as a program would. */
+/* Searches the shim first, then the libcuda behind it, as the loader would. */
 static bool find_function(const struct object *driver, const struct object *behind,
                           const char *symbol, struct gf_symbol *ret)
 {
@@ -104,8 +104,8 @@ static void fill_table(struct gf_driver *table, const struct object *driver,
 }
 
 /*
- * The published table if it belongs to this driver, else a new table that replaces it. NULL if out
- * of memory.
+ * Returns the published table if it belongs to this driver, otherwise publishes a new one. NULL if
+ * out of memory.
  */
 static struct gf_driver *publish_table(const struct object *driver, const struct object *behind)
 {
@@ -124,7 +124,7 @@ static struct gf_driver *publish_table(const struct object *driver, const struct
     return there;
 }
 
-/* A shim was loaded at the start and is never unloaded. */
+/* A shim was loaded at the start, so it is never unloaded. */
 static struct gf_driver *build_for_shim(void)
 {
     struct object shim = {.address = (uintptr_t)gf_driver_shim()->address}, behind = {0};
@@ -135,8 +135,8 @@ static struct gf_driver *build_for_shim(void)
 }
 
 /*
- * pin: the caller may take the loader's lock. Until a call with pin, each call checks again that
- * the table's driver is still loaded.
+ * pin: keeps the driver loaded, which takes the loader's lock. If not set, callers must call again,
+ * to check that the driver is still loaded.
  */
 static GF_COLD const struct gf_driver *build_table(const void *address, bool pin)
 {

@@ -18,8 +18,8 @@ static bool is_nsight(const char *path)
 }
 
 /*
- * An object that no definition of dlopen follows was itself opened by dlopen, and intercepts no
- * call. A second copy of this library is not a shim either.
+ * If no definition of dlopen follows the object, it was itself opened by dlopen, so it intercepts
+ * no call. Another copy of this library is not a shim either.
  */
 static bool is_shim(const struct gf_symbol *object)
 {
@@ -54,8 +54,8 @@ const struct gf_symbol *gf_driver_shim(void)
 bool gf_driver_shim_is_own_handle(void *handle)
 {
     /*
-     * A shim may return handles that the loader does not know. A handle that resolves our symbol is
-     * the loader's.
+     * A shim may return handles that are not the loader's, whose link_map cannot be read. If the
+     * handle resolves our symbol, it is the loader's.
      */
     return handle != RTLD_DEFAULT && handle != RTLD_NEXT &&
            gf_originals()->dlsym(handle, "gpufeed_version") == (void *)gpufeed_version &&

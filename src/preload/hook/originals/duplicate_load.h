@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles two copies of this library in one process: /etc/ld.so.preload names one file, and
- * `gpufeed run` preloads another before it. The loader distinguishes objects by file, so it loads
- * both. The first in search order gets the program's calls and serves them. The other passes every
- * call through, as with GPUFEED=off. The search reads only symbol tables: any thread, before main,
- * under the loader's lock.
+ * Handles two copies of this library in one process, for example if /etc/ld.so.preload names one
+ * file, and `gpufeed run` preloads another. The loader distinguishes objects by file, so it loads
+ * both. The first in search order gets the program's calls and serves them. The other one passes
+ * every call through, as with GPUFEED=off. The search reads only symbol tables. Any thread, before
+ * main, under the loader's lock.
  */
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_DUPLICATE_LOAD_H
 #define GF_PRELOAD_HOOK_ORIGINALS_DUPLICATE_LOAD_H
@@ -12,12 +12,12 @@
 #include "base/loader/symbols.h"
 
 /*
- * Whether this copy passes every call through: with GPUFEED=off, or because another copy precedes
- * it.
+ * Whether this copy passes every call through, because of GPUFEED=off or because another copy
+ * precedes it.
  */
 bool gf_duplicate_load_passes(void);
 
-/* Whether another copy follows this one in search order; returns the files of both copies. */
+/* Whether another copy follows this one in search order. Returns the files of both copies. */
 bool gf_duplicate_load_find(struct gf_symbol *ret_this, struct gf_symbol *ret_second);
 
 #endif

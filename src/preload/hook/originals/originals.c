@@ -9,8 +9,8 @@ static struct gf_originals originals;
 static _Atomic bool resolved;
 
 /*
- * If this library was opened by dlopen, it follows libc in search order. Then a search after this
- * library finds nothing, and the first definition of all is used.
+ * If this library was opened by dlopen, it follows libc in search order. A search after this
+ * library then finds nothing, so the first definition is used.
  */
 void *gf_originals_find(const char *name)
 {
@@ -21,8 +21,7 @@ void *gf_originals_find(const char *name)
 }
 
 /*
- * Several threads may run this at once: each stores the same values, so readers always see valid
- * ones.
+ * Threads that run this at the same time store the same values, so readers always see valid ones.
  */
 static GF_COLD void resolve_originals(void)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The originals of the libc functions that this library hooks: the next definition in search order,
- * as for RTLD_NEXT. If another library preloaded after this one wraps the function, its wrapper is
- * called.
+ * The originals of the libc functions that this library hooks: the next definitions in search
+ * order, as for RTLD_NEXT. So a wrapper in a library that is preloaded after this one is called.
  */
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_ORIGINALS_H
 #define GF_PRELOAD_HOOK_ORIGINALS_ORIGINALS_H
@@ -17,11 +16,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* The static pthread_atfork of libc calls it. */
+/* libc's static pthread_atfork calls this function. */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                       void *object);
 
-/* The hooks. entry.h exports them under the names of libc. */
+/* The hooks. entry_<arch>.S exports them under libc's names. */
 #define GF_LIBC(symbol) __typeof__(symbol) gf_on_##symbol;
 #include "abi/hooks.def"
 
@@ -31,13 +30,12 @@ struct gf_originals {
 };
 
 /*
- * Resolves all originals at the first call, by reading symbol tables. It does not allocate, holds
- * no lock while constructors run, and leaves errno and dlerror untouched. Any thread, before main,
- * inside malloc, in a forked child. Threads that resolve at the same time store the same values.
+ * The first call resolves all originals by reading symbol tables. It does not allocate, and keeps
+ * errno and dlerror. Any thread, before main, inside malloc, in a forked child.
  */
 const struct gf_originals *gf_originals(void);
 
-/* Finds one original by name in the same way; NULL if not found. */
+/* Finds one original by name; NULL if not found. */
 void *gf_originals_find(const char *name);
 
 #endif

@@ -11,7 +11,7 @@
 static const struct hooked {
     const char *symbol;
     void *hook;
-    size_t offset; /* offset of the driver's function in struct gf_cuda */
+    size_t offset; /* of the driver's function in struct gf_cuda */
     bool submits;  /* hooked only for GPU time */
 } hooked[] = {
 #define GF_CU(symbol) {#symbol, (void *)gf_on_##symbol, offsetof(struct gf_cuda, symbol), false},
@@ -31,9 +31,9 @@ static bool ends_in(const char *symbol, size_t length, const char *end)
 }
 
 /*
- * The length of the part of a name that determines the parameters: cuMemAllocAsync_ptsz is
- * cuMemAllocAsync with another default stream, cuCtxDestroy_v2 is cuCtxDestroy with other effects
- * on other threads.
+ * The length of the part of a name that determines the parameters. For example,
+ * cuMemAllocAsync_ptsz is cuMemAllocAsync with another default stream, and cuCtxDestroy_v2 is
+ * cuCtxDestroy with other effects on other threads.
  */
 static size_t stem_length(const char *symbol)
 {
@@ -57,15 +57,15 @@ static bool have_same_stem(const struct hooked *a, const struct hooked *b)
 }
 
 /*
- * A driver may give several names one address. Twins share the first one's hook. If functions with
- * different parameters share an address, that address gets no hook: it is a stub for all functions
- * that the driver does not support.
+ * Several names may have one address. If they have the same parameters, they share the first one's
+ * hook. Otherwise the address gets no hook, because it is a stub for functions that the driver does
+ * not support.
  */
 void *gf_hook_table_find(const struct gf_driver *driver, const void *address)
 {
     const struct hooked *found = NULL;
 
-    /* Addresses in the libcuda behind a shim get no hook: only the shim calls them. */
+    /* Addresses in the libcuda behind a shim get no hook, because only the shim calls them. */
     if (!driver || (uintptr_t)address - driver->start >= driver->end - driver->start)
         return NULL;
     for (size_t i = 0; i < GF_ARRAY_LEN(hooked); i++) {
@@ -88,8 +88,8 @@ bool gf_hook_table_contains(const void *address)
 }
 
 /*
- * The driver has answered for the caller's name, version and flags, so functions that it lacks are
- * still reported as missing. Its address then selects the hook.
+ * Called after the driver has resolved the caller's name, version and flags, so a function that the
+ * driver lacks stays missing. The returned address selects the hook.
  */
 static CUresult substitute_hook(CUresult result, void **pfn)
 {

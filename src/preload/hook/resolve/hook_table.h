@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Maps each function of the driver to the hook that replaces it. The key is the address, never the
- * name: a table by name and version could return a hook with another ABI.
+ * Maps each function of the driver to its hook. The key is the address, never the name, because a
+ * table by name and version could return a hook with another ABI.
  *
- * The hooks of cuGetProcAddress, in its three exported forms, answer from this table.
+ * Also contains the hooks of cuGetProcAddress in its three exported forms, which use this table.
  */
 #ifndef GF_PRELOAD_HOOK_RESOLVE_HOOK_TABLE_H
 #define GF_PRELOAD_HOOK_RESOLVE_HOOK_TABLE_H

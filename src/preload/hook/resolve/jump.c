@@ -38,9 +38,9 @@ void gf_jump_prepare_dlopen(void)
 }
 
 /*
- * The global scope contains this library's exports even if no libcuda is loaded. A program may look
- * there to learn whether CUDA is present. So it gets the answer that it would get without this
- * library: the next definition after it, or NULL.
+ * A program may search the global scope to learn whether CUDA is present. That scope contains this
+ * library's exports even if no libcuda is loaded. So the program gets the answer without this
+ * library: the next definition after this library, or NULL.
  */
 static struct gf_jump_answer answer_global(const char *name)
 {
@@ -50,8 +50,8 @@ static struct gf_jump_answer answer_global(const char *name)
 }
 
 /*
- * A program meant to open libcuda and got a handle of this library instead: looks up the name after
- * this library, that is, in the shim.
+ * The program opened libcuda, but got a handle of this library (driver_shim.h). So the name is
+ * looked up after this library, in the shim.
  */
 static struct gf_jump_answer answer_for_shim(const char *name)
 {
@@ -70,7 +70,7 @@ struct gf_jump_answer gf_jump_answer(void *handle, const char *name)
     if ((!found || (gf_driver_shim() && gf_hook_table_contains(found))) &&
         gf_driver_shim_is_own_handle(handle))
         return answer_for_shim(name);
-    /* Lookups by the driver and by the engine get the original's answer. */
+    /* Lookups by the driver and by the engine get the original's result. */
     if (!found || gf_thread.guard || gf_thread.in_driver)
         return answer;
     if (gf_hook_table_contains(found))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the calling thread's Python frames. The GIL is not needed, because only this thread changes
- * its frames.
+ * Reads the calling thread's Python frames. This does not need the GIL, because only the thread
+ * itself changes its frames.
  */
 #ifndef GF_PRELOAD_TRACE_PYTHON_PYTHON_H
 #define GF_PRELOAD_TRACE_PYTHON_PYTHON_H
@@ -13,7 +13,7 @@
 
 /*
  * Searches the loaded objects for an interpreter. May be called again. Takes the loader's locks, so
- * it must not be called inside malloc once the program has threads.
+ * do not call it inside malloc if the program may have threads.
  */
 void gf_python_open(void);
 
@@ -26,7 +26,10 @@ size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap);
 /* The calling thread's PyThreadState; 0 if it has none, or no interpreter is known. Any thread. */
 uintptr_t gf_python_thread_state(void);
 
-/* The interpreter that gf_python_open found. False: none, or it was unloaded. Any thread. */
+/*
+ * Describes the interpreter that gf_python_open found. False if it found none, or if that was
+ * unloaded. Any thread.
+ */
 bool gf_python_describe(struct gf_python *ret);
 
 #endif

@@ -155,7 +155,7 @@ static int64_t scale_offset(const struct machine *m, uint64_t factor)
 static void set_rule(struct machine *m, uint64_t column, enum gf_rule rule, int64_t at)
 {
     if (column >= GF_REGISTERS)
-        return; /* vector registers and the like, which unwinding does not need */
+        return; /* unwinding does not need registers such as vector registers */
     if (at != (int32_t)at || (rule == gf_rule_register && (uint64_t)at >= GF_REGISTERS))
         m->bytes.failed = true;
     m->rows->now.rule[column] = (unsigned char)rule;
@@ -211,7 +211,7 @@ static bool step_cfa(struct machine *m, unsigned code)
     case 0x0d: /* def_cfa_register */
         column = gf_bytes_uleb(&m->bytes);
         break;
-    case 0x0e: /* def_cfa_offset: an expression stays in force, as in libgcc */
+    case 0x0e: /* def_cfa_offset: does not replace an expression, as in libgcc */
         row->cfa_offset = (int64_t)gf_bytes_uleb(&m->bytes);
         return true;
     case 0x13: /* def_cfa_offset_sf */
@@ -327,8 +327,8 @@ static bool execute_program(struct machine *m)
 }
 
 /*
- * Finds the last entry of the sorted table at or before pc. The table's values are relative to the
- * header.
+ * Finds the last entry of the sorted table that starts at or before pc. The table's values are
+ * relative to the header.
  */
 static const unsigned char *search_table(const struct gf_table *table, uintptr_t pc)
 {

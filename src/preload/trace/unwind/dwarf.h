@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Call frame information (DWARF): the unwind table of an object. The code reads tables where they
- * are mapped, and never beyond the given bounds. So a damaged table does no harm. No lock, no
- * allocation; any thread, inside malloc.
+ * Call frame information (DWARF), from the unwind table of an object. The code reads the mapped
+ * table, never beyond the given bounds, so a damaged table does no harm. No lock, no allocation;
+ * any thread, inside malloc.
  */
 #ifndef GF_PRELOAD_TRACE_UNWIND_DWARF_H
 #define GF_PRELOAD_TRACE_UNWIND_DWARF_H
@@ -30,14 +30,15 @@ enum gf_rule {
 };
 
 /*
- * The header of an object's sorted table (.eh_frame_hdr), and the readable segment that holds both.
+ * The header of an object's sorted table (.eh_frame_hdr), and the readable segment that contains
+ * header and table.
  */
 struct gf_table {
     const unsigned char *header, *start, *end;
 };
 
 /*
- * How to find a value of the caller: from the canonical frame address (CFA), a register, or an
+ * How to find the caller's registers: from the canonical frame address (CFA), a register, or an
  * expression.
  */
 struct gf_row {
@@ -57,7 +58,8 @@ struct gf_rows {
 };
 
 /*
- * Finds the row for pc. False if the table has none, or uses an operation that is not implemented.
+ * Finds the row for pc. False if the table has no row, or uses an operation that is not
+ * implemented.
  */
 bool gf_dwarf_find(const struct gf_table *table, uintptr_t pc, struct gf_rows *ret);
 
@@ -65,30 +67,30 @@ bool gf_dwarf_find(const struct gf_table *table, uintptr_t pc, struct gf_rows *r
 typedef bool gf_dwarf_read(void *closure, uintptr_t address, uintptr_t *ret);
 
 /*
- * Evaluates an expression in the table, which begins with its length. `first` is pushed before,
- * unless it is NULL. False for operations that are not implemented.
+ * Evaluates an expression in the table, which begins with its length. `first` is pushed first,
+ * unless NULL. False for operations that are not implemented.
  */
 bool gf_dwarf_evaluate(const struct gf_table *table, const unsigned char *expression,
                        const uintptr_t *registers, gf_dwarf_read *read, void *closure,
                        const uintptr_t *first, uintptr_t *ret);
 
 /*
- * A thread's registers in one frame. On x86_64 value[16] holds the pc as well, because rows of PLTs
- * use it.
+ * A thread's registers in one frame. On x86_64, value[16] must also contain the pc, because the
+ * rows of PLTs use it.
  */
 struct gf_dwarf_frame {
     uintptr_t pc, value[GF_REGISTERS];
 };
 
 /*
- * Replaces a frame by its caller's frame. The new pc lies inside the call instruction; after a
- * signal frame it is the interrupted instruction. False at the outermost frame, without a row for
- * pc, if memory cannot be read, and if the stack does not grow. rows: scratch memory.
+ * Replaces a frame by its caller's. The new pc is inside the call instruction, or, after a signal
+ * frame, at the interrupted instruction. False at the outermost frame, without a row for pc, if
+ * memory cannot be read, or if the stack does not grow. rows: scratch memory.
  */
 bool gf_dwarf_step(const struct gf_table *table, struct gf_dwarf_frame *frame, struct gf_rows *rows,
                    gf_dwarf_read *read, void *closure);
 
-/* A return address without the upper bits that pointer authentication sets. */
+/* Removes the upper bits of a return address, which pointer authentication sets. */
 static inline uintptr_t gf_dwarf_strip(uintptr_t address)
 {
 #if defined(__aarch64__)

@@ -19,7 +19,7 @@ static bool push_value(struct stack *stack, uintptr_t value)
     return true;
 }
 
-/* Operators of two operands. The tables use them in the rows that describe PLT entries. */
+/* Operators with two operands, which the rows of PLT entries use. */
 static bool apply_binary(struct stack *stack, unsigned code)
 {
     if (stack->depth < 2)
@@ -107,7 +107,7 @@ bool gf_dwarf_evaluate(const struct gf_table *table, const unsigned char *expres
 struct applied {
     const struct gf_table *table;
     const struct gf_row *row;
-    const uintptr_t *registers; /* of the callee's frame, from which this step unwinds */
+    const uintptr_t *registers; /* of the frame that is unwound */
     gf_dwarf_read *read;
     void *closure;
     uintptr_t cfa;
@@ -157,7 +157,7 @@ bool gf_dwarf_step(const struct gf_table *table, struct gf_dwarf_frame *frame, s
     if (!gf_dwarf_find(table, frame->pc, rows) || !find_cfa(&a))
         return false;
     /*
-     * The stack grows in each frame, except if the return address was popped into a register
+     * Each frame must lie above the last one, unless the return address was popped into a register
      * (vfork).
      */
     const unsigned back = rows->now.rule[rows->return_column];

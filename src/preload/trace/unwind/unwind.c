@@ -17,10 +17,10 @@ typedef int find_object_fn(void *pc, struct dl_find_object *ret);
 static find_object_fn *_Atomic find_object;
 
 #define SEGMENTS_MOST 16 /* segments of one object; later ones are ignored */
-/* the limit includes frames of this library and frames without a table */
+/* The limit includes frames of this library and frames without a table. */
 #define STEPS_MOST (4 * GF_UNWIND_FRAMES)
 
-/* A copy of an object's program headers, which a file may place outside of mapped memory. */
+/* A copy of an object's program headers, because these may lie outside of mapped memory. */
 struct segments {
     const void *of; /* the object's start */
     ElfW(Phdr) at[SEGMENTS_MOST];
@@ -59,13 +59,16 @@ const void *gf_unwind_object(const void *address)
 }
 
 /*
- * Reads a word of the stack. The window begins at the current frame; the next frames lie above it.
+ * Reads a word of the stack. A miss refills the window from this address on; the next frames lie
+ * above it.
  */
 static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
 {
     struct walk *walk = closure;
 
-    /* The addresses are not added: a register may hold any value, and the sum could overflow. */
+    /*
+     * Compares without addition, because a register may hold any value, and a sum could overflow.
+     */
     if (address < walk->window_at || walk->window_size < sizeof(*ret) ||
         address - walk->window_at > walk->window_size - sizeof(*ret)) {
         walk->window_at = address;
@@ -77,7 +80,7 @@ static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
     return true;
 }
 
-/* Code without a table, such as a JIT compiler's, often keeps a frame pointer. */
+/* For code without a table, such as a JIT compiler's, which often keeps a frame pointer. */
 static bool step_by_pointer(struct walk *walk)
 {
     const uintptr_t frame = walk->frame.value[GF_REGISTER_FP];
@@ -92,7 +95,7 @@ static bool step_by_pointer(struct walk *walk)
     return true;
 }
 
-/* buf: scratch memory for the file's header and the program headers, which usually follow it. */
+/* buf: scratch memory for the ELF header and the program headers, which usually follow it. */
 static void read_segments(const struct dl_find_object *object, unsigned char buf[1024],
                           struct segments *ret)
 {
@@ -112,7 +115,7 @@ static void read_segments(const struct dl_find_object *object, unsigned char buf
         memcpy(ret->at, buf + sizeof(elf), count * sizeof(ret->at[0]));
     else if (!gf_safe_read(start + elf.e_phoff, ret->at, count * sizeof(ret->at[0])))
         return;
-    /* These bytes are the program headers only if the first segment maps that part of the file. */
+    /* The bytes are the program headers only if the first segment maps that part of the file. */
     for (size_t i = 0; i < count; i++) {
         const ElfW(Phdr) *segment = &ret->at[i];
         if (segment->p_type == PT_LOAD && segment->p_offset == 0 &&
@@ -191,7 +194,7 @@ static void read_id(struct walk *walk, const struct dl_find_object *object, stru
     }
 }
 
-/* The index of the object in ret. GF_UNWIND_MODULES if there are too many. */
+/* The object's index in ret->module; GF_UNWIND_MODULES if there are too many modules. */
 static unsigned add_module(struct walk *walk, const struct dl_find_object *object,
                            struct gf_stack *ret)
 {
@@ -227,7 +230,7 @@ static bool step_by_table(struct walk *walk)
            gf_dwarf_step(&walk->in->table, &walk->frame, &walk->rows, read_word, walk);
 }
 
-/* skipped: an object whose frames are omitted, up to the first frame of another object. */
+/* Frames of the object `skipped` are omitted, up to the first frame of another object. */
 static void walk_up(struct walk *walk, const void *skipped, struct gf_stack *ret)
 {
     struct dl_find_object object;
@@ -297,6 +300,6 @@ __attribute__((noinline)) void gf_unwind(struct gf_stack *ret, void *scratch)
     const void *self = gf_unwind_object((const void *)walk->frame.pc);
     if (self)
         walk_up(walk, self, ret);
-    /* The walk reads this function's frame, so the call above must not become a tail call. */
+    /* The call above must not become a tail call, because the walk reads this function's frame. */
     __asm__ volatile("" ::: "memory");
 }

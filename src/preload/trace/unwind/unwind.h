@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the calling thread's stack by the unwind tables of the loaded objects. It runs inside
- * malloc, under the loader's lock and in forked children. So it allocates nothing and takes no
- * lock: _dl_find_object finds the objects, if glibc has it. The kernel copies the stack, so that a
- * wrong table ends the walk and does not crash the process.
+ * Unwinds the calling thread's stack by the unwind tables of the loaded objects. The code runs
+ * inside malloc, under the loader's lock and in forked children. So it allocates nothing and takes
+ * no lock: _dl_find_object finds the objects, if glibc has this function. The stack is read by
+ * system calls, so that a wrong table ends the walk, and does not crash the process.
  *
- * libunwind is not used here. Its local API calls dl_iterate_phdr, which takes the loader's lock.
- * Its generic API on the caller's accessors avoids that lock and finds the same frames, but locks a
- * memory pool with all signals blocked. About 1 % of the children that were forked during a walk
- * hung.
+ * libunwind is not suitable here. Its local API calls dl_iterate_phdr, which takes the loader's
+ * lock. Its generic API, with own accessors, avoids that lock and finds the same frames, but locks
+ * a memory pool with all signals blocked. About 1 % of the children forked during a walk hung.
  *
- * Damaged tables also crash libunwind, it is slower, and Debian's archives are not
- * position-independent. bench/NOTES.md, "Unwinding", has the measurements. The tests use libunwind
- * and libgcc as the reference (tests/unwind).
+ * Also, damaged tables crash libunwind, it is slower, and Debian's archives are not
+ * position-independent. The measurements are in bench/NOTES.md, "Unwinding". The tests use
+ * libunwind and libgcc as references (tests/unwind).
  */
 #ifndef GF_PRELOAD_TRACE_UNWIND_UNWIND_H
 #define GF_PRELOAD_TRACE_UNWIND_UNWIND_H
@@ -23,8 +22,9 @@
 #define GF_UNWIND_MODULES 16
 
 struct gf_module {
-    const char *path; /* the loader's name, "" for the program; valid while the object is loaded */
-    uintptr_t base;   /* the load address; offsets are relative to it */
+    /* As the loader names it, "" for the program; valid while the object is loaded. */
+    const char *path;
+    uintptr_t base; /* the load address; offsets are relative to it */
     uintptr_t start, end;
     unsigned char id[32]; /* the build id */
     size_t id_length;
@@ -45,29 +45,29 @@ struct gf_stack {
 
 /*
  * Finds the loader's function _dl_find_object. Takes the loader's lock. Called before the first
- * stack.
+ * walk.
  */
 void gf_unwind_open(void);
 
 /*
- * The start of the loaded object that contains the address; NULL if not found, or if it is
- * unknown. Takes no lock.
+ * The start of the loaded object that contains the address; NULL if not found, or without
+ * _dl_find_object. Takes no lock.
  */
 const void *gf_unwind_object(const void *address);
 
 /*
- * Finds the caller's callers, from the first frame outside of this object on. scratch:
- * GF_UNWIND_SCRATCH bytes for this call. The thread's own stack may be too small for them.
+ * Finds the frames of the calling thread, from the first one outside of this library on. scratch:
+ * GF_UNWIND_SCRATCH bytes, for which the thread's stack may be too small.
  */
 #define GF_UNWIND_SCRATCH 6144
 void gf_unwind(struct gf_stack *ret, void *scratch);
 
-/* Reads memory of a stopped thread. Returns the number of bytes that could be read. */
+/* Reads memory of a stopped thread. Returns the number of bytes read. */
 typedef size_t gf_unwind_peek(uintptr_t address, void *ret, size_t size);
 
 /*
  * Finds all frames of a stopped thread, from `first` on. Its process must have the same objects at
- * the same addresses as this one, as a forked child has.
+ * the same addresses as this one, for example as a forked child.
  */
 void gf_unwind_stopped(const struct gf_dwarf_frame *first, gf_unwind_peek *peek,
                        struct gf_stack *ret, void *scratch);
