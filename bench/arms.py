@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that exist side by side and take turns, controlled by pipes. An arm is one way to run
-the same program (alone, under a library, by hand). While one arm works, the others sleep.
+"""Runs processes side by side, in turns, controlled by pipes. An arm is one way to run the same
+program (alone, under a library, pinned by hand). While one arm works, the others sleep.
 
-A case is the request to each arm in a round. Its figures of one round stay together, so that ratios
-are computed within rounds. rounds() shuffles cases and arms, and gives undecided cases more rounds
-while time is left."""
+A case is one request that each arm gets in each round. Ratios are computed within rounds. rounds()
+shuffles cases and arms, and gives undecided cases more rounds while time is left."""
 
 import argparse
 import atexit
@@ -27,13 +26,13 @@ BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
 DRY = os.environ.get("GF_DRY") == "1"
 PATIENCE = 120  # seconds for one answer
 ROUNDS = 3 if DRY else ratio.MIN_ROUNDS
-RENEWED = 1 if DRY else 2  # where processes are renewed: rounds of the same ones, a set
-SETS = 3 if DRY else 8  # the fewest sets; whole sets are resampled
+RENEWED = 1 if DRY else 2  # rounds in a set; after each set, processes are renewed
+SETS = 3 if DRY else 8  # least number of sets; the bootstrap resamples whole sets
 
 
 def find(name, *folders):
-    """A built file from the bundle or the build folder: the newer one, so that no old bundle is
-    measured. None if neither has it. GF_BUNDLE takes precedence."""
+    """Returns the newer of the bundle's and the build folder's file, so that no old bundle is measured.
+    None if neither has it. GF_BUNDLE takes precedence."""
     if "GF_BUNDLE" in os.environ:
         found = sorted(path for path in pathlib.Path(os.environ["GF_BUNDLE"]).rglob(name) if path.is_file())
         if found:
@@ -44,8 +43,8 @@ def find(name, *folders):
 
 
 def environment(**extra):
-    """Returns this environment without the entries that this project or another preload left in it.
-    None removes a name."""
+    """Returns this environment without preloads and this project's variables, changed by `extra`; a
+    value of None removes a name."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPUFEED") and k != "LD_PRELOAD"}
     if DRY:
         env["LD_LIBRARY_PATH"] = str(find("libcuda.so.1", "tests").parent)
@@ -61,8 +60,8 @@ def ours(**extra):
 
 
 class Arm:
-    """A process that answers each line on its standard input by one line on its standard output.
-    opening: the first line, sent before any other; its answer is not read."""
+    """A process that answers each line on its standard input by one line on its standard output. `opening` is a line
+    that is sent first; its answer is not read."""
 
     def __init__(self, command, cpus=None, ready="ready", opening=None, **env):
         self.made = (command, cpus, ready, opening), env
@@ -76,7 +75,7 @@ class Arm:
         self.patience = PATIENCE
 
     def renew(self):
-        """A new process with the same arguments, not started yet."""
+        """Returns an arm with the same arguments, whose process is not started yet."""
         if code := self.end():
             raise RuntimeError(f"{self.command} ended with {code}: {self.stderr()[-2000:]}")
         self.errors.close()
@@ -131,7 +130,7 @@ class Arm:
         return [float(part) for part in self.ask(line).split()]
 
     def leave(self):
-        """Asks the process to end; separate from end() so that several can end at the same time."""
+        """Requests the process's end; separate from end() so that several can end at the same time."""
         if not self.process.stdin.closed:
             with contextlib.suppress(OSError):
                 self.process.stdin.write(b"quit\n")
@@ -154,29 +153,28 @@ class Arm:
 
 
 def end_all(running):
-    """{arm: exit code}"""
+    """Ends all arms. Returns {arm: exit code}."""
     for arm in running.values():
         arm.leave()
     return {name: arm.end() for name, arm in running.items()}
 
 
 class Case:
-    """name: the subject; arms: {arm name: function that returns a dict of figures for one turn}.
+    """A case: its name, and its arms {name: function that returns a dict of figures for one turn}.
 
-    claims: (over arm, under arm, figure, least, text): the ratio over/under of that figure is at
-    least this, where more is better. `same` instead of a number: the interval contains 1 or lies
-    above it, and is narrower than 4 %. None: nothing is required, and the ratio is only reported.
-    controls: (over arm, under arm, figure) of two equal arms, which show how far ratios differ from
-    1 by chance."""
+    claims: (over arm, under arm, figure, least, text). The claim holds if the ratio over/under of a
+    figure, for which more is better, is at least `least`. With `same`, the interval must contain 1 or
+    lie above it, and be narrower than 4 %. With None, the ratio is only reported.
+    controls: (over arm, under arm, figure) of two equal arms, whose ratio shows the noise."""
 
     def __init__(self, name, arms, claims=(), most=3 * ratio.MIN_ROUNDS, controls=(), **about):
         self.name, self.arms, self.claims, self.most, self.about = name, arms, claims, most, about
         self.controls = controls
         self.rounds, self.known = [], {}
-        self.sets = []  # the number of each round's set, where processes are renewed
+        self.sets = []  # the set of each round, if processes are renewed
 
     def turn(self, chance, keep=True, number=None):
-        """A round; number: of its set."""
+        """Runs one round. `number` is the number of its set."""
         names = list(self.arms)
         chance.shuffle(names)
         figures = {name: self.arms[name]() for name in names}
@@ -186,15 +184,14 @@ class Case:
                 self.sets.append(number)
 
     def lacks(self):
-        """The reason why the interval is not reliable yet, such as too few rounds; "" if it is."""
+        """Returns why the interval is not reliable yet, such as too few rounds, or ""."""
         if len(self.rounds) < ROUNDS:
             return f"{len(self.rounds)} of {ROUNDS} rounds"
         sets = len(set(self.sets))
         return f"{sets} of {SETS} sets of processes" if self.sets and sets < SETS else ""
 
     def ratio(self, over, under, figure):
-        """(median, low, high) of over/under of a figure where more is better. Computed once and
-        cached."""
+        """Returns (median, low, high) of over/under for a figure of which more is better. The result is cached."""
         asked = over, under, figure, len(self.rounds)
         if asked not in self.known:
             self.known[asked] = ratio.bootstrap(self.rounds, lambda rounds: statistics.median(
@@ -202,7 +199,7 @@ class Case:
         return self.known[asked]
 
     def judged(self):
-        """[(claim, good, value, low, high)]"""
+        """Returns [(claim, good, value, low, high)]."""
         result = []
         for claim in self.claims if self.rounds else ():
             over, under, figure, least, _ = claim
@@ -213,7 +210,7 @@ class Case:
         return result
 
     def noise(self):
-        """[(control, value, low, high)]"""
+        """Returns [(control, value, low, high)]."""
         return [(control, *self.ratio(*control)) for control in self.controls]
 
     def record(self):
@@ -240,13 +237,12 @@ def renew(fleet, cases, chance):
 
 
 def rounds(cases, until, least=None, seed=None, renewed=None, each=RENEWED):
-    """Runs turns of all cases, and then more of those whose claims do not hold yet, until
-    time.monotonic().
+    """Runs rounds of all cases, and then more rounds of cases whose claims do not hold yet, until time.monotonic() is
+    `until`.
 
-    renewed: {name: Arm} of arms that get new processes each so many rounds. Processes may differ by
-    the addresses of their memory, by more than small copies do. More rounds of the same processes
-    would only confirm that difference. So their rounds are numbered by set, and there are at least
-    SETS sets."""
+    `renewed` has the arms {name: Arm} that get new processes after each set of `each` rounds. The addresses of a
+    process's memory may affect small copies more than the arms do, and more rounds of the same processes would not
+    show that. So there are at least SETS sets."""
     if not cases:
         return
     chance, number = random.Random(seed), 0 if renewed else None
@@ -288,7 +284,7 @@ def keep(path, bench, cases, **about):
 
 
 def some_of(known):
-    """An argument type for some of these names, separated by commas."""
+    """Returns an argument type: some of these names, separated by commas."""
     def read(text):
         words = text.split(",")
         for word in words:
@@ -306,7 +302,7 @@ def size_name(count):
 
 
 def show(case):
-    """One line for each case for the log, and one for each claim and control."""
+    """Prints one line for each case, claim and control."""
     if not case.rounds:
         print(f"{case.name}: not one round", flush=True)
         return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two builds of the library in one run: is the new one slower anywhere?
+"""Compares two builds of the library in one run, and shows in which rows the new build is slower.
 
 bench/builds.py OLD/libgpufeed.so NEW/libgpufeed.so [--only PART,...] [--row TEXT] [--seconds N]
 [--rounds N] [--json FILE]
@@ -40,8 +40,8 @@ COPIES = [(way, size, mode) for way in h2d.WAYS for size in (4 << 10, 64 << 10, 
 
 
 class Row:
-    """name: the row's subject; ask: {"old": function, "new": function} that return seconds (or any
-    figure where less is better)."""
+    """A row with a name, and functions `ask` {"old": ..., "new": ...}, which return seconds, or another figure of
+    which less is better."""
 
     def __init__(self, name, ask, limit=AT_MOST):
         self.name, self.ask, self.limit, self.samples = name, ask, limit, []
@@ -67,8 +67,8 @@ class Row:
 
 
 def measured(rows, until, rounds, renewed=None):
-    """At least `rounds` rounds of all rows, then more rounds of rows whose limit does not hold yet.
-    renewed: {name: Arm}."""
+    """Runs at least `rounds` rounds of all rows, and then more rounds of rows that exceed their limit. `renewed` has
+    the arms {name: Arm} that get new processes."""
     chance = random.Random()
     for row in rows:
         row.turn(chance, keep=False)
@@ -89,7 +89,7 @@ def measured(rows, until, rounds, renewed=None):
 
 
 def renew(fleet, rows, chance):
-    """New processes for both builds, with a warm-up turn of each row."""
+    """Starts new processes for both builds, with a warm-up turn of each row."""
     for arm in fleet.values():
         arm.leave()
     for arm in fleet.values():
@@ -99,7 +99,7 @@ def renew(fleet, rows, chance):
 
 
 def program(name, folder, build):
-    """A program of the bundle, or of the build folder."""
+    """Returns the path of a program in the bundle or in the build folder."""
     return arms.find(name, "bench") or build(folder)
 
 

@@ -35,7 +35,7 @@ def nice_top(value):
 
 
 def panel(left, top, wide, high, title, series, most):
-    """series: {arm: [(bytes, GB/s)]}"""
+    """Draws one panel of series {arm: [(bytes, GB/s)]}."""
     sizes = sorted({size for points in series.values() for size, _ in points})
     parts = [text(left, top - 10, title, kind="title")]
 
@@ -74,8 +74,8 @@ def copies(cases):
 
 
 def programs(cases):
-    """One group of bars for each program. Each bar is a share of `plain`, or else of `plain-async`,
-    or else of `hand`; it has no share if none of them was measured."""
+    """Draws one group of bars for each program. Bars are relative to `plain` or, if it was not measured,
+    to `plain-async` or `hand`."""
     parts, y = [], 20
     for case in cases:
         unit = f"{case['unit']}/s"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How often `gpufeed compare` finds a planted difference, and how often it claims one that does not exist.
+"""Measures how often `gpufeed compare` finds a simulated difference, and how often it claims one that does not exist.
 
-The job's time has normal noise between runs, and in the second arm a planted difference. It reports this time as that
-of its steps, so the machine's own noise does not count. With --sleep it sleeps for that time instead; that needs an
-otherwise idle machine. Each trial is one call of `gpufeed compare`.
+The job only writes a report with an invented time, so the machine's own noise has no effect. The time has normal
+noise between runs, and the second arm's time differs by the simulated difference. With --sleep the job really sleeps
+for its time, which needs an otherwise idle machine. Each trial is one call of `gpufeed compare`.
 
     bench/compare.py build                       # 20 trials with a difference of 3 %, 20 without; 36 pairs, noise 3 %
 """
@@ -14,7 +14,8 @@ import os
 import pathlib
 import subprocess
 
-# The sum of 12 uniform numbers of 16 bits is about normal, with a standard deviation of 65536. Python would start slower.
+# The sum of 12 uniform numbers of 16 bits is about normal, with a standard deviation of 65536. A shell starts faster than
+# Python.
 JOB = """
     sum=-393210
     for number in $(od -An -v -N24 -tu2 /dev/urandom); do sum=$((sum + number)); done
@@ -26,7 +27,7 @@ JOB = """
 
 
 def trial(options, planted):
-    """Whether the comparison claims a difference, and its answer."""
+    """Returns whether the comparison finds a difference, and its output."""
     words = [pathlib.Path(options.build) / "src" / "cli" / "gpufeed", "compare", "-n", str(options.pairs),
              *(word for arm, mean in (("base", options.seconds), ("planted", options.seconds * (1 - planted)))
                for variable in (f"MEAN_US={mean * 1e6:.0f}", f"NOISE_PPM={options.noise * 1e6:.0f}", "GPUFEED=off")

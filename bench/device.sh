@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All that needs a real GPU, in stages; each call ends within 8 minutes.
+# Runs all tests and benches that need a real GPU, in stages. Each call ends within 8 minutes.
 #
 #   bench/device.sh STAGE...     without a name: host train split cost
 #
@@ -43,7 +43,7 @@ export PYTHONDONTWRITEBYTECODE=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
     command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=pci.bus_id,name,driver_version --format=csv
 } > "$out/machine.txt" 2>&1
 
-# The most seconds of a stage, so that one that hangs leaves time to those behind it.
+# The time limit of a stage in seconds, so that a stage that hangs leaves time for later ones.
 most() {
     case $1 in
     small | tools | limits | nccl) echo 200 ;;
@@ -74,7 +74,7 @@ for stage in "${stages[@]}"; do
 done
 
 [ ! -f "$OUT/measured.jsonl" ] || cp "$OUT/measured.jsonl" "$out/"
-# Of what is brought back from elsewhere each file may have a limit.
+# Omits large files until the archive is at most 15 MiB, so that it can be fetched from the GPU machine.
 for largest in 64M 1M 100k; do
     find "$OUT" -type f -size "-$largest" -printf '%P\0' |
         tar -czf "$out/gpu-logs.tar.gz" -C "$OUT" --null -T -

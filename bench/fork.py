@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of a fork: alone, under libjemalloc, under the library.
+"""Measures the cost of a fork without a preload, under libjemalloc, and under the library.
 
 bench/fork.py [--json FILE] [--seconds N] [--gib N] [--threads N]
 
 Cases: a program without CUDA; one with a context; one with N GiB of pinned memory in one buffer,
 and in 64; the same memory mapped as the driver maps it, in a program without a driver; 16 threads;
-a Python program that forks eight workers. --threads sets GPUFEED_STAGE_THREADS, for a machine with
-fewer CPUs than the one of interest. GF_DRY=1: small, simulated driver."""
+a Python program that forks eight workers. --threads sets GPUFEED_STAGE_THREADS, to measure as on a
+machine with more CPUs. GF_DRY=1: small, simulated driver."""
 
 import argparse
 import glob
@@ -64,7 +64,7 @@ def case(name, started, hold=None):
 
 
 def start(command, ours):
-    """{arm: process}: three ways to run the same."""
+    """Starts a command in three arms; returns {arm: process}."""
     found = {"plain": arms.Arm(command), "ours": arms.Arm(command, **ours)}
     jemalloc = glob.glob("/usr/lib/*-linux-gnu/libjemalloc.so.2")
     if jemalloc:

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GPU time: whether the report's share without work is right, and what sampling costs.
+"""Checks the report's GPU time, and measures the cost of sampling.
 
 bench/gputime.py [--json FILE] [--seconds N] [--only truth,launches]
 
-truth: PyTorch loops under torch.profiler. The union of all kernels, copies and memsets of the trace is
-compared with the time that the report of the same process calls neither empty nor unknown. Difference:
-in points of the loop's duration. Loops: sleep (gaps of 2 and of 20 ms), compute (gaps of 1 ms in
-Python), sync (.item() after each step), copy (pageable copies), short (kernels of some microseconds:
-the GPU is never empty for long).
+truth: PyTorch loops under torch.profiler. Compares the union of all kernels, copies and memsets in the
+trace with the time in which the same process's report calls the GPU neither empty nor unknown. The
+difference is in percentage points of the loop's duration. Loops: sleep (gaps of 2 and of 20 ms), compute
+(gaps of 1 ms in Python), sync (.item() after each step), copy (pageable copies), short (kernels of some
+microseconds, with short gaps).
 
-launches: launches/s, the median and the p99 of one launch of an empty kernel (bench/gputime.c). The arms:
-`sampled` (200 Hz), `off` (the library with GPUFEED_GPU_TIME=0), `driver` (without the library), and `again`
-(a second process without the library: the difference is chance). Each case has 1 or 8 threads that launch
-to 1 or 32 streams. Each arm is a process. In each round every arm takes a turn, in shuffled order, and
-after two rounds all processes are renewed. Ratios are medians with bootstrap 95 % intervals; those of
-durations are inverse, so that more is better.
+launches: launches/s, and the median and p99 duration of a launch of an empty kernel (bench/gputime.c).
+Arms, each a process: `sampled` (200 Hz), `off` (the library with GPUFEED_GPU_TIME=0), `driver` (without
+the library), `again` (a second `driver`, to show noise). In each case, 1 or 8 threads launch to 1 or 32
+streams. In each round every arm takes a turn, in shuffled order; after two rounds all processes are
+renewed. Ratios are medians with bootstrap 95 % intervals. Ratios of durations are inverted, so that more is
+better.
 
-GF_DRY=1: small, on the simulated driver, whose own record (SIM_BUSY) is the truth then."""
+GF_DRY=1: small, on the simulated driver, whose record (SIM_BUSY) replaces the trace."""
 
 import argparse
 import json
@@ -32,11 +32,11 @@ import arms
 
 PYTHON = os.environ.get("GF_PYTHON", "/usr/bin/python3" if arms.DRY else "python3")
 LOOP_SECONDS = 1 if arms.DRY else 4
-SHORT_SECONDS = 1  # of the loop whose trace has an event for each of very many launches
+SHORT_SECONDS = 1  # duration of `short`, whose trace has an event for each of very many launches
 LAUNCH_SECONDS = 0.01 if arms.DRY else 0.15
-LAUNCH_SHARE = 0.4  # of the time
+LAUNCH_SHARE = 0.4  # share of the time for `launches`
 POINTS = 3
-LOOPS = {  # the line for bench/gputime.c; with PyTorch, the loop of the same name below
+LOOPS = {  # lines for bench/gputime.c; with PyTorch, the loops of the same names below run instead
     "sleep-2ms": "kind=sleep work_us=1500 gap_us=2000",
     "sleep-20ms": "kind=sleep work_us=5000 gap_us=20000",
     "compute-1ms": "kind=compute work_us=1000 gap_us=1000",
@@ -114,7 +114,7 @@ def simulated(name, env, folder):
 
 
 def truth(name):
-    """The figures of one loop, which runs once."""
+    """Runs one loop, and returns its figures."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         report = folder / "report.json"

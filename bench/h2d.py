@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between the host and the GPU: pinned, by the driver from pageable memory, and by the
-library.
+"""Copies between the host and the GPU: of pinned memory, and of pageable memory by the driver and by
+the library.
 
 bench/h2d.py [--json FILE] [--seconds N] [--only WORD,...] [--least BYTES] [--most BYTES] [--way
 h2d|d2h]
 
-Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, that is, the same
-memory again and again), threads (16 callers), few (both on 2 CPUs), async (1 and 4 callers), load
-(while the GPU computes), ranks (eight processes at once), first (a process's first copy). left:
-small copies that the driver makes in all arms, in processes with more and more parts of the library
-(a registered buffer, hooks, their queries, the heap, a ring). firsts: first copies in such
-processes; runs only if it is named. The first three parts decide acceptance.
+Parts: sizes (4 KiB to 1 GiB, both ways, synchronous; 4 and 16 MiB also hot, that is, repeated with
+the same memory), threads (16 callers), few (both on 2 CPUs), async (1 and 4 callers), load (while
+the GPU computes), ranks (eight processes at once), first (a process's first copy). left: small
+copies that the driver makes in all arms; each arm has one more part of the library (a registered
+buffer, hooks, their queries, the heap, a ring). firsts: first copies in such processes, a part that runs only if it
+is named. The first three parts decide acceptance.
 
 Figures are GB/s and CPU seconds per GB. Each arm is a separate process. On 2 CPUs and for small
 copies, it is renewed every few rounds. In each round every arm takes its turn, in shuffled order.
@@ -32,7 +32,7 @@ WAYS = ("h2d", "d2h")
 SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB]
 TARGETS = {"h2d": {4 * MIB: 0.5, 16 * MIB: 0.65, 256 * MIB: 0.85, GIB: 0.85},
            "d2h": {4 * MIB: 0.45, 16 * MIB: 0.60, 256 * MIB: 0.80, GIB: 0.80}}
-WALKED = 16 * MIB  # from this size on a copy is not much smaller than the caches
+WALKED = 16 * MIB  # smaller copies would stay in the caches, so they walk through more memory
 NEVER_BELOW = 0.97
 FIRST_AT_MOST = 1.1
 FIRST = [MIB, 16 * MIB, 256 * MIB]
@@ -41,16 +41,16 @@ MORE = ("left", "first", "async", "load", "ranks")
 PARTS = ACCEPT + MORE
 ASKED = ("firsts",)
 SHARE = {"sizes": 0.16, "threads": 0.27, "few": 0.57, "left": 0.1, "first": 0.36, "firsts": 0.36, "async": 0.26, "load": 0.08, "ranks": 0.3}
-SMALL_SHARE = 0.4  # share of a part's time, for copies below 1 MiB
+SMALL_SHARE = 0.4  # share of a part's time that copies below 1 MiB get
 MANY_AT_MOST = 256 * MIB  # size of a copy if 16 threads copy: 4 GiB in each process
 if arms.DRY:
     SIZES, FIRST = [size for size in SIZES if size <= 16 * MIB], [MIB]
 
 
 def count_for(size, threads, seconds=None):
-    """The number of copies of a thread in a turn: some milliseconds' worth at the driver's speed.
-    The arms of small copies differ by hundredths only, so these copies get longer turns: then the
-    start of a turn, with threads that have just started, matters less."""
+    """Returns how many copies each thread makes in a turn, so that a turn takes some milliseconds at the driver's rate.
+    Turns of small copies are longer, so that the start of the threads matters less: their arms differ only by a few
+    percent."""
     seconds = seconds or (0.02 if size <= MIB else 0.005)
     one = 10e-6 + size * threads / 12e9
     return max(1, min(2000, round((seconds / 10 if arms.DRY else seconds) / one)))
@@ -92,8 +92,8 @@ LEFT = {"held": "a registered buffer", "unasked": "hooks, no questions", "hooks"
 
 
 def left_cases(fleet):
-    """Reasons why copies that the library leaves to the driver become slower: each arm has one more
-    of them."""
+    """Returns cases for the cost of copies that are left to the driver. Each arm has one more part of the library
+    than the arm before."""
     cases = []
     for way in WAYS:
         for size, threads in itertools.product((4 * KIB, 16 * KIB, 64 * KIB), (1, 16)):
@@ -107,7 +107,7 @@ def left_cases(fleet):
 
 
 def left_extra():
-    """{arm: its environment}"""
+    """Returns {arm: its environment}."""
     off = {"GPUFEED_STAGE": "off", "GPUFEED_PIN": "off"}
     return {"driver": {}, "again": {}, "hooks": arms.ours(GPUFEED_HEAP="off", **off),
             "unasked": arms.ours(GPUFEED_HEAP="off", GPUFEED_STALL_WAIT_US="0", **off),
@@ -141,7 +141,7 @@ def program():
 
 
 def fleet_on(cpus=None):
-    """{arm: its process}, all on these CPUs."""
+    """Returns {arm: its process}, all on these CPUs."""
     return {name: arms.Arm([program()], cpus, **(arms.ours() if name == "ours" else {}))
             for name in ("pinned", "driver", "again", "ours")}
 
@@ -167,7 +167,8 @@ def part_cases(part, fleet):
 
 
 def together(fleet, words):
-    """Eight processes at once: their bytes over the time until the last one is done."""
+    """Runs eight processes at once. The rate is the sum of all bytes, divided by the time until the last process
+    ends."""
     def ask():
         start = time.perf_counter()
         for arm in fleet:
@@ -203,8 +204,7 @@ def ranks(until, count=8):
 
 
 def fresh(extra, words):
-    """Each turn is a separate process. The figure is 1/s, so that more is better as for the others.
-    """
+    """Runs each turn in a separate process. The figure is 1/s, so that more is better."""
     def ask():
         arm = arms.Arm([program()], **extra)
         try:
@@ -240,7 +240,7 @@ def first(until):
 
 
 def check_bytes(ours):
-    """[wrong results], found before any timing."""
+    """Checks copied bytes before any timing. Returns [wrong results]."""
     bad = []
     for way in WAYS:
         for mode in ("sync", "async"):
@@ -277,8 +277,8 @@ def part_of(part, fleets, until, bad, asked):
 
 
 def measure(parts=PARTS, seconds=240, asked=Asked()):
-    """(cases, wrong results). Each part gets its share of the time, and the time that earlier parts
-    left."""
+    """Returns (cases, wrong results). Each part gets its share of the time, and what earlier parts left
+    of theirs."""
     began, cases, bad, fleets = time.monotonic(), [], [], {}
     try:
         for index, part in enumerate(parts):

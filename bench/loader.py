@@ -4,10 +4,10 @@
 
 bench/loader.py fork|spawn BATCHES WORKERS
 
-Workers decode pictures, crop, flip and normalise them; the loop computes the mean of each batch.
-Forked workers are new in each epoch, which is PyTorch's default. Spawned workers stay, and their
-start does not count. Prints the seconds and CPU seconds of this process and its workers for one
-epoch, after one warm-up epoch."""
+Workers decode, crop, flip and normalize images; the loop computes the mean of each batch. Forked
+workers are started in each epoch, which is PyTorch's default. Spawned workers persist, and their
+start is not timed. Prints the seconds and CPU seconds of this process and its workers for one epoch,
+after one warm-up epoch."""
 import ctypes
 import resource
 import sys
@@ -44,7 +44,7 @@ class Pictures(Dataset):
 
 
 def cpu(workers):
-    """CPU seconds of this process, of workers that live, and of children that have ended."""
+    """Returns the CPU seconds of this process, of its live workers, and of children that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime + sum(
         time.clock_gettime((~pid << 3) | 2) for pid in workers) + time.process_time()

@@ -5,11 +5,11 @@ order.
 
 bench/malloc.py [--library PATH] [--rounds N] [--only WORDS] [--json FILE]
 
-The mix of sizes was fixed before any tuning. Accept: malloc(64)+free at most 1.10 times
-libjemalloc.so.2, and mixed sizes on two threads at most 1.05. Batches that are filled take at most
-1.15 times never-purge (the preload library with MALLOC_CONF=dirty_decay_ms:-1), and are at least
-four times quicker than glibc and than jemalloc with commonly recommended settings. The geometric
-mean over all rows in ns and us is at most 1.10 times the best of the four."""
+The mix of sizes was fixed before any tuning. Accept, as ratios of durations: malloc(64)+free at most
+1.10 times libjemalloc.so.2, mixed sizes on two threads at most 1.05 times; filling batches at most
+1.15 times never-purge (the preload library with MALLOC_CONF=dirty_decay_ms:-1), and at most a quarter
+of glibc and of jemalloc with commonly recommended settings; the geometric mean over all rows in ns
+and us at most 1.10 times the best of the four."""
 
 import argparse
 import json

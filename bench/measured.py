@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""measured.jsonl, the source of RESULTS.md and the charts: the note, then a line for each measured
-case. Raw files hold every sample and are not kept. A line here holds the shown figures of a case,
-so that new measurements of some cases leave the others unchanged. Lines are sorted by bench and
-case; `place` is the position of a case in the tables. Empty, 0 and false members are omitted. A
-case that no bench has any more must be deleted by hand."""
+"""Reads and writes measured.jsonl, from which RESULTS.md and the charts are generated. It has the note,
+and then a line with the shown figures of each measured case. Raw files, which have every sample, are
+not kept; so a new measurement of some cases does not change the others. Lines are sorted by bench and
+case; `place` is the position of a case in the tables. Empty, 0 and false members are omitted. If a
+bench drops a case, delete its line by hand."""
 
 import json
 
@@ -11,7 +11,7 @@ import chart
 import ratio
 
 SHOWN = ("GB/s", "second GB/s", "CPU s/GB", "RSS GiB", "stall ms", "ms", "alloc us", "free us", "us", "whole us", "CPUs",
-         "p50 us", "p99 us")  # and those of `unit`
+         "p50 us", "p99 us")  # figures, besides that of `unit`
 ABOUT = ("part", "way", "bytes", "mode", "threads", "load", "hot", "processes", "unit", "versions")
 CLAIM = ("over", "under", "figure", "least", "good", "ratio", "low", "high", "text")
 
@@ -21,7 +21,7 @@ def whole(value):
 
 
 def figures_of(medians, unit):
-    """The arms in the order of the charts, in whatever order the first round ran."""
+    """Sorts the arms by their order in the charts."""
     known = list(chart.COLOURS)
     order = sorted(medians, key=lambda arm: (known.index(arm) if arm in known else len(known), arm))
     shown = (*([f"{unit}/s"] if unit else []), *SHOWN)
@@ -35,7 +35,7 @@ def claims_of(claims):
 
 
 def summary(run, case, build):
-    """A case of a raw file without its samples. Older records without `lacks` derive it from their
+    """Returns a case of a raw file without its samples. For older records without `lacks`, derives it from their
     rounds."""
     m, count = run["machine"], len(case["samples"])
     known = {"bench": run["bench"], **case, "rounds": count,
@@ -48,7 +48,7 @@ def summary(run, case, build):
 
 
 def read(path):
-    """(note, [case] in the order of the tables)"""
+    """Returns (note, [case]), with the cases in the order of the tables."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     note = next((line["note"] for line in lines if "note" in line), "")
     return note, sorted((line for line in lines if "case" in line), key=lambda case: case["place"])
@@ -61,7 +61,7 @@ def write(path, note, cases):
 
 
 def merged(cases, new):
-    """A new case replaces the one of its name, else it is added last. A later one wins."""
+    """Replaces cases by new cases of the same name, and adds other new cases at the end."""
     found = {(case["bench"], case["case"]): case for case in cases}
     for case in new:
         name = case["bench"], case["case"]

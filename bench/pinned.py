@@ -25,8 +25,7 @@ SHMEM = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 SMALL = [4 * KIB, 64 * KIB, MIB]
 LARGE = [32 * MIB] if arms.DRY else [GIB, 4 * GIB]
 FORKED = 64 * MIB if arms.DRY else 8 * GIB
-# Other load on the machine makes one fork half as long again as the next, for seconds. So there are
-# many short turns.
+# Other work on the machine may slow forks down by half for seconds. So there are many short turns.
 FORKS, FORK_ROUNDS = (3, 1) if arms.DRY else (5, 40)
 
 
@@ -71,7 +70,7 @@ def part_cases(part, plain, ours):
 
 @contextlib.contextmanager
 def shared_huge_pages():
-    """Whether shared memory may be backed by huge pages inside; the setting is put back."""
+    """Permits huge pages for shared memory in a `with` block, and then restores the setting. Yields whether it worked."""
     before = SHMEM.read_text().split("[")[1].split("]")[0] if SHMEM.exists() else ""
     try:
         if before == "never":
@@ -116,8 +115,8 @@ def program(name="pinned"):
 
 
 def forks(command, name, hold, until):
-    """Processes that hold their memory throughout, because getting it takes seconds. They are still
-    renewed: one process forks slower than the next by as much as the library adds."""
+    """Runs forks in processes that keep their memory, because allocating it takes seconds. Processes are sometimes
+    renewed, because they differ by as much as the library adds."""
     fleet = {"driver": arms.Arm(command, opening=hold), "ours": arms.Arm(command, opening=hold, **arms.ours())}
     try:
         for arm in fleet.values():

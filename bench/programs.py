@@ -6,16 +6,15 @@ bench/programs.py [--seconds N] [--rounds N] [--only NAME,...] [--driver FOLDER]
 
 redis: redis-server under redis-benchmark with default settings. redis-pipelined: with 16 requests
 at a time, so that the server mostly allocates and copies (Debian: redis-server). db_bench:
-RocksDB's own (Debian: rocksdb-tools). fork, spawn: a loop over PyTorch's DataLoader with such
-workers (Debian: python3-torch). Programs that are not installed are left out, with a line that says
-so. Each has called cuInit on the simulated driver (bench/cuinit.c does so for programs without
-CUDA), and GPUFEED_LOG is set. Each turn is a separate process.
+RocksDB's benchmark (Debian: rocksdb-tools). fork, spawn: a loop over PyTorch's DataLoader, whose
+workers are started by this method (Debian: python3-torch). Programs that are not installed are skipped with a message. Each
+turn is a separate process that calls cuInit on the simulated driver (in programs without CUDA,
+bench/cuinit.c does), with GPUFEED_LOG.
 
-Arms: jemalloc, the same again (to show chance), the library. redis-server brings libjemalloc.so.2
-itself, which the library then leaves in place and watches; `replace` is the library with
-GPUFEED_HEAP=replace. Accept: the library is as fast as jemalloc by the CPU time of the whole
-program, with an interval narrower than 4 %. Wall time is shown too, but it includes other work on
-the machine."""
+Arms: jemalloc, a second jemalloc (to show noise), the library. redis-server links libjemalloc.so.2,
+which the library does not replace, only times; `replace` is the library with GPUFEED_HEAP=replace.
+Accept: the CPU time of the whole program is equal to jemalloc's, with an interval narrower than 4 %.
+Wall time is also shown, but includes other work on the machine."""
 
 import argparse
 import contextlib
@@ -37,7 +36,7 @@ import ratio
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"
 CPU, CLOCK = "per CPU s", "per s"
-# by the number of requests at a time
+# requests of a run, by the number of pipelined requests
 REQUESTS = {1: 1000, 16: 5000} if arms.DRY else {1: 15000, 16: 80000}
 KINDS = "set,get,lpush,lpop,sadd,spop,hset,zadd"
 OPERATIONS = 5000 if arms.DRY else 100000
@@ -47,7 +46,7 @@ PRELOADS = {"jemalloc": "libjemalloc.so.2", "again": "libjemalloc.so.2"}
 
 
 class Missing(Exception):
-    """This program is not installed here."""
+    """A program is not installed on this machine."""
 
 
 def needed(name, package):
@@ -62,7 +61,7 @@ def figures(count, seconds, cpu_seconds):
 
 
 def cpu_of(pid):
-    """CPU seconds of all its threads, ended ones included."""
+    """Returns the CPU seconds of all threads of a process, including ended threads."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
@@ -149,7 +148,7 @@ PROGRAMS = {"redis": (redis(1), "requests", True), "redis-pipelined": (redis(16)
 
 
 def environments(name, unaware, folder, driver):
-    """{arm: environment}"""
+    """Returns {arm: environment}."""
     preload = arms.ours()["LD_PRELOAD"]
     log = {"GPUFEED_LOG": f"{folder}/{name}-%p"}
     wanted = {arm: (preload, {}) for arm, preload in PRELOADS.items()} | {"ours": (preload, log)}
@@ -161,7 +160,7 @@ def environments(name, unaware, folder, driver):
 
 
 def must_be_whole(driver):
-    """A preload library without its engine would look cheap."""
+    """Fails if the engine is missing, because a preload library without it would look cheap."""
     init = 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0; import time; time.sleep(0.2)'
     done = subprocess.run([PYTHON, "-c", init], capture_output=True, text=True, check=True,
                           env=arms.environment(**arms.ours(GPUFEED_VERBOSE=1, LD_LIBRARY_PATH=driver)))

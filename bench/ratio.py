@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two commands as a ratio, in one run.
+"""Measures the ratio of the durations of two commands.
 
 bench/ratio.py [--rounds N] [--name TEXT] [--a-env K=V] [--b-env K=V] [--json FILE] -- A... ::: B...
 
-Each round runs both commands once, in shuffled order, so that other work on the machine affects
-both alike. The figure is the median of B/A over the rounds with a bootstrap 95 % interval. Prints
-one Markdown row; --json appends the full record as a line. Importable: bootstrap(), compare(),
-machine() and row() serve the other benches."""
+Each round runs both commands once, in shuffled order, so that other work on the machine affects both
+equally. The figure is the median of B/A over the rounds with a bootstrap 95 % interval. Prints one
+Markdown row; --json appends the full record as a line. Other benches import bootstrap(), compare(),
+machine() and row()."""
 
 import argparse
 import itertools
@@ -24,12 +24,11 @@ MIN_ROUNDS = 15
 
 
 def bootstrap(rounds, statistic, draws=4000, level=0.95, seed=1, sets=None):
-    """(value, low, high) of statistic(rounds). Rounds are resampled as a whole, so figures of one
-    round stay together.
+    """Returns (value, low, high) of statistic(rounds). It resamples whole rounds, so that the figures of one round
+    stay together.
 
-    sets: the number of each round's set, if rounds of one set share properties that differ between
-    sets. Whole sets are resampled then, because more rounds of one set tell little about the next.
-    """
+    `sets` has the set of each round, if rounds of a set share properties, such as a process. Whole sets are then
+    resampled, because more rounds of one set say little about other sets."""
     chance, together = random.Random(seed), {}
     for number, one in zip(sets or range(len(rounds)), rounds):
         together.setdefault(number, []).append(one)
@@ -41,7 +40,7 @@ def bootstrap(rounds, statistic, draws=4000, level=0.95, seed=1, sets=None):
 
 
 def interleave(variants, rounds, warm=1, seed=None):
-    """variants: name -> function that returns a figure. Returns a list of dicts, one for each
+    """Runs rounds of all variants {name: function that returns a figure}. Returns a dict of figures for each
     round."""
     chance = random.Random(seed)
     names = list(variants)
@@ -61,7 +60,7 @@ def median_ratio(over, under):
 
 
 def summary(samples):
-    """The record of B against A from rounds of {"a": figure, "b": figure}."""
+    """Returns the record of B relative to A, from rounds of {"a": figure, "b": figure}."""
     value, low, high = bootstrap(samples, median_ratio("b", "a"))
     return {
         "ratio": value, "low": low, "high": high, "rounds": len(samples),
@@ -72,14 +71,14 @@ def summary(samples):
 
 
 def compare(run_a, run_b, rounds=MIN_ROUNDS, warm=1):
-    """run_a, run_b: functions that return seconds. The record of B against A."""
+    """Runs two functions that return seconds. Returns the record of B relative to A."""
     if rounds < MIN_ROUNDS:
         raise ValueError(f"at least {MIN_ROUNDS} rounds")
     return summary(interleave({"a": run_a, "b": run_b}, rounds, warm))
 
 
 def machine():
-    """Facts about the machine that a reader of a figure needs."""
+    """Returns the facts about the machine that a reader of a figure needs."""
     cpu = "unknown"
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         for line in file:

@@ -5,12 +5,11 @@
 bench/results.py [RAW.jsonl...] [--build COMMIT] [--note TEXT] [--measured bench/measured.jsonl]
 [--results bench/RESULTS.md] [--charts bench]
 
-RAW: the output of bench/h2d.py, pinned.py, train.py, gputime.py and loaders.py with --json, or measured.jsonl in a stage's
-$OUT. Its cases replace those of the same name in bench/measured.jsonl, which keeps a summary of
-each; a later file wins. The part of RESULTS.md between the two marks and the charts are generated
-from that file; without RAW, nothing else happens. --build: the commit that RAW was measured with.
---note: the paragraph above the tables; without it the paragraph stays. Figures of the simulated
-driver are refused."""
+RAW: the output of bench/h2d.py, pinned.py, train.py, gputime.py and loaders.py with --json, or
+measured.jsonl in a stage's $OUT. Summaries of its cases replace cases of the same name in
+bench/measured.jsonl; later files take precedence. Then the charts and the part of RESULTS.md between
+the two marks are generated from bench/measured.jsonl. --build: the commit that RAW was measured with.
+--note: a new paragraph above the tables. Figures of the simulated driver are refused."""
 
 import argparse
 import collections
@@ -29,7 +28,7 @@ END = "<!-- end of transfers -->"
 
 
 def load(paths, build):
-    """The summary of each case that has a round, as the files have them."""
+    """Returns the summaries of all cases with at least one round, in the order of the files."""
     found = []
     for path in paths:
         for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
@@ -75,7 +74,7 @@ def wanted(claim, case):
 
 
 def wanted_if(claim, case):
-    """Empty if nothing is required."""
+    """Returns the requirement of a claim as text, or "" if it has none."""
     return wanted(claim, case) if claim and claim["least"] is not None else ""
 
 
@@ -84,7 +83,7 @@ def least_of(claim):
 
 
 def chance(case):
-    """The difference between two arms that are the same."""
+    """Returns the difference between two equal arms as text."""
     return ", ".join(interval(control) for control in case.get("controls", ()))
 
 
@@ -173,7 +172,7 @@ def train(cases):
 
 
 def gputime(cases):
-    """A row for each arm; the ratio of launches/s, and those of durations, which are inverse."""
+    """Makes the table of launches: a row for each arm, with the ratio of launches/s and the inverse ratios of durations."""
     rows = []
     for case in cases:
         for arm, medians in case["medians"].items():
@@ -187,7 +186,7 @@ def gputime(cases):
 
 
 def loaders(cases):
-    """Programs that load or save a model; copies of several threads; pinned memory."""
+    """Makes the tables of programs that load or save a model, of copies by several threads, and of pinned memory."""
     parts = []
     rows = [[case["case"], case["versions"], *(figure(case, arm, "GB/s") for arm in ("plain", "ours", "reads")),
              interval(claim_of(case, "plain")), wanted_if(claim_of(case, "plain"), case),
@@ -225,8 +224,7 @@ BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory",
 
 
 def accepted(found):
-    """A row for each kind of claim: how many hold, and the one that fails by most or holds by
-    least."""
+    """Makes a row for each kind of claim: how many hold, and the claim that fails by most or holds by least."""
     kinds = {}
     for bench, cases in found.items():
         for case in cases:
@@ -246,7 +244,7 @@ def accepted(found):
 
 
 def machines(cases):
-    """Where it was measured, and the first and the last day."""
+    """Returns the machines, and the first and last day of the measurements, as text."""
     days = {}
     for case in cases:
         days.setdefault(case["machine"], set()).add(case["date"])
@@ -255,8 +253,8 @@ def machines(cases):
 
 
 def builds(cases):
-    """The build of each part, if it is known. If only some of a part's cases come from it, their
-    number."""
+    """Returns the builds of each part as text. If a build measured only some of a part's cases, their number
+    follows."""
     parts, known = collections.Counter(case["part"] for case in cases), {}
     for case in cases:
         if case.get("build"):
@@ -283,7 +281,7 @@ def section(found, note):
 
 
 def put(path, text):
-    """Between the marks, or at the end."""
+    """Replaces the text between the two marks of a file, or appends it."""
     old = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
     if BEGIN in old:
         new = re.sub(re.escape(BEGIN) + ".*?" + re.escape(END) + "\n?", lambda _: text, old, flags=re.DOTALL)

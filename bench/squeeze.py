@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Retained freed memory in a control group in which another process takes 2 GB a second.
+"""Retained freed memory in a memory cgroup in which another process allocates 2 GB per second.
 
 bench/squeeze.py [--library PATH] [--driver FOLDER] [--limit MIB] [--kept MIB] [--live MIB] [--rate
 MIB]
 
-Makes a memory group below its own (version 1 or 2; it needs the right to) and limits it. It starts
-a program there that holds LIVE and has freed KEPT, and then one that takes most of the memory that
-is left or retained. Prints which process is killed, and how long until the resident memory, without
-LazyFree, is 1.2 times the live memory. Accept: with never-purge a process is killed. With the
-library none is, with CUDA and without, forked workers included, and memory falls within 2 s."""
+Creates a limited memory cgroup below its own (version 1 or 2), for which it needs permission. Starts
+a program there that holds LIVE and has freed KEPT, and then a program that allocates most of the
+other memory, retained memory included. Prints which process is killed, and when the resident memory
+without LazyFree has fallen to 1.2 times the live memory. Accept: with never-purge, a process is
+killed. With the library, no process is killed, with or without CUDA or forked workers, and memory
+falls within 2 s."""
 import argparse
 import contextlib
 import os
@@ -74,7 +75,7 @@ for wake in children:
 sys.exit(sum(os.wait()[1] for _ in children) != 0)
 """
 
-# Takes memory at a rate, at most 10 ms behind it, and holds it.
+# Allocates memory at a given rate, and holds it.
 TAKER = """
 import mmap, sys, time
 most, rate = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20
@@ -89,11 +90,11 @@ sys.stdin.readline()
 
 
 class NoGroup(Exception):
-    """This machine does not allow a memory group."""
+    """This machine does not permit a memory cgroup."""
 
 
 def own_group():
-    """Path of a folder in which a memory group can be made, and the name of the limit in it."""
+    """Returns a folder in which a memory cgroup can be created, and the file name of its limit."""
     lines = pathlib.Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -107,7 +108,7 @@ def own_group():
 
 @contextlib.contextmanager
 def group(limit):
-    """A memory group of this many bytes below the own group; returns its folder."""
+    """Creates a memory cgroup of this many bytes below this process's; returns its folder."""
     parent, name = own_group()
     folder = parent / f"gpufeed-squeeze-{os.getpid()}"
     try:
@@ -129,7 +130,7 @@ def group(limit):
 
 
 class Member:
-    """A Python program in the group."""
+    """A Python program in the cgroup."""
 
     def __init__(self, folder, script, *words, env):
         def join():
@@ -153,8 +154,8 @@ class Member:
         return self.process.wait()
 
     def needed(self):
-        """Resident bytes of the process and its children that the kernel cannot reclaim; shared
-        ones count once."""
+        """Returns the resident bytes of the process and its children that the kernel cannot reclaim. Shared pages
+        count once."""
         total = 0
         for pid in [self.process.pid, *children(self.process.pid)]:
             with contextlib.suppress(OSError):
@@ -178,7 +179,7 @@ def environment(preload, driver, **extra):
 
 
 def squeeze(preload, driver, sizes, workers=0, cuda=True, patience=10, **extra):
-    """The exit codes of keeper and taker, and after how many seconds little was resident (None:
+    """Returns the exit codes of keeper and taker, and the seconds until little was resident (None:
     never)."""
     bare = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     took = None
@@ -189,14 +190,14 @@ def squeeze(preload, driver, sizes, workers=0, cuda=True, patience=10, **extra):
         base = keeper.needed()
         keeper.go()
         keeper.at("kept")
-        # Takes four fifths of the memory that is not live; the first process retains most of it. A
-        # fifth is left, because up to a quarter of the headroom may be dirty at the start. At this
-        # rate the time between two checks, 100 ms, is 200 MiB.
+        # The taker allocates four fifths of the memory that is not live, most of which the keeper retains. One fifth
+        # is left, because up to a quarter of the headroom may be dirty at the start, and the taker allocates 200 MiB
+        # between two checks (100 ms).
         taken = (sizes.limit - base // MIB * (1 + workers // 2)) * 8 // 10
         taker = Member(folder, TAKER, taken, sizes.rate, env=bare)
         start = time.monotonic()
         while took is None and time.monotonic() - start < patience and keeper.process.poll() is None:
-            # Measured once memory is nearly used up; before, it is not short.
+            # Measures only when memory is nearly used up.
             if time.monotonic() - start > taken / sizes.rate / 2 and \
                     0 < keeper.needed() <= 1.2 * base:
                 took = time.monotonic() - start

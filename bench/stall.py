@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of the watch for stalls.
+"""The cost of stall timing.
 
 bench/stall.py [--library PATH] [--rounds N] [--json FILE]
 
-After cuInit on the simulated driver, in one run, in shuffled order: a pair of malloc and free,
-mixed sizes on two threads, and large blocks. They run under libjemalloc.so.2, under the preload
-library with GPUFEED_STALL_US=0, and with a log (accept, relative to libjemalloc: 1.10, 1.05, and no
-limit). A storm: each free is a stall. The cost of an event is the difference to the same frees with
-the watch off (accept: 100 us). Also, for the same pairs, the cost of heaptrack and jemalloc's
-profiler (prof:true), if they are installed."""
+Kinds, after cuInit on the simulated driver, in one run, in shuffled order: a pair of malloc and free,
+mixed sizes on two threads, large blocks. Arms: libjemalloc.so.2, the preload library with
+GPUFEED_STALL_US=0, and the library with a log (accept, relative to libjemalloc: 1.10, 1.05, and no
+limit). In a storm, each free is a stall. The cost of an event is the difference to the same frees
+without timing (accept: 100 us). For pairs, also shows the cost of heaptrack and of jemalloc's profiler
+(prof:true), if they are installed."""
 
 import argparse
 import json

@@ -36,7 +36,7 @@ def build_spawn(folder):
 
 
 def starts(spawn, rounds, at_once, preloads, command):
-    """[{"wall", "cpu"}] by preload, in seconds: of a batch, of one start."""
+    """Returns a list with {"wall", "cpu"} of each preload: seconds of a batch, and CPU seconds of a start."""
     done = subprocess.run([spawn, str(rounds), str(at_once), *preloads, "--", *command], text=True,
                           env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=False)
     if done.returncode != 0 or done.stderr:
@@ -46,8 +46,8 @@ def starts(spawn, rounds, at_once, preloads, command):
 
 
 def added(kind):
-    """libgpufeed's cost over no preload divided by jemalloc's: medians of the differences within
-    each round."""
+    """Returns the ratio of libgpufeed's added cost to jemalloc's, from the medians of the differences within
+    rounds."""
     def statistic(rounds):
         jemalloc, preload = (statistics.median(r[i][kind] - r[0][kind] for r in rounds) for i in (1, 2))
         return preload / jemalloc

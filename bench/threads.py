@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The library's own threads: CPU time and wake-ups, by name, read from outside.
+"""CPU time and wake-ups of the library's threads, by name, read from /proc.
 
 bench/threads.py [--library PATH] [--driver FOLDER] [--seconds N] [--settle N] [--only NAME,...]
 [--json FILE]
 
-Programs that called cuInit (simulated driver) and have a context: one that then sleeps, one that
-sleeps after it has freed 640 MiB, and three that work. The first of these has blocks of all sizes
-in a loop, with five stalls a second. The second has the same loop, with ten copies of 64 MiB a
-second. `quiet` alternates 2000 blocks of up to 60 KB with a pause of 0.2 ms, so nothing is slow.
-Each has a log.
+Programs, each with a context of the simulated driver and a log: one that sleeps; one that frees 640
+MiB and sleeps; `busy`, which replaces blocks of all sizes and has five stalls per second; `copies`,
+with the same blocks and ten copies of 64 MiB per second; `quiet`, which allocates 2000 blocks of up to
+60 KB, pauses for 0.2 ms, and repeats, so that no call is slow.
 
-/proc/PID/task is read after the programs have run for SETTLE seconds (the library checks once a
-second in a process's first minute, then every five seconds). Accept: all threads together use at
-most 0.5 % of one CPU, and none in the sleeping program. `quiet` logs no stall in ten minutes on an
-otherwise idle machine (--only quiet --seconds 600). Helpers that copy do not count, because they do
-the work of the program's thread; they are shown."""
+/proc/PID/task is read after SETTLE seconds, because the library checks memory once per second in a
+process's first minute, and then every five seconds. Accept: all threads together use at most 0.5 %
+of one CPU, and none in the sleeping program. `quiet` logs no stall in ten minutes on an otherwise
+idle machine (--only quiet --seconds 600). Helper threads that copy are shown, but do not count,
+because they do the work of the program's thread."""
 import argparse
 import json
 import os
@@ -88,7 +87,7 @@ KINDS = {"idle": "sleeps", "freed": "sleeps, having freed 640 MiB", "busy": "blo
 
 
 def read(pid):
-    """{tid: (name, seconds on a CPU, times it was scheduled)} of the library's threads."""
+    """Returns {tid: (name, CPU seconds, number of times it was scheduled)} of the library's threads."""
     found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         name = (task / "comm").read_text(encoding="ascii", errors="replace").strip()
@@ -99,7 +98,7 @@ def read(pid):
 
 
 def watch(preload, driver, kind, settle, seconds, folder):
-    """{name: (share of a CPU, wake-ups per second)}, and the number of events in the log."""
+    """Returns {name: (share of a CPU, wake-ups per second)}, and the number of events in the log."""
     log = pathlib.Path(folder) / kind
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("GPUFEED") and key not in ("LD_PRELOAD", "MALLOC_CONF")}

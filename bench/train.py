@@ -10,10 +10,10 @@ time); weights (4 GiB from a mapped safetensors file); tabular (a batch of 256 M
 serve (one picture for each request); sampled (resnet18, with GPU time sampled and not); loaded (16 workers that need every CPU); ranks (eight
 processes on one GPU at the same time, whose workers need every CPU).
 
-Each arm is a process that keeps model, data and workers. A round runs some steps of each, in
-shuffled order, while the others sleep. With workers, a round first takes all batches that were
-requested before it, without training. Untimed steps follow, and then the timed ones. For these
-programs, CPUs means the CPU seconds of the process and its workers in one second.
+Each arm is a process that keeps model, data and workers. A round runs some steps of each arm, in
+shuffled order, while the others sleep. With workers, it first takes all prefetched batches without
+training. Untimed steps follow, and then the timed ones. `CPUs` means the CPU seconds of the process
+and its workers per second.
 
 Scripts: plain copies with .to(device), ours-later with GPUFEED_UNMAP=later; plain-async with .to(device, non_blocking=True), as in
 PyTorch's ImageNet example, without pin_memory; hand with both; unsampled is ours-async with
@@ -62,7 +62,7 @@ BYTES = {"images": 3 * 224 * 224 * 4, "rows": 513 * 4, "bytes": 1, "requests": 3
 
 
 def commands():
-    """{arm: (command, environment)} of those that can run here."""
+    """Returns {arm: (command, environment)} of the arms that can run here."""
     program = [PYTHON, arms.SOURCE / "bench" / "train_arm.py"]
     known = {"plain": (program, {}), "again": (program, {}), "ours": (program, arms.ours()),
              "ours-later": (program, arms.ours(GPUFEED_UNMAP="later")),
@@ -81,8 +81,7 @@ def commands():
 
 
 def arms_of(task, only):
-    """The selected arms of a task: all, those of a list, or (CLAIMED) those that its claims name.
-    """
+    """Returns the selected arms of a task: all, those of a list, or with CLAIMED those that its claims name."""
     _, _, known, _, claims = TASKS[task]
     if only == CLAIMED:
         only = {arm for claim in claims for arm in claim[:2]}
@@ -118,7 +117,7 @@ def run_task(name, running, until, only):
 
 
 def together(fleet, words):
-    """A round of all ranks at once: the sum of their rates; and the rate if all were as slow as the
+    """Runs all ranks at once. Returns the sum of their rates, and the rate if all were as slow as the
     slowest."""
     def ask():
         for arm in fleet:
@@ -154,8 +153,7 @@ def run_ranks(known, until):
 
 
 def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
-    """(cases, errors). Each task gets its share of the time, and the time that earlier tasks left.
-    """
+    """Returns (cases, errors). Each task gets its share of the time, and what earlier tasks left."""
     began = time.monotonic()
     known = commands()
     wanted = {arm for task in tasks if task in TASKS for arm in arms_of(task, only)}
@@ -189,7 +187,7 @@ def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
 
 
 def those_that_begin(running):
-    """If a library or command does not run on this machine, only its arm is left out."""
+    """Starts the arms. Omits an arm whose library or command does not run on this machine."""
     there = {}
     for name, arm in running.items():
         try:
@@ -201,7 +199,7 @@ def those_that_begin(running):
 
 
 def attempt(task, running, known, until, bad, only):
-    """(the case or None, the arms that still run): tries once more without an arm that died."""
+    """Returns (the case or None, the arms that still run). If an arm dies, tries once more without it."""
     for _ in range(2):
         try:
             return (run_task(task, running, until, only) if task in TASKS else run_ranks(known, until)), running

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One arm of bench/train.py: ordinary PyTorch programs, run a few steps at a time as a pipe requests.
 
-    train_arm.py [--hand | --async]    --hand: as a program that pins by hand; --async: as one that
-                                       only requests copies that do not block
+    train_arm.py [--hand | --async]    --hand: like a program that pins by hand; --async: like a
+                                       program that only requests non-blocking copies
 
     setup TASK -> ok         builds model, data and workers, and takes the first steps
     round WARM STEPS         -> seconds (by the GPU), units (images, rows, bytes, requests), CPU seconds
@@ -11,7 +11,7 @@
     steps WARM STEPS         -> seconds of each step, each until the GPU has done it
     drop -> ok               frees the task's memory
 
-It knows nothing of gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
+It does not use gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
 """
 
 import contextlib
@@ -40,8 +40,7 @@ WEIGHT_BYTES = (64 << 20) if DRY else (4 << 30)
 
 
 class Simulated:
-    """The device when there is no GPU: a copy to the simulated driver, and the tensor itself is
-    returned."""
+    """Replaces the device if there is no GPU: copies to the simulated driver, and returns the tensor."""
 
     def __init__(self):
         self.cuda, self.memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
@@ -78,7 +77,7 @@ def autocast():
 
 
 def cpu_seconds():
-    """CPU seconds of every live process in this one's session, workers included."""
+    """Returns the CPU seconds of all live processes in this process's session, including workers."""
     session, total = os.getsid(0), 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -102,7 +101,7 @@ def settle(limit=2.0):
 
 
 class Images(torch.utils.data.Dataset):
-    """Pictures in memory; `busy`: each costs a worker some work, as decoding and augmenting do."""
+    """Images in memory. With `busy`, a worker computes for each image, as for decoding and augmenting."""
 
     def __init__(self, side, busy):
         self.pool = torch.rand(64, 3, side, side)
@@ -119,7 +118,7 @@ class Images(torch.utils.data.Dataset):
 
 
 class InOrder(torch.utils.data.Sampler):
-    def __init__(self):  # the base class wanted an argument once, and takes none now
+    def __init__(self):  # the base class's arguments depend on PyTorch's version
         pass
 
     def __iter__(self):
@@ -134,8 +133,8 @@ def model_of(name):
 
 
 def prefetch(workers, batch_bytes, wished):
-    """Batches that each worker prepares ahead: fewer if shared memory cannot hold those of all
-    arms."""
+    """Returns the number of batches that each worker prefetches. It is lower if shared memory cannot hold the batches
+    of all arms."""
     room = os.statvfs("/dev/shm")
     arms = int(os.environ.get("GF_ARMS", "1"))
     fitting = room.f_bavail * room.f_frsize * 0.8 / (arms * workers * batch_bytes) - 1
@@ -158,7 +157,7 @@ class Vision:
         self.criterion = nn.CrossEntropyLoss()
         workers = 2 if DRY else workers
         ahead = prefetch(workers, self.batch * 3 * side * side * 4, ahead)
-        self.stock = workers * ahead  # batches that are requested and not yet taken, at any time
+        self.stock = workers * ahead  # number of prefetched batches
         loader = torch.utils.data.DataLoader(
             Images(side, busy), batch_size=self.batch, sampler=InOrder(), pin_memory=HAND and not DRY,
             num_workers=workers, prefetch_factor=ahead, worker_init_fn=lambda _: torch.set_num_threads(1))
@@ -185,7 +184,7 @@ class Vision:
 
 
 class Tabular:
-    """A table in memory, a wide batch, a small model: copying takes most of the time."""
+    """A table in memory, wide batches and a small model, so that copying takes most of the time."""
     unit = "rows"
 
     def __init__(self):
@@ -213,9 +212,9 @@ class Tabular:
 
 
 def write_weights():
-    """A safetensors file: the length of a JSON header, the header, the tensors."""
+    """Writes a safetensors file: the length of a JSON header, the header, the tensors."""
     with open(f"{WEIGHTS}.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one arm writes, the others wait
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one arm writes the file, and the others wait
         if not WEIGHTS.exists() or WEIGHTS.stat().st_size <= WEIGHT_BYTES:
             write_tensors()
 
@@ -240,7 +239,7 @@ def write_tensors():
 
 
 class Weights:
-    """A step loads all tensors of the mapped file to the GPU."""
+    """Each step loads all tensors of the mapped file to the GPU."""
     unit = "bytes"
 
     def __init__(self):
@@ -250,7 +249,7 @@ class Weights:
         length, = struct.unpack_from("<Q", self.map)
         header = json.loads(self.map[8:8 + length])
         self.spans = [tuple(8 + length + end for end in one["data_offsets"]) for one in header.values()]
-        sum(self.map[at] for at in range(0, len(self.map), 4096))  # in the page cache
+        sum(self.map[at] for at in range(0, len(self.map), 4096))  # reads the file into the page cache
 
     def step(self):
         moved = 0
@@ -267,7 +266,7 @@ class Weights:
 
 
 class Serve:
-    """Requests of one picture each: copied in, through the model, and the answer copied out."""
+    """Requests with one image each, which is copied to the GPU; the model's answer is copied back."""
     unit = "requests"
 
     def __init__(self):
@@ -327,16 +326,16 @@ class Span:
 
 def run(task, warm, steps):
     if isinstance(task, Vision):
-        task.take_stock()  # some were made while this arm slept
+        task.take_stock()  # workers prefetched batches while this arm slept
     for _ in range(warm):
         task.step()
     cpu, span = cpu_seconds(), Span()
     units = sum(task.step() for _ in range(steps))
     span.end()
-    used = cpu_seconds() - cpu  # read before waiting for the GPU, because that wait spins
+    used = cpu_seconds() - cpu  # measured before the wait for the GPU, because that wait spins
     took = span.seconds()
     if isinstance(task, Vision) and not DRY:
-        torch.cuda.empty_cache()  # the GPU's memory does not hold a step of ten arms at once
+        torch.cuda.empty_cache()  # ten arms' steps do not fit into the GPU's memory at once
     settle()
     return f"{took:.6f} {units} {used:.3f}"
 
@@ -357,8 +356,8 @@ def single_steps(task, warm, steps):
 
 @contextlib.contextmanager
 def one_of(places):
-    """Limits how many arms are inside at once, because the first steps of all would not fit on the
-    GPU."""
+    """Limits how many arms are in the `with` block at once, because the first steps of all arms would
+    not fit on the GPU."""
     while True:
         for place in range(places):
             with open(f"/tmp/gpufeed-train-{os.getppid()}.{place}", "a", encoding="utf-8") as lock:

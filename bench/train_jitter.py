@@ -23,7 +23,7 @@ TASKS = ("resnet18", "tabular")
 
 
 def share(sorted_times, part):
-    """The smallest duration that this share of the steps does not exceed."""
+    """Returns the smallest duration that this share of the steps does not exceed."""
     return sorted_times[min(len(sorted_times) - 1, int(len(sorted_times) * part))]
 
 

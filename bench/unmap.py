@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The time that a program needs to unmap a worker's batch in /dev/shm: alone, and with the library.
+"""The time of munmap for a DataLoader worker's batch in /dev/shm, alone and with the library.
 
 bench/unmap.py [--json FILE] [--seconds N] [--mib N] [--threads N] [--memfd]
 
---memfd: shared memory that the call also frees. The process has a CUDA context, as a training
-process has, and has touched the pages, as a copy does. --threads sets GPUFEED_STAGE_THREADS, for a
-machine with fewer CPUs than the one of interest. GF_DRY=1: on the simulated driver."""
+--memfd: shared memory that munmap also frees. The process has a CUDA context, like a training process,
+and has touched the pages, like a copy. --threads sets GPUFEED_STAGE_THREADS, to measure as on a machine
+with more CPUs. GF_DRY=1: on the simulated driver."""
 
 import argparse
 import sys

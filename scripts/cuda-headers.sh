@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints a folder that contains cuda.h: that of an installed toolkit, or otherwise that of NVIDIA's
-# Python wheel of the runtime's headers, downloaded once into the user's cache. The build needs nothing else of CUDA.
+# Prints a folder that contains cuda.h, the only part of CUDA that the build needs: the folder of an installed
+# toolkit, or that of NVIDIA's Python wheel, which is downloaded once into the user's cache.
 set -eu
 
 for dir in "${CUDA_HOME:-/nonexistent}/include" /usr/local/cuda/include /opt/cuda/include /usr/include; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# deb.sh OUTPUT: builds the Debian packages into OUTPUT, from the files that git tracks.
-# packaging/debian becomes the folder debian of a copy of the sources, so this tree stays as it is.
+# deb.sh OUTPUT: builds the Debian packages into OUTPUT, from a copy of the files that git tracks. In the
+# copy, packaging/debian becomes the folder debian.
 set -euo pipefail
 umask 022
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Turns the distribution's libjemalloc_pic.a into an archive that can be private to another library.
-# Public symbols are renamed to je_*. The operators new and delete are removed, and with them the need
-# for libstdc++. The constructor is removed, so jemalloc starts at its first call. The calls listed in
-# jemalloc.syms are redirected. Code is aligned to cache lines, so that its speed does not depend on
-# the code linked before it.
-# usage: embed-jemalloc.sh ARCHIVE SYMS OUT; NM, OBJCOPY and AR name the tools of the target
+# embed-jemalloc.sh ARCHIVE SYMS OUT: makes the distribution's libjemalloc_pic.a private to another
+# library. NM, OBJCOPY and AR name the tools of the target.
+# - Public symbols are renamed to je_*, and calls that jemalloc.syms lists are redirected.
+# - The operators new and delete are removed, so that libstdc++ is not needed.
+# - The constructor is removed, so that jemalloc starts at its first call.
+# - Code is aligned to cache lines, so that its speed does not depend on the code before it.
 set -eu
 archive=$1 syms=$2 out=$3
 nm=${NM:-nm} objcopy=${OBJCOPY:-objcopy} ar=${AR:-ar}

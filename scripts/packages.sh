@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# packages.sh [build | --foreign]: installs the missing packages of scripts/packages.txt if it may, and
-# otherwise lists them. build: only the packages that the build needs. --foreign: also those of
-# tests/foreign, whose services are not started.
+# packages.sh [build | --foreign]: installs the missing packages of scripts/packages.txt, or only lists
+# them if it may not use root. build: only packages that the build needs. --foreign: also packages of
+# tests/foreign, without starting their services.
 set -euo pipefail
 
 case ${1:-} in
@@ -29,8 +29,8 @@ if ((EUID != 0)); then
 fi
 echo "installing: ${missing[*]}" >&2
 "${as_root[@]}" apt-get update -qq
-as_root+=(env RUNLEVEL=1) # invoke-rc.d then starts no service of a package
-# If installing all at once fails, installs each separately: a name that a later Debian dropped then fails alone.
+as_root+=(env RUNLEVEL=1) # so that invoke-rc.d starts no service of a package
+# If installing all packages fails, installs each one: a later Debian may lack some of them.
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null ||
     for package in "${missing[@]}"; do

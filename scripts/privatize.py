@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a private copy of a shared library, which cannot conflict with the program's copy.
+"""Makes a private copy of a shared library that cannot conflict with the program's copy.
 
-RTLD_LOCAL isolates neither SONAMEs nor symbols. A program that later loads a newer libhwloc.so.15
-would get ours, and our calls would reach a program's own hwloc that is already in the global scope.
-The copy therefore has another SONAME, other NEEDED names, and other names for all exported symbols:
+RTLD_LOCAL isolates neither SONAMEs nor symbols. A program that loads libhwloc.so.15 after us would get our copy. If
+the program's hwloc is already in the global scope, our calls would reach it. So the copy has another SONAME, other
+NEEDED names, and other names for all exported symbols:
 
 - No name becomes longer, so names are edited in place in .dynstr.
-- An exported name gets two neighbouring letters changed by +1 and -33, which leaves its GNU hash as
-  it is (hash = hash * 33 + letter): "hwloc_topology_init" becomes "iVloc_topology_init" and the
-  hash table needs no change. A header with one #define for each name is written next to the copy.
-- Code and read-only data become one segment, as the linker lays them out with -z noseparate-code: this
-  saves two mappings, which each fork of the program would copy.
-- A libm function that libc also exports (modff) is imported from libc, so a program that does not use libm is spared
-  libm's five mappings.
-- An undefined name (--import getenv=gfhenv) is in no hash table, so it can be replaced freely. It also
+- In an exported name, two neighbouring letters are changed by +1 and -33. This keeps the GNU hash
+  (hash = hash * 33 + letter), so the hash table needs no change: "hwloc_topology_init" becomes "iVloc_topology_init".
+  A header maps each old name to the new one by #define.
+- Code and read-only data become one segment, as with the linker's -z noseparate-code. This saves two mappings, which
+  each fork of the program would copy.
+- A libm function that libc also exports (modff) is imported from libc. So a program that does not use libm does not
+  get libm's five mappings.
+- An undefined name (--import getenv=gfhenv) is in no hash table, so any name of the same length can replace it. It
   loses its version, so the definition needs no version such as GLIBC_2.2.5.
 
-Fails if a string to edit is shared with one that must not change. Verifies the result with readelf.
+Fails if a string to edit shares bytes with a string that must not change. Verifies the result with readelf.
 """
 import argparse
 import os
@@ -33,7 +33,7 @@ DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 14, 15, 29
 SHN_UNDEF, SHN_ABS = 0, 0xFFF1
 VER_NDX_GLOBAL = 1
 LIBM, LIBC = b"libm.so.6", b"libc.so.6"
-# Functions of libm that glibc's libc exports too, with the same versions: printf and strtod need them.
+# Functions of libm that glibc's libc also exports, with the same versions, for printf and strtod.
 OF_BOTH = {stem + kind for stem in (b"copysign", b"finite", b"frexp", b"ldexp", b"modf", b"scalbn")
            for kind in (b"", b"f", b"l")}
 GLIBC = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s)|ld-linux.*|ld64|ld)\.so\.\d+$")
@@ -97,7 +97,7 @@ class Library:
         return self.text(self.tagged(DT_SONAME)[0])
 
     def needed_versions(self):
-        """(offset of the file's name, of the version's, index) of each version in .gnu.version_r."""
+        """For each version in .gnu.version_r: offset of the file's name, offset of the version's name, index."""
         section = self.section(SHT_VERNEED)
         at = section[4] if section else 0
         while at:
@@ -127,14 +127,14 @@ class Library:
         return found
 
     def imports_of(self, file):
-        """The undefined names that this needed file must define, by their versions."""
+        """The undefined names whose version belongs to this needed file."""
         found = {index for name, _, index in self.needed_versions() if self.text(name) == file}
         versions = self.section(SHT_VERSYM)
         return {self.text(symbol[0]) for i, symbol in enumerate(self.symbols) if versions and symbol[3] == SHN_UNDEF and
                 struct.unpack_from("<H", self.data, versions[4] + 2 * i)[0] & 0x7FFF in found}
 
     def rehash_versions(self):
-        """Updates the hashes in .gnu.version_d after a change of the names."""
+        """Updates the hashes in .gnu.version_d after names were changed."""
         section = self.section(SHT_VERDEF)
         at = section[4] if section else 0
         while at:
@@ -144,12 +144,12 @@ class Library:
             at = at + following if following else 0
 
     def references(self):
-        """Every offset into .dynstr that anything in the file uses."""
+        """All offsets into .dynstr that the file uses."""
         return ({s[0] for s in self.symbols} | set(self.version_strings()) |
                 set(self.tagged(DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)))
 
     def edit(self, offset, text, may_change):
-        """Overwrites the string at offset. Each string that changes thereby must be in may_change."""
+        """Overwrites the string at offset. False if that would change a string which is not in may_change."""
         old = self.text(offset)
         if len(text) > len(old):
             fail(f"{text.decode()} is longer than {old.decode()}")
@@ -178,8 +178,8 @@ def rename_exports(library):
             if name[i + 1] < 33:
                 continue
             new = name[:i] + bytes([name[i] + 1, name[i + 1] - 33]) + name[i + 2:]
-            # A name is kept if an undefined name or a version shares the end of its string. Another
-            # export may share it ("mbind" with "numa_set_membind"): it just changes a second time.
+            # Skips letters that an undefined name or a version shares. Another export may share them, as
+            # "mbind" is the end of "numa_set_membind": it then changes twice.
             if is_name(new) and library.edit(offset, new, offsets):
                 break
         else:
@@ -229,7 +229,7 @@ def rename_files(library, soname, needed):
 
 
 def join_segments(library):
-    """Joins adjacent read-only segments whose distance in memory equals that in the file."""
+    """Joins adjacent read-only segments that have the same distance in memory and in the file."""
     phoff, = struct.unpack_from("<Q", library.data, 0x20)
     phentsize, phnum = struct.unpack_from("<HH", library.data, 0x36)
     first = None
@@ -250,7 +250,7 @@ def join_segments(library):
 
 
 def verify(path, names, imports, renamed):
-    """Verifies the result with readelf, which is independent of this script."""
+    """Checks the result with readelf, which does not share this script's errors."""
     shown = subprocess.run(["readelf", "-dVW", "--dyn-syms", path], check=True, text=True,
                            capture_output=True, env={**os.environ, "LC_ALL": "C"})
     words = set(re.findall(r"[\w.+-]+", shown.stdout))

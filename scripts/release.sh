@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# release.sh OUTPUT: the checklist of a release. It checks the tree, builds everything twice, compares the bytes, and leaves in
-# OUTPUT: the source archive, the wheel, the bundle, the Debian packages, the SBOM, the licences and SHA256SUMS. It publishes
-# nothing. Run tests/run.sh, SOAK_MINUTES=30 meson test -C build --suite full, and tests/run.sh --foreign, first.
+# release.sh OUTPUT: checks the tree, builds all products twice, and compares their bytes. Writes into OUTPUT: source
+# archive, wheel, bundle, Debian packages, SBOM, licences and SHA256SUMS. Publishes nothing.
+# Before it, run tests/run.sh, SOAK_MINUTES=30 meson test -C build --suite full, and tests/run.sh --foreign.
 set -euo pipefail
 umask 022
 [ $# = 1 ] || { echo "usage: release.sh OUTPUT" >&2; exit 2; }
@@ -25,7 +25,7 @@ export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# make_all TREE RESULT: all products, from a fresh copy of the committed files in TREE.
+# make_all TREE RESULT: builds all products into RESULT, from a copy of the committed files that it puts into TREE.
 make_all() {
     local tree=$1 result=$2
     mkdir -p "$tree" "$result"

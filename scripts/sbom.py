@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sbom.py BUNDLE VERSION: prints what the bundle contains, as SPDX 2.3 JSON.
+"""sbom.py BUNDLE VERSION: prints the bundle's SBOM as SPDX 2.3 JSON.
 
-Versions of the libraries inside are those of the installed Debian packages. The time is SOURCE_DATE_EPOCH, so equal bundles
-have equal output.
+The versions of embedded libraries are those of the installed Debian packages. The time is SOURCE_DATE_EPOCH, so equal
+bundles have equal output.
 """
 import datetime
 import hashlib
@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-# What the bundle contains: name, licence, Debian packages of which one is installed, and the file that contains it.
+# Embedded libraries: name, licence, Debian packages (one of them is installed), and the file that contains the library.
 PARTS = (
     ("jemalloc", "BSD-2-Clause", ("libjemalloc-dev", "libjemalloc2"), "lib/libgpufeed.so"),
     ("hwloc", "BSD-3-Clause", ("libhwloc15", "libhwloc-dev"), "lib/libgfhwloc.so"),

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs each failed test of the last `meson test` once more, with no other test beside it: again.py BUILD
+"""Repeats each failed test of the last `meson test` alone: again.py BUILD
 
-Many tests start programs that wait for each other, so a machine that runs other work may stop one of
-them for seconds. A test that fails alone, too, has failed. What a sanitizer reports is not repeated:
-a race may need the load. The results are in meson-logs/testlog-again.*, which tests/count.py reads."""
+Many tests start programs that wait for each other, so a machine that runs other work may stop one
+of them for seconds. A test that also fails alone has failed. Reports of sanitizers are not
+repeated, because a race may need the load. The results are in meson-logs/testlog-again.*, which
+tests/count.py reads."""
 import json
 import pathlib
 import re
@@ -12,11 +13,11 @@ import subprocess
 import sys
 
 REPORT = re.compile(r"(Thread|Address|Leak)Sanitizer|runtime error:")
-MOST = 12  # more failures than this are no accident, and repeating them would take too long
+MOST = 12  # more failures than this have a common cause, and repeating them would take too long
 
 
 def failed(build):
-    """The names, without suite, of the tests to be repeated."""
+    """Returns the names, without suite, of the tests to be repeated."""
     log = build / "meson-logs" / "testlog.json"
     runs = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.is_file() else ()
     return [run["name"].rsplit(" / ", 1)[-1] for run in runs

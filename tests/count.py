@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Counts the results of all tests: count.py BUILD... prints "N passed, N failed, N skipped". The
-exit code is 1 if a test failed. The line before gives the reasons for skipped cases, the most
-frequent first.
+exit code is 1 if a test failed. The line before the result gives the reasons for skipped cases, the most frequent
+first.
 
 Each test case counts, not each program. The cases of a TAP test are in meson's junit file. Those of
 a pytest program are in BUILD/junit/<name>.xml, which replaces meson's one row. If all cases of a
 program passed but the program failed (it crashed at exit, or ran out of time), that is one more
-failure. A test that tests/again.py ran once more has its second result, and is named."""
+failure. For a test that tests/again.py ran once more, the second result counts, and the test is named."""
 import collections
 import json
 import pathlib
@@ -18,7 +18,7 @@ BROKEN = ("ERROR", "FAIL", "TIMEOUT", "INTERRUPT")
 
 
 def reason_of(case):
-    """Why a case was skipped. meson 1.0 writes the reason of a TAP test beside the element."""
+    """Returns why a case was skipped. meson 1.0 writes the reason of a TAP test beside the XML element."""
     skipped = case.find("skipped")
     if skipped is None:
         return ""
@@ -38,15 +38,15 @@ def cases(path):
 
 
 def runs(build, base):
-    """name: result of each program in one test log. A crash at exit, a leak or a timeout is not a case of
-    a TAP test."""
+    """Returns {name: result} of each program in one test log. A crash at exit, a leak or a timeout is a result of the
+    program, but of no case."""
     log = build / "meson-logs" / f"{base}.json"
     rows = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.is_file() else ()
     return {row["name"]: row["result"] for row in rows}
 
 
 def rows(build, base):
-    """name of the program: [(name, outcome, reason)] of its cases, from one junit file."""
+    """Returns {program: [(name, outcome, reason)]} of all cases in one junit file."""
     log = build / "meson-logs" / f"{base}.junit.xml"
     found = collections.defaultdict(list)
     for suite in ElementTree.parse(log).iter("testsuite") if log.is_file() else ():

@@ -25,7 +25,7 @@ builds=(build)
 wanted=("$@")
 if ((${#wanted[@]} == 0)); then
     wanted=(--no-suite full)
-    # These two report through their own build folders.
+    # The sanitizer builds have their own build folders and results.
     rm -rf build-asan/meson-logs build-tsan/meson-logs
     tests/sanitize.sh address thread || true
     builds+=(build-asan build-tsan)
@@ -34,6 +34,6 @@ if ((${#wanted[@]} == 0)); then
     # printed that.
     [ $? -eq 77 ] || builds+=(build-aarch64)
 fi
-# Many tests sleep, so one more than there are CPUs run at the same time.
+# Many tests sleep, so one more test than there are CPUs runs at the same time.
 meson test -C build --num-processes "$(($(nproc) + 1))" --print-errorlogs "${wanted[@]}" || tests/again.py build
 exec tests/count.py "${builds[@]}"

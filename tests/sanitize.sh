@@ -13,7 +13,7 @@ sanitize() { # folder, value of b_sanitize
         -Dbuildtype=debugoptimized >/dev/null || return 1
     rm -f "$1/meson-logs/testlog.junit.xml"
     ninja -C "$1" --quiet build.ninja || return 1 # what is asked below must not be of yesterday
-    # These tests and what they read: nothing that is preloaded is even built.
+    # Builds only these tests and their input. Preloaded libraries are not built.
     local targets
     mapfile -t targets < <(meson introspect "$1" --tests --targets | python3 -c '
 import json, os, sys

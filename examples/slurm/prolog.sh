@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# TaskProlog of slurm.conf: Slurm takes "export NAME=value" from its output as the task's environment, and "print TEXT" as
-# output of the task. Adds the library to tasks that have a GPU, and keeps what LD_PRELOAD has.
+# TaskProlog of slurm.conf: for tasks that have a GPU, puts the library first in LD_PRELOAD. Slurm reads "export NAME=value"
+# from this script's output, and sets the variable for the task.
 library=${GPUFEED_LIBRARY:-/opt/gpufeed/lib/libgpufeed.so}
 [ -n "${SLURM_JOB_GPUS:-}${SLURM_STEP_GPUS:-}" ] && [ -r "$library" ] || exit 0
 case ":${LD_PRELOAD:-}:" in

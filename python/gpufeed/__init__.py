@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the preloaded libgpufeed.so knows about this process: docs/python.md.
+"""Figures of the preloaded libgpufeed.so about this process, and marks of steps: docs/python.md.
 
-Works with and without the preload. Without it active() is False, steps are not marked, and stats() has zeros.
+Without the preload, active() is False, marks have no effect, and stats() has zeros.
 """
 
 from __future__ import annotations

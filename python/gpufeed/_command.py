@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script `gpufeed` of the wheel: replaces this process by the command."""
+"""The wheel's script `gpufeed`: replaces this process by the command."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import sys
 _HERE = pathlib.Path(__file__).absolute().parent
 _PLACES = (
     _HERE / "_bundle" / "bin" / "gpufeed",  # the wheel
-    _HERE.parents[3] / "bin" / "gpufeed" if len(_HERE.parents) > 3 else _HERE,  # share/gpufeed/python below a prefix
+    _HERE.parents[3] / "bin" / "gpufeed" if len(_HERE.parents) > 3 else _HERE,  # PREFIX/share/gpufeed/python/gpufeed
 )
 
 
 def _undo_start_of_python() -> None:
-    """Python ignores two signals and may set LC_CTYPE. The program to run starts as if no Python had run before."""
+    """Resets what Python changed at its start, because the program would inherit it: two signals and LC_CTYPE."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -28,7 +28,7 @@ def _undo_start_of_python() -> None:
 
 
 def main() -> int:
-    """Runs the command with the arguments of this process. Returns only if that fails, with the exit code."""
+    """Executes the command with the arguments of this process. Returns an exit code if that fails."""
     command = next((place for place in _PLACES if place.is_file()), _PLACES[0])
     _undo_start_of_python()
     try:

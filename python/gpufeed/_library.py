@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of include/gpufeed.h, found among the symbols of this process."""
+"""The functions of include/gpufeed.h, looked up in this process."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any, Optional
 
-# The report grows while it is read: its counters get more digits, its lists more rows.
+# The report may grow between two calls: counters get more digits, lists more rows.
 _SPARE = 4096
 _TRIES = 4
 
 
 def _find(name: str, result: Any, *arguments: Any, holds_gil: bool = True) -> Any:
-    """The function, or None if the library is not preloaded. A short function keeps the interpreter's lock."""
+    """Looks up a function; None if the library is not preloaded. A short function is called with the GIL held."""
     try:
         library = ctypes.PyDLL(None) if holds_gil else ctypes.CDLL(None)
         function = getattr(library, name)
@@ -36,24 +36,24 @@ def version() -> Optional[str]:
 
 
 def active() -> bool:
-    """Whether the library works in this process: after the first use of CUDA, unless it is switched off."""
+    """Whether the engine is active: from the process's first use of CUDA on, unless GPUFEED is off."""
     return bool(_active and _active())
 
 
 def node() -> Optional[int]:
-    """The NUMA node on which the library places threads and memory; None if it is unknown or there is none."""
+    """The NUMA node of the process's GPU, even if nothing is bound; None if unknown or if there are several."""
     found = _node() if _node else -1
     return found if found >= 0 else None
 
 
 def mark(number: int) -> None:
-    """gpufeed_step(number). Numbers outside 64 bits wrap around, as in C."""
+    """Calls gpufeed_step(number). Numbers are reduced to 64 bits, as in C."""
     if _step:
         _step(number)
 
 
 def snapshot() -> Optional[str]:
-    """The report of this moment as JSON; None without an active library, and if it is busy."""
+    """The present report as JSON; None if the library is not active, or writes a report at the moment."""
     if not _report:
         return None
     size = _report(None, 0)

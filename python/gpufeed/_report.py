@@ -13,7 +13,7 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 def report(path: Optional[_Path] = None) -> Optional[Dict[str, Any]]:
-    """The report in the file, or this process's report of this moment; None if the library is not active.
+    """The report in a file or, without a path, this process's present report; None if the library is not active.
 
     Raises OSError if the file cannot be read, and ValueError if it is not a report.
     """
@@ -35,7 +35,7 @@ def _parse(text: str) -> Any:
 
 
 def events(path: _Path) -> Iterator[Dict[str, Any]]:
-    """The events of a log, one at a time. Lines that are not events, such as a cut one, are skipped."""
+    """Yields the events of a log. Lines that are not events, such as unfinished ones, are skipped."""
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             found = _parse(line)
@@ -44,7 +44,7 @@ def events(path: _Path) -> Iterator[Dict[str, Any]]:
 
 
 def flat(tree: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:
-    """One row for a table: {"a": {"b": 1}} becomes {"a.b": 1}. Lists stay as they are."""
+    """Flattens nested objects for a table: {"a": {"b": 1}} becomes {"a.b": 1}. Lists stay as they are."""
     row: Dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):

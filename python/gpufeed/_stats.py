@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report that programs ask for most, with fixed types."""
+"""The report's most used figures, with fixed types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Copies(TypedDict):
 
 
 class Direction(TypedDict):
-    """Copies that the library examined, by what served them."""
+    """Copies in one direction that the library examined, by the way they took."""
 
     staged: Copies  # pageable memory, copied through the staging ring
     pinned: Copies  # page-locked memory of the program
@@ -41,14 +41,14 @@ class Steps(TypedDict):
 
 
 class Stats(TypedDict):
-    """All sums are since the process's first use of CUDA, but steps and stalls are since its start."""
+    """Steps and stalls are counted since the process's start, all other sums since its first use of CUDA."""
 
     version: Optional[str]  # None without the preload
     active: bool
     observe: bool  # GPUFEED=observe: the library changes nothing
     seconds: float  # since the first use of CUDA
     gpus: List[str]
-    node: Optional[int]  # where threads and memory are placed
+    node: Optional[int]  # of the GPU
     bound: bool  # whether threads are bound to CPUs of that node
     steps: Steps
     stalls: Dict[str, Stall]  # by cause
@@ -75,7 +75,7 @@ def _steps(found: Mapping[str, Any]) -> Steps:
 
 
 def stats() -> Stats:
-    """The figures of this moment. Without an active library all of them are zero, empty or None."""
+    """The present figures. If the library is not active, all of them are zero, empty or None."""
     found: Mapping[str, Any] = report() or {}
     transfers = found.get("transfers") or {}
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks of steps, for the log's events and the report's count of steps."""
+"""Marks steps, so that the log's events name a step, and the report counts steps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from . import _library
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_current = 0  # the step in progress, as this module marked it
-_last = 0  # the largest number so far
+_current = 0  # the step in progress, if this module marked it; otherwise 0
+_last = 0  # the largest number that this module marked
 
 
 def set_step(number: int) -> None:
-    """Ends the step in progress and starts the step `number`; 0 starts none. Same as gpufeed_step of gpufeed.h."""
+    """Ends the step in progress and starts the step `number`; 0 only ends. The same as gpufeed_set_step in gpufeed.h."""
     global _current, _last
     if number < 0:
         raise ValueError(f"a step has no negative number: {number}")
@@ -27,7 +27,7 @@ def set_step(number: int) -> None:
 
 
 class _Step:
-    """`with step():`. While a step is in progress, a further one changes nothing."""
+    """`with step():`. A step inside a step has no effect."""
 
     def __init__(self, number: Optional[int]) -> None:
         if number is not None and number < 1:
@@ -75,8 +75,8 @@ def step(number: _Function) -> _Function: ...
 def step(number: Union[None, int, Callable[..., Any]] = None) -> Any:
     """Marks a step: `with step():`, `with step(number):`, `@step` or `@step()`.
 
-    Without a number, the step has the number after the largest so far. At its end no step is in progress. While a
-    step is in progress, a further one changes nothing, so a loop inside a trainer with a callback counts once.
+    Without a number, the step gets the largest number so far plus 1. A step inside a step has no effect. So if a
+    trainer's callback and the program's own loop both mark a step, it counts once.
     """
     if callable(number):
         return _wrap(number, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The magic of `%load_ext gpufeed`: `%gpufeed` shows this process's figures, `%%gpufeed` those of one cell."""
+"""The magics of `%load_ext gpufeed`: `%gpufeed` shows this process's figures, `%%gpufeed` those of one cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MIB = 1 << 20
 
 
 def register(shell: Any) -> None:
-    """Adds the magic to the shell, a running IPython."""
+    """Adds both magics to a running IPython shell."""
 
     def gpufeed(line: str, cell: Optional[str] = None) -> None:
         before = stats()
@@ -38,7 +38,7 @@ def _copied(row: Dict[str, Any], direction: str, word: str) -> str:
 
 
 def text(now: Stats, before: Optional[Stats] = None) -> str:
-    """The figures as lines; with `before`, what was added since then."""
+    """The figures as lines; with `before`, only the increase since then."""
     if now["version"] is None:
         return "gpufeed is not preloaded: start Jupyter by `gpufeed run -- jupyter lab`"
     if not now["active"]:

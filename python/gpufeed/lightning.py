@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marks the training steps of Lightning: `Trainer(callbacks=[gpufeed.lightning.StepCallback()])`.
 
-Only this module imports Lightning: `lightning` 2, or else `pytorch_lightning`.
+Only this module imports Lightning: `lightning` 2 or, if that is missing, `pytorch_lightning`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ else:
 
 
 class StepCallback(Callback):
-    """A step lasts from the start of a training batch to the start of the next one, so that it includes the wait for
-    data. Its number is the batch's number since the start of training, from 1. Validation is no step.
+    """Marks a step from the start of a training batch to the start of the next, so that it includes the wait for
+    data. Steps are numbered from 1 since the start of training. Validation is not part of a step.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that must not notice the library. They run with and without it, and output, exit code,
-threads and files are compared."""
+"""Runs programs with and without the library, and compares output, exit code, threads and files."""
 
 import collections
 import importlib.util
@@ -20,8 +19,7 @@ COMMAND, SIM_DIR = _preload.COMMAND, _preload.SIM_DIR
 compile_c = _preload.compile_c
 PRELOAD = pathlib.Path(os.environ.get("GF_PRELOAD", _preload.PRELOAD))
 
-# Replacements for text that differs between two runs of one program, with or without the library.
-# Applied in this order.
+# Replacements for text that differs between any two runs of one program. They are applied in this order.
 CANONICAL = (
     (re.compile(r"/tmp/gpufeed-compat-\w+"), "TMP"),
     (re.compile(r"0x[0-9a-f]{6,16}\b"), "ADDRESS"),
@@ -52,7 +50,7 @@ def canonical(text):
 
 
 class Compat(_preload.Runner):
-    """Adds a copy of the preload library that every user may read, and strace."""
+    """Runs programs under a copy of the preload library that every user may read, and under strace."""
 
     def __init__(self, preload, folder):
         super().__init__()
@@ -68,11 +66,10 @@ class Compat(_preload.Runner):
         return env
 
     def alike(self, *command, **kw):
-        """Asserts that exit code, output and errors are as in a run without the library; returns
-        that run. Some programs do not repeat themselves on a busy machine, so one of a few runs
-        without the library has to agree. Python's resource tracker outlives its program. On a busy
-        machine it complains about resources that the program is just freeing, with and without the
-        library, so its lines are ignored."""
+        """Asserts that exit code, output and errors are as without the library, and returns the run with it. On a
+        busy machine some programs differ between runs, so one of a few runs without the library must agree. Lines of
+        Python's resource tracker are ignored: it outlives its program, and on a busy machine it warns about resources
+        that the program is freeing."""
         def lines(text):
             return [x for x in canonical(text).splitlines() if "resource_tracker" not in x]
 
@@ -102,8 +99,8 @@ class Compat(_preload.Runner):
 
 
 CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
-# A signal interrupted the call before it had any effect, so the kernel restarts it. The text is on
-# one line, or in its second half.
+# A signal interrupted the call before it had any effect, so the kernel restarts the call. strace prints such a call
+# on one line, or on two.
 RESTARTED = re.compile(r"^(\d+) +(?:(?:clone3?|v?fork)\(|<\.\.\. (?:clone3?|v?fork) resumed>).* = \? ERESTART")
 BIRTHS = ("clone", "clone3", "fork", "vfork")
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -120,7 +117,7 @@ def count_calls(log):
         if again:
             calls[last[again[1]]] -= 1
         if not match or match[2] in BIRTHS:
-            continue  # the resumed halves, and exits
+            continue  # second lines of calls, and exits
         _, call, rest = match.groups()
         path = QUOTED.search(rest)
         kind = "readlink" if call.startswith("readlink") else "open"
@@ -134,8 +131,7 @@ PROBES = frozenset((
     "open /proc/sys/vm/overcommit_memory",
     "open /sys/kernel/mm/transparent_hugepage/enabled",
 ))
-# glibc's malloc reads these once a process has threads or frees memory to the kernel; jemalloc does
-# not.
+# glibc's malloc reads these when a process has threads or returns memory to the kernel. jemalloc does not read them.
 GLIBC_PROBES = frozenset((
     "open /sys/devices/system/cpu/online",
     "open /proc/sys/vm/overcommit_memory",

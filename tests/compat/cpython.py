@@ -5,10 +5,9 @@
 cpython.py MODULE...       e.g. test_threading test_gc; TAP on standard output
 
 Runs Debian's libpython3.11-testsuite. A case passes if its outcome is the same with and without the
-library: passed, skipped, failed, error, or missing because the run crashed. A case that differs
-runs three more times with the library. It fails unless each of these runs has an outcome that a run
-without the library had. That may be the first run, or one of three more, because some cases do not
-repeat on a busy machine."""
+library: passed, skipped, failed, error, or missing because the run crashed. A case that differs runs three more times
+with the library, and up to three more times without it. It fails if a run with the library has an outcome that no run
+without it had. Some cases have several outcomes on a busy machine."""
 
 import os
 import pathlib
@@ -28,7 +27,7 @@ MAX_RERUN_CASES = 12  # if more cases differ, something is broken, and reruns on
 
 
 def start(module, folder, preload, match=None):
-    """A running regrtest, and the file that it will write."""
+    """Starts regrtest. Returns its process, and the file that it will write."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("GPUFEED", "MALLOC", "PYTHON", "PYENV")) and k != "LD_PRELOAD"}
     if preload:
@@ -45,7 +44,7 @@ def start(module, folder, preload, match=None):
 
 
 def outcomes(started, timeout):
-    """{case: outcome} of a run that start() began. Cases that it did not reach are missing."""
+    """Returns {case: outcome} of a run that start() began. Cases that the run did not reach are missing."""
     child, report = started
     try:
         child.wait(timeout)
@@ -61,13 +60,13 @@ def outcomes(started, timeout):
 
 
 def again(module, folder, preload, name, turn):
-    """The outcome of one more run of one case, and the run."""
+    """Runs one case once more. Returns its outcome, and the finished run."""
     started = start(module, folder / f"again-{turn}-{preload}", preload, name)
     return outcomes(started, CASE_TIMEOUT).get(name, "missing"), started
 
 
 def settle(module, folder, name, alone):
-    """The outcomes of further runs with the library, and all outcomes without it."""
+    """Repeats one case. Returns the outcomes of further runs with the library, and all outcomes without it."""
     native, ours = {alone}, []
     for turn in range(RERUNS):
         outcome, started = again(module, folder, True, name, turn)

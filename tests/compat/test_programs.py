@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ordinary programs under the preload: the same output and exit code, no further thread or file."""
+"""Ordinary programs have the same output and exit code under the preload, and no additional threads or opened
+files."""
 
 import os
 import pathlib
@@ -51,7 +52,7 @@ public class Hello {
 
 @pytest.fixture(scope="session")
 def files(folder):
-    """Input for the programs: a text, a C source, a makefile, a git repository, a ninja file."""
+    """Creates input for the programs: a text, a C source, a makefile, a git repository, a ninja file."""
     work = folder / "work"
     work.mkdir()
     (work / "words").write_text("".join(f"{n * 7919 % 1000} line {n}\n" for n in range(2000)))
@@ -69,7 +70,7 @@ def files(folder):
     return work
 
 
-# Name, command (run in the work folder; its first word must be installed), exit code.
+# Name, command, exit code. The command runs in the work folder, and its program must be installed.
 PROGRAMS = [
     ("bash", ["bash", "-c", "x=$(seq 100 | while read n; do echo $((n*n)); done); echo \"$x\" | tail -1;"
               " cat <<< here; exit 4"], 4),
@@ -129,7 +130,7 @@ def test_output_and_exit_code(run, files, java_class, name, command, code):
 
 
 def unexpected(bare, ours, preload):
-    """The calls that the library added or removed beyond what is allowed, as {call: difference}."""
+    """Returns {call: difference} of the calls that the library added or removed, without the permitted ones."""
     loads = ours[f"open {preload}"]
     assert loads > 0, "the library was not loaded"
     found = {}
@@ -158,8 +159,7 @@ def test_no_thread_and_no_file(run, files, java_class, name, command, code):
 
 
 def test_tree_of_probes(run, files):
-    """A process that never allocates reads nothing. A process that allocates makes the three reads
-    once."""
+    """A process that never allocates reads no file. A process that allocates reads jemalloc's three files once."""
     need("strace")
     for command, probes in ((["/bin/true"], 0), (["/usr/bin/python3", "-S", "-c", "1"], 1)):
         _, bare = run.traced(*command, preload=False)
@@ -236,7 +236,7 @@ def test_ordinary_user(run, command, code):
 
 
 def test_setuid_program(run, folder):
-    """If the path has a slash, ld.so ignores the library in a setuid program without a message."""
+    """If LD_PRELOAD contains a slash, ld.so silently ignores it in a setuid program."""
     if os.getuid() != 0:
         pytest.skip("only root can make a setuid program")
     need("setpriv")
@@ -277,7 +277,7 @@ def test_64_at_once(run):
 
 
 def test_descriptors_closed_by_the_program(run):
-    """Daemons that close all descriptors, and programs that start without standard streams."""
+    """Runs daemons that close all descriptors, and programs that start without standard streams."""
     for script in ("import os; os.closerange(0, 256)", "import os; os.closerange(3, 256); print('ok')"):
         run.alike("/usr/bin/python3", "-c", script)
     run.alike("bash", "-c", "exec <&- >&- 2>&-; /bin/ls / ; exit 5")

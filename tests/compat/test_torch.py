@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on the CPU (Debian's 1.13) under the preload: every loss is equal to the bit, for each
-start method of workers. Runs without CUDA and, on the simulated driver, with a context."""
+"""PyTorch on the CPU (Debian's 1.13) under the preload, for each start method of workers. Every loss is bitwise
+equal. The program runs without CUDA, and with a context of the simulated driver."""
 
 import pathlib
 import subprocess

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small training job on the CPU: DataLoader workers and OpenMP loops. Prints every loss to the
-bit.
+"""A small training job on the CPU: DataLoader workers and OpenMP loops. Prints every loss with all bits.
 
 torch_program.py START_METHOD [cuda]    with cuda it also initialises the driver, as a GPU job would
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compares the simulated driver's transcript with the recorded one, row by row. Rows that
-tests/conformance/README.md lists with a reason may differ. No other row may differ or be missing,
-and a listed row that no longer differs must leave the list. The clock decides whether a call
-"blocks", so a section that differs on a busy machine is run again, with more time."""
+tests/conformance/README.md lists with a reason may differ. No other row may differ or be missing, and a listed row
+that no longer differs must be removed from the list. Whether a call "blocks" is measured by time, so a section that
+differs is run again with more time."""
 
 import argparse
 import concurrent.futures
@@ -15,7 +15,7 @@ import sys
 
 
 def sections_of(text):
-    """{section: {row: value}}, in the transcript's order."""
+    """Returns {section: {row: value}}, in the transcript's order."""
     found = {}
     for line in text.splitlines():
         row, _, value = line.partition(" = ")

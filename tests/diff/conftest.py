@@ -22,13 +22,13 @@ CALLS = int(os.environ.get("GF_DIFF_CALLS", "10000"))
 
 
 def seeds():
-    """The seeds that GF_DIFF_SEEDS names. If it is unset, the few seeds that CI runs."""
+    """Returns the seeds that GF_DIFF_SEEDS names, or the few seeds that CI runs."""
     first, _, last = os.environ.get("GF_DIFF_SEEDS", "").partition("-")
     return range(int(first), int(last or first) + 1) if first else range(0)
 
 
 def first_difference(one, other):
-    """The first lines that differ, with a few lines before them."""
+    """Returns the first lines that differ, with a few lines before them."""
     ours, theirs = one.splitlines(), other.splitlines()
     for i, (a, b) in enumerate(zip(ours, theirs)):
         if a != b:

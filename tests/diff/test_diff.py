@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One random program, with and without the library: every result and every byte is the same."""
+"""Runs one random program with and without the library. Every result and every byte is the same."""
 
 import functools
 
@@ -23,7 +23,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def native():
-    """The transcript without the library, recorded once."""
+    """native(...) returns the transcript without the library, which is recorded once."""
     made = {}
 
     def get(diff, *arguments):
@@ -46,7 +46,7 @@ def compare(diff, native, seed, threads, way):
     assert got == expected, first_difference(expected, got)
 
 
-# Every way with every seed would take long, so only GF_DIFF_SEEDS does that.
+# Every way with every seed takes long, so these pairs run unless GF_DIFF_SEEDS is set.
 PAIRS = [(1, "as it comes"), (1, "all staged"), (1, "tight"), (2, "late"), (2, "tight and prompt"),
          (2, "one thread copies"), (3, "all staged"), (3, "tight")]
 GROUPS = [(101, 2, "tight"), (101, 8, "all staged"), (102, 8, "tight"), (102, 2, "late")]
@@ -67,8 +67,7 @@ def test_threads(diff, native, seed, threads, way):
 
 @pytest.mark.parametrize("seed, way", [(1, "all staged"), (2, "as it comes"), (4, "tight")])
 def test_two_devices(diff, seed, way):
-    """One context is on the second device. It has a separate ring, and both contexts use pinned
-    memory."""
+    """One context is on the second device, and has its own ring. Both contexts use pinned memory."""
     arguments = (*arguments_of(seed, 1), "--devices", 2)
     two = {"SIM_DEVICES": "0000:41:00.0,0000:81:00.0"}
     expected = diff(*arguments, preload=False, **two)
@@ -88,7 +87,8 @@ def test_a_gpu_that_accesses_pageable_memory(diff, seed, way):
 @pytest.mark.parametrize("environment", [{}, LATE], ids=["prompt", "late"])
 @pytest.mark.parametrize("threads", [1, 8])
 def test_the_program_repeats_natively(diff, environment, threads):
-    """Without this, a difference would mean nothing. docs/proof.md lists the exceptions."""
+    """Two runs without the library must be equal, or else a difference with the library would prove nothing.
+    docs/proof.md lists exceptions."""
     arguments = arguments_of(3, threads)
     calls = CALLS // threads // 4
     assert diff(*arguments, calls=calls, preload=False, **environment) == \

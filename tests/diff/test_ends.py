@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that end, fork or are killed during copies end as they do without the library.
-GF_DIFF_ENDS=1000 for a long run."""
+GF_DIFF_ENDS=1000 makes a long run."""
 
 import os
 

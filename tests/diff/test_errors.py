@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library causes no driver error that the program would not have had: tools would show it as
-the program's mistake."""
+"""The library causes no additional driver error, because tools would show it as the program's mistake."""
 
 import collections
 
@@ -9,7 +8,7 @@ from conftest import APPS, BUILD
 
 EAGER = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_THREADS": 4}
 
-# Every kind of call that the library hooks or reacts to, and mistakes of the program.
+# A program with every kind of call that the library hooks or reacts to, and with mistakes.
 PROGRAM = """
 import ctypes, sys
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
@@ -98,9 +97,9 @@ def test_staged_copies_have_none(errors, what):
     assert errors(program, what, preload=True, **EAGER)[0] == errors(program, what, preload=False)[0]
 
 
-# A thread meets a context in which another thread captures. Created: creating the context also
-# makes it current. Early: a library's constructor does this under the loader's lock, so the engine
-# is loaded later.
+# A thread first uses a context while another thread captures in it. With v2, v3 and v4, the thread creates the
+# context, which makes it current. With early, a library's constructor does this under the loader's lock, so the
+# engine is loaded later.
 CAPTURING = """
 import ctypes, sys, threading, time
 from ctypes import byref, c_size_t, c_uint64, c_void_p
@@ -139,19 +138,19 @@ void *made(void) { return context; }
 
 @pytest.mark.parametrize("how", ["v2", "v3", "v4", "early"])
 def test_nor_has_a_thread_beside_a_capture(errors, compile_c, how):
-    """Another thread captures when the engine first sees the context."""
+    """Another thread is capturing when the engine first sees the context."""
     library = [compile_c(EARLY, "-shared", "-fPIC", name="early.so")] if how == "early" else []
     native, expected = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=False)
     told, output = errors("/usr/bin/python3", "-c", CAPTURING, how, *library, preload=True)
     assert (native, told, output) == ({}, {}, expected)
 
 
-# For the legacy stream during a capture, and for any stream of a destroyed context, the answer is
-# an error.
+# The library's query returns an error for the legacy stream during a capture, and for a stream of a destroyed
+# context.
 ASKED = ["cuStreamIsCapturing 906", "cuStreamIsCapturing 201"]
 
 
-# The situation is that under compute-sanitizer, where the program gets the driver's own pinned memory.
+# GPUFEED_PIN=off leaves pinned memory to the driver, as under compute-sanitizer.
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_random_program_has_its_own(errors, seed):
     command = [APPS / "diff", "--seed", seed, "--calls", 5000, "--largest", 5 << 20]

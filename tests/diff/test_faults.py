@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that cannot be touched: the same signal, on the same thread, and the same exit code."""
+"""A copy touches inaccessible memory. The signal, its thread and the exit code are the same with and without the
+library."""
 
 import pytest
 from conftest import APPS

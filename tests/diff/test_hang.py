@@ -8,9 +8,9 @@ from conftest import APPS
 TIGHT = {"GPUFEED_STAGE_RING": 2 << 20, "GPUFEED_STAGE_MIN": 4096}
 WAYS = {"as it comes": {}, "small ring": TIGHT,
         "late": {"SIM_DMA": "late", "SIM_LATE_MS": 200, **TIGHT}}
-# These programs are fast. On a slow machine, the clock must not end them.
+# Longer limits, so that on a slow machine neither the clock nor the alarm ends a program.
 PATIENT = {"KIT_CLOCK": 12, "KIT_ALARM": 30}
-SILENT = {"two-ranks", "forks"}  # no stream is released
+SILENT = {"two-ranks", "forks"}  # these programs release no stream
 PROGRAMS = ["released-h2d-h2d", "released-d2h-h2d", "released-h2d-d2h", "released-d2h-d2h",
             "many-held", "chain", "host-function", "two-ranks", "forks"]
 
@@ -38,15 +38,14 @@ def test_nothing_hangs_natively(run, program):
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_nothing_is_held_while_memory_is_touched(run, threads):
-    """Pages of one copy are provided when another copy is done. The result depends on the driver.
-    """
+    """A handler provides the pages of one copy only after another copy. The result depends on the driver."""
     goes_on(run, "page", GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=threads)
 
 
 @pytest.mark.parametrize("program", ["released-h2d-h2d", "released-d2h-d2h", "chain"])
 def test_they_end_where_copies_take_turns(run, program):
-    """The real driver was seen to behave so: without the library the clock releases the stream. The
-    library does not need the clock, because its copies block no other copy."""
+    """SIM_TURNS imitates a driver whose copies block each other. Without the library, only the clock releases the
+    stream. With it, the copy does, because staged copies do not block each other."""
     goes_on(run, program, by="the clock", preload=False, SIM_TURNS=1, KIT_CLOCK=2)
     goes_on(run, program, SIM_TURNS=1, GPUFEED_STAGE_THREADS=4)
 
@@ -59,5 +58,5 @@ def test_they_are_released_where_copies_take_turns(run, program):
 @pytest.mark.parametrize("how", ["no-threads", "idle", "stopped"])
 @pytest.mark.parametrize("program", ["released-h2d-h2d", "released-d2h-d2h", "chain", "two-ranks"])
 def test_nothing_depends_on_helpers(run, program, how):
-    """Helpers that cannot be created, that get no CPU, or that are stopped while they sleep."""
+    """The helpers cannot be created, get no CPU, or are stopped while they sleep."""
     goes_on(run, program, HANG_HELPERS=how, GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=4)

@@ -50,7 +50,7 @@ def staged(said):
 
 
 def told(said, reason):
-    """Whether the summary counts 6 copies for this reason in each direction."""
+    """Returns whether the summary counts 6 copies for this reason in each direction."""
     return len(re.findall(rf"^gpufeed: copies (?:to|from) the GPU;.* {reason} 6 ", said, re.M)) == 2
 
 
@@ -78,7 +78,7 @@ def test_two_cpus(run):
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
 def test_two_cpus_and_nothing_asked_for(run):
-    """Two threads are not faster than the driver in copies from the device."""
+    """On two CPUs, two threads do not copy from the device faster than the driver."""
     cpus = sorted(os.sched_getaffinity(0))[:2]
     said = same(run, "taskset", "-c", "{},{}".format(*cpus))
     assert staged(said) and re.search(r"copies from the GPU;.* few_threads 6 ", said), said
@@ -97,7 +97,7 @@ for size in [4 << 20] * 6 + [16 << 20] * 2:
 
 
 def reasons(run, cpus, **environment):
-    """For each direction, {reason: copies} of the copies that were not staged."""
+    """Returns, for each direction, {reason: copies} of the copies that were not staged."""
     done = run("taskset", "-c", ",".join(map(str, cpus)), "/usr/bin/python3", "-c", COPIES, sim=True, GPUFEED_VERBOSE=2,
                **environment)
     assert done.returncode == 0, done.stderr
@@ -106,7 +106,7 @@ def reasons(run, cpus, **environment):
 
 
 def test_one_cpu_and_nothing_asked_for(run):
-    """The reason stays the same if the size alone decides."""
+    """The reason stays the same if only the copy's size is decisive."""
     found = reasons(run, sorted(os.sched_getaffinity(0))[:1])
     assert {way: counts.get("few_threads") for way, counts in found.items()} == {"to": 8, "from": 8}, found
 
@@ -119,8 +119,8 @@ def test_two_cpus_and_sizes_that_do_not_pay(run):
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
 def test_two_cpus_and_few_questions(run):
-    """Copies that are only counted do not query the driver each time: nine queries are made here,
-    where each copy would make at least one."""
+    """Copies that are only counted do not query the driver each time. They make nine queries here; one for each copy
+    would be more."""
     found = reasons(run, sorted(os.sched_getaffinity(0))[:2], SIM_FAULT="cuPointerGetAttributes:10+:999")
     assert found["from"].get("few_threads") == 8 and found["to"].get("small") == 6, found
 
@@ -132,8 +132,7 @@ def test_half_a_cpu(run, group):
 
 
 def test_little_memory(run, group):
-    """The pinned buffers would fit, but too little memory would be left. A large ring would not
-    fit."""
+    """The pinned buffers would fit, but leave too little memory. A large ring would not fit."""
     said = same(run, *group("memory", limit_in_bytes=LITTLE), **FOUR)
     assert not large(said), said
     ring = re.search(r"staging ring of (\d+) bytes", said)

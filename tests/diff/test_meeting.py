@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""During any driver call of the library, the same thread may copy and other threads continue: the
-library holds no lock. Its own threads only query the driver."""
+"""The library holds no lock during its driver calls. So the calling thread may copy inside such a call, and other
+threads continue. The library's own threads only query the driver."""
 
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures that begin while another thread copies. Each DMA is delayed, so that many begin within a copy."""
+"""Captures that begin while another thread copies. Each DMA is delayed, so that many captures begin within a copy."""
 
 import pytest
 from conftest import APPS

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If DURING_API_CALL covers the sources of a batch, they have been read when the call returns. The
-random program depends only on that."""
+"""With DURING_API_CALL, the driver has read the sources of a batch when the call returns. The random program depends
+only on that."""
 
 import functools
 

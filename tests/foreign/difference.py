@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the outcomes of a suite's tests without and with the library, and knows which may differ."""
+"""Compares the outcomes of a suite's tests without and with the library. A file lists those that may differ."""
 
 import fnmatch
 import pathlib
@@ -8,8 +8,8 @@ EXPECTED = pathlib.Path(__file__).with_name("expected.txt")
 
 
 def read_expected(text):
-    """Lines "SUITE TEST: reason", in which * of TEST stands for any text. SUITE may be SUITE[SETTING]. Returns
-    [(suite, test, reason)]."""
+    """Reads lines "SUITE TEST: reason". In TEST, * stands for any text. SUITE may be SUITE[SETTING]. Returns [(suite,
+    test, reason)]."""
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -23,8 +23,8 @@ def read_expected(text):
 
 
 def compare(suite, setting, native, other, expected):
-    """native and other: {test: outcome}. Returns {test: (verdict, text)}, where verdict is passed, failed
-    or skipped. A test that fails natively, too, is skipped: it says nothing about the library."""
+    """Compares {test: outcome} without and with the library. Returns {test: (verdict, text)}; a verdict is passed,
+    failed or skipped. A test that also fails without the library is skipped, because it proves nothing."""
     verdicts = {}
     for test in sorted(native.keys() | other.keys()):
         before, after = native.get(test, "did not run"), other.get(test, "did not run")

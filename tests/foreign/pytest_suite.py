@@ -16,7 +16,7 @@ def outcome_of(case):
 
 
 def read_outcomes(file):
-    """{test: outcome} of a junit file. Tests of the same name and parameters get a number."""
+    """Returns {test: outcome} of a junit file. Tests with equal names and parameters get a number."""
     found = {}
     for case in ElementTree.parse(file).iter("testcase"):
         name = base = f"{case.get('classname')}::{case.get('name')}"
@@ -29,7 +29,8 @@ def read_outcomes(file):
 
 
 def run_pytest(setting, package, parts, timeout, options=()):
-    """Each part (a file or folder of the package's tests) is a process of its own, so that a crash costs one part."""
+    """Runs each part (a file or folder of the package's tests) in a separate process. So a crash affects only that
+    part."""
     probe = setting.run("/usr/bin/python3", "-c", f"import pytest, hypothesis, {package}; print({package}.__path__[0])")
     if probe.returncode:
         raise Missing(f"no {package} with pytest and hypothesis: scripts/packages.sh --foreign")

@@ -20,7 +20,8 @@ SUITES = ("libc", "stressors", "numpy", "pandas", "postgres", "nginx", "redis", 
 
 
 def outcomes(suite, name, library, folder, only):
-    """The outcomes of one suite in one setting: {test: outcome}. only: tests that run again, or None for all."""
+    """Runs one suite in one setting, and returns {test: outcome}. `only` has the tests that run again, or is None for
+    all tests."""
     place = pathlib.Path(tempfile.mkdtemp(prefix=f"{suite}-{name}-", dir=folder))
     os.chmod(place, 0o755)
     setting = Setting(name, place, library)
@@ -31,7 +32,7 @@ def outcomes(suite, name, library, folder, only):
 
 
 def run_suite(suite, settings, library, folder, expected):
-    """Prints what differs; returns the number of each verdict."""
+    """Runs one suite, prints the differences, and returns the number of each verdict."""
     counts, seconds = collections.Counter(), {}
 
     def timed(name, only=None):
@@ -85,7 +86,7 @@ def main():
             except Missing as missing:
                 print(f"{suite}: skipped: {missing}")
                 total["skipped"] += 1
-            except Exception as error:  # the other suites still run
+            except Exception as error:  # after an error in one suite, the others still run
                 print(f"{suite}: could not run: {error!r}")
                 total["failed"] += 1
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")

@@ -34,8 +34,8 @@ def free_port():
 
 
 class Setting:
-    """One of NAMES, with a folder in which the suite may write. feeds: the programs that get a CUDA
-    context of the simulated driver; others of the suite only have the library."""
+    """A setting of NAMES, with a folder in which the suite may write. `feeds` has the programs that get a CUDA
+    context of the simulated driver. Other programs of the suite only have the library."""
 
     def __init__(self, name, folder, library):
         self.name, self.folder, self.library = name, folder, library
@@ -58,8 +58,8 @@ class Setting:
         return env
 
     def run(self, *command, feeds=(), timeout=300, input=None, **extra):
-        """Runs a command to its end, as the suite's user; returns CompletedProcess. One that does
-        not end is killed, and has the return code 124."""
+        """Runs a command as the suite's user, and returns CompletedProcess. A command that exceeds the time limit is
+        killed, and has the return code 124."""
         options = {"env": self.env(*feeds, **extra), "cwd": self.folder, "text": True, "errors": "replace",
                    "user": self.user, "group": self.user and pwd.getpwuid(self.user).pw_gid,
                    "extra_groups": [] if self.user else None}
@@ -75,7 +75,7 @@ class Setting:
         return subprocess.CompletedProcess(command, code, text)
 
     def build(self, source, *flags, compiler="cc"):
-        """Compiles a program of tests/foreign/programs; returns its path. The same for all settings."""
+        """Compiles a program of tests/foreign/programs, and returns its path. All settings use the same program."""
         made = self.library / pathlib.Path(source).stem
         if not made.exists():
             subprocess.run([compiler, "-O1", "-g", "-fno-builtin", "-D_GNU_SOURCE", "-Wall", "-Wextra",
@@ -83,7 +83,7 @@ class Setting:
         return made
 
     def as_user(self, name):
-        """Programs that refuse to run as root run as this user, or as nobody."""
+        """From now on, runs commands as this user, or as nobody, because some programs refuse to run as root."""
         if os.geteuid():
             return
         try:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Own cases of the ideas of glibc's malloc, nptl, dlfcn and fork tests.
-tests/hardening has further ones, for each way in which the library once differed."""
+"""Cases of our own that follow the ideas of glibc's tests of malloc, nptl, dlfcn and fork. tests/hardening has cases
+for bugs that the library once had."""
 
 import re
 
 from setting import FOREIGN
 
-# Program, its cases.
+# Each program, with the cases that its source defines.
 PROGRAMS = {file: re.findall(r"^CASE\((\w+)\)", (FOREIGN / "programs" / file).read_text(encoding="utf-8"), re.M)
             for file in ("libc_malloc.c", "libc_threads.c", "libc_loading.c", "libc_forks.c")}
 

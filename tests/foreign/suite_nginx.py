@@ -73,7 +73,7 @@ def run(setting, only):
     if setting.run(*command, "-t").returncode:
         config.write_text(CONFIG.format(folder=folder, port=port, user=user, threads=""))
     found["configuration"] = f"exit {setting.run(*command, '-t', feeds=feeds).returncode}"
-    # Its output goes to a file: the daemon keeps the descriptors.
+    # The output goes to a file, because the daemon keeps the descriptors open, and a pipe would not end.
     with (folder / "out").open("w") as out:
         started = subprocess.run([str(w) for w in command], env=setting.env(*feeds), stdout=out, stderr=out, check=False)
     found["start"] = f"exit {started.returncode}"

@@ -29,7 +29,7 @@ def run(setting, only):
     base = ["-h", setting.folder, "-U", "test"]
 
     def step(name, *command, keep=None, **more):
-        """keep: a function that makes the outcome of the output."""
+        """Runs one step. `keep` derives the outcome from the output."""
         done = setting.run(*command, feeds=["postgres", "psql", "pgbench"], **more)
         found[name] = f"exit {done.returncode}" + (f": {keep(done.stdout)}" if keep else "")
         return done
@@ -56,7 +56,7 @@ def run(setting, only):
             query(name, text)
         query("a killed backend", "create table kept as select generate_series(1, 1000) x; checkpoint; insert into kept values (-1); "
                                   "copy (select 1) to program 'kill -9 $PPID'")
-        for _ in range(50):  # the postmaster restarts all backends
+        for _ in range(50):  # waits while the postmaster restarts all backends
             if not setting.run("pg_isready", *base).returncode:
                 break
             setting.run("sleep", 0.2)

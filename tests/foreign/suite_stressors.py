@@ -4,7 +4,7 @@
 from setting import need
 
 SECONDS = 2
-# Of memory, threads, processes and signals: what the library's hooks and the heap are concerned with.
+# Stressors of memory, threads, processes and signals, which the library's hooks and the heap affect.
 STRESSORS = """
     malloc mmap mmapfork mmapmany mmapfixed mmapaddr mremap munmap mprotect madvise mincore mlock msync brk bigheap
     vm vm-addr vm-segv vm-rw shm shm-sysv memfd userfaultfd remap memcpy memrate memthrash full

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the stages that measure: makes bench/ importable, and turns its claims into checks."""
+"""Shared by the stages that measure. Makes bench/ importable, and turns the claims of benches into checks."""
 
 import os
 import sys
@@ -7,14 +7,14 @@ import sys
 from common import PRELOAD, DRY, OUT, SOURCE, time_left
 
 if PRELOAD and PRELOAD.parent.name == "lib":
-    os.environ.setdefault("GF_BUNDLE", str(PRELOAD.parents[2]))  # programs and peers lie next to it
+    os.environ.setdefault("GF_BUNDLE", str(PRELOAD.parents[2]))  # programs and other allocators are next to the bundle
 sys.path.insert(0, str(SOURCE / "bench"))
 import arms  # noqa: E402
 
 
 def verdicts(check, cases):
-    """A check for each part, and one for each claim that fails. Figures from the simulated driver
-    decide nothing. With too few rounds, a claim can fail but not hold."""
+    """Makes a check for each part, and one for each claim that fails. With the simulated driver, figures are not
+    judged. With too few rounds, a claim can fail but not pass."""
     held = {}
     for case in cases:
         for (over, under, _, least, text), good, value, low, high in case.judged():
@@ -38,8 +38,7 @@ def verdicts(check, cases):
 
 
 def measured(check, bench, measure, most, reserve=25, **about):
-    """measure(seconds=...) -> (cases, errors). The result is stored as OUT/measured.jsonl and
-    judged."""
+    """Calls measure(seconds=...) -> (cases, errors). Stores the result in OUT/measured.jsonl, and judges it."""
     cases, bad = measure(seconds=max(10, min(most, time_left() - reserve)))
     arms.keep(str(OUT / "measured.jsonl"), bench, cases, wrong=bad, **about)
     check(not bad, "bytes and exit codes", "; ".join(map(str, bad)))

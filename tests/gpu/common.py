@@ -24,7 +24,7 @@ LOSS = re.compile(r"-?0x[01]\.[0-9a-f]+p[-+]\d+")
 
 
 def find(name):
-    """A built object, from the bundle or else from the build folder."""
+    """Returns the path of a built object, from the bundle or else from the build folder."""
     build = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
     folders = [pathlib.Path(os.environ["GF_BUNDLE"])] if "GF_BUNDLE" in os.environ else []
     folders += [build / "bundle" / "gpufeed", build / "src"]
@@ -55,12 +55,12 @@ class Checks:
         print(f"CHECK SKIP {self.stage}: {name}: {why}", flush=True)
 
     def end(self):
-        print("END", flush=True)  # tells device.sh that the stage was not cut short
+        print("END", flush=True)  # tells device.sh that the stage is complete
         sys.exit(1 if self.failed else 0)
 
 
 def guarded(check, part, *arguments):
-    """Runs one part of a stage. An error in it counts as one failure, and the next part follows."""
+    """Runs one part of a stage. An error in the part counts as one failure, and the next part still runs."""
     try:
         return part(*arguments)
     except SystemExit:
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def verdict(self):
-        """The line that reports the placement; "" if there was none."""
+        """Returns the line that reports the placement, or ""."""
         for line in self.err.splitlines():
             if line.startswith("gpufeed: ") and "GPU" in line:
                 return line
@@ -120,7 +120,7 @@ def run(name, command, library=True, limit=150, watch=False, **env):
     with open(OUT / f"{name}.out", "w+b") as out, open(OUT / f"{name}.err", "w+b") as err:
         child = subprocess.Popen([str(c) for c in command], env=full, cwd=SOURCE, stdout=out, stderr=err,
                                  stdin=subprocess.DEVNULL, start_new_session=True)
-        # device.sh stops a stage that runs out of time, so no process of it may stay behind.
+        # device.sh terminates a stage that exceeds its time. The stage then kills its processes.
         signal.signal(signal.SIGTERM, lambda *_: (os.killpg(child.pid, 9), os._exit(1)))
         watcher = Watch(child.pid) if watch else None
         try:
@@ -159,14 +159,14 @@ def find_sim():
 
 
 def find_any(name):
-    """A program of the tests: next to the bundle, or otherwise in the build folder."""
+    """Returns the path of a test program, next to the bundle or else in the build folder."""
     build = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
     folders = (build / "bundle" / "bench", build / "tests")
     return next((path for folder in folders for path in folder.rglob(name) if path.is_file()), None)
 
 
 def train(method, steps=12):
-    """The command of a training run whose workers use this start method."""
+    """Returns the command of a training run whose workers use this start method."""
     if DRY:
         return ["/usr/bin/python3", SOURCE / "tests" / "compat" / "torch_program.py", method, "cuda"]
     return ["python3", SOURCE / "examples" / "train.py", "--start-method", method, "--steps", str(steps),
@@ -188,7 +188,7 @@ def pair(check, name, command, limit, **extra):
 
 
 def same_losses(check, name, bare, ours):
-    """Exit codes 0 and losses equal to the bit."""
+    """Checks that both exit codes are 0 and all losses are bitwise equal."""
     for which, done in (("without", bare), ("with", ours)):
         if done.code != 0:
             print(f"# {name} {which}: {done.err[-1500:]}")
@@ -198,14 +198,14 @@ def same_losses(check, name, bare, ours):
 
 
 def said(check, name, ours, wanted, most=3):
-    """Checks that there is one verdict line, it contains these words, and few other lines are printed."""
+    """Checks that one verdict line contains these words, and that few other lines are printed."""
     lines = [line for line in ours.err.splitlines() if line.startswith("gpufeed: ")]
     check(wanted in ours.verdict, f"{name}: the verdict line says `{wanted}`", ours.verdict[:250])
     check(1 <= len(lines) <= most, f"{name}: says little", f"{len(lines)} lines")
 
 
 def placed(check, name, ours, cpus, pid=None):
-    """The independent witness saw every thread of the program on these CPUs, once one was there."""
+    """Checks that, after the first thread was bound, the Watch saw all threads of the program on these CPUs."""
     report = ours.reports.get(pid) if pid else ours.report
     pids = {pid} if pid else None
     verdict = ((report or {}).get("verdict") or {}).get("cpus")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control groups made by the tests, of either version: a limit for one program."""
+"""Creates control groups of version 1 or 2, to limit one program."""
 
 import contextlib
 import os
@@ -10,12 +10,11 @@ ROOT = pathlib.Path("/sys/fs/cgroup")
 
 
 class Unavailable(Exception):
-    """No such control group can be made here."""
+    """This machine does not permit such a control group."""
 
 
 def _unified():
-    """The version 2 folder below which groups with both controllers can be made; None if there is
-    none."""
+    """Returns the folder of version 2 below which groups with both controllers can be made, or None."""
     root = ROOT if (ROOT / "cgroup.controllers").exists() else ROOT / "unified"
     try:
         there = (root / "cgroup.controllers").read_text().split()
@@ -25,7 +24,7 @@ def _unified():
 
 
 def _mounted():
-    """Mounts version 2 if nothing is mounted."""
+    """Mounts version 2 if no version is mounted."""
     if (ROOT / "cgroup.procs").exists() or (ROOT / "memory").is_dir() or os.getuid():
         return None
     folder = tempfile.mkdtemp(prefix="gpufeed-cgroup-")
@@ -36,7 +35,7 @@ def _mounted():
 
 
 class Group:
-    """memory: bytes or None; quota: CPUs or None. A prefix for a command that runs in the group."""
+    """A group with a limit of memory (bytes or None) and a CPU quota (CPUs or None)."""
 
     def __init__(self, name, memory=None, quota=None):
         self.folders = []
@@ -66,12 +65,12 @@ class Group:
             (self.folders[-1] / "cpu.cfs_quota_us").write_text(str(int(quota * 100000)))
 
     def peak(self):
-        """The most bytes that were in use; None if the kernel does not report it."""
+        """Returns the maximum of used bytes, or None if the kernel does not report it."""
         file = self.folders[0] / ("memory.peak" if self.unified else "memory.max_usage_in_bytes")
         return int(file.read_text()) if file.exists() else None
 
     def enter(self):
-        """The words that must precede a command."""
+        """Returns the words that precede a command to run it in the group."""
         joins = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in self.folders)
         return ["sh", "-c", f'{joins} && exec "$@"', "sh"]
 

@@ -15,7 +15,7 @@ _children, _lock = set(), threading.Lock()
 
 
 def _stop(*_):
-    """device.sh ends a stage that runs out of time, so no process of it may stay behind."""
+    """device.sh terminates a stage that exceeds its time. The stage then kills its processes."""
     for pid in list(_children):
         try:
             os.killpg(pid, signal.SIGKILL)
@@ -49,7 +49,8 @@ def environment(library, extra):
 
 
 def start(name, command, library, limit, env):
-    """A finished run. Its code is "timeout" if the limit or the stage's time ended it."""
+    """Runs a command and returns the finished run. Its code is "timeout" if the limit or the stage's time ended
+    it."""
     OUT.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     child = subprocess.Popen([str(c) for c in command], env=environment(library, env), cwd=SOURCE,
@@ -74,7 +75,8 @@ def start(name, command, library, limit, env):
 
 
 def many(jobs, workers=4):
-    """jobs: {name: (command, limit, environment)}. {name: (without, with)}, `workers` at a time."""
+    """Runs jobs {name: (command, limit, environment)}, `workers` at a time. Returns {name: (run without the library,
+    run with it)}."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         waiting = {}
         for name, (command, limit, env) in jobs.items():
@@ -101,11 +103,10 @@ def first_difference(one, other):
 
 
 def judge(check, name, pair, tidy=lambda text: text, wanted=0):
-    """The exit codes are the same as natively and as expected, and the output is the same and not
-    empty."""
+    """Checks that both exit codes are the wanted one, and that both outputs are equal and not empty."""
     bare, ours = pair
     if bare.code != wanted:
-        # A program that fails without the library shows nothing about the library.
+        # A program that fails without the library proves nothing.
         check.skip(name, f"without the library: exit {bare.code}, with it {ours.code}: {bare.tail()[-400:]}")
         return False
     one, other = tidy(bare.out), tidy(ours.out)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a recorded machine for GPUFEED_MACHINE: this machine's CPUs split into two NUMA nodes. Its
-GPUs are placed on the nodes in turn, the first on node 1, so that no index is right by chance."""
+"""Writes a recorded machine for GPUFEED_MACHINE: this machine's CPUs split into two NUMA nodes. Its GPUs alternate
+between the nodes. The first GPU is on node 1, so that equal numbers are not right by chance."""
 
 import os
 import pathlib
@@ -13,7 +13,8 @@ def cpu_list(first, count):
 
 
 def gpu_addresses():
-    """PCI addresses of the GPUs in the driver's order; none if neither tool nor driver is there."""
+    """Returns the PCI addresses of the GPUs in the driver's order. The list is empty without nvidia-smi and
+    driver."""
     if shutil.which("nvidia-smi") is None:
         return []
     out = subprocess.run(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"],
@@ -22,14 +23,14 @@ def gpu_addresses():
 
 
 def address(bus_id):
-    """nvidia-smi writes the domain with eight digits in upper case, /sys with four in lower case.
-    """
+    """Converts an address of nvidia-smi, whose domain has eight digits in upper case, to the form of /sys: four
+    digits in lower case."""
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def write(folder, gpus, cpus=None):
-    """gpus: PCI addresses. Returns {address: (node, "CPUs of that node")}."""
+    """Writes the machine with GPUs at these PCI addresses. Returns {address: (node, "CPUs of that node")}."""
     cpus = cpus or os.cpu_count()
     half = cpus // 2
     folder = pathlib.Path(folder)

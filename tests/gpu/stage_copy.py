@@ -25,7 +25,7 @@ ALLOCATORS = {
 
 
 def listed():
-    """allowed(row, value): whether the list allows this row to have this value with the library."""
+    """Returns allowed(row, value): whether with_library.txt permits this value of this row."""
     lines = [line.split(" | ") for line in (HERE / "with_library.txt").read_text().splitlines()
              if line and not line.startswith("#")]
     return lambda row, value: any(fnmatch.fnmatchcase(row, pattern) and re.fullmatch(said, value or "")
@@ -37,8 +37,7 @@ def rows(text):
 
 
 def transcript(pair):
-    """Every row is the same with and without the library, except those that are listed with a
-    reason."""
+    """Checks that every row is the same with and without the library, except those that are listed with a reason."""
     bare, ours = pair
     allowed = listed()
     if not check(bare.code == ours.code == 0, "conformance: exit code", f"{bare.code}, {ours.code}"):
@@ -54,7 +53,7 @@ def transcript(pair):
 
 
 def first_programs():
-    """The transcript mostly waits, so only a few light programs run at the same time."""
+    """Runs a few light programs while the transcript runs, which mostly waits."""
     program = find_any("conformance")
     large = 64 * MIB if DRY else 8 * GIB
     jobs = {"pinned-fork": ([PYTHON, PROGRAMS / "pinned_fork.py", large], 120, {})}
@@ -73,7 +72,7 @@ def frameworks():
     jobs = {f"torch-{parts[0]}": ([PYTHON, program, *parts], 120, {}) for parts in (
         ("moves", "overwrite"), ("pinned", "files", "threads"), ("streams", "graph"), ("spoiled",),
         ("loaders", "saved"))}
-    if DRY:  # on the CPU: shows that the program runs
+    if DRY:  # runs on the CPU, which only shows that the program works
         jobs = {"torch-files": ([PYTHON, program, "files", "saved"], 120, {})}
     else:
         jobs["torch-early"] = ([PYTHON, program, "moves", "overwrite", "pinned", "streams"], 150, TIGHT)

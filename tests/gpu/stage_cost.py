@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage cost: the cost of the library in `import torch` (the interval of the ratio contains 1 and
-is narrower than 4 %), and the driver's conformance transcript without the library."""
+"""Stage cost: the cost of the library in `import torch`, and the driver's conformance transcript without the library.
+The interval of the ratio must contain 1 and be narrower than 4 %."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def importer(preload):
 
 
 def import_torch():
-    """Adds rounds while the interval is too wide and time is left."""
+    """Measures in rounds, until the interval is narrow enough or the time is over."""
     one = max(importer(False)() for _ in range(2))
     rounds = max(ratio.MIN_ROUNDS, min(MOST, int((time_left() - 90) / (2.1 * one)), ROUNDS))
     samples = []
@@ -59,7 +59,7 @@ def transcript():
     (OUT / "conformance.txt").write_text(done.out)
     check(done.code == 0, "conformance transcript written", f"{len(done.out.splitlines())} lines")
     ours = run("conformance-with", [program], limit=90)
-    # The list of threads has one more: the library's.
+    # The list of threads has one more thread, which is the library's.
     check(ours.out.replace(" gpufeed\n", "\n") == done.out,
           "conformance transcript is the same with the library but for our thread")
 

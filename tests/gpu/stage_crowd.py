@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage crowd: eight ranks on one GPU whose loader workers need all CPUs, and one process with 16 such
-workers: not slower with the library."""
+"""Stage crowd: eight ranks on one GPU whose loader workers need all CPUs, and one process with 16 such workers. They
+must not be slower with the library."""
 
 import functools
 

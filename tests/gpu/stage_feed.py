@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage feed: those arms of bench/train.py that have claims, with the claims as checks."""
+"""Stage feed: runs the arms of bench/train.py that have claims, and checks the claims."""
 
 import functools
 

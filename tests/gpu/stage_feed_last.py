@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage feed_last: those arms of bench/train.py in channels_last that have claims, with the claims
-as checks."""
+"""Stage feed_last: runs the channels_last arms of bench/train.py that have claims, and checks the claims."""
 
 import functools
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage feed_more: bench/train.py's other programs, with its claims as checks."""
+"""Stage feed_more: runs the other programs of bench/train.py, and checks their claims."""
 
 import functools
 

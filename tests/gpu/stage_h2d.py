@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage h2d: the sizes, threads and CPUs of bench/h2d.py that decide its acceptance, with its
-claims as checks."""
+"""Stage h2d: runs the parts of bench/h2d.py that decide acceptance (sizes, threads, few CPUs), and checks their
+claims."""
 
 import functools
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage limits: little memory, little locked memory, few CPUs, half a CPU. A program of copies and
-pinned memory has the same results with and without the library each time, and the library decides
-correctly."""
+"""Stage limits: little memory, little locked memory, few CPUs, half a CPU. Under each limit, a program that copies
+and pins memory has the same results with and without the library, and the library decides correctly."""
 
 import os
 import re
@@ -26,7 +25,8 @@ def decisions(text):
 
 
 def both(name, prefix=(), staged=None, large=None, ring=None, **env):
-    """staged, large: the right decision; None: either is right. ring: MiB at most."""
+    """Runs the program without and with the library. staged and large are the right decisions, or None if both are
+    right. ring is the maximum in MiB."""
     command = [*prefix, find_any("steps")]
     pair = [start(f"limits-{name}", command, library, LIMIT, {**SAYING, **env}) for library in (False, True)]
     if not judge(check, name, pair):
@@ -42,7 +42,7 @@ def both(name, prefix=(), staged=None, large=None, ring=None, **env):
 
 
 def usual():
-    """The decisions without a limit, as a control for the others."""
+    """Checks the decisions without a limit, as a control for the other parts."""
     both("no-limit", staged=EXPECTED, large=EXPECTED)
 
 
@@ -65,7 +65,7 @@ def quota():
 
 
 def memory():
-    """The limit exceeds the program's own need by this much; the rest decides."""
+    """The limit exceeds the program's own need by this many MiB, from which the library decides."""
     group = Group("memory")
     try:
         bare = start("limits-memory-peak", [*group.enter(), find_any("steps")], False, LIMIT, {})
@@ -76,15 +76,15 @@ def memory():
             return
         for spare in (256, 64):
             group.set(memory=peak + spare * MIB)
-            # The ring is a quarter of the headroom, and the program is not at its peak all the
-            # time.
+            # The ring is at most a quarter of the headroom. When the library decides, the program may be below its
+            # peak.
             both(f"memory-{spare}M-to-spare", group.enter(), ring=(spare + 128) / 4)
     finally:
         group.close()
 
 
 def programs():
-    """PyTorch under the two limits that cost no time."""
+    """Runs PyTorch under the two limits that do not slow it down."""
     if DRY:
         return
     two = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))

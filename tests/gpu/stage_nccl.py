@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage nccl (two GPUs): NCCL while copies are staged, with two ranks as threads and as
-processes. Nothing hangs, and every byte is the same as without the library."""
+processes. No rank hangs, and every byte is the same as without the library."""
 
 import re
 

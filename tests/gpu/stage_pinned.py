@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage pinned: bench/pinned.py with its claims as checks."""
+"""Stage pinned: runs bench/pinned.py, and checks its claims."""
 
 import benched  # makes bench/ importable
 import pinned

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage random: the random program of tests/diff. Each seed runs natively twice, with
-GPUFEED_STAGE=off and with staging. The stage prints which of the four differ, and where first. It
-also checks when a batch's sources are read.
+"""Stage random: the random program of tests/diff. Each seed runs four times: twice without the library, once with
+GPUFEED_STAGE=off, and once with staging. The stage prints which of the four runs differ, and the first difference. It
+also checks when the driver reads a batch's sources.
 
 If the driver reads the sources of some batches late, programs do not overwrite them
 (--leave-batches). A seed whose two native runs still differ shows nothing about the library.
@@ -33,14 +33,14 @@ def arguments(seed, threads, *more):
 
 
 def four(pool, name, command, env):
-    """{way: future of a Done}"""
+    """Starts the four runs. Returns {way: future of a Done}."""
     envs = {"natively": {}, "again": {}, "off": {**env, "GPUFEED_STAGE": "off"}, "staged": env}
     return {way: pool.submit(start, f"{name}-{way}", command, way in ("off", "staged"), LIMIT, envs[way])
             for way in WAYS}
 
 
 def differing(done):
-    """[(way, position)] of the runs that differ from the first native run."""
+    """Returns [(way, position)] of the runs that differ from the first native run."""
     plain = done["natively"]
     return [(way, first_difference(plain.out, done[way].out) if plain.code == done[way].code else
              f"exit {done[way].code}: {done[way].tail()[-200:]}")
@@ -48,8 +48,7 @@ def differing(done):
 
 
 def before_difference(one, other, count=5):
-    """The lines of the same thread just before the first that differs, and the last batch's
-    members."""
+    """Returns the lines of the same thread just before the first difference, and the last batch's members."""
     mine, theirs = one.splitlines(), other.splitlines()
     at = next((i for i, (a, b) in enumerate(zip(mine, theirs)) if a != b), min(len(mine), len(theirs)))
     members = [line for line in mine[max(0, at - 200):at] if " member" in line][-3:]
@@ -57,7 +56,7 @@ def before_difference(one, other, count=5):
 
 
 def judge(name, done):
-    """'same', 'native', 'ours', or 'none' if nothing ran."""
+    """Returns which runs differ: 'same' (none), 'native' (the two native ones), 'ours', or 'none' if nothing ran."""
     plain = done["natively"]
     for way in ("natively", "again"):
         if done[way].code != 0:
@@ -84,8 +83,8 @@ def begin_reads(pool):
 
 
 def reads(futures):
-    """Whether the driver keeps DURING_API_CALL, natively and with the library. Returns the kinds of
-    memory that the driver itself reads late."""
+    """Checks that the driver obeys DURING_API_CALL, natively and with the library. Returns the kinds of memory that
+    the driver itself reads late."""
     late, native = {}, set()
     for way, future in futures.items():
         done = future.result()
@@ -100,7 +99,7 @@ def reads(futures):
         print(f"# reads {way}: {len(late[way])} of {len(rows)} ways not old", flush=True)
 
     def kinds(way):
-        """The calls that are late by chance differ each time, so only the kinds of memory are
+        """Returns the kinds of memory that were read late. The calls that are late differ by chance, so they are not
         compared."""
         return {row.split()[1] for row in late.get(way, ())}
     if "natively" in late:
@@ -115,8 +114,8 @@ def reads(futures):
 
 
 def programs(pool, late):
-    """late: the driver reads some batches' sources late. So results do not repeat if those are
-    overwritten."""
+    """Runs the random programs. `late` means that the driver reads some batches' sources late. The programs then do
+    not overwrite these, so that their results repeat."""
     jobs = {f"seed {seed}, {threads} threads": (arguments(seed, threads, *(["--leave-batches"] if late else [])), env)
             for seed, threads, env in (SEEDS[2:4] if DRY and "GF_SEEDS" not in os.environ else SEEDS)}
     waiting = {name: four(pool, name.replace(" ", "-").replace(",", ""), *job) for name, job in jobs.items()}

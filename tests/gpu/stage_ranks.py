@@ -27,7 +27,7 @@ def of_rank(done, rank, what):
 
 
 def ranks(name, split, **extra):
-    """split: whether the recorded machine is in use, so that the ranks must be placed."""
+    """Runs the ranks. If `split`, the recorded machine is in use, and the ranks must be placed."""
     ours = run(name, TORCHRUN, limit=120, watch=True, **extra)
     for rank in (0, 1):
         check(of_rank(bare, rank, "loss") == of_rank(ours, rank, "loss") != [],
@@ -49,7 +49,7 @@ def second_device():
     command = ["python3", PROGRAMS / "second.py"]
     ours = pair(check, "second", command, 60, GPUFEED_MACHINE=machine)
     node, cpus = nodes[gpus[1]]
-    # Two verdicts, the rebinding between them, and a summary of two lines.
+    # The output has two verdicts, the rebinding between them, and a summary of two lines.
     said(check, "second device", ours, "GPU", most=5)
     last = re.findall(r"^last (\d+)$", ours.out, re.M)
     check(last == [cpus.split("-")[0]], f"second device: ends on node {node}",
@@ -59,7 +59,7 @@ def second_device():
 
 
 def pinned_devices():
-    """Two GPUs in one process: for the second, pinned memory behaves like the driver's own."""
+    """Uses two GPUs in one process. On the second GPU, pinned memory behaves like the driver's own."""
     command = [PYTHON, PROGRAMS / "pinned_devices.py", 64 << 20]
     for name, ran in many({"pinned-devices": (command, 60, {"GPUFEED_STAGE_THREADS": 4})}, 1).items():
         judge(check, name, ran)

@@ -24,14 +24,14 @@ GPUFEED = VENV / "bin" / "gpufeed"
 PYTHON = VENV / "bin" / "python"
 WHEEL = os.environ.get("GF_WHEEL", "")
 TORCH = ""  # the folder of PyTorch, if the virtual environment does not see it
-NEAR_US = 1000  # a mark of gpufeed and one of the profiler at the same place
+NEAR_US = 1000  # most distance between a mark of gpufeed and the profiler's mark for the same step
 
 
 def environment(**extra):
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPUFEED") and k not in ("LD_PRELOAD", "PYTHONPATH")}
     if DRY:
         env["LD_LIBRARY_PATH"] = str(find_sim())
-        env["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # of a substitute for PyTorch
+        env["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # the folder of a substitute for PyTorch
     elif TORCH:
         env["PYTHONPATH"] = TORCH
     env.update(extra)
@@ -53,15 +53,15 @@ def text(name, *command, limit=60, **extra):
 
 
 def files():
-    """All files of the environment without Python's own byte code."""
+    """Returns all files of the environment except Python's byte code."""
     return {str(path.relative_to(VENV)) for path in VENV.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
 
 
 def install():
-    """The files before the installation; None if it failed."""
+    """Installs the wheel. Returns the environment's files before, or None if that failed."""
     code, _, errors = text("venv", sys.executable, "-m", "venv", "--system-site-packages", VENV)
     if code != 0:
-        # Without ensurepip: the pip of the system serves.
+        # Without ensurepip, the system's pip installs the wheel.
         code, _, errors = text("venv2", sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", VENV)
     check(code == 0, "a virtual environment", errors[-200:])
     before = files()
@@ -72,7 +72,8 @@ def install():
 
 
 def find_torch():
-    """Where this Python has PyTorch, if the environment's Python does not find it: this one may be in an environment, too."""
+    """Finds PyTorch's folder if the environment's Python does not see it, because this Python may itself be in a
+    virtual environment."""
     global TORCH
     if DRY or text("torch", PYTHON, "-c", "import torch")[0] == 0:
         return
@@ -91,7 +92,7 @@ def uninstall(before):
 
 
 def quickstart():
-    """The two runs of examples/quickstart.sh, with the installed wheel."""
+    """Makes the two runs of examples/quickstart.sh with the installed wheel."""
     for mode in ("observe", "on"):
         job = [PYTHON, SOURCE / "examples" / "train.py", "--steps", "25", "--workers", "4", "--pageable"]
         if DRY:
@@ -105,7 +106,7 @@ def quickstart():
 
 
 def look_at(pid):
-    """The commands that show a running process."""
+    """Runs the commands that show a running process."""
     for name, command in (("top", [GPUFEED, "top", "-n", "1", pid]), ("stacks", [GPUFEED, "stacks", pid])):
         code, out, errors = text(name, *command)
         check(code == 0 and out.count("\n") >= 2, f"gpufeed {name}", errors[-300:])
@@ -120,7 +121,7 @@ def look_at(pid):
 
 
 def traced():
-    """The job under the profiler; the commands look at it while it trains on."""
+    """Runs the job under the profiler. While it trains, runs the commands on it."""
     trace, ready, go = OUT / "torch.json", WORK / "ready", WORK / "go"
     (OUT / "job.log").unlink(missing_ok=True)
     command = [GPUFEED, "run", "--live=on", "--stall-us=500", f"--log={OUT / 'job.log'}", f"--report={OUT / 'job.json'}", "--",
@@ -145,7 +146,7 @@ def traced():
 
 
 def merged(trace):
-    """One file with both traces, in which marks at the same place have the same time."""
+    """Merges both traces into one file, and checks that both marks of each step are within 1 ms."""
     target = OUT / "merged.json"
     code, out, errors = text("perfetto", GPUFEED, "report", OUT / "job.log", OUT / "job.json", "--perfetto", target, "--with", trace)
     if not check(code == 0, "gpufeed report --perfetto --with", errors[-300:]):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage small: the small programs of tests/diff on this GPU, with and without the library: possible
-hangs, inaccessible memory, captures, ends, promises."""
+"""Stage small: the small programs of tests/diff on this GPU, with and without the library. They test possible hangs,
+inaccessible memory, captures, ends of processes, and rules."""
 
 import re
 
@@ -16,7 +16,7 @@ def without_who(text):
 
 
 def small_programs():
-    """The programs of tests/diff: possible hangs, inaccessible memory, captures, ends, promises."""
+    """Runs the programs of tests/diff."""
     if find_any("hang") is None:
         check.skip("small programs", "tests/diff is not built")
         return
@@ -33,8 +33,8 @@ def small_programs():
             for wish in (wishes[::5] if DRY else wishes)}
     for name, pair in many(jobs, 2 if DRY else 6).items():
         faults = name.startswith("small-faults") and pair[0].code not in (77, "timeout")
-        # If the driver's own calls block each other, the clock ends the program natively. The
-        # library may do better.
+        # If the driver's own calls block each other, only the clock releases the native program. With the library,
+        # the copy may release it.
         by_the_clock = "released by the clock" in pair[0].out
         if by_the_clock:
             print(f"# {name}: natively by the clock; with the library: {pair[1].out.splitlines()[:1]}")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage suites: PyTorch's and CuPy's own tests of copies, streams, events, graphs, pinned memory
-and processes. Each has the same outcome with and without the library.
+and processes. Each test has the same outcome with and without the library.
 
 torch_tests.txt lists the tests; fetch_suites.sh puts them into .suites. Tests that need most of the
 GPU run alone, after the others. GF_GPUS=2: the tests that need two GPUs; GF_ONLY=WORD,...: tests
-whose names contain one of these words. A test that differs runs again alone, three times each way.
-It fails if no outcome occurs both ways."""
+whose names contain one of these words. A test that differs runs again alone, three times with and three times without
+the library. It fails if no outcome occurs in both."""
 
 import concurrent.futures
 import os
@@ -25,8 +25,7 @@ HERE = pathlib.Path(__file__).parent
 SUITES = pathlib.Path(os.environ.get("GF_SUITES", SOURCE / ".suites"))
 GPUS = os.environ.get("GF_GPUS", "1")
 AGAIN_AT_MOST = 12
-# A name, with its parameters in brackets. Output of one of the test's processes may follow on the
-# same line.
+# A test's name, with its parameters in brackets. Output of a process of the test may follow on the same line.
 NAME = r"([^\s\[]+::[^\s\[]+(?:\[.*?\])?)"
 RESULT = re.compile(rf"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) {NAME}(?: .*)?$"
                     rf"|^{NAME}(?: .*)? (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)")
@@ -70,8 +69,7 @@ def jobs():
 
 
 def pytest(job, library, ids, workers, limit, log):
-    """{test: outcome} of the tests that ran before the time was up, and whether the run reached its
-    end."""
+    """Runs tests. Returns {test: outcome} of those that ended in time, and whether the run is complete."""
     command = [PYTHON, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--timeout", "60", "--tb", "line"]
     if workers > 1:
         command += ["-n", str(workers)]
@@ -120,7 +118,7 @@ def both(job, limit, workers):
 
 
 def again(job, test):
-    """The outcomes of one test alone, ({without}, {with}), until both have a common one."""
+    """Repeats one test alone, until an outcome occurs in both ways. Returns its outcomes: ({without}, {with})."""
     seen = set(), set()
     for _ in range(3):
         for library in (False, True):
@@ -175,7 +173,7 @@ def main():
     weights = {"test_cuda.py": 5, "test_dataloader.py": 4, "test_multiprocessing.py": 2, "test_torch.py": 2,
                "test_memory.py": 2}
     cpus = os.cpu_count() or 2
-    # Two at a time, each with and without the library, on all CPUs; the heaviest first.
+    # Two jobs run at a time, each with and without the library, on all CPUs. The longest jobs are first.
     work.sort(key=lambda job: -weights.get(job.file.rpartition("/")[2], 1) + bool(job.env) * 2)
     workers = 1 if DRY else max(1, cpus // 4)
     limit = max(20, time_left() * 0.75)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage tools: tools that watch or check a CUDA program find the same with and without the library.
 
-compute-sanitizer on deliberate mistakes, CUPTI callbacks that copy, torch.profiler, Nsight Compute.
-"""
+The tools are compute-sanitizer on deliberate mistakes, CUPTI callbacks that copy, torch.profiler and Nsight
+Compute."""
 
 import glob
 import importlib.util
@@ -18,10 +18,10 @@ MIB = 1 << 20
 
 
 def without_numbers(text):
-    """Addresses, process ids and the tools' remarks about themselves differ between runs."""
-    text = re.sub(r"^gpufeed: .*\n", "", text, flags=re.M)  # the tool puts both outputs into one
+    """Removes addresses, process IDs and the tools' lines about themselves, which differ between runs."""
+    text = re.sub(r"^gpufeed: .*\n", "", text, flags=re.M)  # the tool merges standard output and standard error
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
-    # The nearest block is a matter of chance, unless it is the block itself.
+    # The nearest allocation depends on chance, unless the address is directly at a block.
     text = re.sub(r"is [\d,]{2,} bytes (before|after) the nearest allocation.*", "is far from every allocation", text)
     lines = [line.rstrip() for line in text.splitlines()]
     return "\n".join(re.sub(r"\b(PID|pid|process) \d+", "PID", line) for line in lines
@@ -29,12 +29,12 @@ def without_numbers(text):
 
 
 def first_of(*patterns):
-    """The newest file that one of these patterns finds; None if not found."""
+    """Returns the newest file that matches one of these patterns, or None."""
     return next((path for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)), None)
 
 
 def packages():
-    """The folder of NVIDIA's Python packages, found through PyTorch."""
+    """Returns the folder of NVIDIA's Python packages, which is near PyTorch's."""
     spec = importlib.util.find_spec("torch")
     return os.path.dirname(os.path.dirname(spec.origin)) if spec and spec.origin else "/nonexistent"
 

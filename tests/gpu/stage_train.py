@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage train: unchanged programs have the same losses, to the bit, with and without the library: a
-torchvision loop with 8 workers for each start method, a CUDA-graph capture, torch.compile."""
+"""Stage train: unchanged programs have bitwise equal losses with and without the library. They are a torchvision loop
+with 8 workers for each start method, a CUDA-graph capture, and torch.compile."""
 
 from common import DRY, PROGRAMS, Checks, pair, said, train
 

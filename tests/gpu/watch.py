@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads /proc of a process and its descendants while they run, to see which CPUs each thread may
-use. It knows nothing of the library, so it is an independent witness of the library's statements.
+use. It does not use the library, so it can verify what the library reports.
 """
 
 import collections
@@ -38,7 +38,7 @@ def tree(root):
 
 
 def threads(pid):
-    """(tid, name, allowed CPUs) of each thread of pid."""
+    """Yields (tid, name, allowed CPUs) of each thread of a process."""
     try:
         tids = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -55,7 +55,7 @@ def threads(pid):
 
 
 class Watch:
-    """Samples until stop(); seen maps (pid, tid) to its list of (time, name, CPUs), changes only."""
+    """Samples until stop(). `seen` maps (pid, tid) to a list of the changes: (time, name, CPUs)."""
 
     def __init__(self, root, interval=0.2):
         self.root, self.interval = root, interval
@@ -82,14 +82,13 @@ class Watch:
         self._thread.join()
 
     def when(self, cpus, root=None):
-        """The time when a thread was first seen on these CPUs; None if it never was."""
+        """Returns the time at which a thread was first seen on these CPUs, or None."""
         return min((at for (pid, _), history in self.seen.items() if root in (None, pid)
                     for at, _, mask in history if mask == cpus), default=None)
 
     def elsewhere(self, cpus, after, settle=1.0, pids=None):
-        """Threads of the program that were seen on other CPUs for longer than settle seconds after
-        that time: [(pid, tid, name, CPUs, seconds)]. Threads of the driver and the library do not
-        count."""
+        """Returns threads of the program that were on other CPUs for more than `settle` seconds after that time:
+        [(pid, tid, name, CPUs, seconds)]. Threads of the driver and the library do not count."""
         found = []
         for (pid, tid), history in self.seen.items():
             if pids is not None and pid not in pids:
@@ -102,7 +101,7 @@ class Watch:
         return found
 
     def masks(self):
-        """{last name: {last CPUs: number of threads}}"""
+        """Returns {last name: {last CPUs: number of threads}}."""
         result = collections.defaultdict(collections.Counter)
         for history in self.seen.values():
             result[history[-1][1]][history[-1][2]] += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs without and with the library; both runs must agree."""
+"""Runs programs with and without the library, and compares the runs."""
 
 import importlib.util
 import pathlib
@@ -20,11 +20,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Hardening(_preload.Runner):
-    """Runs programs. A run that hangs counts as one that a signal killed."""
+    """Runs programs. A program that hangs counts as killed by a signal."""
 
     def __init__(self):
         super().__init__()
-        # Meson sets it. glibc then fills each block, so that no page is missing, and 24 GiB take a minute.
+        # Meson sets MALLOC_PERTURB_. glibc would then fill each block, and filling 24 GiB takes a minute.
         self.base.pop("MALLOC_PERTURB_", None)
 
     def __call__(self, *command, timeout=20, **kw):
@@ -36,9 +36,9 @@ class Hardening(_preload.Runner):
             return subprocess.CompletedProcess(command, "hung", text(hung.stdout), text(hung.stderr))
 
     def alike(self, *command, without=None, **kw):
-        """Asserts that the program succeeds without the library, and ends the same way with it.
-        Returns the latter run. without: environment for the run without the library only, such as
-        another LD_PRELOAD."""
+        """Asserts that the program succeeds without the library, and has the same result with it.
+        Returns the run with the library. without: environment for the run without it, such as another
+        LD_PRELOAD."""
         extra = dict(kw)
         preload = extra.pop("LD_PRELOAD", None)
         bare = self(*command, preload=False, **extra, **(without or {}))
@@ -57,7 +57,7 @@ def run():
 
 @pytest.fixture(scope="session")
 def compile_here(compile_c):
-    """compile_here("file.c", *flags, name=...): a program or library of this folder."""
+    """compile_here("file.c", *flags, name=...) builds a program or library of this folder, and returns its path."""
     def build(source, *flags, **kw):
         return compile_c((HERE / source).read_text(), *flags, **{"name": source[:-2], **kw})
     return build

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command reads files of other origin: it must neither wait, nor write to the terminal what would act there."""
+"""The command reads untrusted files. It must not wait for them, and must not write their control characters to the
+terminal."""
 
 import json
 import os
@@ -68,7 +69,7 @@ def test_names_of_functions(run, tmp_path):
 
 @pytest.mark.parametrize("kind", ["FIFO", "device", "socket"])
 def test_modules_that_are_no_files(run, tmp_path, kind):
-    """/dev/ptmx makes a terminal when it is opened."""
+    """The command must not even open a device: opening /dev/ptmx, for example, creates a terminal."""
     path = tmp_path / "module"
     if kind == "FIFO":
         os.mkfifo(path)
@@ -88,7 +89,7 @@ def test_modules_that_are_no_files(run, tmp_path, kind):
 
 
 def test_file_truncated_while_it_is_mapped(run, tmp_path):
-    """The file's later pages are gone when the second event needs them."""
+    """Reading the second event needs pages that the truncated file no longer has."""
     library = tmp_path / "big.so"
     library.write_bytes(build_library(tmp_path, "some_name").read_bytes())
     at = function_offset(library, "some_name")
@@ -138,7 +139,8 @@ def test_recording_of_too_many_processors(run, tmp_path, text):
 ])
 @pytest.mark.parametrize("kind", ["Machine", "NUMANode", "Core"])
 def test_damaged_recording(run, tmp_path, kind, old, new):
-    """hwloc would read a missing set as NULL, fail an assertion, or allocate a set of 4 billion nodes."""
+    """With such a recording, hwloc would dereference NULL, fail an assertion, or allocate a set of 4 billion
+    nodes."""
     assert run(COMMAND, "topo", "--record", tmp_path / "machine", preload=False).returncode == 0
     path = tmp_path / "machine" / "topology.xml"
     text = path.read_text()

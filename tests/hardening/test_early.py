@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls before the loader has relocated the preload library, and programs that carry a sanitizer."""
+"""Calls before the loader has relocated the preload library, and programs that contain a sanitizer."""
 
 import shutil
 import subprocess
@@ -76,8 +76,9 @@ int main(void) { free(malloc(1000)); printf("%d\\n", result()); return 0; }
 @pytest.mark.parametrize("where", ["library", "program"])
 @pytest.mark.parametrize("call", CALLS)
 def test_resolver_calls(run, compile_c, call, where, mode):
-    """The resolver is that of an indirect function. In a library that is bound at start, the
-    preload library has no addresses yet. In the program, it has no thread-local variables."""
+    """The resolver of an indirect function calls the preload library. When a library's resolver runs at the start,
+    the preload library is not relocated yet. When the program's resolver runs, thread-local variables do not exist
+    yet."""
     flags = ["-fno-builtin", "-Wl,-z,now", "-pthread"]
     if where == "program":
         program = compile_c(LIBRARY % CALLS[call] + MAIN, *flags)

@@ -10,7 +10,8 @@ PROGRAM = BUILD / "tests" / "hardening" / "fork_streams"
 
 @pytest.mark.parametrize("gpu", [[], ["gpu"]])
 def test_the_owner_of_a_flushed_stream_may_allocate(run, gpu):
-    """The flush holds the list and waits for a FILE: the fork must wait for the list while others can allocate."""
+    """A flush holds the lock of libc's list of FILEs, and waits for a FILE. The fork waits for that lock, and
+    meanwhile the holder of the FILE must be able to allocate."""
     run.alike(PROGRAM, "held", *gpu, sim=True, timeout=100)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs and preloads that replace functions of libc, and allocate or take locks in them: the
-library calls libc's own functions."""
+"""Programs and preloads that replace functions of libc by functions that allocate or take locks. The library must
+call libc's own functions."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ LOGGED = {"GPUFEED_LOG": "/dev/null", "GPUFEED_STALL_US": 1}
 
 @pytest.fixture(scope="session")
 def imports():
-    """Functions that the library imports from other libraries."""
+    """Returns the functions that the library imports from other libraries."""
     def names(kind, path):
         listed = subprocess.run(["nm", "-D", kind, path], capture_output=True, text=True, check=True).stdout
         return {tuple(line.split()[-2:]) for line in listed.splitlines()}
@@ -30,7 +30,7 @@ def imports():
 
 @pytest.fixture(scope="session")
 def interposer(compile_here, imports, tmp_path_factory):
-    """interposer(kind, names): flags that link the interposer into a program, or the preload."""
+    """interposer(kind, names) returns the flags that link the interposer into a program, or its path as a preload."""
     if platform.machine() != "x86_64":
         pytest.skip("the interposer is written for x86-64")
 
@@ -73,7 +73,7 @@ def test_first_call(run, compile_here, interposer, call, mode):
 @pytest.mark.parametrize("extra", [{}, LOGGED, {"GPUFEED_HEAP": "off"}, {"GPUFEED": "off"}])
 @pytest.mark.parametrize("first", ["library", "interposer"])
 def test_preload_interposes_all(run, compile_here, interposer, first, extra, gpu):
-    """The interposer is another preload, in both orders."""
+    """The interposer is another preload, before or after the library."""
     other = interposer("-shared", name="libinterposer.so")
     order = [PRELOAD, other] if first == "library" else [other, PRELOAD]
     program = compile_here("heap_user.c", "-fno-builtin", "-pthread")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests beyond memory and swap fail, as they do natively; those within succeed."""
+"""Requests beyond memory and swap fail, as without the library; smaller requests succeed."""
 
 import pathlib
 

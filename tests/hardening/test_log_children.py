@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A forked child's log begins with its own limits and counts; the parent alone reports what it dropped."""
+"""A forked child's log has its own limits and counts; only the parent reports the lines that the parent dropped."""
 
 import json
 
@@ -36,7 +36,7 @@ int main(void)
 
 
 def test_a_child_has_its_own_limits_and_counts(run, compile_c, tmp_path):
-    """The parent has used up its burst of 500 lines before it forks."""
+    """Before the parent forks, it has logged the 500 lines that its rate limit permits in a burst."""
     program = compile_c(PROGRAM, "-fno-builtin")
     run.alike(program, GPUFEED_LOG=tmp_path / "%p.log", GPUFEED_STALL_US=1, timeout=100)
     logs = {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in tmp_path.iterdir()}

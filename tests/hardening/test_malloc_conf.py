@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MALLOC_CONF for another jemalloc: nothing is printed, no process fails, and the known settings apply."""
+"""MALLOC_CONF may be meant for another jemalloc. The library prints nothing, no process fails, and the settings that
+this jemalloc knows apply."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monitors of memory, as registration caches use them, are notified of each page that the heap takes away."""
+"""Memory monitors of registration caches are notified of each page that the heap removes."""
 
 import functools
 import os
@@ -12,7 +12,8 @@ from conftest import PRELOAD
 FABRIC = pathlib.Path("/usr/lib/x86_64-linux-gnu/libfabric.a")
 MEMHOOKS = "src_libfabric_la-util_mem_hooks.o"
 AT_ONCE = {"MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
-# The case, its settings, and whether pages must go away in it: otherwise the test would prove nothing.
+# Name: (case of the program, its settings). With REMOVES, the program fails if no page was removed, because it would
+# then prove nothing.
 CASES = {
     "calloc": ("calloc", {"REMOVES": 1}),
     "trim": ("trim", {"REMOVES": 1}),
@@ -21,13 +22,13 @@ CASES = {
     "free at once": ("free", {"REMOVES": 1, **AT_ONCE}),
     "shrink at once": ("shrink", {"REMOVES": 1, **AT_ONCE}),
 }
-# Monitors that are also notified of glibc's own calls when the library is not loaded.
+# Monitors that work without the library, too, because they also see calls inside glibc.
 NATIVE = ["ucm", "openmpi", "memhooks", "userfaultfd"]
 
 
 @pytest.fixture(scope="session")
 def monitored(compile_here):
-    """monitored(monitor): the program, with that monitor."""
+    """monitored(monitor) returns the program, built for that monitor."""
     @functools.cache
     def build(monitor):
         if monitor != "memhooks":
@@ -45,7 +46,7 @@ def monitored(compile_here):
 
 @pytest.fixture
 def monitor_runs(run, monitored):
-    """The program with a monitor, if that one can run here."""
+    """monitor_runs(monitor) returns the program, and skips the test if that monitor cannot run here."""
     def start(monitor):
         program = monitored(monitor)
         if "no monitor" in run(program, monitor, "free", preload=False).stdout:
@@ -63,7 +64,8 @@ def test_heard(run, monitor_runs, monitor, case):
 
 @pytest.mark.parametrize("monitor", [*NATIVE, "tables"])
 def test_heard_with_context(run, monitor_runs, monitor):
-    """A process that feeds a GPU: the library looks at large calls of munmap, but not at the heap's."""
+    """In a process that feeds a GPU, the library handles the program's large calls of munmap itself, but not those of
+    the heap."""
     for name, extra in CASES.values():
         ours = run(monitor_runs(monitor), monitor, name, "gpu", sim=True, timeout=60, **extra)
         assert (ours.returncode, ours.stdout, ours.stderr) == (0, "", ""), name
@@ -71,7 +73,8 @@ def test_heard_with_context(run, monitor_runs, monitor):
 
 @pytest.mark.parametrize("case", CASES)
 def test_tables(run, monitor_runs, case):
-    """The monitor writes into procedure linkage tables. glibc's malloc does not call through these."""
+    """This monitor writes into procedure linkage tables. It has no run without the library, because glibc's malloc
+    does not call through such tables."""
     name, extra = CASES[case]
     ours = run(monitor_runs("tables"), "tables", name, timeout=60, **extra)
     assert (ours.returncode, ours.stdout, ours.stderr) == (0, "", "")
@@ -81,14 +84,15 @@ def test_tables(run, monitor_runs, case):
 @pytest.mark.parametrize("extra", [{}, AT_ONCE], ids=["default", "at once"])
 @pytest.mark.parametrize("monitor", ["ucm", "openmpi", "memhooks", "tables"])
 def test_callback_allocates(run, monitor_runs, monitor, extra, gpu):
-    """Such a program deadlocks on glibc's arena, and crashes with jemalloc alone. With the library it works."""
+    """A callback that allocates deadlocks on glibc's arena, and crashes with jemalloc alone. With the library it
+    works."""
     ours = run(monitor_runs(monitor), monitor, "callbacks", *gpu, sim=True, timeout=60, REMOVES=1, **extra)
     assert (ours.returncode, ours.stdout, ours.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("monitor", ["ucm", "tables"])
 def test_no_overcommit(run, monitor_runs, monitor):
-    """Where jemalloc does not know that the system overcommits, it takes pages away by mmap(MAP_FIXED)."""
+    """If jemalloc does not know that the system overcommits, it removes pages by mmap(MAP_FIXED)."""
     hide = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc/sys/vm && exec "$@"', "sh"]
     if os.geteuid() or subprocess.run([*hide, "true"], capture_output=True, check=False).returncode:
         pytest.skip("cannot hide /proc/sys/vm here")

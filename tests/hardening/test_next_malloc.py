@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library that stores the next malloc: its blocks and the program's come from one heap."""
+"""A library that finds malloc by RTLD_NEXT and stores it gets blocks from the same heap as the program."""
 
 import pytest
 

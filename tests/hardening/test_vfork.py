@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child of vfork shares its parent's memory, where the parent's threads work: the library must
-change nothing there."""
+"""A child of vfork shares the memory of its parent, whose threads continue to run. The library must not change its
+state in such a child."""
 
 import json
 

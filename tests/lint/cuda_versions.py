@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that all sources compile with the headers of older CUDA toolkits: cuda_versions.py SOURCE BUILD
 
-The headers are NVIDIA's Python wheels of the runtime, kept in the user's cache. Exit code 77 if they
-cannot be fetched."""
+The headers come from NVIDIA's Python wheels of the runtime, and are kept in the user's cache. The exit code is 77 if
+they cannot be fetched."""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ KEPT = ("-I", "-D", "-std", "-W", "-f")
 
 
 def fetch(version):
-    """The folder that has cuda.h, or None."""
+    """Returns the folder that has cuda.h, or None."""
     folder = CACHE / version
     if not any(folder.rglob("cuda.h")):
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def fetch(version):
 
 
 def sources(src, build):
-    """[(file, flags)] of those that are compiled with CUDA's headers."""
+    """Returns [(file, flags)] of the sources that are compiled with CUDA's headers."""
     found = []
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         path = (build / entry["file"]).resolve()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that code which runs before the loader has relocated the library refers to nothing
-outside: early.py BUILD
+"""Checks code that runs before the loader has relocated the library. It must not refer to any symbol outside:
+early.py BUILD
 
-Such a module calls only modules of the same kind. A function of libc would be called through an
-address that is not known yet. That includes a function that the compiler inserts for a loop."""
+Such a module calls only modules of the same kind. The addresses of libc's functions are not known yet. That also
+concerns functions to which the compiler converts a loop, such as memcpy."""
 import pathlib
 import subprocess
 import sys

@@ -46,7 +46,7 @@ def main():
         if text.startswith("#!") and not path.stat().st_mode & 0o100:
             bad.append(f"{name}: begins with #! and is not executable")
         if path.suffix == ".def":
-            continue  # a list may be as long as necessary
+            continue  # the length of a list is not limited
         if len(lines) > TOO_LONG:
             bad.append(f"{name}: {len(lines)} lines, split it")
         elif len(lines) > LONG:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each header of src compiles alone: headers.py SOURCE BUILD
 
-A header that needs another one before it breaks when #include lines are sorted. The flags are those
-of the folder's sources, from BUILD's compile_commands.json."""
+If a header needs another one before it, sorting the #include lines would break the build. The flags are those of the
+folder's sources, from BUILD's compile_commands.json."""
 import json
 import pathlib
 import shlex
@@ -15,7 +15,7 @@ KEPT = ("-I", "-D", "-isystem", "-std")
 
 
 def flags_by_folder(src, build):
-    """{folder below src: the flags of one of its sources}"""
+    """Returns {folder below src: the flags of one of its sources}."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         path = (build / entry["file"]).resolve()

@@ -12,7 +12,7 @@ SYMBOL = re.compile(r"(?<![\w/])gf_\w*[a-z0-9](?![\w<*./])")
 
 
 def anchor(heading):
-    """The anchor of a heading, as code hosting sites make it."""
+    """Returns the anchor of a heading, as code hosting sites make it."""
     text = re.sub(r"[^\w\- ]", "", heading.strip("# \n").replace("`", "").lower())
     return text.replace(" ", "-")
 
@@ -22,7 +22,7 @@ def headings(path):
 
 
 def words_of_source(root):
-    """All words of the sources. They include every symbol that is defined or used."""
+    """Returns all words of the sources, which include every symbol."""
     found = set()
     for path in [*root.glob("src/**/*"), *root.glob("include/*")]:
         if path.suffix in (".c", ".h", ".def", ".S", ".build"):
@@ -44,7 +44,7 @@ def faults(root, document, known):
     for name in NAMED.findall(text):
         if not (root / name).exists():
             yield f"{name} is named and not there"
-    if document.parent.name != "bench":  # the notes describe past experiments
+    if document.parent.name != "bench":  # the notes of bench/ describe past experiments, whose symbols may no longer exist
         for name in sorted(set(SYMBOL.findall(text)) - known):
             yield f"{name} is named, and no symbol of src"
 

@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks CONTRIBUTING's table of the places that a change needs: places.py SOURCE
 
-For each row one existing example is searched for. It must occur in as many files as the row says,
-and only in files that the row names. The search covers src and the row's own files. Text that a
-table generates does not count."""
+For each row, the check searches for one existing example. It must occur in as many files as the row says, and only in
+files that the row names. The search covers src and the row's own files. Generated text does not count."""
 import fnmatch
 import pathlib
 import re
 import sys
 
 TITLE = "## How many places does a change need?"
-# What each row adds, with patterns of an existing example.
+# For each row of the table, patterns of an existing example.
 PLACES = {
     "an option": [r"\bGPUFEED_STAGE_RING\b", r"\bGPUFEED_STALL_WAIT_US\b"],
     "a hook": [r"\bcuMemcpy3D_v2\b", r"\bpthread_setaffinity_np\b"],
@@ -27,7 +26,7 @@ PLACES = {
 
 
 def rows(text):
-    """The addition, the number of places that it needs, and these places."""
+    """Yields each row: what it adds, the number of places, and the places."""
     section = text[text.index(TITLE):].split("\n## ")[0]
     for cells in (line.split("|") for line in section.splitlines() if line.startswith("| a")):
         found = re.match(r" (\d+): ", cells[2])
@@ -39,8 +38,8 @@ def handwritten(path):
 
 
 def is_named(path, names):
-    """A name may be a folder, a file, or a file of the folder that was named before. <...> stands
-    for any word."""
+    """Returns whether the names include this path. A name may be a folder, a file, or a file of the folder named
+    before it. <...> stands for any word."""
     globs = [re.sub("<[^>]*>", "*", name) for name in names]
     return any(fnmatch.fnmatch(path, glob) or path.startswith(glob + "/") or
                "/" not in glob and fnmatch.fnmatch(path.rsplit("/", 1)[-1], glob) for glob in globs)

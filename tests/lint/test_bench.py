@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code that turns raw figures into claims and charts, and programs that CI cannot run to their
-end."""
+"""Tests the code that turns raw figures into claims and charts. Also tests programs of bench/ that CI cannot run
+completely."""
 
 import ast
 import builtins
@@ -21,8 +21,7 @@ import train  # noqa: E402
 
 
 def case(speeds, least, name="sizes: h2d sync 4 MiB, 1 thread"):
-    """A case whose arm `ours` is faster than `driver` and `pinned` by this factor, round by round.
-    """
+    """Returns a case whose arm `ours` is faster than `driver` and `pinned` by these factors, one for each round."""
     made = arms.Case(name, {}, [("ours", "driver", "GB/s", least, "of the driver")], part="sizes", way="h2d",
                      bytes=4 << 20, mode="sync", threads=1, load=0)
     made.rounds = [{"driver": {"GB/s": 10, "CPU s/GB": 0.1}, "pinned": {"GB/s": 50, "CPU s/GB": 0.01},
@@ -33,7 +32,7 @@ def case(speeds, least, name="sizes: h2d sync 4 MiB, 1 thread"):
 @pytest.mark.parametrize("speeds, least, good", [
     ([1.0] * 15, 0.97, True),
     ([0.9] * 15, 0.97, False),
-    ([0.9, 1.1] * 10, 0.97, False),  # the median is good enough, but its interval is not
+    ([0.9, 1.1] * 10, 0.97, False),  # the median passes, but its interval is too wide
     ([1.0] * 15, "same", True),
     ([0.99, 1.01] * 10, "same", True),
     ([0.95, 1.05] * 10, "same", False),  # wider than 4 %
@@ -53,12 +52,12 @@ def test_rounds_shuffle_and_stop():
         made.append(arms.Case(name, {"a": turn, "b": turn}))
     arms.rounds(made, until=float("inf"), least=10, seed=1)
     assert [len(one.rounds) for one in made] == [10, 10]
-    taken = order[2:]  # after the warm-up turns
+    taken = order[2:]  # the turns after the warm-up
     assert {taken[at] for at in range(0, len(taken), 2)} == {"one", "two"}, "always in the same order"
 
 
 class FakeArm:
-    """Counts its renewals, and returns that count as the figure."""
+    """An arm whose figure is the number of its renewals."""
 
     def __init__(self):
         self.told, self.age = [], 0
@@ -122,8 +121,8 @@ def test_rounds_without_renewal_have_no_sets():
 
 
 def rounds_of_sets(sets, each):
-    """A ratio that differs between sets much more than within them: ([rounds], [number of each]).
-    """
+    """Returns ratios that differ much more between sets than within them: ([ratio of each round], [set of each
+    round])."""
     chance, made, numbers = random.Random(7), [], []
     for number in range(sets):
         level = chance.gauss(1, 0.1)
@@ -165,10 +164,10 @@ class Said(list):
 @pytest.mark.parametrize("speeds, sets, said", [
     ([1.0] * 15, [], "PASS"),
     ([1.0] * 16, [at // 2 for at in range(16)], "PASS"),
-    ([1.0] * 16, [at // 4 for at in range(16)], "SKIP"),  # four sets only
+    ([1.0] * 16, [at // 4 for at in range(16)], "SKIP"),  # only four sets
     ([1.0] * 9, [], "SKIP"),
-    ([0.9, 1.1] * 4, [], "SKIP"),  # not decided
-    ([0.9] * 9, [], "FAIL"),  # decided
+    ([0.9, 1.1] * 4, [], "SKIP"),  # too few rounds to decide
+    ([0.9] * 9, [], "FAIL"),  # enough rounds to decide
     ([0.9, 1.1] * 10, [], "FAIL"),
 ])
 def test_too_few_rounds_are_no_pass(speeds, sets, said):
@@ -207,7 +206,7 @@ def test_a_case_without_a_round_says_nothing():
 
 
 def unknown_names(text):
-    """Names that are read and that no line of the file defines, in any scope."""
+    """Returns names that the file uses, and that no line of it defines in any scope."""
     made, read = {*dir(builtins), "__file__", "__name__"}, set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name):
@@ -226,7 +225,7 @@ def unknown_names(text):
 @pytest.mark.parametrize("path", sorted([*ROOT.glob("tests/gpu/*.py"), *ROOT.glob("tests/gpu/programs/*.py"),
                                          *ROOT.glob("bench/*.py")]), ids=lambda path: path.name)
 def test_every_name_is_known(path):
-    """Code that needs a GPU would show such an error only after minutes of its run."""
+    """In code that needs a GPU, a misspelt name would only show after minutes on a GPU machine."""
     assert unknown_names(path.read_text(encoding="utf-8")) == set()
 
 

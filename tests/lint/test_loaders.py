@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of bench/loaders.py that need no GPU: figures, reports, sums, the page cache, and rounds
-that fail."""
+"""Tests the parts of bench/loaders.py that need no GPU: figures, reports, checksums, the page cache, and failed
+rounds."""
 
 import json
 import pathlib
@@ -23,7 +23,7 @@ def answered(seconds, **more):
 
 def test_figures():
     assert loaders.figures(answered(4.0)) == {"GB/s": 0.5, "CPU s/GB": 0.5, "RSS GiB": 2.0}
-    # The call without weights does not count, and each load has its own.
+    # The duration of the call without weights is subtracted from that of the same load.
     both = loaders.figures(answered(4.0, meta=2.0), answered(3.0, meta=1.0))
     assert both["GB/s"] == 1.0 and both["second GB/s"] == 1.0 and both["meta s"] == 2.0
 
@@ -44,7 +44,7 @@ def test_reports_are_subtracted():
 @pytest.mark.parametrize("taken, wrong", [
     ([("plain", "1"), ("ours", "1")], False),
     ([("plain", "1"), ("ours", "2")], True),
-    ([("ours", "differs"), ("plain", "differs")], True),  # each arm compares its own bytes
+    ([("ours", "differs"), ("plain", "differs")], True),  # an arm answers `differs` if it found wrong bytes
 ])
 def test_sums(taken, wrong):
     sums = loaders.Sums()
@@ -63,7 +63,7 @@ def test_files_in_the_page_cache(tmp_path):
 
 
 class Dead:
-    """An arm that has ended."""
+    """An arm whose process has ended."""
     command = ["program"]
 
     def __init__(self, **env):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from raw figures to measured.jsonl, RESULTS.md and the charts, and whether the committed
+"""Tests how results.py makes measured.jsonl, RESULTS.md and the charts from raw figures, and whether the committed
 files agree."""
 
 import json
@@ -21,7 +21,7 @@ MACHINE = {"cpu": "c", "cpus": 2, "kernel": "k", "libc": "l", "date": "2026-11-0
 
 
 def copy_case(name, speed, rounds=15):
-    """A case whose arm `ours` is faster than `driver` by this factor."""
+    """Returns a case whose arm `ours` is faster than `driver` by this factor."""
     made = arms.Case(name, {}, [("ours", "driver", "GB/s", 0.97, "of the driver")], controls=[("again", "driver", "GB/s")],
                      part="sizes", way="h2d", bytes=4 << 20, mode="sync", threads=1, load=0, hot=False)
     made.rounds = [{"ours": {"GB/s": 10 * speed, "CPU s/GB": 0.2}, "driver": {"GB/s": 10, "CPU s/GB": 0.1},
@@ -112,7 +112,7 @@ def test_no_samples_are_kept(folder, raw):
     folder.results(raw)
     note, *lines = map(json.loads, folder.read("measured.jsonl").splitlines())
     assert note == {"note": ""} and all("samples" not in line and line["rounds"] == 15 for line in lines)
-    # in whatever order the round ran
+    # the order is fixed, whatever the order of a round was
     assert list(lines[0]["medians"]) == ["pinned", "driver", "ours", "again"]
 
 
@@ -128,7 +128,7 @@ def test_other_cases_stay_as_they_are(folder, raw, tmp_path):
     assert "3.000 (3.000 to 3.000)" in first and "3.000 (" not in text and "2.000 (2.000 to 2.000)" in text
     assert "\n\nA note.\n" in text
     assert "l, 2026-11-01 to 2026-11-03. Of build abc1234, 2026-11-03: sizes (2 of 3).\n" in text
-    # each at its position, new ones last
+    # known cases keep their positions, and new cases are last
     assert list(folder.cases()) == ["sizes: one", "sizes: other", "sizes: new"]
 
 
@@ -200,8 +200,7 @@ def test_what_is_chance_is_shown(folder, tmp_path):
 
 
 def test_what_is_committed_is_what_measured_jsonl_says(tmp_path):
-    """`bench/results.py` writes all four files. By hand, only a line of measured.jsonl may change.
-    """
+    """`bench/results.py` writes all four files. Only lines of measured.jsonl may be edited by hand."""
     for name in WRITTEN:
         shutil.copy(ROOT / "bench" / name, tmp_path)
     Folder(tmp_path).results()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command in the layout of a bundle, with a stub as its library."""
+"""Fixtures that put the command into the layout of a bundle, with a stub in place of libgpufeed.so."""
 
 import shutil
 import subprocess

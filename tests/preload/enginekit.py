@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on the simulated driver, on a machine whose two CPUs count as two nodes."""
+"""Runs programs on the simulated driver, on a recorded machine with two nodes of one CPU each."""
 import importlib.util
 import os
 import pathlib

@@ -54,7 +54,7 @@ def masks():
 
 
 def idle_thread():
-    """Starts a thread that stays; returns its tid once it runs."""
+    """Starts a thread that waits until the process ends, and returns its tid."""
     ready, tid = threading.Event(), []
 
     def run():

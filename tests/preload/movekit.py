@@ -32,7 +32,7 @@ OLD = ["cuMemcpyHtoD ppp", "cuMemcpyDtoH ppp", "cuMemcpyHtoDAsync ppps", "cuMemc
 ROWS = [row.split() for row in COPY + PINNED + CONTEXT + PRIMARY + GREEN + BLOCK + BATCH + OLD]
 RESULT = {name: 100 + i for i, (name, _) in enumerate(ROWS)}
 for name in ("cuMemHostGetFlags", "cuPointerGetAttribute", "cuPointerGetAttributes"):
-    RESULT[name] = 0 # only then the flags are replaced
+    RESULT[name] = 0 # the hooks replace flags only if the driver succeeds
 SLOT = 0x70000000
 OWN = "driver cuMemcpyHtoD_v2 1000 2000 1000"  # the engine's own call, which is passed through
 
@@ -164,7 +164,7 @@ def heard(result):
 
 
 def own(result):
-    """The driver's and the program's lines, without the engine's own calls."""
+    """The lines that the driver and the program printed, without the engine's own calls."""
     return [line for line in result.stdout.splitlines() if line != OWN]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of pinned memory: the start of a program, runs with and without the library,
-a small control group."""
+"""Shared by the tests of pinned memory: the first lines of each program, runs with and without the library, and a
+small control group."""
 
 import os
 import pathlib
@@ -123,8 +123,8 @@ def program(run):
 
 
 def same(done, served=None):
-    """Checks that both runs succeeded with the same output. The library served all of `served`, or
-    nothing if it is 0."""
+    """Checks that both runs succeeded with the same output. If `served` is given, the library served that many blocks
+    that the program tested."""
     plain, ours = done
     assert plain.returncode == 0, plain.stderr
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr

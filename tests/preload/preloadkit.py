@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of the preload library: an engine that prints what it is told, and small
+"""Shared by the tests of the preload library: an engine that prints each call of the preload library, and small
 drivers."""
 
 import re
@@ -114,7 +114,8 @@ def counts(result):
 
 
 class Kit:
-    """Builds and runs with the printing engine and a driver, by LD_LIBRARY_PATH."""
+    """Builds programs and libraries. Runs programs with the printing engine and a driver, which the loader finds by
+    LD_LIBRARY_PATH."""
 
     def __init__(self, run, compile_c, folder):
         self.run, self.compile_c, self.folder = run, compile_c, folder
@@ -153,8 +154,7 @@ class Kit:
         return result
 
     def same(self, *command, **kw):
-        """Runs without and with the preload library, with or without an engine: the same output and
-        exit code."""
+        """Checks that the output and the exit code are the same without and with the preload library."""
         without = self.go(*command, ok=False, preload=False,
                           **{k: v for k, v in kw.items() if k != "LD_PRELOAD"})
         with_library = self.go(*command, ok=False, **kw)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks JSON against the schemas of docs/schema, for the keywords that they use."""
+"""Checks JSON against the schemas of docs/schema. It supports only the keywords of JSON Schema that these schemas
+use."""
 import json
 import pathlib
 
@@ -19,7 +20,7 @@ class Schema:
         return list(self._errors(self.whole, value, ""))
 
     def fields(self):
-        """All fields of the schema; a field of a shared object counts once."""
+        """Returns all fields of the schema. A field of a shared object counts once."""
         return set(self._fields(self.whole, "")).union(
             *(self._fields(shape, name) for name, shape in self.whole.get("$defs", {}).items()))
 

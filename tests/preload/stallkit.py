@@ -28,17 +28,17 @@ class Own:
         self.event = None
 
     def worked(self):
-        """The call was long because of its work. CPU time lost just before or after it does not
-        count."""
+        """Returns whether the call was long because of its work. CPU time that the thread lost just before or after
+        the call does not count."""
         return self.cpu >= 2 * THRESHOLD_US * 1000
 
     def waited(self):
-        """The call was long because it waited: the thread gave up its CPU and was not preempted."""
+        """Returns whether the call was long because it waited: the thread gave up its CPU and was not preempted."""
         return self.waits and not self.forced and self.cpu * 4 < self.end - self.start
 
     def causes(self, *right):
-        """For a thread without a CPU for most of the call, by preemption or quota, such a cause is
-        right."""
+        """Returns the causes that the log may name. If the thread was preempted for most of the call, preemption and
+        the quota are right, too."""
         lost = self.forced and self.cpu * 2 < self.end - self.start
         return (*right, "preempted", "throttled") if lost else right
 
@@ -76,7 +76,7 @@ def dropped(logged):
 
 
 def most(found, out_of, counted=0):
-    """Whether three quarters were found; two may always be missing, because a share of few is
+    """Returns whether three quarters were found. Two may always be missing, because a percentage of a few stalls is
     noise. test_stall_full.py checks percentages of 100."""
     return len(found) >= min(3, len(out_of)) and \
         len(out_of) - len(found) <= max(2, len(out_of) // 4) + counted

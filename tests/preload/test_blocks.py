@@ -21,7 +21,7 @@ def three(width=4096, height=16, depth=4, src_pitch=4096, dst_pitch=4096, src_he
 
 
 def block_calls(fill_2d, fill_3d):
-    """Each function on each stream: (name, the calls, the stream for the engine)."""
+    """Yields each function on each stream: (name, the calls, the stream that the engine must get)."""
     for name, kinds in (row.split() for row in BLOCK):
         for given in (0, 1, 2, 0xabc) if "s" in kinds else (None,):
             stream = given or (2 if name.endswith(("_ptds", "_ptsz")) else 1)
@@ -82,7 +82,7 @@ STREAM, DURING, ANY = 1, 2, 3
 
 
 def batch(name, members, stream=0xabc, count=None, kinds=None):
-    """members: (source, size, order); destinations count up. failIdx is the out-parameter."""
+    """Each member is (source, size, order). The destinations are consecutive. failIdx is the out-parameter."""
     attrs, first, orders = [], [], []
     for i, (_, _, order) in enumerate(members):
         if not orders or orders[-1] != order:
@@ -153,7 +153,7 @@ def test_stream_0_of_a_thread(moving, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_refused_members(moving, name):
-    """The caller gets the driver's error and index, and the engine has done nothing."""
+    """If the driver refuses a member, the caller gets the driver's error and index, and the engine copies nothing."""
     for member in (1, 4, 5):
         result = moving.go("dlsym", *batch(name, MIXED), GPUFEED_MACHINE="take",
                            REFUSE=f"{MIXED[member][0]:x}")
@@ -166,7 +166,7 @@ def test_refused_members(moving, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_driver_says_what_it_leaves_in_the_index(moving, name):
-    """At least one member stays with the driver if the caller passes failIdx."""
+    """If the caller passes failIdx, the driver gets at least one member, so that the driver sets failIdx."""
     all_good = [(0xa0, 0x3000, ANY), (0xa2, 0x2000, ANY), (0xa4, 0x4000, ANY)]
     result = moving.go("dlsym", *batch(name, all_good), GPUFEED_MACHINE="fits")
     expected = [[0], [1], [2]] if "_v2" in name else [[1], [0], [2]]

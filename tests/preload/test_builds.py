@@ -39,8 +39,8 @@ def test_the_build_uses_the_hash_of_its_headers():
 
 
 def test_each_shared_struct_is_in_a_hashed_header():
-    """The hash also covers structs that one side writes into the other's memory. One more cause
-    would be written beyond the engine's array."""
+    """The hash also covers structs that one product writes into the other's memory. If only the preload library had a
+    further cause, it would write beyond the engine's array."""
     text = "".join(path.read_text() for path in contract())
     for name in MEETING:
         assert f"\nstruct gf_{name} {{\n" in text, name
@@ -141,7 +141,7 @@ def embed(archive, syms, out):
 
 
 def test_another_jemalloc_is_refused_when_building(other_version, tmp_path):
-    """The archive may have been replaced since configuring."""
+    """The build also checks the archive, which may have been replaced after configuring."""
     out = tmp_path / "out.a"
     other = embed(other_version, JEMALLOC_SYMS, out)
     assert other.returncode != 0 and jemalloc_tested()[0] in other.stderr and not out.exists()

@@ -64,7 +64,7 @@ def test_binds_before_exec_and_says_so(gpufeed, tmp_path):
     assert mask == f"[{ALLOWED[1]}", result.stderr
     assert f";set={ALLOWED[1]};policy=default;nodes=" in hint
     assert hint.startswith("v1;pid=")
-    # With off or observe, or if the program cannot take the library, nothing is bound.
+    # Nothing is bound with --bind=off, in the modes observe and off, or if the program cannot be preloaded.
     for flags in (["--bind=off"], ["--mode=observe"], ["--mode=off"]):
         result = gpufeed("run", f"--machine={machine}", "--bind=node", *flags, *SHOW_MASK)
         assert result.stdout.rstrip() == f"{ALLOWED} no hint"
@@ -85,8 +85,8 @@ def test_a_second_run_starts_from_the_first_mask(gpufeed, layout, tmp_path):
 
 @needs_two
 def test_a_hint_that_allows_more_than_the_kernel(gpufeed, tmp_path):
-    """The hint is older than the present control group, or from another tool: CPUs beyond the
-    cpuset are ignored."""
+    """An older control group or another tool set the hint. CPUs of the hint that the present cpuset forbids are
+    ignored."""
     machine = write_machine(tmp_path / "one", [1])
     beyond = ALLOWED[-1] + 64
     was = ",".join(map(str, ALLOWED + [beyond]))
@@ -117,8 +117,8 @@ print(libc.syscall(get, ctypes.byref(mode), None, 0, None, 0), mode.value)
 @needs_two
 @pytest.mark.parametrize("mode, hint, expected", [
     (3, None, 3),  # numactl --interleave=0 gpufeed run ...
-    (1, "v1;pid=1;was={0};set={0};policy=preferred;nodes=7", 1),  # not what the hint says was set
-    (1, "v1;pid=1;was={0};set={0};policy=preferred;nodes=0", 0),  # an outer run's
+    (1, "v1;pid=1;was={0};set={0};policy=preferred;nodes=7", 1),  # the policy differs from the hint's
+    (1, "v1;pid=1;was={0};set={0};policy=preferred;nodes=0", 0),  # set by an outer `gpufeed run`
 ])
 def test_policy_of_the_user_stays(layout, run, tmp_path, mode, hint, expected):
     machine = write_machine(tmp_path / "one", [1])

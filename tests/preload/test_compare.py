@@ -14,7 +14,7 @@ from conftest import COMMAND, SIM_DIR, SOURCE
 
 PYTHON = "/usr/bin/python3"
 
-# A job that reports the steps it is told to have made: its report is replaced when it has ended.
+# A job that writes its own report, with the given times of steps.
 JOB = """
     import json, os, subprocess, sys
     arm, place = os.environ["ARM"], os.environ["GPUFEED_REPORT"].replace("%p", str(os.getpid()))
@@ -51,7 +51,7 @@ def compare(run, tmp_path):
 
 @pytest.fixture
 def job(compare, tmp_path):
-    """job(us of each run of a, us of each run of b): runs both arms by compare."""
+    """job(us of each run of a, us of each run of b) runs both arms by `gpufeed compare`."""
     def call(a, b, *words, expect=0, **env):
         program, runs = tmp_path / "job.py", tmp_path / "runs"
         program.write_text(textwrap.dedent(JOB))
@@ -64,7 +64,7 @@ def job(compare, tmp_path):
 
 
 def test_a_difference(job):
-    """The first pair is discarded: its times would hide the difference."""
+    """compare discards the first pair of runs, whose times would hide the difference here."""
     noise = [0.99, 1.01, 1, 1.02, 0.98, 1]
     found, runs = job([9000000, *(100000 * x for x in noise)], [1, *(80000 * x for x in reversed(noise))])
     answer, count, arms, *rows = found.stdout.splitlines()
@@ -97,7 +97,8 @@ def test_a_run_without_steps_makes_it_the_whole_time(job):
 
 
 def test_the_order_is_random(job):
-    """Seven pairs that all have one order: once in 64 times, and ten times in a row once in 10^18."""
+    """By chance, all seven pairs have the same order in one of 64 runs. In ten runs in a row, that happens once in
+    10^18."""
     for _ in range(10):
         _, runs = job([1e5] * 7, [1e5] * 7, "--pairs=6")
         if len(set(runs[::2])) == 2:
@@ -139,7 +140,8 @@ def test_the_command_ends_with_compare(run, tmp_path):
 
 
 def test_default_arms(compare, tmp_path):
-    """observe and on; the variables of the caller stay, but GPUFEED_REPORT is compare's."""
+    """The arms are the modes observe and on. The caller's variables stay, except for GPUFEED_REPORT, which compare
+    sets."""
     program = tmp_path / "show.sh"
     seen = tmp_path / "seen"
     program.write_text(f'echo "$GPUFEED $GPUFEED_STAGE $(dirname "$GPUFEED_REPORT")" >> {seen}\n')
@@ -182,7 +184,7 @@ def test_mistakes(compare, words, said):
     assert len(found.stderr.splitlines()) == 1 and found.stderr == f"gpufeed compare: {said}\n"
 
 
-# A job with a GPU clock of its arm, which ends when compare has read the clock twice.
+# A job that sets the GPU clock of its arm, and ends when compare has read that clock twice.
 CLOCKED = """
     import os, time
     size = lambda: os.path.exists(os.environ["FAKE_READS"]) and os.path.getsize(os.environ["FAKE_READS"])
@@ -210,7 +212,7 @@ def test_clocks_and_temperatures_of_both_arms(compare, tmp_path):
     assert found.returncode == 0 and found.stderr == ""
     rows = [re.split(r" {2,}", row.strip()) for row in found.stdout.splitlines()]
     clock, = (row for row in rows if row[0] == "GPU clock")
-    # A reading may fall into the next run before that has set its clock.
+    # compare may read the clock at the start of the next run, before that run has set its own clock.
     low, high = (float(text.split()[0]) for text in clock[1:3])
     assert 1710 <= high < low <= 1900 and float(clock[3].split()[0]) == pytest.approx(100 * (high / low - 1), abs=0.06)
     assert ["temperature", "71 C", "71 C"] in rows

@@ -22,7 +22,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 def complete(*words, cwd=None):
     script = BUILD / "src" / "cli" / "gpufeed.bash"
-    # The largest value that completion offers for a size without an upper bound: 256 MiB.
+    # bash may use 256 MiB of address space, so that a list that grows without limit fails the test.
     result = subprocess.run(["bash", "--norc", "-c", "ulimit -v 262144\n" + ASK, "bash", script, "gpufeed", *words],
                             capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
     assert (result.returncode, result.stderr) == (0, "")

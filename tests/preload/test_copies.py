@@ -11,7 +11,7 @@ def expected_stream(name, given):
 
 
 def calls_of_copies(size):
-    """Each function on each stream, with the arguments that the engine must get."""
+    """Yields each function on each stream, with the arguments that the engine must get."""
     for name, kinds in (row.split() for row in COPY):
         way = "h2d" if "HtoD" in name else "d2h" if "DtoH" in name else "any"
         for stream in (0, 1, 2, 0xabc) if "s" in kinds else (None,):
@@ -32,8 +32,8 @@ def test_large_copies_are_offered_and_declined(moving, way):
     assert lines[0::2] == [reached for *_, reached in rows]
     assert lines[1::2] == [f"{name} = {RESULT[name]} errno=33 slot=0x55 cancel=0 by libgpufeed.so"
                            for name, *_ in rows]
-    assert said(result, "declined") == ["100000000 1.4711"] * len(rows)  # with the refusal it gave
-    assert len(result.stdout.splitlines()) == 4 * len(rows)  # the engine's own calls passed through
+    assert said(result, "declined") == ["100000000 1.4711"] * len(rows)  # with the engine's reason and detail
+    assert len(result.stdout.splitlines()) == 4 * len(rows)  # the engine's own calls reached the driver
 
 
 @pytest.mark.parametrize("way", WAYS)

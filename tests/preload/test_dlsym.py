@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dlsym and dlopen keep their caller's meaning: in every build of the preload library the caller
-stays the caller."""
+"""The preload library's dlsym and dlopen find what libc's would find for the same caller. This holds for each
+compiler and optimization level."""
 
 import re
 import shutil
@@ -210,7 +210,7 @@ static void deny(void) {
 
 
 def test_deepbind_where_libc_cannot_be_led_here(kit):
-    """A library that binds as without the flag is better than an abort."""
+    """If RTLD_DEEPBIND cannot be applied, dlopen loads the library without it, and does not abort."""
     kit.library(DEEP, "libdeep.so", "-Wl,-z,norelro")
     app = kit.program(DENY_MPROTECT + DEEP_APP.replace("{ void", "{ deny(); void", 1), "-rdynamic")
     result = kit.go(app)
@@ -240,7 +240,7 @@ def test_the_original_is_jumped_to(preload, symbol):
 
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
 def test_aarch64(run, tmp_path, level):
-    """Cross-built, under qemu's user emulation."""
+    """Builds the preload library for aarch64, and runs it under qemu's user emulation."""
     cc, qemu, root = "aarch64-linux-gnu-gcc", shutil.which("qemu-aarch64"), "/usr/aarch64-linux-gnu"
     if not shutil.which(cc) or not qemu:
         pytest.skip("needs gcc-aarch64-linux-gnu and qemu-user")

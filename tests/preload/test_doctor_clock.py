@@ -17,8 +17,8 @@ def doctor(run):
 
 
 def cpufreq(policies):
-    """Files of policies: the CPUs, governor and preference of each. All CPUs except the first have
-    an unknown governor, which must not be read."""
+    """Returns the files of cpufreq policies; each policy has CPUs, a governor and a preference. The file of each CPU
+    except a policy's first has an unknown governor, which doctor must not read."""
     files = {}
     for cpus, governor, preference in policies:
         for cpu in cpus:
@@ -102,7 +102,7 @@ def test_of_many_cpus_the_first_are_named(doctor, tmp_path):
 
 
 def test_an_early_recording_has_the_first_cpu_alone(doctor, tmp_path):
-    """The file stands for all CPUs, wherever the GPU is, and has no count."""
+    """In an early recording, the file of CPU 0 represents all CPUs, so the finding has no number of CPUs."""
     machine = write_clocks(tmp_path, each([0], "schedutil"), 1)
     (tmp_path / CPUFREQ / "affected_cpus").unlink()
     told = governor(doctor(machine, "--json"))
@@ -111,7 +111,7 @@ def test_an_early_recording_has_the_first_cpu_alone(doctor, tmp_path):
 
 
 def mount_clocks(folder, policies):
-    """A line of shell that gives this machine's CPUs those policies."""
+    """Returns a line of shell that mounts these policies over those of this machine's CPUs."""
     system = pathlib.Path("/sys/devices/system/cpu")
     files = {f"sys/devices/system/cpu/{name}": (system / name).read_text() for name in ("online", "possible", "present")}
     for file in system.glob("cpu[0-9]*/topology/*"):

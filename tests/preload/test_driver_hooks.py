@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to look up a driver function (docs/hooks.md has the table): which function is found,
-and that nothing breaks."""
+"""Tests each way to look up a driver function (docs/hooks.md has the table): it finds the right function, and nothing
+breaks."""
 
 import pathlib
 
@@ -98,8 +98,8 @@ def test_stream_flavours_stay_apart(fed):
 
 
 def test_every_request_of_the_runtime_is_answered_as_by_the_driver(kit):
-    """On the simulated driver: the same result and status, and the same function or exactly its
-    hook."""
+    """With the library, each look-up on the simulated driver has the same result and status, and finds the same
+    function or its hook."""
     requests = ["cuInit 2000 0", "cuMemAlloc 3020 0", "cuMemAlloc 2000 0", "cuMemAllocAsync 11020 0",
                 "cuMemAllocAsync 11020 2", "cuCtxCreate 3020 0", "cuCtxCreate 11040 0",
                 "cuCtxCreate 12050 0", "cuCtxCreate 2000 0", "cuNope 12000 0", "cuInit 99000 0",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUFEED_BOUND: what a process that bound itself tells the programs that it starts."""
+"""GPUFEED_BOUND: a process that the library bound sets it for the programs that it starts."""
 from enginekit import *
 
 

@@ -21,7 +21,8 @@ def test_one_engine_for_many_threads_and_inits(fed):
 
 
 def test_constructors_that_init_race_a_thread(kit):
-    """A constructor of libcuda, and of another library, under the loader's lock."""
+    """Constructors of libcuda and of another library call cuInit under the loader's lock, while a thread calls it,
+    too."""
     kit.fake("-DCONSTRUCTOR")
     kit.engine()
     kit.library("""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of examples/: their form, and what they start, with simulated launchers and driver."""
+"""The files of examples/ are well formed, and start the right programs. Launchers and driver are simulated."""
 
 import json
 import re
@@ -157,7 +157,7 @@ def test_service(run, tmp_path):
     command = re.search(r"^ExecStart=(.*)", text, re.M)[1]
     own = shlex.split(command)[1:]
     unit = tmp_path / "serving.service"
-    # verify wants programs that exist.
+    # systemd-analyze verify requires that the programs exist.
     unit.write_text(text.replace("/opt/gpufeed/bin/gpufeed", str(COMMAND)).replace("/opt/serving/bin/python", sys.executable))
     result = run("systemd-analyze", "--man=no", "verify", unit, preload=False)
     assert (result.returncode, result.stderr) == (0, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the library is in a program that does not use its hooks: header, exits, /bin/true, rights."""
+"""The library in programs that do not use its hooks: the header, exits, /bin/true, privileges."""
 
 import os
 import pathlib

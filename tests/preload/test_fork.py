@@ -41,15 +41,14 @@ def test_with_one_thread_takes_no_lock_of_the_heap(forks):
 
 @pytest.mark.parametrize("what", [["busy"], ["busy", "gpu"]])
 def test_with_threads_leaves_no_lock_to_the_child(run, what):
-    """The child can allocate, whatever other threads did at the moment of the fork."""
+    """The child can allocate even if other threads were inside malloc during the fork."""
     native, ours = run.both(APPS / "forks", *what, sim=True)
     assert (native.returncode, native.stdout) == (0, "60\n")
     assert (ours.returncode, ours.stdout) == (0, "60\n"), ours.stderr
 
 
 def test_our_threads_have_no_arenas(forks):
-    """The library has ten threads. With a separate arena each, a fork would copy 110 pages instead
-    of 20."""
+    """The library has ten threads here. If each had its own arena, a fork would copy 110 pages instead of 20."""
     (native, _), (ours, _) = forks("pinned", 1, 64 * MIB, MALLOC_CONF="narenas:16")
     assert ours <= native + 40
 

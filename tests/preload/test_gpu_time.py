@@ -15,7 +15,7 @@ PROGRAM = APPS / "gpu_time"
 @pytest.fixture
 def sample(run, tmp_path):
     def start(*words, **env):
-        """(what ran, its part of the report)"""
+        """Runs the program. Returns the finished process, and the section `gpu_time` of its report."""
         done = run(PROGRAM, *words, sim=True, GPUFEED_REPORT=tmp_path / "report.json", GPUFEED_VERBOSE=1, **env)
         assert done.returncode == 0, done.stdout + done.stderr
         return done, json.loads((tmp_path / "report.json").read_text())["gpu_time"]
@@ -23,7 +23,7 @@ def sample(run, tmp_path):
 
 
 def only(found):
-    """The single device's part. Its shares sum to the whole."""
+    """Returns the section of the only device, after a check that its shares sum to 1."""
     device, = found["devices"]
     assert abs(sum(state["share"] for state in device["states"].values()) - 1) < 1e-4
     causes = sum(cause["s"] for cause in device["causes"].values())
@@ -42,7 +42,8 @@ def test_an_idle_gpu_is_empty(sample):
 
 
 def test_the_summary_leads_with_the_answer(sample):
-    """Each line names the rank. A stall of a minute is not expected, so the line says that there was none."""
+    """Each line names the rank. Only calls of more than a minute count as stalls here, so the summary's line on
+    stalls says that there was none."""
     rank = dict(RANK=3, WORLD_SIZE=4, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2)
     lines = sample("read", 1500, GPUFEED_STALL_US=60000000, **rank)[0].stderr.splitlines()
     assert all(line.startswith("gpufeed: rank 3: ") for line in lines)
@@ -59,7 +60,7 @@ def test_a_single_rank_is_not_named(sample):
 
 def test_a_busy_gpu_is_queued(sample):
     device = only(sample("busy", 1500)[1])
-    # On a busy machine some samples are late, and are not known.
+    # On a busy machine some samples are late. The time before a late sample counts as unknown.
     assert device["states"]["queued"]["share"] > 0.9 * (1 - device["states"]["unknown"]["share"])
 
 
@@ -73,7 +74,8 @@ def test_a_stream_of_the_thread_is_seen_empty(sample):
 
 
 def test_streams_and_contexts_may_end_beside_the_sampler(sample):
-    """Each call succeeds and each capture is whole, at a rate that meets every pair of calls."""
+    """With very frequent samples, which occur between all kinds of calls, each call succeeds and each capture is
+    complete."""
     done, found = sample("races", 2500, GPUFEED_GPU_TIME=5000)
     assert done.stdout == "rounds\n" and found["questions"] > 10 and found["refused"] == 0
 
@@ -111,12 +113,12 @@ def read_while(process, path, found, seconds=60):
 
 
 def is_renewed_between_samples(contents):
-    """The library's thread writes the file at each sample. A file with no more samples is renewed."""
+    """Returns whether the library's thread has written the file again without a new sample."""
     return len(contents) > 1 and len(contents[-1]["samples"]) == len(contents[-2]["samples"]) and contents[-1]["ran_s"] > 9
 
 
 def test_a_killed_job_keeps_its_answer(tmp_path):
-    """The report is renewed between samples, and SIGKILL leaves a whole one."""
+    """The library renews the report between samples, and after SIGKILL the last report is complete."""
     report = tmp_path / "report.json"
     process = subprocess.Popen([PROGRAM, "idle", "90000"], env=Runner().env(sim=True, GPUFEED_REPORT=report))
     contents = read_while(process, report, is_renewed_between_samples)

@@ -31,8 +31,8 @@ WAITS = {"waiting", "data", "gil", "few_workers", "transform", "storage", "worke
 
 @pytest.fixture
 def loop(run, tmp_path):
-    """loop(script, causes) -> (its largest kind of wait, the line of that, the summary). On a busy machine a
-    program waits for a CPU most of the time, so it runs for longer until a wait of these causes is the largest."""
+    """loop(script, causes) -> (the cause of most waiting, its line of Python, the summary). On a busy machine a
+    program mostly waits for a CPU. So it runs again, for longer, until one of these causes is the largest."""
     def start(script, causes):
         program, report = tmp_path / "program.py", tmp_path / "report.json"
         program.write_text(LOOP + textwrap.dedent(script), encoding="utf-8")
@@ -62,7 +62,7 @@ def test_a_sleep_has_its_line(loop):
 
 
 def test_the_lock_is_blamed_on_its_holder(loop):
-    """The main thread gives the lock away at each call of the driver, and then waits for it."""
+    """The main thread releases the GIL in each call of the driver, and then waits for it."""
     _, line, _ = loop("""
         def hold_the_lock():
             while True:
@@ -93,7 +93,7 @@ def with_workers(make, count):
 
 
 def test_a_worker_that_computes_needs_help(loop):
-    """Whether that is called too few workers or too slow ones depends on the CPUs of the machine."""
+    """The machine's CPUs decide whether the cause is too few workers or too slow ones."""
     _, line, summary = loop(with_workers("""
         def make():
             end = time.monotonic() + 0.3
@@ -121,7 +121,7 @@ def test_a_worker_that_waits_for_a_server_waits_for_storage(loop):
 
 
 def test_a_producer_without_work_is_a_wait_for_data(loop):
-    """The workers themselves wait for a queue: they are not the reason."""
+    """The workers themselves wait for a queue, so the summary does not blame the workers."""
     loop(with_workers("""
         idle = multiprocessing.get_context("fork").Queue()
         def make():

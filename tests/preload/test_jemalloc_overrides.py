@@ -61,10 +61,10 @@ THREADS = r"""
 
 
 def test_successive_threads_use_the_same_pages(run, compile_c):
-    """Each round uses 10 MiB."""
+    """Each thread uses 10 MiB. Without the override, the resident memory would grow with each thread."""
     resident, faults = numbers(run, compile_c, THREADS, "threads")
     assert resident < 50 and faults < 12000, (resident, faults)
-    # A user's setting is left alone.
+    # With a user's setting, jemalloc's own behaviour remains.
     resident, _ = numbers(run, compile_c, THREADS, "threads", MALLOC_CONF="lg_extent_max_active_fit:2")
     assert resident > 100, resident
 
@@ -104,7 +104,7 @@ def test_a_batch_finds_its_place_again(run, compile_c):
             }
             printf("%ld\n", usage().ru_maxrss >> 10);
             return 0;
-        }""", "batches", MALLOC_CONF="dirty_decay_ms:-1")  # so that time has no influence
+        }""", "batches", MALLOC_CONF="dirty_decay_ms:-1")  # so that the result does not depend on time
     assert resident < 100, resident
 
 

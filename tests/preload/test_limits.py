@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
 
 @pytest.mark.parametrize("when", [[], ["after the first malloc"]])
 def test_nothing_left(run, compile_c, when):
-    """malloc returns NULL with ENOMEM, like libc's. jemalloc's start would write through NULL."""
+    """malloc returns NULL with ENOMEM, like libc's. Without memory, jemalloc's initialization would write through
+    NULL."""
     app = compile_c(EXHAUSTED, name="exhausted")
     without, with_library = run.both(app, *when)
     assert without.returncode == 0 and "malloc 1 12" in without.stderr
@@ -45,6 +46,6 @@ def test_nothing_left(run, compile_c, when):
 
 @pytest.mark.parametrize("mib", range(9, 30, 3))
 def test_a_shell_starts(run, mib):
-    """The program needs 4 MiB and the preload library 3; jemalloc would need 8 more."""
+    """The shell needs 4 MiB of address space, and the preload library 3 MiB. jemalloc would need 8 MiB more."""
     result = run("prlimit", f"--as={mib << 20}", "/bin/bash", "-c", "echo here")
     assert (result.returncode, result.stdout, result.stderr) == (0, "here\n", "")

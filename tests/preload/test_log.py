@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log when writing fails, and when the process ends: the program notices nothing, and few lines
-are lost."""
+"""Tests the log when its file cannot be written, and when the process ends. The program notices nothing, and few
+lines are lost."""
 import json
 import os
 import re
@@ -37,7 +37,7 @@ def test_a_report_beyond_that_limit(program, run, tmp_path):  # noqa: F811
 
 
 def test_nobody_reads_standard_error(program, run):  # noqa: F811
-    """The command is like `train 2>&1 | head`: a last line of the library does not end the program by SIGPIPE."""
+    """Like `train 2>&1 | head`: the library's last line must not end the program by SIGPIPE."""
     path, env = program.prepare("signal.signal(signal.SIGPIPE, signal.SIG_DFL)", GPUFEED_VERBOSE=1)
     read, write = os.pipe()
     os.close(read)
@@ -61,8 +61,9 @@ def test_a_file_in_the_place_of_standard_error(program, run, tmp_path):  # noqa:
 
 
 def test_a_file_that_a_daemon_opens_as_number_2(program, run, tmp_path):  # noqa: F811
-    """Number 2 is standard error unless it has FD_CLOEXEC, as a file has that Python opened. One call replaces
-    number 2, because the library's thread may open a file as soon as the number is free."""
+    """The library takes descriptor 2 for standard error unless it has FD_CLOEXEC, which Python sets on files that it
+    opens. The program replaces descriptor 2 by one call. If the number were free for a moment, the library's thread
+    might open a file with it."""
     path, env = program.prepare("""
         data = os.dup2(os.open(os.environ["DATA"], os.O_RDWR | os.O_CREAT), 2, inheritable=False)
         assert data == 2 and os.write(data, b"mine") == 4
@@ -169,13 +170,13 @@ AT_ONCE = 12
 
 
 def frees(log):
-    """A busy machine makes other calls slow as well."""
+    """Returns only the stalls of cuMemFree, because on a busy machine other calls may be slow, too."""
     return [event for event in events(log) if event["call"] == "cuMemFree_v2"]
 
 
 @pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit", "handler", "exit"])
 def test_processes_that_leave_right_behind_a_stall(run, tmp_path, way):
-    """Each process has a separate writer thread, which cannot run before the end."""
+    """Each process has its own writer thread, which cannot run before the process ends."""
     env = run.env(sim=True, GPUFEED_LOG=tmp_path / "log", SIM_DELAY="cuMemFree_v2:3000")
     leaving = [subprocess.Popen([APPS / "leaves", way], env=env) for _ in range(AT_ONCE)]
     assert [process.wait() for process in leaving] == [7] * AT_ONCE
@@ -204,7 +205,8 @@ def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F8
 
 
 def test_a_child_of_vfork_touches_nothing(run, tmp_path):
-    """The child shares its parent's memory, and the writer thread runs there."""
+    """A child of vfork shares the memory of its parent, whose writer thread still runs. So the child must not write
+    the log."""
     out = tmp_path / "trace"
     env = run.env(preload=False, SIM_DELAY="cuMemFree_v2:3000")
     inside = run.env(sim=True, GPUFEED_LOG=tmp_path / "log")

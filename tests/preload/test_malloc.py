@@ -22,7 +22,7 @@ def lines(text):
 
 
 def compare(under, plain):
-    """Line by line: the same as glibc's, or different in the way that EXPECTED gives."""
+    """Checks that each line is the same as glibc's, or differs as EXPECTED says."""
     ours, theirs = lines(under), lines(plain)
     assert [line[0] for line in ours] == [line[0] for line in theirs]
     for mine, glibc in zip(ours, theirs):
@@ -125,8 +125,8 @@ int main(void) {
 
 @pytest.mark.parametrize("setting", [{}, {"GPUFEED": "off"}, {"GPUFEED_HEAP": "off"}, {"GPUFEED_HEAP": "replace"}])
 def test_functions_that_an_allocator_before_lacks_call_it(run, compile_c, setting):
-    """An allocator that precedes the library, or is part of the program. jemalloc and tcmalloc have
-    no reallocarray."""
+    """The other allocator precedes the library, or is part of the program. jemalloc and tcmalloc, for example, lack
+    reallocarray."""
     allocator = compile_c(SMALL_ALLOCATOR, "-shared", "-fPIC", "-fno-builtin", name="small.so")
     preloaded = compile_c(BUILT_ON_THEM, "-fno-builtin")
     linked = compile_c(SMALL_ALLOCATOR + BUILT_ON_THEM, "-fno-builtin", name="linked")
@@ -387,8 +387,8 @@ int main(void)
 
 @pytest.mark.parametrize("log", [{}, {"GPUFEED_LOG": "/dev/null"}], ids=["no-log", "log"])
 def test_calloc_clears_used_pages(run, compile_c, log):
-    """As in glibc. Purged pages would fault in again, 256 for each MiB. Runs without huge pages,
-    which would hide it. Without a log, the heap samples the pages, with one it calls mincore."""
+    """As in glibc, calloc clears used pages. If it purged them, each MiB would cause 256 page faults. Huge pages
+    would hide this, so they are off. Without a log, the heap samples the pages; with a log, it calls mincore."""
     result = run(compile_c(CLEARED, "-O1", "-fno-builtin", name="cleared"), GPUFEED_PROFILE="inference",
                  **log)
     assert (result.returncode, result.stderr) == (0, "")

@@ -26,7 +26,7 @@ def test_free_waits_for_its_own_context_only(program):
 
 
 def test_a_second_device_in_use_leaves_them_to_the_driver(program):
-    """One device cannot show whether a second one would see a difference."""
+    """Once a second device is in use, pinned memory is left to the driver, because that device might see a difference."""
     same(program("""
         first, second = start(), c_void_p()
         p, q = pinned(LARGE), pinned(SMALL)
@@ -96,7 +96,7 @@ def test_a_later_context_has_it_pinned_too(program):
 
 
 def test_what_a_second_device_sees(run):
-    """Runs the program that is meant for two GPUs, on two simulated ones."""
+    """Runs a program for two GPUs (tests/gpu/programs/pinned_devices.py) on two simulated GPUs."""
     script = pathlib.Path(__file__).parents[1] / "gpu" / "programs" / "pinned_devices.py"
     ours = same(run.both("/usr/bin/python3", script, LARGE, 0, sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_VERBOSE=2,
                          SIM_DEVICES="0000:41:00.0,0000:81:00.0"))
@@ -104,7 +104,7 @@ def test_what_a_second_device_sees(run):
 
 
 def test_what_no_row_says_is_the_same(run):
-    """Runs the program that queries a real driver, on the simulated one."""
+    """Runs a program that queries a real driver (tests/gpu/programs/unrecorded.py) on the simulated driver."""
     script = pathlib.Path(__file__).parents[1] / "gpu" / "programs" / "unrecorded.py"
     ours = same(run.both("/usr/bin/python3", script, 0, sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_VERBOSE=2))
     assert re.search(r"copies to the GPU; staged \d+ ", ours.stderr), ours.stderr

@@ -9,7 +9,7 @@ from conftest import PRELOAD
 from pinkit import *
 
 
-# USES_HOST_PAGE_TABLES; INTEGRATED
+# Attribute 100 is PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, and 18 is INTEGRATED.
 @pytest.mark.parametrize("attribute", [100, 18])
 def test_gpus_that_read_pageable_memory_themselves(program, attribute):
     same(program("""
@@ -23,7 +23,8 @@ def test_gpus_that_read_pageable_memory_themselves(program, attribute):
 
 @pytest.mark.parametrize("size", [SMALL, MIB, LARGE])
 def test_an_allocation_waits_for_nobody(program, size):
-    """Whatever is retained from before."""
+    """The driver's cuMemHostAlloc does not wait for the GPU, so the library's must not either, even if it retains
+    memory."""
     same(program(f"""
         start()
         on = stream()
@@ -38,7 +39,8 @@ def test_an_allocation_waits_for_nobody(program, size):
 
 
 def test_buffers_are_known_when_no_more_are_given_out(program):
-    """Registering the second one fails. From then on, allocations are left to the driver."""
+    """The registration of the second block fails. From then on the driver serves allocations, but the library still
+    knows the first block."""
     ours = same(program("""
         start()
         p, q = pinned(LARGE), pinned(LARGE)
@@ -66,8 +68,7 @@ int munmap(void *at, size_t bytes)
 
 
 def test_who_watches_munmap_hears_of_it(run, compile_c):
-    """Communication libraries do so: they keep data about a range, and drop it when the range is
-    unmapped."""
+    """Communication libraries cache data about a range, and drop it when the range is unmapped."""
     spy = compile_c(SPY, "-shared", "-fPIC", name="spy.so")
     text = PROLOGUE + textwrap.dedent("""
         heard = c_uint64.in_dll(ctypes.CDLL(None), "unmapped")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Third-party libraries of the library and of the program do not mix, in either order."""
+"""Third-party libraries of the program and of gpufeed do not mix, in either order of loading."""
 import pathlib
 import tempfile
 

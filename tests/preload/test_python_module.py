@@ -161,7 +161,8 @@ def test_figures_are_those_of_the_report(program, tmp_path):
 
 
 def test_snapshots_by_several_threads(program):
-    """Each one is whole, although the report grows, and the file's writer takes its lock, too."""
+    """Each snapshot is complete, although the report grows, and the thread that writes the file takes the same
+    lock."""
     assert program(textwrap.dedent(START) + textwrap.dedent("""
         import threading
         whole = []
@@ -186,7 +187,8 @@ FRAMEWORK = {
 
 
 def test_callbacks(program, tmp_path):
-    """Their frameworks are imported with them, not by `import gpufeed`. These here have the base classes only."""
+    """A callback imports its framework; `import gpufeed` does not. The frameworks here are stubs that have only the
+    base classes."""
     for name, text in FRAMEWORK.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -217,7 +219,7 @@ def test_callbacks(program, tmp_path):
 
 
 def test_magic(program):
-    """The part of IPython that the magic uses."""
+    """Uses a stub of IPython with the functions that the magic calls."""
     script = textwrap.dedent("""
         import io, contextlib
         class Shell:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that the program registers: prefaulted on the right node if that pays, and left alone
-otherwise."""
+"""Memory that the program registers. The library prefaults it on the right node if that saves time, and leaves it
+alone otherwise."""
 
 import textwrap
 
@@ -33,8 +33,8 @@ def test_registered_memory_is_placed_beforehand(program):
 
 @pytest.mark.parametrize("flags", [4, 8])
 def test_odd_registrations_are_left_alone(program, flags):
-    """Registers of a device, and memory that is only read: prefaulting would map the zero page
-    first."""
+    """The library does not prefault a device's registers. It does not prefault read-only memory, because that would
+    map the zero page."""
     same(program(present(f"""
         at = anonymous()
         print(register(at, 2 * LARGE, {flags}), present(at, 2 * LARGE), unregister(at))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release consists of: the SBOM and, with RELEASE=1 (suite full), all that scripts/release.sh makes."""
+"""Checks the SBOM and, with RELEASE=1 (suite full), all files that scripts/release.sh makes."""
 
 import hashlib
 import json

@@ -30,7 +30,7 @@ FILL = """
 
 
 def told(feed, script, **env):  # noqa: F811
-    """The values that the script stored in `say`."""
+    """Runs the script, and returns the values that it stored in `say`."""
     return json.loads(feed(FILL + script + "    print(json.dumps(say))\n", **env).stdout)
 
 
@@ -94,8 +94,8 @@ def test_a_users_setting_wins_key_by_key(feed, tmp_path):  # noqa: F811
 
 
 def test_allocators_inside_libraries_are_named(feed, compile_c, tmp_path):  # noqa: F811
-    """Found by an exported symbol or by the file's name. An object that exports malloc itself is
-    not listed."""
+    """The library finds such an allocator by an exported symbol or by the file's name. An object that exports malloc
+    itself is not listed."""
     report = tmp_path / "r.json"
     body = "void *%s(unsigned long n) { return 0; } void free(void *);"
     libraries = [compile_c(body % name, "-shared", "-fPIC", name=file) for name, file in (
@@ -159,7 +159,7 @@ def test_untouched_pages_do_not_count_as_missing(feed, tmp_path, how):  # noqa: 
     if how == "grown":
         assert 10 * 60 * MIB <= found["absent_bytes"] <= 10 * 96 * MIB, found
     else:
-        assert found["absent_bytes"] <= 10 * 20 * MIB, found  # 64 each without
+        assert found["absent_bytes"] <= 10 * 20 * MIB, found  # if untouched pages counted, each block would add 64 MiB
 
 
 @pytest.mark.parametrize("profile", ["training", "inference"])
@@ -193,8 +193,8 @@ def test_pages_that_a_thread_freed_outlive_it(feed):  # noqa: F811
     say["faults"] = faults
 """, GPUFEED_PROFILE="inference")
     rounds = (found["faults"][-1] - found["faults"][0]) / 16384
-    # The first round of each arena counts: a thread that starts while the last one still ends gets
-    # another arena. There would be eleven if all pages were purged.
+    # The first thread of each arena faults in its pages. A thread that starts while the last one still ends gets
+    # another arena, so there may be several. If all pages were purged, there would be eleven rounds of faults.
     assert rounds < 5.5, found
 
 
@@ -232,7 +232,7 @@ def test_another_allocator_serves(feed, tmp_path, library, order):  # noqa: F811
     assert "settings" not in heap and heap["embedded"] == []
     ours = [line for line in found.stderr.splitlines() if line.startswith("gpufeed")]
     assert not any(name in line for line in ours), ours
-    if library != "libtcmalloc_minimal.so.4":  # other builds print the arguments of their functions
+    if library != "libtcmalloc_minimal.so.4":  # tcmalloc's setting prints nothing
         assert "heap stats" in found.stderr or "jemalloc statistics" in found.stderr
 
 

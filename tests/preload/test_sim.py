@@ -213,7 +213,7 @@ def test_threads(sim):
 
 
 def test_every_entry_that_the_runtime_asks_for_is_there(sim):
-    """Functions that no file implements return CUDA_ERROR_NOT_SUPPORTED."""
+    """Functions that the simulated driver does not implement return CUDA_ERROR_NOT_SUPPORTED."""
     assert sim("""
         start()
         print(cuda.cuGLInit(), cuda.cuMemPrefetchAsync_v2_ptsz(), cuda.cuArray3DCreate_v2())
@@ -223,7 +223,7 @@ def test_every_entry_that_the_runtime_asks_for_is_there(sim):
 @pytest.mark.parametrize("variable, source", [("SIM_PAGEABLE_MBPS", "create_string_buffer(8 << 20)"),
                                               ("SIM_LINK_MBPS", "pinned(8 << 20)")])
 def test_rates(sim, variable, source):
-    """8 MiB at no more than 100 MB/s; the bytes are as without a limit."""
+    """A copy of 8 MiB is limited to 100 MB/s. Its bytes are the same as without the limit."""
     sim(f"""
         start()
         source, device, back = {source}, alloc(8 << 20), create_string_buffer(8 << 20)

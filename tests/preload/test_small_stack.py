@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls on the smallest stack that a thread can have. glibc takes the thread-local variables of the
-program and the library from it."""
+"""Hooked calls on the smallest stack that a thread can have. glibc places the thread-local variables of the program
+and the library on it."""
 
 import pytest
 from conftest import SIM_DIR

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stall's stack and Python lines may come from damaged or missing data: the program continues."""
+"""The program continues if the data for a stall's stack and Python lines is damaged or missing."""
 import struct
 
 from stallkit import GIVE_BACK, events
@@ -18,7 +18,7 @@ CALLS_BACK = "int call_back(void (*function)(void)) { function(); return 1; }"
 
 
 def move_program_headers(path):
-    """The table extends to the end of the file, which is not mapped; the loader reads it there."""
+    """Moves the program headers to the end of the file, which is not mapped. The loader reads them from the file."""
     data = bytearray(path.read_bytes())
     at, = struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)

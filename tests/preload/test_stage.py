@@ -13,8 +13,8 @@ STAGE = APPS / "stage"
 ENDS = APPS / "stage_ends"
 CONTEXTS = APPS / "stage_context"
 
-# Small enough to stage nearly everything. There are more threads than CPUs, so that pieces end out
-# of order.
+# The minimum size is so small that nearly every copy is staged. There are more threads than CPUs, so that pieces end
+# out of order.
 EAGER = {"GPUFEED_STAGE_MIN": "4096", "GPUFEED_STAGE_THREADS": "4", "SIM_DMA": "late",
          "GPUFEED_VERBOSE": "2"}
 
@@ -66,7 +66,7 @@ def test_destinations_that_were_never_touched(run, env):
 
 
 def test_bytes_that_stay_in_the_shared_cache(run):
-    """With CLDEMOTE if the processor has it (nt_copy.c); otherwise non-temporal stores alone."""
+    """The library uses CLDEMOTE if the processor has it (nt_copy.c), and otherwise only non-temporal stores."""
     to, _, said = compare(run, "vast", SIM_DMA="")
     assert to.staged == 2 and to.rest == 0, said
 
@@ -82,7 +82,8 @@ def test_what_the_driver_knows_is_its_own(run):
     assert back.range == 2 and to.ends == 1, said
 
 
-# USES_HOST_PAGE_TABLES; INTEGRATED; PAGEABLE_MEMORY_ACCESS alone, which is HMM.
+# Attribute 100 is PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 18 is INTEGRATED, and 88 is PAGEABLE_MEMORY_ACCESS,
+# which alone means HMM.
 @pytest.mark.parametrize("attribute, staged", [(100, False), (18, False), (88, True)])
 def test_gpus_that_read_pageable_memory_themselves(run, attribute, staged):
     to, back, said = compare(run, "bytes", SIM_ATTRIBUTES=f"{attribute}:1", **{} if staged else {"COLD": "1"})
@@ -93,10 +94,11 @@ def test_gpus_that_read_pageable_memory_themselves(run, attribute, staged):
 @pytest.mark.skipif(KERNEL < [6, 11], reason="the kernel has no PROCMAP_QUERY (Linux 6.11)")
 @pytest.mark.parametrize("attribute", [100, 18])
 def test_files_are_staged_where_the_option_asks_for_it(run, attribute):
-    """Other memory stays with the driver: the heap, a range that ends behind the file, and destinations."""
+    """Only mapped files are staged. The driver copies from the heap, from a range that ends behind the file, and to
+    every destination."""
     env = {"SIM_ATTRIBUTES": f"{attribute}:1"}
     to, back, said = compare(run, "sources", GPUFEED_STAGE="files", **env)
-    # An asynchronous copy behind work that may write the file is the driver's, too.
+    # An asynchronous copy also stays with the driver if earlier work may write the file.
     assert to.staged >= 2 and 2 <= to.shares_pages <= 3 and back.calls == {"shares_pages": 4}, said
     to, back, said = compare(run, "sources", COLD="1", **env)
     assert to.calls == {"shares_pages": 7} and back.calls == {"shares_pages": 4}, said
@@ -114,7 +116,7 @@ def test_members_of_a_batch_are_counted_as_what_they_are(run):
 
 
 def test_a_busy_stream_gets_one_operation_at_once(run):
-    """The call returns before its stream has moved, and the driver got one copy."""
+    """The call returns while its stream is still blocked, and the driver gets a single copy."""
     to, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0),
                           SIM_FAULT="cuMemcpyHtoDAsync_v2:2+:999")
     assert to.staged == 1, said
@@ -138,7 +140,7 @@ def test_d2h_behind_a_blocked_stream(run):
 
 def test_captures_beside_copies(run):
     to, _, said = compare(run, "captures")
-    assert to.capture >= 150 and to.staged > 2, said # besides, a copy may meet the beginning of a capture
+    assert to.capture >= 150 and to.staged > 2, said # a few more copies may meet the beginning of a capture
 
 
 @pytest.mark.parametrize("ring", ["4M", "1G"])
@@ -155,7 +157,7 @@ def test_large_files(run, ring):
 
 
 def test_small_copies_have_patience(run):
-    """If no option sets a size, small copies prepare nothing until there were many."""
+    """If no option sets a minimum size, the library prepares staging only after many small copies."""
     auto = {"GPUFEED_STAGE_MIN": "auto"}
     to, back, said = compare(run, "some", **auto)
     assert to.calls == back.calls == {"early": 12} and "ring of 0 bytes (limit 0), 0 helpers" in said
@@ -183,22 +185,21 @@ def test_green_streams_are_the_drivers(run):
 
 
 def test_contexts_that_copy_synchronously_are_the_drivers(run):
-    """Asynchronous copies in such contexts, too, return when the data has arrived."""
+    """In such contexts even an asynchronous copy returns only when the data has arrived."""
     to, back, said = compare(run, "synchronous", program=CONTEXTS)
     assert to.staged == back.staged == 0 and to.device_memory == 2, said
 
 
 def test_a_capture_that_is_dead_is_still_one(run):
-    """The work on its stream is refused. That is no failure of the library, so later copies are
-    staged."""
+    """The driver refuses work on the stream of an invalidated capture. That is no failure of the library, so later
+    copies are staged."""
     to, _, said = compare(run, "invalidated", program=CONTEXTS)
     assert to.capture == 1 and to.staged == 2, said
     assert "left to the driver" not in said
 
 
 def test_early_copies_are_not_looked_at(run):
-    """The library does not even query whether the stream is capturing. Copies that it did not
-    examine give no rate."""
+    """The library does not even query whether the stream of an early copy is capturing. Early copies give no rate."""
     to, _, said = compare(run, "early", program=CONTEXTS, GPUFEED_STAGE_MIN="auto")
     assert to.calls == {"early": 32, "capture": 8}, said
     assert "GB/s" not in said and "pinning the source" not in said
@@ -215,8 +216,8 @@ def test_a_copy_on_the_threads_own_stream_waits_for_that_alone(run):
 
 
 def test_small_copies_far_ahead(run):
-    """The driver would not wait for these copies either, so the library must not pin more and more
-    memory for them."""
+    """Neither the driver nor the library waits for these copies. The library must not pin more and more memory for
+    them."""
     to, back, said = compare(run, "ahead")
     assert to.staged > 20 and back.staged > 100 and to.staged + to.full == 512, said
     assert 0 < int(re.search(r"copies: staging ring of (\d+) bytes", said).group(1)) <= 32 << 20, said
@@ -236,9 +237,8 @@ def test_green_contexts(run):
 
 @pytest.mark.parametrize("pin", ["auto", "off"])
 def test_what_was_long_unused_goes_in_a_free_that_waits(run, pin):
-    """A small block that shares its mapping, and a pointer that is no block, may be freed while a
-    kernel runs. A capture that forbids the free also keeps the ring. A capture that allows it is
-    left valid."""
+    """The ring shrinks only inside a free that waits for the GPU. The free of a small block or of an invalid pointer
+    does not wait. If a capture forbids the free, the ring stays. A capture that allows the free stays valid."""
     _, _, said = compare(run, "trim", program=ENDS, GPUFEED_PIN=pin)
     assert re.findall(r"^(?:before|copy|small|refused|large): \d$", said, re.M) == \
         ["before: 1", "copy: 1", "small: 1", "refused: 1", "large: 0"], said
@@ -268,13 +268,13 @@ def test_small_copies_start_nothing(run):
     assert "ring of 0 bytes (limit 0), 0 helpers" in said
 
 
-# A call of the library may fail at first, later, or always. Only the copying side changes.
+# Each of these calls fails in a test. The program's results stay the same; only the way of copying changes.
 OURS = ["cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuDeviceGetAttribute",
         "cuDevicePrimaryCtxGetState", "cuEventCreate", "cuEventRecord", "cuEventQuery",
         "cuEventSynchronize", "cuMemHostRegister_v2", "cuPointerGetAttribute",
         "cuPointerGetAttributes", "cuStreamIsCapturing", "cuStreamGetCtx_v2",
         "cuThreadExchangeStreamCaptureMode"]
-# Without these the ring never exists, so the test does not wait for it.
+# If one of these fails, the ring never exists, so the test does not wait for it.
 COLD = {"cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuMemHostRegister_v2",
         "cuPointerGetAttribute", "cuPointerGetAttributes", "cuStreamIsCapturing",
         "cuStreamGetCtx_v2", "cuThreadExchangeStreamCaptureMode"}
@@ -295,11 +295,11 @@ def test_calls_of_ours_fail(run, entry):
 
 
 def test_a_capture_that_begins_meanwhile_turns_nothing_off(run):
-    """The legacy stream was queried, and then another thread began a capture. The calls of the
-    library and of the driver then fail."""
+    """Another thread begins a capture after the library has queried the legacy stream. Then calls of the library and
+    of the driver fail."""
     to, back, said = compare(run, "beginning", program=CONTEXTS, native=("end 0\n2 checked, 0 wrong\n", 0),
                              SIM_FAULT="cuEventRecord:1:906,cuEventRecord:4:906")
-    # before its first transfer, and after one
+    # one failure before a copy's first transfer, and one after it
     assert to.capture + back.capture == 1 and to.failed + back.failed == 1, said
     assert to.rest + back.rest == 0, said
     assert to.staged >= 1 and back.staged >= 2, said
@@ -342,8 +342,8 @@ print(more)
 
 
 def test_a_child_forked_beside_copies_has_no_descriptor_more(run):
-    """One thread queries a mapping, for microseconds of a copy that takes a fifth of a second here.
-    """
+    """The library has a descriptor open while one thread queries a mapping. That takes microseconds of a copy, which
+    takes a fifth of a second here. So few children inherit it."""
     done = run("/usr/bin/python3", "-c", FORKS, sim=True, SIM_DELAY="dma:20000", **{**EAGER, "SIM_DMA": ""})
     assert done.returncode == 0 and Seen(done.stderr, "to").staged >= 1, done.stderr
     assert int(done.stdout) <= 10

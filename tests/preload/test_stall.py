@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stalls made on purpose: each is in the log, with its cause. Also the conditions that the log must
-never break."""
+"""Makes stalls on purpose, and checks that the log has each one with its cause. Other tests check rules that the log
+must always obey."""
 import glob
 import json
 import os
@@ -13,7 +13,7 @@ from stallkit import GIVE_BACK, THRESHOLD_US, Own, events, dropped, most, stalls
 
 
 def judge(own, call, *causes):
-    """Most stalls are logged, and most with the right cause."""
+    """Checks that most stalls are logged, and that most of those have the right cause."""
     own = [one for one in own if one.call == call and one.worked()]
     assert len(own) >= 8, own
     logged = [one for one in own if one.event]
@@ -43,7 +43,7 @@ def test_reallocs_copy_into_fresh_pages(stalls):
 
 
 def test_reallocs_copy_into_pages_that_are_there(stalls):
-    # The first rounds of a size still map memory.
+    # Only the last 16 calls count, because the first calls of each size still map memory.
     own, _ = stalls("realloc", 20, "dirty_decay_ms:-1,oversize_threshold:0")
     judge(own[-16:], "realloc", "copy")
 
@@ -55,8 +55,8 @@ def test_calloc_of_used_pages(stalls):
 
 
 def collect_waits(stalls, least, *words):
-    """The calls that waited in as many runs as it takes to have this many, and how many events were dropped. Skips if
-    the machine is too quiet for them."""
+    """Repeats the run until at least `least` calls waited. Returns these calls and the number of dropped events.
+    Skips the test if too few calls waited in 8 runs."""
     waited, lost = [], 0
     for _ in range(8):
         own, logged = stalls(*words)
@@ -77,8 +77,8 @@ def test_contended_arena(stalls):
 
 
 def test_fork_holds_the_heap(stalls):
-    """A wait in a page fault before the call's first slow part is not timed. On a busy machine the
-    thread also waits for a CPU, possibly for most of the call."""
+    """The log does not time a page fault before the call's first slow path. On a busy machine the thread may also
+    wait for a CPU for most of the call."""
     waited, _ = collect_waits(stalls, 10, "fork", 40, "narenas:64")
     found = [one for one in waited if one.event]
     assert most(found, waited), f"{len(found)} of {len(waited)}"
@@ -122,7 +122,7 @@ def test_off(stalls, tmp_path):
 
 @pytest.mark.parametrize("library,kind", [(None, "purge"), ("libtcmalloc_minimal.so.4", "realloc"),
                                           ("libmimalloc.so.2", "realloc"), ("libjemalloc.so.2", "realloc"),
-                                          # its large blocks begin at any offset in a page
+                                          # jemalloc's large blocks begin at any offset in a page
                                           ("libjemalloc.so.2", "purge")])
 def test_another_allocators_large_calls(run, tmp_path, library, kind):
     """The log has the duration and the thread's usage, but not the parts of the other allocator's
@@ -226,7 +226,7 @@ def test_full_disk_loses_lines_only(stalls, run):
 
 
 def test_no_more_than_a_burst(run, tmp_path):
-    """Every call is a stall here: most of them are counted, not written."""
+    """Each call is a stall here. The log counts most of them, and writes only a few."""
     log = tmp_path / "log"
     found = run(APPS / "stalls", "burst", 2000, 10**9, GPUFEED_LOG=log, GPUFEED_STALL_US=1,
                 MALLOC_CONF=GIVE_BACK)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred stalls of each kind: at least 95 are in the log, 90 with the right cause.
+"""Makes a hundred stalls of each kind. At least 95 are in the log, and 90 have the right cause.
 
 Suite full, on a machine with no other work: meson test -C build stall_full. Prints the stalls
 found, by cause."""
@@ -15,7 +15,7 @@ IN_PLACE = "dirty_decay_ms:-1,oversize_threshold:0"
 
 
 def met_a_stop(own):
-    """The stop is a voluntary switch. It may have been just before the call or after it."""
+    """A stop counts as a voluntary switch. A stop just before the call or after it is excluded."""
     return own.waits and not (own.event and own.event["us"] < 100000)
 
 
@@ -45,7 +45,7 @@ def test_hundred(stalls, capsys, name):  # noqa: F811
     for _ in range(20):
         own, logged = stalls(kind, count, conf, min_us=100000 if kind == "stop" else 2000, timeout=600)
         own = [one for one in own if counts(one) and (not call or one.call == call)]
-        seen += own[-100:]  # the first rounds of a size still map memory
+        seen += own[-100:]  # the first calls of each size still map memory
         beyond += dropped(logged)
         if len(seen) >= ENOUGH:
             break

@@ -85,7 +85,7 @@ def classed(kit):
 
 
 def test_the_drivers_threads(classed):
-    """Created inside cuInit, before there is an engine, or later by the driver's own code."""
+    """The driver creates its threads inside cuInit, before the engine is loaded, or later."""
     app = classed.program(WAYS + CLASS_OF + """
         int main(void) { start(); void *h = driver();
             int first = ((int (*)(void))dlsym(h, "fake_thread"))(), later = ((int (*)(void))dlsym(h, "fake_later_thread"))();
@@ -124,7 +124,7 @@ def test_who_sets_its_own_mask_is_left_alone(classed):
 
 @two_cpus
 def test_birth_is_before_the_first_set(kit):
-    """No malloc comes before the birth, so the recorded mask is the one with which the process started."""
+    """The library records the start mask before the hooked call changes the mask."""
     kit.fake()
     kit.library(TELL_CLASS.replace("preload = d;", 'preload = d; unsigned n = 0; for (int i = 0; i < 64; i++)'
                 ' n += d->startup->cpus.word[i / 64] >> i & 1; fprintf(stderr, "[birth %d]\\n", n);'),
@@ -181,7 +181,7 @@ def test_many_short_threads_that_bind_do_not_fill_the_table(classed):
     assert classed.go(app).stdout == "0\n"
 
 
-# --- what pthread_create does is what it did
+# --- pthread_create behaves as without the library
 def test_return_codes_and_attributes(fed):
     app = fed.program(WAYS + r"""
         #include <limits.h>
@@ -226,8 +226,8 @@ def test_thread_limit(fed):
 
 
 def test_no_hook_is_a_cancellation_point(fed):
-    """The engine writes and sleeps inside the call. If the original is no cancellation point, the
-    hook must not be one either."""
+    """The engine writes and sleeps inside hooks. If the original is not a cancellation point, the hook must not be
+    one either."""
     app = fed.program(WAYS + r"""
         static volatile int went_on;
         static void *calls(void *a) {
@@ -259,8 +259,8 @@ def test_new_threads_use_the_arenas_that_the_engine_allows(fed, machine, shared)
 
 
 def test_start_routine_is_a_tail_call(fed):
-    """The thread's stack shows the program's routine directly above libc's frames, as it
-    would without the library."""
+    """In the new thread's stack, libc's frames directly call the program's routine, as they would without the
+    library."""
     app = fed.program(WAYS + r"""
         #include <execinfo.h>
         static void *deep(void *a) { void *at[20]; int n = backtrace(at, 20); printf("%d %s\n", n, owner(at[1])); return a; }
@@ -318,8 +318,8 @@ def test_the_drivers_threads_share_the_main_threads_arena(run, compile_c):
 
 
 def test_the_drivers_threads_make_no_arena_beside_threads_of_fewer_arenas(kit):
-    """After thread.arena, a thread counts in the new arena for the program's calls, and in the old
-    one for jemalloc's own."""
+    """When a thread changes its arena by thread.arena, jemalloc counts it in the new arena for the program's
+    allocations, and in the old one for internal allocations."""
     kit.library(DRIVER_THREADS, "libcuda.so.1")
     kit.engine()
     app = kit.program(WAYS + r"""

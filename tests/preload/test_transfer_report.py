@@ -76,7 +76,7 @@ def test_bytes_are_all_there(report, tmp_path):
     there, here = transfers["to_device"], transfers["from_device"]
     assert both(there) == (100 + 6 * warmed) * MIB and both(here) == 60 * MIB
     assert there["staged"]["calls"] + there["driver"]["calls"] == 20 + warmed
-    # a busy ring leaves some copies to the driver
+    # while the ring is busy, some copies are left to the driver
     assert there["staged"]["calls"] >= 5, json.dumps(transfers)
     assert here["staged"]["calls"] >= 5
     assert there["inaccessible_bytes"] == 0
@@ -151,8 +151,8 @@ def test_none_of_it(report):
 
 
 def test_the_example(feed, run, tmp_path):  # noqa: F811
-    """README's claims: staged or left to the driver, pinned or not, the loop's checksum is the
-    same."""
+    """Checks the statements of docs/summary.md. The checksum of the loop is the same if copies are staged or not,
+    from pageable or pinned memory."""
     def feeding(*flags, **env):
         found = run(PYTHON, SOURCE / "examples" / "feed.py", "--batches", 8, "--batch-mib", 8, *flags,
                     sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_REPORT=tmp_path / "r.json", **env)

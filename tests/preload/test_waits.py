@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for the GPU: a stall only if it was idle, and the queries disturb no other call."""
+"""A wait for the GPU is a stall only if the GPU was idle. The library's queries disturb no other call."""
 import json
 
 from stallkit import HELD_UP, events
@@ -12,7 +12,7 @@ def waits(found):
 
 
 def test_waiting_for_the_gpu_is_no_stall(program, tmp_path):  # noqa: F811
-    """The wait that loss.item() makes in each step."""
+    """PyTorch's loss.item() makes such a wait in each step."""
     report = tmp_path / "report"
     _, found = program("""
         host = ctypes.create_string_buffer(4)
@@ -66,7 +66,7 @@ def test_waiting_for_other_streams_is_no_stall(program):  # noqa: F811
 
 
 def test_the_first_copies_are_not_asked_about_but_first_waits_are(program):  # noqa: F811
-    """A query would take a fifth of a small copy's time."""
+    """The library does not query before a small copy, because the query would take a fifth of the copy's time."""
     _, found = program("""
         host = ctypes.create_string_buffer(4)
         pointer = c_uint64()
@@ -95,7 +95,7 @@ def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
             check(call(on))
     """, SIM_DELAY="cuStreamSynchronize:6000,cuStreamSynchronize_ptsz:6000,cuEventSynchronize:6000")
     found = waits(found)
-    # Ten each. On a busy machine, queries may take so long that a few are skipped.
+    # Each way has ten waits. On a busy machine, queries may take so long that the library skips a few.
     assert all(len([event for event in found if event["step"] == way]) >= 5 for way in (1, 2, 3, 4)), found
     assert all((event["call"][2] == "E") == (event["step"] == 4) for event in found)
     assert all(event["cause"] in ("gpu", *HELD_UP) and event["us"] >= 6000 for event in found)
@@ -105,7 +105,8 @@ def test_waiting_for_nothing_is_a_stall(program):  # noqa: F811
 
 
 def test_each_wait_of_a_step_is_asked_about(program):  # noqa: F811
-    """The first wait reads a number and is soon over; the others are queried, too."""
+    """The first wait of each step is short, because it reads a number. The library queries before the later waits,
+    too."""
     _, found = program("""
         host, pointer = ctypes.create_string_buffer(4), c_uint64()
         check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(1 << 20)))
@@ -115,7 +116,7 @@ def test_each_wait_of_a_step_is_asked_about(program):  # noqa: F811
             check(cuda.cuStreamSynchronize(c_void_p()))
     """, SIM_DELAY="cuStreamSynchronize:6000")
     found = [event for event in waits(found) if event["call"] == "cuStreamSynchronize"]
-    # if other programs run, some queries may take long; without a query, no stall is logged
+    # on a busy machine the library may skip queries, and without a query it logs no stall
     assert len(found) >= 3
 
 
@@ -164,7 +165,7 @@ BLOCKS = """
 
 
 def test_copies_of_blocks_are_timed(program, tmp_path):  # noqa: F811
-    """Only blocking copies are timed: the others wait for nothing."""
+    """The library times only blocking copies, because other copies do not wait."""
     report = tmp_path / "report"
     program(BLOCKS + """
     for flavour in "", "_ptds":
@@ -183,8 +184,8 @@ def test_copies_of_blocks_are_timed(program, tmp_path):  # noqa: F811
 
 
 def test_each_of_a_few_waits_of_a_step_is_timed(program, tmp_path):  # noqa: F811
-    """Otherwise the wait for the kernel would never be sampled, because it directly follows the
-    copy that begins the step."""
+    """If the library sampled few waits, it would never sample the wait for the kernel, because that directly follows
+    the copy that begins the step."""
     report = tmp_path / "report"
     program(BLOCKS + """
     for step in range(20):

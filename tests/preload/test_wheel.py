@@ -66,7 +66,7 @@ def venv(wheel, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blank(wheel, tmp_path_factory):
-    """Installed into a folder whose path LD_PRELOAD cannot hold."""
+    """Installs the wheel into a folder whose path LD_PRELOAD cannot hold, because it contains blanks."""
     folder = tmp_path_factory.mktemp("blank") / "it's a b"
     pip("install", "--no-index", "--target", folder, wheel)
     return folder
@@ -146,7 +146,7 @@ def test_path_that_ld_preload_cannot_hold(blank, run, tmp_path):
     without = run(command, "run", "--", sys.executable, "-c", JOB, preload=False, input="\n", PYTHONPATH=blank,
                   LD_LIBRARY_PATH=SIM_DIR)
     assert not is_bound(without) and "preload-path" in without.stderr
-    # The way out that the message names, with another place for the link.
+    # Runs the command that the message suggests, with another path for the link.
     link = tmp_path / "link"
     script = re.search(r"ln -s .*(?=, and use)", refused.stderr)[0].replace("/opt/gpufeed", str(link))
     subprocess.run(script, shell=True, check=True)
@@ -174,7 +174,7 @@ def test_target_folder(blank, run):
 def test_command_says_why_it_cannot_run(blank, run, tmp_path):
     subprocess.run(["cp", "-r", blank / "gpufeed", tmp_path], check=True)
     command = tmp_path / "gpufeed" / "_bundle" / "bin" / "gpufeed"
-    command.chmod(0o644)  # what a file system without exec looks like to execve
+    command.chmod(0o644)  # execve then fails as on a file system mounted noexec
     result = run(sys.executable, "-m", "gpufeed", "--version", preload=False, PYTHONPATH=tmp_path)
     assert result.returncode == 126 and "noexec" in result.stderr and result.stderr.count("\n") == 1
     command.unlink()
@@ -207,6 +207,6 @@ def test_upgrade_and_uninstall_under_running_jobs(wheel, run, tmp_path):
         errors = finish(second)
     assert "copies, pinned memory and placement are off" in errors and errors.count("\n") == 1
     assert not list(venv.rglob("*gpufeed*"))
-    # The variable is stale now: the loader says so, and programs run.
+    # LD_PRELOAD now names a missing file. The loader prints that, and programs run.
     stale = run("/bin/echo", "runs", preload=False, LD_PRELOAD=library)
     assert (stale.returncode, stale.stdout) == (0, "runs\n") and "cannot be preloaded" in stale.stderr

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python jobs do to their workers, again and again: pools.py SECONDS. Pools by fork, spawn and
-forkserver; workers that end normally or crash; threads while the garbage collector works; programs
-that are run. Results and exit codes are compared with the expected ones. Prints the same lines as
-soak.c."""
+"""Repeats what Python jobs do with workers: pools.py SECONDS. It uses pools by fork, spawn and forkserver, workers
+that end normally or crash, threads beside the garbage collector, and executed programs. It compares results and exit
+codes with the expected ones, and prints the same lines as soak.c."""
 import concurrent.futures
 import ctypes
 import gc
@@ -20,7 +19,7 @@ signals = 0
 
 
 def stall(mib):
-    """This line allocates and frees a block directly, without a bytearray in between."""
+    """Causes a stall: allocates and frees a block by libc's malloc and free, without Python's allocator."""
     libc = ctypes.PyDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
@@ -35,8 +34,7 @@ class Knot:
 
 
 def churn(seed):
-    """Makes garbage in cycles, strings, an unfinished generator and an exception; returns a number.
-    """
+    """Creates garbage in cycles, strings, an unfinished generator and an exception. Returns a number."""
     total = 0
     for i in range(200):
         Knot()
@@ -176,8 +174,8 @@ def main():
 
 
 if __name__ == "__main__":
-    # Programs that are executed from here on, including spawned workers, are not counted for
-    # this process.
+    # Programs that are executed from here on, including spawned workers, get a separate log, because this process's
+    # report does not count their lines.
     if os.environ.get("GPUFEED_LOG"):
         os.environ["GPUFEED_LOG"] += ".executed"
     main()

@@ -49,7 +49,8 @@ class Soaked:
         return self.output.read_text().splitlines()
 
     def samples(self, column):
-        """Drops the first fifth, in which all figures still grow to their size."""
+        """Returns this figure of all samples without the first fifth, in which the program still grows to its normal
+        size."""
         found = [[int(word) for word in line.split()[1:]] for line in self.lines()
                  if line.startswith("sample")]
         assert len(found) >= 20, self.lines()
@@ -111,7 +112,7 @@ def test_every_stall_is_logged_or_counted(soaked, name):
     assert told <= stalls + dropped + killed, (told, stalls, dropped)
     # Other events are few: for threads, at most one per second.
     assert stalls + dropped <= told + SECONDS + 50, (told, stalls, dropped)
-    # What the file itself reports, up to its last line.
+    # The lines themselves report the dropped lines up to the last line of the file.
     assert sum(line.get("dropped", 0) for line in lines) <= dropped
     assert one.log.stat().st_size < 66 * MIB
 

@@ -15,8 +15,7 @@ PYTHON = "/usr/bin/python3.11"
 STDLIB = pathlib.Path("/usr/lib/python3.11")
 BUSYBOX = "/usr/bin/busybox"
 
-# The modules that the guest's own scripts, multiprocessing's three start methods and ctypes import,
-# at once or later.
+# The modules that the guest's scripts, multiprocessing with its three start methods, and ctypes import at any time.
 MODULES = """
     argparse array base64 bisect collections concurrent.futures.process contextlib copy csv ctypes
     ctypes.util dataclasses encodings.ascii encodings.latin_1 encodings.utf_8 encodings.idna errno
@@ -60,8 +59,7 @@ class Image:
         self.entries[path.strip("/")] = (stat.S_IFCHR | 0o600, b"", (major, minor))
 
     def copy(self, source, path=None):
-        """Adds a file of this machine, under the same name or another. It is executable if it is
-        here."""
+        """Adds a file of this machine, under the same or another path. It stays executable."""
         source = pathlib.Path(source)
         self.put(path or str(source), source.read_bytes(), 0o755 if os.access(source, os.X_OK) else 0o644)
 
@@ -73,7 +71,7 @@ class Image:
 
     @staticmethod
     def _beside_links(path):
-        """Debian's /bin, /lib and so on are links into /usr: files are added behind the links."""
+        """Returns the path in /usr, because Debian's /bin, /lib and others are links into /usr."""
         path = str(path).strip("/")
         return "usr/" + path if path.split("/")[0] in ("bin", "sbin", "lib", "lib64") else path
 
@@ -94,13 +92,13 @@ def _record(inode, name, mode, data, major, minor):
 
 
 def libraries_of(binary):
-    """The absolute paths that this machine's loader would use, the loader included."""
+    """Returns the absolute paths of the libraries that this machine's loader would load, and of the loader."""
     listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
     return re.findall(r"(?:=> |^\s*)(/\S+) \(0x", listed, re.MULTILINE)
 
 
 def add_system(image):
-    """Folders, links and busybox, in Debian's layout."""
+    """Adds folders, links and busybox, in Debian's layout."""
     for name in ("proc", "sys", "dev", "tmp", "run", "root", "etc", "dev/shm"):
         image.folder(name)
     for name in ("bin", "sbin", "lib", "lib64"):
@@ -113,8 +111,7 @@ def add_system(image):
 
 
 def add_python(image):
-    """The interpreter and the part of its library that MODULES import, compiled and without
-    sources."""
+    """Adds the interpreter, and the compiled modules of its library that MODULES import, without sources."""
     image.copy_with_libraries(PYTHON, "/usr/bin/python3.11")
     image.link("/usr/bin/python3", "python3.11")
     listing = subprocess.run(
@@ -133,19 +130,19 @@ for module in list(sys.modules.values()):
             image.copy_with_libraries(file)
         else:
             image.put(file + "c", _compiled(file))
-    # getpath looks for this folder.
+    # CPython's start-up code looks for this folder.
     image.folder("usr/lib/python3.11/lib-dynload")
 
 
 def _compiled(file):
-    """Without sources, so that the guest compares no file times and compiles nothing."""
+    """Returns byte code. The image has no sources, so that the guest need not compare file times or compile."""
     source = pathlib.Path(file).read_bytes()
     code = compile(source, file, "exec", dont_inherit=True)
     return importlib._bootstrap_external._code_to_timestamp_pyc(code, 0, 0)
 
 
 def check_interpreter():
-    """The interpreter that runs this file writes the byte code."""
+    """Returns the reason why this interpreter cannot write the image's byte code, or None."""
     here = pathlib.Path(sys.executable).resolve()
     if here != pathlib.Path(PYTHON).resolve() and sysconfig.get_python_version() != "3.11":
         return f"the runner needs {PYTHON}, this is {here}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The virtual machines: the arguments of QEMU, and the facts that the guest's rows get."""
+"""The virtual machines: QEMU's arguments, and the facts about the machine that the guest's rows get."""
 
 QUIET = "numa_balancing=disable transparent_hugepage=madvise"
 
@@ -27,8 +27,8 @@ class Layout:
         return out + self._devices()
 
     def _devices(self):
-        """Each node gets a separate host bridge (bus 0x40, 0x80, ...), with a port for each device.
-        """
+        """Returns arguments that give each node its own host bridge (bus 0x40, 0x80, ...), with a port for each
+        device."""
         out = []
         for node in sorted(set(self.slots)):
             bus = 64 * (node + 1)
@@ -38,7 +38,7 @@ class Layout:
             where = f"bus=bridge{node},chassis={number},slot={number}"
             out += ["-device", f"pcie-root-port,id=port{number},{where}",
                     "-device", f"pci-testdev,bus=port{number}"]
-        # On the root bus, which has no node: its numa_node is -1.
+        # This device is on the root bus, which has no node: its numa_node is -1.
         return out + ["-device", "pci-testdev,bus=pcie.0,addr=5"]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots one layout under plain emulation and passes the guest's TAP on. Adds the console if
-something failed. Needs no privileges and no KVM."""
+"""Boots one layout under plain emulation, and prints the guest's TAP. If a row failed, also prints the console. It
+needs no privileges and no KVM."""
 
 import argparse
 import glob
@@ -25,14 +25,14 @@ CONSOLE_LINES = 200
 
 
 def kernel():
-    """The newest kernel of Debian's cloud images; None if not found."""
+    """Returns the newest installed kernel of Debian's cloud images, or None."""
     def version(path):
         return [int(number) for number in re.findall(r"\d+", path)]
     return max(glob.glob(KERNELS), key=version, default=None)
 
 
 def missing():
-    """The reason why this machine cannot run the suite; None if it can."""
+    """Returns the reason why this machine cannot run the suite, or None."""
     if os.uname().machine != "x86_64":
         return "the virtual machines are for x86-64 hosts"
     if not shutil.which(QEMU):
@@ -46,7 +46,7 @@ def missing():
 
 
 def add_modules(root):
-    """Swap in memory (zram), if the kernel's package has it."""
+    """Adds the modules for swap in memory (zram), if the kernel's package has them."""
     release = os.path.basename(kernel()).removeprefix("vmlinuz-")
     for path in "mm/zsmalloc", "crypto/lzo-rle", "drivers/block/zram/zram":
         module = pathlib.Path(f"/lib/modules/{release}/kernel/{path}.ko")
@@ -106,8 +106,8 @@ START = 120  # seconds until the first line; a machine that boots takes 5 to 20
 
 
 def boot(layout, folder, seconds):
-    """Passes TAP lines on as they arrive. Returns them, and the reason if the machine ended too
-    early, else None."""
+    """Boots the machine, and prints TAP lines as they arrive. Returns the lines, and the reason if the machine ended
+    too early, or None."""
     begun = time.monotonic()
     lines, rest, end = [], b"", begun + seconds
     qemu = subprocess.Popen(command(layout, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -131,7 +131,7 @@ def boot(layout, folder, seconds):
 
 
 def complete(lines):
-    """Whether the guest printed all promised results, and none of them is a failure."""
+    """Returns whether the guest printed all results of its TAP plan, and none of them is a failure."""
     plans = [int(line[3:]) for line in lines if re.fullmatch(r"1\.\.\d+", line)]
     results = [line for line in lines if re.match(r"(not )?ok ", line)]
     return len(plans) == 1 and len(results) == plans[0], all(line.startswith("ok") for line in results)
@@ -164,8 +164,7 @@ def main():
               flush=True)
         lines, trouble = boot(LAYOUTS[options.layout], folder, options.seconds)
         if trouble and not lines:
-            # Now and then the emulator's processors wait for each other before the kernel's first
-            # message.
+            # Occasionally the emulator's processors deadlock before the kernel's first message.
             print(f"# {trouble}, before its first line; once more", flush=True)
             left = options.seconds - (time.monotonic() - started)
             lines, trouble = boot(LAYOUTS[options.layout], folder, left)

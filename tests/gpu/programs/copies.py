@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves tensors between host and GPU in every way that PyTorch has, and prints what arrived.
+"""Moves tensors between host and GPU in every way that PyTorch has, and prints digests of the bytes that arrived.
 
     copies.py [PART...]    parts: moves overwrite pinned files threads streams graph spoiled loaders saved
 
@@ -77,7 +77,7 @@ def moves():
 
 
 def overwrite():
-    """The program may write to a pageable source as soon as a non-blocking copy has returned."""
+    """Overwrites a pageable source as soon as a non-blocking copy has returned, which CUDA permits."""
     for number, size in enumerate(SIZES[4:]):
         buffer = torch.empty(size, dtype=torch.uint8)
         arrived, wanted = [], []
@@ -107,7 +107,7 @@ def pinned():
         if number % 3 == 0:
             kept.append(host)
         del host, back, zero
-    for turn in range(40):  # freed while copies read it, so it may be reused only later
+    for turn in range(40):  # the source is freed while copies read it, so it may be reused only later
         host = torch.full((3 * MIB,), turn, dtype=torch.uint8).pin_memory()
         there = host.to(GPU, non_blocking=True)
         del host
@@ -148,7 +148,7 @@ def threads():
 
     def work(number):
         stream = torch.cuda.Stream() if CUDA else None
-        with torch.cuda.stream(stream):  # the result is None: no bytes
+        with torch.cuda.stream(stream):  # without CUDA, `stream` is None and this has no effect
             total = []
             for turn in range(12):
                 host = made_up((turn % 5 * 3 + 1) * MIB + number, number * 100 + turn)
@@ -197,7 +197,7 @@ def streams():
 
 
 def graph():
-    """Captured copies come from pinned memory; pageable copies continue during the capture."""
+    """Captures copies from pinned memory. Pageable copies continue during the capture."""
     if not CUDA:
         return
     source = made_up(8 * MIB, 1).pin_memory()
@@ -230,7 +230,7 @@ def graph():
 
 
 def spoiled():
-    """A pageable copy into a capture invalidates it, as it would without the library. The process
+    """Makes a pageable copy inside a capture, which invalidates the capture with and without the library. The process
     continues."""
     if not CUDA:
         return

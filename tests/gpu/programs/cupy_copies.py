@@ -46,7 +46,7 @@ def main():
         say(f"pinned {size}", there.get(), copy)
         raw = cupy.cuda.alloc(size)
         raw.copy_from_host(copy.ctypes.data_as(ctypes.c_void_p), size)
-        # so few bytes may arrive after the call, and the stream does not wait
+        # such a small copy may end after the call, and the other stream does not wait for it
         cupy.cuda.Stream.null.synchronize()
         raw.copy_to_host_async(out.ctypes.data_as(ctypes.c_void_p), size, stream)
         stream.synchronize()

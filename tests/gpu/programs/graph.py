@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures a training step into a CUDA graph and replays it. Prints each loss to the bit."""
+"""Captures a training step into a CUDA graph and replays it. Prints each loss with all bits."""
 
 import torch
 

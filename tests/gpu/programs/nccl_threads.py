@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs two ranks on NCCL itself, as two threads of one process, with a GPU each. One rank's
-stream waits in a collective until the other rank, which copies first, reaches its own. Prints the
-bytes that arrived."""
+"""Runs two ranks on NCCL, as two threads of one process with a GPU each. One rank's stream waits in a
+collective, which the other rank enters only after its copies. Prints the bytes that arrived."""
 
 import ctypes
 import glob
@@ -56,14 +55,14 @@ def rank(number):
             first = number == turn % 2
             mine = made_up(6 * MIB, turn * 2 + number).to("cuda", non_blocking=True)
             extra = []
-            # far more than a ring holds, before the collective that the other rank waits in
+            # copies far more than a ring holds, while the other rank waits in the collective
             if not first:
                 for part in range(4):
                     extra.append(made_up(48 * MIB, part).to("cuda"))
             must(nccl.ncclAllReduce(ctypes.c_void_p(mine.data_ptr()), ctypes.c_void_p(total.data_ptr()),
                                     ctypes.c_size_t(6 * MIB), 7, 0, communicator,
                                     ctypes.c_void_p(stream.cuda_stream)))
-            if first:  # after the collective
+            if first:  # the rank that waited copies after the collective
                 extra.append(made_up(96 * MIB, turn).to("cuda", non_blocking=True))
             said.append(digest(total.cpu()) + " " + " ".join(digest(one.cpu()) for one in extra))
         stream.synchronize()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows how a second device sees pinned memory that was allocated while only one was in use.
 
-    pinned_devices.py BYTES [SECONDS]   on the driver API by ctypes; prints facts, no times. Two devices
+    pinned_devices.py BYTES [SECONDS]
 
-SECONDS of work on the device show which calls wait. 0: little work, and waits are not reported.
-"""
+It calls the driver API by ctypes, needs two devices, and prints facts, not times.
+
+SECONDS of work on the device show which calls wait. With 0 there is little work, and waits are not reported."""
 
 import ctypes
 import sys
@@ -118,7 +119,7 @@ def copies(name, at, size, device):
                 if way == "to" else
                 (lambda: cu.cuMemcpyDtoHAsync_v2(c_void_p(at), device.memory, c_size_t(size), device.stream)))
         code, how = timed(copy)
-        if way == "to" and BUSY: # otherwise the copy may be under way
+        if way == "to" and BUSY: # without that work, the copy may already have begun
             ctypes.memset(at, 0xBB, size)
         must(cu.cuStreamSynchronize(device.stream))
         ends = (ctypes.c_ubyte * size)()
@@ -143,7 +144,7 @@ def main():
     must(cu.cuInit(0))
     first = Device(0, large)
     cases = [(size, flags) for size in (64 << 10, large) for flags in (0, 1, 2, 3)]
-    # Small blocks of both kinds at once would share a mapping, and its flags.
+    # Small blocks with different flags would share a mapping, and so have its flags.
     blocks = [(size, flags, alloc(size, flags)) for size, flags in cases if size == large or flags == 0]
     second = Device(1, large)
     contexts = [first.context.value, second.context.value]

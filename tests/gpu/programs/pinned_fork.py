@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows how a forked child and its parent see pinned memory, and which calls wait for a busy device.
 
-    pinned_fork.py BYTES    on the driver API by ctypes; prints facts, no times
-"""
+    pinned_fork.py BYTES
+
+It calls the driver API by ctypes, and prints facts, not times."""
 
 import ctypes
 import os
@@ -104,7 +105,7 @@ def busy(sizes):
     for size in sizes:
         block, other = alloc(size), alloc(size)
         waits(f"{size} free", stream, lambda: cu.cuMemFreeHost(block))
-        # Freed memory may not be reused while the device may still write to it.
+        # Freed memory must not be reused while the device may still write to it.
         waits(f"{size} free and get", stream, lambda: (cu.cuMemFreeHost(other), alloc(size).value is None)[0])
 
 

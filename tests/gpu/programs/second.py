@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Touches device 0, then works on device 1 alone. The first context thus does not show the device in
-use."""
+"""Touches device 0, and then works only on device 1. So the device of the first context is not the one that is
+used."""
 
 import os
 import time

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small training loop that marks its steps twice, by gpufeed.set_step and by record_function, under PyTorch's profiler.
-Exports the profiler's trace to the file that it is told, then trains on until the file `go` exists."""
+"""A small training loop under PyTorch's profiler, which marks each step by gpufeed.set_step and by record_function.
+Exports the profiler's trace to the file that its argument names, and then trains until the file `go` exists."""
 import os
 import sys
 import time
@@ -17,7 +17,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 
 def load():
-    """A batch in new pageable memory of 64 MiB, of which the model uses a part: its first touch takes a while."""
+    """Returns a batch in 64 MiB of new pageable memory, so that its first touch takes a while."""
     return torch.ones(16384, 1024)
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the driver's behaviour that the library relies on and no row of the transcript shows.
+"""Checks behaviour of the driver on which the library relies, and which no row of the transcript shows.
 
-    unrecorded.py [SECONDS]   on the driver API by ctypes, without the library; prints facts. One device, some 10 s
+    unrecorded.py [SECONDS]
 
-SECONDS of work on the device show which calls wait. 0: little work, and waits are not reported.
-"""
+It calls the driver API by ctypes without the library, and prints facts. It needs one device and about 10 s.
+
+SECONDS of work on the device show which calls wait. With 0 there is little work, and waits are not reported."""
 
 import ctypes
 import mmap
@@ -92,8 +93,7 @@ def behind_the_legacy_stream():
 
 
 def behind_its_own_stream():
-    """Checks from which size an asynchronous copy of pageable memory waits: more than 2 MiB, less
-    than 4."""
+    """Finds the size from which an asynchronous copy of pageable memory waits. It is between 2 and 4 MiB."""
     on = stream(1)
     for size in range(2 * MIB, 4 * MIB + 1, 256 << 10):
         memory, source = device(size), pages(size)
@@ -193,7 +193,7 @@ def of_a_dead_context(first):
 
 
 def pinned_blocks():
-    """{how it was made: pinned memory}"""
+    """Returns {how it was allocated: pinned memory}."""
     blocks = {}
     for name, flags in (("registered", 0), ("registered PORTABLE", 1)):
         blocks[name] = pages(PINNED)

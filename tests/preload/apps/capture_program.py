@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that appear and disappear on 8 threads while apps/capture.c reads them: capture_program.py
-LIBRARY COUNT.
+"""Creates and ends Python frames on 8 threads while apps/capture.c reads them: capture_program.py LIBRARY COUNT.
 
 Each thread makes cycles, unfinished generators, coroutines, exceptions with deep tracebacks,
 classes with finalizers, and code that is compiled, run and freed. At certain lines it asks the
@@ -30,7 +29,7 @@ def name_of(code):
 
 
 def judge(line, probe, caller):
-    """`caller` is on the line from which the probe was called."""
+    """Compares the probe's answer with `caller`, the frame that called the probe."""
     global asked, right
     seen = (line, probe.probed_file().decode(), probe.probed_function().decode())
     truth = (caller.f_lineno, caller.f_code.co_filename, name_of(caller.f_code))
@@ -83,7 +82,7 @@ def drive(one):
 
 
 def generated(chance):
-    """Code of many lines, some of them far apart, with one question to the probe."""
+    """Returns code of many lines, some of them far apart, that queries the probe once."""
     count = chance.randrange(3, 200)
     at = chance.randrange(count)
     lines = ["def made(x):"]

@@ -28,7 +28,7 @@ def late(_signal, _frame):
 
 
 def attempt(function, machine):
-    """None, or the exception that ended the row."""
+    """Runs a row. Returns None, or the exception that ended it."""
     signal.signal(signal.SIGALRM, late)
     signal.alarm(ROW_SECONDS)
     try:
@@ -63,7 +63,7 @@ def verdict(number, name, error, started):
 
 
 def control(error):
-    """A positive row without binding must find misplaced threads or pages, and no other error."""
+    """Judges a positive row that ran without binding. It must find misplaced threads or pages, and no other error."""
     if isinstance(error, (rows.Misplaced, rows.Skip)):
         return error if isinstance(error, rows.Skip) else None
     return error or AssertionError("the row passes with GPUFEED_BIND=off: it proves nothing")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that keeps freed memory: keeper.py MIB WORKERS WORKER_MIB [cuda]."""
+"""A program whose heap retains freed memory: keeper.py MIB WORKERS WORKER_MIB [cuda]."""
 
 import ctypes
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's data about a process, read from outside: masks, policies, nodes of pages."""
+"""Reads the kernel's data about another process: masks, policies, and nodes of pages."""
 
 import collections
 import contextlib
@@ -15,7 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def cpu_list(text):
-    """"0-3,8" as a frozenset."""
+    """Returns a list of CPUs such as "0-3,8" as a frozenset."""
     cpus = set()
     for part in text.strip().split(","):
         if part:
@@ -25,7 +25,7 @@ def cpu_list(text):
 
 
 def show(cpus):
-    """A set of CPUs as text, for messages."""
+    """Returns a set of CPUs as text, for messages."""
     runs, out = sorted(cpus), []
     while runs:
         last = 0
@@ -46,7 +46,7 @@ Thread = collections.namedtuple("Thread", "tid name cpus")
 
 
 def threads(pid):
-    """Without those that end meanwhile, as the library's short threads do."""
+    """Returns the threads of a process, without those that end meanwhile, such as the library's short threads."""
     out = []
     for tid in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
         try:
@@ -73,7 +73,7 @@ def environ(pid):
 
 
 def mappings(pid):
-    """Joins numa_maps with the ends of mappings from maps."""
+    """Returns the mappings of numa_maps, with their end addresses from maps."""
     with open(f"/proc/{pid}/maps") as file:
         ends = {int(a, 16): int(b, 16)
                 for a, b in re.findall(r"^(\w+)-(\w+) ", file.read(), re.MULTILINE)}
@@ -96,7 +96,7 @@ def mappings(pid):
 
 
 def pages_by_node(pid, ranges):
-    """The node of each page of the ranges, by move_pages as a query. Absent pages are omitted."""
+    """Counts the pages of the ranges on each node, by move_pages as a query. Absent pages are omitted."""
     counts = collections.Counter()
     for start, end in ranges:
         count = (end - start) // PAGE
@@ -109,7 +109,7 @@ def pages_by_node(pid, ranges):
 
 
 def heap_by_node(pid, ranges):
-    """The sums of numa_maps over the mappings that contain the ranges."""
+    """Counts the pages on each node in the mappings that contain the ranges, by numa_maps."""
     counts = collections.Counter()
     for mapping in mappings(pid):
         if any(start < mapping.end and mapping.start < end for start, end in ranges):
@@ -119,6 +119,6 @@ def heap_by_node(pid, ranges):
 
 
 def share(counts, nodes):
-    """The share of the counted pages that is on the nodes, 0 to 1; 0 if there are no pages."""
+    """Returns the share of the pages that is on these nodes, from 0 to 1. It is 0 if there are no pages."""
     total = sum(counts.values())
     return sum(counts[node] for node in nodes) / total if total else 0.0

@@ -30,9 +30,8 @@ Stop = collections.namedtuple("Stop", "word pid")
 
 class Program:
     """
-    One command under observation. Standard error goes to a file: .errors(). policy: the mode and
-    nodes that numactl would set.
-    """
+    A command that the rows observe. Standard error goes to a file, which errors() reads. `policy` has the mode and
+    nodes that numactl would set."""
 
     live = []
 
@@ -103,7 +102,7 @@ class Program:
             self.stops.append(Stop(words[1], int(words[2])))
 
     def errors(self):
-        # The program writes through the same open file, so the offset is not moved for reading.
+        # The program writes to the same open file, so reading must not move its offset.
         return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def kill(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a row: the registry of rows, the machine as the kernel shows it, the checks."""
+"""Shared by all rows: their registry, the machine as the kernel shows it, and checks."""
 
 import collections
 import glob
@@ -13,7 +13,7 @@ import proc
 COMMAND = "/usr/local/bin/gpufeed"
 SIM = "/opt/sim"
 LOCAL_SHARE = 0.99
-# The devices of each node. One is on the root bus; /sys reports numa_node -1 for it.
+# The devices of each node. One further device is on the root bus, and /sys reports numa_node -1 for it.
 NODE0, NODE0_SECOND = "0000:41:00.0", "0000:42:00.0"
 NODE1, NODE1_SECOND = "0000:81:00.0", "0000:82:00.0"
 NODE2 = "0000:c1:00.0"
@@ -54,7 +54,7 @@ class Machine:
                       for path in sorted(glob.glob("/sys/devices/system/node/node[0-9]*"))}
 
     def env(self, *devices, preload=True, **extra):
-        """The environment of a program under the library that sees these PCI devices as GPUs."""
+        """Returns the environment of a program under the library, for which these PCI devices are GPUs."""
         env = {"PATH": os.environ["PATH"], "HOME": "/root", "LC_ALL": "C.UTF-8",
                "LD_LIBRARY_PATH": SIM, "SIM_DEVICES": ",".join(devices), "SIM_HOST_NUMA_ID": "-1",
                "GPUFEED_VERBOSE": "2", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -66,7 +66,7 @@ class Machine:
         return env
 
     def write(self, path, text):
-        """Writes a file of /proc or /sys, whose content is restored after the row."""
+        """Writes a file of /proc or /sys. The old content is restored after the row."""
         with open(path) as file:
             old = file.read().strip()
         if "[" in old:
@@ -101,7 +101,7 @@ class Machine:
         self.undo.append(lambda: subprocess.run(["umount", words[-1]], check=True))
 
     def cgroup(self, name, **files):
-        """A cgroup: cgroup("x", cpuset_cpus="4-7", cpu_max="100000 100000") -> its folder."""
+        """Creates a cgroup, and returns its folder: cgroup("x", cpuset_cpus="4-7", cpu_max="100000 100000")."""
         put("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset +cpu +memory")
         path = f"/sys/fs/cgroup/{name}"
         os.mkdir(path)
@@ -142,7 +142,7 @@ def check_pages(pid, ranges, nodes, least=LOCAL_SHARE):
 
 
 def check_heap(pid, ranges, nodes, least=LOCAL_SHARE):
-    """Does the same as check_pages, by numa_maps and over the whole mappings of the ranges."""
+    """Like check_pages, but reads numa_maps, and counts all pages of the mappings that contain the ranges."""
     counts = proc.heap_by_node(pid, ranges)
     if not counts:
         raise AssertionError(f"numa_maps of {pid} has none of the ranges {ranges[:3]}")
@@ -152,8 +152,8 @@ def check_heap(pid, ranges, nodes, least=LOCAL_SHARE):
 
 
 def check_policy(pid, policy, tid=None):
-    """The memory policy of a thread (by default the main thread), from a mapping without its own
-    policy."""
+    """Checks the memory policy of a thread (by default the main thread), which numa_maps shows for a mapping without
+    its own policy."""
     name = f"{pid}/task/{tid}" if tid else pid
     found = {m.policy for m in proc.mappings(name) if "/libc.so" in m.name}
     if found != {policy}:
@@ -161,8 +161,8 @@ def check_policy(pid, policy, tid=None):
 
 
 def eventually(check, seconds=40):
-    """Waits for work that the library does on its own thread. A control row waits only a short
-    time, because nothing will happen."""
+    """Repeats a check until it passes, because the library's thread may act later. A control row waits only a short
+    time, because the library does not act there."""
     end = time.monotonic() + (1 if Machine.control else seconds)
     while True:
         try:
@@ -174,8 +174,8 @@ def eventually(check, seconds=40):
 
 
 def check_said(program, *words):
-    """Checks that one line of the library contains all the words. The library prints it after
-    acting, so the state can be checked a moment later."""
+    """Checks that one line of the library contains all the words. The library prints the line after it has acted, so
+    a row can check the state afterwards."""
     end = time.monotonic() + 10
     while True:
         lines = [line for line in program.errors().splitlines() if line.startswith("gpufeed: ")]
@@ -187,15 +187,14 @@ def check_said(program, *words):
 
 
 def check_unbound(program, pid, cpus, *words):
-    """A "do not bind" row: no mask and no policy has changed, and the library printed the reason.
-    """
+    """Checks that no mask and no policy has changed, and that the library printed the reason."""
     check_threads(pid, cpus)
     check_policy(pid, "default")
     check_said(program, "not bound", *words)
 
 
 def check_report(path, pid, cpus, node, ranges):
-    """The library's report agrees with the kernel's data, read from outside."""
+    """Checks that the library's report agrees with the kernel's data, which is read from outside the process."""
     with open(path.replace("%p", str(pid))) as file:
         report = json.load(file)
     counted, sample = report["samples"][-1]["threads"], report["samples"][-1]
@@ -204,12 +203,12 @@ def check_report(path, pid, cpus, node, ranges):
     total, remote = remote_bytes(sample["heap"], node)
     assert total >= sum(end - start for start, end in ranges), (total, ranges)
     moving = report["heap"]["migration"]
-    if moving["wanted"] and not moving["done"]:  # touched before binding, and not moved yet
+    if moving["wanted"] and not moving["done"]:  # pages that were touched before binding are not moved yet
         remote -= remote_bytes(moving["before"], node)[1]
     assert remote <= total * (1 - LOCAL_SHARE), (sample["heap"], moving)
     return report
 
 
 def remote_bytes(pages, node):
-    """All bytes in one of the report's counts, and those that are not on the node."""
+    """Returns all bytes of one of the report's counts, and the bytes that are not on the node."""
     return pages["bytes"], pages["bytes"] - pages["by_node"].get(str(node), 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in which threads and pages have to end on the GPU's node."""
+"""Rows in which the library must place threads and pages on the GPU's node."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def row_gpufeed_run_takes_the_local_ranks_gpu(machine):
 
 @row("two", "defaults", positive=True)
 def row_late_binding_moves_threads_and_the_heap(machine):
-    # The mask is narrow until it is widened from outside. All memory so far is on node 0.
+    # The program starts with a narrow mask, which the test widens later. All memory so far is on node 0.
     program = Program(PROGRAM, "heap", "a", 16 * MIB, 48 << 10, "heap", "a", 12 * MIB, 4 * MIB,
                       "threads", "b", 8, MIB, "say", "full", "init", "ctx", 1, "heap", "c", 16 * MIB,
                       MIB, "say", "x", env=machine.env(NODE0, NODE1, GPUFEED_REPORT=REPORT),
@@ -100,7 +100,7 @@ def row_late_binding_moves_threads_and_the_heap(machine):
         os.sched_setaffinity(thread.tid, machine.cpus)
     program.go()
     program.at("x")
-    if machine.config["layout"] == "two":  # a huge page may have been touched before
+    if machine.config["layout"] == "two":  # part of the range may be in a huge page that was touched earlier
         check_pages(pid, program.ranges["c"], {1})
     ranges = check_placed(program, pid, machine.nodes[1], 1, names=("a", "b", "c"), threads=9)
     program.go()
@@ -132,7 +132,7 @@ def row_two_gpus_on_one_node(machine):
 
 @row("four", positive=True)
 def row_gpus_on_two_nodes_get_the_union(machine):
-    """Nodes 0 and 2 of four, which are on two sockets. So no socket is right by chance."""
+    """GPUs on nodes 0 and 2 of four, which are on different sockets, so that no socket is right by chance."""
     program = Program(PROGRAM, "init", "ctx", 0, "ctx", 1, "mem", 0, 300 * MIB, "mem", 1, 300 * MIB,
                       "say", "x", env=machine.env(NODE0, "0000:c1:00.0"))
     pid = program.at("x")
@@ -177,8 +177,8 @@ def row_fork_workers_before_and_after(machine):
 
 @row("two", positive=True)
 def row_workers_forked_after_cuinit_follow_their_parent(machine):
-    """Children have its libcuda mapped and cannot use it. Some are forked before it knows its GPU,
-    others after."""
+    """The children have the parent's libcuda mapped, but cannot use it. The parent forks some before it knows its
+    GPU, and others after."""
     program = Program(PROGRAM, "init", "fork", 2, "say", "first", "end", "ctx", 0, "fork", 2, "say",
                       "second", "end", "say", "bound", "mem", 1, 300 * MIB, "say", "x",
                       env=machine.env(NODE0, NODE1))
@@ -315,7 +315,7 @@ def row_a_container_with_three_cpus_of_the_node_binds_who_submits(machine):
 
 @row("two", positive=True)
 def row_pages_shared_with_a_child_are_reported_where_they_are(machine):
-    """The kernel moves no page that a forked child also maps, although mbind returns 0."""
+    """The kernel does not move a page that a forked child also maps, although mbind returns 0."""
     program = Program(PROGRAM, "heap", "a", 16 * MIB, MIB, "fork", 1, "say", "child", "end", "say",
                       "full", "init", "ctx", 0, "say", "x", start_mask=machine.nodes[0],
                       env=machine.env(NODE1, GPUFEED_REPORT=REPORT))
@@ -357,8 +357,7 @@ def row_gpufeed_run_under_a_bound_parent(machine):
 
 @row("two", positive=True)
 def row_a_librarys_save_set_restore_round_trips(machine):
-    """The program does as NCCL does with the thread that initialises it: sets the mask to its
-    node's CPUs, and restores it."""
+    """Like NCCL in the thread that initializes it, the program sets the mask to a node's CPUs, and restores it."""
     program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "pin", "4,5", "say", "set", "pin",
                       "4,5,6,7", "say", "back", env=machine.env(NODE1))
     pid = program.at("bound")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The starvation guard: bound threads that wait while other CPUs are idle get those CPUs back."""
+"""The starvation guard: if bound threads wait for a CPU while other CPUs are idle, they get those CPUs back."""
 
 import json
 
@@ -23,7 +23,8 @@ def row_starved_threads_get_the_idle_cpus_back(machine):
 
 @row("two", positive=True)
 def row_a_guard_that_gives_up_gives_up_memory_as_well(machine):
-    """The report counts the threads that numa_maps shows with the policy, and the heap has none."""
+    """Afterwards the report counts the same threads with a memory policy as numa_maps shows, and the heap has no
+    policy."""
     path = "/tmp/report.%p.json"
     program = Program(PROGRAM, "init", "ctx", 0, "sleep", 1000, "mem", 0, 4096, "heap", "a", 8 << 20, 1 << 20,
                       "threads", "b", 3, 1 << 20, "say", "bound", "busy", 12, "say", "x", "mem", 0, 4096, "say", "y",
@@ -86,7 +87,7 @@ def row_starved_threads_get_the_socket_first(machine):
 
 @row("two", positive=True)
 def row_a_full_machine_stays_bound(machine):
-    """While the other node is busy, too, threads stay bound: widening would not help."""
+    """If the other node is also busy, threads stay bound, because widening would not help."""
     other = Program(PROGRAM, "busy", 8, "say", "y", env=machine.env(preload=False),
                     start_mask=machine.nodes[0])
     other.at("y")

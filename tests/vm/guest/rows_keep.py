@@ -18,8 +18,8 @@ signal.sigwait({signal.SIGUSR1})
 
 
 def squeeze(machine, *words, workers=0, hog, **env):
-    """The exit codes of the process that retains memory, and of the one that takes memory at the
-    same time."""
+    """Runs a process that retains freed memory, and then another one that allocates memory. Returns both exit
+    codes."""
     group = machine.cgroup("tight", memory_max=str(LIMIT))
     keeper = Program(*PYTHON, "/vm/keeper.py", *words, env=machine.env(NODE1, **env), cgroup=group)
     children = []

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the machine and the tools of the other rows, without the library: their results must be
-true."""
+"""Rows without the library, which check the machine and the functions that the other rows use."""
 
 import subprocess
 

@@ -29,7 +29,7 @@ def row_bind_node_takes_a_small_node(machine):
 
 @row("four", positive=True)
 def row_a_full_node_spills_and_kills_nobody(machine):
-    """More memory than node 2 has: the preferred node fills first, then others."""
+    """The program uses more memory than node 2 has. The preferred node fills first, then others."""
     program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "heap", "a", 360 * MIB, 4 * MIB,
                       "say", "x", env=machine.env(NODE2, GPUFEED_BIND="node"))
     pid = program.at("bound")
@@ -62,7 +62,7 @@ def row_host_memory_stays_off_the_memory_only_node(machine):
 
 @row("memory", positive=True)
 def row_memory_of_a_gpu_is_never_used(machine):
-    """The driver says in numa_status that node 2 is the GPU's own."""
+    """The driver's numa_status marks node 2 as the GPU's memory."""
     machine.pretend_gpu(NODE0, memory_nodes={NODE0: 2})
     program = Program(PROGRAM, *WORK, env=machine.env(NODE0))
     pid = program.at("x")
@@ -72,7 +72,8 @@ def row_memory_of_a_gpu_is_never_used(machine):
 
 @row("memory")
 def row_a_memory_expander_is_used_when_the_other_nodes_are_full(machine):
-    """Bound to the nodes with CPUs it would be killed. Huge pages: so much is slow to touch here."""
+    """The OOM killer would kill a program that is bound to the nodes with CPUs. Huge pages make touching the memory
+    fast enough."""
     machine.write("/sys/kernel/mm/transparent_hugepage/enabled", "always")
     program = Program(PROGRAM, "init", "ctx", 0, "heap", "a", 1000 * MIB, 8 * MIB, "say", "x",
                       env=machine.env(NODE0))
@@ -94,8 +95,8 @@ def row_a_gpu_on_a_node_without_cpus_gets_the_nearest(machine):
 
 @row("memory", positive=True)
 def row_late_binding_moves_the_heap_beside_device_memory(machine):
-    """The policy allows both nodes with CPUs. Pages that were touched on the far one are moved all
-    the same."""
+    """The policy permits both nodes with CPUs. Nevertheless the library moves pages that were touched on the far
+    node."""
     program = Program(PROGRAM, "heap", "a", 16 * MIB, MIB, "say", "full", *WORK[:3], "say", "x",
                       env=machine.env(NODE1), start_mask=machine.nodes[0])
     pid = program.at("full")

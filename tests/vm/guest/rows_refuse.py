@@ -41,7 +41,7 @@ def row_a_cpuset_cgroup_excludes_the_node(machine):
 
 @row("two")
 def row_a_cpuset_cgroup_excludes_the_cpus_only(machine):
-    """All CPUs are far from the GPU's node: memory follows them, in the heap, too."""
+    """The process may use only CPUs far from the GPU. Memory, including the heap, is placed near these CPUs."""
     group = machine.cgroup("cpus", cpuset_cpus="0-3", cpuset_mems="0-1")
     program = Program(PROGRAM, *WORK[:-2], "heap", "a", 16 << 20, 1 << 20, "say", "x",
                       env=machine.env(NODE1), cgroup=group)
@@ -94,7 +94,7 @@ def row_two_cpus_near_the_gpu_bind_nothing(machine):
 
 @row("two")
 def row_threads_and_children_of_a_submitter_get_the_start_mask(machine):
-    """Only the thread that submits work is bound: what it starts may use all CPUs again."""
+    """Only the submitting thread is bound; threads and processes that it starts may use all CPUs."""
     allowed, near = frozenset(machine.cpus - {4}), frozenset(machine.nodes[1] - {4})
     group = machine.cgroup("few", cpuset_cpus="0-3,5-7")
     program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "threads", "b", 3, 1 << 20,
@@ -129,7 +129,7 @@ def row_the_users_taskset_inside_the_node(machine):
 
 @row("two")
 def row_the_users_memory_policy_elsewhere(machine):
-    """The CPUs stay with the memory: bound to the GPU's node, they would be far from it."""
+    """Threads are not bound, because on the GPU's node they would be far from the memory."""
     for mode, name in (PREFERRED, "prefer:0"), (BIND, "bind:0"):
         program = Program(PROGRAM, *WORK, env=machine.env(NODE1), policy=(mode, 0))
         pid = program.at("x")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stalls that the kernel causes, by control groups and swap; and no stall is reported without a
-cause."""
+"""Stalls that the kernel causes by control groups and swap. The library must not blame the kernel for other
+stalls."""
 
 import json
 import os
@@ -14,8 +14,8 @@ PYTHON = "/usr/bin/python3", "-S"
 LOG = "/tmp/stalls.log"
 MIB = 1 << 20
 SIZE = 16  # MiB that each realloc copies
-OVER = 4   # of them beyond memory.high: the kernel lets a task sleep the longer the more it is beyond
-QUIET = {"faults", "copy", "preempted", "unknown"}  # what an emulated machine may show by itself
+OVER = 4   # MiB beyond memory.high; the further beyond, the longer the kernel delays the task
+QUIET = {"faults", "copy", "preempted", "unknown"}  # causes that occur on an emulated machine without a limit
 
 
 def events(kind="stall"):
@@ -25,8 +25,7 @@ def events(kind="stall"):
 
 
 def stalls(machine, group=None, before=lambda: None, after=lambda: None, rounds=2, **more):
-    """The events of a program that copies. A step runs before each copy, and another one after it
-    undoes that."""
+    """Runs a program that copies, and returns its events. `before` runs before each copy, and `after` undoes it."""
     if os.path.exists(LOG):
         os.unlink(LOG)
     env = machine.env(NODE1, GPUFEED_LOG=LOG, GPUFEED_STALL_US=20000, GPUFEED_PROFILE="inference",
@@ -60,7 +59,7 @@ def high(group):
 
 
 def swap(machine):
-    """zram as swap; None if the modules of Debian's kernel were not loaded before."""
+    """Enables swap on zram. Returns None if the kernel's modules for it were not loaded."""
     for module in "zsmalloc", "lzo-rle", "zram":
         path = f"/lib/modules/{module}.ko"
         if not os.path.exists(path):
@@ -77,7 +76,7 @@ def swap(machine):
 
 @row("two")
 def row_copying_undisturbed_is_not_blamed_on_the_kernel(machine):
-    """The event also names the node of the thread and that of the block."""
+    """The event also names the nodes of the thread and of the block."""
     for node in 0, 1:
         found = stalls(machine, machine.cgroup(f"calm{node}"), start_mask=machine.nodes[node])
         assert all(event["cause"] in QUIET for event in found), causes(found)
@@ -94,7 +93,7 @@ def row_memory_high(machine):
 
 @row("two")
 def row_a_parents_limit_is_known_by_pressure_alone(machine):
-    """The group itself has no limit and counts nothing; PSI reports how long it waited."""
+    """The limit is on the parent cgroup, so the group's counters stay 0, but its PSI reports the wait."""
     outer = machine.cgroup("outer")
     put(f"{outer}/cgroup.subtree_control", "+memory")
     inner = machine.cgroup("outer/inner", memory_swap_max="0")
@@ -112,7 +111,7 @@ def row_swapped_pages_come_back(machine):
         try:
             put(f"{group}/memory.reclaim", f"{2 * SIZE}M")
         except OSError:
-            pass  # less than was requested
+            pass  # the kernel may reclaim less than requested
         assert int(read(f"{group}/memory.swap.current")) > SIZE * MIB * 3 // 4
     found = stalls(machine, group, before=out)
     assert all(event["cause"] == "swap" for event in found), causes(found)
@@ -129,8 +128,8 @@ def row_a_quota_throttles(machine):
 
 @row("two")
 def row_throttled_threads_are_told(machine):
-    """For the interval: the group's throttled time, and each thread's wait, which is at most that.
-    """
+    """For each interval, the log has the group's throttled time, and each thread's wait, which is at most that
+    time."""
     if os.path.exists(LOG):
         os.unlink(LOG)
     group = machine.cgroup("slow")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""multiprocessing's workers with each start method, some started before the first context and some
-after."""
+"""Starts multiprocessing's workers by each start method, some before the first context and some after it."""
 
 import ctypes
 import multiprocessing

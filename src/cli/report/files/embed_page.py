@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a C header of a page: embed_page.py PAGE. The bytes before and after @DATA@ are two arrays."""
+"""Converts a page into a C header with two byte arrays, the text before and after @DATA@: embed_page.py PAGE"""
 import pathlib
 import sys
 
