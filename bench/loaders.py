@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that load and save models with the libraries that people use: alone, and under the library.
+"""Programs that load and save models with common libraries: alone, and under the preload library.
 
 bench/loaders.py [--json FILE] [--seconds N] [--only CASE,...] [--dir FOLDER] [--reports FOLDER]
                  [--set NAME=VALUE] [--list]
 
-Each case runs one program in pairs of processes, natively (plain) and under the library (ours), in
+Each case runs one program in pairs of processes, without the library (plain) and under it (ours), in
 shuffled order. A process loads once, as programs do, and then a second time. `fresh` cases first
 drop the file from the page cache; their third arm reads the same file by eight threads, without a
-GPU. from_pretrained is timed less the same call with device_map='meta'. Cases of copying threads
-and of pinned memory keep their processes, and repeat in them. Model files have random weights, and
-are written to FOLDER if they are missing (30 GiB with all cases).
+GPU. The time of from_pretrained is shown without that of the same call with device_map='meta'. Cases of copying
+threads and of pinned memory repeat in the same processes. Model files have random weights, and are written to FOLDER
+if they are missing (30 GiB with all cases).
 
-Each arm prints the sum of the bytes that arrived; they must be equal. With --reports, a file for
-each case receives the library's report of each process. A case that fails is left out. Cases run in
-the order of their importance, each with at least three pairs, until the time is spent.
+Each arm prints a checksum of the loaded bytes, and the checksums must be equal. With --reports, each
+process's report is written to a file of its case. A case that fails is omitted. Cases run in order
+of importance, each with at least three pairs, until the time is spent.
 GF_DRY=1: small, on the CPU."""
 
 import argparse
@@ -36,7 +36,7 @@ import arms
 MIB, GIB = 1 << 20, 1 << 30
 PYTHON = os.environ.get("GF_PYTHON", "python3")
 PROGRAM = arms.SOURCE / "bench" / "loaders_arm.py"
-SETTINGS = {}  # of the library, by --set
+SETTINGS = {}  # the library's options, from --set
 LEAST, MOST = (1, 1) if arms.DRY else (3, 15)
 PATIENCE = 90  # seconds for an answer
 FILES = {  # name: (what Make does, its size)
@@ -45,8 +45,8 @@ FILES = {  # name: (what Make does, its size)
     "weights.pt": ("torch", (16 * MIB) if arms.DRY else 4 * GIB),
 }
 
-# A program that a user starts. file: of FILES, or "" for a folder to write to. again: it loads a
-# second time. least: what ours/plain is compared with.
+# A program that a user starts. `file` is a name in FILES, or "" for a folder to write to. With `again`, it loads a
+# second time. `least` is the required ratio ours/plain.
 Program = collections.namedtuple("Program", "program file fresh again batch seconds least package")
 PROGRAMS = {
     "from_pretrained, 16 GB": Program("from_pretrained", "llama-8b", False, True, 3, 60, 3.5, "transformers"),
@@ -59,6 +59,7 @@ PROGRAMS = {
     "from_pretrained, 2.5 GB, fresh": Program("from_pretrained", "llama-1b", True, False, 4, 30, "same", "transformers"),
     "load_file, fresh": Program("load_file", "weights.safetensors", True, False, 3, 35, "same", "safetensors"),
     "from_pretrained, 2.5 GB": Program("from_pretrained", "llama-1b", False, True, 4, 20, 3.5, "transformers"),
+    "torch.load, mmap, fresh": Program("torch.load-mmap", "weights.pt", True, False, 3, 40, "same", "torch"),
     "torch.load, fresh": Program("torch.load", "weights.pt", True, False, 3, 40, "same", "torch"),
     "checkpoint.load": Program("dcp.load", "", False, False, 3, 30, None, "torch"),
     "checkpoint.save": Program("dcp.save", "", False, False, 3, 25, None, "torch"),
@@ -72,7 +73,7 @@ STEADY = {"threads, one stream": 30, "pairs": 15, "threads, eight streams": 30, 
           "pool, 48 GiB": 100}
 ORDER = ["from_pretrained, 16 GB", "load_file", "torch.load", "threads, one stream", "cpu", "load_file, pread",
          "torch.load, mmap", "torch.save", "pool, 8 GiB", "pairs", "from_pretrained, 2.5 GB, fresh", "load_file, fresh",
-         "threads, eight streams", "from_pretrained, 2.5 GB", "checkpoint.load", "checkpoint.save", "fastsafetensors",
+         "torch.load, mmap, fresh", "threads, eight streams", "from_pretrained, 2.5 GB", "checkpoint.load", "checkpoint.save", "fastsafetensors",
          "runai streamer", "pool, 16 GiB", "torch.load, fresh", "pool, 48 GiB"]
 
 
@@ -81,7 +82,7 @@ def nominal(name):
 
 
 def figures(first, second=None):
-    """The figures of one process, from the answers of its first and second load."""
+    """Returns the figures of one process, from the answers for its first and second load."""
     gigabytes = first["bytes"] / 1e9
     return {"GB/s": gigabytes / max(first["seconds"] - first.get("meta", 0), 1e-9),
             **({"second GB/s": gigabytes / max(second["seconds"] - second.get("meta", 0), 1e-9)} if second else {}),
@@ -90,7 +91,7 @@ def figures(first, second=None):
 
 
 def counted(report):
-    """{(direction, reason): (calls, bytes)} of a report's large copies; the reason of staged ones is
+    """Returns {(direction, reason): (calls, bytes)} of a report's large copies. The reason of staged copies is
     `staged`."""
     found = collections.Counter()
     transfers = (report or {}).get("transfers") or {}
@@ -104,7 +105,7 @@ def counted(report):
 
 
 def explained(before, after):
-    """One line: how many large copies were staged between two reports, and why others were not."""
+    """Returns one line: how many large copies were staged between two reports, and why others were not."""
     before, after = counted(before), counted(after)
     kinds = sorted({key[:2] for key in after}, key=lambda kind: -(after[(*kind, "bytes")] - before[(*kind, "bytes")]))
     parts = []
@@ -117,7 +118,7 @@ def explained(before, after):
 
 
 class Sums:
-    """The sums of what arrived, which are the same in all arms and turns of a case."""
+    """Checksums of loaded bytes, which must be equal in all arms and turns of a case."""
 
     def __init__(self):
         self.seen = {}
@@ -137,7 +138,7 @@ def command(program, path=None):
 
 
 def answer(arm, line="go"):
-    """The arm's answer as a dict."""
+    """Sends a line to the arm, and returns its answer as a dict."""
     try:
         text = arm.ask(line)
     except (RuntimeError, OSError) as error:
@@ -149,8 +150,7 @@ def answer(arm, line="go"):
 
 
 class Fleet:
-    """Processes that have imported their libraries and not started CUDA, a batch of each arm at once.
-    """
+    """Processes that have imported their libraries, but not yet started CUDA. Several start at the same time."""
 
     def __init__(self, made, batch):
         self.made, self.batch, self.waiting = made, batch, {name: [] for name in made}
@@ -169,7 +169,7 @@ class Fleet:
         return self.waiting[name].pop()
 
     def end(self):
-        """Some have not been used."""
+        """Ends the processes that were not used."""
         arms.end_all({f"{name} {index}": arm for name, waiting in self.waiting.items()
                       for index, arm in enumerate(waiting)})
 
@@ -198,12 +198,13 @@ class Reports:
 
 
 def pairs(case, until, hard, bad, most=MOST):
-    """Rounds until a time, but at least LEAST until the hard limit. A second failure ends them."""
+    """Runs rounds until the time `until`. If there are fewer than LEAST then, continues up to the time `hard`. A
+    second failure ends the case."""
     chance, failed = random.Random(), 0
     while len(case.rounds) < most and time.monotonic() < (until if len(case.rounds) >= LEAST else hard):
         try:
             case.turn(chance)
-        except (RuntimeError, OSError) as error:  # an arm that ended earlier refuses a request
+        except (RuntimeError, OSError) as error:  # an arm whose process has ended raises an error
             bad.append(f"{case.name}: {str(error)[-1500:]}")
             print(f"# {bad[-1]}", flush=True)
             failed += 1
@@ -212,7 +213,7 @@ def pairs(case, until, hard, bad, most=MOST):
 
 
 def resident(path):
-    """The share of a file that is in the page cache."""
+    """Returns the share of a file that is in the page cache."""
     libc, size = ctypes.CDLL(None, use_errno=True), os.path.getsize(path)
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as area:
         pages = (size + mmap.PAGESIZE - 1) // mmap.PAGESIZE
@@ -228,7 +229,7 @@ def files_of(path):
 
 
 def drop(path):
-    """Takes a file or a folder's files out of the page cache."""
+    """Drops a file, or a folder's files, from the page cache."""
     for file in files_of(path):
         descriptor = os.open(file, os.O_RDONLY)
         try:
@@ -291,7 +292,7 @@ def versions(package):
 
 
 def run_program(name, where, reports, until, hard, bad):
-    """A case in which each turn is a process of its own."""
+    """Runs a case in which each turn is a separate process."""
     what, sums = PROGRAMS[name], Sums()
     path = where["save"] if what.file == "" else where["dir"] / what.file if what.file else None
     made = {"plain": (command(what.program, path), {}), "ours": (command(what.program, path), arms.ours(**SETTINGS))}
@@ -335,7 +336,7 @@ def run_program(name, where, reports, until, hard, bad):
 
 
 def steady(made):
-    """Processes that stay: {arm: Arm}"""
+    """Starts processes that serve all turns: {arm: Arm}"""
     running = {name: arms.Arm(command(program), **env) for name, (program, env) in made.items()}
     for arm in running.values():
         arm.patience = PATIENCE
@@ -379,7 +380,7 @@ def run_threads(name, _, reports, until, hard, bad):
 
 
 def run_pool(name, _, reports, until, hard, bad):
-    """Pinned memory. Beside large allocations, a second process asks the driver and launches kernels."""
+    """Measures pinned memory. During large allocations, a second process queries the driver and launches kernels."""
     large = name in POOLS
     sizes, count = ((64 * MIB if arms.DRY else POOLS[name],), 1) if large else (PAIRS, 20)
     running = steady({"plain": ("pool", {}), "ours": ("pool", arms.ours(**SETTINGS)),
@@ -424,8 +425,8 @@ def runner(name):
 
 
 def measure(names=ORDER, seconds=450, folder=pathlib.Path("/tmp/gpufeed-loaders"), reports=None, keep=None):
-    """(cases, errors). A case whose time has come, but whose least number of pairs has not, may use up
-    the rest of the time."""
+    """Returns (cases, errors). A case that has used its time, but has too few pairs, may use the rest
+    of the time."""
     hard, bad, cases, reports = time.monotonic() + seconds, [], [], Reports(reports)
     shm = os.statvfs("/dev/shm")
     save = pathlib.Path("/dev/shm" if shm.f_bavail * shm.f_frsize > 8 * GIB and not arms.DRY else folder)
@@ -442,7 +443,7 @@ def measure(names=ORDER, seconds=450, folder=pathlib.Path("/tmp/gpufeed-loaders"
         begun, reports.last = time.monotonic(), (None, None)
         try:
             found = runner(name)(name, where, reports, begun + max(share, 0.7 * nominal(name)), hard, bad)
-        except Exception as error:  # whatever it is, the next case may work
+        except Exception as error:  # after an error, the next case may still work
             bad.append(f"{name}: {type(error).__name__} {str(error)[-1500:]}")
             print(f"# {bad[-1]}", flush=True)
             continue

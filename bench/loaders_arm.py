@@ -4,12 +4,12 @@
     loaders_arm.py PROGRAM [PATH]
 
     (imports)         -> ready
-    go [WORDS]        -> a line of JSON: seconds, bytes, CPU seconds, largest resident size (MiB), and
-                         where bytes arrive their sum; the first one starts CUDA, untimed
+    go [WORDS]        -> a line of JSON: seconds, bytes, CPU seconds, largest resident size (MiB), and a
+                         checksum if bytes arrive; the first `go` also starts CUDA, untimed
     report            -> a line of JSON: the library's report, or null without the library
 
-It knows nothing of gpufeed but gpufeed_report(). GF_DRY=1: on the CPU, pinned memory from the
-simulated driver."""
+Of gpufeed, it uses only gpufeed_report(). GF_DRY=1: on the CPU, with pinned memory of the simulated
+driver."""
 
 import contextlib
 import ctypes
@@ -64,7 +64,7 @@ def peak_mib():
 
 
 def sum_of(tensor):
-    """A sum of the bytes that changes if words change or trade places, modulo 2**64."""
+    """Returns a checksum modulo 2**64, which depends on the words and their order."""
     data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
     cut = data.numel() // 8 * 8
     words, total, step = data[:cut].view(torch.int64), 0, 32 << 20
@@ -76,7 +76,7 @@ def sum_of(tensor):
 
 
 def sum_of_all(tensors):
-    """Of named tensors, in the order of their names."""
+    """Returns the checksum of named tensors, in the order of their names."""
     total = 0
     for name in sorted(tensors):
         total = (total * 1000003 + sum_of(tensors[name])) % (1 << 64)
@@ -88,7 +88,7 @@ def bytes_of(tensors):
 
 
 class Timed:
-    """Seconds, CPU seconds and the largest resident size of its block."""
+    """Measures seconds, CPU seconds and the largest resident size of a `with` block."""
 
     def __enter__(self):
         gc.collect()
@@ -160,7 +160,7 @@ class FastSafetensors(Load):
         self.open = fastsafe_open
 
     def load(self):
-        with self.open([self.path], nogds=True, device=DEVICE) as file:
+        with self.open([self.path], nogds=True, device=DEVICE if DRY else f"{DEVICE}:0") as file:
             return {name: file.get_tensor(name) for name in file.keys()}
 
 
@@ -173,12 +173,12 @@ class RunaiStreamer(Load):
     def load(self):
         with self.streamer() as streamer:
             streamer.stream_file(self.path)
-            # The streamer reuses its buffer; only a copy to another device is a copy anyway.
+            # The streamer reuses its buffer. A tensor on the CPU must be cloned; .to() of another device copies.
             return {name: tensor.clone() if DRY else tensor.to(DEVICE) for name, tensor in streamer.get_tensors()}
 
 
 class Pretrained(Load):
-    """from_pretrained of a folder; `meta` is the duration of the same call without any weight."""
+    """Calls from_pretrained of a folder. `meta` is the duration of the same call without weights."""
 
     def __init__(self, path):
         super().__init__(path)
@@ -206,7 +206,7 @@ class Pretrained(Load):
 
 
 class Reads(Load):
-    """The same file by eight threads that read, without any GPU: what the file can deliver."""
+    """Reads the same file by eight threads, without a GPU, to show the storage's rate."""
 
     def begin(self):
         self.buffers = [bytearray(16 * MIB) for _ in range(8)]
@@ -297,7 +297,7 @@ class CheckpointSave(Save):
 
 
 class CheckpointLoad(CheckpointSave):
-    """Loads what it saved before, untimed, into tensors on the device."""
+    """Loads a checkpoint into tensors on the device. It saves the checkpoint before, without timing."""
 
     def go(self):
         folder = pathlib.Path(self.path) / str(os.getpid())
@@ -324,7 +324,7 @@ def driver():
 
 
 def runtime():
-    """(cudaHostAlloc, cudaFreeHost) of the runtime that PyTorch loaded."""
+    """Returns (cudaHostAlloc, cudaFreeHost) of the runtime that PyTorch loaded."""
     if DRY:
         cuda = driver()
         return cuda.cuMemHostAlloc, cuda.cuMemFreeHost
@@ -335,7 +335,7 @@ def runtime():
 
 
 class Neighbour:
-    """Calls cudaMemGetInfo and a small kernel again and again, as a second process of the same GPU.
+    """A second process on the same GPU, which repeatedly calls cudaMemGetInfo and launches a small kernel.
 
     go start -> {}; go stop -> {"longest": seconds of the longest turn}"""
 
@@ -367,7 +367,7 @@ class Neighbour:
 
 
 class Pool:
-    """go BYTES COUNT: pairs of cudaHostAlloc and cudaFreeHost; `seconds` is of the allocations."""
+    """go BYTES COUNT: pairs of cudaHostAlloc and cudaFreeHost. `alloc s` and `free s` are the seconds of one call."""
 
     def __init__(self, _):
         pass
@@ -398,7 +398,8 @@ class Threads:
         self.streams = [contextlib.nullcontext() if DRY else torch.cuda.stream(torch.cuda.Stream()) for _ in range(8)]
 
     def tensors(self, size, pinned):
-        """[(sources, targets)] of each thread. A source is copied again only after 64 MiB of others."""
+        """Returns [(sources, targets)] of each thread. A source is copied again only after 64 MiB of other
+        sources."""
         if (size, pinned) not in self.made:
             each = 8 * MIB if DRY else max(64 * MIB, 2 * size)
             some = torch.randint(-(1 << 62), 1 << 62, (each // 8,), dtype=torch.int64)
@@ -417,7 +418,7 @@ class Threads:
 
         def work(number):
             sources, targets = tensors[number]
-            # One stream object must not be entered by several threads at once, but may be current in all.
+            # Each thread has its own stream object, because several threads must not enter one at the same time.
             with self.streams[number] if streams == "8" else contextlib.nullcontext():
                 gate.wait()
                 begun = time.perf_counter()
@@ -447,11 +448,11 @@ LLAMA = {  # by name: the shapes of Llama 3.1 8B and Llama 3.2 1B; bytes in bflo
     "dry": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
             "num_key_value_heads": 2, "vocab_size": 1024},
 }
-TENSORS = [224 * MIB, 64 * MIB, 16 * MIB, 16 * MIB, 8192]  # as a transformer's layer has them
+TENSORS = [224 * MIB, 64 * MIB, 16 * MIB, 16 * MIB, 8192]  # sizes of the tensors in a transformer's layer
 
 
 class Make:
-    """go llama SHAPE | safetensors BYTES | torch BYTES: writes the file or folder, of random weights."""
+    """go llama SHAPE | safetensors BYTES | torch BYTES: writes a file or folder with random weights."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -513,10 +514,10 @@ def report():
 
 
 def main():
-    if os.environ.get("GF_FAULTS") == "1":  # not in a measurement: the library copies otherwise beside a handler
+    if os.environ.get("GF_FAULTS") == "1":  # not for measurements, because the library copies differently if the program has a signal handler
         faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # a library's own words are no answer
+    os.dup2(2, 1)  # messages of libraries must not mix with the answers
     program, begun = PROGRAMS[sys.argv[1]](sys.argv[2] if len(sys.argv) > 2 else None), False
     print("ready", file=answers, flush=True)
     for line in sys.stdin:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes logs as a job of many ranks leaves them: report_logs.py FOLDER [--ranks N] [--stalls N] [--slow RANK]
+"""Writes logs like those of a job with many ranks: report_logs.py FOLDER [--ranks N] [--stalls N] [--slow RANK] [--activity]
 
-Each rank has a log of its own, in which a main thread and three DataLoader threads stall. The lines are as long as
-those of a Python program. bench/RESULTS.md has the time that `gpufeed report FOLDER` takes."""
+In each rank's log, a main thread and three DataLoader threads stall. With --activity, the log also has an event
+`activity` for every five seconds, and marks of steps. The lines are as long as those of a Python program.
+bench/RESULTS.md has the time that `gpufeed report FOLDER` takes."""
 import argparse
 import json
 import pathlib
@@ -36,7 +37,27 @@ def stall(rng, stacks, started, at, rank, slow):
             **rng.choice(stacks), "cause": cause, "evidence": f"{us} us in 1 madvise call, which purged 16384 KiB"}
 
 
-def write_rank(path, rank, count, seconds, slow):
+def activity(rng, head, at, interval):
+    busy = rng.randrange(1000 * interval)
+    longest = [{"start": round(1000 + at - rng.random() * interval, 6), "us": rng.randrange(9000), "bytes": 16777216, "direction": "to_device",
+                "way": "staged", "tid": head["pid"] + 10000 * rng.randrange(4)} for _ in range(16)]
+    return {"event": "activity", **head, "interval_ms": 1000 * interval,
+            "gpus": [{"device": 0, "empty_ms": 1000 * interval - busy, "copying_ms": 0, "communicating_ms": 0, "queued_ms": busy, "unknown_ms": 0}],
+            "copies": [{"direction": direction, "way": "staged", "calls": 99, "bytes": 99 << 24, "us": 700000} for direction in ("to_device", "from_device")],
+            "longest": longest}
+
+
+def write_activity(log, rng, rank, started, seconds, interval=5):
+    """Writes these events after the stalls, because the order of lines does not matter."""
+    for at in range(interval, int(seconds) + 1, interval):
+        head = {"time": started + at, "mono": 1000 + at, "pid": 4000 + rank, "tid": 4000 + rank}
+        steps = {"event": "steps", **head, "start": 1000 + at - interval, "steps": [5 * (at - interval) + step for step in range(5 * interval)],
+                 "after_us": [200000 * step for step in range(5 * interval)]}
+        for event in (activity(rng, head, at, interval), steps):
+            log.write(json.dumps(event, separators=(",", ":")) + "\n")
+
+
+def write_rank(path, rank, count, seconds, slow, active):
     rng = random.Random(rank)
     stacks = [stack(rng) for _ in range(40)]
     started = 1795453255.0
@@ -48,6 +69,8 @@ def write_rank(path, rank, count, seconds, slow):
         for index in range(count):
             event = stall(rng, stacks, started, seconds * (index + 1) / count, rank, slow)
             log.write(json.dumps(event, separators=(",", ":")) + "\n")
+        if active:
+            write_activity(log, rng, rank, started, seconds)
 
 
 def main():
@@ -57,10 +80,11 @@ def main():
     parser.add_argument("--stalls", type=int, default=200000, help="of all ranks")
     parser.add_argument("--seconds", type=float, default=600, help="length of the job")
     parser.add_argument("--slow", type=int, default=-1, help="a rank whose stalls take five times as long")
+    parser.add_argument("--activity", action="store_true", help="also activity and steps")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     for rank in range(args.ranks):
-        write_rank(args.folder / f"rank{rank:03d}.log", rank, args.stalls // args.ranks, args.seconds, rank == args.slow)
+        write_rank(args.folder / f"rank{rank:03d}.log", rank, args.stalls // args.ranks, args.seconds, rank == args.slow, args.activity)
 
 
 if __name__ == "__main__":
