@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A training job's feeding loop without a framework. Worker processes make batches. The main process
-copies each batch to the GPU, computes on it, reads it back and checks its sum.
+"""Feeds a GPU as a training job does, but without a framework. Worker processes make batches. The main
+process copies each batch to the GPU, computes on it, reads it back and checks its sum.
 
-It calls the CUDA driver through ctypes only. So it runs on any machine with a driver, and on the tests'
-simulated driver:
+It needs only the CUDA driver, which it calls through ctypes. It also runs on the tests' simulated driver:
 
     LD_LIBRARY_PATH=build/tests/sim LD_PRELOAD=build/src/preload/libgpufeed.so examples/feed.py
 """
@@ -39,7 +38,7 @@ EVENT_DISABLE_TIMING = 2
 
 
 class Driver:
-    """libcuda by its exported names. A call that fails raises."""
+    """Calls libcuda by its exported names. A failed call raises an exception."""
 
     NAMES = {
         "cuInit": [ctypes.c_uint],
@@ -84,24 +83,24 @@ class Driver:
         return result
 
     def make(self, name, *arguments, kind=ctypes.c_void_p):
-        """Calls an entry that stores its result through its first argument, and returns the result."""
+        """Calls a function that stores its result through its first argument. Returns the result."""
         answer = kind()
         getattr(self, name)(ctypes.byref(answer), *arguments)
         return answer
 
 
 def no_step(_number):
-    """Without libgpufeed, steps are not marked."""
+    """Replaces gpufeed_step if libgpufeed is not preloaded."""
 
 
-# Marks the step that the loop is in, so that the report can tell the time per step.
+# Marks steps, so that the report contains the time per step.
 mark_step = getattr(ctypes.CDLL(None), "gpufeed_step", no_step)
 if mark_step is not no_step:
     mark_step.argtypes, mark_step.restype = [ctypes.c_uint64], None
 
 
 class Slot:
-    """Device memory for one batch, and the event after which it is free again."""
+    """Device memory for one batch, and an event that tells when it can be reused."""
 
     def __init__(self, cuda, size, pin):
         self.pinned = cuda.make("cuMemHostAlloc", size, 0) if pin else None
@@ -117,26 +116,26 @@ class Slot:
 
 
 def make_batch(number, size):
-    """Bytes that depend on the number alone, so that every run has the same checksum."""
+    """Makes bytes that depend only on the number, so that each run has the same checksum."""
     pattern = bytes((number * 31 + i * 7) & 0xFF for i in range(4096))
     return (pattern * (size // len(pattern) + 1))[:size]
 
 
 def worker(numbers, batches, size):
-    """Makes batches until told to stop. Never touches CUDA: a forked child must not."""
+    """Makes batches until it receives None. Does not use CUDA, which does not work in a forked child."""
     for number in iter(numbers.get, None):
         batches.put((number, make_batch(number, size)))
 
 
 def checksum(data):
-    """A sum that notices a byte in the wrong place: 64-bit words, added up."""
+    """A cheap checksum: the sum of every 97th 64-bit word."""
     words = memoryview(data).cast("B")
     words = words[:len(words) // 8 * 8].cast("Q")
     return sum(words[::97]) & 0xFFFFFFFFFFFFFFFF
 
 
 class Device:
-    """Device 0, one stream, and two slots that take turns."""
+    """Device 0 with one stream and two slots, which are used in turn."""
 
     def __init__(self, size, compute_us, pin):
         self.cuda = Driver()
@@ -154,7 +153,7 @@ class Device:
         self.sum = 0
 
     def feed(self, turn, data):
-        """Copies a batch to its slot and starts the computation; checks what was there before."""
+        """Checks the slot's previous batch, copies a new batch into the slot, and starts the computation."""
         slot = self.slots[turn % len(self.slots)]
         self.finish(slot)
         slot.expected = checksum(data)
@@ -174,7 +173,7 @@ class Device:
         self.cuda.cuMemcpyDtoH_v2(self.back, slot.memory, len(self.back))
         seen = checksum(self.back)
         if seen != slot.expected:
-            raise RuntimeError(f"the device holds {seen:#x}, sent was {slot.expected:#x}")
+            raise RuntimeError(f"the batch on the device has the checksum {seen:#x} instead of {slot.expected:#x}")
         self.sum = (self.sum + seen) & 0xFFFFFFFFFFFFFFFF
         slot.expected = None
 
@@ -202,7 +201,7 @@ def parse():
     parser.add_argument("--pin", action="store_true", help="copy batches from pinned memory")
     parser.add_argument("--start-method", choices=["fork", "spawn", "forkserver"], default="fork")
     parser.add_argument("--device-first", action="store_true",
-                        help="make the context before the workers, as many scripts do")
+                        help="create the CUDA context before the workers, as many scripts do")
     return parser.parse_args()
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An ordinary training loop: synthetic images from DataLoader workers and a ResNet-18 (a small network
-without torchvision). Prints losses and images per second.
+"""Trains a ResNet-18 (without torchvision: a smaller network) on synthetic images from DataLoader workers.
+Prints losses and images per second.
 
-It needs no gpufeed. If the module is there, it marks steps. Losses are hex floats, so that two runs with
+If the module gpufeed is installed, it marks steps. Losses are hex floats, so that two runs with
 --deterministic can be compared bit by bit.
 """
 import argparse
@@ -21,7 +21,7 @@ except ImportError:
 
 
 class MadeUpImages(Dataset):
-    """Images that take a worker some time; equal indexes give equal images."""
+    """Images that take a worker some time. An image depends only on its index."""
 
     def __init__(self, count, side):
         self.count, self.side = count, side
@@ -32,7 +32,7 @@ class MadeUpImages(Dataset):
     def __getitem__(self, index):
         random = torch.Generator().manual_seed(index)
         image = torch.rand(3, self.side, self.side, generator=random)
-        # A typical augmentation: flip, crop and resize, normalise.
+        # A typical augmentation: flip, crop, resize, normalize.
         if index % 2:
             image = image.flip(-1)
         margin = self.side // 8
@@ -65,12 +65,12 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--side", type=int, default=224, help="of the square images, in pixels")
+    parser.add_argument("--side", type=int, default=224, help="side of the square images, in pixels")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--start-method", choices=["fork", "spawn", "forkserver"], default=None)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--deterministic", action="store_true")
-    parser.add_argument("--pageable", action="store_true", help="no pin_memory=True: batches stay in pageable memory")
+    parser.add_argument("--pageable", action="store_true", help="leave batches in pageable memory (no pin_memory=True)")
     return parser.parse_args()
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bundle.sh BUILD OUTPUT GLIBC: makes a folder that runs without installation.
-# It contains our programs in bin/ and our libraries in lib/, which find each other by relative paths. Fails if a
-# file needs a newer glibc than GLIBC, or a library that is neither part of glibc nor in the folder.
+# bundle.sh BUILD OUTPUT GLIBC: makes a folder that runs without installation. Programs in bin/ and
+# libraries in lib/ find each other by relative paths. Fails if a file needs a newer glibc than GLIBC, or a
+# library that is neither part of glibc nor in the folder.
 set -euo pipefail
-umask 022 # users of a container must be able to read the files, whatever the builder's umask is
+umask 022 # other users, as in a container, must be able to read the files
 build=$1 output=$2 floor=$3
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 stage=$(mktemp -d)
-# `ninja uninstall` reads the log of the last install, so the user's log is restored afterwards.
+# Restores the log of the user's last install at the end, because `ninja uninstall` reads it.
 log=$build/meson-logs/install-log.txt
 [ ! -f "$log" ] || cp -p "$log" "$stage.log"
 put_log_back() {
@@ -33,19 +33,19 @@ done
 [ ! -f /usr/share/common-licenses/LGPL-2.1 ] ||
     cp -L /usr/share/common-licenses/LGPL-2.1 "$output/share/licenses/"
 patchelf --set-rpath "\$ORIGIN/../lib" "$output/bin/gpufeed"
-# With this path, the loader opens needed libraries only from this folder. A library that needs none of ours is not
-# changed: patchelf would add a segment, which is one more mapping in each process.
+# Libraries find each other in this folder. A library that needs none of them is not changed, because patchelf
+# would add a segment, and so one more mapping in each process.
 for library in "$output"/lib/*.so; do
     ! patchelf --print-needed "$library" | grep -q '^libg' || patchelf --set-rpath "\$ORIGIN" "$library"
 done
 
 bad=0
 for file in "$output"/bin/gpufeed* "$output"/lib/*.so; do
-    newest=$(objdump -T "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1)
+    newest=$(readelf -W --dyn-syms "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1)
     newest=${newest#GLIBC_}
     if [ "$(printf '%s\n%s\n' "${newest:-0}" "$floor" | sort -V | tail -n 1)" != "$floor" ]; then
         echo "$file needs glibc $newest, which is newer than $floor" >&2
-        objdump -T "$file" | grep "GLIBC_$newest" >&2
+        readelf -W --dyn-syms "$file" | grep "GLIBC_$newest" >&2
         bad=1
     fi
     while read -r needed; do
