@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Cross-builds the preload library for aarch64, and runs the tests of the allocator and dlsym on it
-# under qemu's user emulation. Results: build-aarch64. Exit code 77 if this machine cannot do so.
+# aarch64.sh [SUITE...]: cross-builds everything for aarch64, and runs the suites (by default aarch64 and unit)
+# under qemu's user emulation. tests/aarch64/exceptions.txt lists what qemu cannot run. Results:
+# build-aarch64. Exit code 77 if this machine cannot run it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -10,12 +11,15 @@ for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
 done
 packages=${GPUFEED_AARCH64_PACKAGES:-build-aarch64-packages}
 if ! scripts/aarch64-packages.sh "$packages"; then
-    echo "aarch64: cannot fetch arm64's libjemalloc-dev and libcmocka-dev" >&2
+    echo "aarch64: cannot fetch arm64's packages" >&2
     exit 77
 fi
 [ -f build-aarch64/build.ninja ] ||
     meson setup build-aarch64 --cross-file cross/aarch64.ini --cross-file "$packages/packages.ini" \
-        -Dengine=false >/dev/null || exit 1
+        >/dev/null || exit 1
 meson compile -C build-aarch64 || exit 1
 rm -rf build-aarch64/junit build-aarch64/meson-logs/testlog.junit.xml
-meson test -C build-aarch64 --no-rebuild --suite aarch64 --print-errorlogs
+suites=("$@")
+[ $# -gt 0 ] || suites=(aarch64 unit)
+meson test -C build-aarch64 --no-rebuild --print-errorlogs --timeout-multiplier 10 --num-processes "$(($(nproc) + 1))" \
+    "${suites[@]/#/--suite=}"

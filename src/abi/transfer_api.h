@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of struct gf_engine that serves copies and pinned memory: src/engine/transfer. These
- * calls may take as long as the driver's own would: a copy waits for its stream, a free for the
- * device.
+ * functions may wait as long as the driver's would: a copy for its stream, a free for the device.
  *
- * Each is called on a thread of the program, with cancellation held. It is called inside
- * gf_engine_enter, so CUDA calls of the engine are passed through by the hooks. A function that
- * returns bool returns true if it has served the program's call, and sets *ret_result to the
- * driver's result. It returns false if it has done nothing that the program can see. The hook then
- * calls the driver with the caller's own arguments, and *ret_result is unspecified.
+ * Hooks call them on the program's threads, with cancellation disabled. The thread is marked by
+ * gf_engine_enter, so hooks pass the engine's own CUDA calls through. A function that returns bool
+ * returns true if it has served the program's call, and sets *ret_result to the driver's result. It
+ * returns false if it had no effect that the program can see. The hook then calls the driver with
+ * the caller's own arguments, and *ret_result is unspecified.
  */
 #ifndef GF_ABI_TRANSFER_API_H
 #define GF_ABI_TRANSFER_API_H
@@ -17,10 +16,11 @@
 #include "abi/cuda.h"
 
 enum gf_copy_way {
-    gf_copy_h2d,     /* the entry point says that src is host memory */
-    gf_copy_d2h,     /* the entry point says that dst is host memory */
-    gf_copy_any,     /* a unified entry point: the addresses decide */
-    gf_copy_batched, /* like gf_copy_any, in a batch: only copies to the device are staged */
+    gf_copy_h2d, /* by its entry point, the copy's src is host memory */
+    gf_copy_d2h, /* by its entry point, the copy's dst is host memory */
+    gf_copy_any, /* a unified entry point: the addresses decide */
+    /* A member of a batch, like gf_copy_any; only copies to the device are staged. */
+    gf_copy_batched,
 };
 
 /* One linear copy of `bytes`. dst and src hold host addresses as numbers. */
@@ -36,18 +36,27 @@ struct gf_copy_call {
 struct gf_copy_refusal {
     uint32_t direction; /* an enum gf_direction of the engine */
     uint32_t reason;    /* an enum gf_bypass of the engine */
-    /* The stream was idle when the engine declined, so the driver's call waits for no other work. */
+    /*
+     * 1: the stream was idle when the engine declined, so the driver's call waits for no earlier
+     * work.
+     */
     uint32_t stream_was_idle;
-    uint64_t under_way; /* bytes that the driver copied then, this copy included; 0: not counted */
+    uint32_t is_queued; /* 1: an asynchronous copy to the device, behind unfinished work */
+    uint32_t readahead; /* reading ahead of the copy, which copy_declined ends; 0: none */
+    /* Bytes that the driver was copying at that time, including this copy; 0: not counted. */
+    uint64_t under_way;
 };
 
-/* The device of a call that names no device. */
+/* The device argument if the call names no device. */
 #define GF_ANY_DEVICE (-2)
 
 struct gf_transfer_ops {
     /* The smallest copy that is offered, in bytes. SIZE_MAX: no copy is staged or counted. */
     size_t copy_least;
-    /* A smaller one is offered, too, from this size on and while so many threads copy at once. */
+    /*
+     * A smaller copy of at least copy_least_shared bytes is offered while at least copy_sharers
+     * threads copy.
+     */
     size_t copy_least_shared;
     const _Atomic unsigned *copy_sharers;
     /* False: *ret_refusal must be passed to copy_declined. */
@@ -59,9 +68,8 @@ struct gf_transfer_ops {
     void (*copy_declined)(const struct gf_copy_call *call, const struct gf_copy_refusal *refusal,
                           uint64_t ns);
     /*
-     * Whether `copy` would stage this copy. Checks both sides, the stream and captures, and does
-     * nothing else. If it returns false, the copy is counted with its reason. NULL: no copy would
-     * be staged.
+     * Whether `copy` would stage this copy now. Makes the same checks, which may prepare staging.
+     * Copies nothing, and counts a declined copy with its reason. NULL: no copy would be staged.
      */
     bool (*copy_fits)(const struct gf_copy_call *call);
 
@@ -74,8 +82,8 @@ struct gf_transfer_ops {
     /* For memory of host_alloc the result is the same as for memory of the driver. */
     bool (*host_unregister)(void *p, CUresult *ret_result);
     /*
-     * Called before the driver's cuMemHostRegister: places the pages and changes nothing else. For
-     * memory of host_alloc it makes the call itself, because the driver knows that memory as
+     * Called before the driver's cuMemHostRegister: prefaults the pages, and returns false. For
+     * memory of host_alloc it serves the call itself, because the driver already has that memory
      * registered.
      */
     bool (*host_register)(void *p, size_t bytes, unsigned flags, CUresult *ret_result);
@@ -89,20 +97,20 @@ struct gf_transfer_ops {
 
     /*
      * Called after a successful call of the program that waited for all work of the current
-     * context. Memory that only staging holds may be released here.
+     * context. Memory that only the library holds may be released here.
      */
     void (*waited)(void);
 
     /*
-     * Called before a large munmap. Several threads may remove the range's pages from the page
-     * tables, so that the munmap takes less time. True: the range is unmapped already, and munmap
-     * is not to be called. NULL: nothing is to be called.
+     * Called before a large munmap. Helpers may remove the range's pages from the page tables, so
+     * that the munmap takes less time. True: the range is already unmapped, and the hook must not
+     * call munmap. May be NULL.
      */
     bool (*unmap)(void *at, size_t bytes);
 
     /*
-     * Called before and after a call by which a stream may enter a capture. In between no copy is
-     * issued on a stream of the program.
+     * Called before and after a call by which a stream may enter a capture. Between the two, the
+     * engine issues no copy on a stream of the program.
      */
     void (*capture_begins)(void);
     void (*capture_begun)(void);
@@ -110,8 +118,8 @@ struct gf_transfer_ops {
     /*
      * Called before and after calls that may end contexts. For the destruction of a context,
      * `device` is -1. For the release or reset of a primary context, `context` is NULL and `device`
-     * is given or GF_ANY_DEVICE. context_leaving refuses new work for the context and lets running
-     * copies end. context_left gets the result of the driver's call, and drops the state of
+     * is given or GF_ANY_DEVICE. context_leaving refuses new work for the context, and waits for
+     * running copies. context_left gets the result of the driver's call, and drops the state of
      * contexts that ended.
      */
     void (*context_leaving)(CUcontext context, CUdevice device);

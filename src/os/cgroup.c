@@ -11,7 +11,7 @@
 
 #define MOUNT GF_CGROUP_MOUNT
 
-/* Whether the comma-separated list of length n contains the word. */
+/* Whether the comma-separated list of n bytes contains the word. */
 static bool has_word(const char *list, size_t n, const char *word)
 {
     const size_t length = strlen(word);
@@ -25,8 +25,8 @@ static bool has_word(const char *list, size_t n, const char *word)
 }
 
 /*
- * If the line of /proc/self/cgroup ("4:memory:/a/b", "0::/a/b") belongs to the controller, returns
- * its path; otherwise NULL. *ret_valid is false if the line has another form.
+ * Returns the path in a line of /proc/self/cgroup ("4:memory:/a/b", "0::/a/b") if the line belongs
+ * to the controller, otherwise NULL. *ret_valid is false if the line has another form.
  */
 static const char *group_path(const char *line, const char *controller, bool *ret_valid)
 {
@@ -94,9 +94,9 @@ bool gf_cgroup_to_parent(char *group)
 }
 
 /*
- * Opens a file of the group, or of the nearest parent that has it. A parent is needed in two cases:
- * without a cgroup namespace a container's own group is mounted at the top, and a controller may be
- * disabled below some level.
+ * Reads a file of the group, or of the nearest parent that has the file. A container without a
+ * cgroup namespace has its group mounted at the top. Also, a controller may be disabled below some
+ * level.
  */
 static int read_nearest(const char *root, const char *mount, char *group, const char *file,
                         char *buf, size_t size)
@@ -195,6 +195,39 @@ bool gf_cgroup_has_no_swap(const char *root)
                                group) > 0 &&
                 strcmp(text, "0") == 0)
                 return true;
+        while (gf_cgroup_to_parent(group));
+    }
+    return false;
+}
+
+/* Whether the file of the group exists, has text, and is not "max". */
+static bool is_limited(const char *root, const char *mount, const char *group, const char *file)
+{
+    char text[64];
+    return gf_procfs_read(text, sizeof(text), root, "%s%s/%s", mount, group, file) > 0 &&
+           strcmp(text, "max") != 0;
+}
+
+bool gf_cgroup_limits_reading(const char *root)
+{
+    static const struct {
+        const char *mount, *controller, *files[2];
+    } places[] = {
+        {MOUNT, "", {"memory.high", "io.max"}},
+        {GF_CGROUP_MOUNT_UNIFIED, "", {"memory.high", "io.max"}},
+        {MOUNT "/blkio",
+         "blkio",
+         {"blkio.throttle.read_bps_device", "blkio.throttle.read_iops_device"}},
+    };
+    char group[1024];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(places); i++) {
+        if (!find_group(root, places[i].controller, group, sizeof(group)))
+            continue;
+        do
+            for (size_t k = 0; k < GF_ARRAY_LEN(places[i].files); k++)
+                if (is_limited(root, places[i].mount, group, places[i].files[k]))
+                    return true;
         while (gf_cgroup_to_parent(group));
     }
     return false;

@@ -13,7 +13,7 @@
 #include <sys/single_threaded.h>
 
 #define STACK ((size_t)512 << 10)
-#define YIELDS 1000 /* a limit, so that a hook does not wait for long */
+#define YIELDS 1000 /* limits the time that a hook waits */
 #define UNSHARE 2U  /* CLOSE_RANGE_UNSHARE, since Linux 5.9 */
 /* The flags of pthread_create: seccomp filters may allow no others. */
 #define FLAGS                                                                                      \
@@ -21,8 +21,8 @@
      CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
 /*
- * All signals but those of the thread's own faults, and SIGSYS, by which a seccomp filter may call
- * a handler of the program.
+ * All signals except those of the thread's own faults, and SIGSYS, by which a seccomp filter may
+ * run a handler of the program.
  */
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 #define BLOCKED                                                                                    \
@@ -37,8 +37,8 @@ struct call {
 };
 
 /*
- * The calling thread's table. A short thread uses its creator's thread-local variables, this one
- * included.
+ * The calling thread's table. A short thread shares this variable, as all thread-local variables,
+ * with its creator.
  */
 static __thread __attribute__((tls_model("initial-exec"))) enum {
     table_shared,
@@ -59,8 +59,8 @@ static void run_call(struct call *call)
 }
 
 /*
- * Creates a thread that calls run_call and ends. pthread_create is not used, because it allocates,
- * and prepares what this thread does not need. Returns the thread's id or -errno.
+ * Creates a thread that calls run_call and ends. Not by pthread_create, which allocates. Returns
+ * the thread's id or -errno.
  */
 static long create_thread(unsigned long flags, char *stack_end, struct call *call)
 {
@@ -115,9 +115,10 @@ static long create_thread(unsigned long flags, char *stack_end, struct call *cal
 }
 
 /*
- * The kernel wakes waiters of any process, so the wait is not a private one. It wakes them while
- * /proc/self/task still lists the thread. A program that then opens the thread's files there would
- * fail, so this waits until the thread is gone.
+ * Waits until the thread has ended. The kernel's wake at the end of a thread is not FUTEX_PRIVATE,
+ * so the wait is not either. After the wake, /proc/self/task may still list the thread for a
+ * moment. A program that opens the thread's files then would fail, so the loop waits until it is
+ * gone.
  */
 static void await_end(struct call *call, long tid)
 {
@@ -148,13 +149,19 @@ static void run_on_thread(struct call *call)
             break;
         await_end(call, tid);
     }
-    /* A handler that was blocked runs with the next call, may open files, and may not return. */
+    /*
+     * A pending signal's handler runs when the mask is restored. It may open files, and may not
+     * return.
+     */
     table = table_shared;
     gf_scratch_give(stack, STACK);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
-/* The thread that serves, and its only client. `posted` and `finished` count calls and are futexes. */
+/*
+ * Shared by the serving thread and its only client. `posted` and `finished` count calls, and are
+ * futexes.
+ */
 static struct {
     struct call *call;
     _Atomic uint32_t posted, finished;
@@ -183,12 +190,13 @@ static void run_on_server(struct call *call)
     await_change(&server.finished, before);
 }
 
-bool gf_own_table_serve(void)
+bool gf_own_table_serve(void (*begin)(void))
 {
     uint32_t seen = gf_load_relaxed(&server.posted);
 
     if (!gf_own_table_leave())
         return false;
+    begin();
     gf_store_release(&server.is_open, true);
     for (;; seen++) {
         await_change(&server.posted, seen);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which system calls this process may make. A seccomp filter may kill the process at a call that
- * glibc and CUDA never make. Before anything is known, every call is permitted except close_range,
- * which has a substitute. Any thread; keeps errno.
+ * Which system calls the library may make. A seccomp filter may kill the process for a call that
+ * neither glibc nor CUDA makes. Until gf_permit_find has run, every call is permitted except
+ * close_range, which has a substitute. Any thread; keeps errno.
  */
 #ifndef GF_OS_PERMIT_H
 #define GF_OS_PERMIT_H
@@ -10,15 +10,17 @@
 #include "base/base.h"
 
 enum gf_permit {
-    /* These calls read. */
+    /* These calls only read. */
     gf_permit_mincore,
     gf_permit_move_pages,  /* without targets */
     gf_permit_read_memory, /* process_vm_readv of the process itself */
-    gf_permit_close_range, /* with CLOSE_RANGE_UNSHARE: changes only the calling thread's table */
-    /* These calls set something. */
+    /* With CLOSE_RANGE_UNSHARE, which changes only the calling thread's table. */
+    gf_permit_close_range,
+    /* These calls change CPU masks and memory policies. */
     gf_permit_set_affinity,
     gf_permit_set_mempolicy,
     gf_permit_mbind,
+    gf_permit_io_priority, /* ioprio_get and ioprio_set */
     GF_PERMITS
 };
 #define GF_PERMIT_READING ((1U << gf_permit_set_affinity) - 1U)
@@ -30,14 +32,13 @@ bool gf_permit(enum gf_permit call);
 void gf_permit_only(unsigned calls);
 
 /*
- * Called when the program is about to install a filter, or to give up privileges, which it must do
- * before it installs one. From now on no call above is permitted, and no file of /proc or /sys is
- * opened.
+ * Called before the program installs a filter, or sets no_new_privs, which usually precedes a
+ * filter. From then on no call above is permitted, and no file of /proc or /sys is opened.
  */
 void gf_permit_seal(void);
 bool gf_permit_sealed(void);
 
-/* The permitted calls, as bits. The engine shares the preload library's word, so both agree. */
+/* The word that holds the permitted calls, as bits. The engine uses the preload library's word. */
 _Atomic unsigned *gf_permit_word(void);
 void gf_permit_share(_Atomic unsigned *word);
 

@@ -15,9 +15,9 @@
 
 #define PAGE 4096UL /* larger system pages are multiples of this size */
 
-/* The progress of the trials, in memory that parent and children share. */
+/* Progress of the trials, in memory that parent and children share. */
 struct trial {
-    unsigned passed; /* the calls that returned, whatever they returned */
+    unsigned passed; /* the calls that returned, with any result */
     unsigned begun;  /* the number of calls begun by all children so far */
     bool shielded;   /* the child cannot dump core */
 };
@@ -54,14 +54,17 @@ static void make_call(enum gf_permit call, struct trial *trial)
     case gf_permit_mbind:
         syscall(SYS_mbind, page, PAGE, 0, NULL, 0UL, 0);
         break;
+    case gf_permit_io_priority:
+        syscall(SYS_ioprio_set, 1, 0, syscall(SYS_ioprio_get, 1, 0));
+        break;
     case GF_PERMITS:
         break;
     }
 }
 
 /*
- * Tries the calls. Makes only system calls. The child must not dump core, because a core of a large
- * process takes long to write.
+ * Tries the calls. Makes only system calls. A child that could dump core tries nothing, because the
+ * core of a large process takes long to write.
  */
 static _Noreturn void run_child(struct trial *trial, unsigned wanted)
 {
@@ -78,9 +81,10 @@ static _Noreturn void run_child(struct trial *trial, unsigned wanted)
 }
 
 /*
- * Runs one child, up to the call that kills it. The child's memory is a copy: before Linux 5.16 a
- * signal that dumps core kills every process that shares the memory. The child sends no signal when
- * it ends, and only a wait for clones sees it. Returns false if nothing can be tried.
+ * Runs a child until a call kills it. The child gets a copy of the memory: before Linux 5.16, a
+ * signal that dumps core kills every process that shares the memory. The program gets no signal
+ * when the child ends, and its own waits ignore the child, unless they use __WALL or __WCLONE.
+ * Returns false if no call can be tried.
  */
 static bool run_trial(struct trial *trial, unsigned wanted)
 {
@@ -104,7 +108,9 @@ static unsigned try_calls(unsigned wanted)
 
     if (trial == MAP_FAILED)
         return 0;
-    /* The child runs no signal handler of the program, not even one for SIGSYS. */
+    /*
+     * Signals are blocked, so the child runs no signal handler of the program, not even for SIGSYS.
+     */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
     while (trial->begun < GF_PERMITS && run_trial(trial, wanted))
         ;
@@ -114,7 +120,7 @@ static unsigned try_calls(unsigned wanted)
     return passed;
 }
 
-/* Finds whether the thread has a filter; true if that is unknown. */
+/* Finds whether the thread has a filter; true if unknown. */
 static void find_filter(void *closure)
 {
     char text[512];

@@ -40,28 +40,28 @@ def build(tmp_path):
 
 
 def test_semantics():
-    plain = run(BUILD / "tests" / "aarch64" / "malloc_semantics", preload=False)
-    under = run(BUILD / "tests" / "aarch64" / "malloc_semantics")
+    plain = run(BUILD / "tests" / "preload" / "malloc_semantics", preload=False)
+    under = run(BUILD / "tests" / "preload" / "malloc_semantics")
     assert (plain.returncode, under.returncode) == (0, 0), under.stderr
     test_malloc.compare(under.stdout, plain.stdout)
 
 
 def test_left_to_the_program():
-    plain = run(BUILD / "tests" / "aarch64" / "malloc_semantics", preload=False)
-    under = run(BUILD / "tests" / "aarch64" / "malloc_semantics", GPUFEED="off")
+    plain = run(BUILD / "tests" / "preload" / "malloc_semantics", preload=False)
+    under = run(BUILD / "tests" / "preload" / "malloc_semantics", GPUFEED="off")
     assert (under.returncode, under.stdout, under.stderr) == (0, plain.stdout, "")
 
 
 def test_threads_and_forks():
     # qemu 7.2 cannot start threads in a forked child.
-    result = run(BUILD / "tests" / "aarch64" / "malloc_threads", CHILD_THREADS=0)
+    result = run(BUILD / "tests" / "preload" / "malloc_threads", CHILD_THREADS=0)
     assert result.stdout == "churned\n200 children of 200\n", result.stderr
 
 
 def test_needs_libc_alone():
     needed = subprocess.run(["aarch64-linux-gnu-readelf", "-d", PRELOAD], capture_output=True, text=True,
                             check=True).stdout
-    # The loader itself: it defines __stack_chk_guard on this processor.
+    # On this processor, the loader defines __stack_chk_guard, so the library may need the loader.
     assert set(re.findall(r"NEEDED.*\[(.*)\]", needed)) <= {"libc.so.6", "ld-linux-aarch64.so.1"}
 
 
@@ -75,7 +75,7 @@ def test_before_any_constructor(build, where):
 def test_a_deepbind_library_meets_one_heap(build):
     library, prog = test_malloc.deepbind_program(build)
     under = run(prog, DEEP=library)
-    # 2: the flag was removed, because this libc's symbol table shares a segment with code.
+    # Exit code 2: the library removed the flag, because this libc's symbol table shares a segment with code.
     assert under.returncode in (0, 2) and under.stderr == ""
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small programs, each of which tests one promise: rules NAME. They print the same with and without
+ * Small programs, each of which tests one rule: rules NAME. They print the same with and without
  * the library.
  */
 #include "kit.h"
@@ -35,9 +35,9 @@ static void warm_up(size_t size)
 }
 
 /*
- * An asynchronous copy waits on a blocked stream. Another thread launches a kernel behind it on the
- * same stream, which must see all of the copy or nothing. The launch may wait until the copy's call
- * has returned. So a third thread, which makes no CUDA call, releases the stream.
+ * An asynchronous copy is on a blocked stream. Another thread launches a kernel on the same stream,
+ * which must see all of the copy or nothing. The launch may wait until the copy's call has
+ * returned, so a third thread, without CUDA calls, releases the stream.
  */
 struct one {
     CUstream stream;
@@ -82,7 +82,7 @@ static void one_operation(void)
     }
 }
 
-/* Signals to the process reach the program's threads. */
+/* Signals to the process reach only the program's threads. */
 static volatile pid_t taker, only;
 static volatile unsigned taken;
 
@@ -151,13 +151,16 @@ static unsigned large_private_mappings(void)
     return count;
 }
 
-/* Large private memory that a child does not inherit: with the library, its ring. */
+/*
+ * Checks for large private memory that a child does not inherit. With the library, this is its
+ * ring.
+ */
 static void not_inherited(void)
 {
     printf("%u mappings are not for children\n", large_private_mappings());
 }
 
-/* A small block that is alone in its mapping is zero again after it was freed. */
+/* If a small block was alone in its mapping and was freed, the next block there is zero. */
 static void zero_again(void)
 {
     for (size_t size = 100; size < 700000; size = size * 5 + 3) {
@@ -172,8 +175,8 @@ static void zero_again(void)
 }
 
 /*
- * A copy finds that its destination's first page is inaccessible after its transfers have begun.
- * The program's handler then permits access. The transfers may still write to the ring, so another
+ * After its transfers have begun, a copy meets an inaccessible first page of its destination. The
+ * program's handler then permits access. The transfers may still write to the ring, so another
  * thread's copy must not use the same slots.
  */
 static unsigned char *forbidden;
@@ -221,7 +224,7 @@ static void late_transfers(void)
     kit_join();
 }
 
-/* The device faults while a copy from it is waited for. */
+/* The device faults while a copy from it waits. */
 static void fault_ahead(void)
 {
     static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -261,7 +264,10 @@ static void shared_with_children(void)
     }
 }
 
-/* Wrong uses of pinned memory stay errors, and the block is one range. */
+/*
+ * Wrong uses of pinned memory return the driver's errors, and the block is one range for the
+ * driver.
+ */
 static void wrong_ways(void)
 {
     const size_t size = 40 * MIB;
@@ -286,8 +292,8 @@ static void wrong_ways(void)
 }
 
 /*
- * A write barrier: another thread protects pages again and again, and the handler of SIGSEGV allows
- * the access. Each fault is that of the thread that copies.
+ * Imitates a write barrier. Another thread repeatedly protects pages, and the handler of SIGSEGV
+ * permits the access. Each fault must be in the thread that copies.
  */
 static struct {
     unsigned char *at;
@@ -345,7 +351,7 @@ static void write_barrier(void)
     WANT(!barrier.elsewhere && barrier.faults);
 }
 
-/* Memory of very many mappings. */
+/* Copies from memory that consists of very many mappings. */
 static void many_mappings(void)
 {
     unsigned char *there = kit_pageable(FEW), *back = kit_pageable(FEW);
@@ -366,19 +372,25 @@ static void many_mappings(void)
     }
 }
 
-/* Copies behind work that takes longer than they do, and large ones. */
-static void slow_staging(void)
+/* Large copies, and copies behind work that takes longer than the copies. */
+static CUfunction spin_kernel(void)
 {
     static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
                                ".visible .entry spin(.param .u64 ns)\n{\nret;\n}\n";
-    uint64_t ns = 5000000;
-    void *parameters[] = {&ns};
     CUmodule module;
     CUfunction spin;
-    unsigned char *host = kit_pageable(32 * MIB);
-    CUdeviceptr device = kit_device(32 * MIB);
     MUST(cu.cuModuleLoadData(&module, text));
     MUST(cu.cuModuleGetFunction(&spin, module, "spin"));
+    return spin;
+}
+
+static void slow_staging(void)
+{
+    uint64_t ns = 5000000;
+    void *parameters[] = {&ns};
+    unsigned char *host = kit_pageable(32 * MIB);
+    CUdeviceptr device = kit_device(32 * MIB);
+    CUfunction spin = spin_kernel();
     kit_await_ring();
     for (unsigned i = 0; i < 40; i++) {
         MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_LEGACY, parameters, NULL));
@@ -388,7 +400,24 @@ static void slow_staging(void)
     }
 }
 
-/* A real-time thread waits for no ordinary one. */
+/* The stream never becomes idle, as in a training loop that runs ahead of the GPU. */
+static void slow_queued_staging(void)
+{
+    uint64_t ns = 30000000;
+    void *parameters[] = {&ns};
+    unsigned char *host = kit_pageable(2 * MIB);
+    CUdeviceptr device = kit_device(2 * MIB);
+    CUfunction spin = spin_kernel();
+    CUstream stream = kit_stream();
+    kit_await_ring();
+    for (unsigned i = 0; i < 60; i++) {
+        MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+        MUST(cu.cuMemcpyAsync(device, (CUdeviceptr)(uintptr_t)host, 2 * MIB, stream));
+    }
+    MUST(cu.cuStreamSynchronize(stream));
+}
+
+/* A real-time thread does not wait for ordinary threads. */
 static void real_time(void)
 {
     const struct sched_param lowest = {.sched_priority = 1};
@@ -422,6 +451,7 @@ static const struct {
     {"real-time", real_time},
     {"many-mappings", many_mappings},
     {"slow-staging", slow_staging},
+    {"slow-queued-staging", slow_queued_staging},
 };
 
 int main(int argc, char **argv)

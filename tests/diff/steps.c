@@ -3,8 +3,8 @@
  * A plain program with one line for each step: steps [registering|sharing] [REFUSAL]. It copies and
  * uses pinned memory, or registers memory, or unmaps shared memory. It calls only a few driver
  * functions itself, so a fault in any other function hits a call of the library. REFUSAL names a
- * system call that fails for all threads from before the first copy. With STEPS_ASK a line says
- * whether a copy has arrived when its call returns, as it has on the simulated driver.
+ * system call that fails for all threads, from a moment before the first copy. With STEPS_ASK, a
+ * line says whether a copy has arrived when its call returns; on the simulated driver it has.
  */
 #include "kit.h"
 
@@ -24,8 +24,8 @@
 #define SIZE (40 * MIB) /* large enough that the library serves pinned memory of this size */
 
 /*
- * The call fails if the lower half of an argument, masked, equals the value (or differs from it, if
- * `turned` is set).
+ * The call fails if the lower half of the argument, after the mask, equals the value. If `turned`
+ * is set, it fails if they differ.
  */
 static const struct refusal {
     const char *name;
@@ -43,7 +43,7 @@ static const struct refusal {
     {"shared-map", SYS_mmap, 3, MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS, false,
      ENOMEM},
     {"reserve-map", SYS_mmap, 2, ~0u, PROT_NONE, false, ENOMEM},
-    {"large-map", SYS_mmap, 1, 0x7fc00000, 0, true, ENOMEM}, /* of 4 MiB and more */
+    {"large-map", SYS_mmap, 1, 0x7fc00000, 0, true, ENOMEM}, /* mappings of 4 MiB and more */
     {"large-unmap", SYS_munmap, 1, 0x7fc00000, 0, true, ENOMEM},
     {"mbind", SYS_mbind, 0, 0, 0, false, EPERM},
     {"move-pages", SYS_move_pages, 0, 0, 0, false, EPERM},
@@ -51,7 +51,7 @@ static const struct refusal {
     {"policy", SYS_set_mempolicy, 0, 0, 0, false, ENOSYS},
     {"name", SYS_prctl, 0, ~0u, PR_SET_NAME, false, EPERM},
     {"threads", SYS_clone3, 0, 0, 0, false, EAGAIN},
-    {"scheduling", SYS_sched_setscheduler, 0, 0, 0, false, EPERM},    /* of a new thread */
+    {"scheduling", SYS_sched_setscheduler, 0, 0, 0, false, EPERM},    /* for a new thread */
     {"question", SYS_ioctl, 1, 0xffff, 'f' << 8 | 17, false, ENOTTY}, /* PROCMAP_QUERY */
     {"read", SYS_read, 2, ~0u, 8191, false, EIO},                     /* of maps */
     {"read-own", SYS_process_vm_readv, 0, 0, 0, false, EPERM},
@@ -63,6 +63,9 @@ static const struct refusal {
     {"limits", SYS_prlimit64, 0, 0, 0, false, EPERM},
     {"duplicate", SYS_fcntl, 2, ~0u, 960, false, EMFILE}, /* of maps, to a high number */
     {"dontneed", SYS_madvise, 2, ~0u, MADV_DONTNEED, false, EINVAL},
+    {"willneed", SYS_madvise, 2, ~0u, MADV_WILLNEED, false, EINVAL},
+    {"io-priority", SYS_ioprio_get, 0, 0, 0, false, EPERM},
+    {"set-io-priority", SYS_ioprio_set, 0, 0, 0, false, EPERM},
 };
 
 static void refuse(const char *name)
@@ -128,8 +131,8 @@ static bool all_others_sleep(void)
 }
 
 /*
- * Waits until background work is done or has failed. A thread that waits for another one wakes it
- * first.
+ * Waits until all other threads sleep. Background work has then ended or failed, because a thread
+ * that waits for another one wakes it first.
  */
 static void settle(void)
 {
@@ -142,8 +145,8 @@ static void settle(void)
 static CUstream apart;
 
 /*
- * Copies back on a stream that waits for no other, to see what has arrived when the call for the
- * copy to the device returned.
+ * Copies back on a stream that does not wait for others. This shows which bytes had arrived when
+ * the call of the copy to the device returned.
  */
 static void copies(CUdeviceptr device, unsigned char *host, unsigned char *back, unsigned round)
 {
@@ -175,7 +178,10 @@ static void pinned(CUdeviceptr device, size_t size)
     say("host free", cu.cuMemFreeHost(block), NULL, 0);
 }
 
-/* Most pages are absent, so that prefaulting pays. Pages that are present stay. */
+/*
+ * Registers memory of which most pages are absent, so that prefaulting saves time. The present
+ * pages stay.
+ */
 static void registered(CUdeviceptr device)
 {
     unsigned char *own = kit_pageable(SIZE);
@@ -190,7 +196,8 @@ static void registered(CUdeviceptr device)
 }
 
 /*
- * As DataLoader passes batches: no other process has the file, and it is unmapped after the copy.
+ * Copies from shared memory, as DataLoader passes batches. No other process has the file, and the
+ * program unmaps it after the copy.
  */
 static void shared(CUdeviceptr device, unsigned char *back)
 {
@@ -224,7 +231,7 @@ int main(int argc, char **argv)
     apart = kit_stream();
     MUST(cu.cuMemcpyHtoD_v2(device, back, 64));
     MUST(cu.cuMemsetD8Async(kit_device(64), 1, 64,
-                            /* the driver's threads exist, and the program waits for none of them */
+                            /* the driver's threads exist, and the program does not wait for them */
                             apart));
     if (argc > named)
         refuse(argv[named]);

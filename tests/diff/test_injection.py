@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fault injection into every call that staging and pinning make themselves. The program's results stay
-the same, and one line says which feature is off."""
+"""Injects a fault into every call that staging and pinning make themselves. The program's results stay the same, and
+one line says which feature is off."""
 
 import concurrent.futures
 import ctypes
@@ -14,26 +14,28 @@ from conftest import APPS, SOURCE
 PROGRAM_CALLS = {"cuMemHostAlloc", "cuMemFreeHost", "cuMemHostUnregister", "cuMemcpyHtoD_v2",
                 "cuMemcpyDtoH_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"}
 REGISTER, RETAIN = "cuMemHostRegister_v2", "cuDevicePrimaryCtxRetain"
-STAGED = {"GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_MIN": 65536}
+STAGED = {"GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_MIN": 65536, "GPUFEED_READAHEAD": "on"}
 OFF = re.compile(r"gpufeed: .*(left to the driver|stays at)")
 
 REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-write-memory",
             "dontfork", "hugepage", "madvise", "shared-map", "reserve-map", "large-map",
             "large-unmap", "mbind", "move-pages", "affinity", "policy", "name", "threads", "scheduling",
             "question", "read", "read-own", "write-own", "mincore", "dontneed", "mremap", "munlock", "statfs",
-            "limits", "duplicate"]
+            "limits", "duplicate", "willneed", "io-priority", "set-io-priority"]
 # The system functions that src/engine/transfer calls, and the refusal that makes each fail.
 CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "mincore": "mincore",
           "ioctl": "question", "prctl": "name", "pthread_create": "threads",
           "move_pages": "move-pages", "process_vm_readv": "read-own", "process_vm_writev": "write-own",
-          "mremap": "mremap", "munlock": "munlock", "statfs": "statfs", "getrlimit": "limits"}
+          "mremap": "mremap", "munlock": "munlock", "statfs": "statfs", "getrlimit": "limits",
+          "ioprio_get": "io-priority", "ioprio_set": "set-io-priority"}
 # test_limits and tests/unit make these fail.
 LIMITED = {"calloc", "aligned_alloc"}
 # These cannot fail, or the library could not handle a failure.
 CANNOT_FAIL = {"free", "sysconf", "syscall", "futex", "clock_nanosleep", "strerrordesc_np", "sigemptyset",
-           "sigfillset", "pthread_sigmask", "getpid", "gettid", "rt_sigaction", "sched_getscheduler"}
-# The number of lines that each refusal causes: one for each feature that it turns off. A helper's
-# stack is a mapping too, unless libc reuses one.
+           "sigfillset", "pthread_sigmask", "getpid", "gettid", "rt_sigaction", "sched_getscheduler",
+           "getpriority"}
+# The number of lines that each refusal causes: one for each feature that it turns off. Two numbers are listed if a
+# helper's stack may need a new mapping.
 LINES = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],
         "madvise": [2], "shared-map": [1], "reserve-map": [1, 2], "large-map": [2]}
 
@@ -72,8 +74,8 @@ def native(run, expected, *arguments, **environment):
     return expected[arguments]
 
 
-# One line for copies, and one for large pinned memory. If another call fails, the driver makes the
-# copy.
+# The number of lines if this call fails: one for copies, and one for large pinned memory. If a call that is not
+# listed fails, the driver makes that copy, and no line is printed.
 TURNED_OFF = {"cuStreamCreateWithPriority": 1, "cuEventCreate": 1, "cuEventQuery": 1, "cuEventRecord": 1, "cuEventSynchronize": 1,
               REGISTER: 2}
 
@@ -100,7 +102,8 @@ def test_calls_of_the_driver_before_registering(run, expected, entry):
 
 
 def test_an_event_that_fails_anywhere(run, expected):
-    """After any DMA of a copy, including the last one: the copy returns when the data has arrived."""
+    """The event after any DMA of a copy may fail, including the last one. The copy still returns only when the data
+    has arrived."""
     natively = native(run, expected)
 
     def check(n):
@@ -113,8 +116,8 @@ def test_an_event_that_fails_anywhere(run, expected):
 
 
 def test_what_was_sent_before_an_event_failed_arrives(run):
-    """The driver's call for a small rest may return before its DMA; a call for the whole copy would
-    not."""
+    """After a failed event, the driver copies the rest. Its call for a small rest may return before the DMA ends, so
+    the library must wait."""
     asking = {"STEPS_ASK": 1, "SIM_DELAY": "dma:5000"}
     native = run(APPS / "steps", sim=True, preload=False, **asking).stdout
     assert native.count("arrived -> 0 ") == 6
@@ -124,7 +127,8 @@ def test_what_was_sent_before_an_event_failed_arrives(run):
 
 
 def test_a_keepalive_block_that_is_refused(run, expected):
-    """The first small allocation is the library's; the next one is the program's."""
+    """The first call of cuMemHostAlloc is the library's keepalive block, and it fails. The next call is the
+    program's."""
     done = run(APPS / "steps", sim=True, SIM_FAULT="cuMemHostAlloc:1:999", **STAGED)
     assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
 
@@ -143,13 +147,12 @@ def test_a_transfer_that_is_refused_at_once(run, expected, entry):
     assert (done.returncode, done.stdout) == (0, native(run, expected)), done.stderr
 
 
-# From host to device, the bytes that did not arrive differ too. From device to host, nothing is
-# written before the ring has wrapped around.
+# To the device, the missing bytes are a second wrong line. From the device, the copy has not yet written anything,
+# because that happens only after the ring has wrapped around.
 @pytest.mark.parametrize("entry, at, call, more", [("cuMemcpyHtoDAsync_v2", 3, "h2d", 1),
                                                    ("cuMemcpyDtoHAsync_v2", 18, "d2h", 0)])
 def test_a_transfer_that_is_refused_in_the_middle(run, expected, entry, at, call, more):
-    """Part of the copy has been issued. This copy returns the driver's error, and no other copy
-    does."""
+    """Part of the copy has already been issued. So this copy returns the driver's error, and no other copy does."""
     done = run(APPS / "steps", sim=True, SIM_FAULT=f"{entry}:{at}:999", **STAGED)
     plain = native(run, expected).splitlines()
     wrong = [line for line, right in zip(done.stdout.splitlines(), plain) if line != right]
@@ -171,7 +174,7 @@ def test_calls_of_the_system_before_registering(run, expected, refusal):
     if done.returncode == 77:
         pytest.skip("no seccomp filters here")
     assert (done.returncode, done.stdout) == (0, native(run, expected, "registering", refusal)), done.stderr
-    # Helpers start for the unmaps, but not on a machine with two CPUs.
+    # Helpers start for the unmaps, except on a machine with two CPUs.
     assert len(lines_about(done)) <= (refusal == "threads"), done.stderr
 
 

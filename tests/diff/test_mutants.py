@@ -2,18 +2,21 @@
 """Mutants: engines with a deliberate bug, each of which a test of this suite must notice. The
 engine that contains the bugs (mutants/) is never installed."""
 
+import tempfile
+
 import pytest
 from conftest import APPS, ENGINE_DIR, SIM_DIR
+from test_mapped import DISKS, STAGED, file_system
 
 MUTANTS_DIR = APPS / "mutants"
 TIGHT = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": 4 << 20, "GPUFEED_STAGE_THREADS": 4,
          "SIM_DMA": "late"}
 ARGUMENTS = ("--largest", 8 << 20, "--calls", 2500)
-native_outcomes = {}  # of programs without the library
+native_outcomes = {}  # results of programs without the library
 
 
 def outcome(run, mutant, *command, **environment):
-    """Exit code and output of a program with the mutant. An alarm ends a program that hangs."""
+    """Returns exit code and output of a program with the mutant. An alarm ends a program that hangs."""
     environment = {"GF_MUTATION": mutant, "KIT_ALARM": 8, **environment, "KIT_CLOCK": 3,
                    "LD_LIBRARY_PATH": f"{MUTANTS_DIR}:{ENGINE_DIR}:{SIM_DIR}"}
     done = run(*command, timeout=100, **environment)
@@ -38,7 +41,7 @@ def random_program(run, mutant, more=(), **environment):
 
 
 def fault_elsewhere(run, mutant):
-    """Any of the threads may reach the hole first."""
+    """With the mutant, any thread may reach the hole first, so it runs several times."""
     return any(differs(run, mutant, APPS / "faults", "hole", "h2d", place, 24 << 20, "catch",
                        GPUFEED_STAGE_MIN=4096, GPUFEED_STAGE_THREADS=6)
                for place in ("80", "60", "40", "20", "90", "70"))
@@ -50,7 +53,7 @@ def program(*command, **environment):
 
 
 def raced(mode, rounds, delay):
-    """Which captures begin within a copy is a matter of chance."""
+    """Captures begin within a copy only by chance, so the program runs many rounds."""
     once = program("races", mode, str(rounds), GPUFEED_STAGE_MIN=65536, SIM_DELAY=delay, KIT_ALARM=90)
     return lambda run, mutant: any(once(run, mutant) for _ in range(1 if mutant == "none" else 5))
 
@@ -62,7 +65,7 @@ def helpers_stopped(run, mutant):
 
 
 def says(words, *command, **environment):
-    """Whether the library's debug lines contain these words."""
+    """Returns a check that the library's debug lines contain these words."""
     def notices(run, mutant):
         done = run(APPS / command[0], *command[1:], timeout=100, GF_MUTATION=mutant, GPUFEED_VERBOSE=2,
                    GPUFEED_STAGE_THREADS=4, **environment,
@@ -72,11 +75,24 @@ def says(words, *command, **environment):
 
 
 def fewer_mappings(run, mutant):
-    """A child that inherits the ring lacks no more mappings than a child without a ring."""
+    """A child must lack the ring's mapping. If it inherits the ring, it lacks no more mappings than without a
+    ring."""
     def count(name, **environment):
         _, output = outcome(run, name, APPS / "rules", "not-inherited", GPUFEED_STAGE_THREADS=4, **environment)
         return int(output.split()[0])
     return count(mutant) <= count("", GPUFEED_STAGE="off")
+
+
+def mapped(what, *more):
+    """Files that helpers read ahead. They are made on a disk, because no other file is."""
+    def notices(run, mutant):
+        with tempfile.TemporaryDirectory(dir=APPS) as folder:
+            if file_system(folder) not in DISKS:
+                pytest.skip(f"{folder} is on no disk")
+            plain = run(APPS / "mapped", what, folder, *more, sim=True, preload=False)
+            return any(outcome(run, mutant, APPS / "mapped", what, folder, *more, **STAGED) !=
+                       (plain.returncode, plain.stdout) for _ in range(1 if mutant == "none" else 3))
+    return notices
 
 
 # Each mutant, and the program that must notice it.
@@ -111,6 +127,12 @@ MUTANTS = {
     "reuses_busy_buffers": random_program,
     "registers_half": program("rules", "wrong-ways"),
     "lets_unregister": program("rules", "wrong-ways"),
+    "drops_pages_ahead": mapped("written"),
+    "copies_pages_ahead": mapped("overwritten"),
+    "reads_by_touching": mapped("truncated", "catch"),
+    "opens_file_ahead": mapped("locked"),
+    "outlives_copy": mapped("unmapped"),
+    "reads_ahead_of_all": mapped("few"),
 }
 
 
@@ -120,7 +142,7 @@ def test_is_noticed(run, mutant):
 
 
 def test_no_mutation_is_not_noticed(run):
-    """Without this control, the test above would prove nothing."""
+    """The same programs must pass without a mutation, or else the test above would prove nothing."""
     for notices in set(MUTANTS.values()) - {random_program}:
         assert not notices(run, "none")
     assert not differs(run, "none", APPS / "diff", "--seed", 1, *ARGUMENTS, **TIGHT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small promises about copies and pinned memory, one program for each."""
+"""Rules about copies and pinned memory, with one small program for each."""
 
 import re
 
@@ -18,8 +18,7 @@ def test_as_natively(run, name):
 
 
 def test_transfers_of_a_copy_that_was_given_up(run):
-    """Each transfer takes long enough that the ring's memory would be reused before it has
-    ended."""
+    """Each DMA takes 3 ms. So if the ring reused a slot whose DMA has not ended, bytes of a copy would be wrong."""
     done = run(APPS / "rules", "late-transfers", sim=True, GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20,
                SIM_DELAY="dma:3000", **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout
@@ -32,7 +31,7 @@ def private_mappings(run, **environment):
 
 
 def test_the_ring_is_not_for_children(run):
-    """A child would get a copy of each page at once."""
+    """A child does not inherit the ring, because the kernel would copy each of its pages during the fork."""
     assert private_mappings(run, **STAGED) > private_mappings(run, GPUFEED_STAGE="off")
 
 
@@ -55,7 +54,7 @@ def test_a_real_time_thread_waits_for_no_helper(run):
 
 
 def test_very_many_mappings_are_the_drivers(run):
-    """Describing each would take longer than the copy."""
+    """Querying each mapping of the range would take longer than the copy."""
     done = run(APPS / "rules", "many-mappings", sim=True, GPUFEED_STAGE_MIN=65536, GPUFEED_DEBUG="copy", **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     after = done.stderr.split("many mappings from here on\n")[1]
@@ -71,3 +70,12 @@ def test_slow_staging_is_noticed_at_every_size_and_behind_work(run):
     assert "to the GPU, 4194304 bytes: not staged, reason slower: the driver was faster in recent copies (copy 16" \
         in done.stderr, done.stderr
     assert "to the GPU, 33554432 bytes: not staged, reason slower" in done.stderr, done.stderr
+
+
+def test_slow_staging_is_noticed_on_a_stream_that_is_never_idle(run):
+    """Each issue of staged bytes takes 20 ms, and the driver's own copies do not."""
+    done = run(APPS / "rules", "slow-queued-staging", sim=True, GPUFEED_DEBUG="copy",
+               SIM_DELAY="cuMemcpyHtoDAsync_v2:20000", **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    found = re.search(r"asynchronous, to the GPU, 2097152 bytes: not staged, reason slower.*", done.stderr)
+    assert found, done.stderr

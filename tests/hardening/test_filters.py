@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seccomp filters that kill a process at system calls that it would not make without the
-library."""
+"""Seccomp filters that kill a process for system calls that it makes only with the library."""
 
 import os
 import platform
@@ -20,7 +19,7 @@ X86 = {"openat": 257, "mincore": 27, "move_pages": 279, "migrate_pages": 256, "p
 ARM = {"openat": 56, "mincore": 232, "move_pages": 239, "migrate_pages": 238, "process_vm_readv": 270,
        "sched_setaffinity": 122, "set_mempolicy": 237, "mbind": 235, "set_mempolicy_home_node": 450}
 CALLS = X86 if platform.machine() == "x86_64" else ARM
-# Of the calls that a placement needs: those in systemd's @resources, and those that examine memory.
+# Sets of forbidden calls: single calls for placement, those of systemd's @resources, and calls that examine memory.
 SETS = {"set_mempolicy": ["set_mempolicy"], "mbind": ["mbind"], "sched_setaffinity": ["sched_setaffinity"],
         "resources": ["set_mempolicy", "mbind", "sched_setaffinity", "move_pages", "migrate_pages",
                       "set_mempolicy_home_node"],
@@ -45,7 +44,7 @@ def feeding(compile_here):
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory):
-    """CPU 0 and the GPU are node 0, so threads are bound and policies set."""
+    """A machine with CPU 0 and the GPU on node 0, so that the library binds threads and sets policies."""
     if not {0, 1} <= os.sched_getaffinity(0):
         pytest.skip("needs CPUs 0 and 1")
     folder = tmp_path_factory.mktemp("split2")
@@ -71,7 +70,7 @@ def test_process_with_a_gpu(run, filtered, feeding, machine, what, mode):
 
 
 def test_what_the_filter_allows_is_still_done(run, filtered, feeding, machine):
-    """What the filter forbids counts as refused."""
+    """The library treats a forbidden call as refused by the kernel, and still makes the permitted calls."""
     def said(*calls):
         done = run(filtered, ",".join(str(CALLS[call]) for call in calls), "/usr/bin/python3", "-c",
                    "import sys; sys.path.insert(0, sys.argv[1]); from feeder import *; start(); print(mask())",
@@ -80,9 +79,9 @@ def test_what_the_filter_allows_is_still_done(run, filtered, feeding, machine):
         assert done.returncode == 0, done
         return done.stdout.strip(), done.stderr
     mask, text = said("set_mempolicy")
-    assert mask == "[0]" and "set_mempolicy refused (EPERM)" in text, text
+    assert mask == "[0]" and "the kernel refused set_mempolicy (EPERM)" in text, text
     mask, text = said("sched_setaffinity")
-    assert mask == "[0, 1]" and "sched_setaffinity refused (EPERM)" in text, text
+    assert mask == "[0, 1]" and "the kernel refused sched_setaffinity (EPERM)" in text, text
     mask, text = said("mincore")
     assert mask == "[0]" and "refused" not in text, text
 
@@ -109,7 +108,7 @@ def test_verbs(run, filtered, machine, what, verb):
     open_to_all = run(COMMAND, *verb, preload=False, GPUFEED_MACHINE=machine, timeout=100)
     done = run(filtered, numbers(what), COMMAND, *verb, preload=False, GPUFEED_MACHINE=machine, timeout=100)
     assert open_to_all.returncode in range(0, 4), open_to_all
-    if verb == ["doctor"]:  # it reports what is refused
+    if verb == ["doctor"]:  # doctor reports the refused calls
         assert done.returncode in range(0, 4), done
     else:
         assert done.returncode == open_to_all.returncode, done
@@ -125,7 +124,8 @@ def test_program_that_forbids_calls_after_its_start(run, feeding, machine, whom,
 
 
 def test_filter_of_a_vfork_child_is_not_its_parents(run, compile_here, tmp_path):
-    """The child gives up privileges in its parent's memory."""
+    """The child of vfork installs the filter. It shares its parent's memory, but the filter does not apply to the
+    parent."""
     program = compile_here("vfork_child.c", "-fno-builtin")
     run.alike(program, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1,
               timeout=100)
@@ -133,7 +133,7 @@ def test_filter_of_a_vfork_child_is_not_its_parents(run, compile_here, tmp_path)
 
 
 def test_child_that_allows_two_calls(run, compile_here, machine, tmp_path):
-    """The child's end is not logged, and its memory is a copy of a process that has a log."""
+    """The parent has a log. A child permits only write and exit_group, and its end must make no other call."""
     program = compile_here("filtered_child.c", "-I", str(HERE), "-isystem", CUDA, f"-L{SIM_DIR}", "-l:libcuda.so.1",
                            "-fno-builtin")
     done = run.alike(program, sim=True, GPUFEED_MACHINE=machine, SIM_DEVICES=GPU, GPUFEED_LOG=tmp_path / "log",

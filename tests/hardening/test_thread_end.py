@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A detached thread that ends frees the thread-local variables of threads that ended before it, after its keys'
-destructors have run. PyTorch with OpenMP does that: each thread of a team ends so, and CUDA's libraries have dozens of
-such blocks."""
+"""When a detached thread ends, after the destructors of its keys, glibc may free the thread-local variables of
+threads that ended earlier. This happens in PyTorch with OpenMP at the end of each thread of a team. CUDA's libraries
+have dozens of such blocks."""
 
 import shutil
 
@@ -11,8 +11,8 @@ VARIABLE = """
 __thread char block[3000];
 char *touch(void) { block[0] = 1; return block; }
 """
-# Eight threads keep their stacks in glibc's cache. Then a thread that never called malloc ends with a stack so large
-# that glibc empties the cache. Its own stack is unmapped by the next such thread.
+# The stacks of eight ended threads stay in glibc's cache. Then a thread that never called malloc ends, whose stack is
+# so large that glibc empties the cache. The next such thread unmaps that stack.
 PROGRAM = r"""
 #include <dlfcn.h>
 #include <pthread.h>
@@ -55,8 +55,15 @@ int main(int count, char **words)
         if (!library) { puts(dlerror()); return 2; }
         touch[i] = (char *(*)(void))dlsym(library, "touch");
     }
+    const int gpu = count > 2;
+    if (gpu) {
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context;
+        ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
+        ((int (*)(void **, int))dlsym(driver, "cuDevicePrimaryCtxRetain"))(&context, 0);
+        ((int (*)(void *))dlsym(driver, "cuCtxSetCurrent"))(context);
+    }
     pthread_barrier_init(&together, NULL, 8);
-    for (int turn = 0; turn < 12; turn++) {
+    for (int turn = 0; turn < (gpu ? 60 : 12); turn++) {
         for (int i = 0; i < 8; i++) start(use, 1 << 20);
         await_end();
         for (int i = 1; i <= 2; i++) { start(idle, i * ((size_t)100 << 20)); await_end(); }
@@ -67,9 +74,19 @@ int main(int count, char **words)
 """
 
 
-@pytest.mark.parametrize("mode", [{}, {"GPUFEED_HEAP": "off"}], ids=["heap", "no heap"])
-def test_a_thread_that_frees_much_when_it_ends(run, compile_c, tmp_path, mode):
+def a_variable_in_each_library(compile_c, folder):
     library = compile_c(VARIABLE, "-shared", "-fPIC", name="variable.so")
     for number in range(45):
-        shutil.copy(library, tmp_path / f"{number}.so")
+        shutil.copy(library, folder / f"{number}.so")
+
+
+@pytest.mark.parametrize("mode", [{}, {"GPUFEED_HEAP": "off"}], ids=["heap", "no heap"])
+def test_a_thread_that_frees_much_when_it_ends(run, compile_c, tmp_path, mode):
+    a_variable_in_each_library(compile_c, tmp_path)
     assert run.alike(compile_c(PROGRAM, "-pthread", name="ends"), tmp_path, **mode).stdout == "done\n"
+
+
+def test_its_frees_are_timed_in_a_process_with_a_gpu(run, compile_c, tmp_path):
+    """The library samples calls: for some in each second, it reads the clock and the size of the block."""
+    a_variable_in_each_library(compile_c, tmp_path)
+    assert run.alike(compile_c(PROGRAM, "-pthread", name="ends"), "gpu", tmp_path, sim=True, timeout=60).stdout == "done\n"

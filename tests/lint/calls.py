@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that system calls which a program can notice are made only where a reason allows it: calls.py SOURCE
 
-The command is a program of its own, so its folders are not searched."""
+The folders of the command are not searched, because it is a separate program."""
 import pathlib
 import re
 import sys
 
-# What a program may notice, and the functions and system calls that do it. `mmap` counts only with MAP_FIXED.
+# What a program may notice, and the functions and system calls that cause it. `mmap` counts only with MAP_FIXED.
 KINDS = {
     "descriptors": "open openat creat close dup dup2 dup3 fopen fdopen fclose opendir closedir pipe pipe2 socket "
                    "memfd_create shm_open mkstemp popen close_range F_DUPFD F_DUPFD_CLOEXEC dlopen",
     "pages": "munmap madvise mremap mprotect brk MAP_FIXED",
 }
-# Its own memory: nothing else can have registered or mapped it.
+# Private memory of the library, which the program can neither register nor map.
 OWN = "memory that the library mapped itself"
 PERMITTED = {
     "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
@@ -33,11 +33,13 @@ PERMITTED = {
     "src/engine/transfer/memory/populate.c": {"pages": "populates pages; takes none away"},
     "src/engine/transfer/pinned/pinned_mapping.c": {"pages": OWN},
     "src/engine/transfer/pool/helper.c": {"pages": OWN},
+    "src/engine/transfer/readahead/readahead.c": {"pages": "advises reading; takes none away"},
     "src/engine/transfer/shm/unmap.c": {"pages": "within the program's own munmap of the range"},
     "src/engine/transfer/shm/unmap_later.c": {"pages": "the range that the program has unmapped"},
     "src/engine/transfer/staging/ring.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_grow.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_trim.c": {"pages": OWN},
+    "src/os/idle_states.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
     "src/os/kept_file.c": {"descriptors": "files that stay open; identity checked before close"},
     "src/os/own_table.c": {"descriptors": "makes the tables, in which the rest opens files"},
     "src/os/permit_find.c": {"pages": OWN, "descriptors": "in a child process that only tries calls"},
@@ -56,14 +58,14 @@ PERMITTED = {
 
 
 def code(path):
-    """The text without comments and string literals; line numbers stay."""
+    """Returns the text without comments and string literals. Line numbers stay the same."""
     text = path.read_text(encoding="utf-8")
     blank = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
     return blank.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def calls(text, words):
-    """Pairs of line and word: calls by name, through a pointer of a struct, and by number."""
+    """Yields (line, word) for each call: by name, through a pointer in a struct, or by number."""
     names = "|".join(word for word in words if word.islower())
     flags = "|".join(word for word in words if word.isupper())
     pattern = rf"(?<![\w.])({names})\(|\bSYS_({names})\b" + (rf"|\b({flags})\b" if flags else "")

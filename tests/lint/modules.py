@@ -4,9 +4,9 @@
 
 A module is X.c with X.h (X_<arch>.S belongs to X). It depends on another module if it includes that
 module's header or uses a symbol that the module defines. The object files of BUILD show the
-symbols. Without exceptions: a folder depends only on itself and on the folders that GRAPH names for
-it; neither modules nor folders form a cycle; a folder has at most 20 modules; its meson.build names
-no file of another folder by '../'.
+symbols. There are no exceptions to these rules. A folder depends only on itself and on the folders that GRAPH names
+for it. Neither modules nor folders form a cycle. A folder has at most 20 modules. Its meson.build names no file of
+another folder by '../'.
 
 Calls by libc's names (free, munmap, dlsym) are calls of libc's interface, whichever library serves
 it in the process. So they are no dependency on the module that exports the name. --list prints all
@@ -59,9 +59,11 @@ GRAPH = {
     "engine/transfer/staging": f"{ENGINE} {ROOMS} engine/transfer/stats",
     "engine/transfer/pinned": f"{ENGINE} {ROOMS} engine/transfer/stats",
     "engine/transfer/shm": f"{ENGINE} {ROOMS} engine/transfer/stats",
-    "engine/transfer/copy": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging",
+    "engine/transfer/readahead": f"{ENGINE} {ROOMS} engine/transfer/stats",
+    "engine/transfer/copy": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging"
+                            " engine/transfer/readahead",
     "engine/transfer/api": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging engine/transfer/pinned"
-                           " engine/transfer/shm engine/transfer/copy",
+                           " engine/transfer/shm engine/transfer/readahead engine/transfer/copy",
     "engine/gputime": "base base/pystack config abi os",
     "engine/report": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats engine/gputime",
     "engine/process": f"{ENGINE} engine/transfer/setup engine/transfer/stats engine/transfer/api"
@@ -75,7 +77,7 @@ GRAPH = {
     "cli/report/files": "base cli/common cli/report/input cli/report/output",
     "cli/report": "base cli/common cli/report/input cli/report/output cli/report/files",
     "cli/compare": "base config os cli/common cli/run",
-    "cli/stacks": "base cli/common",
+    "cli/stacks": "base cli/common cli/report/input cli/top",
     "stacks": "base base/pystack os",
     "cli/top": "base os cli/common cli/report/input",
     "cli": "base config os cli/common cli/stacks cli/topo cli/run cli/doctor cli/report cli/compare cli/top",
@@ -95,7 +97,7 @@ def folder_of(module):
 
 
 def sizes(src):
-    """{folder: the number of its modules}"""
+    """Returns {folder: the number of its modules}."""
     modules = {module_of(path.relative_to(src).as_posix()) for path in src.rglob("*") if path.suffix in (".c", ".h", ".S")}
     return collections.Counter(folder_of(module) for module in modules)
 
@@ -132,7 +134,7 @@ def linked(src, build):
 
 
 def cycles(edges):
-    """Strongly connected components of more than one node (Tarjan)."""
+    """Returns the strongly connected components of more than one node, by Tarjan's algorithm."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(node):

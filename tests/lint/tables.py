@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the documents' tables that come from tables in code: tables.py SOURCE [--write]
+"""Checks the tables of documents that are generated from tables in code: tables.py SOURCE [--write]
 
-Each is between two lines of its document, "<!-- NAME: ... -->" and "<!-- end of NAME -->". A last
-column that the code does not have is kept."""
+Each is between two lines of its document, "<!-- NAME: ... -->" and "<!-- end of NAME -->". If the code does not have
+the last column, the document's text is kept."""
 import pathlib
 import re
 import sys
@@ -21,13 +21,13 @@ def joined(literals):
 
 
 def kept(old):
-    """The last column of each row, by the row's name."""
+    """Returns {name of a row: its last column}."""
     return {cells[1].strip(" `"): cells[-2].strip() for cells in (row.split("|") for row in old.splitlines())
             if len(cells) > 2}
 
 
 def reasons(root, old):
-    """The reasons why a copy is left to the driver, from copy_stats.h."""
+    """Returns the table of reasons why a copy is left to the driver, from copy_stats.h."""
     text = (root / "src/engine/transfer/stats/copy_stats.h").read_text(encoding="utf-8").replace("\\\n", "\n")
     text = text[text.index("#define GF_BYPASS_REASONS"):text.index("enum gf_bypass {")]
     rows = ["| reason | words of the summary | details, and what helps |", "|---|---|---|"]
@@ -36,8 +36,20 @@ def reasons(root, old):
     return rows
 
 
+def causes(root, _old):
+    """Returns the table of what the host did while a GPU had nothing to do, from shares.h and helps.def."""
+    listed = (root / "src/engine/gputime/shares.h").read_text(encoding="utf-8")
+    helps = (root / "src/cli/report/output/helps.def").read_text(encoding="utf-8")
+    found = re.findall(rf'GF_HOST\((\w+),\s*"[^"]*",\s*{STRING}\)', helps)
+    remedies = {token: joined(text) for token, text in found}
+    rows = ["| cause | the thread that submits work | what helps |", "|---|---|---|"]
+    for token, meaning in re.findall(r"\bCAUSE\((\w+)\)\s*/\* (.*?) \*/", listed):
+        rows.append(f"| `{token}` | {meaning} | {remedies[token]} |")
+    return rows
+
+
 def graph(_root, _old):
-    """Which folder uses which, from modules.py."""
+    """Returns the table of folders and the folders that they may use, from modules.py."""
     rows = ["| folder of src | may use |", "|---|---|"]
     for folder, used in modules.GRAPH.items():
         names = used.split()
@@ -49,7 +61,7 @@ def graph(_root, _old):
     return rows
 
 
-TABLES = {"docs/architecture.md": {"graph": graph}, "docs/report.md": {"reasons": reasons}}
+TABLES = {"docs/architecture.md": {"graph": graph}, "docs/report.md": {"causes": causes, "reasons": reasons}}
 
 
 def filled(root, text, name, make):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows that the checks can fail, and that count.py counts correctly."""
+"""Tests that the lints can fail, and that count.py counts correctly."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ def run(*words):
 
 
 def small_tree(root, **files):
-    """A source tree of C files, by dotted name, and its build."""
+    """Compiles a source tree of C files, whose keywords encode their paths, and runs modules.py on it."""
     paths = {root / "src" / name.replace("__", "/").replace("_dot_", "."): text for name, text in files.items()}
     for path, text in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,8 @@ def test_modules_by_include(tmp_path):
 
 
 def test_modules_by_symbol(tmp_path):
-    """A local declaration hides no dependency, because the linker's symbols show it."""
+    """A module that declares a function itself, without the header, still has a dependency, because the object file
+    has the symbol."""
     files = {"os__x_dot_c": "int gf_y(void); int gf_x(void) { return gf_y(); }\n", "os__y_dot_c": "int gf_y(void) { return 1; }\n"}
     assert small_tree(tmp_path, **files).returncode == 0
     files["os__y_dot_c"] = "int gf_x(void); int gf_y(void) { return gf_x(); }\n"
@@ -66,7 +67,7 @@ def words(path, pattern):
 
 
 def test_each_reason_is_explained():
-    """The fields of a report are searched for as words."""
+    """Each bypass reason has a row in docs/report.md, and each state of pinned memory occurs in its text."""
     told = words("docs/report.md", r"^\| `(\w+)` \|")
     reasons = [word for word in words("src/engine/transfer/stats/copy_stats.h", r"^    X\((\w+), ") if word not in ("pinned", "ends")]
     assert len(reasons) > 10 and [word for word in reasons if word not in told] == []
@@ -84,17 +85,22 @@ def test_each_cause_is_explained():
 
 def test_tables_follow_the_code(tmp_path):
     tables = [sys.executable, LINT / "tables.py", tmp_path]
-    for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats/copy_stats.h"):
+    shares, helps = "src/engine/gputime/shares.h", "src/cli/report/output/helps.def"
+    for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats/copy_stats.h", shares, helps):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     graph, reasons = tmp_path / "docs" / "architecture.md", tmp_path / "docs" / "report.md"
     graph.write_text("a\n<!-- graph: x -->\n<!-- end of graph -->\nb\n")
-    reasons.write_text("<!-- reasons: x -->\n| `off` | old | kept |\n<!-- end of reasons -->\n")
+    reasons.write_text("<!-- reasons: x -->\n| `off` | old | kept |\n<!-- end of reasons -->\n"
+                       "<!-- causes: x -->\n<!-- end of causes -->\n")
+    (tmp_path / shares).write_text("    CAUSE(gil)   /* waiting for a lock */   \\\n    CAUSE(other) /* not known */\n")
+    (tmp_path / helps).write_text('GF_HOST(gil, "words", "fewer "\n "threads")\nGF_HOST(other, "words", "")\n')
     (tmp_path / "src/engine/transfer/stats/copy_stats.h").write_text(
         '#define GF_BYPASS_REASONS(X) \\\n X(off, "new " \\\n "words") \\\n X(full, "b")\nenum gf_bypass {')
     assert run(*tables).returncode == 1
     assert run(*tables, "--write").returncode == 0
     assert "| `os` | base, config |" in graph.read_text() and graph.read_text().endswith("<!-- end of graph -->\nb\n")
     assert "| `off` | new words | kept |\n| `full` | b |  |\n<!-- end" in reasons.read_text()
+    assert "| `gil` | waiting for a lock | fewer threads |\n| `other` | not known |  |\n<!-- end" in reasons.read_text()
     assert run(*tables).returncode == 0
     graph.write_text("no table\n")
     assert "lacks the lines" in run(*tables).stdout
@@ -110,7 +116,7 @@ def test_tables_follow_the_code(tmp_path):
     ("docs/log.md", "| `throttled` |", "<!-- x: written by a -->\n| `throttled` |\n<!-- end of x -->\n", "a stall cause needs 3"),
 ])
 def test_places(tmp_path, path, before, after, complaint):
-    """The result of the check on a copy of this tree with one change."""
+    """Runs the lint on a copy of this tree with one change."""
     for name in ("src", "docs"):
         shutil.copytree(SOURCE / name, tmp_path / name)
     (tmp_path / "tests/preload").mkdir(parents=True)
@@ -175,8 +181,8 @@ def test_docs(tmp_path):
 
 
 def test_docs_from_any_folder(tmp_path, monkeypatch):
-    """The command that is printed works in any folder, and a missing table leaves the document as
-    it is."""
+    """The lint prints a command that works in any folder. If the table's marks are missing, the document stays
+    unchanged."""
     begin, end = "<!-- options: written by tests/lint/docs.sh --write -->", "<!-- end of options -->"
     readme, table = tmp_path / "README.md", tmp_path / "build" / "options.md"
     readme.write_text(f"{begin}\nold\n{end}\n")
@@ -243,7 +249,7 @@ def test_count_of_nothing_is_a_failure(tmp_path):
 
 
 def test_count_says_why_cases_were_skipped(tmp_path):
-    """The line before the last, with the most frequent reason first."""
+    """The last line but one has the reasons, the most frequent first."""
     (tmp_path / "meson-logs").mkdir()
     cases = "".join(f'<testcase name="{n}"><skipped message="{why}"/></testcase>' for n, why in
                     enumerate(("no GPU", "no qemu", "no GPU")))
@@ -256,7 +262,7 @@ def test_count_says_why_cases_were_skipped(tmp_path):
 
 
 def test_calls(tmp_path):
-    """A comment and a text may name a call; a listed file must make its calls."""
+    """A call may occur in comments and strings. A file on the list must really make its calls."""
     (tmp_path / "src" / "engine").mkdir(parents=True)
     file = tmp_path / "src" / "engine" / "x.c"
     file.write_text('/* open() */ const char *text = "close(1)";\nint f(void)\n{\n    return opens(0);\n}\n')

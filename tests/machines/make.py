@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes recorded machines (GPUFEED_MACHINE): make.py FOLDER [NAME...].
 
-Each is a description for hwloc's synthetic topologies, and the part of /sys that placement reads,
-in the form of real machines of that kind. Memory-only nodes are in /sys only."""
+A machine consists of a description for hwloc's synthetic topologies, and of the files of /sys that placement reads,
+as on real machines of that kind. Nodes without CPUs are only in /sys."""
 import os
 import pathlib
 import sys
@@ -30,7 +30,7 @@ class Machine:
         self.distances = {}
 
     def spans(self, first, count):
-        """The CPU list of a block of cores. Siblings are numbered as on x86 (n and n + cores)."""
+        """Returns the CPU list of a block of cores. Hyperthreads are numbered as on x86 (n and n + cores)."""
         return ",".join(f"{first + t * self.cores}-{first + t * self.cores + count - 1}"
                         for t in range(self.threads))
 
@@ -47,7 +47,22 @@ class Machine:
                        f"{base}/local_cpulist": cpus}
 
     def gpu_memory(self, bdf, node):
-        self.files[f"proc/driver/nvidia/gpus/{bdf}/numa_status"] = f"Status: \t online\nNode: \t\t {node}"
+        """Adds the node of a GPU's own memory, as the driver does."""
+        folder = f"proc/driver/nvidia/gpus/{bdf}"
+        minor = sum(name.endswith("/numa_status") for name in self.files)
+        self.files |= {f"{folder}/numa_status": f"Status: \t online\nNode: \t\t {node}",
+                       f"{folder}/information": f"Model: \t\t NVIDIA GH200\nDevice Minor: \t {minor}"}
+
+    def device(self, bdf, kind, numa_node, vendor="0x15b3"):
+        """Adds another PCI device: a network card (0x0207) or a disk (0x0108)."""
+        base = f"sys/bus/pci/devices/{bdf}"
+        self.files |= {f"{base}/vendor": vendor, f"{base}/class": f"{kind}00", f"{base}/numa_node": str(numa_node),
+                       f"{base}/local_cpulist": self.nodes[numa_node][0]}
+
+    def interrupts(self, bdf, number, cpu):
+        """Adds an interrupt of the device, which this CPU serves."""
+        self.files |= {f"sys/bus/pci/devices/{bdf}/msi_irqs/{number}": "msix",
+                       f"proc/irq/{number}/effective_affinity_list": str(cpu)}
 
     def distance(self, a, b):
         if a == b:
@@ -144,6 +159,42 @@ def grace_device_node():
     return machine
 
 
+def with_gpu_nodes(cpus, gpus_per_cpu, gib, gpu_gib):
+    """Grace CPUs with their GPUs. The kernel reserves eight nodes for each GPU, of which the first has
+    its memory; the others are for parts of it (MIG) and are empty."""
+    machine = Machine(cpus, 1, 72, 1, gib)
+    for gpu in range(cpus * gpus_per_cpu):
+        near, first = gpu // gpus_per_cpu, cpus + 8 * gpu
+        for node in range(first, first + 8):
+            machine.memory_only(node, gpu_gib if node == first else 0, near)
+        bdf = f"{8 + near:04x}:{gpu % gpus_per_cpu + 1:02x}:00.0"
+        machine.gpu(bdf, near)
+        machine.gpu_memory(bdf, first)
+    return machine
+
+
+def gh200_quad():
+    """Four GH200 of one host: the memory of the GPUs is on the nodes 4, 12, 20 and 28."""
+    return with_gpu_nodes(4, 1, 120, 95)
+
+
+def gb200():
+    """A compute tray of GB200: two Grace CPUs with two GPUs each."""
+    return with_gpu_nodes(2, 2, 480, 185)
+
+
+def dgx_h100():
+    """dual8 with the host's other devices: network cards and NVMe disks, with interrupts near each."""
+    machine = dual8()
+    for i in range(8):
+        for number, (bdf, kind, vendor) in enumerate(((f"0000:{i + 0x20:02x}:00.0", "0x0207", "0x15b3"),
+                                                      (f"0000:{i + 0x80:02x}:00.0", "0x0108", "0x144d"))):
+            machine.device(bdf, kind, i // 4, vendor)
+            machine.interrupts(bdf, 100 + 2 * i + number, 56 * (i // 4) + i)
+    machine.files["dev/infiniband/uverbs0"] = ""
+    return machine
+
+
 def cxl():
     """Two sockets and a memory expander."""
     machine = Machine(2, 1, 32, 2, 512)
@@ -199,13 +250,13 @@ def halves():
     return machine
 
 
-MACHINES = [dual8, dual8_vm, snc4, snc4_tiny, four_nodes, grace, grace_device_node, cxl, single_vm,
-            split16, container]
+MACHINES = [dual8, dual8_vm, snc4, snc4_tiny, four_nodes, grace, grace_device_node, gh200_quad,
+            gb200, dgx_h100, cxl, single_vm, split16, container]
 
 
 def main():
     target = pathlib.Path(sys.argv[1])
-    # depends on the machine that it runs on, so it is written only if it is named
+    # "halves" depends on the present machine, so it is written only if it is named
     if sys.argv[2:] == ["halves"]:
         halves().write(target / "halves")
         return

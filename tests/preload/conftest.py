@@ -4,6 +4,8 @@
 import fcntl
 import os
 import pathlib
+import shlex
+import shutil
 import subprocess
 import tempfile
 
@@ -16,6 +18,25 @@ ENGINE_DIR = BUILD / "src" / "engine"
 COMMAND = BUILD / "src" / "cli" / "gpufeed"
 SIM_DIR = BUILD / "tests" / "sim"
 APPS = BUILD / "tests" / "preload"
+# Meson sets MESON_EXE_WRAPPER if the build is for another processor. The tests then run their programs under that
+# emulator.
+EMULATOR = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))
+
+
+def emulate(command, env):
+    """Returns the command and the environment that run a program under the emulator. Only the program gets the
+    loader's variables."""
+    if not EMULATOR:
+        return command, env
+    own = {name: env[name] for name in env if name.startswith("LD_")}
+    with open(shutil.which(command[0]) or command[0], "rb") as file:
+        head = file.read(20)
+    if head[:4] != b"\x7fELF" or head[18:20] != PRELOAD.read_bytes()[18:20]:
+        if own:
+            pytest.skip("the emulator runs programs of the other processor alone")
+        return command, env
+    words = [word for name, value in own.items() for word in ("-E", f"{name}={value}")]
+    return [*EMULATOR, *words, *command], {name: value for name, value in env.items() if name not in own}
 
 
 class Runner:
@@ -37,8 +58,8 @@ class Runner:
     def __call__(self, *command, preload=True, sim=False, timeout=180, input=None, cwd=None, **extra):
         """Runs the command to its end; returns CompletedProcess with text output. Keywords are
         added to the environment."""
-        return subprocess.run([str(c) for c in command], env=self.env(preload, sim, **extra),
-                              stdin=subprocess.DEVNULL if input is None else None, input=input,
+        command, env = emulate([str(c) for c in command], self.env(preload, sim, **extra))
+        return subprocess.run(command, env=env, stdin=subprocess.DEVNULL if input is None else None, input=input,
                               capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False)
 
     def both(self, *command, **kw):
@@ -54,8 +75,8 @@ def run():
 
 @pytest.fixture(scope="module")
 def installs():
-    """Keeps other tests from installing meanwhile: the build folder records only what was installed
-    last, and `ninja uninstall` removes that."""
+    """Holds a lock while a test installs. The build folder records only the last installation, which `ninja
+    uninstall` removes."""
     with (BUILD / "meson-logs" / "install.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -66,7 +87,7 @@ def compile_c():
     """compile_c(text, *flags, name="prog", cc="cc") -> path of a program or library built from C.
     """
     with tempfile.TemporaryDirectory(prefix="gpufeed-test-") as folder:
-        def build(text, *flags, name="prog", cc="cc"):
+        def build(text, *flags, name="prog", cc="aarch64-linux-gnu-gcc" if EMULATOR else "cc"):
             source = pathlib.Path(folder) / f"{name}.c"
             source.write_text(text)
             target = pathlib.Path(folder) / name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded machines for the tests of gpufeed doctor, and its findings."""
+"""Shared by the tests of `gpufeed doctor`: recorded machines, and functions that return doctor's findings."""
 
 import json
 import os
@@ -39,6 +39,21 @@ WELL = {
     f"{DEVICE}/current_link_width": "16\n",
     f"{DEVICE}/max_link_width": "16\n",
 }
+CPU = "sys/devices/system/cpu"
+CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}.95.05  Release Build\n"
+MOUNTS = ("21 1 0:20 / / rw - overlay overlay rw\n30 21 259:2 / /data rw - ext4 /dev/nvme0n1p1 rw\n"
+          "31 30 0:44 / /data/nfs rw - nfs4 host:/x rw\n32 21 0:45 / /scratch rw,relatime shared:9 - lustre x rw\n")
+XID = "4,1,2,-;NVRM: Xid (PCI:0000:1b:00): {}, pid=1, name=python\n"
+
+
+def deep_sleep(*states):
+    return {f"{CPU}/cpu{cpu}/cpuidle/state{i}/{name}": f"{value}\n" for cpu in range(256) for i, (label, us, off) in
+            enumerate(states) for name, value in {"name": label, "latency": us, "disable": off}.items()}
+
+
+C6 = deep_sleep(("POLL", 0, 0), ("C1", 1, 0), ("C6", 133, 0))
+
 
 def write(folder, changed=None, gpu_nodes=(0,)):
     machine = Machine(2, 1, 1, 1, 64)
@@ -62,9 +77,13 @@ def findings(result):
     return json.loads(result.stdout)["findings"]
 
 
+def problems(told):
+    return [one for one in findings(told) if one["status"] == "problem"]
+
+
 def inside(before, under=()):
-    """The command's findings in a new mount namespace, after a line of shell. `under` starts the
-    command."""
+    """Runs a line of shell in a new mount namespace, then `gpufeed doctor`, and returns the findings. If `under` is
+    given, that command starts gpufeed."""
     told = subprocess.run(["unshare", "-rm", "sh", "-c", before + ' && exec "$@" doctor --json', "sh", *under, COMMAND],
                           capture_output=True, text=True, check=False)
     if not told.stdout:

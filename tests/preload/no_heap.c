@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For preload libraries that the tests build without the heap and the log: malloc stays the
- * program's.
+ * Stubs for preload libraries that the tests build without the heap and the log. Such a library
+ * does not replace malloc.
  */
 #include "preload/heap/arenas.h"
 #include "preload/heap/fork.h"
@@ -11,6 +11,7 @@
 #include "preload/trace/journal.h"
 #include "preload/trace/python/python.h"
 #include "preload/trace/stall.h"
+#include "preload/trace/stall_count.h"
 #include "preload/trace/step.h"
 #include "preload/trace/step_log.h"
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpufeed run, help, version. The library is a stub here: the tests check what the child gets."""
+"""gpufeed run, help and version. The library is a stub, because the tests check only the program's environment and
+arguments."""
 
 import json
 import os
@@ -50,7 +51,7 @@ def test_the_number_of_openmp_threads(gpufeed):
         assert environment(gpufeed(*show, **shared))["OMP_NUM_THREADS"] == "1"
     assert environment(gpufeed(*show, OMP_NUM_THREADS="77", **ranks))["OMP_NUM_THREADS"] == "77"
     assert "OMP_NUM_THREADS" not in environment(gpufeed("run", *SHOW_ENV, **ranks))
-    assert "OMP_NUM_THREADS" not in environment(gpufeed(*show))  # it may be a launcher of ranks
+    assert "OMP_NUM_THREADS" not in environment(gpufeed(*show))  # a program that is not a rank may be a launcher of ranks
 
 
 def test_verbose_of_the_user_stays(gpufeed):
@@ -108,7 +109,7 @@ def test_environment_is_complained_about_and_goes_on(gpufeed):
 
 
 def test_what_was_complained_about_is_not_passed_on(gpufeed):
-    """Otherwise the library in a child that uses CUDA would report it again."""
+    """The command removes an invalid option, because the library in a child that uses CUDA would report it again."""
     result = gpufeed("run", *SHOW_ENV, GPUFEED_BIND="both", GPUFEED_BNID="1", GPUFEED_MEM="off",
                      GPUFEED_BOUND="x", GPUFEEDER="mine")
     assert len(result.stderr.splitlines()) == 2
@@ -148,6 +149,20 @@ def test_what_a_script_lacks_is_named(gpufeed, tmp_path, text, why):
         assert result.stderr == f"gpufeed run: cannot run {script}: {why}\n"
 
 
+def test_a_file_that_cannot_be_written_is_named_before_the_start(gpufeed, tmp_path):
+    """Without this message, the user would notice nothing: a process without CUDA prints nothing, and logs only slow
+    calls."""
+    (tmp_path / "file").write_text("")
+    for flag, why in (("log=no/such/log", "No such file or directory"), (f"report={tmp_path}", "Is a directory"),
+                      (f"metrics={tmp_path}/file/%p.prom", "Not a directory")):
+        name, path = flag.split("=")
+        result = gpufeed("run", f"--{flag}", "--", "/bin/sh", "-c", "exit 3")
+        assert (result.returncode, result.stderr) == \
+            (3, f"gpufeed run: GPUFEED_{name.upper()}={path} cannot be written now: {why}\n")
+    for path in (tmp_path / "file", tmp_path / "%p.%h.%r", "new", "/dev/null"):
+        assert gpufeed("run", f"--log={path}", "--", "/bin/true").stderr == ""
+
+
 def test_what_a_program_lacks_is_named(gpufeed, compile_c, tmp_path):
     program = compile_c("int main(void) { return 0; }", "-Wl,--dynamic-linker=/no/such/ld.so", name="lost")
     result = gpufeed("run", str(program))
@@ -155,7 +170,7 @@ def test_what_a_program_lacks_is_named(gpufeed, compile_c, tmp_path):
     assert result.stderr == f"gpufeed run: cannot run {program}: its interpreter /no/such/ld.so does not exist\n"
     assert gpufeed("run", str(tmp_path / "none")).stderr.endswith("none: No such file or directory\n")
     assert gpufeed("run", "no-such-program").stderr.endswith("no-such-program: not found in PATH\n")
-    # The interpreter itself complains about its missing argument; the command adds no message.
+    # env itself prints that the program is missing; gpufeed adds no message.
     (tmp_path / "env").write_text("#!/usr/bin/env no-such-program\n")
     (tmp_path / "env").chmod(0o755)
     assert "gpufeed" not in gpufeed("run", str(tmp_path / "env")).stderr
@@ -186,7 +201,8 @@ int main(void) { const char *p = getenv("LD_PRELOAD"); puts(p ? p : "none"); ret
 
 
 def test_without_means_without(gpufeed, layout, compile_c):
-    """An outer `gpufeed run`, for example in an ENTRYPOINT, has already preloaded it."""
+    """For a sanitized program, `gpufeed run` also removes the preload of an outer `gpufeed run`, for example in an
+    ENTRYPOINT."""
     preload, other = layout / "lib" / "libgpufeed.so", compile_c("int gf_other;", "-shared", "-fPIC", name="libother.so")
     program = compile_c("""#include <stdio.h>
         #include <stdlib.h>
@@ -210,16 +226,16 @@ def test_address_sanitizer_runs_without(gpufeed, compile_c, compiler):
 
 
 def test_a_preloaded_sanitizer_stays_first(gpufeed, compile_c):
-    """Python with a sanitized extension needs this: the run-time ends a program in which it is not
-    the first preload."""
+    """A sanitizer's run-time library ends the program unless it is the first preload. It is preloaded, for example,
+    for a sanitized extension of Python."""
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True,
                              text=True).stdout.strip()
     if not os.path.isabs(runtime):
         pytest.skip("gcc's libasan is not installed")
     program = compile_c("int main(void) { return 5; }", name="plain")
     result = gpufeed("run", program, LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0")
-    assert (result.returncode, result.stderr) == (5, "gpufeed run: the sanitizer in LD_PRELOAD has to "
-                                                     f"come first: {program} runs without the library\n")
+    assert (result.returncode, result.stderr) == (5, "gpufeed run: the sanitizer in LD_PRELOAD must "
+                                                     f"be the first entry: {program} runs without the library\n")
 
 
 def test_static_program_runs_and_passes_it_on(gpufeed, compile_c, layout):
@@ -322,8 +338,7 @@ def test_an_audit_library_is_named(gpufeed, compile_c, layout):
 @pytest.mark.parametrize("words", ["run --help", "run --print true", "report SHORT", "report LONG", "topo", "topo --json",
                                    "doctor", "doctor --json", "help", "version"])
 def test_a_full_disk_is_an_error_that_is_said(layout, run, tmp_path, words):
-    """A line longer than the buffer fails while it is printed, so the flush at exit has nothing
-    left."""
+    """A line longer than stdio's buffer fails when it is printed, so the flush at exit has nothing to write."""
     for name, size in (("SHORT", 1), ("LONG", 10000)):
         (tmp_path / name).write_text(json.dumps({"event": "ring", "time": 1, "pid": 7, "text": "x" * size}) + "\n")
     with open("/dev/full", "w", encoding="ascii") as full:

@@ -4,7 +4,7 @@ import re
 
 from test_engine import feed, machine  # noqa: F401
 
-# Pageable copies of one kind, and some from pinned memory.
+# Pageable copies of one size, and then 20 copies from pinned memory.
 PROGRAM = """
     from ctypes import byref, c_size_t, c_uint64, c_void_p, create_string_buffer
     start()
@@ -36,10 +36,10 @@ def test_nothing_is_explained_unasked(feed):  # noqa: F811
 def test_copies(feed):  # noqa: F811
     found = feed(PROGRAM, GPUFEED_DEBUG="copy", **STAGED)
     lines = area(found, "copy")
-    assert lines[0] == ("with four or more copying threads, copies are staged from 1048576 bytes to the GPU, "
-                        "from 1048576 bytes from the GPU")
-    assert ("a GPU has 4 copying threads: copies to it are staged from 1048576 bytes, copies from it from "
-            "1048576 bytes") in lines
+    assert lines[0] == ("with four or more copying threads, copies to the GPU are staged from 1048576 bytes, "
+                        "copies from the GPU from 1048576 bytes")
+    assert ("a GPU has 4 copying threads: copies to it are staged from 1048576 bytes, copies from it are "
+            "staged from 1048576 bytes") in lines
     # The 20 pinned copies: lines for the 1st, 2nd, 4th, 8th and 16th.
     pinned = [line for line in lines if "reason pinned" in line]
     assert pinned == [f"synchronous, to the GPU, 4194304 bytes: not staged, reason pinned: the host memory "
@@ -53,12 +53,14 @@ def test_copies(feed):  # noqa: F811
 def test_two_threads_have_sizes_of_their_own(feed):  # noqa: F811
     lines = area(feed(PROGRAM, GPUFEED_DEBUG="copy", GPUFEED_VERBOSE=0, GPUFEED_STAGE_THREADS=2), "copy")
     assert ("a GPU has 2 copying threads: copies to it are staged from 8388608 bytes, copies from it "
-            "never") in lines
+            "are not staged") in lines
 
 
 def test_copies_off(feed):  # noqa: F811
     found = feed("start()", GPUFEED_DEBUG="copy", GPUFEED_STAGE="off", GPUFEED_VERBOSE=0)
     assert area(found, "copy") == ["staging is off: by option"]
+    lines = area(feed(PROGRAM, GPUFEED_DEBUG="copy", GPUFEED_VERBOSE=0, GPUFEED="observe"), "copy")
+    assert not [line for line in lines if "staged from" in line]
 
 
 def test_heap(feed):  # noqa: F811
@@ -75,9 +77,9 @@ def test_placement(feed):  # noqa: F811
     lines = area(feed("start()", GPUFEED_DEBUG="place", GPUFEED_VERBOSE=0), "place")
     assert lines[0].startswith("GPU 0 0000:06:00.0 (the only visible GPU, settled): NVML reports no node")
     assert lines[1] == "the GPU's node is 1, from sysfs"
-    assert lines[2].startswith("started on CPUs 0-1; allowed are CPUs ")
+    assert lines[2].startswith("started on CPUs 0-1; CPUs ")
     assert any(line.startswith("CPUs: bind to node, CPUs 1: the GPU's node 1") for line in lines)
     assert any(line.startswith("kernel: sched_setaffinity permitted") for line in lines)
     assert any(re.match(r"threads: [1-9]\d* bound, ", line) for line in lines)
     left = area(feed("start()", GPUFEED_DEBUG="place", GPUFEED_BIND="off", GPUFEED_VERBOSE=0), "place")
-    assert "CPUs: bind to none: GPUFEED_BIND=off" in left
+    assert "CPUs: not bound: GPUFEED_BIND=off" in left

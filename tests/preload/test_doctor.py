@@ -143,7 +143,7 @@ def test_many_gpus_leave_space_for_the_host(doctor, tmp_path):
         (tmp_path / name).write_text(text)
     told = findings(doctor(f"--machine={tmp_path}", "--json"))
     assert {"governor", "swap"} <= {one["check"] for one in told if one["status"] == "problem"}
-    for name, count in {"links": 1, "nodes": 2, "cpus": 1}.items():  # grouped by node, not one for each GPU
+    for name, count in {"links": 1, "nodes": 2, "cpus": 1}.items():  # one problem for each node, not for each GPU
         ours = [one["summary"] for one in told if one["check"] == name]
         assert len(ours) == count, ours
         assert all(one.startswith("GPUs 0000:10:00.0, 0000:1") or name == "nodes" for one in ours), ours
@@ -156,7 +156,7 @@ GARBAGE = [b"", b"\n\n", b"\x00\xff\xfe\x1b[31m", b"\xff" * 9000, b"-1", b"-9223
 @needs_two
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
 def test_files_may_hold_anything(doctor, tmp_path, garbage):
-    """None: the path is a folder. Invalid content is not a problem to fix."""
+    """If `garbage` is None, the path is a folder. Doctor reports no problem for invalid content."""
     machine = write(tmp_path)
     for name in WELL:
         (tmp_path / name).unlink(missing_ok=True)
@@ -193,7 +193,7 @@ def test_a_launcher_that_switches_huge_pages_off():
     assert "THP_enabled: 0" in ill["huge-pages"]["evidence"] and "PR_SET_THP_DISABLE" in ill["huge-pages"]["fix"]
 
 
-# Refuses one call by its number with an errno, like a container's profile, and then executes the
+# Installs a filter that fails one system call with the given errno, like a container's profile. Then executes the
 # command.
 REFUSE = """
 import ctypes, os, struct, sys
@@ -254,6 +254,18 @@ def test_a_container_that_refuses_memory_policies(tmp_path):
 
 
 @needs_two
+def test_no_policy_is_set(tmp_path):
+    """A call that succeeds would set one, even on a thread that ends."""
+    calls = tmp_path / "calls"
+    trace = ["strace", "-f", "-e", "trace=set_mempolicy,mbind", "-o", str(calls)]
+    (tmp_path / "node").mkdir()
+    told = inside(mount_nodes(tmp_path / "node", 2), trace)["policy"]
+    assert told["summary"] == "memory policies are permitted"
+    made = [line for line in calls.read_text().splitlines() if "(" in line]
+    assert len(made) == 2 and not any(line.endswith("= 0") for line in made), made
+
+
+@needs_two
 @needs_numbers
 def test_an_error_that_is_not_a_refusal(tmp_path):
     told = inside(mount_nodes(tmp_path, 2), refusing("sched_setaffinity", errno.EINVAL))["affinity"]
@@ -299,7 +311,7 @@ def test_no_gpu(doctor, tmp_path):
     none = findings(doctor(write(tmp_path / "none", gpu_nodes=()), "--json"))
     assert [one["summary"] for one in none if one["status"] == "problem"] == ["there is no NVIDIA GPU here"]
     hidden = findings(doctor(write(tmp_path / "one"), "--json", CUDA_VISIBLE_DEVICES=""))
-    assert [one["summary"] for one in hidden if one["status"] == "problem"] == ["none of the GPUs here (1) is visible"]
+    assert [one["summary"] for one in hidden if one["status"] == "problem"] == ["none of the machine's GPUs (1) is visible"]
 
 
 def test_missing_files_are_unknown(doctor, tmp_path):
@@ -323,7 +335,7 @@ def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
     host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "boost", "write-back", "pinning",
             "boot-options", "huge-page-pool", "overcommit"}
     if len(ALLOWED) == os.cpu_count():
-        host.add("governor")  # there the settings of all CPUs, here those of the allowed CPUs
+        host.add("governor")  # a recording has the settings of all CPUs, a live check only those of the allowed CPUs
     assert run(COMMAND, "topo", "--record", str(tmp_path), preload=False).returncode == 0
     here, there = (findings(doctor("--json", *args)) for args in ([], [f"--machine={tmp_path}"]))
     assert [one for one in there if one["check"] in host] == [one for one in here if one["check"] in host]

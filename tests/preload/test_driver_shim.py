@@ -163,8 +163,8 @@ def test_in_front_of_ours(fed):
 
 
 def test_in_two_parts(fed):
-    """A shim whose dlopen is in another object is not recognised. The functions that only it has
-    are found all the same."""
+    """A shim whose dlopen is in another object is not recognised. The program still finds the functions that only the
+    shim has."""
     functions = fed.library("int cuInit(unsigned f) { return 0; } int cuNothing(int a) { return 7; }", "libfunctions.so")
     opener = fed.library(STAND_IN.split("#define STANDS_IN")[0], "libopener.so", "-Wl,--no-as-needed", str(functions))
     app = fed.program("""
@@ -197,12 +197,12 @@ def test_copies_are_the_drivers(run, whole, what):
     assert plain.returncode == 0, plain.stderr
     assert (ours.stdout, ours.returncode) == (plain.stdout, 0), ours.stderr
     assert ours.stderr.count(f"copies and pinned memory are left to the driver: {stand_in} is preloaded in "
-                               "its place") == 1
+                               "the driver's place") == 1
     assert "staged" not in ours.stderr
 
 
 def test_errors_go_through_it(run, whole, tmp_path):
-    """Each call reaches the driver once, which records errors."""
+    """Each call reaches the driver exactly once, as the driver's record of its errors shows."""
     stand_in, folder = whole
     text = """if True:
         import ctypes
@@ -250,7 +250,7 @@ def test_of_two_copies_one_serves(run, tmp_path, first):
     assert [line.split()[1] for line in others] == ["GPU", "after"], done.stderr
     told = json.loads(report.read_text())
     assert told["transfers"] and not told["transfers"]["staging_off"], told["transfers"]
-    # and not the malloc of the other copy, which leaves malloc to the first
+    # the first copy serves malloc; the second one does not
     assert told["heap"]["mode"] == "replace", told["heap"]
 
 

@@ -21,7 +21,8 @@ def test_threads_before_and_after_are_bound(feed):
             assert cpus == [1] or name == "gpufeed", (name, cpus)
     """)
     line, = verdict_lines(found)
-    # Six. On a busy machine, cuInit may return before the library's thread has had a CPU.
+    # Six threads exist when cuInit is called. On a busy machine, cuInit returns before the library's thread has had a
+    # CPU, and later threads are counted, too.
     assert re.match(r"gpufeed: GPU 0 NVIDIA H200 0000:06:00\.0 node 1 \(sysfs\): [6-9] threads on CPUs 1; memory",
                     line), line
     assert "gpufeed: after" in found.stderr and "9 of 9 threads on CPUs 1" in found.stderr
@@ -53,7 +54,7 @@ def test_one_cpu_near_the_gpu_binds_nothing(feed, tmp_path):
         assert mask() == [0, 1] and mask(other) == [0, 1], (mask(), mask(other))
     """, GPUFEED_BIND="auto", GPUFEED_REPORT=tmp_path / "report")
     line, = verdict_lines(found)
-    assert "not bound: only 1 CPU of node 1 may be used, 2 are needed: nothing is bound" in line, line
+    assert "not bound: only 1 CPU of node 1 may be used, but 2 are needed: nothing is bound" in line, line
     assert json.loads((tmp_path / "report").read_text())["binding"]["in_force"] is False
 
 
@@ -103,7 +104,7 @@ def test_self_set_threads_are_left_alone(feed):
 
 
 def test_save_set_restore_ends_bound(feed):
-    """The program does as NCCL does: the mask that was saved before the binding is restored after it."""
+    """Like NCCL, the program saves its mask before the binding, and restores it afterwards."""
     feed("""
         init()
         saved = os.sched_getaffinity(0)
@@ -182,7 +183,7 @@ def test_provisional_choice_moves_once(feed):
         allocate(200)
         assert mask() == [0] and mask(tid) == [0]
     """, devices=f"{NODE1},{NODE0}")
-    assert len(verdict_lines(found)) == 3 # first, second, and the word about the change
+    assert len(verdict_lines(found)) == 3 # the first verdict, the second, and the line about the change
     assert "moved from CPUs 1 to 0" in found.stderr
 
 
@@ -213,7 +214,7 @@ def test_user_mask_is_left(feed):
     found = feed("start()\nassert mask() == [0]", taskset="0")
     assert "none of which is on the GPU's node 1" in found.stderr
     quiet = feed("start()", taskset="0", GPUFEED_VERBOSE=0)
-    assert "GPUFEED_BIND=force" in quiet.stderr # with the remedy, at VERBOSE=0 too
+    assert "GPUFEED_BIND=force" in quiet.stderr # the remedy is printed with GPUFEED_VERBOSE=0, too
 
 
 def test_bad_options_are_said_once_and_only_with_cuda(feed):
@@ -306,7 +307,7 @@ def test_log_has_the_decisions(feed, tmp_path):
     """, devices=f"{NODE1},{NODE0}", GPUFEED_LOG=tmp_path / "log-%r-%p.jsonl", RANK=7)
     path, = tmp_path.glob("log-*.jsonl")
     events = [json.loads(line) for line in path.read_text().splitlines()]
-    process, *events = [event for event in events if event["event"] not in ("stall", "threads")]  # as the machine has it
+    process, *events = [event for event in events if event["event"] not in ("stall", "threads")]  # stalls and threads depend on the machine
     assert process["event"] == "process"
     assert [event["event"] for event in events] == ["decided", "decided", "rebound"]
     assert events[0]["cpus"] == "1" and events[1]["cpus"] == "0"
@@ -362,7 +363,7 @@ def test_nvml_is_asked_only_where_it_is_loaded(feed, compile_c, tmp_path):
 
 
 def test_the_main_job(run, machine):
-    """An unmodified feeding loop, whose workers are started before the first context."""
+    """A program's unmodified training loop, whose worker processes start before the first context."""
     found = run("taskset", "-c", "0,1", PYTHON, SOURCE / "examples" / "feed.py", "--batches", 20,
                 "--batch-mib", 1, sim=True,
                 GPUFEED_VERBOSE=1, GPUFEED_BIND="node", GPUFEED_MACHINE=machine, SIM_DEVICES=NODE1)

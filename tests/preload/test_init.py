@@ -78,7 +78,7 @@ print("reaped")
 
 
 def both(*command, **kw):
-    """The exit codes and outputs under tini and under gpufeed."""
+    """Runs a command under tini and under `gpufeed run --init`. Returns both exit codes and outputs."""
     results = []
     for words in INITS.values():
         done = subprocess.run([*IN_NAMESPACE, *words, *command], capture_output=True, text=True, check=False,
@@ -95,11 +95,63 @@ def pid_of_init(process):
     return int(children.read_text().split()[0])
 
 
+def await_exec(init, name):
+    """Waits until the program of this init is `name`. A signal just before that could get lost in the shell."""
+    children = pathlib.Path(f"/proc/{init}/task/{init}/children")
+    while pathlib.Path(f"/proc/{children.read_text().split()[0]}/comm").read_text().strip() != name:
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -KILL $$", 137),
                                           ("kill -TERM $$", 143), ("kill -SEGV $$", 139)])
 def test_exit_codes(script, code):
     tini, gpufeed = both("sh", "-c", script)
     assert tini == gpufeed == (code, "")
+
+
+def test_signals_that_end_the_program_end_the_container():
+    """The exit code of a program that a forwarded signal kills."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGRTMIN + 1):
+        codes = []
+
+        def heed(number=number):  # nohup and background jobs ignore some signals, and programs inherit that
+            signal.signal(number, signal.SIG_DFL)
+        for words in INITS.values():
+            with subprocess.Popen([*IN_NAMESPACE, *words, "sh", "-c", "echo ready; exec sleep 60"], stdout=subprocess.PIPE,
+                                  text=True, preexec_fn=heed) as process:
+                assert process.stdout.readline() == "ready\n"
+                init = pid_of_init(process)
+                await_exec(init, "sleep")
+                os.kill(init, number)
+                codes.append(process.wait(60))
+        assert codes == [128 + number] * 2, (number, codes)
+
+
+def test_a_stopped_program_continues():
+    """SIGTSTP and SIGCONT are forwarded, and neither ends the init."""
+    for words in INITS.values():
+        with subprocess.Popen([*IN_NAMESPACE, *words, "sh", "-c", "echo ready; read line; exit 5"], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == "ready\n"
+            init = pid_of_init(process)
+            program = pathlib.Path(f"/proc/{init}/task/{init}/children").read_text().split()[0]
+            os.kill(init, signal.SIGTSTP)
+            while pathlib.Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[0] not in "Tt":
+                time.sleep(0.01)
+            os.kill(init, signal.SIGCONT)
+            process.communicate("\n", timeout=60)
+            assert process.returncode == 5
+
+
+def test_the_program_ends_before_its_children():
+    """Its exit code counts, although a child still runs and gets killed with the namespace."""
+    tini, gpufeed = both("sh", "-c", "sleep 300 >/dev/null 2>&1 & exit 11")
+    assert tini == gpufeed == (11, "")
+
+
+def test_closed_standard_streams():
+    tini, gpufeed = both("sh", "-c", "exec >&- 2>&- <&-; sleep 0.1; exit 12")
+    assert tini == gpufeed == (12, "")
 
 
 def test_program_that_cannot_run():
@@ -117,7 +169,7 @@ def test_signals_reach_the_program(init):
         target = pid_of_init(process)
         for number in sent:
             os.kill(target, number)
-            # One at a time: signals that wait together have no order.
+            # The test sends one signal at a time, because pending signals have no order.
             assert process.stdout.readline() == f"{int(number)}\n"
         assert process.wait(60) == 42
 
@@ -145,7 +197,7 @@ def test_standard_input_is_the_programs():
 
 
 def on_terminal(init, script, typed):
-    """The output of a program on a terminal of its own, after typed was entered when it printed "ready"."""
+    """Runs a program on a new terminal, enters `typed` after it has printed "ready", and returns its output."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(IN_NAMESPACE[0], [*IN_NAMESPACE, *map(str, INITS[init]), "sh", "-c", script])
@@ -153,7 +205,7 @@ def on_terminal(init, script, typed):
     while select.select([terminal], [], [], 60)[0]:
         try:
             got = os.read(terminal, 4096)
-        except OSError:  # the last process has closed it
+        except OSError:  # the last process has closed the terminal
             break
         output += got
         if b"ready" in output and not is_typed:
@@ -174,6 +226,6 @@ def test_program_has_the_terminal(script, typed, expected):
 
 
 def test_without_a_pid_namespace_orphans_are_reaped(run):
-    """Elsewhere it asks the kernel for orphans, as tini -s does."""
+    """If gpufeed is not PID 1, it becomes the subreaper of orphans, like tini -s."""
     result = run(COMMAND, "run", "--init", "--verbose=0", "--", sys.executable, "-c", ADOPT, preload=False)
     assert (result.returncode, result.stdout) == (0, "adopted\nreaped\n"), result.stderr

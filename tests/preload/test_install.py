@@ -47,7 +47,7 @@ def installed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """Built anew and then moved, so that no file in it may contain its first path."""
+    """Builds a bundle and moves it. So a file that contains the first path fails the tests."""
     folder = tmp_path_factory.mktemp("bundle") / "made"
     tool("sh", "-c", 'umask 077; exec "$@"', "sh", SOURCE / "scripts" / "bundle.sh", BUILD, folder,
          ".".join(map(str, FLOOR)))
@@ -93,11 +93,11 @@ def test_pkg_config_names_the_preload(installed):
     assert pathlib.Path(str(installed) + preload) == only(installed, "libgpufeed.so")
 
 
-def test_readme_names_the_path_that_an_install_makes():
-    """The command that users copy. A folder that was set up with other options is not changed."""
+def test_install_page_names_the_path_that_an_install_makes():
+    """Tests the command on that page, which users copy. A build folder with other options stays unchanged."""
     options = dict(re.findall(r"^ *'(\w+)=([^']*)'", (SOURCE / "meson.build").read_text(), re.M))
     preload = f"{options.get('prefix', '/usr/local')}/{options['libdir']}/libgpufeed.so"
-    named = set(re.findall(r"/[\w/-]*/libgpufeed\.so", (SOURCE / "README.md").read_text()))
+    named = set(re.findall(r"/[\w/-]*/libgpufeed\.so", (SOURCE / "docs/install.md").read_text()))
     assert {name for name in named if name.startswith("/usr")} == {preload}
 
 
@@ -125,7 +125,7 @@ def test_bundle_is_complete_and_finds_itself(bundle):
         path = tool("patchelf", "--print-rpath", file).strip()
         if file.parent.name == "bin":
             assert path == "$ORIGIN/../lib"
-        elif inside.intersection(wanted) or file.name == "libgpufeed.so":  # which opens the engine by name
+        elif inside.intersection(wanted) or file.name == "libgpufeed.so":  # the preload library opens the engine by name
             assert path == "$ORIGIN"
 
 
@@ -143,7 +143,7 @@ def test_any_user_may_run_the_bundle(bundle):
 
 
 def test_bundle_is_small_and_has_the_licences(bundle):
-    """README's statement, for users who publish an image."""
+    """examples/README.md tells this to users who publish an image."""
     assert sum(p.stat().st_size for p in bundle.rglob("*") if p.is_file()) < 6_000_000
     texts = {p.name: p.read_text(encoding="utf-8") for p in (bundle / "share" / "licenses").iterdir()}
     assert "Apache License" in texts["gpufeed"]
@@ -214,7 +214,8 @@ def test_bundle_runs_where_nothing_is_installed(bare_root, run):
 
 
 def test_bundle_opens_nothing_of_the_system_but_glibc(bundle, run):
-    """The loader itself shows this, even on machines on which a bare root cannot be made."""
+    """The loader lists the files that it opens. So this test also runs on machines on which a bare root cannot be
+    made."""
     result = run(bundle / "bin" / "gpufeed", "topo", preload=False, LD_DEBUG="libs")
     opened = set(re.findall(r"calling init: (\S+)", result.stderr))
     assert any(str(bundle) in path for path in opened)
@@ -223,8 +224,8 @@ def test_bundle_opens_nothing_of_the_system_but_glibc(bundle, run):
 
 
 def test_uninstalling_takes_all_away_behind_a_bundle_too(installed, bundle, tmp_path):
-    """The build folder records what was installed last, and the bundle is made from an
-    installation."""
+    """The build folder records only the last installation. Making a bundle installs, too, and must not change that
+    record."""
     log = pathlib.Path(BUILD) / "meson-logs" / "install-log.txt"
     before = log.read_bytes()
     tool("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", tmp_path / "root")

@@ -69,7 +69,7 @@ def test_what_is_the_drivers(program):
         cuda.cuCtxSetCurrent(None)
         print(alloc(LARGE)[0], alloc(SMALL)[0])
         """), served=0)
-    assert "left to the driver" not in ours.stderr  # the program did not try to use it
+    assert "left to the driver" not in ours.stderr  # a call without a context is the program's error, not the library's
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
@@ -107,7 +107,7 @@ def test_free_waits_for_the_context(program, size):
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_a_freed_block_is_not_used_again_too_early(program, size):
-    """The simulated device reads at the last legal moment."""
+    """The simulated device reads as late as the driver's rules permit."""
     same(program(f"""
         start()
         on, to = stream(), device({size})
@@ -248,7 +248,7 @@ def test_what_was_done_is_said(program):
         start()
         p, q, r = pinned(LARGE), pinned(SMALL), pinned(2 * MIB)
         ok(free(q))
-        assert alloc(1 << 63)[0] # no memory is that large, and no sum of bytes
+        assert alloc(1 << 63)[0] # fails, and is not in the sums
         """, GPUFEED_VERBOSE=2)
     lines = [line for line in ours.stderr.splitlines() if "pinned memory:" in line]
     assert len(lines) == 1
@@ -329,7 +329,7 @@ FAULTS = """
     """
 
 
-# Only calls that a program without the library does not make.
+# These faults occur only in calls of the library, which a program without the library does not make.
 @pytest.mark.parametrize("fault", ["cuPointerGetAttribute:1+:1", "cuPointerGetAttribute:2:999",
                                    "cuPointerGetAttributes:1+:1", "cuPointerGetAttributes:2:999",
                                    "cuCtxGetId:1+:801", "cuDevicePrimaryCtxRetain:2+:2",
@@ -402,7 +402,7 @@ def test_what_is_kept_is_given_back_when_little_is_left(run):
 
 
 def test_threads(program):
-    """Each block belongs to its owner alone, whatever other threads free."""
+    """No block is handed out twice while other threads free theirs."""
     same(program("""
         import random, threading
         context, bad = start(), []

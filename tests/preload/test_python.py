@@ -17,7 +17,7 @@ GIVE_BACK = "dirty_decay_ms:0,muzzy_decay_ms:0"
 
 
 def interpreters():
-    """Each minor version once: installed ones, and those built by pyenv."""
+    """Returns one interpreter of each minor version, installed or built by pyenv."""
     found = {}
     for path in [DEBIAN, *(shutil.which(f"python3.{n}") for n in range(9, 15)),
                  *sorted(map(str, pathlib.Path.home().glob(".pyenv/versions/3.*/bin/python3")))]:
@@ -123,6 +123,25 @@ def test_line(python, version, tmp_path):
     assert any(f["function"] in ("Class.method", "method") for frame in frames for f in frame)
 
 
+SUBINTERPRETER = """
+    def enter():
+        text = open(__file__, encoding="utf-8").read()
+        text = text[:text.index("def enter")] + '\\n'.join((
+            "def within():", "    for i in range(6):", "        stall()", "within()"))
+        subinterpreters.run_string(subinterpreters.create(), text)
+
+    import _xxsubinterpreters as subinterpreters
+    enter()
+"""
+
+
+@pytest.mark.parametrize("version", sorted(set(PYTHONS) & {"3.9", "3.10", "3.11"}))
+def test_a_subinterpreter(python, version):
+    _, found = python(SUBINTERPRETER, PYTHONS[version])
+    frames = [[frame["function"] for frame in event["python"]] for event in found if "python" in event]
+    assert sum(names[:2] == ["stall", "within"] for names in frames) >= 4, frames
+
+
 WORKERS = {
     "fork": """
         multiprocessing.set_start_method("fork")
@@ -139,7 +158,7 @@ WORKERS = {
 @pytest.mark.parametrize("method", sorted(WORKERS))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_worker(python, method, when):
-    """A worker that stalls and at once calls _exit."""
+    """The worker calls _exit directly after its stall."""
     out, found = python(f"""
         import multiprocessing
         def work():

@@ -65,7 +65,7 @@ def test_ranks_that_write_one_report_are_told(feed, tmp_path, name, ranks, lines
 @pytest.mark.parametrize("variable", ["GPUFEED_REPORT", "GPUFEED_LOG"])
 def test_a_name_that_means_nothing_is_told(feed, tmp_path, variable):  # noqa: F811
     found = feed("start()", **{variable: tmp_path / "%%j-%j-%t", "GPUFEED_VERBOSE": 0})
-    assert found.stderr == (f"gpufeed: {variable}: %j is not replaced, only %p (process), %h (host) and %r (rank) "
+    assert found.stderr == (f"gpufeed: {variable}: %j is not replaced; only %p (process), %h (host) and %r (rank) "
                             "are\n")
     assert (tmp_path / "%j-%j-%t").exists()
 
@@ -85,6 +85,7 @@ def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
                    input="void mi_malloc(void) {}")
     report = tmp_path / "r.json"
     feed(f"""
+        import pathlib
         ctypes.CDLL({str(library)!r})
         start()
         context(1)
@@ -93,18 +94,23 @@ def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
         check(feeder.libcuda.cuMemAlloc_v2(ctypes.byref(d), ctypes.c_size_t(8 << 20)))
         libc.malloc.restype = ctypes.c_void_p
         libc.gpufeed_step(3)
+        def await_sampler():
+            # The library's thread starts the sampler up to a second after the first work. Then it needs some samples.
+            while not any(path.read_text() == "gpufeed-gputime\\n" for path in pathlib.Path("/proc/self/task").glob("*/comm")):
+                time.sleep(0.01)
+            time.sleep(0.3)
         for i in range(40):
             check(feeder.libcuda.cuMemcpyHtoD_v2(d, (ctypes.c_char * len(source)).from_buffer(source),
                                                  ctypes.c_size_t(len(source))))
             libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(64 << 20))))
-            if i == 20: time.sleep(0.3)
+            if i == 20: await_sampler()
     """, devices=f"{NODE1},{NODE0}", GPUFEED_REPORT=report, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1,
          MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0")
     read(report)
     read_log(tmp_path / "log")
     feed("start()\nbytearray(200 << 20)\ntime.sleep(2)", GPUFEED_REPORT=report)
     read(report)
-    # A line needs a gap that a sample meets; test_gpu_time_python.py has them.
+    # A line of Python appears only if a sample falls into a gap. test_gpu_time_python.py tests these fields.
     assert {field for field in REPORT.fields() - REPORT.seen if not field.startswith(".gpu_time.devices.lines.")} == set()
     common = {field for field in LOG.fields() if field.startswith(("process.", "stall.", "decided.", "rebound."))}
     rare = {"stall.parts_us.lock", "stall.parts_us.setup", "stall.parts_us.unmap"}

@@ -3,10 +3,14 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
+import shutil
 import subprocess
 import tarfile
+import tempfile
+import textwrap
 
 import pytest
 
@@ -47,6 +51,28 @@ def marks(at, steps, pid=7, **fields):
                 steps=list(numbers), after_us=[round(time * 1e6) for time in times], **fields)
 
 
+STATES = ("empty", "copying", "communicating", "queued", "unknown")
+
+
+def activity(at, pid=7, seconds=1, states=None, copies=(), longest=()):
+    """A line of `activity` that ends at `at`. copies: (direction, way, bytes); longest: (begin, us, bytes, direction, tid)."""
+    gpus = [{"device": 0, **{f"{state}_ms": states.get(state, 0) for state in STATES}}] if states else []
+    return line(event="activity", time=STARTED + at, mono=100 + at, pid=pid, tid=pid, interval_ms=round(1000 * seconds), gpus=gpus,
+                copies=[{"direction": direction, "way": way, "calls": 1, "bytes": size, "us": 5} for direction, way, size in copies],
+                longest=[{"start": 100 + begin, "us": us, "bytes": size, "direction": direction, "way": "staged", "tid": tid}
+                         for begin, us, size, direction, tid in longest])
+
+
+def finding(status, check, summary, fix=None):
+    return {"check": check, "status": status, "summary": summary, "evidence": None, "why": fix and "it is slow", "page": None, "fix": fix,
+            "script": None, "docker": None, "kubernetes": None, "slurm": None}
+
+
+DOCTOR = {"schema": 2, "version": "0.1.0", "findings": [finding("ok", "quota", "no CPU quota"),
+                                                        finding("problem", "memlock", "little memory may be locked", "raise the limit"),
+                                                        finding("unknown", "thp", "cannot be read")]}
+
+
 def copied(calls, size, seconds):
     return {"calls": calls, "bytes": calls * size, "duration_s": seconds}
 
@@ -63,7 +89,8 @@ def report(pid=7, rank=-1, state="ended", to_device=None, **fields):
 
 @pytest.fixture
 def shown(run, tmp_path):
-    """Runs `gpufeed report` on these texts, each a file of the folder `job`, or on operands."""
+    """Writes each text to a file of the folder `job`, and runs `gpufeed report` on the folder or on the given
+    operands."""
     def call(*texts, flags=(), operands=(), check=True, **env):
         (tmp_path / "job").mkdir(exist_ok=True)
         for index, text in enumerate(texts):
@@ -133,8 +160,12 @@ def test_flags_that_are_not_valid(run, tmp_path, flags, what):
     assert done.returncode == 2 and done.stdout == "" and what in done.stderr and done.stderr.count("\n") == 1, done
 
 
+def report_of_two():
+    return [process(rank=0) + stall(10, 1000) + stall(90, 2000) + end(100), process(8, 1) + stall(95, 4000, pid=8) + end(100, 8)]
+
+
 def test_since_and_rank(shown):
-    two = [process(rank=0) + stall(10, 1000) + stall(90, 2000) + end(100), process(8, 1) + stall(95, 4000, pid=8) + end(100, 8)]
+    two = report_of_two()
     assert answer(shown, *two)["stalls"]["us"] == 7000
     assert answer(shown, *two, flags=["--rank=0"])["stalls"]["us"] == 3000
     assert answer(shown, *two, flags=["--rank=1-9"])["job"]["processes"] == 1
@@ -143,6 +174,22 @@ def test_since_and_rank(shown):
     listed = shown(*two, flags=["--events", "--since=2001-09-09 01:48:13"]).stdout
     assert listed.count(" stall: ") == 1 and "took 4.000 ms" in listed
     assert shown(*two, flags=["--events", "--since=15s", "--rank=0"]).stdout.count(" stall: ") == 1
+
+
+def test_a_time_without_a_date_is_of_the_jobs_day(shown):
+    two = report_of_two()
+    for flag in ("--since=01:48:13", "--since=01:48:12.5", "--since=2001-09-09T01:48:13"):
+        assert answer(shown, *two, flags=[flag])["stalls"]["us"] == 4000, flag
+    assert answer(shown, *two, flags=["--since=23:00"])["stalls"]["us"] == 7000  # of the day before
+    assert shown(*two, flags=["--events", "--since=01:48:13"]).stdout.count(" stall: ") == 1
+
+
+def test_a_filter_that_leaves_nothing_is_an_error(shown):
+    two = report_of_two()
+    for flag, why in (("--rank=9", "--rank: no process has such a rank; the files have ranks 0 to 1"),
+                      ("--since=2026-11-24 23:18", "--since: the job ended at 2001-09-09 01:48:20, before 2026-11-24 23:18:00")):
+        done = shown(*two, flags=[flag], check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"gpufeed report: {why}\n")
 
 
 def test_events_of_many_logs_are_merged_by_time(shown):
@@ -170,6 +217,14 @@ def test_slow_copies_of_a_rank(shown):
     ways = [{"staged": copied(10, 1 << 30, 3.0 if rank == 1 else 0.4)} for rank in range(3)]
     found = answer(shown, *(report(20 + rank, rank, to_device=way) for rank, way in enumerate(ways)))
     assert found["differing"] == ["rank 1 copies to the GPU at 3.6 GB/s; the median of all ranks is 26.8 GB/s"]
+
+
+def test_copies_that_are_all_too_small_to_examine(shown):
+    few = report()
+    few["transfers"]["small"] = {"copies": 100, "bytes": 100 * (8 << 20)}
+    assert "smaller copies: 100 (800 MiB)" in shown(few).stdout
+    few["transfers"]["to_device"]["staged"] = copied(1, 1 << 30, 0.1)
+    assert "smaller copies" not in shown(few).stdout
 
 
 def test_since_when(shown):
@@ -211,7 +266,7 @@ def test_reports_say_what_staging_did(shown):
     way = {"staged": copied(40, 8 << 20, 0.02), "driver": copied(10, 8 << 20, 0.2),
            "reasons": {"slower": copied(9, 8 << 20, 0.1), "warming": copied(1, 8 << 20, 0.1)}}
     text = shown(report(to_device=way)).stdout
-    assert "Staging helped: 320 MiB to the GPU at 16.8 GB/s; the driver copied 80 MiB at 0.4 GB/s." in " ".join(text.split())
+    assert "Staging helped: 320 MiB to the GPU were staged at 16.8 GB/s, 80 MiB copied by the driver at 0.4 GB/s." in " ".join(text.split())
     assert "  to the GPU:   320 MiB staged at 16.8 GB/s, 80 MiB by the driver at 0.4 GB/s\n" in text
     assert "by the driver (the driver was faster in recent copies): 9 (72 MiB)" in text
     found = answer(shown, report(to_device=way))
@@ -250,7 +305,7 @@ def test_gpu_time_leads(shown):
     helps = answer(shown, LOG, report(gpu_time=idle))["helps"]
     assert helps[:2] == ["waiting for data: more or faster loader workers (`num_workers`, `prefetch_factor`)",
                          "waiting for Python's lock: worker processes instead of Python threads"]
-    assert not any(text.startswith("purge") for text in helps)  # its stalls cost little
+    assert not any(text.startswith("purge") for text in helps)  # its stalls are short, so no help is printed
     found = answer(shown, report(10, 0, gpu_time=idle), report(11, 1, gpu_time=busy))
     assert found["verdict"][0] == "The GPUs had nothing to do 31 % of the time: waiting for data 25 %, waiting for Python's lock 3.5 %, " \
         "new_cause 1.5 %."
@@ -272,11 +327,11 @@ def test_no_gpu_time_no_section(shown):
     (["\n"], "The log has no events"), ([""], "The log has no events"),
     ([process()], "No call stalled: no allocator or driver call took longer"),
     ([report()], "No call stalled. The reports have only sums"),
-    ([report(state="running")], "Without a normal exit so far: 1 report of 1; the job still runs, or it was killed."),
+    ([report(state="running")], "Not final: 1 report of 1; the job still runs, or it was killed."),
     ([LOG + '{"event":"sta'], "Skipped 1 damaged line; the first one is "),
     (["x\n" + LOG + "[]\n{}\n"], "Skipped 3 damaged lines; the first one is "),
-    ([LOG, "some notes\n" * 9], "Skipped 1 file of the folders that are neither log nor report."),
-    ([process() + stall(1, 3000, dropped=12)], "The logs lack 12 lines")])
+    ([LOG, "some notes\n" * 9], "Skipped 1 file in folders: neither a log, a report nor the doctor's findings."),
+    ([process() + stall(1, 3000, dropped=12)], "The logs are incomplete: the processes dropped 12 lines.")])
 def test_each_state_of_a_job_has_its_sentence(shown, texts, sentence):
     assert sentence in " ".join(shown(*texts).stdout.split())
     assert answer(shown, *texts)["verdict"]
@@ -306,6 +361,63 @@ def test_standard_input_and_missing_files(run, tmp_path):
     (tmp_path / "log").write_text(LOG)
     done = run(COMMAND, "report", tmp_path / "log", tmp_path / "none", preload=False)
     assert done.returncode == 1 and "3 calls stalled" in done.stdout and "none: No such file" in done.stderr
+
+
+def test_files_of_another_user(run, tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    folder = pathlib.Path(tempfile.mkdtemp())  # pytest's own folders are closed to other users
+    try:
+        folder.chmod(0o755)
+        for name, mode in (("own", 0o644), ("closed", 0o600)):
+            (folder / name).write_text(LOG)
+            (folder / name).chmod(mode)
+        done = run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", COMMAND, "report", folder, preload=False, cwd=tmp_path)
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == 1 and "3 calls stalled" in done.stdout
+    assert done.stderr == f"gpufeed report: cannot read {folder}/closed: Permission denied\n"
+
+
+WRITER = """
+    import ctypes, time
+    cuda = ctypes.CDLL("libcuda.so.1")
+    assert cuda.cuInit(0) == 0
+    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    print("ready", flush=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
+        assert cuda.cuMemFree_v2(pointer) == 0
+        time.sleep(0.001)
+"""
+
+
+def test_beside_a_process_that_writes_and_dies(run, tmp_path):
+    """Each reading finds whole lines and whole reports, and more stalls than the one before; the last one follows a SIGKILL."""
+    env = run.env(sim=True, GPUFEED_LOG=tmp_path / "job" / "log", GPUFEED_REPORT=tmp_path / "job" / "report.json", GPUFEED_STALL_US=50,
+                  SIM_DELAY="cuMemAlloc_v2:200")
+    (tmp_path / "job").mkdir()
+
+    def read():
+        done = run(COMMAND, "report", "--json", tmp_path / "job", preload=False)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        found = json.loads(done.stdout)
+        assert found["input"]["damaged"] == found["input"]["foreign"] == 0
+        return found
+    with subprocess.Popen(["/usr/bin/python3", "-c", textwrap.dedent(WRITER)], env=env, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "ready\n"
+        while read()["input"]["reports"] == 0:
+            pass
+        counts = [read()["stalls"]["count"] for _ in range(30)]
+        while read()["stalls"]["count"] <= counts[0]:
+            pass
+        writer.kill()
+    last = read()
+    assert counts == sorted(counts) and last["stalls"]["count"] >= counts[-1] and last["job"]["running"] == 1
+    assert any(note.startswith("Not final: 1 report of 1") for note in last["notes"])
 
 
 def test_folded(shown):
@@ -358,7 +470,8 @@ def test_what_helps_is_what_the_documents_say():
 
 @pytest.fixture(scope="module")
 def eight_ranks(tmp_path_factory):
-    """A job of eight ranks on the simulated driver, of which rank 5 allocates device memory in each step after step 40."""
+    """The recorded files of a job of eight ranks on the simulated driver. Rank 5 allocates device memory in each step
+    after step 40."""
     folder = tmp_path_factory.mktemp("ranks")
     with tarfile.open(SOURCE / "tests" / "preload" / "eight_ranks.tar.xz") as recording:
         recording.extractall(folder)
@@ -366,12 +479,12 @@ def eight_ranks(tmp_path_factory):
 
 
 @pytest.mark.parametrize("flags, sentences", [
-    # which rank is slow, since when, did staging help
+    # Which rank is slow? Since when? Did staging help?
     ([], ["Rank 5 on node0 was stalled for 933 ms; the median of all ranks is 56 ms.", "Since 23:18:59 stalls take 3 times as much time as before.",
-          "Staging made little difference: 2.5 GiB to the GPU at 1.0 GB/s; the driver copied 2.5 GiB at 1.0 GB/s.",
+          "Staging made little difference: 2.5 GiB to the GPU were staged at 1.0 GB/s, 2.5 GiB copied by the driver at 1.0 GB/s.",
           "The GPUs had nothing to do 75 % of the time"]),
-    # which line, and what to change
-    (["--rank=5"], ["most of it at train.py:14 in save_samples.", "gpu: free less often, use a memory pool"])])
+    # Which line causes it? What can the user change?
+    (["--rank=5"], ["most of it at train.py:14 in save_samples.", "gpu: allocate and free less often: reuse the memory, or use a memory pool"])])
 def test_five_questions_about_a_job_of_eight_ranks(run, eight_ranks, flags, sentences):
     done = run(COMMAND, "report", eight_ranks, *flags, preload=False, TZ="UTC")
     assert done.returncode == 0 and done.stderr == ""

@@ -2,19 +2,26 @@
 """Files that `gpufeed report` writes: the page, the trace, the metrics."""
 
 import html.parser
+import importlib.util
 import json
+import math
 import os
 import re
 
 import pytest
 
 from conftest import COMMAND, SOURCE
-from test_report_answer import ANSWER, LOG, STARTED, copied, end, gpu_time, line, marks, process, report, stall
+from test_report_answer import ANSWER, DOCTOR, LOG, STARTED, activity, copied, end, gpu_time, line, marks, process, report, stall
+
+_spec = importlib.util.spec_from_file_location("page", SOURCE / "bench" / "page.py")
+page_bench = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(page_bench)
 
 
 @pytest.fixture
 def written(run, tmp_path):
-    """Writes these texts into a folder, and returns the text of the file that the flag makes of them."""
+    """Writes these texts into a folder, runs `gpufeed report` with the flag on it, and returns the text of the
+    written file."""
     def call(flag, *texts, flags=()):
         (tmp_path / "job").mkdir(exist_ok=True)
         for index, text in enumerate(texts):
@@ -28,7 +35,7 @@ def written(run, tmp_path):
 
 
 class Page(html.parser.HTMLParser):
-    """The elements of a page that leads nowhere else."""
+    """Parses a page, and checks that it loads and links nothing outside itself."""
 
     def __init__(self, text):
         super().__init__()
@@ -64,14 +71,14 @@ def test_page_is_whole_and_makes_no_requests(written):
                                               gpu_time=gpu_time({"empty": 3, "queued": 1, "copying": 0}, {"data": 3})))
     assert not re.search(r"https?:|//\w|@import|url\(", text) and "default-src 'none'" in text
     page = Page(text)
-    assert {"verdict", "gpu", "steps", "timeline", "places", "tables", "lengths", "copies", "ranks", "locality", "settings"} <= page.ids
+    assert {"verdict", "gpu", "steps", "timeline", "places", "tables", "lengths", "copies", "ranks", "locality", "settings", "doctor"} <= page.ids
     assert page.labels >= 10 and page.buttons >= 6 and "prefers-color-scheme: dark" in text
     data = json.loads(page.data)
     assert ANSWER.errors(data["answer"]) == [] and data["stalls"] == 3
     assert [event[2] for event in data["events"]] == [4000, 2000, 1000]
     assert [data["texts"][event[4]] for event in data["events"]] == ["train.py:4 in load"] * 2 + ["train.py:9 in collate"]
     assert data["events"][0][1] == pytest.approx(10 - 0.004, abs=1e-3)
-    assert sum(us for lane in data["lanes"] for _, us in lane["bins"]) == 7000 == data["tree"]["us"]
+    assert sum(us for lane in data["lanes"] for _, us in lane.get("bins", [])) == 7000 == data["tree"]["us"]
     assert data["gpu"] == {"devices": 1, "s": 4, "states": [["nothing to do", 0.75], ["other work", 0.25]], "causes": [["waiting for data", 0.75]]}
     assert data["locality"] == [{"name": "rank 2", "kind": "heap", "by_node": {"0": 1, "1": 2}}]
     assert data["settings"] == [{"name": "GPUFEED", "value": "observe", "origin": "environment", "count": 1}]
@@ -98,6 +105,102 @@ def test_page_keeps_names_as_text(written, name):
     shown = re.sub("[\x00-\x1f\u2028]", lambda found: "?" * len(found[0].encode()), name)
     data = json.loads(page.data)
     assert data["causes"] == [shown] and data["settings"][0]["value"] == shown and shown in data["lanes"][0]["name"]
+
+
+def rank_log(pid, rank, *lines):
+    return process(pid, rank) + "".join(lines) + end(10, pid)
+
+
+def test_page_has_each_rank_over_time(written):
+    first = rank_log(8, 1, activity(2, 8, 2, {"empty": 1500, "queued": 500}, [("to_device", "staged", 100), ("to_device", "pinned", 50)],
+                                    [(1.5, 7000, 100, "to_device", 9)]), stall(3, 2000, pid=8))
+    other = rank_log(7, 0, activity(4, 7, 2, {"queued": 2000}), activity(5, 7, 1, None, [("from_device", "driver", 70)]),
+                     marks(1, [(1, 0), (2, 0.5), (3, 2)]))
+    data = json.loads(Page(written("html", first, other)).data)
+    assert [(lane["name"], lane["kind"]) for lane in data["lanes"]] == \
+        [("rank 0: GPU", "gpu"), ("rank 0: copies", "copies"), ("rank 0: steps", "steps"), ("rank 1: GPU", "gpu"), ("rank 1: copies", "copies"),
+         ("thread 9, rank 1", "thread"), ("python3 8, rank 1", "thread")]
+    lanes = {lane["name"]: lane for lane in data["lanes"]}
+    assert lanes["rank 1: GPU"]["spans"] == [pytest.approx([0, 2, 750, 0, 0, 250, 0], abs=1e-6)]
+    assert lanes["rank 1: copies"]["spans"] == [pytest.approx([0, 2, 150, 0], abs=1e-6)]
+    assert lanes["rank 0: GPU"]["spans"] == [pytest.approx([2, 4, 0, 0, 0, 1000, 0], abs=1e-6), pytest.approx([4, 5, 0, 0, 0, 0, 0], abs=1e-6)]
+    assert lanes["rank 0: copies"]["spans"] == [pytest.approx([2, 4, 0, 0], abs=1e-6), pytest.approx([4, 5, 0, 70], abs=1e-6)]
+    assert data["copyEvents"] == [[5, pytest.approx(1.5, abs=1e-6), 7000, 100, True, "staged", 9]] and data["copyCount"] == 1
+    assert data["stepEvents"] == [[2, pytest.approx(1.5, abs=1e-6), 1.5, 2], [2, pytest.approx(1, abs=1e-6), 0.5, 1]]
+    only = json.loads(Page(written("html", first, other, flags=["--rank=1"])).data)
+    assert [lane["name"] for lane in only["lanes"]] == ["rank 1: GPU", "rank 1: copies", "thread 9, rank 1", "python3 8, rank 1"]
+    late = json.loads(Page(written("html", first, other, flags=["--since=6s"])).data)
+    assert [(lane["name"], len(lane["spans"])) for lane in late["lanes"]] == [("rank 0: copies", 1)] and late["copyEvents"] == []
+
+
+def test_page_of_a_long_job_joins_intervals(written):
+    lines = "".join(activity(at + 1, 7, 1, {"empty": 250, "copying": 750}, [("to_device", "staged", at)], [(at, 1000 + at, 8, "to_device", 7)])
+                    for at in range(1700))
+    lane, copies, thread = json.loads(Page(written("html", process() + lines)).data)["lanes"]
+    assert 400 < len(lane["spans"]) <= 500 and all(span[2:] == [250, 750, 0, 0, 0] for span in lane["spans"]) and thread["bins"] == []
+    assert sum(span[2] for span in copies["spans"]) == sum(range(1700))
+    for before, span in zip(lane["spans"], lane["spans"][1:]):
+        assert span[0] == pytest.approx(before[1])
+
+
+def test_page_of_many_ranks_keeps_those_that_waited(written):
+    logs = [rank_log(pid, pid - 100, activity(5, pid, 1, {"empty": pid, "queued": 1000 - pid})) for pid in range(100, 150)]
+    data = json.loads(Page(written("html", *logs)).data)
+    assert [lane["name"] for lane in data["lanes"]] == [f"rank {rank}: GPU" for rank in range(10, 50)] and data["hiddenProcesses"] == 10
+
+
+@pytest.mark.parametrize("change", [
+    {"interval_ms": -1}, {"interval_ms": "x"}, {"interval_ms": 10**18}, {"gpus": 1}, {"gpus": [[]]}, {"gpus": [{"empty_ms": -5}]},
+    {"gpus": [{"empty_ms": 1e300}]}, {"copies": {}}, {"copies": [{"direction": 1, "bytes": "x"}]}, {"longest": [1]},
+    {"longest": [{"start": -1e300, "us": -1, "bytes": -1, "direction": "to_device", "tid": 1 << 70}]}, {"time": None}, {"mono": "a"}])
+def test_page_survives_impossible_activity(written, change):
+    changed = line(**{**json.loads(activity(5, 7, 1, {"empty": 1000})), **change})
+    data = json.loads(Page(written("html", process() + changed + end(10))).data)
+    for lane in data["lanes"]:
+        assert all(0 <= number < 1e12 for span in lane.get("spans", []) for number in span), lane
+
+
+def test_page_has_the_doctors_findings(written):
+    text = written("html", LOG, DOCTOR)
+    data = json.loads(Page(text).data)
+    doctor, = data["doctors"]
+    assert doctor["file"].endswith("job/file1") and doctor["well"] == 1
+    assert doctor["rows"] == [["problem", "memlock", "little memory may be locked", "it is slow", "raise the limit"],
+                              ["unknown", "thp", "cannot be read", "", ""]]
+    assert data["answer"]["helps"][-1] == "doctor: little memory may be locked: raise the limit"
+    assert data["answer"]["input"]["doctors"] == 1 and data["answer"]["input"]["foreign"] == 0
+
+
+@pytest.mark.parametrize("text", ['{"schema": 2, "findings": [1]}', '{"schema": 2, "findings": {}}', '{"findings": []}',
+                                  '{"schema": 2, "findings": [{"status": "ok"}]}'])
+def test_other_files_are_no_findings(written, text):
+    data = json.loads(Page(written("html", LOG, text + "\n")).data)
+    assert data["doctors"] == [] and data["answer"]["input"]["doctors"] == 0
+
+
+def test_page_in_a_browser(written, tmp_path):
+    """The page has no error and sends no request. The keyboard moves, zooms and shows descriptions. The test needs
+    Chromium, which CI does not install."""
+    if not page_bench.browser():
+        pytest.skip("no Chromium is installed")
+    log = rank_log(7, 0, activity(4, 7, 2, {"empty": 500, "queued": 1500}, [("to_device", "staged", 1 << 20)], [(2.5, 7000, 1 << 20, "to_device", 7)]),
+                   marks(1, [(1, 0), (2, 0.5), (0, 2)]), stall(3, 2000))
+    (tmp_path / "page.html").write_text(written("html", log, report(7, 0), DOCTOR), encoding="utf-8")
+    script = """(() => {
+      const told = () => document.getElementById("told").textContent, shown = () => document.getElementById("window").textContent, found = [shown()];
+      const chart = document.getElementById("chart"), press = key => chart.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+      press("ArrowDown"); found.push(told());
+      press("ArrowDown"); found.push(told());
+      press("+"); found.push(shown());
+      press("Home"); found.push(shown());
+      return [...found, document.getElementById("doctor").textContent];
+    })()"""
+    found = page_bench.look(tmp_path / "page.html", script=script)
+    assert (found["errors"], found["requests"]) == ([], []) and found["draw_s"] < 30
+    whole, gpu, copies, zoomed, again, doctor = found["value"]
+    assert whole == again != zoomed and "(100 s)" in whole and "(50 s)" in zoomed
+    assert gpu.startswith("rank 0: GPU") and gpu.endswith("nothing to do 25.0 %, other work 75.0 %")
+    assert copies.endswith("1 MiB to the GPU (512 KiB/s), 0 bytes from it (0 bytes/s)") and "memlock" in doctor
 
 
 def test_page_of_nothing(written):
@@ -136,13 +239,40 @@ def test_trace_has_each_stall_on_its_thread(written):
     assert [one["args"]["text"] for one in events(text, ph="i")] == ['"GPU 1"']
 
 
+def nanoseconds(number, down):
+    """How a reader may round."""
+    return math.floor(number * 1000) if down else round(number * 1000)
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_steps_of_a_trace_never_overlap(written, down):
+    """A reader drops slices that overlap. Times have no common grid."""
+    at, lines = 0.1, ""
+    for number in range(1, 2001, 20):
+        steps = [(number + step, step * 0.012345678 + step % 7 * 1e-6) for step in range(20)]
+        lines += marks(at, steps)
+        at += 20 * 0.0123456789
+    found = sorted(events(written("perfetto", process() + lines), cat="gpufeed_step"), key=lambda one: one["ts"])
+    assert len(found) == 2000
+    for before, one in zip(found, found[1:]):
+        assert nanoseconds(before["ts"], down) + nanoseconds(before["dur"], down) <= nanoseconds(one["ts"], down)
+
+
+def test_trace_counts_states_and_copies(written):
+    text = written("perfetto", process() + activity(4, 7, 2, {"empty": 500, "queued": 1500}, [("to_device", "staged", 3000000)]) + end(5))
+    base = json.loads(text)["baseTimeNanoseconds"]
+    time, copies = events(text, ph="C")
+    assert time["args"] == {"empty": 25, "copying": 0, "communicating": 0, "queued": 75, "unknown": 0}
+    assert copies["args"] == {"to GPU": 1.5, "from GPU": 0} and base / 1e9 + copies["ts"] / 1e6 == pytest.approx(STARTED + 2, abs=1e-5)
+
+
 def test_trace_has_steps_in_a_row_of_their_own(written):
     """PyTorch's slices and stalls of a thread must be nested; a step need not begin or end together with them."""
     text = written("perfetto", process() + marks(1, [(4, 0), (5, 0.25), (0, 0.75), (6, 1)], skipped=3) + marks(9, [(20, 0), (21, 0.5)]))
     base = json.loads(text)["baseTimeNanoseconds"]
     found = events(text, cat="gpufeed_step")
     assert {(one["name"], one["ph"], one.get("dur")) for one in found} == \
-        {("step 4", "X", 250000), ("step 5", "X", 500000), ("step 6", "X", 0), ("step 20", "X", 500000), ("step 21", "B", None)}
+        {("step 4", "X", 249999.999), ("step 5", "X", 499999.999), ("step 6", "X", 0), ("step 20", "X", 499999.999), ("step 21", "B", None)}
     assert {one["name"]: base / 1e9 + one["ts"] / 1e6 for one in found} == \
         {f"step {number}": pytest.approx(STARTED + at, abs=1e-5) for number, at in ((4, 1), (5, 1.25), (6, 2), (20, 9), (21, 9.5))}
     row, = {one["tid"] for one in found}
@@ -184,7 +314,7 @@ def test_traces_that_cannot_be_merged(run, tmp_path, content, what):
 
 
 def samples(text):
-    """The samples by name and labels; a parser of Prometheus must accept the text."""
+    """Returns the samples by name and labels. Prometheus's own parser must accept the text."""
     parser = pytest.importorskip("prometheus_client.parser", reason="python3-prometheus-client is not installed")
     found = {}
     for family in parser.text_string_to_metric_families(text):

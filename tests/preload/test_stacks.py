@@ -78,7 +78,8 @@ def threads(text):
 
 
 def until(pid, wanted, seconds=60):
-    """The output, once it contains what the process reaches after it is ready."""
+    """Runs `gpufeed stacks` until its output contains `wanted`, because the process reaches that state only some time
+    after it is ready."""
     end = time.monotonic() + seconds
     while True:
         done = stacks(pid)
@@ -102,7 +103,7 @@ def test_lines_of_every_thread(started, python):
     assert any("_start" in line for line in main), text
     assert one.poll() is None
     state = pathlib.Path(f"/proc/{one.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    assert state in "SR"  # it continues
+    assert state in "SR"  # the process continues
 
 
 def test_a_hung_loader(started):
@@ -143,6 +144,84 @@ def test_what_cannot_be_read():
         assert (done.returncode, done.stderr) == (2, f"gpufeed stacks: {bad} is not a process id\n")
     assert stacks("--help").stdout.startswith("Usage: gpufeed stacks PID")
     assert stacks("1", "2").returncode == 2
+
+
+COPIES = """
+import ctypes, time
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
+host = ctypes.create_string_buffer(8 << 20)
+for _ in range(20):
+    assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(len(host))) == 0
+ctypes.CDLL(None).gpufeed_step(ctypes.c_ulonglong(7))
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def states(text):
+    """Returns the lines about the library, which precede those about threads."""
+    head, rest = text.split("\n\n", 1)
+    assert "thread" not in head.split("\n", 1)[0] and re.search(r"^process \d+: ", rest), text
+    return head
+
+
+@pytest.fixture
+def hung(run, tmp_path):
+    """Starts a process that waits for its copies to end."""
+    made = []
+
+    def go(**env):
+        one = subprocess.Popen(["/usr/bin/python3", "-c", COPIES], env=run.env(sim=True, **env), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        made.append(one)
+        assert one.stdout.readline() == "ready\n"
+        return one
+    yield go
+    for one in made:
+        one.kill()
+        one.wait()
+        one.stdout.close()
+
+
+def test_state_of_a_process_with_the_library(hung):
+    one = hung(GPUFEED_LIVE="on")
+    text = states(until(one.pid, r"in the last 1\.\d s:\n +GPU 0: empty 100 %\n +hooked calls: none\n"))
+    assert text.startswith(f"libgpufeed in process {one.pid}:\n  GPU 0: NVIDIA H200 0000:00:06.0\n"), text
+    assert "  step 7 is in progress\n" in text
+    whole = text.split(" s since the first use of CUDA:\n")[1]
+    copies = re.findall(r"copies to the GPU \((?:staged|driver)\): (\d+), ([\d.]+) MiB", whole)
+    assert sum(int(calls) for calls, _ in copies) == 20 and sum(float(mib) for _, mib in copies) == 160, text
+    assert re.search(r"hooked calls: .*cuMemcpyHtoD_v2 20", whole) and re.search(r"GPU 0: .*empty \d+ %", whole)
+
+
+def test_state_of_a_stopped_process(hung):
+    """The process cannot renew its figures, but its stacks are read."""
+    one = hung(GPUFEED_LIVE="on")
+    until(one.pid, "in the last ")
+    one.send_signal(signal.SIGSTOP)
+    text = stacks(one.pid).stdout
+    assert re.match(rf"libgpufeed in process {one.pid} \(figures, \d+ s old\):\n", text) and "in the last " not in text, text
+    assert threads(text)[0][0].startswith(f"thread {one.pid} ")
+
+
+def test_state_from_the_report_file(hung):
+    one = hung(GPUFEED_REPORT="r-%p.json")
+    text = states(until(one.pid, r"hooked calls: .*cuMemcpyHtoD_v2 20"))
+    assert re.match(rf"libgpufeed in process {one.pid} \(report file, \d+ s old\):\n", text) and "in the last " not in text, text
+
+
+def test_state_that_cannot_be_read(hung):
+    text = stacks(hung().pid).stdout
+    assert re.match(r"libgpufeed in process \d+ has no figures yet, or they cannot be read; set GPUFEED_LIVE=on\n\nprocess ", text), text
+
+
+def test_a_process_without_the_library_has_no_state(started):
+    one = started("/bin/sh", "-c", "echo ready; sleep 100 & wait")
+    assert stacks(one.pid).stdout.startswith(f"process {one.pid}: ")
 
 
 def test_without_the_right(started):

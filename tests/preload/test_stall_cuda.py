@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stalls of a process that feeds a GPU: driver calls, pauses, workers, the report."""
+import collections
 import ctypes
 import os
 import pathlib
@@ -97,7 +98,8 @@ def test_free_behind_a_kernel(program):
 
 
 def stop_often(env, path):
-    """The intervals in which it was certainly paused, on the log's clock."""
+    """Stops and continues the process. Returns the intervals in which it was certainly stopped, on the log's
+    clock."""
     stops = []
     with subprocess.Popen([PYTHON, path], env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
@@ -113,24 +115,30 @@ def stop_often(env, path):
 
 
 def met(event, stops, share=1):
-    """Whether a call was paused: it spans a pause, or a part of one."""
+    """Returns whether the event's call overlaps at least this share of a stop."""
     start, end = event["start"], event["start"] + event["us"] / 1e6
     return any(min(end, until) - max(start, since) >= share * (until - since) for since, until in stops)
 
 
 def test_stopped_process(program, run, tmp_path):
-    """The library's thread notices, whatever call the stalled thread was in."""
+    """The library's thread notices the stop, whatever call the stalled thread was in. The report counts the same
+    causes as the log."""
     path, env = program.prepare("""
         idle_thread()
         print("ready", flush=True)
         end = time.monotonic() + 3
         while time.monotonic() < end:
             stall(64)
+        time.sleep(1) # until the log is written
     """)
+    env["GPUFEED_REPORT"] = str(tmp_path / "report.json")
     for _ in range(5): # a busy machine leaves the process little time between the stops
         (tmp_path / "log").unlink(missing_ok=True)
         stops = stop_often(run.env(sim=True, **env), path)
         found = events(tmp_path / "log")
+        causes = read_report(tmp_path / "report.json")["stalls"]["causes"]
+        counted = {cause: row["count"] for cause, row in causes.items() if row["count"]}
+        assert counted == collections.Counter(event["cause"] for event in found)
         # On a busy machine, it may take a moment until all of its threads have stopped.
         invented = [event for event in found if event["cause"] == "paused" and not met(event, stops, 0.4)]
         assert not invented
@@ -144,8 +152,8 @@ def test_stopped_process(program, run, tmp_path):
 
 
 def test_workers_lines_are_the_parents_business(program, tmp_path):
-    """The last line of a forked worker is written although the worker has ended. With %p, it goes to
-    the worker's own file."""
+    """The parent writes the last line of a forked worker that has ended. If GPUFEED_LOG contains %p, that line goes
+    to the worker's own file."""
     out, _ = program("""
         for i in range(3):
             pid = os.fork()
@@ -213,8 +221,8 @@ def nodes_can_be_asked():
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the system call's number")
 def test_block_and_gpu(program, run, tmp_path):
-    """The node of the block, if its pages are present; the context's GPU, or the only GPU that the
-    process feeds."""
+    """The event names the block's node, if its pages are present. It also names the context's GPU, or the only GPU of
+    the process."""
     _, found = program("""
         libc.calloc.restype = libc.realloc.restype = c_void_p
         libc.realloc.argtypes = [c_void_p, c_size_t]
@@ -365,7 +373,8 @@ def test_report_command_on_a_report(program, run, tmp_path):  # noqa: F811
 
 
 def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
-    """Two programs share one CPU, and one of them touches new pages all the time."""
+    """The log reports the threads of a program that shares one CPU with another one, and touches new pages all the
+    time."""
     found = []
     cpu = min(os.sched_getaffinity(0))
     with subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) as hog:
@@ -389,8 +398,8 @@ def test_starved_and_faulting_threads_are_told(program, run, tmp_path):
 
 
 def test_threads_are_told_of_in_whole_intervals(run, tmp_path):
-    """The library's thread also wakes for other work, such as growing a ring. An interval of some
-    milliseconds, in which a page fault is long, is not logged."""
+    """The library's thread also wakes for other work, such as growing a ring. It does not log such an interval of a
+    few milliseconds, of which one page fault would be a large share."""
     fed = run(PYTHON, SOURCE / "examples" / "feed.py", "--batch-mib", "8", sim=True,
               GPUFEED_LOG=tmp_path / "log", GPUFEED_STAGE_THREADS=4)
     assert fed.returncode == 0, fed.stderr
@@ -400,7 +409,7 @@ def test_threads_are_told_of_in_whole_intervals(run, tmp_path):
 
 
 def test_the_report_tells_what_no_line_could(program, tmp_path):
-    """Lines that are dropped at the end have no later line that counts them."""
+    """Only the report counts lines that are dropped at the end, because no later line of the log counts them."""
     report = tmp_path / "report"
     program("""
         for i in range(3000):

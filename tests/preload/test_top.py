@@ -17,9 +17,9 @@ PYTHON = "/usr/bin/python3"
 HEADER = ["PID", "RAN", "STEPS/S", "TO", "GPU", "MiB/s", "FROM", "MiB/s", "STALLED", "MOST", "TIME", "BOUND", "GPU", "AND",
           "COMMAND"]
 STEPPED = r" \d:\d\d:\d\d +(?!0\.0 )\d+\.\d .*NVIDIA H200"  # a report after the first step
-NOTHING = "has no figures yet, or its files cannot be read; set GPUFEED_REPORT"
+NOTHING = "has no figures yet, or they cannot be read; set GPUFEED_LIVE=on or GPUFEED_REPORT"
 
-# Copies, marks steps, prints what a program sees of itself, and stays until its standard input ends.
+# A program that copies, marks steps, prints its open descriptors, and runs until its standard input ends.
 PROGRAM = """
     import ctypes, os, sys
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -39,7 +39,7 @@ PROGRAM = """
     sys.stdin.read()
 """
 
-# Shows a file in memory as an engine would, but with the given header and text.
+# A program that imitates the engine's file in memory, with the given header and text.
 IMITATION = """
     import mmap, os, struct, sys
     name, magic, version, pid, sequence, length, text = eval(sys.argv[1])
@@ -91,7 +91,8 @@ def top(run):
 
 
 def row(top, process, until):
-    """The process's row of `top`, once it matches. It changes when a thread of the library gets a CPU."""
+    """Returns the process's row of `top` once it matches. The row changes only when a thread of the library gets a
+    CPU."""
     while True:
         found = top("-n", "1", process.pid)
         assert found.returncode == 0 and found.stderr == "", found.stderr
@@ -128,7 +129,8 @@ def test_live(start, top):
 
 
 def test_rates(start, top, run):
-    """The first picture has means since the start. Then the rates are those between the last two reports."""
+    """The first screen shows mean rates since the start. Later screens show the rates between the last two
+    reports."""
     def report(seconds, steps, mib, us):
         return (f'{{"schema": 2, "ran_s": {seconds}, "steps": {{"ended": {steps}}}, "stalls": {{"us": {us}, "causes": '
                 f'{{"lock": {{"us": 1}}, "faults": {{"us": 2}}}}}}, "transfers": {{"from_device": {{"pinned": '
@@ -143,7 +145,7 @@ def test_rates(start, top, run):
         first = [shown.stdout.readline(), shown.stdout.readline()][1].split()
         print(report(12.0, 110, 1000, 200000), file=process.stdin, flush=True)
         following = [first]
-        while "0:00:12" not in following[-2:][0]:  # two pictures of the same report
+        while "0:00:12" not in following[-2:][0]:  # two screens with the same report
             shown.stdout.readline()
             following.append(shown.stdout.readline().split())
         shown.kill()
@@ -195,8 +197,59 @@ def test_damaged_files(start, top, file, said):
     assert line.split()[0] == str(process.pid) and said in line and "\033" not in line
 
 
+WRITER = """
+    import mmap, os, struct, sys
+    with open("libgpufeed-engine.so", "wb+") as file:
+        file.truncate(4096)
+        mapped = mmap.mmap(file.fileno(), 4096)
+    with open("/proc/self/comm", "w") as file:
+        file.write("gpufeed-live")
+    fd = os.memfd_create("gpufeed-live")
+    padding = " " * (600 << 10)
+    for round in range(1 << 40):
+        at, half = 4096 + (round % 2 << 20), 10 + round // 2 % 2 * 10
+        text = f'{{"schema": 2, "ran_s": {half}, {padding}"steps": {{"ended": {7 * half:4}}}}}'.encode()
+        head = [b"gpufeed\\n", 1, os.getpid(), 2 * round + 1, at, len(text), 0]
+        os.pwrite(fd, text, at)
+        os.pwrite(fd, struct.pack("=8sIiQQQQ", *head), 0)
+        head[3] += 1
+        os.pwrite(fd, struct.pack("=8sIiQQQQ", *head), 0)
+        if round == 0:
+            print("ready", flush=True)
+"""
+
+
+def test_beside_a_process_that_writes(start, top):
+    """It writes all the time, each text over the one before the last. A row has the figures of one text, or there is none."""
+    process, _ = start(WRITER, preload=False)
+    seen = set()
+    for _ in range(40):
+        found = top("-n", "1", process.pid)
+        assert (found.returncode, found.stderr) == (0, "")
+        line = found.stdout.splitlines()[1]
+        assert NOTHING in line or re.match(rf" *{process.pid}  \d+:\d\d:\d\d +7\.0 ", line), line
+        seen.add(line.split()[1])
+    assert len(seen) > 1  # newer ones, too
+
+
+def test_a_process_of_another_user(start, run):
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    process, _ = start(PROGRAM, GPUFEED_LIVE="on")
+
+    def other(*words):
+        return run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", COMMAND, "top", "-n", "1", *words, preload=False)
+    found = other(process.pid)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr.startswith(f"gpufeed top: cannot read process {process.pid}: Permission denied"), found.stderr
+    assert found.stderr.count("\n") == 1
+    everything = other()
+    assert str(process.pid) not in everything.stdout and "other users" in everything.stdout + everything.stderr
+
+
 def test_a_terminal(start, top):
-    """Single keys, colorless redrawing, the terminal's width; afterwards it is as before."""
+    """On a terminal, top reacts to single keys, redraws without colours, and uses the terminal's width. At its end it
+    restores the terminal."""
     process, _ = start(PROGRAM, GPUFEED_LIVE="on")
     row(top, process, STEPPED)
     master, slave = pty.openpty()
@@ -225,7 +278,7 @@ def test_a_terminal(start, top):
     (["x"], "x is not a process id; see `gpufeed help top`"),
     (["0"], "0 is not a process id; see `gpufeed help top`"),
     (["1", "2"], "unexpected argument 2; see `gpufeed help top`"),
-    (["-n", "0"], "0 is not a number of pictures; see `gpufeed help top`"),
+    (["-n", "0"], "0 is not a number of screens; see `gpufeed help top`"),
     (["-n"], "-n needs a value; see `gpufeed help top`"),
     (["--cuont=1"], "--cuont is not a flag (did you mean --count?)"),
 ])
@@ -235,7 +288,7 @@ def test_mistakes(top, words, said):
 
 
 def test_nobody_to_show(run):
-    """In a process namespace of its own, if the kernel permits one."""
+    """Runs top in a new PID namespace, if the kernel permits one."""
     found = run("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", COMMAND, "top", "-n", "1",
                 preload=False)
     if "unshare:" in found.stderr:

@@ -20,8 +20,8 @@ static struct {
     size_t bytes;
     unsigned flags;
     unsigned unregistered, synchronized;
-    bool ends;                /* the context ends while a free is under way */
-    CUcontext owner, current; /* owner: the only context that knows the memory; NULL: all do */
+    bool ends;                /* the context ends during a free */
+    CUcontext owner, current; /* only `owner` knows the memory; NULL: each context does */
     bool keeps_owner;         /* the driver knows the memory but not its context */
 } driver;
 
@@ -96,7 +96,7 @@ static inline struct gf_pool *pool(void)
 {
     struct gf_cpus cpus = {0};
     gf_set_add(&cpus, 0);
-    struct gf_pool *made = gf_pool_get(3, &cpus, 6, 0);
+    struct gf_pool *made = gf_pool_get(3, &cpus, &(struct gf_pool_size){.threads = 6});
     assert_int_equal(gf_pool_start(made), 0);
     return made;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools for tests: each test uses its own, by a node number that no machine has. */
+/* Pools for tests. Each test uses a node number that no machine has, and so gets its own pool. */
 #ifndef GF_TESTS_POOLKIT_H
 #define GF_TESTS_POOLKIT_H
 
@@ -16,7 +16,7 @@
 static inline struct gf_pool *pool_of(int node, unsigned threads)
 {
     static const struct gf_cpus any;
-    struct gf_pool *pool = gf_pool_get(node, &any, threads, 0);
+    struct gf_pool *pool = gf_pool_get(node, &any, &(struct gf_pool_size){.threads = threads});
     assert_non_null(pool);
     return pool;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of rings: a driver whose events are numbers, a system whose calls fail, and a clock
- * that runs ahead.
+ * Replacements for tests of rings: a driver whose events are numbers, system calls that fail, and a
+ * clock that runs ahead.
  */
 #ifndef RINGS_H
 #define RINGS_H
@@ -30,7 +30,7 @@ static struct {
     bool maps;            /* mmap fails */
     int advice;           /* madvise fails with this advice */
     _Atomic time_t ahead; /* seconds */
-    uint64_t left;        /* headroom in bytes; 0: the real one */
+    uint64_t left;        /* headroom in bytes; 0: this machine's */
 } computer;
 
 void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
@@ -59,10 +59,10 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return result;
 }
 
-/* What happens while a copy waits for memory of the ring. */
+/* Replaces the wait of a copy for memory of the ring. */
 static struct {
-    unsigned count;     /* of its waits */
-    void (*then)(void); /* called in each */
+    unsigned count;     /* number of waits */
+    void (*then)(void); /* called in each wait */
 } naps;
 
 int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *time,
@@ -103,7 +103,7 @@ static inline void hear(enum gf_transfer_event event, const char *text)
     pthread_mutex_unlock(&lock);
 }
 
-/* A driver whose events are numbers: those up to `come` have completed. */
+/* A driver whose events are numbers. Events up to `come` have completed. */
 static struct {
     _Atomic uintptr_t made;
     uintptr_t come;
@@ -180,7 +180,8 @@ static inline struct gf_ring *fresh(uint64_t limit)
     memset(&computer, 0, sizeof(computer));
     memset(&told, 0, sizeof(told));
     context.node = -1;
-    context.pool = gf_pool_get(node++, &any, 1, 0); /* the caller does all pieces */
+    context.pool = gf_pool_get(
+        node++, &any, &(struct gf_pool_size){.threads = 1}); /* the caller copies all pieces */
     options.stage_ring = limit;
     struct gf_ring *ring = gf_ring_of(&context);
     assert_non_null(ring);

@@ -13,7 +13,7 @@ static struct {
     CUcontext current, primary;
     unsigned long long id;
     unsigned long long
-        retained_id; /* of the context that a retain creates; 0: of the current one */
+        retained_id; /* id of the context that a retain creates; 0: the current context's */
     int active;
     _Atomic int references;
     bool green;
@@ -133,11 +133,13 @@ static void destroyed_contexts_end(void **state)
     gf_context_leave(a);
     gf_context_leaving(HANDLE(32), -1);
     assert_null(enter_as(HANDLE(32), 201));
-    gf_context_left(HANDLE(32), -1, CUDA_ERROR_INVALID_CONTEXT); /* the driver refused: it stays */
+    /* The driver refused, so the context stays. */
+    gf_context_left(HANDLE(32), -1, CUDA_ERROR_INVALID_CONTEXT);
     assert_ptr_equal(enter_as(HANDLE(32), 201), a);
     gf_context_leave(a);
     gf_context_leaving(HANDLE(32), -1);
-    gf_context_left(HANDLE(32), -1, CUDA_SUCCESS); /* cuCtxDetach: another thread is attached */
+    /* After cuCtxDetach the context stays, because another thread is attached. */
+    gf_context_left(HANDLE(32), -1, CUDA_SUCCESS);
     assert_ptr_equal(enter_as(HANDLE(32), 201), a);
     gf_context_leave(a);
     gf_context_leaving(HANDLE(32), -1);
@@ -146,8 +148,10 @@ static void destroyed_contexts_end(void **state)
     assert_int_equal(a->id, 0); /* released */
 }
 
-/* In the order of the table, while the entry is still the context's. One thread calls both; other
- * contexts may end in other threads meanwhile. */
+/*
+ * Records the calls of the two end functions. The library calls them in the order of the table, on
+ * one thread, before it reuses the context's entry.
+ */
 static _Thread_local struct {
     unsigned calls;
     unsigned long long first, second;
@@ -174,7 +178,7 @@ static void end_functions_run_once(void **state)
     gf_context_leaving(HANDLE(40), -1);
     driver.current = NULL;
     gf_context_left(HANDLE(40), -1, CUDA_SUCCESS);
-    assert_int_equal(ended.calls, 0); /* a call is inside */
+    assert_int_equal(ended.calls, 0); /* a call is still inside the context */
     gf_context_leave(a);
     assert_int_equal(ended.calls, 2);
     assert_int_equal(ended.first, 251);
@@ -189,7 +193,7 @@ static void last_call_releases(void **state)
     struct gf_context *a = enter_as(HANDLE(48), 301);
     driver.current = NULL;
     gf_context_leaving(HANDLE(48),
-                       -1); /* waits, but not for ever: the program destroys a context in use */
+                       -1); /* waits for a limited time: the program destroys a context in use */
     gf_context_left(HANDLE(48), -1, CUDA_SUCCESS);
     assert_int_equal(a->id, 301);
     gf_context_leave(a);
@@ -245,7 +249,10 @@ static void primary(void **state)
     struct gf_context *a = enter_as(HANDLE(64), 401);
     assert_true(a->primary);
     assert_int_equal(driver.references, 0);
-    /* one of several references is released during a copy: no call waits, and the context stays */
+    /*
+     * one of several references is released during a copy: the release does not wait, and the
+     * context stays
+     */
     gf_context_leaving(NULL, 0);
     gf_context_left(NULL, 0, CUDA_SUCCESS);
     gf_context_leave(a);
@@ -261,12 +268,8 @@ static void primary(void **state)
 }
 
 /*
- * The program releases the last reference while the library holds one for a moment, or retains the
- * context again at once: the device is active after the release, by another context.
- */
-/*
- * The program releases its last reference while the library asks: its own reference creates another
- * context with the same handle.
+ * The program releases its last reference while the library queries the context: the library's
+ * reference then creates another context with the same handle.
  */
 static void a_context_made_by_the_question_is_not_the_primary_one(void **state)
 {
@@ -284,6 +287,10 @@ static void a_context_made_by_the_question_is_not_the_primary_one(void **state)
     gf_context_left(HANDLE(72), -1, CUDA_SUCCESS);
 }
 
+/*
+ * The program releases its last reference while the library holds one, or at once retains the
+ * context again. After the release, the device has another primary context.
+ */
 static void primary_retained_again(void **state)
 {
     (void)state;
@@ -336,8 +343,8 @@ static void any_device(void **state)
 }
 
 /*
- * Grace and Tegra share page tables; a GPU that faults pages in (HMM) does not. The node is the
- * device's.
+ * The GPUs of Grace and Tegra use the host's page tables; a GPU that faults pages in (HMM) does
+ * not. The node is the device's.
  */
 static void shared_page_tables(void **state)
 {
@@ -363,7 +370,10 @@ static void shared_page_tables(void **state)
     driver.has = 0;
 }
 
-/* Green contexts get no entry, by either query. If the query fails, the context counts as green. */
+/*
+ * Green contexts get no entry, whichever of the two queries the driver has. If the query fails, the
+ * context counts as green.
+ */
 static void green(void **state)
 {
     struct gf_cuda cuda = *gf_setup.cuda;
@@ -406,7 +416,7 @@ static void more_contexts_than_entries(void **state)
     gf_context_leave(context);
 }
 
-/* Threads enter and leave while contexts end and others get their handle. */
+/* Threads enter and leave a context while it ends and another context gets its handle. */
 static struct {
     _Atomic(unsigned long long) id; /* of the live context */
     _Atomic bool over;
@@ -462,18 +472,18 @@ static void threads_and_ends(void **state)
     gf_setup.cuda = before;
 }
 
-/* GPUs of unknown nodes may have different CPUs. */
+/* If the nodes of two GPUs are unknown, their pools may still have different CPUs. */
 static void pools_of_unknown_nodes(void **state)
 {
     struct gf_cpus first = {0}, second = {0};
     (void)state;
     gf_set_add(&first, 1);
     gf_set_add(&second, 2);
-    struct gf_pool *pool = gf_pool_get(-1, &first, 4, 0);
-    assert_ptr_equal(gf_pool_get(-1, &first, 4, 0), pool);
-    assert_ptr_not_equal(gf_pool_get(-1, &second, 4, 0), pool);
-    pool = gf_pool_get(1, &first, 4, 0);
-    assert_ptr_equal(gf_pool_get(1, &second, 4, 0), pool);
+    struct gf_pool *pool = gf_pool_get(-1, &first, &(struct gf_pool_size){.threads = 4});
+    assert_ptr_equal(gf_pool_get(-1, &first, &(struct gf_pool_size){.threads = 4}), pool);
+    assert_ptr_not_equal(gf_pool_get(-1, &second, &(struct gf_pool_size){.threads = 4}), pool);
+    pool = gf_pool_get(1, &first, &(struct gf_pool_size){.threads = 4});
+    assert_ptr_equal(gf_pool_get(1, &second, &(struct gf_pool_size){.threads = 4}), pool);
 }
 
 int main(void)

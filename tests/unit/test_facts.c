@@ -72,7 +72,10 @@ static void nested_groups(void **state)
     put(root, "sys/fs/cgroup/jobs/cpu.max", "200000 100000\n");
     put(root, "sys/fs/cgroup/jobs/42/cpu.max", "max 100000\n");
     struct gf_facts facts = gather(root, no_environment, "4-13");
-    /* The parent's set and quota hold; no mask has isolated CPUs by default. */
+    /*
+     * The parent group's cpuset and quota apply. By default a mask lacks the isolated CPUs, so the
+     * cpuset excludes them.
+     */
     assert_set(&facts.cpuset, "4-13");
     assert_set(&facts.isolated, "14-15");
     assert_true(facts.cpu_quota == 2.0);
@@ -86,7 +89,10 @@ static void nested_groups(void **state)
 static void version_one_groups(void **state)
 {
     (void)state;
-    /* Without a namespace the path is the host's, while the own group is mounted at the top. */
+    /*
+     * Without a cgroup namespace the path is the host's, but the process's own group is mounted at
+     * the top.
+     */
     put(root, "proc/self/cgroup",
         "7:cpuset:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n0::/\n");
     put(root, "sys/devices/system/cpu/online", "0-15");
@@ -169,7 +175,7 @@ static void ranks_of_each_launcher(void **state)
          2,
          1,
          {"MV2_COMM_WORLD_LOCAL_RANK=1", "MV2_COMM_WORLD_LOCAL_SIZE=2", "MV2_COMM_WORLD_RANK=1"}},
-        /* A complete set of variables counts before one with a rank alone. */
+        /* A complete set of variables has precedence over a set with only the rank. */
         {"Open MPI",
          1,
          2,
@@ -241,7 +247,10 @@ static void this_process(void **state)
     assert_true(facts.start_policy == GF_MPOL_DEFAULT || facts.start_policy < 0);
 }
 
-/* In a mount namespace without /sys/fs/cgroup: 0 when the kernel's answer was used, 2 to skip. */
+/*
+ * Gathers the facts in a mount namespace without /sys/fs/cgroup. Returns 0 if the cpuset came from
+ * the kernel, and 2 to skip the test.
+ */
 static int gather_without_cgroups(const struct gf_cpus *all)
 {
     struct gf_cpus one = {0}, after;
@@ -306,8 +315,8 @@ static void child_ended(int number)
 }
 
 /*
- * The mask is never widened, not even for an instant: a thread that starts then would inherit the
- * wider mask.
+ * Gathering never widens the mask, not even briefly. A thread that starts at that moment would
+ * inherit the wider mask.
  */
 static void asking_widens_no_mask(void **state)
 {
@@ -345,7 +354,7 @@ static void asking_widens_no_mask(void **state)
     sigprocmask(SIG_SETMASK, NULL, &after);
     assert_false(lookout.wider);
     assert_false(children_ended);
-    assert_memory_equal(&before, &after, 8); /* the kernel's part */
+    assert_memory_equal(&before, &after, 8); /* the part of the mask that the kernel writes */
     assert_int_equal(waitpid(-1, NULL, __WALL), -1);
 }
 
@@ -359,7 +368,10 @@ static void probes_on_a_thread_of_its_own(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start), 0);
     gf_probe_run(NULL, 0, &start, &probe);
     assert_int_equal(probe.set_affinity, 0);
-    /* No machine has node 1000, so the kernel refuses it, rather than a seccomp profile. */
+    /*
+     * No machine has node 1000, so the kernel itself refuses it. A seccomp profile would refuse
+     * every node.
+     */
     if (probe.set_mempolicy == 0) {
         gf_probe_run(NULL, 1000, &start, &probe);
         assert_int_equal(probe.set_mempolicy, EINVAL);
@@ -371,6 +383,24 @@ static void probes_on_a_thread_of_its_own(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof(after), (cpu_set_t *)&after), 0);
     assert_true(gf_set_equal(&start, &after));
     assert_int_equal(gf_mempolicy_get(), policy);
+}
+
+static void asks_without_setting_anything(void **state)
+{
+    struct gf_nodes nodes = {{1}}, after;
+    const char *call = NULL;
+    int mode;
+
+    (void)state;
+    const bool may = gf_mempolicy_set(GF_MPOL_PREFERRED, &nodes) == 0;
+    assert_int_equal(gf_mempolicy_refusal(&call) == 0, may);
+    assert_non_null(call);
+    if (!may)
+        return;
+    assert_true(gf_mempolicy_read(&mode, &after));
+    assert_int_equal(mode, GF_MPOL_PREFERRED);
+    assert_true(gf_set_equal(&nodes, &after));
+    gf_mempolicy_set(GF_MPOL_DEFAULT, NULL);
 }
 
 static int no_thread(pthread_t *ret, void *(*run)(void *), void *arg)
@@ -437,6 +467,7 @@ int main(void)
         cmocka_unit_test(asks_the_kernel_without_cgroups),
         cmocka_unit_test(asking_widens_no_mask),
         cmocka_unit_test(probes_on_a_thread_of_its_own),
+        cmocka_unit_test(asks_without_setting_anything),
         cmocka_unit_test(probe_without_a_thread),
         cmocka_unit_test(moves_a_range),
     };

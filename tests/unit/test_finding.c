@@ -14,7 +14,7 @@ static void read_standard_error(int from, char *ret, size_t size)
     ret[length > 0 ? length : 0] = '\0';
 }
 
-/* A finding beyond the list is named on standard error; the others stay as they are. */
+/* If the list is full, a further finding is printed on standard error, and the list is unchanged. */
 static void full_list(void **state)
 {
     char text[4096];
@@ -36,7 +36,7 @@ static void full_list(void **state)
 
     assert_non_null(dropped);
     gf_finding_evidence(dropped, "the caller may add to it");
-    assert_non_null(strstr(text, "gpufeed doctor: a finding is dropped"));
+    assert_non_null(strstr(text, "gpufeed doctor: dropped a finding"));
     assert_non_null(strstr(text, "one too many\n"));
     assert_ptr_equal(strchr(text, '\n'), strrchr(text, '\n'));
     assert_int_equal(findings.count, GF_ARRAY_LEN(findings.list));

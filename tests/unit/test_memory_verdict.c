@@ -2,7 +2,10 @@
 /* The rows of docs/placement.md's decision table that concern memory. */
 #include "verdict_row.h"
 
-/* A policy for other nodes would leave CPUs and memory apart: the user's choice for both. */
+/*
+ * If the user's policy names other nodes, the library places neither CPUs nor memory, so that both
+ * stay together.
+ */
 static void users_policy_elsewhere(void **state)
 {
     (void)state;
@@ -19,12 +22,12 @@ static void users_policy_elsewhere(void **state)
     row.options.bind = gf_bind_force;
     assert_bound(decide(), gf_bound_node, NODE1);
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    /* Where memory is asked for, it comes with the CPUs. */
+    /* If GPUFEED_MEM requests memory, it is placed together with the CPUs. */
     row.options.bind = gf_bind_auto;
     row.options.mem = gf_mem_preferred;
     assert_bound(decide(), gf_bound_node, NODE1);
     assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");
-    /* A policy that admits the node, and one without nodes, keep nothing apart. */
+    /* A policy that permits the GPU's node, or names no nodes, does not prevent the binding. */
     row.options.mem = gf_mem_auto;
     row.facts.start_policy_nodes = (struct gf_nodes){{3}};
     assert_bound(decide(), gf_bound_node, NODE1);
@@ -42,7 +45,7 @@ static void users_policy(void **state)
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
     assert_non_null(strstr(row.verdict.policy_reason, "interleave:0-1"));
     row.facts.start_policy_nodes = (struct gf_nodes){{0}};
-    row.facts.start_policy = -EPERM; /* unknown is not the user's */
+    row.facts.start_policy = -EPERM; /* an unknown policy does not count as the user's */
     assert_policy(decide(), GF_MPOL_PREFERRED, "1");
 }
 
@@ -83,15 +86,28 @@ static void nodes_without_cpus(void **state)
     row.options.mem = gf_mem_strict;
     assert_policy(decide(), GF_MPOL_BIND, "1");
     tear_down(NULL);
-    /* Beside the GPUs' memory, an expander is capacity. */
+    /* On a machine with GPU memory nodes, a memory expander only adds capacity. */
     set_up("grace", "0019:01:00.0");
     row.machine->nodes[2].is_gpu = false;
     assert_policy(decide(), GF_MPOL_BIND, "0-2");
 }
 
+/* Many nodes are empty, and one of eight has memory of a GPU. */
+static void reserved_nodes(void **state)
+{
+    (void)state;
+    set_up("gb200", "0009:02:00.0");
+    assert_bound(decide(), gf_bound_node, "72-143");
+    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
+    tear_down(NULL);
+    set_up("gh200_quad", "000a:01:00.0");
+    assert_bound(decide(), gf_bound_node, "144-215");
+    assert_policy(&row.verdict, GF_MPOL_BIND, "0-3");
+}
+
 /*
- * With a bind, the kernel would kill the program when the nodes with CPUs are full, although the
- * expander is free.
+ * Under MPOL_BIND, the kernel would kill the program when the nodes with CPUs are full, even if the
+ * expander has free memory.
  */
 static void memory_expander(void **state)
 {
@@ -117,7 +133,7 @@ static void gpu_on_a_node_without_cpus(void **state)
     assert_bound(decide(), gf_bound_node, "72-143");
     assert_set(&row.verdict.nodes, "1");
     assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
-    /* Without distances, no CPUs are known to be near. */
+    /* Without distances between nodes, it is unknown which CPUs are near. */
     free(row.machine->distances);
     row.machine->distances = NULL;
     assert_unbound(decide(), "unknown");
@@ -129,7 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(users_policy_elsewhere), ROW(users_policy),       ROW(refused_policy),
         ROW(strict_memory),          ROW(nodes_without_cpus), ROW(gpu_on_a_node_without_cpus),
-        ROW(memory_expander),
+        ROW(memory_expander),        ROW(reserved_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,10 @@
 #include "unit.h"
 
 #include "base/atomic.h"
+#include "engine/transfer/context/context.h"
+#include "engine/transfer/pinned/pinned.h"
 #include "engine/transfer/pinned/pinned_cache.h"
+#include "engine/transfer/setup/setup.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,12 +19,12 @@
 #define MAPPINGS 64
 #define CONTEXT 7
 
-/* A driver that fills its oldest mapping first, and unmaps an empty one. */
+/* A fake driver, which fills its oldest mapping first, and unmaps a mapping when it is empty. */
 static struct mapping {
     char *at;
-    unsigned flags;           /* of the block that it was made for, reported for all its blocks */
-    unsigned owner[GRANULES]; /* which block; 0: none */
-    size_t size[GRANULES];    /* of the block that begins here */
+    unsigned flags;           /* of the mapping's first block; all its blocks report them */
+    unsigned owner[GRANULES]; /* number of the block; 0: free */
+    size_t size[GRANULES];    /* bytes of the block that begins here */
     unsigned used;
 } mappings[MAPPINGS];
 
@@ -30,7 +33,7 @@ static struct {
     unsigned blocks, made, allocs, frees;
     unsigned waits;             /* frees that waited for the device */
     CUresult refuse, fail_free; /* results of allocations and frees */
-    void (*meanwhile)(void);    /* run by another thread just after an allocation */
+    void (*meanwhile)(void);    /* called after an allocation, as if by another thread */
 } driver;
 
 static size_t find_room(const struct mapping *m, size_t granules)
@@ -200,7 +203,7 @@ static void *get(size_t bytes)
     return get_as(bytes, 0);
 }
 
-static _Atomic uint64_t kept_by; /* what the last free returned, on any thread */
+static _Atomic uint64_t kept_by; /* the context that the last free returned */
 
 static CUresult try(void *p)
 {
@@ -216,7 +219,7 @@ static void give(void *p)
     assert_int_equal(try(p), CUDA_SUCCESS);
 }
 
-/* As the program reads them. */
+/* Returns the flags that the program would read. */
 static unsigned flags_of(const void *p)
 {
     unsigned flags = mapping_of(p)->flags;
@@ -237,7 +240,7 @@ static void a_lone_block_makes_one_mapping(void **state)
     for (unsigned turn = 0; turn < 3; turn++)
         for (size_t i = 0; i < GF_ARRAY_LEN(sizes); i++) {
             void *p = get(sizes[i]);
-            assert_true(all(p, sizes[i], 0)); /* as in a fresh mapping */
+            assert_true(all(p, sizes[i], 0)); /* zero, as in a fresh mapping */
             assert_int_equal((uintptr_t)p % PAGE, 0);
             memset(p, 0xee, sizes[i]);
             give(p);
@@ -255,7 +258,7 @@ static void beside_another_block_nothing_is_zeroed(void **state)
     memset(p, 0xee, MIB);
     give(p);
     assert_ptr_equal(get(MIB), p);
-    assert_true(all(p, MIB, 0xee)); /* as the driver's own */
+    assert_true(all(p, MIB, 0xee)); /* not zeroed, as by the driver */
     give(p);
     give(neighbour);
     p = get(MIB);
@@ -278,7 +281,10 @@ static void keepalives_are_unknown_to_the_program(void **state)
     assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept));
 }
 
-/* Each call of the program makes the driver's own call, and an allocation makes none that waits. */
+/*
+ * Each call of the program causes the same call of the driver. An allocation never causes a free,
+ * which would wait.
+ */
 static void no_allocation_waits(void **state)
 {
     (void)state;
@@ -294,7 +300,7 @@ static void no_allocation_waits(void **state)
     assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
 }
 
-/* A mapping reports the flags of the block that the driver would have made it for. */
+/* A mapping has the flags of the block for which the driver would have created it. */
 static void flags_are_as_without_the_library(void **state)
 {
     (void)state;
@@ -322,7 +328,7 @@ static void refused_beside_a_capture_once(void **state)
     driver.refuse = CUDA_SUCCESS;
     give(get(MIB));
     assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
-    /* With a keepalive, only the program's own call is made. */
+    /* If a keepalive exists, the library makes no call of its own. */
     driver.refuse = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     driver.allocs = 0;
     assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 32, &p, MIB, 0), driver.refuse);
@@ -335,7 +341,10 @@ static void trim_meanwhile(void)
     assert_true(gf_pinned_cache_trim(&cuda, CONTEXT));
 }
 
-/* The new block keeps the mapping, whose chunk has been forgotten. */
+/*
+ * Another thread trims the cache during an allocation. The new block then keeps the mapping alive,
+ * and the mapping is no longer known as fresh.
+ */
 static void forgotten_chunks_are_not_fresh(void **state)
 {
     (void)state;
@@ -356,7 +365,7 @@ static void no_more_than_allowed_is_kept(void **state)
     assert_int_equal(driver.allocs, 1);
     give(p);
     assert_null(mapping_of(p));
-    /* One for all contexts. */
+    /* The limit of one mapping applies to all contexts together. */
     assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 1, &p, MIB, 0), CUDA_SUCCESS);
     assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT + 1, 1, &q, MIB, 0), CUDA_SUCCESS);
     assert_int_equal(driver.allocs, 4);
@@ -370,7 +379,7 @@ static void trim_frees_the_mapping(void **state)
 {
     (void)state;
     void *p = get(MIB);
-    assert_false(gf_pinned_cache_trim(&cuda, CONTEXT)); /* a block is in its mapping */
+    assert_false(gf_pinned_cache_trim(&cuda, CONTEXT)); /* the mapping still has a block */
     assert_false(gf_pinned_cache_trim(&cuda, CONTEXT + 1));
     give(p);
     driver.fail_free = CUDA_ERROR_LAUNCH_FAILED;
@@ -381,14 +390,17 @@ static void trim_frees_the_mapping(void **state)
     assert_false(gf_pinned_cache_trim(&cuda, CONTEXT));
     assert_null(mapping_of(p));
     assert_int_equal(gf_pinned_cache_kept(), 0);
-    /* A mapping at the same address may not be fresh any more. It is kept again. */
+    /* A new mapping may have the same address. It is fresh, and is kept again. */
     p = get(MIB);
     assert_true(all(p, MIB, 0));
     give(p);
     assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
 }
 
-/* Only the free of the last block in a kept mapping could have waited for the context. */
+/*
+ * Only the free of a mapping's last block returns its context, because without the cache it would
+ * wait for that context.
+ */
 static void frees_return_the_kept_context(void **state)
 {
     (void)state;
@@ -402,7 +414,7 @@ static void frees_return_the_kept_context(void **state)
     assert_int_equal(kept_by, 0);
     give(beside);
     assert_int_equal(kept_by, CONTEXT);
-    give(q); /* the kept mapping is still empty, but this one has another block */
+    give(q); /* q's mapping still has another block */
     assert_int_equal(kept_by, 0);
     give(r);
     assert_int_equal(kept_by, 0);
@@ -487,6 +499,21 @@ static void blocks_belong_to_one_thread(void **state)
         assert_null(mappings[i].at);
 }
 
+static void short_memory_frees_the_mapping(void **state)
+{
+    struct gf_context context = {.id = CONTEXT};
+
+    (void)state;
+    gf_setup_set(&(struct gf_transfer_setup){.cuda = &cuda});
+    give(get(100));
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+    gf_pinned_trim_if_short(&context);
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+    gf_pinned_memory_is_short();
+    gf_pinned_trim_if_short(&context);
+    assert_int_equal(gf_pinned_cache_kept(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup(forgotten_chunks_are_not_fresh, start),
         cmocka_unit_test_setup(no_more_than_allowed_is_kept, start),
         cmocka_unit_test_setup(trim_frees_the_mapping, start),
+        cmocka_unit_test_setup(short_memory_frees_the_mapping, start),
         cmocka_unit_test_setup(frees_return_the_kept_context, start),
         cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
         cmocka_unit_test_setup(foreign_blocks_are_left_alone, start),

@@ -18,11 +18,11 @@ struct count {
     _Atomic unsigned done[PIECES];
     pid_t owner;
     _Atomic unsigned by_helpers;
-    bool odd;     /* a helper has wrong properties */
+    bool odd;     /* a helper has unexpected properties */
     uint64_t bad; /* this piece fails */
     useconds_t pause;
     const struct gf_job *other;
-    uint64_t seen; /* the other job's next piece at this job's last one */
+    uint64_t seen; /* next piece of the other job when this job did its last piece */
 };
 
 static void check_helper(struct count *c)
@@ -72,7 +72,7 @@ static void assert_each_once(const struct count *c, unsigned below)
 static void caller_alone(void **state)
 {
     (void)state;
-    struct gf_pool *pool = pool_of(1001, 4); /* not started: no helper comes */
+    struct gf_pool *pool = pool_of(1001, 4); /* not started, so it has no helpers */
     struct count c;
     prepare(&c);
     assert_int_equal(gf_pool_run(pool, &c.job, PIECES), GF_PIECE_NONE);
@@ -108,7 +108,7 @@ static void limits_and_waiting(void **state)
     prepare(&c);
     gf_pool_open(pool, &c.job, 0);
     assert_false(gf_job_help(&c.job));
-    for (unsigned limit = 1; limit <= 20; limit++) { /* helpers do all pieces */
+    for (unsigned limit = 1; limit <= 20; limit++) { /* the calling thread does no piece */
         uint32_t seen = gf_job_events(&c.job);
         gf_pool_raise(pool, &c.job, limit);
         while (!gf_load_relaxed(&c.done[limit - 1])) {
@@ -138,7 +138,7 @@ static void failure_ends_it(void **state)
     }
 }
 
-/* Helpers run SCHED_OTHER also when the thread that starts them does not. */
+/* Helpers are SCHED_OTHER threads, even if the thread that starts them is not. */
 static void *make_in_batch(void *arg)
 {
     static const struct sched_param none;
@@ -234,7 +234,7 @@ static void low_priority_waits(void **state)
     gf_pool_close(pool, &low.job);
     assert_each_once(&other, 40);
     assert_true(low.job.next >= 20);
-    assert_true(other.seen < 20); /* at equal priority it would be 40 */
+    assert_true(other.seen < 20); /* with equal priority, it would be 40 */
 }
 
 static void helpers_finish_alone(void **state)
@@ -344,14 +344,31 @@ static void default_threads(void **state)
     struct gf_cpus cpus = {0};
     for (unsigned i = 0; i < 2; i++)
         gf_set_add(&cpus, i);
-    assert_int_equal(gf_pool_threads(gf_pool_get(1010, &cpus, 0, 0)), 2);
-    assert_int_equal(gf_pool_threads(gf_pool_get(1011, &cpus, 0, 0.5)), 1);
-    assert_int_equal(gf_pool_threads(gf_pool_get(1012, &cpus, 5, 0.5)), 5);
+    assert_int_equal(gf_pool_threads(gf_pool_get(1010, &cpus, &(struct gf_pool_size){0})), 2);
+    assert_int_equal(
+        gf_pool_threads(gf_pool_get(1011, &cpus, &(struct gf_pool_size){.quota = 0.5})), 1);
+    assert_int_equal(gf_pool_threads(gf_pool_get(
+                         1012, &cpus, &(struct gf_pool_size){.threads = 5, .quota = 0.5})),
+                     5);
     for (unsigned i = 2; i < 64; i++)
         gf_set_add(&cpus, i);
-    assert_int_equal(gf_pool_threads(gf_pool_get(1013, &cpus, 0, 0)), GF_TUNE_THREADS);
-    assert_int_equal(gf_pool_threads(gf_pool_get(1014, &cpus, 0, 3.5)), 3);
-    assert_ptr_equal(gf_pool_get(1014, &cpus, 0, 0), gf_pool_get(1014, &cpus, 1, 1));
+    assert_int_equal(gf_pool_threads(gf_pool_get(1013, &cpus, &(struct gf_pool_size){0})),
+                     GF_TUNE_THREADS);
+    assert_int_equal(
+        gf_pool_threads(gf_pool_get(1014, &cpus, &(struct gf_pool_size){.quota = 3.5})), 3);
+    /*
+     * Eight ranks share these CPUs. Each rank gets at least the number of threads that makes
+     * staging faster than the driver.
+     */
+    assert_int_equal(
+        gf_pool_threads(gf_pool_get(1015, &cpus, &(struct gf_pool_size){.rank_cpus = 8})), 8);
+    assert_int_equal(
+        gf_pool_threads(gf_pool_get(1016, &cpus, &(struct gf_pool_size){.rank_cpus = 1})), 4);
+    assert_int_equal(gf_pool_threads(gf_pool_get(
+                         1017, &cpus, &(struct gf_pool_size){.quota = 3, .rank_cpus = 1})),
+                     3);
+    assert_ptr_equal(gf_pool_get(1014, &cpus, &(struct gf_pool_size){0}),
+                     gf_pool_get(1014, &cpus, &(struct gf_pool_size){.threads = 1, .quota = 1}));
 }
 
 static void a_real_time_owner_is_alone(void **state)
@@ -363,7 +380,8 @@ static void a_real_time_owner_is_alone(void **state)
     c.pause = 50;
     if (sched_setscheduler(0, SCHED_FIFO, &lowest))
         skip();
-    gf_pool_run(pool_of(1002, 4), &c.job, PIECES); /* with_helpers has started it */
+    /* The test with_helpers has started this pool's helpers. */
+    gf_pool_run(pool_of(1002, 4), &c.job, PIECES);
     sched_setscheduler(0, SCHED_OTHER, &none);
     assert_int_equal(c.by_helpers, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPUs of helpers, while the program narrows its own. */
+/* The CPUs of helpers when the program narrows its mask. */
 #include "unit.h"
 
 #include "engine/machine/tasks.h"
@@ -36,7 +36,7 @@ static void compare_mask(void *closure, int task, pid_t tid)
         masks->wrong++;
 }
 
-/* Names the pool's helpers, so that helpers of other tests' pools are not looked at. */
+/* Names the pool's helpers, so that the test ignores helpers of other pools. */
 static bool name_helper(struct gf_job *job, uint64_t piece)
 {
     (void)job;
@@ -55,7 +55,10 @@ static void assert_helpers_on(const struct gf_cpus *cpus)
     assert_int_equal(masks.wrong, 0);
 }
 
-/* The program narrowed all its threads: the helpers leave the CPUs that it gave up. */
+/*
+ * The program narrows the masks of all its threads. The helpers then leave the CPUs that the
+ * program gave up.
+ */
 static void helpers_follow_the_program(void **state)
 {
     struct gf_cpus all = {0}, first = {0}, second = {0};
@@ -67,7 +70,7 @@ static void helpers_follow_the_program(void **state)
         skip_because("needs two CPUs");
     gf_set_add(&first, (unsigned)one);
     gf_set_add(&second, (unsigned)two);
-    struct gf_pool *pool = gf_pool_get(901, &first, 3, 0);
+    struct gf_pool *pool = gf_pool_get(901, &first, &(struct gf_pool_size){.threads = 3});
     assert_int_equal(gf_pool_start(pool), 0);
     while (gf_pool_helpers(pool) < 2)
         usleep(1000);
@@ -79,14 +82,14 @@ static void helpers_follow_the_program(void **state)
         named = masks.right + masks.wrong;
     }
     assert_helpers_on(&first);
-    gf_pools_follow(&second); /* all CPUs of the pool are given up */
+    gf_pools_follow(&second); /* the program gives up all CPUs of the pool */
     assert_helpers_on(&second);
-    assert_int_equal(gf_pool_threads(pool), 3); /* the number is the user's */
-    gf_pools_follow(&all);                      /* the pool's own CPUs again */
+    assert_int_equal(gf_pool_threads(pool), 3); /* the user's option set this number */
+    gf_pools_follow(&all);                      /* restores the pool's own CPUs */
     assert_helpers_on(&first);
 }
 
-/* With one CPU left, one thread works. */
+/* If one CPU is left, one thread copies. */
 static void narrowed_pools_use_fewer_threads(void **state)
 {
     struct gf_cpus both = {0}, one = {0};
@@ -95,7 +98,7 @@ static void narrowed_pools_use_fewer_threads(void **state)
     gf_set_add(&both, 0);
     gf_set_add(&both, 1);
     gf_set_add(&one, 1);
-    struct gf_pool *pool = gf_pool_get(902, &both, 0, 0);
+    struct gf_pool *pool = gf_pool_get(902, &both, &(struct gf_pool_size){0});
     assert_int_equal(gf_pool_threads(pool), 2);
     gf_pools_follow(&one);
     assert_int_equal(gf_pool_threads(pool), 1);

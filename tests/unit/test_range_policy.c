@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory policy of the library's own ranges. */
+/* The memory policy of the library's mappings. */
 #include "unit.h"
 
 #include "engine/machine/mempolicy.h"
@@ -47,7 +47,7 @@ static void prefers_the_devices_node(void **state)
     assert_chosen(1, GF_MPOL_DEFAULT, 0);
 }
 
-/* A hard membind and an interleaving are kept as they are, even where the library sets nothing. */
+/* A user's strict membind or interleave policy stays unchanged. */
 static void keeps_the_users_policy(void **state)
 {
     (void)state;
@@ -67,11 +67,48 @@ static void keeps_the_users_policy(void **state)
     }
 }
 
+static int current_mode(void)
+{
+    return gf_mempolicy_get();
+}
+
+static bool begin(int node, struct gf_range_policy *ret_before)
+{
+    gf_setup_set(&(struct gf_transfer_setup){.options = &options, .user_policy = user_policy});
+    return gf_call_policy_begin(node, ret_before);
+}
+
+static void prefers_the_devices_node_for_one_call(void **state)
+{
+    struct gf_range_policy before, again;
+    const struct gf_nodes first = {{1}};
+
+    (void)state;
+    options.mem = gf_mem_auto;
+    user.set = false;
+    if (gf_mempolicy_set(GF_MPOL_PREFERRED, &first) || gf_mempolicy_set(GF_MPOL_DEFAULT, NULL))
+        skip_because("this machine refuses memory policies, or has no node 0");
+    assert_false(begin(-1, &before));
+    options.mem = gf_mem_off;
+    assert_false(begin(0, &before));
+    options.mem = gf_mem_auto;
+    user.set = true;
+    assert_false(begin(0, &before));
+    user.set = false;
+    assert_int_equal(current_mode(), GF_MPOL_DEFAULT);
+    assert_true(begin(0, &before));
+    assert_true(gf_mempolicy_is(GF_MPOL_PREFERRED, &first));
+    assert_false(begin(0, &again)); /* the policy already prefers this node */
+    gf_call_policy_end(&before);
+    assert_int_equal(current_mode(), GF_MPOL_DEFAULT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefers_the_devices_node),
         cmocka_unit_test(keeps_the_users_policy),
+        cmocka_unit_test(prefers_the_devices_node_for_one_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,10 @@ static struct gf_gpu gpu_at(const char *bdf)
 
 static const struct gf_rank nobody = {-1, -1, -1, -1, NULL};
 
-/* All GPUs of a node together: each core once, siblings together, alike in size. */
+/*
+ * The GPUs of a node divide its cores into equal parts. Each core, with its hyperthreads, is in one
+ * part.
+ */
 static void splits_whole_cores(void **state)
 {
     (void)state;
@@ -39,7 +42,7 @@ static void splits_whole_cores(void **state)
     gf_machine_free(machine);
 }
 
-/* Hidden GPUs count: the fourth of the node has the last quarter. */
+/* GPUs that are hidden from the process count, too: the node's fourth GPU gets the last quarter. */
 static void order_is_that_of_the_bus(void **state)
 {
     (void)state;
@@ -60,7 +63,7 @@ static void part_of_the_node(void **state)
     struct gf_cpus among = cpus_of("0-5,112-117"), share;
     struct gf_gpu gpu = gpu_at("0000:1b:00.0");
 
-    /* Six cores for four GPUs: 1, 2, 1, 2. */
+    /* Four GPUs share six cores: they get 1, 2, 1 and 2 cores. */
     assert_int_equal(gf_ranks_share(machine, &nobody, &gpu, 0, &among, &share), 0);
     assert_set(&share, "0,112");
     gpu = gpu_at("0000:43:00.0");
@@ -71,7 +74,7 @@ static void part_of_the_node(void **state)
     gf_machine_free(machine);
 }
 
-/* If /sys does not give the node, the launcher's ranks give the order. */
+/* If /sys does not have the GPU's node, the launcher's local ranks determine the order. */
 static void local_ranks_without_sysfs(void **state)
 {
     (void)state;
@@ -100,12 +103,27 @@ static void need_has_bounds(void **state)
     assert_int_equal(gf_min_cpus(256, 64), 16);
 }
 
+static void ranks_share_the_start_mask(void **state)
+{
+    const struct gf_cpus all = cpus_of("0-63"), own = cpus_of("0-7");
+    struct gf_rank rank = {3, 8, 3, 8, "torchrun"};
+
+    (void)state;
+    assert_int_equal(gf_ranks_cpus(&rank, &all, &all, 0), 8);
+    assert_int_equal(gf_ranks_cpus(&rank, &all, &all, 32), 4);
+    assert_int_equal(gf_ranks_cpus(&rank, &all, &all, 2), 1);
+    assert_int_equal(gf_ranks_cpus(&rank, &own, &all, 0), 0); /* the launcher chose these CPUs */
+    rank.local_size = 1;
+    assert_int_equal(gf_ranks_cpus(&rank, &all, &all, 0), 0);
+    assert_int_equal(gf_ranks_cpus(&nobody, &all, &all, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_whole_cores), cmocka_unit_test(order_is_that_of_the_bus),
         cmocka_unit_test(part_of_the_node),   cmocka_unit_test(local_ranks_without_sysfs),
-        cmocka_unit_test(need_has_bounds),
+        cmocka_unit_test(need_has_bounds),    cmocka_unit_test(ranks_share_the_start_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies are left to the driver where it is faster, and staging is tried again later. */
+/* Copies are left to the driver while it is faster, and staging is tried again later. */
 #include "unit.h"
 
 #include "engine/transfer/copy/rate.h"
@@ -10,7 +10,7 @@
 
 #define MS UINT64_C(1000000)
 
-/* Each test has a kind of its own, since rates stay known. */
+/* Each test uses a different kind of copy, because rates are kept. */
 static const struct gf_copy_kind fast = {gf_direction_h2d, false}, slow = {gf_direction_h2d, true},
                                  changing = {gf_direction_d2h, false},
                                  unseen = {gf_direction_d2h, true};
@@ -27,7 +27,7 @@ static void drive(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, unsigne
         gf_rate_driver(kind, bytes, ns, bytes);
 }
 
-/* How many copies in a row are left to the driver. */
+/* Returns how many copies in a row are left to the driver. */
 static unsigned backoff(struct gf_copy_kind kind, uint64_t bytes)
 {
     unsigned ret = 0;
@@ -42,10 +42,10 @@ static void staging_goes_on_while_it_pays(void **state)
     drive(fast, GF_MIB(4), 4 * MS, 8);
     stage(fast, GF_MIB(4), 1 * MS, 1000);
     assert_int_equal(backoff(fast, GF_MIB(4)), 0);
-    stage(fast, GF_MIB(4), 4 * MS, 1000); /* as fast as the driver is enough */
+    stage(fast, GF_MIB(4), 4 * MS, 1000); /* equal speed is enough */
     assert_int_equal(backoff(fast, GF_MIB(4)), 0);
     stage(fast, GF_MIB(4), 4 * MS, 100);
-    stage(fast, GF_MIB(4), 1000 * MS, 1); /* a single late copy decides nothing */
+    stage(fast, GF_MIB(4), 1000 * MS, 1); /* one slow copy has no effect */
     assert_int_equal(backoff(fast, GF_MIB(4)), 0);
 }
 
@@ -67,7 +67,7 @@ static void backoffs_double(void **state)
     assert_int_equal(backoff(slow, GF_MIB(1)), GF_TUNE_RATE_BACKOFF);
 }
 
-/* Copies that were under way when a back-off began end after it: they are no trials. */
+/* Copies that end after a back-off, but began before it, do not count as trials. */
 static void concurrent_copies_begin_one_backoff(void **state)
 {
     (void)state;
@@ -78,7 +78,10 @@ static void concurrent_copies_begin_one_backoff(void **state)
     assert_int_equal(backoff(slow, GF_MIB(8)), 2 * GF_TUNE_RATE_BACKOFF);
 }
 
-/* The first copy after a back-off finds sleeping helpers and cold caches. */
+/*
+ * The first copy after a back-off is slow, because helpers sleep and caches are cold. It does not
+ * decide.
+ */
 static void a_late_first_copy_decides_nothing(void **state)
 {
     (void)state;
@@ -88,12 +91,15 @@ static void a_late_first_copy_decides_nothing(void **state)
         stage(fast, GF_MIB(16), 500 * MS, 1);
         stage(fast, GF_MIB(16), 8 * MS, 2 * GF_TUNE_RATE_TRIALS);
         assert_int_equal(backoff(fast, GF_MIB(16)), 0);
-        stage(fast, GF_MIB(16), 64 * MS, 1000); /* four times the driver's */
+        stage(fast, GF_MIB(16), 64 * MS, 1000); /* four times the driver's duration */
         assert_in_range(backoff(fast, GF_MIB(16)), 1, GF_TUNE_RATE_BACKOFF_MOST);
     }
 }
 
-/* Slow staging of a size that the driver never copied: a few copies show the driver's time. */
+/*
+ * If staging is slow for a size that the driver never copied, a few copies measure the driver's
+ * duration.
+ */
 static void unknown_durations_are_measured(void **state)
 {
     const uint64_t certain = 2 * GF_TUNE_RATE_CERTAIN_NS - 1000;
@@ -104,12 +110,15 @@ static void unknown_durations_are_measured(void **state)
     for (unsigned i = 0; i < GF_TUNE_RATE_FIRST; i++)
         assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_measure);
     assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_stage);
-    drive(unseen, GF_MIB(2), 19 * certain / 2, GF_TUNE_RATE_FIRST); /* it takes as long */
+    drive(unseen, GF_MIB(2), 19 * certain / 2, GF_TUNE_RATE_FIRST); /* about as slow as staging */
     stage(unseen, GF_MIB(2), 10 * certain, 1000);
     assert_int_equal(backoff(unseen, GF_MIB(2)), 0);
 }
 
-/* On a stream that is never idle the driver's time stays unknown, and is sought ever less often. */
+/*
+ * On a stream that is never idle, the driver's duration cannot be measured, so attempts become
+ * rarer.
+ */
 static void attempts_to_measure_become_rare(void **state)
 {
     unsigned expected = GF_TUNE_RATE_TRIALS;
@@ -122,7 +131,7 @@ static void attempts_to_measure_become_rare(void **state)
     }
 }
 
-/* The last copies of a back-off show what the driver takes now. */
+/* The last copies of a back-off measure the driver's present duration. */
 static void the_end_of_a_backoff_is_measured(void **state)
 {
     (void)state;
@@ -135,7 +144,7 @@ static void the_end_of_a_backoff_is_measured(void **state)
     assert_int_equal(gf_rate_advise(changing, GF_MIB(64)), gf_rate_stage);
 }
 
-/* CPUs become busy, and the driver becomes slower too. */
+/* When CPUs become busy, the driver becomes slower, too. */
 static void the_drivers_recent_copies_count(void **state)
 {
     (void)state;
@@ -168,7 +177,10 @@ static void all_sizes_are_judged_apart(void **state)
     assert_int_equal(backoff(unseen, GF_MIB(7)), 0);
 }
 
-/* A tenth is too little to be seen in eight copies. After 64, the back-offs double as for a quarter. */
+/*
+ * Eight copies are too few to show a difference of a tenth; 64 copies show it. Back-offs then
+ * double, as for a quarter.
+ */
 static void a_small_difference_counts_after_many_copies(void **state)
 {
     (void)state;
@@ -186,8 +198,8 @@ static void a_small_difference_counts_after_many_copies(void **state)
 }
 
 /*
- * Eight callers share the link, and each copy takes eight times as long as alone. The driver's
- * durations of one caller do not make that slow.
+ * Eight callers share the link, so each copy takes eight times as long as with one caller. Compared
+ * with the driver's durations for one caller, this must not count as slow.
  */
 static void copies_that_share_are_judged_together(void **state)
 {
@@ -202,7 +214,10 @@ static void copies_that_share_are_judged_together(void **state)
     assert_int_equal(backoff(fast, GF_MIB(256)), GF_TUNE_RATE_BACKOFF);
 }
 
-/* One of eight callers has the driver's lock again and again. Its durations are those of one caller. */
+/*
+ * One of eight callers repeatedly gets the driver's lock. Its copies are as fast as those of a
+ * single caller.
+ */
 static void no_driver_is_faster_than_any(void **state)
 {
     const uint64_t alone = GF_TUNE_RATE_CERTAIN_NS + 1000;
@@ -213,7 +228,10 @@ static void no_driver_is_faster_than_any(void **state)
     assert_int_equal(backoff(changing, GF_MIB(1)), 0);
 }
 
-/* Copies are counted by direction and by who makes them. A copy that was left by longjmp ends. */
+/*
+ * Bytes are counted by direction, and separately for the library and the driver. A copy that a
+ * thread left by longjmp does not stay counted.
+ */
 static void bytes_under_way_are_counted(void **state)
 {
     (void)state;
@@ -246,6 +264,28 @@ static void the_copies_of_all_threads_count(void **state)
     assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_library), 105);
 }
 
+/* Copies behind unfinished work have separate means. */
+static void queued_copies_are_judged_apart(void **state)
+{
+    static const struct gf_copy_kind async = {gf_direction_h2d, true};
+    const uint64_t bytes = GF_MIB(64);
+    unsigned left = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        gf_rate_driver(async, bytes, 64 * MS, bytes);
+        gf_rate_driver_queued(bytes, MS, bytes);
+    }
+    for (unsigned i = 0; i < GF_TUNE_RATE_TRIALS; i++) {
+        gf_rate_staged(async, bytes, 32 * MS, bytes);
+        gf_rate_staged_queued(bytes, 32 * MS, bytes);
+    }
+    assert_int_equal(backoff(async, bytes), 0);
+    while (gf_rate_advise_queued(bytes) != gf_rate_stage)
+        left++;
+    assert_int_equal(left, GF_TUNE_RATE_BACKOFF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +303,7 @@ int main(void)
         cmocka_unit_test(no_driver_is_faster_than_any),
         cmocka_unit_test(bytes_under_way_are_counted),
         cmocka_unit_test(the_copies_of_all_threads_count),
+        cmocka_unit_test(queued_copies_are_judged_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

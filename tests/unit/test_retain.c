@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Freed pages in this process, which links the exported malloc family and is in mode replace. */
+/*
+ * Tests freed pages of this process, which links the exported malloc family and is in mode replace.
+ */
 #include "unit.h"
 
 #include "preload/heap/heap.h"
@@ -37,12 +39,14 @@ static void dirty_limit_is_a_share_of_the_headroom(void **state)
 static size_t pages(const char *name)
 {
     uint64_t epoch = 1;
-    size_t value = 0, size = sizeof(value);
+    size_t value = 0, page = 0, size = sizeof(value);
     char path[64];
     snprintf(path, sizeof(path), "stats.arenas.%s.%s", GF_ARENAS_ALL, name);
     je_mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch));
     assert_int_equal(je_mallctl(path, &value, &size, NULL, 0), 0);
-    return value * sysconf(_SC_PAGESIZE);
+    /* jemalloc's pages may be larger than the kernel's. */
+    assert_int_equal(je_mallctl("arenas.page", &page, &size, NULL, 0), 0);
+    return value * page;
 }
 
 static void fill(size_t size)
@@ -54,8 +58,8 @@ static void fill(size_t size)
 }
 
 /*
- * Pages stay dirty until jemalloc's clock ticks, each 50 ms; then all of them may go. On a busy
- * machine, a tick may come before the next line.
+ * Freed pages stay dirty until the next tick of jemalloc's clock, at most 50 ms. On a busy machine,
+ * that tick may come before the next line, so this tries again.
  */
 static void fill_dirty(size_t size)
 {
@@ -99,7 +103,7 @@ static void counts_what_jemalloc_counts(void **state)
     assert_true(retained().max_bytes < MIB);
 }
 
-/* Of 96 MiB the program reuses the same 16 in both windows: the rest goes back, those stay. */
+/* In both windows the program reuses 16 of 96 MiB. These 16 MiB stay, and the rest is purged. */
 static void gives_back_what_is_not_reused(void **state)
 {
     (void)state;
@@ -113,7 +117,7 @@ static void gives_back_what_is_not_reused(void **state)
     const struct gf_heap_retained before = retained();
     assert_in_range(before.unused_bytes, 76 * MIB, before.max_bytes - 16 * MIB);
     for (int i = 0; i < 200 && retained().unused_bytes > 4 * MIB; i++, usleep(100000))
-        ops->purge_unused(); /* a round is due each second */
+        ops->purge_unused(); /* a purge is due each second */
     const struct gf_heap_retained after = retained();
     const uint64_t unused_purged = after.unused_purged - before.unused_purged;
     assert_in_range(unused_purged, before.unused_bytes - 4 * MIB, before.unused_bytes);
@@ -160,10 +164,10 @@ static void frees_lazily_and_purges(void **state)
     assert_true(retained().purged_bytes - before.purged_bytes >= 64 * MIB);
     const long cold = faults();
     fill(64 * MIB);
-    assert_true(faults() - cold >= 32); /* huge pages may serve it */
+    assert_true(faults() - cold >= 32); /* fewer faults with huge pages */
 }
 
-/* The count of freed bytes triggers a check, which frees lazily beyond the limit. */
+/* A count of freed bytes triggers a check, which lazily frees dirty pages beyond the limit. */
 static void checks_and_frees_lazily_by_itself(void **state)
 {
     (void)state;
@@ -176,7 +180,7 @@ static void checks_and_frees_lazily_by_itself(void **state)
     assert_int_equal(bound, gf_retain_bound(retained().headroom, gf_profile_training, false));
     if (bound > GF_ARRAY_LEN(blocks) * 16 * MIB)
         skip_because("filling up to the dirty limit takes too long here");
-    /* Touched in part only: the machine may not have that much memory. */
+    /* Only parts of the blocks are touched, because the machine may not have so much memory. */
     before = retained();
     for (size_t i = 0; i < GF_ARRAY_LEN(blocks); i++)
         memset(blocks[i] = malloc(16 * MIB), 1, MIB);
@@ -208,7 +212,7 @@ static void the_kernel_may_reclaim_it(void **state)
     assert_true(lazily_freed() >= 60 * MIB);
 }
 
-/* The child's exit status: 0 if it retains at most this much of its parent's pages. */
+/* Called in a child. Returns 0 if it retains at most this much of its parent's pages. */
 static int retains_at_most(size_t most)
 {
     const size_t retained_here = pages("pdirty") + pages("pmuzzy");
@@ -240,14 +244,15 @@ static void a_child_retains_no_page_of_its_parent(void **state)
     assert_int_equal(status_of_child(MIB), 0);
 }
 
-/* Huge pages that come slowly, or not at all, are not requested again. */
+/* If huge pages are allocated slowly, or not at all, they are not requested again. */
 static void slow_huge_pages_end_the_advice(void **state)
 {
     (void)state;
     const uint64_t quick = 200000, slow = 5000000;
     struct gf_huge_guard guard = {0};
+    /* Of 16 requests, two are slow and eight get no huge page. */
     for (int i = 0; i < 1000; i++)
-        assert_false(gf_huge_judge(&guard, i % 8 ? quick : slow, i % 2)); /* two of 16, eight */
+        assert_false(gf_huge_judge(&guard, i % 8 ? quick : slow, i % 2));
     guard = (struct gf_huge_guard){0};
     assert_false(gf_huge_judge(&guard, slow, true));
     assert_false(gf_huge_judge(&guard, slow, true));
@@ -268,8 +273,8 @@ static void *free_lazily_until_told(void *stop)
 }
 
 /*
- * Forked while another thread frees lazily: each arena has its decay time, and the child can free
- * lazily, too.
+ * A child is forked while another thread frees lazily. In the child, each arena has its decay time,
+ * and the child can free lazily.
  */
 static void a_child_forked_while_freeing_lazily_goes_on(void **state)
 {
@@ -306,7 +311,7 @@ static void count_wake(void)
     wakes++;
 }
 
-/* The engine sleeps while little is dirty. It is woken once when much is, until it asks again. */
+/* The engine sleeps while little is dirty. When much is dirty, it is woken once. */
 static void wakes_the_engine_once(void **state)
 {
     (void)state;
@@ -328,7 +333,7 @@ static void wakes_the_engine_once(void **state)
     fill(8 * MIB);
     assert_int_equal(wakes, 1);
     for (int i = 0; i < 2; i++)
-        fill(40 * MIB); /* far below the limit, which would trigger a check as well */
+        fill(40 * MIB); /* far below the limit, because that would also trigger a check */
     assert_int_equal(wakes, 2);
 }
 
@@ -345,7 +350,8 @@ int main(void)
         cmocka_unit_test(a_child_retains_no_page_of_its_parent),
         cmocka_unit_test(slow_huge_pages_end_the_advice),
         cmocka_unit_test(a_child_forked_while_freeing_lazily_goes_on),
-        cmocka_unit_test(wakes_the_engine_once), /* last: this process counts as watched then */
+        cmocka_unit_test(
+            wakes_the_engine_once), /* last, because it marks this process as watched */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

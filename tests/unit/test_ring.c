@@ -36,9 +36,9 @@ static void grows_in_calls_only(void **state)
     (void)state;
     struct gf_ring *ring = fresh(GF_SIZE_AUTO);
     assert_null(gf_slot_acquire(ring, 1));
-    assert_false(gf_ring_ready(ring, GF_MIB(16))); /* requested; this copy is not staged */
+    assert_false(gf_ring_ready(ring, GF_MIB(16))); /* requests memory; this copy is not staged */
     assert_int_equal(driver.registered, 0);
-    assert_false(gf_ring_ready(ring, GF_MIB(4))); /* too small to carry the cost */
+    assert_false(gf_ring_ready(ring, GF_MIB(4))); /* too small to be worth the registration */
     assert_int_equal(driver.registered, 0);
     assert_true(gf_ring_ready(ring, GF_MIB(16)));
     assert_int_equal(driver.registered, 1);
@@ -53,9 +53,9 @@ static void grows_in_calls_only(void **state)
 }
 
 /*
- * Another thread, if there is one, reads the headroom and maps, and is asked once. The first
- * segment is requested after the driver's call, which it would slow down. A copy that waits for
- * more memory requests it at once.
+ * A copy only requests memory, and only once; another thread, if there is one, reads the headroom
+ * and maps the segment. The first request follows the driver's call, which the mapping would slow
+ * down. A copy that waits for more memory requests it at once.
  */
 static void copies_only_request(void **state)
 {
@@ -71,7 +71,7 @@ static void copies_only_request(void **state)
     assert_int_equal(askings, 1);
     assert_int_equal(driver.registered, 0);
     gf_ring_prepare(ring);
-    gf_ring_prepare(ring); /* no request is left */
+    gf_ring_prepare(ring); /* there is no further request */
     assert_int_equal(driver.registered, 0);
     assert_true(gf_ring_ready(ring, GF_MIB(16)));
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
@@ -101,7 +101,7 @@ static void keeps_to_its_limit(void **state)
     (void)state;
     struct gf_ring *ring = ready(GF_MIB(12));
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
-    gf_ring_want_contiguous(ring, GF_MIB(6)); /* not contiguous within the limit */
+    gf_ring_want_contiguous(ring, GF_MIB(6)); /* no contiguous 6 MiB fit within the limit */
     gf_ring_ready(ring, GF_MIB(64));
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
     gf_ring_end(&context);
@@ -112,7 +112,7 @@ static void keeps_to_its_limit(void **state)
     gf_ring_end(&context);
 }
 
-/* A ring takes a share of the headroom only, so that the OOM killer does not act because of it. */
+/* A ring uses only a share of the headroom, so that it does not invoke the OOM killer. */
 static void keeps_to_the_headroom(void **state)
 {
     (void)state;
@@ -142,14 +142,14 @@ static void slots_do_not_overlap(void **state)
     unsigned count = 0;
     while ((taken[count] = gf_slot_acquire(ring, GF_KIB(300))))
         count++;
-    assert_int_equal(count, 16); /* of two units each, out of 32 */
+    assert_int_equal(count, 16); /* 32 units have space for 16 slots of two */
     for (unsigned i = 0; i < count; i++)
         for (unsigned k = 0; k < i; k++)
             assert_true(taken[i]->at + GF_KIB(300) <= taken[k]->at ||
                         taken[k]->at + GF_KIB(300) <= taken[i]->at);
     gf_slot_release(ring, taken[3]);
     gf_slot_release(ring, taken[9]);
-    assert_null(gf_slot_acquire(ring, GF_MIB(1))); /* enough, but not contiguous */
+    assert_null(gf_slot_acquire(ring, GF_MIB(1))); /* enough bytes are free, but not contiguous */
     gf_slot_release(ring, taken[4]);
     assert_non_null(gf_slot_acquire(ring, GF_MIB(1)));
     gf_ring_end(&context);
@@ -168,7 +168,7 @@ static void freed_by_events_only(void **state)
     driver.come = (uintptr_t)all->event;
     struct gf_slot *again = gf_slot_acquire(ring, GF_MIB(8));
     assert_non_null(again);
-    gf_slot_abandon(again); /* its event tells nothing any more */
+    gf_slot_abandon(again); /* the slot's event is no longer valid */
     driver.come = UINTPTR_MAX;
     assert_null(gf_slot_acquire(ring, 1));
     gf_ring_end(&context);
@@ -213,7 +213,7 @@ static void failures_turn_the_ring_off(void **state)
     gf_ring_end(&context);
 }
 
-/* A call of the system that fails is named once, with its error. */
+/* A failed system call is reported once, with its error. */
 static void failed_calls_are_named(void **state)
 {
     static const struct {
@@ -237,7 +237,7 @@ static void failed_calls_are_named(void **state)
         assert_int_equal(told.offs, 1);
         assert_non_null(strstr(told.text, kinds[i].words));
         gf_ring_end(&context);
-        /* a later segment: the ring stays as it is */
+        /* if a later segment fails, the ring keeps its size */
         ring = ready(GF_SIZE_AUTO);
         computer.maps = kinds[i].maps;
         computer.advice = kinds[i].advice;
@@ -248,7 +248,8 @@ static void failed_calls_are_named(void **state)
         assert_true(gf_ring_is_on(ring));
         assert_int_equal(gf_ring_limit(ring), GF_MIB(8));
         assert_int_equal(told.offs, 0);
-        assert_int_equal(told.rings, 2); /* has grown; stays */
+        /* One message that the ring has grown, one that it stays. */
+        assert_int_equal(told.rings, 2);
         assert_non_null(strstr(told.text, "stays at 8 MiB"));
         assert_non_null(strstr(told.text, kinds[i].words));
         gf_ring_end(&context);
@@ -283,7 +284,7 @@ static void removes_long_unused_segments(void **state)
     assert_non_null(strstr(told.text, "has shrunk to 8 MiB"));
     gf_slot_release(ring, held);
     pass(idle + 1);
-    driver.remove = CUDA_ERROR_UNKNOWN; /* it stays registered, and in use */
+    driver.remove = CUDA_ERROR_UNKNOWN; /* the segment stays registered and usable */
     gf_ring_trim(&context);
     assert_int_equal(driver.removed, 2);
     assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
@@ -292,7 +293,8 @@ static void removes_long_unused_segments(void **state)
     gf_slot_release(ring, held);
     pass(idle + 1);
     driver.remove = CUDA_SUCCESS;
-    gf_ring_want_contiguous(ring, GF_MIB(8)); /* growing, and no copy would register it */
+    /* Growth is requested, but no copy registers the memory. */
+    gf_ring_want_contiguous(ring, GF_MIB(8));
     assert_true(gf_ring_growth_is_on(ring));
     gf_ring_trim(&context);
     assert_int_equal(gf_ring_bytes(ring), 0);
@@ -304,7 +306,7 @@ static void removes_long_unused_segments(void **state)
     pass(-computer.ahead);
 }
 
-/* Many threads call at once. ThreadSanitizer checks this, too. */
+/* Many threads use one ring at the same time. The test also runs under ThreadSanitizer. */
 static struct gf_ring *shared;
 
 static void *use(void *unused)
@@ -339,7 +341,7 @@ static void many_threads(void **state)
     (void)state;
     shared = fresh(GF_MIB(32));
     driver.come = UINTPTR_MAX;
-    context.pool = gf_pool_get(1999, &any, 3, 0);
+    context.pool = gf_pool_get(1999, &any, &(struct gf_pool_size){.threads = 3});
     assert_int_equal(gf_pool_start(context.pool), 0);
     for (size_t i = 0; i < GF_ARRAY_LEN(thread); i++)
         assert_int_equal(pthread_create(&thread[i], NULL, use, NULL), 0);
@@ -351,7 +353,7 @@ static void many_threads(void **state)
     pass(-computer.ahead);
 }
 
-/* A capture that began during a call of the ring's says nothing about the next call. */
+/* A capture that began during one call of the ring has no effect on the next call. */
 static void captures_turn_nothing_off(void **state)
 {
     static const CUresult codes[] = {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
@@ -385,7 +387,7 @@ static void wrong_value_turns_the_ring_off(void **state)
 static bool is_captured;
 static unsigned asked;
 
-/* While memory is short, a second is long. */
+/* While memory is short, a segment is stale after a second. */
 static void shortage_hastens_removal(void **state)
 {
     (void)state;
@@ -419,7 +421,10 @@ static void *begin_capture(void *begun)
     return NULL;
 }
 
-/* The driver is asked again only after another capture has begun, and a capture waits for issues. */
+/*
+ * The library queries the driver again only after another capture has begun. The beginning of a
+ * capture waits until no thread issues work.
+ */
 static void captures_and_issues_take_turns(void **state)
 {
     unsigned seen = gf_captures_begun();
@@ -434,7 +439,7 @@ static void captures_and_issues_take_turns(void **state)
     pthread_create(&thread, NULL, begin_capture, &begun);
     usleep(10000);
     const bool waits = !gf_load_seq_cst(&begun);
-    if (gf_now_ns() - start < UINT64_C(90000000)) /* it waits for 100 ms at most */
+    if (gf_now_ns() - start < UINT64_C(90000000)) /* the beginning waits at most 100 ms */
         assert_true(waits);
     gf_issue_leave();
     pthread_join(thread, NULL);
@@ -445,7 +450,7 @@ static void captures_and_issues_take_turns(void **state)
     assert_int_equal(asked, 1);
     gf_issue_leave();
     gf_capture_begins();
-    assert_false(gf_issue_enter(NULL, &seen)); /* closed */
+    assert_false(gf_issue_enter(NULL, &seen)); /* a capture is beginning */
     gf_capture_begun();
     is_captured = true;
     assert_false(gf_issue_enter(NULL, &seen));

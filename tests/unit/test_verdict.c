@@ -91,7 +91,7 @@ static void asks_nvml_then_the_driver(void **state)
     row.gpus[0].nvml_node = 0;
     assert_bound(decide(), gf_bound_node, "0-55,112-167");
     assert_string_equal(row.verdict.node_source, "NVML");
-    /* /sys counts before NVML and the driver. */
+    /* The node from /sys has precedence over those from NVML and the driver. */
     tear_down(NULL);
     set_up("dual8", "0000:9d:00.0");
     row.gpus[0].nvml_node = 0;
@@ -165,7 +165,7 @@ static void force_and_the_socket(void **state)
     assert_set(&row.verdict.socket, "32-63,96-127");
 }
 
-/* A CPU of the user's mask that went offline since does not make it the container's. */
+/* If a CPU of the user's mask goes offline, the mask still counts as the user's, not the container's. */
 static void users_mask_and_a_lost_cpu(void **state)
 {
     (void)state;
@@ -176,8 +176,8 @@ static void users_mask_and_a_lost_cpu(void **state)
 }
 
 /*
- * If nodes number their CPUs alternately, the list is long. A truncated list would not be a usable
- * command, so none is given.
+ * If CPU numbers alternate between nodes, the list of CPUs is long. A truncated list would make the
+ * suggested command wrong, so no command is suggested.
  */
 static void commands_are_never_cut_off(void **state)
 {
@@ -194,7 +194,7 @@ static void commands_are_never_cut_off(void **state)
     assert_null(strstr(row.verdict.remedy, "..."));
     row.facts.cpuset = row.facts.start;
     assert_unbound(decide(), "not use any CPU of the GPU's node 1");
-    assert_non_null(strstr(row.verdict.remedy, "lscpu for node 1"));
+    assert_non_null(strstr(row.verdict.remedy, "lscpu prints it for node 1"));
     assert_null(strstr(row.verdict.remedy, "..."));
 }
 
@@ -215,7 +215,7 @@ static void container_without_the_node(void **state)
     assert_unbound(decide(), "not use any CPU of the GPU's node 1");
     assert_true(row.verdict.warn);
     assert_non_null(strstr(row.verdict.remedy, "--cpuset-cpus " NODE1));
-    /* Memory follows the CPUs, unless it is asked for. */
+    /* Memory follows the CPUs, unless GPUFEED_MEM requests it. */
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
     assert_non_null(strstr(row.verdict.policy_reason, "hardly any of the CPUs is near"));
     row.options.bind = gf_bind_force;
@@ -226,7 +226,7 @@ static void container_without_the_node(void **state)
     assert_policy(decide(), GF_MPOL_PREFERRED, "1");
 }
 
-/* isolcpus= of the whole node is no container's doing. */
+/* A node whose CPUs are all in isolcpus= does not count as excluded by a container. */
 static void isolated_node(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void too_few_cpus_on_the_node(void **state)
     row.facts.start = row.facts.cpuset = cpus_of("0-31,56-58");
     assert_bound(decide(), gf_bound_submitters, "56-58");
     assert_non_null(strstr(row.verdict.reason, "only 3 CPUs"));
-    /* A quota of three CPUs cannot use more anyway. */
+    /* With a quota of three CPUs, more CPUs would have no use. */
     row.facts.cpu_quota = 2.5;
     assert_bound(decide(), gf_bound_node, "56-58");
     row.facts.cpu_quota = 0;
@@ -282,13 +282,14 @@ static void too_few_cpus_on_the_node(void **state)
     assert_bound(decide(), gf_bound_node, "56-58");
 }
 
-/* One or two CPUs are no place for the threads that submit work and the driver's. */
+/* One or two CPUs are too few for the submitting threads and the driver's threads. */
 static void two_cpus_on_the_node(void **state)
 {
     (void)state;
     set_up("dual8", "0000:9d:00.0");
     row.facts.start = row.facts.cpuset = cpus_of("0-31,56-57");
-    assert_unbound(decide(), "only 2 CPUs of node 1 may be used, 9 are needed: nothing is bound");
+    assert_unbound(decide(),
+                   "only 2 CPUs of node 1 may be used, but 9 are needed: nothing is bound");
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
     row.facts.start = row.facts.cpuset = cpus_of("0-31,56");
     assert_unbound(decide(), "only 1 CPU of node 1");
@@ -326,13 +327,16 @@ static void pinned_by_the_program(void **state)
 static void small_nodes(void **state)
 {
     (void)state;
-    /* Enough CPUs: the domain is the best place. */
+    /* The NUMA domain has enough CPUs, so the program is bound to it. */
     set_up("snc4", "0000:c3:00.0");
     assert_bound(decide(), gf_bound_node, "40-47,104-111");
     assert_set(&row.verdict.socket, "32-63,96-127");
     assert_policy(&row.verdict, GF_MPOL_PREFERRED, "5");
     tear_down(NULL);
-    /* Too few: its socket, and memory still from the domain. */
+    /*
+     * The domain has too few CPUs, so the program is bound to the socket. Memory is still allocated
+     * in the domain.
+     */
     set_up("snc4_tiny", "0000:1b:00.0");
     assert_bound(decide(), gf_bound_socket, "0-15");
     assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");
@@ -391,10 +395,10 @@ static void refused_affinity(void **state)
     row.probe.set_affinity = EPERM;
     assert_unbound(decide(), "EPERM");
     assert_true(row.verdict.warn);
-    row.probe.set_affinity = ENOSYS; /* a seccomp filter that says so */
+    row.probe.set_affinity = ENOSYS; /* a seccomp filter may return ENOSYS */
     assert_unbound(decide(), "ENOSYS");
     assert_true(row.verdict.warn);
-    row.probe.set_affinity = GF_UNTRIED; /* no thread could be had for it */
+    row.probe.set_affinity = GF_UNTRIED; /* the test thread could not be started */
     assert_bound(decide(), gf_bound_node, NODE1);
 }
 
@@ -415,7 +419,7 @@ static void several_gpus(void **state)
     assert_unbound(decide(), "already");
     assert_set(&row.verdict.nodes, "0-1");
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    /* With one GPU of unknown node, the nodes are unknown. */
+    /* If the node of one GPU is unknown, the set of nodes is unknown. */
     add_gpu("0000:ee:00.0");
     assert_unbound(decide(), "0000:ee:00.0 is unknown");
     assert_set(&row.verdict.nodes, "");
@@ -428,7 +432,7 @@ static void exclusive_cores(void **state)
     row.options.bind = gf_bind_exclusive;
     assert_bound(decide(), gf_bound_exclusive, "70-83,182-195");
     tear_down(NULL);
-    /* The GPUs of the node are unknown: warned about, and shared. */
+    /* It is unknown which GPUs share the node. The verdict warns, and the ranks share the CPUs. */
     set_up("dual8_vm", "0000:c3:00.0");
     row.options.bind = gf_bind_exclusive;
     snprintf(row.gpus[0].bdf, sizeof(row.gpus[0].bdf), "0000:ee:00.0");

@@ -5,27 +5,31 @@
 
 #include <string.h>
 
-/* Byte offsets from CPython's headers of that version, on 64-bit machines. */
+/* Byte offsets in CPython's structs on 64-bit machines, from the headers of each version. */
 struct gf_pystack_layout {
     unsigned minor;
     unsigned thread_frame;   /* thread state: the innermost frame, or the C frame with it */
+    unsigned thread_id;      /* thread state: pthread_self(); 0: not needed for this version */
     int c_frame;             /* C frame: the innermost frame; -1 if the thread state has it */
     unsigned code, previous; /* frame */
-    unsigned at; /* frame: the current instruction, a number or a pointer into the code */
+    unsigned at; /* frame: the current instruction, as a number or as a pointer into the bytecode */
     int owner;   /* frame: 3 marks the interpreter's own frames; -1 if the version has none */
     unsigned file, name, qualified, first_line, table; /* code object */
-    unsigned bytecode;                                 /* code object; 0: `at` is a number */
-    unsigned at_scale;                                 /* bytes per step of that number */
-    unsigned ascii, compact;                           /* sizes of a string's header */
+    /* Code object: the bytecode; 0: `at` is a number. */
+    unsigned bytecode;
+    unsigned at_scale;       /* bytes per unit of that number */
+    unsigned ascii, compact; /* sizes of a string's header */
     gf_pystack_line_fn *line;
 };
 
 static const struct gf_pystack_layout layouts[] = {
-    {9, 24, -1, 32, 24, 104, -1, 104, 112, 0, 40, 120, 0, 1, 48, 72, gf_pystack_line_lnotab},
-    {10, 24, -1, 32, 24, 96, -1, 104, 112, 0, 40, 120, 0, 2, 48, 72, gf_pystack_line_ranges},
-    {11, 56, 8, 32, 48, 56, 69, 112, 120, 128, 72, 136, 184, 1, 48, 72, gf_pystack_line_locations},
-    {12, 56, 0, 0, 8, 56, 70, 112, 120, 128, 68, 136, 192, 1, 40, 56, gf_pystack_line_locations},
-    {13, 72, -1, 0, 8, 56, 70, 112, 120, 128, 68, 136, 200, 1, 40, 56, gf_pystack_line_locations},
+    {9, 24, 176, -1, 32, 24, 104, -1, 104, 112, 0, 40, 120, 0, 1, 48, 72, gf_pystack_line_lnotab},
+    {10, 24, 176, -1, 32, 24, 96, -1, 104, 112, 0, 40, 120, 0, 2, 48, 72, gf_pystack_line_ranges},
+    {11, 56, 152, 8, 32, 48, 56, 69, 112, 120, 128, 72, 136, 184, 1, 48, 72,
+     gf_pystack_line_locations},
+    {12, 56, 0, 0, 0, 8, 56, 70, 112, 120, 128, 68, 136, 192, 1, 40, 56, gf_pystack_line_locations},
+    {13, 72, 0, -1, 0, 8, 56, 70, 112, 120, 128, 68, 136, 200, 1, 40, 56,
+     gf_pystack_line_locations},
 };
 
 enum {
@@ -37,7 +41,7 @@ enum {
     string_state = 32
 };
 #define OWNER_INTERPRETER 3
-#define STEPS_MOST 64 /* the most frames that are read, the interpreter's own frames included */
+#define STEPS_MOST 64 /* limit of frames read, including the interpreter's own frames */
 
 struct reader {
     const struct gf_pystack_layout *layout;
@@ -79,7 +83,7 @@ static bool is_code(const struct reader *r, uintptr_t object)
            memcmp(text, "code", sizeof(text)) == 0;
 }
 
-/* Writes one code point as UTF-8, and returns how many bytes that takes. */
+/* Writes one code point as UTF-8, and returns the number of bytes written. */
 static size_t encode_utf8(uint32_t point, char *ret)
 {
     if (point < 0x80) {
@@ -107,7 +111,7 @@ static size_t encode_utf8(uint32_t point, char *ret)
 /* A str's header. */
 struct string {
     uintptr_t length; /* characters */
-    unsigned width;   /* bytes of each */
+    unsigned width;   /* bytes per character */
     bool ascii;
 };
 
@@ -125,7 +129,7 @@ static bool read_string_header(const struct reader *r, uintptr_t object, struct 
            (!ret->ascii || ret->width == 1) && ret->length <= 1 << 20;
 }
 
-/* Reads the last characters of a str, as many as fit. */
+/* Reads the end of a str, as many characters as fit. */
 static bool read_string(const struct reader *r, uintptr_t object, char *ret, size_t size)
 {
     struct string string;
@@ -201,6 +205,17 @@ static bool is_interpreters_own(const struct reader *r, uintptr_t frame)
     char owner;
     return r->layout->owner >= 0 && read_bytes(r, frame + (unsigned)r->layout->owner, &owner, 1) &&
            owner == OWNER_INTERPRETER;
+}
+
+bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
+                             const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                             uintptr_t thread)
+{
+    const struct reader r = {layout, memory};
+    uintptr_t found;
+
+    return layout->thread_id && thread_state &&
+           read_pointer(&r, thread_state + layout->thread_id, &found) && found == thread;
 }
 
 size_t gf_pystack_frames(const struct gf_pystack_layout *layout,

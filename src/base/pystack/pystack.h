@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Python frames of a thread, read from CPython's structures. A callback reads the memory, of
- * this process or of another. No Python code runs, no reference count changes, and no object is
- * created. Each read is checked, so an unexpected structure yields no frame rather than a crash.
- * The frames are exact if the thread does not run during the call; otherwise some may be missing or
- * stale.
+ * Reads the Python frames of a thread from CPython's structures. A callback reads the memory, in
+ * this process or in another. No Python code runs, no reference count changes, and no object is
+ * created. All reads are checked, so unexpected structures yield no frame, and no crash. If the
+ * thread runs during the call, frames may be missing or stale.
  *
- * Nothing here allocates or locks. errno is kept if the callback keeps it. Any thread.
+ * Nothing here allocates or locks. The functions keep errno if the callback does. Any thread.
  */
 #ifndef GF_BASE_PYSTACK_PYSTACK_H
 #define GF_BASE_PYSTACK_PYSTACK_H
@@ -15,7 +14,7 @@
 #include "base/pystack/pystack_memory.h"
 
 struct gf_pystack_frame {
-    char file[256]; /* UTF-8; only the end of a longer path */
+    char file[256]; /* UTF-8; of a longer path, only the end */
     char function[96];
     int line;
 };
@@ -27,6 +26,14 @@ struct gf_pystack_layout;
  * not supported (3.9 to 3.13 are), or if it is a free-threaded build, whose object headers differ.
  */
 const struct gf_pystack_layout *gf_pystack_layout(const char *version);
+
+/*
+ * Whether a thread state belongs to the thread with this pthread_self(). False for Python 3.12 and
+ * later, where the interpreter itself tells each thread its state. The address may be stale.
+ */
+bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
+                             const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                             uintptr_t thread);
 
 /*
  * Fills in the frames, innermost first, and returns their number. thread_state is the address of

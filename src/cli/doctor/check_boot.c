@@ -11,8 +11,8 @@
 #include <string.h>
 
 /*
- * Long-term pins: Linux 6.11 leaks pages and fails allocations (NVIDIA/NV-Kernels, pull request
- * 108), and may loop without end up to 6.13. The stable 6.12 has the corrections.
+ * The first patch level of Linux 6.12 without errors in long-term pins. Linux 6.11 leaks pages and
+ * fails allocations (NVIDIA/NV-Kernels, pull request 108); up to 6.13 a pin may loop forever.
  */
 #define CORRECTED_6_12 20
 
@@ -44,7 +44,7 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
                    CORRECTED_6_12);
 }
 
-/* Whether the command line has the option, a whole word. */
+/* Whether the command line contains the option as a whole word. */
 static bool has_option(const char *line, const char *option)
 {
     const size_t length = strlen(option);
@@ -62,9 +62,9 @@ void gf_check_boot_options(const struct gf_check_input *input, struct gf_finding
     } slow[] = {
         {"init_on_alloc=1", "the kernel clears each page twice"},
         {"init_on_free=1", "the kernel clears each page when it is freed"},
-        {"numa=off", "the kernel does not know the NUMA nodes"},
+        {"numa=off", "the kernel treats all memory as one NUMA node"},
         {"slub_debug", "the kernel checks each of its own allocations"},
-        {"idle=poll", "idle CPUs take the turbo clock from busy ones"},
+        {"idle=poll", "idle CPUs use power, which lowers the turbo clock of busy ones"},
     };
     char line[2048];
     bool any = false;
@@ -122,7 +122,7 @@ void gf_check_overcommit(const struct gf_check_input *input, struct gf_findings 
 
     if (gf_host_number(input, &mode, "proc/sys/vm/overcommit_memory") && mode == 2) {
         struct gf_finding *finding =
-            gf_finding_add(ret, gf_status_problem, "the kernel counts reserved address space");
+            gf_finding_add(ret, gf_status_problem, "the kernel limits reserved address space");
         gf_finding_evidence(finding, "/proc/sys/vm/overcommit_memory: 2");
         gf_finding_command(finding, "sysctl -w vm.overcommit_memory=0");
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs that a program would see here, and whether it may run on CPUs near them. */
+/* The GPUs that a program would see here, their links and nodes, and the CPUs near them. */
 #include "cli/doctor/checks.h"
 
 #include "os/procfs.h"
@@ -10,7 +10,7 @@
 
 #define LIST_MAX 256
 
-/* GPUs of WSL and of Jetson are not PCI devices. */
+/* Finds GPUs of WSL and Jetson, which are not PCI devices. */
 static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findings *ret)
 {
     static const char *const devices[] = {"/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu"};
@@ -47,9 +47,10 @@ void gf_check_gpus(const struct gf_check_input *input, struct gf_findings *ret)
     if (!topo->gpu_count && find_non_pci_gpu(input, ret))
         return;
     struct gf_finding *finding =
-        topo->gpu_count ? gf_finding_add(ret, gf_status_problem,
-                                         "none of the GPUs here (%zu) is visible", topo->gpu_count)
-                        : gf_finding_add(ret, gf_status_problem, "there is no NVIDIA GPU here");
+        topo->gpu_count
+            ? gf_finding_add(ret, gf_status_problem, "none of the machine's GPUs (%zu) is visible",
+                             topo->gpu_count)
+            : gf_finding_add(ret, gf_status_problem, "there is no NVIDIA GPU here");
     gf_finding_evidence(
         finding,
         "/sys/bus/pci/devices, /proc/driver/nvidia/gpus, /dev/nvidia*, CUDA_VISIBLE_DEVICES");
@@ -75,8 +76,8 @@ static long read_link_width(const struct gf_check_input *input, const char *bdf,
 }
 
 /*
- * Checks only the width: an idle GPU lowers its link's speed. Virtual machines report widths of 0,
- * 63 or 255.
+ * Checks only the width, because an idle GPU lowers its link's speed. Widths of 0, 63 and 255 mean
+ * that a virtual machine hides the real width.
  */
 void gf_check_links(const struct gf_check_input *input, struct gf_findings *ret)
 {
@@ -88,12 +89,11 @@ void gf_check_links(const struct gf_check_input *input, struct gf_findings *ret)
         if (now <= 0 || now > 32 || most <= 0 || most > 32)
             continue;
         if (now >= most) {
-            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "all %ld lanes of the link in use",
-                               most);
+            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "the link uses all %ld lanes", most);
             continue;
         }
         struct gf_finding *finding = gf_finding_add_gpu(
-            ret, gf_status_problem, gpu->bdf, "%ld of %ld lanes of the link in use", now, most);
+            ret, gf_status_problem, gpu->bdf, "the link uses %ld of %ld lanes", now, most);
         gf_finding_evidence(finding,
                             "/sys/bus/pci/devices/%s/current_link_width: %ld, max_link_width: %ld",
                             gpu->bdf, now, most);
@@ -132,7 +132,8 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
 
     if (topo->machine->node_count < 2) {
         if (topo->visible.count)
-            gf_finding_add(ret, gf_status_ok, "one NUMA node: everything is near the GPU");
+            gf_finding_add(ret, gf_status_ok,
+                           "one NUMA node: all CPUs and memory are near the GPU");
         return;
     }
     for (size_t at = 0; (gpu = next_visible(topo, &at));) {
@@ -157,13 +158,13 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
         gf_set_format(&gpu->cpus, near, sizeof(near));
         if (!gf_set_empty(&gpu->usable)) {
             gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf,
-                               "%u of the %u CPUs of the node are allowed",
+                               "this process may use %u of its node's %u CPUs",
                                gf_set_count(&gpu->usable), gf_set_count(&gpu->cpus));
             continue;
         }
-        struct gf_finding *finding =
-            gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf, "no CPU of the node is allowed");
-        gf_finding_evidence(finding, "its node has CPUs %s; this process may use %s", near,
+        struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
+                                                        "this process may use no CPU of its node");
+        gf_finding_evidence(finding, "the GPU's node has CPUs %s; this process may use %s", near,
                             gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
         gf_finding_fix(finding,
                        "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with "

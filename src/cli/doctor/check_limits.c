@@ -2,6 +2,7 @@
 /* Limits that a container or a launcher sets: refused calls, quotas, memory, rlimits. */
 #include "cli/doctor/checks.h"
 
+#include "engine/machine/mempolicy.h"
 #include "engine/machine/probe.h"
 #include "engine/machine/tasks.h"
 #include "engine/place/locate.h"
@@ -19,12 +20,12 @@
 
 #define MEMORY_LEAST (UINT64_C(1) << 30)
 #define SHM_LEAST (UINT64_C(1) << 30) /* Docker's default is 64 MiB */
-/* The library starts a few threads; each DataLoader worker starts as many as OpenMP does. */
+/* Enough for the library's few threads and for one OpenMP team in each DataLoader worker. */
 #define THREADS_LEAST 128
 
 /*
- * Sets the calling thread's mask to its present value. 0, or an errno with the name of the call
- * that failed.
+ * Sets the calling thread's mask to its present value. 0, or an errno and the name of the failed
+ * call.
  */
 static int try_set_mask(const char **ret_call)
 {
@@ -39,8 +40,8 @@ static int try_set_mask(const char **ret_call)
 }
 
 /*
- * The kernel lets each thread set its present mask, but a seccomp filter (EPERM, ENOSYS) or SELinux
- * (EACCES) may refuse it. If the CPUs are all on one node, nothing would be bound.
+ * A thread may always set its present mask, unless a seccomp filter (EPERM, ENOSYS) or SELinux
+ * (EACCES) refuses the call. If all CPUs are on one node, the library binds no thread.
  */
 void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *ret)
 {
@@ -53,7 +54,7 @@ void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *r
         gf_finding_add(ret, gf_status_ok, "binding threads to CPUs is permitted");
         return;
     }
-    if (error == EINVAL) { /* the set is too small for the CPUs, or they just changed */
+    if (error == EINVAL) { /* more CPUs than the set holds, or the cpuset has just changed */
         gf_finding_add(ret, gf_status_unknown, "binding threads to CPUs: %s: %s", call,
                        strerror(error));
         return;
@@ -76,13 +77,12 @@ void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *r
 void gf_check_policy(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const struct gf_machine *machine = input->topo->machine;
-    struct gf_probe probe;
-    const int node = gf_set_next(&input->topo->facts.mems, 0);
+    const char *call;
 
-    if (gf_check_is_recorded(input) || machine->node_count < 2 || node < 0)
+    if (gf_check_is_recorded(input) || machine->node_count < 2 ||
+        gf_set_empty(&input->topo->facts.mems))
         return;
-    gf_probe_run(NULL, (unsigned)node, &input->topo->facts.start, &probe);
-    const int error = probe.set_mempolicy ? probe.set_mempolicy : probe.mbind;
+    const int error = gf_mempolicy_refusal(&call);
     if (!error) {
         gf_finding_add(ret, gf_status_ok, "memory policies are permitted");
         return;
@@ -90,8 +90,7 @@ void gf_check_policy(const struct gf_check_input *input, struct gf_findings *ret
     const char *remedy = gf_probe_remedy(error);
     struct gf_finding *finding =
         gf_finding_add(ret, gf_status_problem, "memory policies are refused");
-    gf_finding_evidence(finding, "%s: %s", probe.set_mempolicy ? "set_mempolicy" : "mbind",
-                        strerror(error));
+    gf_finding_evidence(finding, "%s: %s", call, strerror(error));
     gf_finding_fix(finding, "%s", remedy ? remedy : "ask the administrator who set the limits");
 }
 
@@ -166,7 +165,7 @@ void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
                    folder);
 }
 
-/* Finds a card that this process may use: /sys shows all cards of the host in each container. */
+/* Looks in /dev for a card that the process may use: /sys shows all of the host's cards. */
 static bool has_infiniband(const struct gf_check_input *input)
 {
     char path[GF_PROCFS_PATH_MAX];
@@ -182,8 +181,8 @@ static bool has_infiniband(const struct gf_check_input *input)
 }
 
 /*
- * CAP_IPC_LOCK overrides the limit, but only in the initial user namespace. That namespace maps all
- * ids.
+ * Whether the process has CAP_IPC_LOCK in the initial user namespace, so that no limit applies. That
+ * namespace is recognized by its map of all ids.
  */
 static bool may_lock_all(const struct gf_check_input *input)
 {
@@ -198,8 +197,8 @@ static bool may_lock_all(const struct gf_check_input *input)
 }
 
 /*
- * Reads the soft limit of a row in /proc/self/limits, UINT64_MAX if unlimited. False if the row is
- * missing.
+ * Reads a soft limit from /proc/self/limits, UINT64_MAX if unlimited. False if the file has no such
+ * row.
  */
 static bool read_limit(const struct gf_check_input *input, const char *name, uint64_t *ret)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of the GPUs that NVML reports: modes, memory errors, clocks, power, link and fabric. */
+/* The state of GPUs, from NVML: modes, memory errors, clocks, power, link and fabric. */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/gpu_state.h"
 
 #include <stdio.h>
 
-/* One GPU's result in a check: ok, or a problem with its texts. */
+/* The result of a check for one GPU. */
 struct answer {
-    bool known;
+    bool known;          /* false: NVML does not report it, so there is no finding */
     const char *problem; /* NULL: ok */
     char evidence[160];
     char command[128];
-    const char *fix; /* if there is no command */
+    const char *fix; /* used if command is "" */
 };
 
 static void add_answer(const char *bdf, const struct answer *answer, const char *ok,
@@ -74,7 +74,7 @@ static void judge_memory(const struct gf_gpu_state *gpu, struct answer *ret)
         ret->problem = "remapping a row of memory failed";
         ret->fix = "replace the GPU";
     } else if (gpu->remap_pending > 0) {
-        ret->problem = "a row of memory is remapped after the next reset";
+        ret->problem = "a row of memory will be remapped at the next reset";
         ret->fix = "reset the GPU when no program uses it: nvidia-smi -r -i GPU";
     } else if (gpu->ecc_errors > 0) {
         ret->problem = "memory has uncorrected errors";
@@ -101,10 +101,10 @@ static void judge_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
     if (!ret->known)
         return;
     if (gpu->slow_reasons & heat) {
-        ret->problem = "the clock is lowered because of heat";
+        ret->problem = "the GPU has lowered its clock because of heat";
         ret->fix = "check fans, airflow and inlet temperature";
     } else if (gpu->slow_reasons & (gf_slow_power_brake | gf_slow_hardware)) {
-        ret->problem = "the clock is lowered by the power supply";
+        ret->problem = "the power supply has forced a lower clock";
         ret->fix = "check the power supplies and the power limit of the rack";
     }
 }
@@ -138,26 +138,27 @@ static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
              "NVML: MIG %lld (after a reset: %lld), compute mode %lld (-1: unknown)",
              (long long)gpu->mig, (long long)gpu->mig_pending, (long long)gpu->compute_mode);
     if (gpu->compute_mode == GF_COMPUTE_PROHIBITED) {
-        ret->problem = "no program may use it";
+        ret->problem = "the compute mode prohibits all programs";
         ret->fix = "nvidia-smi -c 0";
     } else if (gpu->mig >= 0 && gpu->mig != gpu->mig_pending) {
-        ret->problem = "MIG mode changes at the next reset";
+        ret->problem = "the MIG mode will change at the next reset";
         ret->fix = "reset the GPU when no program uses it: nvidia-smi -r -i GPU";
     }
 }
 
 void gf_check_gpu_modes(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    check_each(input, "programs may use it, and MIG is settled", judge_modes, ret);
+    check_each(input, "programs may use it, and no change of the MIG mode is pending", judge_modes,
+               ret);
 }
 
-/* An idle GPU lowers the generation of its link. */
+/* Judges only a busy GPU, because an idle one lowers the generation of its link. */
 static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->generation > 0 && gpu->generation_most > 0 && gpu->busy > 0;
     if (!ret->known || gpu->generation >= gpu->generation_most)
         return;
-    ret->problem = "the PCIe link is slower than it could be, while the GPU is busy";
+    ret->problem = "the PCIe link does not use its fastest generation, although the GPU is busy";
     snprintf(ret->evidence, sizeof(ret->evidence),
              "NVML: generation %lld of %lld, GPU busy %lld %%", (long long)gpu->generation,
              (long long)gpu->generation_most, (long long)gpu->busy);
@@ -166,7 +167,7 @@ static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
 
 void gf_check_link_generation(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    check_each(input, "the PCIe link has its full speed", judge_generation, ret);
+    check_each(input, "the PCIe link uses its fastest generation", judge_generation, ret);
 }
 
 static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)

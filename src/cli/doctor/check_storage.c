@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More dirty memory than a fast disk writes within some seconds. */
+/* A fast disk takes more than a few seconds to write this much. */
 #define DIRTY_MOST (UINT64_C(32) << 30)
 #define READ_AHEAD_LEAST_KB 128 /* the kernel's default */
 
@@ -55,7 +55,7 @@ struct mount {
     char device[32], type[32], point[1024];
 };
 
-/* Reads "36 35 259:2 /root /point options - type source ..." */
+/* Parses a line of mountinfo: "36 35 259:2 /root /point options - type source ..." */
 static bool parse_mount(const char *line, struct mount *ret)
 {
     const char *rest = strstr(line, " - ");
@@ -70,7 +70,7 @@ static bool is_below(const char *path, const char *point)
            (strncmp(path, point, length) == 0 && (path[length] == '/' || path[length] == '\0'));
 }
 
-/* Finds the mount with the longest path above the folder; of equal ones the last, which hides others. */
+/* Finds the folder's mount: the longest matching path, and of equal paths the last, which hides others. */
 static bool find_mount(const struct gf_check_input *input, const char *folder, struct mount *ret)
 {
     char path[GF_PROCFS_PATH_MAX], buf[4096];
@@ -99,7 +99,7 @@ static bool is_among(const char *word, const char *const *words, size_t count)
     return false;
 }
 
-/* The read-ahead of a file system's device in KiB; -1 if it has none. */
+/* The read-ahead of a device in KiB; -1 if it has none. */
 static long read_ahead(const struct gf_check_input *input, const char *device)
 {
     long value;
@@ -126,7 +126,7 @@ void gf_check_data(const struct gf_check_input *input, struct gf_findings *ret)
     if (!gf_check_is_recorded(input) && realpath(folder, real))
         folder = real;
     if (!find_mount(input, folder, &mount)) {
-        gf_finding_add(ret, gf_status_unknown, "%s: its file system is unknown", folder);
+        gf_finding_add(ret, gf_status_unknown, "the file system of %s is unknown", folder);
         return;
     }
     const bool is_layer = is_among(mount.type, layers, GF_ARRAY_LEN(layers));

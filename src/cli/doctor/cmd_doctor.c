@@ -30,7 +30,7 @@ static void print_help(void)
 {
     puts(
         "Usage: gpufeed doctor [--json | --fix] [--data FOLDER] [--machine FOLDER]\n\n"
-        "Checks settings of the host and limits of the container that keep a GPU waiting. For "
+        "Finds settings of the host and limits of the container that keep a GPU waiting. For "
         "each\n"
         "problem, it shows the evidence, why it matters, and a fix. It changes nothing. Run it in\n"
         "the container and under the launcher in which the program would run.\n\n"
@@ -103,7 +103,7 @@ static int print_json(const struct gf_findings *findings)
     return failed;
 }
 
-/* Settings are lost at the next boot, which the script says. Other fixes are comments in it. */
+/* Prints shell commands as a script. Fixes that are not commands become comments. */
 static void print_script(const struct gf_findings *findings)
 {
     puts("#!/bin/sh\n# Written by gpufeed doctor. Read it, then run it as root on the host.\n"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /*
- * Replaces each character that is not printable ASCII, because a file may hold any bytes. JSON
+ * Replaces each byte that is not printable ASCII: the text may contain bytes of a file, but JSON
  * allows only UTF-8, and a terminal interprets control characters.
  */
 GF_PRINTF(3, 0)
@@ -34,7 +34,8 @@ struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status s
 {
     va_list args;
 
-    static struct gf_finding dropped; /* the caller may write to it */
+    static struct gf_finding
+        dropped; /* returned when the list is full, since callers write to it */
     const bool fits = findings->count < GF_ARRAY_LEN(findings->list);
     struct gf_finding *finding = fits ? &findings->list[findings->count++] : &dropped;
     *finding = (struct gf_finding){.status = status};
@@ -42,7 +43,7 @@ struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status s
     format_printable(finding->summary, sizeof(finding->summary), format, args);
     va_end(args);
     if (!fits)
-        gf_cli_error("doctor", "a finding is dropped, because there are more than %zu: %s",
+        gf_cli_error("doctor", "dropped a finding, because there are more than %zu: %s",
                      GF_ARRAY_LEN(findings->list), finding->summary);
     return finding;
 }
@@ -68,7 +69,7 @@ static bool same_but_gpu(const struct gf_finding *a, const struct gf_finding *b)
            strcmp(a->summary, b->summary) == 0 && strcmp(a->fix, b->fix) == 0;
 }
 
-/* "GPUs 0000:1b:00.0, 0000:43:00.0: " and the summary. */
+/* Puts "GPUs 0000:1b:00.0, 0000:43:00.0: " before the summary. */
 static void name_gpus(struct gf_finding *finding)
 {
     char text[sizeof(finding->summary)];

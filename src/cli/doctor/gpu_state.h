@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVML reports about each GPU. Each value is -1 if NVML does not report it. */
+/* The state of each GPU by NVML. A value is -1 if NVML does not report it. */
 #ifndef GF_CLI_DOCTOR_GPU_STATE_H
 #define GF_CLI_DOCTOR_GPU_STATE_H
 
@@ -21,14 +21,13 @@ struct gf_gpu_state {
     int64_t power_limit, power_default;  /* in milliwatts */
     int64_t mig, mig_pending;            /* 0 or 1 */
     int64_t compute_mode;                /* GF_COMPUTE_PROHIBITED: no program may use it */
-    int64_t generation, generation_most; /* of the PCIe link */
-    int64_t busy;                        /* percent of the last sample period */
+    int64_t generation, generation_most; /* generation of the PCIe link now, and at most */
+    int64_t busy;                        /* percent of NVML's last sample period */
     int64_t fabric;                      /* GF_FABRIC_*, 0 not supported, 3 ready */
 };
 
-/* nvmlClocksThrottleReason*: those that mean trouble. */
+/* Bits of nvmlClocksThrottleReason* that mean a problem. */
 enum {
-    gf_slow_power_cap = 1 << 2,
     gf_slow_hardware = 1 << 3,
     gf_slow_thermal = 1 << 5,
     gf_slow_hardware_thermal = 1 << 6,
@@ -36,8 +35,8 @@ enum {
 };
 
 /*
- * The state of all GPUs of this system, read once: later calls return the same list. The number of
- * elements; 0 for a recorded machine, and without NVML. Loads libnvidia-ml.so.1. One thread only.
+ * Reads the state of all GPUs, and returns their number; later calls return the same list. 0 for a
+ * recorded machine or without NVML. Loads libnvidia-ml.so.1. Only one thread may call this.
  */
 size_t gf_gpu_state_read(const struct gf_check_input *input, const struct gf_gpu_state **ret);
 

@@ -55,7 +55,7 @@ static bool write_prometheus(FILE *out, const struct gf_answer *answer,
     return gf_prometheus_write(out, answer);
 }
 
-/* Writes a file that the command line names; NULL: no file is named. */
+/* Writes the file `path`; does nothing if path is NULL. */
 static int write_file(const char *path, writer *write, const struct gf_answer *answer,
                       const struct gf_torch_trace *torch)
 {
@@ -92,7 +92,7 @@ static int open_torch(const char *path, struct gf_torch_trace *ret)
     return GF_EXIT_FAILED;
 }
 
-/* Says which files were written, unless one of them is standard output. */
+/* Prints the names of the written files, unless standard output is one of them. */
 static void print_written(const struct gf_report_flags *flags)
 {
     const char *const paths[] = {flags->html, flags->perfetto, flags->prometheus};
@@ -152,6 +152,7 @@ static int read_and_show(struct gf_report_flags *flags)
 {
     struct gf_job job = {0};
     struct gf_read_counts counts;
+    char why[160];
     int code = GF_EXIT_OK;
     const bool whole = gf_read_job(&flags->sources, &job, &counts);
 
@@ -159,7 +160,12 @@ static int read_and_show(struct gf_report_flags *flags)
         flags->filter.since = gf_job_filter_moment(&job, &flags->filter);
     } else if (whole || job.process_count) {
         gf_job_filter_apply(&job, &flags->filter);
-        code = show_job(flags, &job, &counts);
+        if (gf_job_filter_is_empty(&job, &flags->filter, why, sizeof(why))) {
+            gf_cli_error("report", "%s", why);
+            code = GF_EXIT_FAILED;
+        } else {
+            code = show_job(flags, &job, &counts);
+        }
     }
     gf_job_free(&job);
     return whole ? code : GF_EXIT_FAILED;
@@ -173,7 +179,8 @@ int gf_cmd_report(int argc, char **argv)
 
     if (!done && code == GF_EXIT_OK) {
         gf_bus_error_survive();
-        if (flags.form != GF_FORM_EVENTS || flags.filter.last_s > 0)
+        if (flags.form != GF_FORM_EVENTS ||
+            (gf_job_filter_needs_job(&flags.filter) && !flags.reads_stdin))
             code = read_and_show(&flags);
         if (flags.form == GF_FORM_EVENTS && code == GF_EXIT_OK)
             code = gf_event_list_print(&flags.sources, &flags.filter) ? GF_EXIT_OK : GF_EXIT_FAILED;

@@ -50,13 +50,13 @@ static void print_help(void)
         "stalls by\n"
         "cause and by call site, slow steps, copies, ranks that differ from the others, and what "
         "helps.\n"
-        "PATH is a log (GPUFEED_LOG), a report (GPUFEED_REPORT), a folder of them, or - for "
-        "standard\n"
-        "input. Give the logs and reports of all ranks together.\n\n"
+        "PATH is a log (GPUFEED_LOG), a report (GPUFEED_REPORT), the output of `gpufeed doctor "
+        "--json`,\n"
+        "a folder of them, or - for standard input. Give the files of all ranks together.\n\n"
         "  --top N        show N rows of each table (default 5)\n"
         "  --by PROPERTY  one table, by cause, site, rank, step or thread\n"
-        "  --since TIME   only stalls from a local time on (08:51, \"2026-11-23 08:51\"), or of "
-        "the\n"
+        "  --since TIME   only stalls from a local time on (08:51:09, \"2026-11-23 08:51\"), or "
+        "of the\n"
         "                 job's last part (10m, 2h)\n"
         "  --rank LIST    only these ranks, such as 0,4-7\n"
         "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
@@ -152,7 +152,7 @@ static int add_source(struct gf_report_flags *ret, const char *path)
     return GF_EXIT_FAILED;
 }
 
-/* Two files cannot be one. */
+/* Whether two of the files have the same path: one would overwrite the other. */
 static bool has_same_file(const struct gf_report_flags *ret)
 {
     const char *const paths[] = {ret->html, ret->perfetto, ret->prometheus};
@@ -180,18 +180,15 @@ static int check_files(const struct gf_report_flags *ret)
 }
 
 /* Refuses flags that contradict each other, or have no effect. */
-static int check(const struct gf_report_flags *ret, unsigned operands)
+static int check(struct gf_report_flags *ret, unsigned operands)
 {
-    bool has_input = false;
-
     if (!operands) {
         gf_cli_error("report", "no log or report to show: gpufeed report PATH...");
         return GF_EXIT_USAGE;
     }
     for (size_t i = 0; i < ret->sources.count; i++)
-        has_input =
-            has_input || strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
-    if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && has_input) {
+        ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
+    if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin) {
         gf_cli_error("report", "--events of standard input needs a time in --since: standard input "
                                "can be read only once");
         return GF_EXIT_USAGE;

@@ -57,8 +57,8 @@ int gf_cmd_preload_path(int argc, char **argv)
 
     if (argc > 1) {
         puts("Usage: gpufeed preload-path\n\n"
-             "Prints the absolute path of libgpufeed.so, for LD_PRELOAD. It fails if\n"
-             "LD_PRELOAD cannot hold the path, and names a link that helps.");
+             "Prints the absolute path of libgpufeed.so, for LD_PRELOAD. If LD_PRELOAD\n"
+             "cannot hold the path, the command fails and suggests a link with another path.");
         return strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? GF_EXIT_OK
                                                                             : GF_EXIT_USAGE;
     }

@@ -6,6 +6,7 @@
 #include "cli/run/exec_target.h"
 #include "cli/run/init.h"
 #include "cli/run/ld_preload.h"
+#include "cli/run/output_paths.h"
 #include "cli/run/prebind.h"
 #include "cli/run/thread_count.h"
 #include "engine/machine/tasks.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static void report_invalid(void *closure, const char *line)
@@ -27,8 +29,8 @@ static void report_invalid(void *closure, const char *line)
 }
 
 /*
- * Removes the invalid options that it reports, so that the library in a child does not report them
- * again.
+ * Reports invalid options, and removes them so that the library does not report them again in the
+ * program.
  */
 static void drop_invalid_options(struct gf_env *env)
 {
@@ -52,7 +54,7 @@ static void set_defaults(struct gf_env *env)
     }
 }
 
-/* A preloaded sanitizer run-time ends the program unless it is the first preload. */
+/* A sanitizer's run-time in LD_PRELOAD ends the program unless it is the first entry. */
 static bool preloads_sanitizer(const char *preload)
 {
     static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so",
@@ -78,16 +80,18 @@ static bool has_obstacle_in_environment(const struct gf_env *env, const char *na
         return true;
     }
     if (preloads_sanitizer(gf_env_get(env, "LD_PRELOAD"))) {
-        gf_cli_error("run",
-                     "the sanitizer in LD_PRELOAD has to come first: %s runs without the library",
-                     name);
+        gf_cli_error(
+            "run",
+            "the sanitizer in LD_PRELOAD must be the first entry: %s runs without the library",
+            name);
         return true;
     }
     return false;
 }
 
 /*
- * Removes the library from the child's LD_PRELOAD: an outer run or the image may have put it there.
+ * Removes the library from the program's LD_PRELOAD. An outer `gpufeed run` or the container image
+ * may have added it.
  */
 static void remove_preload(struct gf_env *env, const char *library)
 {
@@ -110,8 +114,8 @@ static void add_preload(struct gf_env *env, const char *library)
 }
 
 /*
- * Puts the library first in the child's LD_PRELOAD, unless the program cannot take a preload.
- * *ret_preloaded: whether the program itself will load it. 0, or -ENOENT if the library is missing.
+ * Puts the library first in the program's LD_PRELOAD, unless an obstacle prevents a preload.
+ * *ret_preloaded tells whether the program will load it. 0, or -ENOENT if the library is missing.
  */
 static int set_preload(struct gf_env *env, const char *program, const char *name,
                        bool *ret_preloaded)
@@ -185,8 +189,8 @@ static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t s
 }
 
 /*
- * This line is printed only at GPUFEED_VERBOSE=2: the library later reports the binding itself, as
- * read back from the kernel.
+ * Prints the binding only at GPUFEED_VERBOSE=2 or after a failure, because the library later reports
+ * the binding that it reads back from the kernel.
  */
 static void bind_before_exec(struct gf_env *env, bool dry)
 {
@@ -197,6 +201,9 @@ static void bind_before_exec(struct gf_env *env, bool dry)
 
     gf_options_load(&options, env->entries);
     const bool has_start = gf_tasks_get_mask(0, &start) == 0;
+    if (!dry && options.huge_pages == gf_huge_pages_off && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
+        gf_cli_error("run", "GPUFEED_HUGE_PAGES=off has no effect: prctl(PR_SET_THP_DISABLE): %s",
+                     strerror(errno));
     gf_prebind_apply(env, &options, dry, &prebind);
     format_prebind(&prebind, text, sizeof(text));
     if (options.omp == gf_omp_auto && has_start)
@@ -213,7 +220,7 @@ static int report_not_run(const char *name, const char *program, int error)
     char lacking[PATH_MAX];
 
     if (error == ENOENT && *program && gf_exec_target_lacks(program, lacking, sizeof(lacking))) {
-        /* A terminal does not show a carriage return. */
+        /* Shows a carriage return as "\r", because a terminal does not show it. */
         const size_t length = strcspn(lacking, "\r");
         const bool has_cr = lacking[length];
         lacking[length] = '\0';
@@ -259,8 +266,10 @@ int gf_cmd_run(int argc, char **argv)
         return GF_EXIT_FAILED;
     if (flags.print)
         print_plan(&env, program, command);
-    if (preloaded)
+    if (preloaded) {
+        gf_output_paths_check(&env);
         bind_before_exec(&env, flags.print);
+    }
     if (flags.print)
         return GF_EXIT_OK;
     execvpe(command[0], command, env.entries);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stacks/cmd_stacks.h"
 
+#include "base/parse.h"
 #include "cli/common/cli.h"
+#include "cli/stacks/live_state.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +19,10 @@ static void print_help(void)
          "Prints the Python and native stacks of every thread of a running process, with its "
          "state, its\n"
          "system call and the CPUs that it may use. The process is stopped for some milliseconds.\n"
-         "It need not run with the library. Python frames are shown for CPython 3.9 to 3.13.\n\n"
+         "It need not run with the library. Python frames are shown for CPython 3.9 to 3.13.\n"
+         "If it uses the library, its GPUs, copies and hooked calls come first; with "
+         "GPUFEED_LIVE=on, also\n"
+         "those of the last second.\n\n"
          "You may look at your own processes where the kernel permits it. In a container this "
          "needs the\n"
          "capability SYS_PTRACE; with kernel.yama.ptrace_scope=1 on a host, it needs sudo.");
@@ -40,13 +45,17 @@ int gf_cmd_stacks(int argc, char **argv)
     char *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';
+    uint64_t pid;
+    if (!gf_parse_u64(argv[1], &pid) && pid && pid <= INT_MAX)
+        gf_live_state_print((pid_t)pid);
+    fflush(stdout);
     for (size_t i = 0; slash && i < GF_ARRAY_LEN(places); i++) {
         snprintf(path, sizeof(path), "%s/%s/" PROGRAM, folder, places[i]);
         execv(path, argv);
         if (errno != ENOENT)
             break;
     }
-    gf_cli_error("stacks", "cannot start " PROGRAM ", which stands beside this command: %s",
+    gf_cli_error("stacks", "cannot start " PROGRAM " in the folder of this command: %s",
                  strerror(errno));
     return GF_EXIT_FAILED;
 }

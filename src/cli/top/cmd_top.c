@@ -25,7 +25,7 @@ static const struct option flag_table[] = {
 };
 
 struct words {
-    uint64_t count; /* of pictures; UINT64_MAX: until the user quits */
+    uint64_t count; /* number of screens; UINT64_MAX: until the user quits */
     pid_t only;     /* 0: all processes */
     bool help;
 };
@@ -34,15 +34,15 @@ static void print_help(void)
 {
     puts("Usage: gpufeed top [-n N] [PID]\n\n"
          "Shows the running processes of this user in which the library is active, or the\n"
-         "process PID: time since the first use of CUDA, steps (gpufeed_step), copies,\n"
+         "process PID: time since the first use of CUDA, steps (gpufeed_set_step), copies,\n"
          "share of time in stalls, cause of most stalled time, and whether threads are\n"
          "bound.\n"
-         "The first picture shows rates since the start; each later one, since the picture\n"
-         "before.\n"
-         "With GPUFEED_LIVE=on, a process renews its figures each second. Without it, its\n"
-         "report file (GPUFEED_REPORT) is shown, which is renewed less often.\n\n"
+         "The first screen shows rates since the start; each later one, rates since the\n"
+         "previous screen.\n"
+         "With GPUFEED_LIVE=on, a process updates its figures each second. Without it, top\n"
+         "shows the report file (GPUFEED_REPORT), which is updated less often.\n\n"
          "  -n, --count N\n"
-         "      end after N pictures; without it, q ends. 1 prints once.\n"
+         "      end after N screens; without it, q quits. 1 prints once.\n"
          "  -h, --help\n"
          "      show this help\n\n"
          "Exit code: 0; 1 if PID does not exist, cannot be read or does not use the\n"
@@ -80,11 +80,11 @@ static int read_flag(int code, struct words *ret)
     if (code != 'n')
         return -EINVAL;
     if (gf_parse_u64(optarg, &ret->count) || !ret->count)
-        return usage_error("number of pictures", optarg);
+        return usage_error("number of screens", optarg);
     return 0;
 }
 
-/* The flags may follow the process. */
+/* Flags may follow the process id. */
 static int read_words(int argc, char **argv, struct words *ret)
 {
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
@@ -107,7 +107,7 @@ static int read_words(int argc, char **argv, struct words *ret)
     return error;
 }
 
-/* Reports why the process cannot be shown. */
+/* 0, or -errno after printing why the process cannot be shown. */
 static int check_process(pid_t pid)
 {
     const int error = gf_snapshot_check(pid);
@@ -124,7 +124,7 @@ struct picture {
     pid_t pids[PROCESSES_MAX];
     size_t count, hidden;
     struct gf_top_history history[PROCESSES_MAX];
-    size_t kept; /* elements of history */
+    size_t kept; /* number of elements of history */
 };
 
 static struct gf_top_history find_history(const struct picture *picture, pid_t pid)
@@ -156,7 +156,7 @@ static void draw(struct picture *picture, unsigned width)
     fflush(stdout);
 }
 
-/* The processes to show. False if the only one has ended. */
+/* Finds the processes to show. False if the user named one, and it has ended. */
 static bool find(const struct words *words, struct picture *picture)
 {
     if (!words->only) {

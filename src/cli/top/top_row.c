@@ -33,7 +33,7 @@ void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot
         .stalls_us = gf_report_number(report, "stalls.us"),
     };
 
-    /* A process id may be used again. */
+    /* A new process may have got the id of an ended one. */
     if (history->pid != snapshot->pid || now.seconds < history->now.seconds)
         *history = (struct gf_top_history){.pid = snapshot->pid};
     if (!report || now.seconds <= history->now.seconds)
@@ -42,7 +42,7 @@ void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot
     history->now = now;
 }
 
-/* Writes at most `width` bytes, or all for 0; so at most that many columns. */
+/* Writes at most `width` bytes, and so at most `width` columns; all if it is 0. */
 static void put_line(FILE *out, char *line, unsigned width)
 {
     if (width && strlen(line) > width)
@@ -58,7 +58,7 @@ void gf_top_row_header(FILE *out, unsigned width)
     put_line(out, line, width);
 }
 
-/* The cause of stalls with most time since the start. */
+/* The cause with the most stalled time since the start. */
 static const char *top_cause(const json_t *report, char *buf, size_t size)
 {
     json_t *causes = (json_t *)(uintptr_t)gf_report_at(report, "stalls.causes"), *row;
@@ -77,7 +77,7 @@ static const char *top_cause(const json_t *report, char *buf, size_t size)
     return gf_plain_text(buf);
 }
 
-/* The command line, with blanks between its words. */
+/* Reads the command line, and separates its words by blanks. */
 static void read_command(pid_t pid, char *ret, size_t size)
 {
     char path[48];
@@ -144,9 +144,10 @@ void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
         print_figures(out, snapshot, history, width);
         return;
     }
-    snprintf(line, sizeof(line), "%7d  %s", snapshot->pid,
-             snapshot->source == gf_snapshot_newer
-                 ? "has a later version of the library; use the gpufeed command of that version"
-                 : "has no figures yet, or its files cannot be read; set GPUFEED_REPORT");
+    snprintf(
+        line, sizeof(line), "%7d  %s", snapshot->pid,
+        snapshot->source == gf_snapshot_newer
+            ? "has a later version of the library; use the gpufeed command of that version"
+            : "has no figures yet, or they cannot be read; set GPUFEED_LIVE=on or GPUFEED_REPORT");
     put_line(out, line, width);
 }

@@ -44,8 +44,9 @@ static void print_gpu(const struct gf_topo_gpu *gpu)
     else if (gpu->device >= 0)
         printf(", device %d", gpu->device);
     if (!gpu->source) {
-        puts("\n    node unknown: /sys has neither its numa_node nor its local_cpulist; nothing is "
-             "bound to it");
+        puts(
+            "\n    node unknown: /sys has neither its numa_node nor its local_cpulist; the library "
+            "binds nothing to it");
         return;
     }
     printf("\n    node %s (%s)", gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
@@ -84,8 +85,8 @@ static void print_process(const struct gf_topo *topo)
     else if (facts->rank.local_rank >= 0)
         printf("    is local rank %d (%s)\n", facts->rank.local_rank, facts->rank.source);
     if (facts->start_policy < 0)
-        puts("    may not set memory policies: its pages go to the nodes of the threads that first "
-             "touch them");
+        puts("    may not set memory policies: a page is on the node of the thread that touches it "
+             "first");
 }
 
 void gf_topo_print(const struct gf_topo *topo)
@@ -101,6 +102,6 @@ void gf_topo_print(const struct gf_topo *topo)
     if (!topo->gpu_count)
         puts("no NVIDIA GPU");
     else if (topo->visible.doubt)
-        printf("the order of the devices is not certain: %s\n", topo->visible.doubt);
+        printf("CUDA may number the GPUs in another order: %s\n", topo->visible.doubt);
     print_process(topo);
 }

@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #define FRAMES 24u
-#define QUEUE_FRAMES                                                                               \
-    4u /* innermost ones, of which one is a queue's if the thread waits in a queue */
+/* If a thread waits in a queue, one of this many innermost frames is the queue's. */
+#define QUEUE_FRAMES 4u
 #define BLOCK 512u
 #define BLOCKS 32u
 /*
- * Python's lock has a condition variable, and before it the holder's thread state, a flag and a
- * counter, in 3.9 to 3.13. A thread sleeps on one of the two futexes at this offset of glibc's
- * condition variable.
+ * In CPython 3.9 to 3.13, Python's lock consists of the holder's thread state, a flag, a counter,
+ * and a condition variable. A waiting thread sleeps on one of the two futexes at this offset of
+ * glibc's condition variable.
  */
 #define CONDITION_FUTEX 40u
 #define HOLDER_BEFORE 24u
@@ -31,7 +31,7 @@ static struct {
     size_t runtime_size;
 } interpreter;
 
-/* A reading of frames reads many small pieces of few pages. */
+/* Caches blocks of memory, because a reading of frames needs many small pieces of few pages. */
 struct cache {
     pid_t pid;
     uintptr_t at[BLOCKS]; /* 0: free */
@@ -88,7 +88,7 @@ static size_t read_cached(void *closure, uintptr_t address, void *ret, size_t si
 
 static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret)
 {
-    static struct cache cache; /* the sampler's thread only */
+    static struct cache cache; /* used on the sampler's thread only */
     const struct gf_pystack_memory memory = {read_cached, &cache};
 
     cache.pid = pid;
@@ -108,7 +108,10 @@ bool gf_python_line_is_library(const char *file)
            strstr(file, "/lib/python3") || strncmp(file, "<frozen", 7) == 0;
 }
 
-/* Where threads wait for another one's data. Work of a DataLoader's worker is in other files. */
+/*
+ * Whether a thread in this file waits for data of another thread or process. A DataLoader's worker
+ * does its work in other files.
+ */
 static bool is_queue(const char *file)
 {
     return strstr(file, "/multiprocessing/connection.py") || strstr(file, "/queue.py") ||
@@ -117,7 +120,7 @@ static bool is_queue(const char *file)
            strstr(file, "/torch/utils/data/dataloader.py");
 }
 
-/* The end of a path, because its last folders say most. */
+/* Copies the end of a path, because its last folders say most. */
 static void copy_end(char *ret, size_t size, const char *text)
 {
     const size_t length = strlen(text);

@@ -18,17 +18,22 @@
 #define SECOND UINT64_C(1000000000)
 /* The thread's CPU time is compared with the clock after this many samples. */
 #define REVIEW 64u
-/* It asks less often above the first share of a CPU (in 1/1000), and more often below the other. */
+/*
+ * Above the first share of a CPU (in thousandths) the thread samples less often, below the second
+ * more often.
+ */
 #define SHARE_MOST 8u
 #define SHARE_LEAST 4u
 #define INTERVAL_MOST (SECOND / 5)
-/* Above this rate the thread's CPU time is not limited: the user asked for so many samples. */
+/*
+ * Above this rate the thread's CPU time is not limited, because the user asked for so many samples.
+ */
 #define HZ_UNLIMITED 1000u
-/* A sample is late if it comes after four times the planned interval and this. */
+/* A sample is late if it comes later than four times the planned interval plus this time. */
 #define LATE_NS (SECOND / 20)
-/* If submissions are at most this far apart on average, the GPU was given work all the time. */
+/* If the mean time between submissions is at most this, the launch rate limits the GPU. */
 #define LAUNCH_BOUND_NS UINT64_C(100000)
-#define STOP_TRIES 200u /* of 100 us */
+#define STOP_TRIES 200u /* waits of 100 us each */
 
 struct device {
     struct gf_gpu_shares shares;
@@ -44,10 +49,10 @@ static struct sampler {
     const char *reason;
     unsigned hz;
     uint64_t random;
-    uint64_t nominal_ns;                 /* by hz */
-    _Atomic uint64_t interval_ns;        /* at present */
+    uint64_t nominal_ns;                 /* 1 / hz */
+    _Atomic uint64_t interval_ns;        /* the present mean */
     uint64_t planned_ns;                 /* of the present sleep */
-    uint64_t before_ns, begun, unlisted; /* of the sample before */
+    uint64_t before_ns, begun, unlisted; /* of the previous sample */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
     _Atomic uint64_t cpu_ns, questions, refused, longest_ns;
@@ -64,7 +69,10 @@ static uint64_t next_random(void)
     return sampler.random;
 }
 
-/* Half of the interval to one and a half of it, so that no loop runs in step with the samples. */
+/*
+ * Sleeps between half and one and a half intervals, so that no loop of the program stays in step
+ * with the samples.
+ */
 static void sleep_some(void)
 {
     const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
@@ -107,13 +115,13 @@ static enum gf_gpu_state state_of(const struct gf_answers *answers, unsigned num
     return answer->work || answer->copies ? gf_gpu_copying : gf_gpu_empty;
 }
 
-/* Why the samples are late: the whole process was stopped, or only this thread was. */
+/* Why a sample is late: the CPU quota throttled the process, or the process was paused. */
 static enum gf_host_cause cause_of_delay(void)
 {
     return gf_pressure_throttled_since() ? gf_host_throttled : gf_host_paused;
 }
 
-/* The timed driver call that the thread is in; gf_host_other if it is in none. */
+/* The timed driver call that a thread is in; gf_host_other if no thread is in one. */
 static enum gf_host_cause cause_of_call(void)
 {
     for (unsigned i = 0; i < GF_SUBMITTERS; i++) {
@@ -126,7 +134,7 @@ static enum gf_host_cause cause_of_call(void)
     return gf_host_other;
 }
 
-/* By the calls and the state of the feeding thread. */
+/* The cause by the driver calls that threads are in, and by the state of the feeding thread. */
 static enum gf_host_cause cause_of_feeder(struct device *device, uint64_t interval, uint64_t moved,
                                           uint64_t now)
 {
@@ -236,7 +244,7 @@ void gf_sampler_prepare(const struct gf_sampler_setup *setup)
         sampler.reason = "the driver lacks a function";
         return;
     }
-    gf_pressure_counters_open(); /* here, because this is within cuInit */
+    gf_pressure_counters_open(); /* opens files, so it is called here, within cuInit */
     sampler.nominal_ns = SECOND / setup->hz;
     sampler.interval_ns = sampler.nominal_ns;
     sampler.random = gf_now_ns() | 1;
@@ -301,4 +309,13 @@ void gf_sampler_read(struct gf_gpu_time *ret)
     ret->longest_question_ns = gf_load_relaxed(&sampler.longest_ns);
     for (unsigned i = 0; ret->on && i < GF_SUBMIT_DEVICES; i++)
         read_device(&sampler.device[i], &ret->device[i]);
+}
+
+void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT])
+{
+    const bool on = sampler.started && !sampler.reason;
+
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
+        for (unsigned state = 0; state < GF_GPU_STATE_COUNT; state++)
+            ret[i][state] = on ? gf_load_relaxed(&sampler.device[i].shares.state_ns[state]) : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The thread that samples whether GPUs have work. It sleeps for random times around the wanted
- * interval, asks (questions.h), and adds to the shares of each device. It keeps its own CPU time
- * below 1 % of one CPU by asking less often.
+ * interval, queries the streams (questions.h), and adds to each device's shares. It keeps its own
+ * CPU time below 1 % of one CPU by sampling less often.
  */
 #ifndef GF_ENGINE_GPUTIME_SAMPLER_H
 #define GF_ENGINE_GPUTIME_SAMPLER_H
@@ -14,18 +14,18 @@
 
 struct gf_gpu_time {
     bool on;              /* false: nothing was sampled */
-    const char *reason;   /* why not; NULL: there was no submission yet */
-    unsigned hz;          /* asked for */
-    uint64_t interval_us; /* at present, on average */
-    uint64_t cpu_ns;      /* of the thread */
+    const char *reason;   /* why not; NULL: no work was submitted yet */
+    unsigned hz;          /* the requested rate */
+    uint64_t interval_us; /* the present mean */
+    uint64_t cpu_ns;      /* of the thread and of the readings that it starts */
     uint64_t questions, refused, longest_question_ns;
     struct gf_gpu_time_device {
         bool used;
         uint64_t state_ns[GF_GPU_STATE_COUNT];
         uint64_t cause_ns[GF_HOST_CAUSE_COUNT];
         uint64_t exact_ns, samples, gap_count;
-        struct gf_gpu_gap longest[GF_GAPS_LONGEST];     /* longest first; ns 0: no further one */
-        struct gf_cause_line line[GF_HOST_CAUSE_COUNT]; /* the largest of each cause */
+        struct gf_gpu_gap longest[GF_GAPS_LONGEST];     /* longest first; ns 0: no further gap */
+        struct gf_cause_line line[GF_HOST_CAUSE_COUNT]; /* for each cause, the longest */
     } device[GF_SUBMIT_DEVICES];
 };
 
@@ -37,16 +37,18 @@ struct gf_sampler_setup {
     const char *reason; /* NULL, or why nothing is sampled */
 };
 
-/* Starts recording, so that the first submission is seen. No thread yet. */
+/* Starts recording, so that the first submission is seen. Starts no thread. */
 void gf_sampler_prepare(const struct gf_sampler_setup *setup);
 /* Starts the thread, once, with all signals blocked. Does nothing if nothing is sampled. */
 void gf_sampler_start(void);
 /*
- * At exit: the thread makes no further query. Waits for a question under way, for 20 ms at most.
- * Makes no CUDA call.
+ * Called at exit. The thread makes no further query. Waits up to 20 ms for queries under way. Makes
+ * no CUDA call.
  */
 void gf_sampler_stop(void);
-/* Any thread. The sums may be a sample apart. */
+/* Any thread. The sums may be one sample apart. */
 void gf_sampler_read(struct gf_gpu_time *ret);
+/* Reads only each device's time by state; all zeros if nothing is sampled. */
+void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT]);
 
 #endif

@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #define LIST_NS UINT64_C(2000000000)
-#define COST_TIMES 200u /* the time between two readings, by the CPU time of the first */
+#define COST_TIMES                                                                                 \
+    200u /* the least time between two readings, as a multiple of the first one's CPU
+                         * time */
 
 /* The number of children in each state, and a line for each state. */
 struct readings {
@@ -25,7 +27,7 @@ struct readings {
     struct gf_python_line line[GF_WORKER_STATE_COUNT];
 };
 
-/* Keeps what is known of a child that is still there. */
+/* Keeps what is known of a child that still exists. */
 static void add_worker(struct gf_workers *workers, const struct gf_workers *before, pid_t pid)
 {
     struct gf_worker *worker = &workers->worker[workers->count++];
@@ -66,7 +68,7 @@ static bool was_starved(struct gf_worker *worker, uint64_t passed)
     return starved;
 }
 
-/* A read of a pipe is a wait for work; that of a file or of the network is a part of the work. */
+/* Reading a pipe is a wait for work; reading a file or the network is part of the work. */
 static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
 {
     char path[48], link[64];
@@ -88,8 +90,8 @@ static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
 }
 
 /*
- * *ret_waits: it waits, and the system call does not say for what. A refusal ends all readings,
- * because an audit may log each.
+ * *ret_waits: the child waits, and its system call does not show for what. If the kernel refuses a
+ * reading, no further one is made, because an audit may log each refusal.
  */
 static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid, bool *ret_waits)
 {
@@ -107,7 +109,7 @@ static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid,
     switch (wait.cause) {
     case gf_host_file:
         return gf_worker_storage;
-    case gf_host_data: /* poll: a queue */
+    case gf_host_data: /* poll, by a queue */
         return gf_worker_idle;
     default:
         return wait.is_fault ? gf_worker_storage : gf_worker_busy;
@@ -123,7 +125,7 @@ static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t p
 
     if (r->workers->refused)
         return;
-    /* Only its Python frames show whether a process that sleeps is at work. */
+    /* Only the Python frames of a sleeping process show whether it is at work. */
     if (gf_python_line_read(worker->pid, r->state, &place) ? place.in_queue : waits)
         state = gf_worker_idle;
     if (state == gf_worker_busy && starved)

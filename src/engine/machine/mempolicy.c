@@ -15,7 +15,7 @@ _Static_assert(GF_MPOL_DEFAULT == MPOL_DEFAULT && GF_MPOL_PREFERRED == MPOL_PREF
 _Static_assert(sizeof(unsigned long) == sizeof(uint64_t),
                "node masks are passed as words of 64 bits");
 
-/* Newer than the headers of Debian 12. */
+/* The headers of Debian 12 lack these numbers. */
 #define PREFERRED_MANY GF_MPOL_PREFERRED_MANY
 #define WEIGHTED_INTERLEAVE 6
 
@@ -81,6 +81,27 @@ static int bind_range(void *start, size_t size, int mode, const struct gf_nodes 
     const int result = failed ? -errno : 0;
     errno = saved;
     return result;
+}
+
+int gf_mempolicy_refusal(const char **ret_call)
+{
+    static char page;
+    const unsigned long *const nowhere = (const unsigned long *)8;
+    const int saved = errno;
+
+    gf_numa_env_allow();
+    *ret_call = "set_mempolicy";
+    int error = !gf_permit(gf_permit_set_mempolicy)                 ? EPERM
+                : set_mempolicy(MPOL_PREFERRED, nowhere, MASK_BITS) ? errno
+                                                                    : 0;
+    if (error == EFAULT) {
+        *ret_call = "mbind";
+        error = !gf_permit(gf_permit_mbind)                              ? EPERM
+                : mbind(&page, 0, MPOL_PREFERRED, nowhere, MASK_BITS, 0) ? errno
+                                                                         : 0;
+    }
+    errno = saved;
+    return error == EFAULT ? 0 : error;
 }
 
 int gf_mempolicy_set_range(void *start, size_t size, int mode, const struct gf_nodes *nodes)

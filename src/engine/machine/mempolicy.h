@@ -34,6 +34,12 @@ bool gf_mempolicy_is(int mode, const struct gf_nodes *nodes);
  */
 int gf_mempolicy_set(int mode, const struct gf_nodes *nodes);
 
+/*
+ * Whether a seccomp filter refuses a call that sets policies: 0, or the filter's errno and the
+ * call's name. The calls have a node mask at an invalid address (EFAULT), so they set nothing.
+ */
+int gf_mempolicy_refusal(const char **ret_call);
+
 /* Sets the policy of a range, for pages touched later. 0 or -errno. */
 int gf_mempolicy_set_range(void *start, size_t size, int mode, const struct gf_nodes *nodes);
 
@@ -49,7 +55,7 @@ bool gf_mempolicy_binds(int mode);
 /* "preferred", "bind", ...; mode flags are ignored. */
 const char *gf_mempolicy_name(int mode);
 
-/* The same as numa_maps shows it: "prefer:1", "prefer (many):0-1", "bind:0-1". Returns buf. */
+/* The policy as numa_maps shows it: "prefer:1", "prefer (many):0-1", "bind:0-1". Returns buf. */
 char *gf_mempolicy_kernel_text(int mode, const struct gf_nodes *nodes, char *buf, size_t size);
 
 /* "bind:0-1", or the name alone if there are no nodes. Returns buf. */

@@ -21,7 +21,8 @@ static bool has_device_memory(const struct gf_machine *machine, bool only_gpus)
 
 /*
  * Binds to all nodes except the GPUs' own: pages come from the nearest one, and never from a GPU's
- * memory. An expander is capacity: if the bound nodes are full, the OOM killer kills the program.
+ * memory. Memory expanders are included, because the OOM killer kills the program if the bound
+ * nodes are full.
  */
 static void bind_to_host(const struct gf_machine *machine, const struct gf_nodes *mems,
                          struct gf_verdict *ret)
@@ -70,7 +71,8 @@ static void follow_gpu(const struct gf_machine *machine, const struct gf_nodes *
     } else if (options->mem == gf_mem_strict) {
         ret->policy = GF_MPOL_BIND;
         ret->policy_nodes = nodes;
-        SAY(ret, "GPUFEED_MEM=strict: without free memory on these nodes the program is killed");
+        SAY(ret, "GPUFEED_MEM=strict: if these nodes have no free memory, the OOM killer kills the "
+                 "program");
     } else if (gf_set_count(&nodes) > 1) {
         SAY(ret, "the GPUs are on several nodes, so no policy is set: each page goes to the node "
                  "that first touches it");
@@ -118,8 +120,8 @@ void gf_memory_verdict_decide(const struct gf_machine *machine, const struct gf_
              prefer_host(machine, &facts->mems, probe, ret))
         ; /* on kernels before 5.15 the GPU's node is preferred, by the rows below */
     else if (choice == gf_cpu_choice_remote && !asked)
-        SAY(ret,
-            "hardly any of the CPUs is near the GPU, so no policy is set: memory follows the CPUs");
+        SAY(ret, "hardly any of the CPUs is near the GPU, so no policy is set, and memory stays "
+                 "near the CPUs");
     else if (choice == gf_cpu_choice_pinned && !asked)
         SAY(ret, "the program pinned threads to CPUs away from the GPU, so no policy is set");
     else if (gf_locate_cpu_nodes(machine) <= 1 && !asked)
@@ -133,7 +135,7 @@ void gf_memory_verdict_decide(const struct gf_machine *machine, const struct gf_
     if (probe->set_mempolicy == GF_UNTRIED)
         SAY(ret, "set_mempolicy could not be tried, so no policy is set");
     else
-        SAY(ret, "set_mempolicy refused (%s), so no policy is set",
+        SAY(ret, "the kernel refused set_mempolicy (%s), so no policy is set",
             strerrorname_np(probe->set_mempolicy));
     const char *remedy = gf_probe_remedy(probe->set_mempolicy);
     if (remedy && !*ret->remedy)

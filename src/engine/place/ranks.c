@@ -74,3 +74,14 @@ int gf_ranks_share(const struct gf_machine *machine, const struct gf_rank *rank,
         return -ENOENT;
     return take_block(machine, among, (unsigned)rank->local_rank, (unsigned)rank->local_size, ret);
 }
+
+unsigned gf_ranks_cpus(const struct gf_rank *rank, const struct gf_cpus *start,
+                       const struct gf_cpus *cpuset, double quota)
+{
+    if (rank->local_size < 2 || !gf_set_within(cpuset, start))
+        return 0;
+    double cpus = gf_set_count(start);
+    if (quota > 0 && quota < cpus)
+        cpus = quota;
+    return gf_max(1u, (unsigned)(cpus / rank->local_size));
+}

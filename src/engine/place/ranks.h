@@ -17,4 +17,12 @@ int gf_ranks_share(const struct gf_machine *machine, const struct gf_rank *rank,
                    const struct gf_gpu *gpu, unsigned node, const struct gf_cpus *among,
                    struct gf_cpus *ret);
 
+/*
+ * The number of CPUs of one rank, if the ranks on this host share the start mask and the quota. 0:
+ * there is one rank, or the launcher narrowed the mask, so that other ranks use other CPUs. quota
+ * is in CPUs; 0: no quota.
+ */
+unsigned gf_ranks_cpus(const struct gf_rank *rank, const struct gf_cpus *start,
+                       const struct gf_cpus *cpuset, double quota);
+
 #endif

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define LIST_MAX 64
-/* Threads that submit work would share fewer CPUs with the driver's threads, and wait. */
+/* On fewer CPUs, threads that submit work would wait for the driver's threads. */
 #define SUBMITTERS_LEAST 3
 #define SAY(ret, ...) gf_fmt((ret)->reason, sizeof((ret)->reason), __VA_ARGS__)
 #define ADVISE(ret, ...) gf_fmt((ret)->remedy, sizeof((ret)->remedy), __VA_ARGS__)
@@ -27,10 +27,10 @@ struct input {
     size_t gpu_count;
     struct gf_cpus allowed; /* CPUs that the process could use with the widest mask */
     struct gf_cpus local;   /* all CPUs of the GPUs' nodes */
-    struct gf_cpus usable;  /* the part of local in the start mask, or if forced in allowed */
+    struct gf_cpus usable;  /* the part of local in the start mask; if forced, in allowed */
     char nodes[LIST_MAX];   /* of the GPUs, as text */
     bool user_bound;
-    bool too_few; /* usable CPUs to bind to */
+    bool too_few; /* `usable` has too few CPUs to bind to */
 };
 
 const char *gf_bound_name(enum gf_bound bound)
@@ -204,8 +204,8 @@ static bool are_cpus_decided(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * Whether the kernel refuses memory on all of the GPUs' nodes. A machine given by GPUFEED_MACHINE
- * may have nodes that this one lacks, so the answer is no then.
+ * Whether the kernel refuses memory on all of the GPUs' nodes. False with GPUFEED_MACHINE, because
+ * the recorded machine may have nodes that this one lacks.
  */
 static bool memory_excluded(const struct input *d, const struct gf_verdict *v)
 {
@@ -223,7 +223,7 @@ static void say_no_cpu(const struct input *d, struct gf_verdict *ret)
     char list[LIST_MAX];
 
     if (!format_whole(&d->local, list))
-        gf_fmt(list, sizeof(list), "LIST (that of lscpu for node %.24s)", d->nodes);
+        gf_fmt(list, sizeof(list), "LIST (as lscpu prints it for node %.24s)", d->nodes);
     ret->warn = true;
     if (gf_set_within(&d->local, &d->facts->isolated)) {
         SAY(ret,
@@ -254,7 +254,8 @@ static bool is_impossible(const struct input *d, struct gf_verdict *ret)
         SAY(ret, "all CPUs that the program may use are on the GPU's %s %s already", node_word(ret),
             d->nodes);
     } else if (d->probe && d->probe->set_affinity && d->probe->set_affinity != GF_UNTRIED) {
-        SAY(ret, "sched_setaffinity refused (%s)", strerrorname_np(d->probe->set_affinity));
+        SAY(ret, "the kernel refused sched_setaffinity (%s)",
+            strerrorname_np(d->probe->set_affinity));
         ret->warn = true;
     } else {
         return false;
@@ -311,8 +312,8 @@ static void bind_socket(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * Too few CPUs on the node: binds to the socket if it has enough CPUs and binding excludes some
- * CPU.
+ * The node has too few CPUs. Binds to the socket if that has enough CPUs, but not all of the start
+ * mask.
  */
 static void bind_small(struct input *d, unsigned need, struct gf_verdict *ret)
 {
@@ -321,20 +322,21 @@ static void bind_small(struct input *d, unsigned need, struct gf_verdict *ret)
     if (gf_set_count(&ret->socket) >= need && !gf_set_within(&d->facts->start, &ret->socket)) {
         bind_to(gf_bound_socket, &ret->socket, ret);
         SAY(ret,
-            "only %u CPU%s of %s %s may be used, %u are needed: all threads are bound to its "
+            "only %u CPU%s of %s %s may be used, but %u are needed: all threads are bound to its "
             "socket",
             count, count == 1 ? "" : "s", node_word(ret), d->nodes, need);
         return;
     }
     if (count < SUBMITTERS_LEAST) {
         d->too_few = true;
-        SAY(ret, "only %u CPU%s of %s %s may be used, %u are needed: nothing is bound", count,
+        SAY(ret, "only %u CPU%s of %s %s may be used, but %u are needed: nothing is bound", count,
             count == 1 ? "" : "s", node_word(ret), d->nodes, need);
         return;
     }
     bind_to(gf_bound_submitters, &d->usable, ret);
     SAY(ret,
-        "only %u CPU%s of %s %s may be used, %u are needed: only the threads that submit work are "
+        "only %u CPU%s of %s %s may be used, but %u are needed: only the threads that submit work "
+        "are "
         "bound",
         count, count == 1 ? "" : "s", node_word(ret), d->nodes, need);
 }
@@ -343,7 +345,10 @@ static void bind_node(struct input *d, struct gf_verdict *ret)
 {
     const unsigned need = gf_min_cpus(gf_set_count(&d->facts->start), d->facts->cpu_quota);
 
-    /* GPUFEED_BIND=node binds to few CPUs too; the guard widens if the program starves. */
+    /*
+     * Only GPUFEED_BIND=auto requires enough CPUs. The guard widens any mask if the program
+     * starves.
+     */
     if (d->options->bind == gf_bind_auto && gf_set_count(&d->usable) < need) {
         bind_small(d, need, ret);
         return;
@@ -364,9 +369,9 @@ static void add_quota(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * The program set the masks of all its threads itself, as after pinning the main thread before
- * cuInit. Such masks are kept, even with GPUFEED_BIND=force. The binding holds for threads that get
- * the start mask back: a library may save, set and restore it.
+ * The program set the masks of all its threads itself, for example by pinning the main thread
+ * before cuInit. Such masks are kept, even with GPUFEED_BIND=force. The binding holds for threads
+ * that get the start mask back: a library may save, set and restore it.
  */
 static void say_pinned_all(const struct input *d, struct gf_verdict *ret)
 {
@@ -383,7 +388,7 @@ static void say_pinned_all(const struct input *d, struct gf_verdict *ret)
 
 static void decide_cpus(struct input *d, struct gf_verdict *ret)
 {
-    /* Found first, because the report has the node even if nothing is bound. */
+    /* The nodes are found first, because the report has them even if nothing is bound. */
     const bool known = d->gpu_count > 0 && find_nodes(d, ret);
     if (is_off(d, ret))
         return;

@@ -2,6 +2,7 @@
 #include "engine/process/exit_summary.h"
 
 #include "base/log.h"
+#include "engine/process/intervals.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"
 #include "engine/process/transfers.h"
@@ -20,7 +21,7 @@ static void print_lines(char *text)
             gf_info("%s", line);
 }
 
-/* The answer first: where the GPU's time went, copies, stalls, and the placement. */
+/* Prints the answer first: where the GPU's time went, copies, stalls, and the placement. */
 static void print_summary(const struct gf_report *report)
 {
     char text[2048];
@@ -48,6 +49,7 @@ void gf_exit_summary_run(void)
     gf_output_sample(true);
     gf_store_relaxed(&p->dead, true);
     gf_sampler_stop();
+    gf_intervals_end();
     gf_output_report(true);
     if (gf_log_wants(GF_LOG_INFO) && p->choice.contexts)
         print_summary(&p->report);

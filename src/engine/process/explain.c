@@ -70,7 +70,7 @@ static void explain_facts(const struct gf_facts *facts)
     char start[128], allowed[128], mems[64];
     const unsigned tenths = (unsigned)(facts->cpu_quota * 10 + 0.5);
 
-    EXPLAIN("started on CPUs %s; allowed are CPUs %s and memory of nodes %s",
+    EXPLAIN("started on CPUs %s; CPUs %s and memory of nodes %s are allowed",
             gf_set_format(&facts->start, start, sizeof(start)),
             gf_set_format(&facts->cpuset, allowed, sizeof(allowed)),
             gf_set_format(&facts->mems, mems, sizeof(mems)));
@@ -94,7 +94,8 @@ void gf_explain_place(const struct gf_decision *decision, const struct gf_facts 
         EXPLAIN("kernel: sched_setaffinity %s, set_mempolicy %s, mbind %s",
                 probe_text(decision->probe.set_affinity), probe_text(decision->probe.set_mempolicy),
                 probe_text(decision->probe.mbind));
-    EXPLAIN("CPUs: bind to %s%s%s: %s", gf_bound_name(verdict->bound),
+    EXPLAIN("CPUs: %s%s%s%s: %s", verdict->bound == gf_bound_none ? "not bound" : "bind to ",
+            verdict->bound == gf_bound_none ? "" : gf_bound_name(verdict->bound),
             verdict->bound == gf_bound_none ? "" : ", CPUs ",
             verdict->bound == gf_bound_none ? ""
                                             : gf_set_format(&verdict->cpus, cpus, sizeof(cpus)),

@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "engine/machine/tasks.h"
 #include "engine/process/process_state.h"
+#include "engine/report/report_activity.h"
+#include "engine/transfer/stats/longest_copies.h"
 #include "os/cgroup.h"
 
 #include <string.h>
@@ -14,9 +16,19 @@
 #define ROWS 256
 #define THREADS_MAX 16        /* the most threads in one line */
 #define MUCH_PER_MILLE 50     /* as a share of the interval; a smaller delay is not logged */
-#define MAJOR_FAULTS_MUCH 100 /* the same for major faults */
-/* The thread also wakes for other work, and a twentieth of a short interval is not meaningful. */
+#define MAJOR_FAULTS_MUCH 100 /* fewer major faults are not logged */
+/*
+ * Shorter intervals are not logged: the thread also wakes for other work, and a twentieth of a
+ * short interval is not meaningful.
+ */
 #define SHORTEST_NS UINT64_C(900000000)
+/*
+ * An interval of activity lasts at least the time so far divided by this, so that a long job has
+ * few lines.
+ */
+#define PARTS 2000
+/* An eighth of the log's limit, so that lines of activity leave most of the log to stalls. */
+#define ACTIVITY_BYTES ((size_t)8 << 20)
 
 struct row {
     pid_t tid; /* 0 if the row is free */
@@ -29,6 +41,13 @@ static struct {
     uint64_t at_ns, throttled_ns;
     uint64_t fault_ns; /* estimated duration of a page's first touch */
 } past;
+
+/* Used by the holder of `busy`. */
+static struct {
+    _Atomic bool busy;
+    uint64_t at_ns; /* end of the last interval; 0: nothing is logged */
+    size_t bytes;
+} activity;
 
 struct interval {
     struct gf_json json;
@@ -128,7 +147,7 @@ static void remove_ended(void)
     }
 }
 
-void gf_intervals_log(void)
+static void log_threads(void)
 {
     char fields[4096];
     const uint64_t now = gf_now_ns();
@@ -156,4 +175,58 @@ void gf_intervals_log(void)
     remove_ended();
     if (much && gf_json_close(json))
         gf_process.preload->log("threads", fields);
+}
+
+static void log_activity(uint64_t length_ns)
+{
+    char fields[4096];
+    struct gf_json json = {.buf = fields, .size = sizeof(fields)};
+
+    gf_json_begin(&json, NULL, '{');
+    gf_json_size(&json, "interval_ms", length_ns / 1000000);
+    const bool any = gf_report_activity_put(&json);
+    gf_json_end(&json, '}');
+    if (!any || !gf_json_close(&json))
+        return;
+    activity.bytes += json.at;
+    gf_process.preload->log("activity", fields);
+}
+
+static bool is_due(uint64_t now, uint64_t length_ns)
+{
+    return length_ns >= SHORTEST_NS && length_ns >= (now - gf_process.started_ns) / PARTS;
+}
+
+/* If the library's thread and an exiting thread come at once, one of them does nothing. */
+static void log_activity_when_due(bool last)
+{
+    bool busy = false;
+
+    if (!activity.at_ns || !gf_cas_acquire(&activity.busy, &busy, true))
+        return;
+    const uint64_t now = gf_now_ns(), length_ns = now - activity.at_ns;
+    if ((last || is_due(now, length_ns)) && activity.bytes < ACTIVITY_BYTES) {
+        activity.at_ns = now;
+        log_activity(length_ns);
+    }
+    gf_store_release(&activity.busy, false);
+}
+
+void gf_intervals_start(void)
+{
+    if (!gf_process.preload->log_wanted())
+        return;
+    activity.at_ns = gf_now_ns();
+    gf_longest_copies_start();
+}
+
+void gf_intervals_log(void)
+{
+    log_threads();
+    log_activity_when_due(false);
+}
+
+void gf_intervals_end(void)
+{
+    log_activity_when_due(true);
 }

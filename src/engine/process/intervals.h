@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The delays of threads between their calls: run-queue delay, throttling, first touches of pages.
- * The library's thread reads them at intervals and logs large ones.
+ * Logs what happened in each interval: large delays of threads between their calls (run-queue
+ * delay, throttling, first touches of pages), and the activity of GPUs and copies.
  */
 #ifndef GF_ENGINE_PROCESS_INTERVALS_H
 #define GF_ENGINE_PROCESS_INTERVALS_H
 
-/* Logs the interval since the last call, if it is long enough to be meaningful. */
+/* Begins the first interval. Called by gf_engine_start. */
+void gf_intervals_start(void);
+
+/*
+ * Logs the intervals since the last lines, if they are long enough. Called on the library's thread.
+ */
 void gf_intervals_log(void);
+
+/* Logs the activity since the last line. Called on the exiting thread. */
+void gf_intervals_end(void);
 
 #endif

@@ -88,7 +88,7 @@ void gf_output_sample(bool final)
     gf_report_add_sample(report, &sample);
 }
 
-/* The present decision: the guard may have widened it since it was made. */
+/* Copies the decision with its present CPUs and policy, because the guard may have changed them. */
 static void refresh_decision(struct gf_report *report, const struct gf_decision *decision)
 {
     const struct gf_placement *placement = gf_process_placement();
@@ -145,8 +145,7 @@ void gf_output_report(bool ended)
 
     refresh_report(report, ended);
     /*
-     * Without a context, the report would overwrite the worker's. A launcher that only counted
-     * devices has no context.
+     * A launcher that only counted devices has no context. Its report would overwrite the worker's.
      */
     if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
         gf_report_file_write(report);
@@ -160,7 +159,7 @@ void gf_output_metrics(void)
     struct gf_report *report = &gf_process.report;
     const uint64_t start_ns = gf_now_ns();
 
-    /* Without a context, as for the report, another process's file would be replaced. */
+    /* As for the report, a process without a context would replace another process's file. */
     if (!gf_metrics_file_wanted(report) || !gf_load_relaxed(&gf_process.choice.contexts) ||
         gf_permit_sealed())
         return;
@@ -173,7 +172,10 @@ void gf_output_renew(uint64_t now)
 {
     struct gf_report *report = &gf_process.report;
 
-    /* A filter may kill a sealed process, so there only samples and the exit write. */
+    /*
+     * A filter may kill a sealed process that writes a file, so such a process writes only with its
+     * samples and at exit.
+     */
     if (!*report->options->report || !gf_report_file_is_due(now) || gf_permit_sealed() ||
         !gf_report_lock(0))
         return;
@@ -213,7 +215,7 @@ static void check_pattern(const char *name, const char *pattern)
 {
     for (const char *p = strchr(pattern, '%'); p && p[1]; p = strchr(p + 2, '%'))
         if (!strchr("phr%", p[1])) {
-            gf_warn("%s: %.2s is not replaced, only %%p (process), %%h (host) and %%r (rank) are",
+            gf_warn("%s: %.2s is not replaced; only %%p (process), %%h (host) and %%r (rank) are",
                     name, p);
             return;
         }

@@ -10,6 +10,7 @@
 #include "engine/machine/tasks.h"
 #include "engine/process/exit_summary.h"
 #include "engine/process/gpu_time.h"
+#include "engine/process/intervals.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"
 #include "engine/process/report_lock.h"
@@ -116,10 +117,11 @@ static void read_program(char *ret, size_t size)
 }
 
 /*
- * Finds the start mask, which is the mask of the thread that called cuInit: the mask that the
- * preload library recorded at startup, or a narrower one that a launcher or taskset -p has set
- * since. If a process that bound itself passed a hint, the start mask is that process's mask before
- * binding. The library's thread has inherited mask and policy from the caller.
+ * Finds the start mask: the mask of the thread that called cuInit, which a launcher or taskset -p
+ * may have changed since startup. If the program itself set that thread's mask, or the thread has
+ * ended, the mask recorded at startup is used. If a process that bound itself passed a hint, the
+ * start mask is that process's mask before binding. The library's thread has inherited mask and
+ * policy from the caller.
  */
 static void find_start(const struct gf_preload *preload, struct gf_cpus *ret)
 {
@@ -205,7 +207,7 @@ static enum gf_log_level log_level(const struct gf_preload *preload)
                                            : GF_LOG_WARN;
 }
 
-/* Each line then says which process printed it. */
+/* Puts the rank into each line, so that the line shows which process printed it. */
 static void name_rank(void)
 {
     struct gf_rank rank;
@@ -251,14 +253,15 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
         gf_gpu_ask_nvml(preload->cuda);
     engine.transfer = gf_transfers_start();
     gf_gpu_time_prepare();
+    gf_intervals_start();
     decide_early(preload->cuda);
     errno = error;
     return &engine;
 }
 
 /*
- * Called at a normal exit. The library's thread may be taking a sample, so this waits for a short
- * time.
+ * Called at a normal exit. The library's thread may be taking a sample, so the wait for its lock
+ * has a limit.
  */
 __attribute__((destructor)) static void end_engine(void)
 {

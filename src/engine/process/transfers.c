@@ -6,6 +6,7 @@
 #include "engine/machine/gpu.h"
 #include "engine/machine/tasks.h"
 #include "engine/place/locate.h"
+#include "engine/place/ranks.h"
 #include "engine/process/events.h"
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"
@@ -34,7 +35,7 @@ static int nearest_node(CUdevice device)
     return gf_set_next(&nodes, 0);
 }
 
-/* The number of the program's own CPUs: ranks that share a node also share its cores. */
+/* The program's own CPUs, because ranks that share a node also share its cores. */
 static const struct gf_cpus *program_cpus(void)
 {
     const struct gf_placement *placement = gf_process_placement();
@@ -85,7 +86,7 @@ void gf_transfers_prepare(void)
         gf_transfer_prepare();
 }
 
-/* Under compute-sanitizer, cuInit has loaded its library by now. */
+/* If the process runs under compute-sanitizer, cuInit has loaded that tool's library by now. */
 static bool is_sanitizer_loaded(void)
 {
     uintptr_t at;
@@ -102,13 +103,20 @@ static void print_sanitizer(void)
 const struct gf_transfer_ops *gf_transfers_start(void)
 {
     const struct gf_preload *preload = gf_process.preload;
-    const struct gf_transfer_setup setup = {.options = preload->options,
-                                            .cuda = preload->cuda,
-                                            .cpu_quota = gf_process.facts.cpu_quota,
-                                            .device_node = device_node,
-                                            .user_policy = gf_thread_binding_user_policy,
-                                            .request_prepare = request_prepare,
-                                            .notify = record_event};
+    const struct gf_options *options = preload->options;
+    const struct gf_facts *facts = &gf_process.facts;
+    const struct gf_transfer_setup setup = {
+        .options = options,
+        .cuda = preload->cuda,
+        .cpu_quota = facts->cpu_quota,
+        .rank_cpus =
+            options->bind == gf_bind_exclusive
+                ? 0
+                : gf_ranks_cpus(&facts->rank, &facts->start, &facts->cpuset, facts->cpu_quota),
+        .device_node = device_node,
+        .user_policy = gf_thread_binding_user_policy,
+        .request_prepare = request_prepare,
+        .notify = record_event};
 
     /*
      * A kernel profiler replays calls, and a memory checker would report the library's buffers as
@@ -116,7 +124,8 @@ const struct gf_transfer_ops *gf_transfers_start(void)
      * under them.
      */
     if (preload->driver_shim)
-        gf_info("copies and pinned memory are left to the driver: %s is preloaded in its place",
+        gf_info("copies and pinned memory are left to the driver: %s is preloaded in the driver's "
+                "place",
                 preload->driver_shim);
     else if (is_sanitizer_loaded())
         print_sanitizer();

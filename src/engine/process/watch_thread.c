@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/process/watch_thread.h"
 
+#include "base/atomic.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/place/guard_read.h"
 #include "engine/process/gpu_time.h"
 #include "engine/process/intervals.h"
@@ -13,6 +15,7 @@
 #include "engine/process/report_lock.h"
 #include "engine/process/requests.h"
 #include "engine/process/transfers.h"
+#include "os/idle_states.h"
 #include "os/own_table.h"
 
 #include <errno.h>
@@ -29,7 +32,8 @@
 #define SAMPLED_CALLS 256
 #define READER_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
 #define METRICS_NS (10 * SECOND)       /* the least time between two files of metrics */
-#define SNAPSHOT_MS 20                 /* formatting a report takes less */
+#define SHALLOW_US 10  /* between shallow idle states (1 to 2 us) and deep ones (above 50 us) */
+#define SNAPSHOT_MS 20 /* formatting a report takes less */
 
 static struct {
     uint64_t next_sample_ns;
@@ -41,7 +45,7 @@ static struct {
     uint64_t run_ns, delay_ns, throttled_ns; /* of the guard's first reading */
 } watch;
 
-/* Sleeps until the given time, or until another thread posts; true in the latter case. */
+/* Sleeps until the given time, or until another thread posts. True if another thread posted. */
 static bool sleep_until(uint64_t ns)
 {
     const struct timespec at = {.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
@@ -70,7 +74,7 @@ static void start_guard(const struct gf_placement *placement, const struct gf_gu
     const bool widened = watch.guard.done == gf_guard_to_socket;
     watch.guard_epoch = placement->epoch;
     if (widened)
-        return; /* the guard's own step: its readings continue */
+        return; /* the guard made this placement, so its readings continue */
     memset(&watch.guard, 0, sizeof(watch.guard));
     watch.run_ns = now->run_ns;
     watch.delay_ns = now->delay_ns;
@@ -92,7 +96,7 @@ static void check_starvation(void)
     if (gf_report_lock(0)) {
         report->guard_run_ns = now.run_ns - watch.run_ns;
         report->guard_delay_ns = now.delay_ns - watch.delay_ns;
-        /* After a move to another cgroup, the value is smaller than at first. */
+        /* After a move to another cgroup, the value may be smaller than at first. */
         report->guard_throttled_ns =
             now.throttled_ns - gf_min(watch.throttled_ns, now.throttled_ns);
         gf_report_unlock();
@@ -162,11 +166,40 @@ static void settle_in_time(uint64_t now)
         gf_requests_serve(gf_request_settle);
 }
 
-/* Reads the files for this thread. If it cannot be started, each reading starts a thread. */
+static _Atomic int idle_states_error; /* still to be printed */
+
+/*
+ * GPUFEED_IDLE_STATES. Called on the thread that reads files, so the program does not see its
+ * descriptor.
+ */
+static void limit_idle_states(void)
+{
+    const struct gf_options *options = gf_process.preload->options;
+
+    if (options->idle_states == gf_idle_states_shallow && options->mode == gf_mode_on)
+        gf_store_relaxed(&idle_states_error, gf_idle_states_limit(SHALLOW_US));
+}
+
+/* The thread that reads files cannot print, because its standard error is /dev/null. */
+static void warn_of_idle_states(void)
+{
+    const int error = gf_load_relaxed(&idle_states_error);
+
+    if (!error)
+        return;
+    gf_store_relaxed(&idle_states_error, 0);
+    gf_warn("GPUFEED_IDLE_STATES=shallow has no effect: %s: %s", GF_IDLE_STATES_DEVICE,
+            strerrordesc_np(-error));
+}
+
+/*
+ * Runs on a thread that reads files for the library's thread. If it cannot be started, each reading
+ * starts a thread.
+ */
 static void *read_files(void *unused)
 {
     prctl(PR_SET_NAME, "gpufeed-files");
-    gf_own_table_serve();
+    gf_own_table_serve(limit_idle_states);
     return unused;
 }
 
@@ -212,6 +245,7 @@ void gf_watch_thread_run(void)
             check_starvation();
             gf_transfers_follow();
         }
+        warn_of_idle_states();
         settle_in_time(now);
         const uint64_t next = now + (now - p->decided_ns < EARLY_NS ? 1 : 5) * SECOND;
         gf_migrate_step(next);

@@ -101,6 +101,16 @@ static void put_state(struct gf_json *json, const struct gf_report_transfers *tr
     gf_json_int(json, "helpers", state->helpers);
 }
 
+static void put_readahead(struct gf_json *json, const struct gf_readahead_count *count)
+{
+    gf_json_begin(json, "readahead", '{');
+    gf_json_size(json, "files", count->files);
+    gf_json_size(json, "advised_bytes", count->advised);
+    gf_json_size(json, "ahead_bytes", count->ahead);
+    gf_json_size(json, "used_bytes", count->used);
+    gf_json_end(json, '}');
+}
+
 static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
 {
     uint64_t pinned_rate;
@@ -128,6 +138,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_direction(json, "from_device", &transfers->copies, gf_direction_d2h);
     put_functions(json, each_hook);
     put_saving(json, &transfers->copies);
+    put_readahead(json, &transfers->state.readahead);
     gf_report_pinned_put(json, &transfers->pinned, &transfers->state);
     gf_json_end(json, '}');
 }

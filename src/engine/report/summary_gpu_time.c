@@ -7,7 +7,7 @@
 
 #define CAUSES_SAID 3u
 #define GPUS_SAID 3u
-#define SAMPLES_LEAST 20u /* with fewer, a share means nothing */
+#define SAMPLES_LEAST 20u /* with fewer samples, shares are not meaningful */
 #define PERMILLE_LEAST 5u /* a cause below half a percent of the time is omitted */
 
 struct cause_text {
@@ -17,7 +17,8 @@ struct cause_text {
 static const struct cause_text *text_of(enum gf_host_cause cause)
 {
     static const struct cause_text texts[] = {
-        [gf_host_paused] = {"the process was paused", "SIGSTOP, a debugger or a freezer did that"},
+        [gf_host_paused] = {"the process was paused",
+                            "by SIGSTOP, a debugger or the cgroup freezer"},
         [gf_host_throttled] = {"throttled by the CPU quota", "raise the cgroup's quota"},
         [gf_host_preempted] = {"the submitting thread had no CPU",
                                "request more CPUs, or run fewer threads and workers"},
@@ -27,7 +28,7 @@ static const struct cause_text *text_of(enum gf_host_cause cause)
                               "wait less often: .item(), .cpu() and synchronize() wait"},
         [gf_host_gil] = {"waiting for Python's lock",
                          "move the work of other threads to processes"},
-        [gf_host_few_workers] = {"waiting for workers, which compute beside idle CPUs",
+        [gf_host_few_workers] = {"waiting for workers, while CPUs are idle",
                                  "start more workers (num_workers)"},
         [gf_host_transform] = {"waiting for workers, which use every CPU",
                                "make the work at that line cheaper, or request more CPUs"},
@@ -75,7 +76,7 @@ static bool is_said(const struct gf_gpu_time_device *device)
     return device->used && device->samples >= SAMPLES_LEAST;
 }
 
-/* A user knows a file by its name; the report has the path. */
+/* Prints only the file's name, which a user knows; the report has the path. */
 static void say_line(struct gf_textbuf *out, const struct gf_python_line *at)
 {
     const char *slash = strrchr(at->file, '/');

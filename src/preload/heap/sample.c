@@ -42,10 +42,18 @@ static void *sampled_realloc(void *block, size_t size)
     return moved;
 }
 
+/*
+ * A thread without a cache may be ending (see tsd_fetch_slow in callouts/wraps.c). It is not
+ * sampled: je_malloc_usable_size would make it a cache, which je_free does not.
+ */
 static void sampled_free(void *block)
 {
     if (!block)
         return;
+    if (!je_tsd_tls.tcache_enabled) {
+        je_free(block);
+        return;
+    }
     const size_t size = je_malloc_usable_size(block);
     const uint64_t start = gf_now_ns();
     je_free(block);

@@ -12,6 +12,7 @@
 #include "preload/trace/log_file.h"
 #include "preload/trace/log_header.h"
 #include "preload/trace/pause_detect.h"
+#include "preload/trace/stall_count.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,18 +24,18 @@
 #define LATE_NS UINT64_C(100000000)
 #define SHARED_LINES 64
 #define FINISH_MS 100
-#define WRITER_MS 20 /* the part of FINISH_MS in which only the writer thread writes */
-#define TAIL 256     /* the most bytes that write_line adds to a line */
+#define WRITER_MS 20 /* the first part of FINISH_MS, in which only the writer thread writes */
+#define TAIL 256     /* most bytes that write_line appends to a line */
 
 static struct gf_line own_lines[4];
 static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
 
-static struct gf_line_slots *_Atomic current = &own; /* `own`, or slots that children share */
+static struct gf_line_slots *_Atomic current = &own; /* `own`, or slots shared with children */
 static bool opened;
 static const char *version;
 static char *const *environment;
 static struct gf_rank rank;
-/* the process that file and header belong to; negative while a thread changes them */
+/* The process for which file path and header are set; negative while a thread sets them. */
 static _Atomic pid_t owner;
 static _Atomic bool has_header;
 static _Atomic int failure; /* -errno of the last append that failed, or 0 */
@@ -64,8 +65,8 @@ static struct gf_line_slots *journal_slots(void)
 }
 
 /*
- * Whether the process has ended. `owner` is such a process if a child of vfork opened the log and
- * ended, or if it outlived its parent.
+ * Whether the process has ended. `owner` may be an ended child of vfork that opened the log, or the
+ * ended parent of a child of vfork.
  */
 static bool is_gone(pid_t process)
 {
@@ -86,12 +87,13 @@ static void reset_copy(void)
 }
 
 /*
- * Prepares the log in a forked child, whichever system call forked it. The child gets its own
- * header. Its own slots have no holders, and their counts start at zero: the parent reports what it
- * dropped. Slots that are shared with the parent stay as they are, including their limits.
+ * Prepares the log in a forked child, whatever system call created it. The child writes a new
+ * header. Private slots are reset, because their holders do not exist in the child. Their counts
+ * are reset, because the parent reports its own dropped lines. Slots that are shared with the
+ * parent keep their state and limits.
  *
- * Returns false in a child of vfork, which shares the slots with its parent's threads. Also false
- * while another thread of the child prepares the log: the caller does not wait for that thread.
+ * Returns false in a child of vfork, which shares the slots with its parent's threads. Also false,
+ * without a wait, while another thread of the child prepares the log.
  */
 static bool detect_fork(void)
 {
@@ -156,7 +158,7 @@ static void begin_header(uint64_t now)
         put_header(now);
 }
 
-/* Ends the log. Lines that were begun before may follow. */
+/* Ends the log. Lines that were begun earlier may still follow. */
 static void put_last_line(uint64_t now)
 {
     bool *const ended = &journal_slots()->ended;
@@ -200,17 +202,18 @@ struct gf_line *gf_journal_begin(const char *event)
 }
 
 /*
- * Decides whether a pause was the cause. The writer thread knows only pauses of its own process,
- * not those of child processes.
+ * Decides whether a pause was the cause. Only the writer thread detects pauses, and only those of
+ * its own process, not of child processes.
  */
 static void settle_finding(struct gf_line *line)
 {
     struct gf_finding *finding = &line->finding;
+    const enum gf_cause counted = finding->cause;
 
     if (!finding->may_be_pause || line->pid != getpid() ||
         journal_slots()->writer_thread != syscall(SYS_gettid))
         return;
-    gf_pause_check(); /* A pause may have ended just now, before this thread recorded it. */
+    gf_pause_check(); /* A pause may have ended just now, and not be recorded yet. */
     switch (gf_pause_in(line->start_ns, line->end_ns)) {
     case gf_pause_none:
         finding->cause = finding->without_pause;
@@ -219,12 +222,14 @@ static void settle_finding(struct gf_line *line)
         finding->cause = gf_cause_paused;
         gf_fmt(finding->text, sizeof(finding->text), "the process was paused");
         break;
-    case gf_pause_maybe: /* the finding stays as it is */
+    case gf_pause_maybe: /* the finding is kept */
         break;
     }
+    if (finding->cause != counted)
+        gf_stall_count_move(counted, finding->cause, (line->end_ns - line->start_ns) / 1000);
 }
 
-/* Formats the end of a line. It is known only when the line is written. */
+/* Formats the end of a line, which is known only when the line is written. */
 static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL])
 {
     const struct gf_finding *finding = &line->finding;
@@ -253,12 +258,12 @@ static int append_line(const struct gf_line *line, size_t length)
     return whole ? 0 : written < 0 ? (int)written : -EIO;
 }
 
-/* Called on threads of the program: the writer thread has no standard error. */
+/* Not for the writer thread, which has no standard error. */
 static void warn_of_failure(void)
 {
     const int error = gf_load_relaxed(&failure);
 
-    /* Before cuInit, the log level allows no message; a later failure is reported. */
+    /* Before cuInit, the log level allows no message. A failure is then reported later. */
     if (gf_likely(!error) || !gf_log_wants(GF_LOG_WARN) || gf_exchange_relaxed(&warned, true))
         return;
     gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", gf_log_file_path(),
@@ -311,20 +316,20 @@ void gf_journal_drain(void)
 
     drain_slots(journal_slots());
     if (journal_slots() != &own)
-        drain_slots(&own); /* lines that threads began before the slots were shared */
+        drain_slots(&own); /* lines begun before the slots were shared */
     errno = error;
 }
 
 /*
- * Whether the writer thread will write the finished lines. False if that thread is paused or has
- * ended; it has ended in a child that outlives its parent.
+ * Whether the writer thread will write the finished lines. False if it is paused or has ended, for
+ * example if a child outlives its parent.
  */
 static bool is_served(uint64_t now)
 {
     const struct gf_line_slots *in = journal_slots();
     /*
-     * Dekker-style handshake: this thread stores a line and then loads `writer`. gf_journal_finish
-     * stores `writer` and then loads the lines.
+     * A Dekker-style handshake: this thread stores a line, then loads `writer`. gf_journal_finish
+     * stores `writer`, then loads the lines.
      */
     const pid_t process = __atomic_load_n(&in->writer, __ATOMIC_SEQ_CST);
 
@@ -335,7 +340,7 @@ static bool is_served(uint64_t now)
 void gf_journal_end(struct gf_line *line)
 {
     const int error = errno;
-    /* read now: once the line is passed on, the slot may get another holder */
+    /* Read now: after gf_line_slots_ready, the slot may get another holder. */
     const uint64_t made_ns = line->made_ns;
 
     if (line->json.at + TAIL > line->json.size) {
@@ -396,8 +401,8 @@ bool gf_journal_shared(void)
 }
 
 /*
- * A thread that finishes a line sends SIGURG to the writer thread. If that thread has ended, its id
- * may belong to another thread. SIGURG is ignored there by default.
+ * A thread that finishes a line wakes the writer thread by SIGURG. If the writer thread has ended,
+ * its id may belong to another thread, where SIGURG is ignored by default.
  */
 void gf_journal_serve(void)
 {
@@ -418,10 +423,9 @@ void gf_journal_serve(void)
 }
 
 /*
- * The writer thread gets WRITER_MS to write first, because only it knows of pauses. It may also be
- * the thread that this signal handler interrupts. If it gets no CPU in that time, the calling
- * thread writes. The caller waits for a line that the writer thread has begun, but at most
- * FINISH_MS, because the disk may hang.
+ * For WRITER_MS, only the writer thread writes, because only it detects pauses. Then the calling
+ * thread writes too. The caller also waits while the writer thread is writing a line, but at most
+ * FINISH_MS in total, because the disk may hang.
  */
 void gf_journal_finish(void)
 {
@@ -443,8 +447,8 @@ void gf_journal_finish(void)
 }
 
 /*
- * A forked child has nothing of its owner's to write. If it has installed a filter, it must not even
- * make the call that asks for its id.
+ * A forked child has no lines of its own to write here. If it is sealed, it must not even call
+ * getpid, so the mark is checked first.
  */
 void gf_journal_before_exit(void (*last)(void))
 {

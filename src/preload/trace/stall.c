@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/python/python.h"
+#include "preload/trace/stall_count.h"
 #include "preload/trace/stall_line.h"
 #include "preload/trace/step.h"
 #include "os/pressure.h"
@@ -19,43 +20,38 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SAMPLES 4 /* samples per window: a step copies in, waits for its kernels and copies back */
+/* Samples per window; a step copies to the GPU, waits for kernels and copies back. */
+#define SAMPLES 4
 #define SAMPLE_TICKS (UINT64_C(1) << 20) /* a window of 0.3 to 1 ms, depending on the CPU's clock */
-/* Small copies have a longer window, because the timing slows down threads that only copy most. */
+/* Small copies have a longer window, because threads that only copy are slowed most by timing. */
 #define SMALL_COPY ((size_t)1 << 20)
 #define SMALL_COPY_TICKS (16 * SAMPLE_TICKS)
-/* the age up to which a reading of the thread's usage is used again */
+/* Maximum age of a reading of the thread's usage that is reused. */
 #define USAGE_NS UINT64_C(20000)
-#define QUERY_SHARE 200 /* queries take at most one part in this many of the time */
+#define QUERY_SHARE 200 /* queries take at most 1/QUERY_SHARE of the time */
 /*
- * The lowest price of a query. It accounts for other threads, which wait for the driver's locks
- * during the query.
+ * Each query adds a price to query_paid_ns, which limits the rate of queries. The least price
+ * accounts for other threads, which may wait for the driver's locks during a query.
  */
 #define QUERY_PRICE_LEAST_NS UINT64_C(2500000)
 #define QUERY_PRICE_MOST_NS UINT64_C(20000000)
-#define QUERY_CREDIT_NS UINT64_C(100000000) /* how far ahead of the clock queries may be paid for */
-#define FIRST_COPIES_NS UINT64_C(20000000) /* no query is made for this long after the first copy */
+#define QUERY_CREDIT_NS UINT64_C(100000000) /* how far query_paid_ns may be ahead of the clock */
+#define FIRST_COPIES_NS UINT64_C(20000000)  /* time after the first copy without queries */
 
 static __thread struct gf_pressure_counters pressure_before;
 /* in ns; 0 if the calls are not watched */
 static _Atomic uint64_t driver_threshold, wait_threshold;
-static _Atomic uint64_t query_paid_ns; /* the time up to which queries are paid for */
+static _Atomic uint64_t query_paid_ns; /* time up to which queries are paid for */
 static gf_stall_current_gpu *_Atomic current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *_Atomic process_gpu; /* an element of known_gpus, or NULL */
-static struct gf_stall_count own[GF_CAUSE_COUNT];
-/* `own`, or memory that children share, whose counts use the __atomic_* builtins. */
-static struct gf_stall_count *_Atomic counts = own;
 
 static enum gf_timed timed_of(enum gf_slowpath_call call)
 {
     return gf_timed_malloc + (call - gf_slowpath_malloc);
 }
 
-/*
- * With one thread, the folder has three links: its own, its parent's entry, and the thread's
- * folder.
- */
+/* /proc/self/task has two links and one for each thread. */
 static bool is_single_threaded(void)
 {
     struct stat found;
@@ -91,17 +87,10 @@ static void gather_evidence(const struct gf_slowpath *slow, struct gf_evidence *
         gf_pressure_counters_read(&pressure);
         gf_pressure_counters_rise(&pressure_before, &pressure, &ret->pressure);
     }
-    /* This reads another file, so it is done only for a call that spent its time off the CPU. */
+    /* Reads another file, so only for a call in which the thread was mostly off the CPU. */
     if (!ret->pressure.known && ret->used.known && !ret->used.voluntary &&
         ret->used.cpu_us * 2000 < slow->end_ns - slow->start_ns)
         ret->throttled_before_us = gf_pressure_throttled_since();
-}
-
-static void count_stall(const struct gf_finding *finding, uint64_t us)
-{
-    struct gf_stall_count *at = &gf_load_acquire(&counts)[finding->cause];
-    __atomic_fetch_add(&at->calls, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&at->us, us, __ATOMIC_RELAXED);
 }
 
 static void judge_call(const char *call, struct gf_evidence *evidence)
@@ -110,10 +99,10 @@ static void judge_call(const char *call, struct gf_evidence *evidence)
     struct gf_finding finding;
 
     gf_cause_find(evidence, &finding);
-    /* A copy without another explanation has waited for copies of other streams. */
+    /* A copy without another cause has waited for copies of other streams. */
     if (evidence->driver == gf_driver_copy && finding.cause == gf_cause_unknown)
         return;
-    count_stall(&finding, (slow->end_ns - slow->start_ns) / 1000);
+    gf_stall_count_add(finding.cause, (slow->end_ns - slow->start_ns) / 1000);
     if (gf_journal_wanted())
         gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_step_current()});
 }
@@ -154,7 +143,7 @@ void gf_stall_watch(uint64_t threshold)
     gf_slowpath_watch(threshold, &watcher);
 }
 
-/* Each element of known_gpus is written only once, because other threads may be reading it. */
+/* Writes each element of known_gpus only once, because other threads may be reading it. */
 void gf_stall_set_gpu(const struct gf_stall_gpu *gpu)
 {
     static _Atomic unsigned used;
@@ -167,30 +156,14 @@ void gf_stall_set_gpu(const struct gf_stall_gpu *gpu)
 
 void gf_stall_watch_driver(uint64_t threshold, uint64_t for_waits, gf_stall_current_gpu *current)
 {
-    struct gf_stall_count *shared = (struct gf_stall_count *)syscall(
-        SYS_mmap, NULL, sizeof(own), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
-
-    if ((void *)shared != MAP_FAILED) {
-        memcpy(shared, own, sizeof(own));
-        gf_store_release(&counts, shared);
-    }
+    gf_stall_count_share();
     gf_store_release(&current_gpu, current);
     gf_store_relaxed(&wait_threshold, for_waits);
     gf_latency_open();
     gf_pressure_counters_open();
     gf_unwind_open();
-    gf_python_open(); /* an interpreter may have been loaded since the start */
+    gf_python_open(); /* an interpreter may have been loaded by now */
     gf_store_release(&driver_threshold, threshold);
-}
-
-void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT])
-{
-    const struct gf_stall_count *from = gf_load_acquire(&counts);
-
-    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
-        ret[i].calls = __atomic_load_n(&from[i].calls, __ATOMIC_RELAXED);
-        ret[i].us = __atomic_load_n(&from[i].us, __ATOMIC_RELAXED);
-    }
 }
 
 static bool is_wait(enum gf_timed kind)
@@ -199,9 +172,9 @@ static bool is_wait(enum gf_timed kind)
 }
 
 /*
- * Two clock readings take a thirtieth of a small copy's time. So only SAMPLES calls per window are
- * timed. One sample per window would always hit the first wait of a step, never the wait for its
- * kernels.
+ * Two clock readings take a thirtieth of a small copy's time, so only SAMPLES calls per window are
+ * timed. With one sample per window, only the first wait of each step would be timed, never the
+ * wait for its kernels.
  */
 static bool is_sampled(bool small_copy)
 {
@@ -223,10 +196,9 @@ static bool is_sampled(bool small_copy)
 }
 
 /*
- * Reads the thread's usage at the start of a call that may stall for a millisecond. A reading that
- * is at most USAGE_NS old serves as well. The two system calls take as long as serving a small
- * pinned block from the cache. A signal handler that runs in between leaves an equally good
- * reading.
+ * Reads the thread's usage at the start of a call. Reuses a reading that is at most USAGE_NS old,
+ * which is little compared with a stall. The two system calls take as long as serving a small
+ * pinned block from the cache.
  */
 static void read_recent_usage(struct gf_slowpath_usage *ret, uint64_t now)
 {
@@ -247,7 +219,7 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
     mark->start_ns = 0;
     mark->idle = false;
     mark->before.known = false;
-    /* Acquire: a thread that sees the threshold sees all stores before it. */
+    /* Acquire: pairs with the release in gf_stall_watch_driver. */
     if (gf_likely(!gf_load_acquire(&driver_threshold)))
         return;
     if (kind == gf_timed_driver_pin && size >= GF_SLOWPATH_MUCH_WORK)
@@ -259,7 +231,7 @@ void gf_stall_begin(struct gf_stall_mark *mark, enum gf_timed kind, size_t size)
         read_recent_usage(&mark->before, mark->start_ns);
 }
 
-/* A process's first copies are slow for another reason too: the driver initialises itself. */
+/* The first copies of a process are slow because the driver initialises itself. */
 static bool is_first_copy(uint64_t now)
 {
     static _Atomic uint64_t until;

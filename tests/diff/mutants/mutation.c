@@ -3,11 +3,14 @@
 #include "engine/transfer/setup/mutation.h"
 
 #include "base/atomic.h"
+#include "engine/transfer/memory/vma_query.h"
 #include "engine/transfer/setup/setup.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEPT = 16 };
 
@@ -38,6 +41,22 @@ void gf_mutation_drop(const char *name)
 {
     if (gf_mutated(name))
         pthread_mutex_unlock(&lock);
+}
+
+void gf_mutation_sleep(const char *name)
+{
+    if (gf_mutated(name))
+        usleep(20000);
+}
+
+void gf_mutation_open_file(const void *at)
+{
+    char name[4096];
+    struct gf_vma vma;
+    const int fd =
+        gf_vma_query((uintptr_t)at, &vma, name, sizeof(name)) ? -1 : open(name, O_RDONLY);
+    if (fd >= 0)
+        close(fd);
 }
 
 bool gf_mutation_keep(void *p, CUresult *ret_result)

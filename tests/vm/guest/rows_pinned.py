@@ -5,7 +5,7 @@ import json
 
 import proc
 from program import BIND, INTERLEAVE, PROGRAM, Program
-from rows import NODE1, Misplaced, eventually, row
+from rows import NODE0, NODE1, Misplaced, check_pages, eventually, row
 
 MIB = 1 << 20
 REPORT = "/tmp/report.%p.json"
@@ -13,7 +13,8 @@ WORK = ("init", "ctx", 0, "h2d", 0, 16 * MIB, 12, "pinmem", "p", 0, 64 * MIB, "s
 
 
 def run(machine, policy, **env):
-    """The policies of all mappings, after copies by the ring and a large pinned allocation."""
+    """Runs a program that copies by the ring and allocates large pinned memory. Returns the policies of all its
+    mappings."""
     program = Program(PROGRAM, *WORK, policy=policy,
                       env=machine.env(NODE1, GPUFEED_REPORT=REPORT, GPUFEED_STAGE_THREADS=4, **env))
     pid = program.at("x")
@@ -45,6 +46,37 @@ def row_memory_off_sets_no_policy_for_the_ring(machine):
 @row("two")
 def row_pinned_memory_is_on_the_devices_node(machine):
     assert run(machine, None) == {"prefer:1"}
+
+
+TWO_DEVICES = ("init", "ctx", 0, "ctx", 1, "pin", "1",
+               *(word for name, size in (("small", 64 << 10), ("middle", 4 * MIB), ("large", 64 * MIB))
+                 for device in (0, 1) for word in ("pinmem", f"{name}{device}", device, size)), "say", "x")
+
+
+@row("two")
+def row_pinned_memory_is_on_the_node_of_the_current_device(machine):
+    """The thread runs on node 0. Device 1 is on node 1."""
+    machine.pretend_gpu(NODE0, NODE1)
+    program = Program(PROGRAM, *TWO_DEVICES, env=machine.env(NODE0, NODE1, GPUFEED_STAGE_THREADS=4))
+    pid = program.at("x")
+    before = {mapping.policy for mapping in proc.mappings(pid) if "/libc.so" in mapping.name}
+    found = {name: set(proc.pages_by_node(pid, [pages])) for name, (pages,) in program.ranges.items()}
+    assert found == {name: {int(name[-1])} for name in found}, found
+    assert before == {"prefer:0"}, before  # the thread's own policy is unchanged
+    program.go()
+    assert program.end() == 0
+
+
+@row("two")
+def row_pinned_memory_of_two_devices_keeps_the_users_policy(machine):
+    machine.pretend_gpu(NODE0, NODE1)
+    program = Program(PROGRAM, *TWO_DEVICES, policy=(BIND, 0),
+                      env=machine.env(NODE0, NODE1, GPUFEED_STAGE_THREADS=4))
+    pid = program.at("x")
+    for (pages,) in program.ranges.values():
+        check_pages(pid, [pages], {0})
+    program.go()
+    assert program.end() == 0
 
 
 @row("two")

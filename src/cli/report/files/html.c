@@ -15,7 +15,7 @@
 #define TABLE_ROWS 15
 #define REPORTS_MAX 512
 
-/* JSON inside a script element: "</script>" in a text would end it. */
+/* Escapes "</script>", which would end the script element that contains the JSON. */
 static int write_escaped(const char *text, size_t size, void *out)
 {
     for (size_t i = 0; i < size; i++)
@@ -42,7 +42,7 @@ static json_t *ranks_of(const struct gf_answer *answer)
     return list;
 }
 
-/* The members of an object that are numbers, by name. */
+/* Copies the members that are integers. */
 static json_t *numbers_of(const json_t *object)
 {
     const char *key;
@@ -126,7 +126,39 @@ static void add_reports(json_t *page, const struct gf_job *job)
     json_object_set_new(page, "settings", settings);
 }
 
-/* States or causes, by their words: lists of a name and a share of the time. */
+/* The files of `gpufeed doctor --json`, with their findings except "ok". */
+static json_t *doctors_of(const struct gf_job *job)
+{
+    json_t *list = json_array(), *doctor, *finding;
+    size_t i, k;
+
+    json_array_foreach(job->doctors, i, doctor)
+    {
+        json_t *rows = json_array();
+        int well = 0;
+        json_array_foreach(json_object_get(doctor, "findings"), k, finding)
+        {
+            char status[16], check[64], summary[512], why[512], fix[1024];
+            gf_report_text(finding, "status", status, sizeof(status));
+            if (strcmp(status, "ok") == 0) {
+                well++;
+                continue;
+            }
+            json_array_append_new(
+                rows, json_pack("[s,s,s,s,s]", status,
+                                gf_report_text(finding, "check", check, sizeof(check)),
+                                gf_report_text(finding, "summary", summary, sizeof(summary)),
+                                gf_report_text(finding, "why", why, sizeof(why)),
+                                gf_report_text(finding, "fix", fix, sizeof(fix))));
+        }
+        json_array_append_new(list,
+                              json_pack("{s:O,s:i,s:o}", "file", json_object_get(doctor, "file"),
+                                        "well", well, "rows", rows));
+    }
+    return list;
+}
+
+/* Returns states or causes as pairs of their description and their share of the GPU's time. */
 static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
                         const char *(*words)(const char *))
 {
@@ -160,8 +192,10 @@ static json_t *page_of(const struct gf_answer *answer)
         json_decref(page);
         return NULL;
     }
-    if (page)
+    if (page) {
         add_reports(page, answer->job);
+        json_object_set_new(page, "doctors", doctors_of(answer->job));
+    }
     return page;
 }
 

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Ids of processes repeat on other hosts; a trace has one name space. */
+/* Added to the pids of other hosts, because pids must be unique in a trace. */
 #define OTHER_HOST 100000000
-/* Steps have a row of their own, because slices of a row must be nested. No thread has such an id. */
+/* Row of the steps: a step overlaps stalls, and slices of one row must nest. Exceeds any tid. */
 #define STEP_ROW 2000000000
 
 struct trace {
@@ -20,15 +20,19 @@ struct trace {
     bool more;
 };
 
+static int64_t ns_of(double time)
+{
+    const int64_t whole = (int64_t)time;
+    return whole * 1000000000 + (int64_t)((time - (double)whole) * 1e9);
+}
+
 /*
- * Microseconds since the base, with three decimals. A double of seconds since 1970 resolves about a
- * quarter of a microsecond.
+ * Prints microseconds since the base, with three decimals. A double that counts seconds since 1970
+ * has a resolution of about 0.25 us.
  */
 static void print_time(const struct trace *trace, double time)
 {
-    const int64_t whole = (int64_t)time;
-    const int64_t ns =
-        whole * 1000000000 + (int64_t)((time - (double)whole) * 1e9) - trace->base_ns;
+    const int64_t ns = ns_of(time) - trace->base_ns;
 
     fprintf(trace->out, "%s%" PRId64 ".%03d", ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
             (int)((ns < 0 ? -ns : ns) % 1000));
@@ -100,7 +104,11 @@ static void print_stall(struct trace *trace, const struct gf_stall *stall)
     fputs("}}", trace->out);
 }
 
-/* A step that is in progress has no end; one whose end is unknown has no length. */
+/*
+ * A step in progress is only begun ("B"). A step with an unknown end has a duration of 0. The others
+ * end 1 ns before the next one begins, because readers drop slices of a row that overlap, and may
+ * round to another nanosecond.
+ */
 static void print_step(struct trace *trace, const struct gf_step *step)
 {
     begin_event(trace, step->is_open ? "B" : "X", trace->pids[step->process],
@@ -108,8 +116,9 @@ static void print_step(struct trace *trace, const struct gf_step *step)
     fprintf(trace->out,
             ",\"name\":\"step %" PRIu64 "\",\"cat\":\"gpufeed_step\",\"ts\":", step->step);
     print_time(trace, step->at);
+    const int64_t ns = gf_max(ns_of(step->at + step->s) - ns_of(step->at) - 1, (int64_t)0);
     if (!step->is_open)
-        fprintf(trace->out, ",\"dur\":%.3f", step->s * 1e6);
+        fprintf(trace->out, ",\"dur\":%" PRId64 ".%03d", ns / 1000, (int)(ns % 1000));
     fprintf(trace->out, ",\"args\":{\"thread\":%" PRId64 "}}",
             trace->job->threads[step->thread].tid);
 }
@@ -128,6 +137,30 @@ static void print_steps(struct trace *trace, const struct gf_steps *steps)
     free(named);
 }
 
+/* Counters at the beginning of the interval: the GPU's time by state, and rates of copies. */
+static void print_activity(struct trace *trace, const struct gf_activity *activity)
+{
+    const double length = activity->to - activity->from;
+    double all = 0;
+
+    for (int i = 0; i < GF_ACTIVITY_STATES; i++)
+        all += activity->state_s[i];
+    if (all > 0) {
+        begin_event(trace, "C", trace->pids[activity->process], 0);
+        fputs(",\"name\":\"GPU time, %\",\"ts\":", trace->out);
+        print_time(trace, activity->from);
+        for (int i = 0; i < GF_ACTIVITY_STATES; i++)
+            fprintf(trace->out, "%s\"%s\":%.1f", i ? "," : ",\"args\":{", gf_activity_states[i],
+                    100 * activity->state_s[i] / all);
+        fputs("}}", trace->out);
+    }
+    begin_event(trace, "C", trace->pids[activity->process], 0);
+    fputs(",\"name\":\"copies, MB/s\",\"ts\":", trace->out);
+    print_time(trace, activity->from);
+    fprintf(trace->out, ",\"args\":{\"to GPU\":%.1f,\"from GPU\":%.1f}}",
+            activity->bytes[0] / length / 1e6, activity->bytes[1] / length / 1e6);
+}
+
 static void print_note(struct trace *trace, const struct gf_note *note)
 {
     begin_event(trace, "i", trace->pids[note->process], trace->job->processes[note->process].pid);
@@ -140,7 +173,7 @@ static void print_note(struct trace *trace, const struct gf_note *note)
     fputs("}}", trace->out);
 }
 
-/* The first host keeps its ids, which a trace of PyTorch has, too. */
+/* Ids of the first host stay as they are, because PyTorch's trace contains the same ids. */
 static bool number_processes(struct trace *trace)
 {
     const struct gf_job *job = trace->job;
@@ -172,6 +205,8 @@ static void print_events(struct trace *trace)
     for (size_t i = 0; i < job->stall_count; i++)
         print_stall(trace, &job->stalls[i]);
     print_steps(trace, trace->steps);
+    for (size_t i = 0; i < job->activity_count; i++)
+        print_activity(trace, &job->activity[i]);
     for (size_t i = 0; i < job->note_count; i++)
         print_note(trace, &job->notes[i]);
 }
@@ -183,7 +218,7 @@ static bool is_blank(struct gf_span list)
     return !gf_scan_element(&scan, &value);
 }
 
-/* PyTorch's file with more events at the front of its list. */
+/* Writes PyTorch's file, and inserts the job's events at the front of its list. */
 static void print_merged(struct trace *trace, const struct gf_torch_trace *torch)
 {
     const char *inside = torch->events.at + 1;

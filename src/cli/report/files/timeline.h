@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stalls over time for a page: few enough to draw, however many there are. */
+/* A job over time for a page, limited to an amount that a browser can draw. */
 #ifndef GF_CLI_REPORT_FILES_TIMELINE_H
 #define GF_CLI_REPORT_FILES_TIMELINE_H
 
 #include "cli/report/output/answer.h"
 
 #define GF_TIMELINE_BINS 300
-#define GF_TIMELINE_EVENTS 1000
-#define GF_TIMELINE_LANES 128
+#define GF_TIMELINE_EVENTS 1000 /* stalls, copies and steps, of each */
+#define GF_TIMELINE_SPANS 500   /* of a lane */
 
 /*
- * Adds to `page`: lanes (the threads with the most stalled time: name, and the stalled microseconds
- * of intervals), hidden (threads without a lane), events (the longest stalls: lane or -1, seconds
- * since the job's start, us, cause, call site, call, step), causes, texts, and lengths (rows of least
- * us, count, us). False if memory is short.
+ * Adds these members to `page`. Times are seconds since the job's start. False if memory is short.
+ * - lanes (lanes.h): name and kind. A thread's lane has bins: the stalled microseconds of intervals.
+ *   A GPU's lane has spans: from, to, and the thousandths of each state. A lane of copies has spans:
+ *   from, to, bytes to the GPU, bytes from it;
+ * - hidden, hiddenProcesses: threads and processes without lanes;
+ * - events, the longest stalls: lane or -1, start, us, cause, call site, call, step;
+ * - copyEvents, the longest copies: lane or -1, start, us, bytes, whether to the GPU, way, thread;
+ * - stepEvents, the longest steps: lane or -1, start, seconds, number;
+ * - copyCount, stepCount: how many copies and steps with an end there are;
+ * - causes, texts: the strings to which events refer by index;
+ * - lengths, a histogram of stalls: lower bound in us, count, sum in us.
  */
 bool gf_timeline_add(json_t *page, const struct gf_answer *answer);
 

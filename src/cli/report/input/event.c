@@ -35,6 +35,12 @@ bool gf_event_read(struct gf_span text, struct gf_event *ret)
     return gf_scan_ended(&scan);
 }
 
+double gf_event_time(const struct gf_event *event)
+{
+    const double time = gf_span_number(event->time);
+    return time >= 0 && time < GF_TIME_MAX ? time : 0;
+}
+
 bool gf_event_is(const struct gf_event *event, const char *kind)
 {
     const struct gf_span value = event->event;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line of a log (docs/log.md), divided into its values. */
+/* One line of a log (docs/log.md), split into its fields. */
 #ifndef GF_CLI_REPORT_INPUT_EVENT_H
 #define GF_CLI_REPORT_INPUT_EVENT_H
 
 #include "cli/report/input/scan.h"
 
-/* X(field): the fields of a line that the command needs. Others are skipped. */
+/* Later times, in seconds since 1970, are impossible. */
+#define GF_TIME_MAX 1e11
+
+/* X(field): the fields that the command reads. Other fields are skipped. */
 #define GF_EVENT_FIELDS(X)                                                                         \
     X(event)                                                                                       \
     X(time)                                                                                        \
@@ -40,7 +43,12 @@
     X(evidence)                                                                                    \
     X(node)                                                                                        \
     X(block_node)                                                                                  \
-    X(gpu)
+    X(gpu)                                                                                         \
+    X(interval_ms)                                                                                 \
+    X(gpus)                                                                                        \
+    X(copies)                                                                                      \
+    X(longest)
+
 /* A field that is absent has a span of size 0. */
 struct gf_event {
 #define GF_EVENT_MEMBER(field) struct gf_span field;
@@ -50,6 +58,9 @@ struct gf_event {
 
 /* Reads an object. False if the text is not an object, or is damaged. */
 bool gf_event_read(struct gf_span text, struct gf_event *ret);
+
+/* Seconds since 1970 at which an event occurred; 0 if its time is missing or impossible. */
+double gf_event_time(const struct gf_event *event);
 
 /* True if the line is an event of this kind. */
 bool gf_event_is(const struct gf_event *event, const char *kind);

@@ -64,6 +64,9 @@ void gf_job_free(struct gf_job *job)
     free(job->stalls);
     free(job->notes);
     free(job->marks);
+    free(job->activity);
+    free(job->copies);
     free(job->frames);
+    json_decref(job->doctors);
     *job = (struct gf_job){0};
 }

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/input/job_events.h"
 
+#include "cli/report/input/job_activity.h"
 #include "cli/report/input/job_stack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_MAX 1e11
 #define NOTES_MAX 100000
-
-double gf_event_time(const struct gf_event *event)
-{
-    const double time = gf_span_number(event->time);
-    return time >= 0 && time < TIME_MAX ? time : 0;
-}
 
 static uint32_t text_of(struct gf_job *job, struct gf_span value)
 {
@@ -138,7 +132,7 @@ static void add_mark(struct gf_job *job, const struct gf_step_mark *mark)
     list[job->mark_count++] = *mark;
 }
 
-/* The marks of a line, on the clock of its `time`. */
+/* Adds a line's marks, and converts their times from `mono` to the clock of `time`. */
 static void add_marks(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
     const double first =
@@ -149,7 +143,7 @@ static void add_marks(struct gf_job *job, uint32_t process, const struct gf_even
     const size_t before = job->mark_count;
     struct gf_span step, time;
 
-    while (thread != UINT32_MAX && first > 0 && first < TIME_MAX &&
+    while (thread != UINT32_MAX && first > 0 && first < GF_TIME_MAX &&
            gf_scan_element(&steps, &step) && gf_scan_element(&times, &time))
         add_mark(job, &(struct gf_step_mark){
                           .at = first + gf_span_number(time) / 1e6,
@@ -199,6 +193,8 @@ void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct g
         add_delays(at, event);
     else if (gf_event_is(event, "steps"))
         add_marks(job, process, event);
+    else if (gf_event_is(event, "activity"))
+        gf_job_activity_add(job, process, event);
     else if (event->text.size)
         add_note(job, process, event);
 }

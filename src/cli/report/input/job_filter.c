@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/input/job_filter.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -53,12 +54,26 @@ static bool parse_length(const char *text, double *ret)
     return true;
 }
 
-static bool parse_moment(const char *text, double *ret)
+/* The rest of a time: nothing, or a fraction of a second such as ".5". */
+static bool parse_fraction(const char *text, double *ret)
+{
+    char *rest;
+
+    *ret = 0;
+    if (*text != '.')
+        return !*text;
+    *ret = strtod(text, &rest);
+    return !*rest && *ret < 1;
+}
+
+/* With a date *ret_of_day is -1. Without one, *ret is that time of today. */
+static bool parse_moment(const char *text, double *ret, double *ret_of_day)
 {
     static const char *const formats[] = {
         "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M",
         "%Y-%m-%d",          "%H:%M:%S",          "%H:%M"};
     const time_t now = time(NULL);
+    double fraction;
 
     for (size_t i = 0; i < GF_ARRAY_LEN(formats); i++) {
         struct tm at;
@@ -66,11 +81,13 @@ static bool parse_moment(const char *text, double *ret)
             return false;
         at.tm_sec = at.tm_min = at.tm_hour = 0;
         const char *rest = strptime(text, formats[i], &at);
-        if (!rest || *rest)
+        if (!rest || !parse_fraction(rest, &fraction))
             continue;
+        *ret_of_day =
+            formats[i][1] == 'Y' ? -1 : at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec + fraction;
         at.tm_isdst = -1;
         const time_t moment = mktime(&at);
-        *ret = (double)moment;
+        *ret = (double)moment + fraction;
         return moment > 0;
     }
     return false;
@@ -78,7 +95,14 @@ static bool parse_moment(const char *text, double *ret)
 
 bool gf_job_filter_since(struct gf_job_filter *filter, const char *text)
 {
-    return parse_length(text, &filter->last_s) || parse_moment(text, &filter->since);
+    filter->of_day = -1;
+    return parse_length(text, &filter->last_s) ||
+           parse_moment(text, &filter->since, &filter->of_day);
+}
+
+bool gf_job_filter_needs_job(const struct gf_job_filter *filter)
+{
+    return filter->last_s > 0 || (filter->since > 0 && filter->of_day >= 0);
 }
 
 bool gf_job_filter_takes_rank(const struct gf_job_filter *filter, int64_t rank)
@@ -99,9 +123,49 @@ static double end_of(const struct gf_job *job)
     return end;
 }
 
+/* That time of the day of `end`, or `days` earlier. */
+static double time_of_day(double end, double of_day, int days)
+{
+    const time_t second = (time_t)end;
+    struct tm at;
+
+    if (!localtime_r(&second, &at))
+        return 0;
+    at.tm_mday -= days;
+    at.tm_hour = at.tm_min = 0;
+    at.tm_sec = (int)of_day; /* mktime makes hours and minutes of it */
+    at.tm_isdst = -1;
+    return (double)mktime(&at) + of_day - (int)of_day;
+}
+
 double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter *filter)
 {
-    return filter->last_s > 0 ? end_of(job) - filter->last_s : filter->since;
+    const double end = end_of(job);
+
+    if (filter->last_s > 0)
+        return end - filter->last_s;
+    if (filter->since <= 0 || filter->of_day < 0 || end <= 0)
+        return filter->since;
+    const double moment = time_of_day(end, filter->of_day, 0);
+    return moment <= end ? moment : time_of_day(end, filter->of_day, 1);
+}
+
+static void filter_activity(struct gf_job *job, double since)
+{
+    size_t intervals = 0, copies = 0;
+
+    for (size_t i = 0; i < job->activity_count; i++) {
+        const struct gf_activity activity = job->activity[i];
+        if (!job->processes[activity.process].excluded && activity.to > since)
+            job->activity[intervals++] = activity;
+    }
+    for (size_t i = 0; i < job->copy_count; i++) {
+        const struct gf_long_copy copy = job->copies[i];
+        if (!job->processes[copy.process].excluded && copy.at + copy.us / 1e6 >= since)
+            job->copies[copies++] = copy;
+    }
+    job->activity_count = intervals;
+    job->copy_count = copies;
 }
 
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
@@ -126,9 +190,63 @@ void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
         if (!job->processes[mark.process].excluded && mark.at >= since)
             job->marks[marks++] = mark;
     }
+    filter_activity(job, since);
     job->stall_count = stalls;
     job->mark_count = marks;
     job->note_count = notes;
     for (size_t i = 0; i < job->process_count; i++)
         job->processes[i].first = gf_max(job->processes[i].first, since);
+}
+
+static void format_time(double at, char *ret, size_t size)
+{
+    const time_t second = (time_t)at;
+    struct tm tm;
+
+    if (!localtime_r(&second, &tm) || !strftime(ret, size, "%Y-%m-%d %H:%M:%S", &tm))
+        snprintf(ret, size, "%.0f", at);
+}
+
+/* "the files have ranks 0 to 7" */
+static void name_ranks(const struct gf_job *job, char *ret, size_t size)
+{
+    int64_t first = RANK_MAX + 1, last = -1;
+
+    for (size_t i = 0; i < job->process_count; i++) {
+        if (job->processes[i].rank < 0)
+            continue;
+        first = gf_min(first, job->processes[i].rank);
+        last = gf_max(last, job->processes[i].rank);
+    }
+    if (last < 0)
+        snprintf(ret, size, "--rank: no process of these files has a rank");
+    else if (first == last)
+        snprintf(ret, size, "--rank: no process has such a rank; the files have rank %lld",
+                 (long long)first);
+    else
+        snprintf(ret, size, "--rank: no process has such a rank; the files have ranks %lld to %lld",
+                 (long long)first, (long long)last);
+}
+
+bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,
+                            size_t size)
+{
+    const double end = end_of(job), since = gf_job_filter_moment(job, filter);
+    bool has_process = false;
+    char asked[32], ended[32];
+
+    for (size_t i = 0; i < job->process_count; i++)
+        has_process |= !job->processes[i].excluded;
+    if (!job->process_count)
+        return false;
+    if (!has_process) {
+        name_ranks(job, ret, size);
+        return true;
+    }
+    if (end <= 0 || since <= end)
+        return false;
+    format_time(since, asked, sizeof(asked));
+    format_time(end, ended, sizeof(ended));
+    snprintf(ret, size, "--since: the job ended at %s, before %s", ended, asked);
+    return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Restricts a job to some ranks and to the time from a moment on. */
+/* Restricts a job to some ranks, and to events after a given time. */
 #ifndef GF_CLI_REPORT_INPUT_JOB_FILTER_H
 #define GF_CLI_REPORT_INPUT_JOB_FILTER_H
 
@@ -9,6 +9,7 @@
 
 struct gf_job_filter {
     double since;  /* seconds since 1970; 0: no limit */
+    double of_day; /* of a time without a date, in seconds after midnight; -1: no such time */
     double last_s; /* the last seconds of the job; 0: no limit */
     struct {
         int64_t first, last;
@@ -16,21 +17,34 @@ struct gf_job_filter {
     unsigned rank_count; /* 0: all ranks */
 };
 
-/* Reads "0,3-5". False if the text is no such list. */
+/* Parses a list such as "0,3-5". False if the text is something else. */
 bool gf_job_filter_ranks(struct gf_job_filter *filter, const char *text);
 
 /*
- * Reads a moment in local time ("2026-11-23 08:51", "08:51:09" of today) or the length of the job's
- * last part ("90s", "10m", "2h", "1d"). False if the text is neither.
+ * Parses a local time, with or without a date ("2026-11-23 08:51", "08:51:09.5"), or a duration
+ * before the job's end ("90s", "10m", "2h", "1d"). False if the text is neither.
  */
 bool gf_job_filter_since(struct gf_job_filter *filter, const char *text);
 
 bool gf_job_filter_takes_rank(const struct gf_job_filter *filter, int64_t rank);
 
-/* The time from which on the filter takes stalls of the job; 0 without a limit. */
+/* Whether gf_job_filter_moment needs the job: the filter has a duration, or a time without a date. */
+bool gf_job_filter_needs_job(const struct gf_job_filter *filter);
+
+/*
+ * The time of the earliest stalls that the filter keeps; 0 without a limit. A time without a date is
+ * the last one before the job's end.
+ */
 double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter *filter);
 
-/* Removes the stalls and notes that the filter excludes, and marks the processes of other ranks. */
+/* Removes stalls and notes that the filter excludes. Marks processes of other ranks as excluded. */
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter);
+
+/*
+ * Whether the filter left nothing of a job that has processes. Then *ret is a sentence that says why.
+ * Called after gf_job_filter_apply.
+ */
+bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,
+                            size_t size);
 
 #endif

@@ -30,7 +30,7 @@ struct state {
     struct gf_job_log log;
     uint64_t events, bad;
     unsigned reports;
-    bool foreign;
+    bool foreign, is_doctor;
 };
 
 static struct gf_span trimmed(struct gf_span line)
@@ -44,7 +44,7 @@ static struct gf_span trimmed(struct gf_span line)
     return line;
 }
 
-/* The indented form that the library writes, and the form on one line that other tools make. */
+/* The library writes a report as indented JSON; other tools may write it as one line. */
 static bool begins_report(struct gf_span line, const struct gf_event *event)
 {
     return gf_span_is(line, "{") || (event->started.size && !event->event.size);
@@ -68,17 +68,20 @@ static bool read_report(struct reading *reading, struct state *state, struct gf_
     if (!gf_line_reader_rest(&state->lines, line, REPORT_MAX_BYTES, &text))
         return false;
     state->reports += gf_report_file_add(reading->reports, text);
-    return state->reports;
+    if (!state->reports)
+        state->is_doctor =
+            gf_report_file_add_doctor(reading->job, text, gf_source_name(state->source));
+    return state->reports || state->is_doctor;
 }
 
-/* Reads one line. False if the rest of the source needs no reading. */
+/* Reads one line. False if the rest of the source is to be skipped. */
 static bool read_line(struct reading *reading, struct state *state, struct gf_span whole)
 {
     const struct gf_span line = trimmed(whole);
     struct gf_event event;
 
     if (!line.size)
-        return true; /* the rest of a line that another process cut */
+        return true; /* after a write that was cut short, the next one begins with a newline */
     const bool is_event = gf_event_read(line, &event) && event.event.size;
     if (!state->events && begins_report(line, &event) && read_report(reading, state, whole))
         return false;
@@ -111,13 +114,14 @@ static void count_source(struct gf_read_counts *counts, const struct state *stat
     counts->lines += state->events + state->bad;
     counts->bytes += state->lines.bytes;
     counts->reports += state->reports;
+    counts->doctors += state->is_doctor;
     if (state->foreign) {
         counts->foreign++;
         counts->lines -= state->bad;
         counts->damaged -= state->bad;
         if (!counts->damaged)
             *counts->first_damaged = '\0';
-    } else if (!state->reports) {
+    } else if (!state->reports && !state->is_doctor) {
         *(state->events || state->bad ? &counts->logs : &counts->empty) += 1;
     }
 }

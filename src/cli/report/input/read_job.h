@@ -6,21 +6,21 @@
 #include "cli/report/input/job.h"
 #include "cli/report/input/sources.h"
 
-/* The first lines need not be events, because a log may have been cut there. */
+/* A log may begin with this many damaged lines, because its beginning may have been cut off. */
 #define GF_FOREIGN_LINES 3
 
-/* What was read, beside the job. */
+/* Counts of the input. */
 struct gf_read_counts {
-    size_t logs, reports, empty,
-        foreign; /* sources; foreign: members of folders that are neither */
+    size_t logs, reports, empty; /* sources */
+    size_t doctors;              /* files of `gpufeed doctor --json` */
+    size_t foreign;              /* other files in folders */
     uint64_t lines, damaged, bytes;
     char first_damaged[512]; /* "PATH:LINE"; "" if no line is damaged */
 };
 
 /*
- * Reads every source. A named source that cannot be read, or is neither a log nor a report, is
- * reported on standard error; the others are read nevertheless. False if there was such a source.
- * If standard error is a terminal, it shows the progress.
+ * Reads all sources. False if one of them cannot be read, or if a named one is neither a log nor a
+ * report; each such source is named on standard error. Shows the progress on a terminal.
  */
 bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf_read_counts *ret);
 

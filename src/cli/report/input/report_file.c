@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Before cuInit a process may have run for a while, and have logged stalls. */
+/*
+ * A process may log events before its report's start (cuInit) and after its report's end. These are
+ * the longest such times, in seconds.
+ */
 #define BEFORE_S 3600
 #define BEHIND_S 60
 
@@ -52,7 +55,7 @@ static bool is_report(const json_t *value)
            json_object_get(value, "schema") && json_object_get(value, "options");
 }
 
-/* The largest parts, which no output uses. Of the samples only the last one is used. */
+/* Drops the largest unused parts, to save memory: all samples but the last one, and others. */
 static void drop_parts(json_t *report)
 {
     json_t *samples = json_object_get(report, "samples");
@@ -89,6 +92,35 @@ unsigned gf_report_file_add(json_t *reports, struct gf_span text)
     return count;
 }
 
+/* A list of objects that have these texts. */
+static bool is_doctor(const json_t *value)
+{
+    const json_t *findings = json_object_get(value, "findings"), *finding;
+    size_t i;
+
+    json_array_foreach(
+        findings, i,
+        finding) if (!json_is_string(json_object_get(finding, "status")) ||
+                     !json_is_string(json_object_get(finding, "summary"))) return false;
+    return json_is_array(findings) && json_object_get(value, "schema");
+}
+
+bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const char *file)
+{
+    json_t *value = json_loadb(text.at, text.size, 0, NULL);
+    char name[512];
+
+    if (!is_doctor(value)) {
+        json_decref(value);
+        return false;
+    }
+    snprintf(name, sizeof(name), "%s", file);
+    json_object_set_new(value, "file", json_string(gf_plain_text(name)));
+    if (!job->doctors)
+        job->doctors = json_array();
+    return !json_array_append_new(job->doctors, value);
+}
+
 static int64_t report_rank(const json_t *report)
 {
     const json_t *rank = gf_report_at(report, "start.rank.rank");
@@ -112,7 +144,7 @@ static bool belongs_to(const struct gf_job *job, const struct gf_job_process *pr
            process->first <= started + gf_report_number(report, "ran_s") + BEHIND_S;
 }
 
-/* A pipe holds each report of a process, from the first to the last. */
+/* True if the report is a later one of the same process: a pipe contains each of its reports. */
 static bool renews(const struct gf_job_process *process, const json_t *report)
 {
     static const char *const same[] = {"pid", "started", "program", "start"};
@@ -142,7 +174,7 @@ static struct gf_job_process *process_for(struct gf_job *job, const json_t *repo
     return process;
 }
 
-/* Adds the names of causes to the job's texts, so that each has a number, like a log's causes. */
+/* Adds the report's causes to the job's texts, as is done for a log's causes. */
 static void add_causes(struct gf_job *job, const json_t *report)
 {
     const char *name;

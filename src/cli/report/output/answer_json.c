@@ -27,10 +27,11 @@ static json_t *number_or_null(double number, bool known)
 
 static json_t *input_of(const struct gf_read_counts *counts)
 {
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "logs", (json_int_t)counts->logs, "reports",
-                     (json_int_t)counts->reports, "empty", (json_int_t)counts->empty, "foreign",
-                     (json_int_t)counts->foreign, "lines", (json_int_t)counts->lines, "damaged",
-                     (json_int_t)counts->damaged, "bytes", (json_int_t)counts->bytes);
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "logs", (json_int_t)counts->logs,
+                     "reports", (json_int_t)counts->reports, "doctors", (json_int_t)counts->doctors,
+                     "empty", (json_int_t)counts->empty, "foreign", (json_int_t)counts->foreign,
+                     "lines", (json_int_t)counts->lines, "damaged", (json_int_t)counts->damaged,
+                     "bytes", (json_int_t)counts->bytes);
 }
 
 static json_t *job_of(const struct gf_answer *answer)
@@ -85,7 +86,7 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
     for (enum gf_by by = 0; by < GF_BY_COUNT; by++) {
         if (wanted != GF_BY_COUNT && wanted != by)
             continue;
-        if (by == GF_BY_CAUSE) { /* which also has the sums of reports */
+        if (by == GF_BY_CAUSE) { /* answer->causes also contains the sums of reports */
             json_array_append_new(list, table_of(answer, &answer->causes, top));
             continue;
         }

@@ -12,19 +12,19 @@
 
 #define SITE_COLUMNS 38
 #define CAUSE_COLUMNS 13
-#define NUMBER_COLUMNS 46 /* of a row, with the blanks between them */
+#define NUMBER_COLUMNS 46 /* width of a row's numbers, with the blanks between them */
 #define DIFFERING_MAX 5
 #define HELPS_MAX 5
 #define GPU_COLUMNS 56
-#define LEAST_GPU_SHARE 0.005 /* a smaller share is not printed */
+#define LEAST_GPU_SHARE 0.005 /* smaller shares are not printed */
 
-/* Text that goes into a file may be as wide as the widest terminal. */
+/* The terminal's width; 100 columns for a file or a pipe. */
 static unsigned screen_width(FILE *out)
 {
     return isatty(fileno(out)) ? gf_wrap_width(out) : 100;
 }
 
-/* A narrow terminal has no room for the last column. */
+/* Whether the last column fits on the terminal. */
 static bool has_last_column(FILE *out)
 {
     return screen_width(out) >= 2 + SITE_COLUMNS + NUMBER_COLUMNS + CAUSE_COLUMNS;
@@ -50,8 +50,7 @@ static void print_lines(FILE *out, const char *title, const struct gf_lines *lin
 }
 
 /*
- * Prints the text in this many columns, and cuts the end of a longer one. Counts characters of
- * UTF-8.
+ * Prints a text of UTF-8, padded or cut to this many columns.
  */
 static void print_label(FILE *out, const char *text, unsigned columns)
 {
@@ -159,6 +158,9 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
 {
     static const char *const titles[] = {"to the GPU:  ", "from the GPU:"};
 
+    char small[GF_AMOUNT];
+    bool examined = false;
+
     if (!copies->reports)
         return;
     fputs("\nCopies\n", out);
@@ -169,8 +171,9 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
         print_way(out, &copies->ways[i][GF_WAY_PINNED], "from or to pinned memory", true, &first);
         print_way(out, &copies->ways[i][GF_WAY_DRIVER], "by the driver", true, &first);
         if (first)
-            fputs("none of the size that the library examines", out);
+            fputs("no copy that was large enough for the library to examine", out);
         fputc('\n', out);
+        examined |= !first;
         for (unsigned k = 0; k < copies->reason_count[i] && k < 2; k++) {
             char bytes[GF_AMOUNT];
             fprintf(out, "    by the driver (%s): %.0f (%s)\n",
@@ -178,6 +181,9 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
                     gf_amount_bytes(copies->reasons[i][k].sum.bytes, bytes));
         }
     }
+    if (!examined && copies->small.calls > 0)
+        fprintf(out, "  smaller copies: %.0f (%s)\n", copies->small.calls,
+                gf_amount_bytes(copies->small.bytes, small));
 }
 
 static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent, const char *words,
@@ -190,7 +196,7 @@ static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent
                 gf_amount_share(s, time->s, share));
 }
 
-/* The causes of a state without work stand below it. */
+/* Prints each state; below the state "empty", prints its causes. */
 static void print_gpu(FILE *out, const struct gf_gpu_time *time)
 {
     char sum[GF_AMOUNT], gpus[GF_AMOUNT];

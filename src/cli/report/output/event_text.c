@@ -45,18 +45,54 @@ static void print_threads(const json_t *event)
     json_array_foreach(json_object_get(event, "threads"), i, thread) print_thread(thread);
 }
 
+static long long step_at(const json_t *steps, size_t i)
+{
+    return (long long)json_integer_value(json_array_get(steps, i));
+}
+
+/* A mark of 0 stands between two steps. */
 static void print_steps(const json_t *event)
 {
     const json_t *steps = json_object_get(event, "steps"),
                  *times = json_object_get(event, "after_us");
     const size_t count = json_array_size(steps), last = json_array_size(times);
+    size_t first_step = 0, last_step = count;
 
     printf("%zu marks in %.3f ms", count,
            last ? json_number_value(json_array_get(times, last - 1)) / 1000 : 0);
-    if (count)
-        printf(", from step %lld to %lld", (long long)json_integer_value(json_array_get(steps, 0)),
-               (long long)json_integer_value(json_array_get(steps, count - 1)));
+    while (first_step < count && !step_at(steps, first_step))
+        first_step++;
+    while (last_step > first_step && !step_at(steps, last_step - 1))
+        last_step--;
+    if (first_step < last_step)
+        printf(", from step %lld to %lld", step_at(steps, first_step),
+               step_at(steps, last_step - 1));
     puts("");
+}
+
+/* The GPU's time in milliseconds by state, and the sums of copies. */
+static void print_activity(const json_t *event)
+{
+    static const char *const states[] = {"empty", "copying", "communicating", "queued", "unknown"};
+    size_t i;
+    json_t *row;
+
+    printf("in %.1f s", (double)event_number(event, "interval_ms") / 1000);
+    json_array_foreach(json_object_get(event, "gpus"), i, row)
+    {
+        printf(", GPU %lld", event_number(row, "device"));
+        for (size_t k = 0; k < GF_ARRAY_LEN(states); k++) {
+            char key[32];
+            snprintf(key, sizeof(key), "%s_ms", states[k]);
+            if (event_number(row, key))
+                printf(" %s %lld ms", states[k], event_number(row, key));
+        }
+    }
+    puts("");
+    json_array_foreach(json_object_get(event, "copies"), i, row)
+        printf("    %s: %lld copies (%s), %lld bytes in %lld us\n", event_text(row, "direction"),
+               event_number(row, "calls"), event_text(row, "way"), event_number(row, "bytes"),
+               event_number(row, "us"));
 }
 
 static void print_process(const json_t *event)
@@ -71,8 +107,8 @@ static void print_process(const json_t *event)
 }
 
 /*
- * Prints the date with its UTC offset before the first event of each day: a job may run for days,
- * and its log may be read in another time zone.
+ * Prints the date with its UTC offset before the first event of each day, because a job may run for
+ * days, and a reader may be in another time zone.
  */
 static void print_day(const struct tm *local)
 {
@@ -115,12 +151,14 @@ static void print_event(const json_t *event)
         print_threads(event);
     else if (strcmp(event_text(event, "event"), "steps") == 0)
         print_steps(event);
+    else if (strcmp(event_text(event, "event"), "activity") == 0)
+        print_activity(event);
     else
         puts(event_text(event, "text"));
     print_dropped(event_number(event, "dropped"));
 }
 
-/* Nearly all lines are stalls: they are printed without a tree of their JSON. */
+/* Prints a stall without building a JSON tree, because nearly all lines are stalls. */
 static void print_stall(const struct gf_event *event)
 {
     print_head(gf_span_number(event->time), gf_span_int(event->pid), "stall");

@@ -7,13 +7,13 @@
 
 const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "thread"};
 
-/* The sum of one pair of keys. */
+/* The sum of the stalls with one pair of keys. */
 struct pair {
-    struct gf_tally_row row; /* main is the second key; main_us is not used */
+    struct gf_tally_row row; /* main is the second key; main_us is unused */
 };
 
 struct pairs {
-    struct gf_text_pool keys; /* the number of a key is that of the pair, plus 1 */
+    struct gf_text_pool keys; /* a key's number is the index of its pair + 1 */
     struct pair *list;
     size_t count, room;
 };
@@ -129,13 +129,14 @@ static void label_thread(const struct gf_job *job, int64_t key, char *buf, size_
 {
     const struct gf_job_thread *thread = &job->threads[key];
     const struct gf_job_process *process = &job->processes[thread->process];
+    const char *name = gf_job_text(job, thread->name);
     char where[64] = "";
 
     if (process->rank >= 0)
         snprintf(where, sizeof(where), ", rank %lld", (long long)process->rank);
     else if (thread->tid != process->pid)
         snprintf(where, sizeof(where), " of process %lld", (long long)process->pid);
-    snprintf(buf, size, "%s %lld%s", gf_job_text(job, thread->name), (long long)thread->tid, where);
+    snprintf(buf, size, "%s %lld%s", *name ? name : "thread", (long long)thread->tid, where);
 }
 
 const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,

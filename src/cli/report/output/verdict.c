@@ -10,9 +10,9 @@
 
 #define LITTLE_SHARE 0.01
 #define HELPED_CAUSES 3
-#define NOTABLE 1.1 /* a smaller ratio of rates says nothing about staging */
+#define NOTABLE 1.1 /* rates that differ by a smaller factor count as equal */
 #define SAID_CAUSES 3
-#define BUSY_SHARE 0.05 /* a GPU with less time without work is fed */
+#define BUSY_SHARE 0.05 /* a GPU that has nothing to do for a smaller share counts as busy */
 
 const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size)
 {
@@ -52,7 +52,7 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
     }
 }
 
-/* The GPU's time comes first: everything else explains a part of it. */
+/* Called first, because the other sentences explain parts of the GPU's time. */
 static void say_gpu_time(struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
@@ -84,7 +84,7 @@ static void help_gpu_time(struct gf_answer *answer)
     }
 }
 
-/* The part of the job's time that the most affected thread lost. */
+/* The share of the job's time that the most affected thread was stalled. */
 static double worst_share(const struct gf_answer *answer)
 {
     const double span = answer->to - answer->from;
@@ -159,7 +159,7 @@ static void say_steps(struct gf_answer *answer)
                  gf_amount_time(steps->list[0].s, longest));
 }
 
-/* Whether staging helped: its rate beside that of the driver's copies of the same job. */
+/* Compares the rate of staged copies with that of the driver's copies in the same job. */
 static void say_staging(struct gf_answer *answer)
 {
     for (int i = 0; i < GF_DIRECTIONS; i++) {
@@ -172,13 +172,13 @@ static void say_staging(struct gf_answer *answer)
         gf_amount_bytes(staged->bytes, bytes);
         gf_amount_bytes(driver->bytes, rest);
         if (ours > 0 && theirs > 0)
-            gf_lines_add(
-                &answer->verdict,
-                "Staging %s: %s %s the GPU at %.1f GB/s; the driver copied %s at %.1f GB/s.",
-                ours > NOTABLE * theirs   ? "helped"
-                : ours * NOTABLE < theirs ? "did not help"
-                                          : "made little difference",
-                bytes, i == GF_TO_DEVICE ? "to" : "from", ours, rest, theirs);
+            gf_lines_add(&answer->verdict,
+                         "Staging %s: %s %s the GPU were staged at %.1f GB/s, %s copied by the "
+                         "driver at %.1f GB/s.",
+                         ours > NOTABLE * theirs   ? "helped"
+                         : ours * NOTABLE < theirs ? "did not help"
+                                                   : "made little difference",
+                         bytes, i == GF_TO_DEVICE ? "to" : "from", ours, rest, theirs);
         else if (ours > 0)
             gf_lines_add(&answer->verdict, "Staging copied %s %s the GPU at %.1f GB/s.", bytes,
                          i == GF_TO_DEVICE ? "to" : "from", ours);
@@ -206,29 +206,30 @@ static void say_notes(struct gf_answer *answer)
 
     if (answer->running)
         gf_lines_add(&answer->notes,
-                     "Without a normal exit so far: %s of %zu; the job still runs, or it was "
-                     "killed. The last figures are of %s.",
+                     "Not final: %s of %zu; the job still runs, or it was killed. The latest "
+                     "figures are from %s.",
                      gf_amount_of((double)answer->running, "report", count), answer->reported,
                      gf_amount_clock(answer->to, true, time));
     if (answer->observing)
         gf_lines_add(&answer->notes,
-                     "With GPUFEED=observe the library measured, and changed nothing.");
+                     "GPUFEED=observe: the library only measured, and changed nothing.");
     if (answer->counts->damaged)
         gf_lines_add(&answer->notes, "Skipped %s; the first one is %s.",
                      gf_amount_of((double)answer->counts->damaged, "damaged line", count),
                      answer->counts->first_damaged);
     if (answer->counts->foreign)
-        gf_lines_add(&answer->notes, "Skipped %s of the folders that are neither log nor report.",
+        gf_lines_add(&answer->notes,
+                     "Skipped %s in folders: neither a log, a report nor the doctor's findings.",
                      gf_amount_of((double)answer->counts->foreign, "file", count));
     if (answer->dropped)
-        gf_lines_add(&answer->notes, "The logs lack %llu lines, which the processes dropped.",
+        gf_lines_add(&answer->notes, "The logs are incomplete: the processes dropped %llu lines.",
                      (unsigned long long)answer->dropped);
     if (answer->job->lost)
         gf_lines_add(&answer->notes, "Memory was short: %llu events are not counted.",
                      (unsigned long long)answer->job->lost);
 }
 
-/* The bytes of a reason in both directions. */
+/* The sum of a reason's bytes in both directions. */
 static double reason_bytes(const struct gf_copies *copies, const char *name)
 {
     double bytes = 0;
@@ -264,7 +265,7 @@ static void say_helps(struct gf_answer *answer)
     const double span = answer->to - answer->from;
 
     help_gpu_time(answer);
-    /* If it is known why the GPU had nothing to do, stalls that cost little need no advice. */
+    /* With GPU times, stalls that cost little need no remedy. */
     const bool matter =
         !answer->gpu_time.devices || !answer->threads.count || worst_share(answer) >= LITTLE_SHARE;
     for (size_t i = 0; matter && i < answer->causes.count && i < HELPED_CAUSES; i++) {
@@ -291,7 +292,23 @@ static void say_helps(struct gf_answer *answer)
                      gf_amount_time((double)answer->delay_ms / 1000, time));
 }
 
-/* A sentence about a rank begins in lower case, because it is an item of a list as well. */
+static void help_doctor(struct gf_answer *answer)
+{
+    json_t *doctor, *finding;
+    size_t i, k;
+
+    json_array_foreach(answer->job->doctors, i, doctor)
+        json_array_foreach(json_object_get(doctor, "findings"), k, finding)
+    {
+        char status[16], summary[512], fix[1024];
+        if (strcmp(gf_report_text(finding, "status", status, sizeof(status)), "problem") == 0)
+            gf_lines_add(&answer->helps, "doctor: %s: %s",
+                         gf_report_text(finding, "summary", summary, sizeof(summary)),
+                         gf_report_text(finding, "fix", fix, sizeof(fix)));
+    }
+}
+
+/* Capitalizes the sentence: it begins with "rank", because it is also an item of a list. */
 static void say_rank(struct gf_answer *answer)
 {
     if (answer->differing.count)
@@ -313,5 +330,6 @@ void gf_verdict_say(struct gf_answer *answer)
     say_steps(answer);
     say_staging(answer);
     say_helps(answer);
+    help_doctor(answer);
     say_notes(answer);
 }

@@ -49,14 +49,15 @@ static void trim_ring(void)
         return;
     if (gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
         gf_ring_trim(context);
+        gf_pinned_trim_if_short(context);
         gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     }
     gf_context_leave(context);
 }
 
 /*
- * The call leaves the context during the free, because a call that waits must not delay the end of
- * the context.
+ * During the free this function is outside of the context, because a call that waits must not delay
+ * the end of the context.
  */
 bool gf_host_free(void *p, CUresult *ret_result)
 {

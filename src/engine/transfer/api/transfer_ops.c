@@ -11,6 +11,7 @@
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pinned/pinned_cache.h"
 #include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/readahead/readahead.h"
 #include "engine/transfer/shm/unmap.h"
 #include "engine/transfer/shm/unmap_later.h"
 #include "engine/transfer/staging/ring_due.h"
@@ -59,11 +60,13 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
 void gf_transfer_memory_is_short(void)
 {
     gf_ring_trim_soon();
+    gf_pinned_memory_is_short();
 }
 
 void gf_transfer_prepare(void)
 {
     gf_prepare_pools();
+    gf_readahead_prepare();
     gf_rings_prepare();
 }
 
@@ -91,6 +94,7 @@ void gf_transfer_state(struct gf_transfer_state *ret)
                                       .ring_most = gf_copy_stats_ring_most(),
                                       .pinned_kept = gf_pinned_cache_kept(),
                                       .unmap_pending = gf_unmap_pending()};
+    gf_readahead_count(&ret->readahead);
     gf_pinned_buffer_held(ret->pinned_held);
     gf_context_each(add_context, ret);
 }

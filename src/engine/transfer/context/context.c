@@ -6,7 +6,9 @@
 #include <pthread.h>
 #include <time.h>
 
-/* Longer than any copy of a correct program takes: CUDA forbids destroying a context in use. */
+/*
+ * No copy of a correct program takes this long, because CUDA forbids destroying a context in use.
+ */
 #define AWAIT_CALLS_MS 1000
 
 enum {
@@ -18,10 +20,19 @@ enum {
 };
 
 static struct gf_context contexts[GF_CONTEXTS];
-/* Entries from this index on were never used, so their pages are absent. */
+/*
+ * Entries from this index on were never used. Loops end here, so that the pages of those entries
+ * stay absent.
+ */
 static _Atomic unsigned used;
 /* Guards the description of an entry while it is filled in. No CUDA call is made under it. */
 static pthread_mutex_t fill_lock = PTHREAD_MUTEX_INITIALIZER;
+/*
+ * The node of the first context (GF_NODES_MAX: no context yet), and whether a later context had
+ * another node.
+ */
+static int first_node = GF_NODES_MAX; /* guarded by fill_lock */
+static _Atomic bool nodes_differ;
 static void (*const *end_functions)(struct gf_context *context);
 
 void gf_context_on_end(void (*const ends[])(struct gf_context *context))
@@ -105,8 +116,9 @@ static bool has_attribute(CUdevice device, CUdevice_attribute attribute)
 
 /*
  * The driver has no query for this flag. The primary context is active, so the program cannot
- * notice one more reference that is released at once. If the program releases its last reference
- * meanwhile, this one creates another context, perhaps with the same handle, but with another id.
+ * notice one more reference that is released at once. If the program meanwhile releases its last
+ * reference, this one creates a new primary context, possibly with the same handle, but with
+ * another id.
  */
 static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
 {
@@ -127,11 +139,11 @@ static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
 }
 
 /*
- * A green context gets no entry: memory that is allocated or registered while it is current may
- * belong to the primary context of its device, and outlive it. The legacy stream belongs to the
- * current context. If a query fails, the context counts as green. Beside a capture on a blocking
- * stream only cuStreamIsCapturing is called, because any other call on the legacy stream would
- * end that capture.
+ * A green context gets no entry. Memory that is allocated or registered while it is current may
+ * belong to the primary context of its device, and outlive the green context. The queries name the
+ * legacy stream, because that belongs to the current context. If a query fails, the context counts
+ * as green. During a capture on a blocking stream only cuStreamIsCapturing is called, because any
+ * other call on the legacy stream would end that capture.
  */
 static bool is_green(void)
 {
@@ -169,8 +181,10 @@ static bool describe_context(CUcontext handle, unsigned long long id, struct gf_
         return false;
     ret->primary = is_primary(handle, id, ret->device);
     ret->node = gf_setup.device_node(ret->device, &ret->cpus);
-    ret->pool =
-        gf_pool_get(ret->node, &ret->cpus, gf_setup.options->stage_threads, gf_setup.cpu_quota);
+    ret->pool = gf_pool_get(ret->node, &ret->cpus,
+                            &(struct gf_pool_size){.threads = gf_setup.options->stage_threads,
+                                                   .quota = gf_setup.cpu_quota,
+                                                   .rank_cpus = gf_setup.rank_cpus});
     return ret->pool != NULL;
 }
 
@@ -193,6 +207,10 @@ static void fill_entry(struct gf_context *entry, const struct gf_context *made,
     entry->node = made->node;
     entry->cpus = made->cpus;
     entry->pool = made->pool;
+    if (first_node == GF_NODES_MAX)
+        first_node = made->node;
+    else if (made->node != first_node)
+        gf_store_relaxed(&nodes_differ, true);
     gf_store_relaxed(&entry->ring, NULL);
     /*
      * The count is incremented, never set, because a thread that read an old id may be entering and
@@ -223,8 +241,8 @@ static bool is_concerned(const struct gf_context *context, CUcontext handle, CUd
 }
 
 /*
- * A device has one primary context. If another one is live now, the program has released the last
- * reference to the older one and retained a new one, before the release was seen to end it.
+ * A device has one primary context. If an older entry is still live, its context has ended, but the
+ * hook of the release has not noticed.
  */
 static void end_older_primary(const struct gf_context *newer)
 {
@@ -275,6 +293,11 @@ struct gf_context *gf_context_enter(void)
     if (!get_current(&handle, &id))
         return NULL;
     return find_context(id, &context) ? context : make_context(handle, id);
+}
+
+bool gf_context_nodes_differ(void)
+{
+    return gf_load_relaxed(&nodes_differ);
 }
 
 /* Contexts that end. */
@@ -340,8 +363,8 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
         /*
          * A context that ended is in the state leaving, except in two cases, where it is live. A
          * primary context is live if another thread's release returned first and found it active. A
-         * context named by its handle is live if another thread created it and got the handle of
-         * the context that ended; such a context stays.
+         * context named by its handle is live if another thread created it with the handle of the
+         * context that ended. Such a context stays.
          */
         if (!context_has_ended(context, handle, own, result))
             change_state(context, context_leaving, context_live);

@@ -36,16 +36,19 @@ struct gf_context {
     _Atomic unsigned calls; /* calls that have entered */
 };
 
-/* Whether the driver has the functions without which no context can be entered. */
+/* Whether the driver has the functions that entering a context needs. */
 bool gf_context_is_possible(const struct gf_cuda *cuda);
 
 /*
- * Enters the calling thread's current context, whose state then stays until gf_context_leave.
- * Returns NULL if no context is current, if it is green or may be ending, if a query fails, or if
+ * Enters the calling thread's current context, whose state is kept until gf_context_leave. Returns
+ * NULL if no context is current, if it is green or may be ending, if a query fails, or if
  * GF_CONTEXTS contexts are live. Makes CUDA calls. Any thread.
  */
 struct gf_context *gf_context_enter(void);
 void gf_context_leave(struct gf_context *context);
+
+/* Whether contexts on devices of different nodes were entered in this process. */
+bool gf_context_nodes_differ(void);
 
 /* The id of an entered context. */
 static inline unsigned long long gf_context_id(const struct gf_context *context)

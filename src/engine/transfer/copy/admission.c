@@ -24,7 +24,7 @@ _Static_assert(GF_TUNE_FEW_THREADS == 4, "below_four_threads");
 static struct {
     const char *off;
     bool is_automatic;
-    /* Bytes of an offered copy; SIZE_MAX: no copy pays. */
+    /* The smallest copy for which staging pays, in bytes; SIZE_MAX: none. */
     size_t least[gf_direction_count][thread_classes];
     /* The most threads of any pool seen so far; 0 before the first. */
     _Atomic unsigned most_threads;
@@ -120,8 +120,8 @@ static enum gf_bypass bypass_if(bool condition, enum gf_bypass reason)
 }
 
 /*
- * SIZE_MAX: these threads stage no copy. One thread is never faster than the driver; it copies only
- * where the option asks for one.
+ * SIZE_MAX: these threads stage no copy. One thread is never faster than the driver, so it stages
+ * only if the option asks for one thread.
  */
 static size_t least_for(enum gf_direction direction, unsigned threads)
 {
@@ -132,7 +132,7 @@ static size_t least_for(enum gf_direction direction, unsigned threads)
                : state.least[direction][few ? below_four_threads : enough_threads];
 }
 
-/* For a copy that no other thread's copies accompany. */
+/* The same while no other thread copies. */
 static size_t least_alone(enum gf_direction direction, unsigned threads)
 {
     return gf_max(least_for(direction, threads), gf_admission_least(direction));
@@ -168,9 +168,11 @@ static void note_threads(unsigned threads)
         if (gf_cas_weak_relaxed(&state.most_threads, &most, threads)) {
             gf_store_relaxed(&state.sharers,
                              threads < GF_TUNE_FEW_THREADS ? UINT_MAX : GF_TUNE_SHARERS);
-            gf_copy_explain_threads(
-                threads, (size_t[]){[gf_direction_h2d] = least_alone(gf_direction_h2d, threads),
-                                    [gf_direction_d2h] = least_alone(gf_direction_d2h, threads)});
+            if (!state.off)
+                gf_copy_explain_threads(
+                    threads,
+                    (size_t[]){[gf_direction_h2d] = least_alone(gf_direction_h2d, threads),
+                               [gf_direction_d2h] = least_alone(gf_direction_d2h, threads)});
             return;
         }
 }
@@ -271,8 +273,8 @@ static bool is_synchronous(void)
 }
 
 /*
- * A GPU that accesses pageable memory directly may be slow with pages of files. The option stages
- * copies from them.
+ * A GPU that accesses pageable memory directly may be slow with pages of files. GPUFEED_STAGE=files
+ * stages copies from such pages.
  */
 static bool is_left_to_sharing(const struct gf_admission *a)
 {
@@ -314,7 +316,9 @@ static enum gf_bypass check_pool(struct gf_admission *a)
     return check_threads(a, threads);
 }
 
-/* Without helpers, no copy is faster than the driver's. */
+/*
+ * Helpers cannot work for these callers, and without helpers no copy is faster than the driver's.
+ */
 static enum gf_bypass check_caller(struct gf_admission *a)
 {
     (void)a;
@@ -325,8 +329,8 @@ static enum gf_bypass check_caller(struct gf_admission *a)
 
 /*
  * On the per-thread stream the driver returns from a synchronous copy of up to GF_TUNE_ASYNC_NOWAIT
- * bytes before its transfer. The transfer waits for the legacy stream too, and the legacy stream's
- * work may wait for this very thread.
+ * bytes before its transfer. The transfer waits for the legacy stream too, whose work may wait for
+ * this thread.
  */
 static enum gf_bypass check_per_thread(struct gf_admission *a)
 {
@@ -381,9 +385,9 @@ enum { SYNC = 1, ASYNC = 2, EACH = SYNC | ASYNC };
 /*
  * The first check that returns a reason decides. Checks without a driver call come first where
  * possible, because many threads on few CPUs contend for the driver's lock. A captured copy does
- * not run now, so check_capture comes before check_known_pools. For synchronous copies it comes
- * after, because they are never captured. If a capture on a blocking stream forbids a synchronous
- * copy, the capture query itself fails, and the copy counts as captured.
+ * not run now, so check_capture comes before check_known_pools. For synchronous copies
+ * check_capture comes after, because they are never captured. If a capture on a blocking stream
+ * forbids a synchronous copy, the capture query itself fails, and the copy counts as captured.
  */
 static const struct {
     unsigned calls; /* kinds of calls that it applies to */

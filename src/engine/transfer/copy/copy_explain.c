@@ -31,32 +31,33 @@ void gf_copy_explain_start(const char *off, const size_t least[gf_direction_coun
     if (off)
         gf_log_explain(gf_log_area_copy, "staging is off: %s", off);
     else
-        gf_log_explain(gf_log_area_copy,
-                       "with four or more copying threads, copies are staged from %zu bytes to the "
-                       "GPU, from %zu bytes from the GPU",
-                       least[gf_direction_h2d], least[gf_direction_d2h]);
+        gf_log_explain(
+            gf_log_area_copy,
+            "with four or more copying threads, copies to the GPU are staged from %zu bytes, "
+            "copies from the GPU from %zu bytes",
+            least[gf_direction_h2d], least[gf_direction_d2h]);
 }
 
-/* "from 8388608 bytes", or "never". */
+/* "are staged from 8388608 bytes", or "are not staged". */
 static void print_least(char *buf, size_t size, size_t least)
 {
     if (least == SIZE_MAX)
-        gf_fmt(buf, size, "never");
+        gf_fmt(buf, size, "are not staged");
     else
-        gf_fmt(buf, size, "from %zu bytes", least);
+        gf_fmt(buf, size, "are staged from %zu bytes", least);
 }
 
 void gf_copy_explain_threads(unsigned threads, const size_t least[gf_direction_count])
 {
-    char to[40], from[40];
+    char to[48], from[48];
 
     if (!gf_log_wants_area(gf_log_area_copy))
         return;
     print_least(to, sizeof(to), least[gf_direction_h2d]);
     print_least(from, sizeof(from), least[gf_direction_d2h]);
     gf_log_explain(gf_log_area_copy,
-                   "a GPU has %u copying threads: copies to it are staged %s, copies from it %s",
-                   threads, to, from);
+                   "a GPU has %u copying thread%s: copies to it %s, copies from it %s", threads,
+                   threads == 1 ? "" : "s", to, from);
 }
 
 void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)

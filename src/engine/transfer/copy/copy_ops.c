@@ -13,7 +13,9 @@
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/readahead/readahead.h"
 #include "engine/transfer/setup/setup.h"
+#include "engine/transfer/stats/longest_copies.h"
 
 static void count_bypass(const struct gf_admission *admission, enum gf_bypass reason)
 {
@@ -22,8 +24,8 @@ static void count_bypass(const struct gf_admission *admission, enum gf_bypass re
 }
 
 /*
- * Before a copy of the driver that is measured: waits for the stream if the driver's call would,
- * else finds out whether it is idle.
+ * Called before a copy of the driver that is timed. Waits for the stream if the driver's call would
+ * wait, else checks whether the stream is idle.
  */
 static bool is_idle_now(const struct gf_admission *admission)
 {
@@ -41,20 +43,55 @@ static bool is_idle_now(const struct gf_admission *admission)
            (waits || idle);
 }
 
+/*
+ * Whether a staged copy, or one with this reason, reads pageable memory within the call. The others
+ * read other memory, may be refused, or are made later.
+ */
+static bool reads_now(enum gf_bypass reason)
+{
+    switch (reason) {
+    case gf_bypass_early:
+    case gf_bypass_pinned:
+    case gf_bypass_ends:
+    case gf_bypass_batch:
+    case gf_bypass_capture:
+    case gf_bypass_stream:
+    case gf_bypass_context:
+    case gf_bypass_device_memory:
+    case gf_bypass_range:
+    case gf_bypass_caller:
+    case gf_bypass_unreadable:
+    case gf_bypass_failed:
+        return false;
+    default:
+        return true;
+    }
+}
+
 static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage_result *ret)
 {
+    const struct gf_copy_call *call = admission->call;
     enum gf_bypass reason = gf_admission_begin(admission);
+    unsigned readahead = 0;
 
+    if (admission->kind.direction == gf_direction_h2d && reads_now(reason))
+        readahead = gf_readahead_begin((const void *)(uintptr_t)call->src, call->bytes);
     if (reason == gf_bypass_none) {
-        const struct gf_stage_request request = {.call = admission->call,
+        const struct gf_stage_request request = {.call = call,
                                                  .context = admission->context,
                                                  .ring = admission->ring,
-                                                 .captures = admission->captures};
+                                                 .captures = admission->captures,
+                                                 .readahead = readahead};
         reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
                                                                : gf_d2h_stage(&request, ret);
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
         ret->stream_was_idle = is_idle_now(admission);
     }
+    if (reason == gf_bypass_none || !reads_now(reason)) {
+        gf_readahead_end(readahead);
+        readahead = 0;
+    }
+    ret->readahead = readahead;
     gf_admission_end(admission);
     return reason;
 }
@@ -85,7 +122,7 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
     const CUresult result = per_thread ? cuda->cuMemcpyHtoD_v2_ptds(rest->dst, from, rest->bytes)
                                        : cuda->cuMemcpyHtoD_v2(rest->dst, from, rest->bytes);
     /*
-     * The rest may be so small that the driver returns before it and the staged bytes have
+     * If the rest is small, the driver may return before the rest and the staged bytes have
      * arrived.
      */
     return result ? result : cuda->cuStreamSynchronize(rest->stream);
@@ -94,8 +131,8 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
 /*
  * The driver copies the rest. The library holds no lock and no slot here. A fault in the program's
  * memory occurs in the driver, on the thread that called the copy, as it would without the library.
- * If the staged bytes used the ring's stream, so does the rest: on the call's stream, a capture
- * that began during the copy would refuse or record a part of the copy.
+ * If the staged bytes used the ring's stream, so does the rest. A capture that began on the call's
+ * stream would refuse or record a part of the copy.
  */
 static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction direction,
                           const struct gf_stage_result *staged)
@@ -121,7 +158,7 @@ static bool is_pageable_now(enum gf_bypass reason)
 }
 
 static void decline(const struct gf_admission *admission, enum gf_bypass reason,
-                    bool stream_was_idle, struct gf_copy_refusal *ret)
+                    const struct gf_stage_result *staged, struct gf_copy_refusal *ret)
 {
     const struct gf_copy_kind kind = admission->kind;
 
@@ -129,10 +166,22 @@ static void decline(const struct gf_admission *admission, enum gf_bypass reason,
     *ret = (struct gf_copy_refusal){
         .direction = kind.direction,
         .reason = reason,
-        .stream_was_idle = stream_was_idle,
+        .stream_was_idle = staged->stream_was_idle,
+        .is_queued = staged->is_queued,
+        .readahead = staged->readahead,
         .under_way = is_pageable_now(reason) ? gf_under_way_enter(kind.direction, gf_maker_driver,
                                                                   admission->call->bytes)
                                              : 0};
+}
+
+static void rate_staged(struct gf_copy_kind kind, uint64_t bytes,
+                        const struct gf_stage_result *staged, uint64_t under_way)
+{
+    const uint64_t ns = gf_now_ns() - staged->stream_done_ns;
+    if (staged->stream_was_idle)
+        gf_rate_staged(kind, bytes, ns, under_way);
+    else if (staged->is_queued)
+        gf_rate_staged_queued(bytes, ns, under_way);
 }
 
 bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
@@ -143,7 +192,10 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     const uint64_t begun = gf_now_ns();
     const enum gf_bypass reason = stage_copy(&admission, &staged);
     const struct gf_copy_kind kind = admission.kind;
-    /* The driver holds its lock for the whole of a pageable copy, and staging waits for that lock. */
+    /*
+     * The rate check ignores a staged copy if the driver copied pageable memory meanwhile, because
+     * staging waited for the driver's lock.
+     */
     const bool met_driver = staged.met_driver || gf_under_way_by_driver();
     const uint64_t under_way =
         staged.under_way
@@ -151,17 +203,17 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
             : 0;
 
     if (reason != gf_bypass_none) {
-        decline(&admission, reason, staged.stream_was_idle, ret_refusal);
+        decline(&admission, reason, &staged, ret_refusal);
         return false;
     }
     *ret_result = staged.result;
     if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
         *ret_result = copy_rest(call, kind.direction, &staged);
-    else if (staged.result == CUDA_SUCCESS && staged.stream_was_idle && !met_driver &&
-             gf_admission_is_automatic())
-        gf_rate_staged(kind, call->bytes, gf_now_ns() - staged.stream_done_ns, under_way);
+    else if (staged.result == CUDA_SUCCESS && !met_driver && gf_admission_is_automatic())
+        rate_staged(kind, call->bytes, &staged, under_way);
     const uint64_t ns = gf_now_ns() - begun;
     gf_copy_stats_staged(kind, call->bytes, ns);
+    gf_longest_copies_add(kind.direction, gf_bypass_none, call->bytes, ns);
     gf_copy_explain_staged(kind, call->bytes, ns);
     return true;
 }
@@ -172,6 +224,7 @@ void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_
     const struct gf_copy_kind kind = {(enum gf_direction)refusal->direction, call->async};
     const enum gf_bypass reason = (enum gf_bypass)refusal->reason;
 
+    gf_readahead_end(refusal->readahead);
     gf_prepare_deferred();
     const uint64_t under_way =
         refusal->under_way
@@ -184,8 +237,13 @@ void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_
     if (reason == gf_bypass_early || reason == gf_bypass_capture)
         return;
     gf_copy_stats_driver_time(kind, reason, call->bytes, ns);
-    if (refusal->stream_was_idle && (reason == gf_bypass_slower || reason == gf_bypass_full))
+    gf_longest_copies_add(kind.direction, reason, call->bytes, ns);
+    if (reason != gf_bypass_slower && reason != gf_bypass_full)
+        return;
+    if (refusal->stream_was_idle)
         gf_rate_driver(kind, call->bytes, ns, under_way);
+    else if (refusal->is_queued)
+        gf_rate_driver_queued(call->bytes, ns, under_way);
 }
 
 bool gf_copy_ops_fits(const struct gf_copy_call *call)
@@ -196,7 +254,10 @@ bool gf_copy_ops_fits(const struct gf_copy_call *call)
     gf_admission_end(&admission);
     if (reason != gf_bypass_none)
         count_bypass(&admission, reason);
-    /* The driver's call may be for a whole batch, for which gf_copy_ops_declined is not called. */
+    /*
+     * The driver's call may be for a whole batch, for which gf_copy_ops_declined is not called. So
+     * deferred requests are passed on here.
+     */
     gf_prepare_deferred();
     return reason == gf_bypass_none;
 }

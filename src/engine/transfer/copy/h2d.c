@@ -6,7 +6,10 @@
 #include "engine/transfer/copy/h2d.h"
 
 #include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/copy/admission.h"
+#include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
+#include "engine/transfer/readahead/readahead.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/staging/ring_grow.h"
@@ -32,7 +35,7 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
 {
     struct gf_pipeline pipeline;
     enum gf_bypass reason = gf_bypass_none;
-    bool broken = false; /* the slot is abandoned, and the copy is done all the same */
+    bool broken = false; /* set if the slot is abandoned; the copy is still complete */
 
     if (!gf_pipeline_open_whole(&pipeline, request))
         return gf_bypass_full;
@@ -63,7 +66,8 @@ static void h2d_send(const struct gf_stage_request *request, struct gf_pipeline 
 }
 
 /* Allows the next chunk if its slot's last DMA has ended. With `wait`, waits for that DMA. */
-static bool h2d_allow_next(struct gf_pipeline *pipeline, struct h2d_progress *p, bool wait)
+static bool h2d_allow_next(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                           struct h2d_progress *p, bool wait)
 {
     if (p->allowed >= gf_pipeline_end(pipeline) || p->allowed - p->issued >= pipeline->slots)
         return false;
@@ -73,6 +77,7 @@ static bool h2d_allow_next(struct gf_pipeline *pipeline, struct h2d_progress *p,
     if (!gf_pipeline_allow(pipeline, p->allowed))
         return false;
     p->allowed++;
+    gf_readahead_advance(request->readahead, gf_plan_chunk_offset(&pipeline->plan, p->allowed));
     return true;
 }
 
@@ -84,20 +89,20 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
         if (p->issued < p->allowed &&
             (GF_MUTATED(sends_unread) || gf_pipeline_is_copied(pipeline, p->issued)))
             h2d_send(request, pipeline, p);
-        else if (!h2d_allow_next(pipeline, p, false) && !p->broken &&
+        else if (!h2d_allow_next(request, pipeline, p, false) && !p->broken &&
                  (GF_MUTATED(needs_helpers) || !gf_job_help(&pipeline->job))) {
             if (p->issued < p->allowed)
                 gf_job_wait(&pipeline->job, seen); /* helpers are copying the chunk's last pieces */
             else
-                h2d_allow_next(pipeline, p, true);
+                h2d_allow_next(request, pipeline, p, true);
         }
     }
 }
 
 /*
  * A synchronous call returns when the data has arrived, even if events fail. So does a call whose
- * DMAs moved to the ring's stream, because later work on the call's stream does not wait for these.
- * True: all DMAs are known to have ended.
+ * DMAs moved to the ring's stream, because later work on the call's stream does not wait for the
+ * ring's. True: all DMAs are known to have ended.
  */
 static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                        struct h2d_progress *p)
@@ -139,7 +144,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
     return reason;
 }
 
-/* From now on the duration counts. */
+/* Counts the copy's bytes as under way. */
 static void h2d_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     ret->under_way = gf_under_way_enter(gf_direction_h2d, gf_maker_library, request->call->bytes);
@@ -157,9 +162,16 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = !async || idle;
-    /* There the stream's work may itself write the pageable memory, and the copy comes after it. */
+    /*
+     * On a GPU that accesses pageable memory directly, the stream's work may itself write the
+     * pageable memory, so the copy must read it after that work.
+     */
     if (async && !idle && request->context->shares_pages)
         return gf_bypass_shares_pages;
+    ret->is_queued = !ret->stream_was_idle;
+    if (ret->is_queued && gf_admission_is_automatic() &&
+        gf_rate_advise_queued(request->call->bytes) != gf_rate_stage)
+        return gf_bypass_slower;
     h2d_enter(request, ret);
     if (!async || idle || GF_MUTATED(sends_many))
         return h2d_stage_chunks(request, ret);
@@ -167,7 +179,8 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     if (reason != gf_bypass_full)
         return reason;
     /*
-     * The driver would not wait for the stream: its work may depend on what this thread does next.
+     * For this size the driver would not wait for the stream, whose work may depend on what this
+     * thread does next.
      */
     if (request->call->bytes <= GF_TUNE_ASYNC_NOWAIT) {
         gf_ring_want_more(request->ring); /* a slot for the whole copy would gain little */
@@ -179,5 +192,6 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     const enum gf_bypass unwaited = gf_pipeline_await_stream(request, NULL, &ret->stream_done_ns);
     h2d_enter(request, ret);
     ret->stream_was_idle = unwaited == gf_bypass_none;
+    ret->is_queued = false;
     return unwaited != gf_bypass_none ? unwaited : h2d_stage_chunks(request, ret);
 }

@@ -22,7 +22,8 @@ struct gf_stage_request {
     const struct gf_copy_call *call;
     struct gf_context *context; /* entered */
     struct gf_ring *ring;
-    unsigned captures; /* struct gf_admission */
+    unsigned captures;  /* struct gf_admission */
+    unsigned readahead; /* gf_readahead_begin */
 };
 
 /* The result of a staged copy. */
@@ -30,9 +31,11 @@ struct gf_stage_result {
     CUresult result;         /* the result of the program's call */
     size_t done;             /* bytes copied; the driver copies the rest */
     uint64_t stream_done_ns; /* when earlier work on the stream was found to have ended */
-    bool stream_was_idle;    /* at stream_done_ns; else the copy was queued behind that work */
+    bool stream_was_idle;    /* at stream_done_ns */
+    bool is_queued;          /* the copy is asynchronous, and queued behind that work */
     uint64_t under_way;      /* gf_under_way_enter at stream_done_ns; 0: not entered */
-    bool met_driver;         /* gf_under_way_by_driver then */
+    bool met_driver;         /* gf_under_way_by_driver at stream_done_ns */
+    unsigned readahead;      /* of a copy that is left to the driver; ends with the driver's call */
     CUstream rest;           /* where the driver copies the rest; NULL: on the call's stream */
 };
 
@@ -98,8 +101,9 @@ bool gf_pipeline_is_copied(const struct gf_pipeline *pipeline, uint64_t chunk);
 uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline);
 
 /*
- * Issues DMAs on the ring's stream, where no capture meets them. Only for a copy that has waited
- * for its stream and returns after its last DMA: then the order is that of the call's stream.
+ * From now on, DMAs are issued on the ring's stream, which is never captured. Keeps the order on
+ * the call's stream only if the copy found that stream idle, and its call returns after its last
+ * DMA has ended.
  */
 void gf_pipeline_move(struct gf_pipeline *pipeline);
 /*
@@ -117,8 +121,8 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
 bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, bool wait,
                            bool *ret_broken);
 /*
- * Waits for all DMAs of the first `chunks` chunks. False: *ret_broken is set, or no event tells
- * about the last one.
+ * Waits for all DMAs of the first `chunks` chunks. False: *ret_broken is set, or no event shows the
+ * end of the last DMA.
  */
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
 

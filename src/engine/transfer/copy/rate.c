@@ -15,7 +15,7 @@ struct rate {
     _Atomic uint64_t driver_ns, staged_ns;
     _Atomic unsigned driver_copies; /* counted up to GF_TUNE_RATE_FIRST */
     _Atomic unsigned trials;        /* copies staged since the last back-off */
-    _Atomic unsigned above;         /* the last trials, in a row, with a mean above the driver's */
+    _Atomic unsigned above;         /* consecutive last trials with a mean above the driver's */
     _Atomic unsigned probes;        /* short back-offs because driver_ns was not known */
     _Atomic unsigned backoff_left;  /* copies that are still to be left to the driver */
     /* The length of the last back-off; 0 if staging has been faster since. */
@@ -23,14 +23,18 @@ struct rate {
 };
 
 static struct rate rates[gf_direction_count][2][CLASSES];
+static struct rate queued_rates[CLASSES];
 
 /* NULL: smaller copies are not compared. */
-static struct rate *rate_of(struct gf_copy_kind kind, uint64_t bytes)
+static struct rate *class_of(struct rate *classes, uint64_t bytes)
 {
     const uint64_t least = bytes / GF_TUNE_MIN_SHARED;
-    if (!least)
-        return NULL;
-    return &rates[kind.direction][kind.async][gf_min(63 - __builtin_clzll(least), CLASSES - 1)];
+    return least ? &classes[gf_min(63 - __builtin_clzll(least), CLASSES - 1)] : NULL;
+}
+
+static struct rate *rate_of(struct gf_copy_kind kind, uint64_t bytes)
+{
+    return class_of(rates[kind.direction][kind.async], bytes);
 }
 
 static uint64_t ns_per_mib(uint64_t ns, uint64_t bytes)
@@ -52,9 +56,8 @@ static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t now)
                                : before - before / 8 + gf_min(now, 2 * before) / 8);
 }
 
-enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, uint64_t bytes)
+static enum gf_rate_advice advise(struct rate *rate)
 {
-    struct rate *rate = rate_of(kind, bytes);
     unsigned left;
 
     if (!rate)
@@ -63,6 +66,16 @@ enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, uint64_t bytes)
     while (left && !gf_cas_weak_relaxed(&rate->backoff_left, &left, left - 1))
         continue;
     return !left ? gf_rate_stage : left <= GF_TUNE_RATE_MEASURED ? gf_rate_measure : gf_rate_leave;
+}
+
+enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, uint64_t bytes)
+{
+    return advise(rate_of(kind, bytes));
+}
+
+enum gf_rate_advice gf_rate_advise_queued(uint64_t bytes)
+{
+    return advise(class_of(queued_rates, bytes));
 }
 
 /*
@@ -90,9 +103,8 @@ static void begin_backoff(struct rate *rate)
 }
 
 /*
- * A few copies show only a large difference. For a small difference, many copies are needed, and
- * the mean must stay above the driver's for so many in a row that one late copy cannot be the
- * cause.
+ * A few copies show only a large difference. For a small difference, many copies are needed. The
+ * mean must stay above the driver's for so many in a row that one late copy cannot be the cause.
  */
 static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
 {
@@ -119,10 +131,8 @@ static void judge_unknown(struct rate *rate, unsigned trials)
         gf_store_relaxed(&rate->probes, probes + 1);
 }
 
-void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
+static void add_staged(struct rate *rate, uint64_t ns, uint64_t under_way)
 {
-    struct rate *rate = rate_of(kind, bytes);
-
     /* A copy that was under way when a back-off began does not count as a trial after it. */
     if (!rate || gf_load_relaxed(&rate->backoff_left))
         return;
@@ -137,13 +147,22 @@ void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint6
         gf_store_relaxed(&rate->backoff, 0);
 }
 
+void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
+{
+    add_staged(rate_of(kind, bytes), ns, under_way);
+}
+
+void gf_rate_staged_queued(uint64_t bytes, uint64_t ns, uint64_t under_way)
+{
+    add_staged(class_of(queued_rates, bytes), ns, under_way);
+}
+
 /*
  * A thread that gets the driver's lock again and again has short durations, while the others' bytes
- * count as under way. So they lower the time per MiB only as far as a driver may be fast.
+ * count as under way. So these bytes lower the time per MiB at most to GF_TUNE_RATE_CERTAIN_NS.
  */
-void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
+static void add_driver(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
-    struct rate *rate = rate_of(kind, bytes);
     if (!rate)
         return;
     const unsigned seen = gf_load_relaxed(&rate->driver_copies);
@@ -151,4 +170,14 @@ void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint6
     blend(&rate->driver_ns, seen, gf_max(ns_per_mib(ns, under_way), least));
     if (seen < GF_TUNE_RATE_FIRST)
         gf_store_relaxed(&rate->driver_copies, seen + 1);
+}
+
+void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
+{
+    add_driver(rate_of(kind, bytes), bytes, ns, under_way);
+}
+
+void gf_rate_driver_queued(uint64_t bytes, uint64_t ns, uint64_t under_way)
+{
+    add_driver(class_of(queued_rates, bytes), bytes, ns, under_way);
 }

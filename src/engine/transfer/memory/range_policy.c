@@ -19,6 +19,27 @@ void gf_range_policy_choose(int node, struct gf_range_policy *ret)
     gf_set_add(&ret->nodes, (unsigned)node);
 }
 
+bool gf_call_policy_begin(int node, struct gf_range_policy *ret_before)
+{
+    struct gf_range_policy wanted;
+
+    if (!gf_mempolicy_read(&ret_before->mode, &ret_before->nodes))
+        return false;
+    const bool is_users = gf_setup.user_policy && gf_setup.user_policy(&wanted.mode, &wanted.nodes);
+    if (is_users || gf_setup.options->mem == gf_mem_off || node < 0 || node >= GF_NODES_MAX)
+        return false;
+    wanted = (struct gf_range_policy){.mode = GF_MPOL_PREFERRED};
+    gf_set_add(&wanted.nodes, (unsigned)node);
+    if (ret_before->mode == wanted.mode && gf_set_equal(&ret_before->nodes, &wanted.nodes))
+        return false;
+    return gf_mempolicy_set(wanted.mode, &wanted.nodes) == 0;
+}
+
+void gf_call_policy_end(const struct gf_range_policy *before)
+{
+    gf_mempolicy_set(before->mode, &before->nodes);
+}
+
 void gf_range_policy_apply(const struct gf_range_policy *policy, void *at, size_t bytes)
 {
     if (policy->mode != GF_MPOL_DEFAULT)

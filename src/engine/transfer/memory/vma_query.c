@@ -56,6 +56,10 @@ int gf_vma_query(uintptr_t at, struct gf_vma *ret, char *name, size_t size)
         .writable = query.vma_flags & VMA_WRITABLE,
         .shared = query.vma_flags & VMA_SHARED,
         .has_file = query.inode != 0 || query.dev_major != 0 || query.dev_minor != 0,
+        .inode = query.inode,
+        .offset = query.vma_offset,
+        .major = query.dev_major,
+        .minor = query.dev_minor,
     };
     return 0;
 }

@@ -13,13 +13,16 @@ struct gf_vma {
     size_t page;
     bool readable, writable, shared;
     bool has_file;
+    /* Of the file; 0 without one. The device is that of the file system, not always stat's. */
+    uint64_t inode, offset; /* `offset`: of `start` */
+    uint32_t major, minor;
 };
 
 /*
  * Describes the mapping at an address. If `name` is not NULL, also stores the name as in
- * /proc/self/maps, or "" if the mapping has no name or it does not fit. Returns 0 or an errno:
- * ENOENT if there is no mapping, EBADF if the file is not open, any other if the kernel
- * cannot describe mappings. Keeps errno. Any thread; no cancellation point.
+ * /proc/self/maps, or "" if the mapping has none. Returns 0 or an errno: ENOENT if there is no
+ * mapping, EBADF if the file is not open, ENAMETOOLONG if the name does not fit. Any other errno
+ * means that the kernel cannot describe mappings. Keeps errno. Any thread; no cancellation point.
  */
 int gf_vma_query(uintptr_t at, struct gf_vma *ret, char *name, size_t size);
 

@@ -2,7 +2,6 @@
 #include "engine/transfer/pinned/pinned.h"
 
 #include "base/atomic.h"
-#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/transfer/context/context.h"
@@ -70,6 +69,21 @@ static unsigned read_kept_most(int node)
     gf_store_relaxed(&kept_most, found);
     gf_store_relaxed(&kept_until, now + GF_TUNE_PIN_READ_NS);
     return found;
+}
+
+void gf_pinned_memory_is_short(void)
+{
+    gf_store_relaxed(&kept_most, 0);
+    gf_store_relaxed(&kept_until, gf_now_ns() + GF_TUNE_PIN_READ_NS);
+}
+
+void gf_pinned_trim_if_short(const struct gf_context *context)
+{
+    const bool is_short =
+        gf_load_relaxed(&kept_most) == 0 && gf_now_ns() < gf_load_relaxed(&kept_until);
+    if (is_short && gf_pinned_cache_can(gf_setup.cuda) &&
+        gf_pinned_cache_trim(gf_setup.cuda, gf_context_id(context)))
+        COUNT(trims, 1);
 }
 
 /*
@@ -163,8 +177,13 @@ static bool alloc_small(struct gf_context *context, void **pp, size_t bytes, uns
 {
     if (!gf_pinned_cache_can(gf_setup.cuda))
         return decline_alloc(gf_pinned_failed, bytes);
-    *ret_result = gf_pinned_cache_alloc(gf_setup.cuda, gf_context_id(context),
-                                        read_kept_most(context->node), pp, bytes, flags);
+    const unsigned kept_most_now = read_kept_most(context->node);
+    struct gf_range_policy before;
+    const bool prefers = gf_context_nodes_differ() && gf_call_policy_begin(context->node, &before);
+    *ret_result = gf_pinned_cache_alloc(gf_setup.cuda, gf_context_id(context), kept_most_now, pp,
+                                        bytes, flags);
+    if (prefers)
+        gf_call_policy_end(&before);
     COUNT(small_calls, 1);
     COUNT(small_bytes, bytes);
     return true;
@@ -185,12 +204,11 @@ static bool can_large(void)
            gf_setup.cuda->cuMemHostUnregister && !gf_load_relaxed(&large_off);
 }
 
-bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
+/*
+ * Serves an allocation by the library. False: the driver allocates, and the reason is counted.
+ */
+static bool alloc_own(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
-    if (!is_on())
-        return false;
-    if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_again(pp, bytes, ret_result))
-        return true;
     const bool small = bytes <= GF_PINNED_CACHE_MOST && gf_setup.options->pin_cache != 0;
     const bool large = bytes >= large_least() && bytes <= LARGE_MOST;
     if (!pp || !bytes || (flags & ~SERVED_FLAGS) || (!small && !large))
@@ -209,11 +227,9 @@ bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_resu
     return done;
 }
 
-/* Frees. */
-
 /*
- * Reads the id of the current context and leaves the context at once: a call that waits for its
- * work must not delay its end.
+ * Reads the id of the current context and leaves the context at once. A call that waits for the
+ * context's work must not delay the end of the context.
  */
 static bool read_current_id(uint64_t *ret, int *ret_node)
 {
@@ -225,6 +241,36 @@ static bool read_current_id(uint64_t *ret, int *ret_node)
     gf_context_leave(context);
     return true;
 }
+
+/*
+ * For a buffer that the library does not serve: makes the program's call while the thread prefers
+ * the node of the current device. False: the hook makes the call, as always where all devices share
+ * a node, because threads are bound to that node.
+ */
+static bool alloc_by_driver(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
+{
+    uint64_t context;
+    int node;
+    struct gf_range_policy before;
+
+    if (!gf_context_nodes_differ() || !gf_setup.cuda->cuMemHostAlloc ||
+        !read_current_id(&context, &node) || !gf_call_policy_begin(node, &before))
+        return false;
+    *ret_result = gf_setup.cuda->cuMemHostAlloc(pp, bytes, flags);
+    gf_call_policy_end(&before);
+    return true;
+}
+
+bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
+{
+    if (!is_on())
+        return false;
+    if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_again(pp, bytes, ret_result))
+        return true;
+    return alloc_own(pp, bytes, flags, ret_result) || alloc_by_driver(pp, bytes, flags, ret_result);
+}
+
+/* Frees. */
 
 bool gf_pinned_free(void *p, CUresult *ret_result)
 {
@@ -300,8 +346,8 @@ bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_res
         return false;
     }
     /*
-     * Memory of the driver cannot be registered at all, and the driver returns a different error
-     * for it.
+     * The driver refuses to register its own memory, with a different error than for registered
+     * memory.
      */
     *ret_result = gf_setup.cuda->cuMemHostRegister_v2(p, bytes, flags);
     if (*ret_result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)

@@ -18,7 +18,7 @@ bool gf_pinned_unregister(void *p, CUresult *ret_result);
 bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_result);
 
 /*
- * Replace the values that the driver reported for p by those that it would report without the
+ * Replace the values that the driver reported for p by the values that it would report without the
  * library.
  */
 void gf_pinned_flags(const void *p, unsigned *flags);
@@ -26,5 +26,16 @@ void gf_pinned_mapping_size(const void *p, size_t *bytes);
 
 /* Called when the context has ended, and its registrations with it. Makes no CUDA call. */
 void gf_pinned_end(struct gf_context *context);
+
+/*
+ * Memory is short: for a second, no mapping of small blocks is kept. Any thread; makes no CUDA call.
+ */
+void gf_pinned_memory_is_short(void);
+
+/*
+ * Frees the context's kept mapping if memory is short. The free waits for the context's work. The
+ * caller has entered the context, and relaxed the capture mode.
+ */
+void gf_pinned_trim_if_short(const struct gf_context *context);
 
 #endif

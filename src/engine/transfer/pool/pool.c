@@ -27,7 +27,7 @@ struct gf_pool {
     _Atomic unsigned alive; /* helpers */
 
     pthread_mutex_t lock; /* guards the next five members; an innermost lock */
-    struct gf_cpus now;   /* of the helpers: `cpus`, less those that the program gave up */
+    struct gf_cpus now;   /* the helpers' CPUs: `cpus`, less those that the program gave up */
     pid_t tids[HELPERS_MAX];
     unsigned tid_count;
     struct gf_job *cursor; /* the job that is examined next */
@@ -38,10 +38,16 @@ struct gf_pool {
 
 static struct gf_pool *_Atomic pools;
 
-static unsigned choose_threads(unsigned cpus, double quota)
+/*
+ * Ranks that share the CPUs also share the threads. But each rank has at least GF_TUNE_FEW_THREADS,
+ * with which staging is faster than the driver, because ranks do not copy all the time.
+ */
+static unsigned choose_threads(unsigned cpus, double quota, unsigned rank_cpus)
 {
     if (quota > 0 && quota < cpus)
         cpus = (unsigned)quota;
+    if (rank_cpus)
+        cpus = gf_min(cpus, gf_max(rank_cpus, (unsigned)GF_TUNE_FEW_THREADS));
     return gf_max(1u, gf_min(cpus, (unsigned)GF_TUNE_THREADS));
 }
 
@@ -55,7 +61,7 @@ static struct gf_pool *find_pool(int node, const struct gf_cpus *cpus)
     return pool;
 }
 
-struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, unsigned threads, double quota)
+struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct gf_pool_size *size)
 {
     struct gf_pool *pool = find_pool(node, cpus), *made, *head;
     if (pool)
@@ -66,14 +72,16 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, unsigned threa
     *made = (struct gf_pool){.node = node,
                              .cpus = *cpus,
                              .now = *cpus,
-                             .counted = !threads,
+                             .counted = !size->threads,
                              .has_pkru = gf_pkru_is_on(),
                              .lock = PTHREAD_MUTEX_INITIALIZER};
-    made->threads = threads ? threads : choose_threads(gf_set_count(cpus), quota);
+    made->threads = size->threads
+                        ? size->threads
+                        : choose_threads(gf_set_count(cpus), size->quota, size->rank_cpus);
     gf_store_relaxed(&made->usable, made->threads);
     head = gf_load_acquire(&pools);
     do {
-        pool = find_pool(node, cpus); /* another thread may be first */
+        pool = find_pool(node, cpus); /* another thread may have made it */
         made->next = head;
     } while (!pool && !gf_cas_acq_rel(&pools, &head, made));
     if (!pool)
@@ -235,7 +243,10 @@ static struct gf_cpus helper_cpus(struct gf_pool *pool, pid_t enrol)
     return now;
 }
 
-/* Once enrolled, gf_pools_follow moves the helper, perhaps before it has set its first mask. */
+/*
+ * gf_pools_follow may set an enrolled helper's mask before the helper has set its first one. So the
+ * helper checks again after it has set a mask.
+ */
 static void enrol_helper(struct gf_pool *pool)
 {
     struct gf_cpus now = helper_cpus(pool, (pid_t)syscall(SYS_gettid)), set;
@@ -346,8 +357,8 @@ static unsigned helpers_to_wake(const struct gf_pool *pool, unsigned max_helpers
 }
 
 /*
- * Wakes them with one system call: if they were woken one after the other, the last would be late
- * by the sum of all wake-up times. The job itself is not read, because a job without an owner may
+ * Wakes helpers with one system call. If they were woken one after the other, the last would be
+ * late by the sum of all wake-up times. Does not read the job, because a job without an owner may
  * be done and reused by now.
  */
 static void wake_helpers(struct gf_pool *pool, unsigned max_helpers, unsigned helpers)
@@ -363,7 +374,7 @@ void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
     const unsigned max_helpers = job->max_helpers;
     const unsigned helpers = usable_helpers(pool, job, job->total ? job->total : limit);
 
-    /* A job that its owner need not wait for is not delayed by real-time threads. */
+    /* Helpers work for a real-time thread only if it need not wait for the job. */
     const bool is_alone = !job->done && !job->low_priority && gf_is_realtime();
     job->alone = is_alone;
     gf_job_init(job, limit, pool->has_pkru ? gf_pkru_get() : 0);

@@ -8,8 +8,8 @@
  * helper has begun.
  *
  * Helpers are named "gpufeed-copy". They block every signal, run SCHED_OTHER on the node's CPUs,
- * make no CUDA call, and sleep while no job is open. They never end and are never joined. No lock of
- * the pool is held while a piece is worked on.
+ * make no CUDA call, and sleep while no job is open. They never end and are never joined. No lock
+ * of the pool is held during a piece of work.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_POOL_H
 #define GF_ENGINE_TRANSFER_POOL_POOL_H
@@ -19,17 +19,22 @@
 
 struct gf_pool;
 
-/*
- * The pool of a node, whose helpers use these CPUs. Pools of unknown nodes (-1) differ by their
- * CPUs. The first call creates the pool without threads; it is never freed. `threads` includes the
- * caller. 0 selects the number that is fastest on these CPUs under that quota (in CPUs; 0: no
- * quota). NULL: out of memory. Any thread.
- */
-struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, unsigned threads, double quota);
+struct gf_pool_size {
+    unsigned threads;   /* the caller included; 0: the fastest number within quota and rank_cpus */
+    double quota;       /* in CPUs; 0: no quota */
+    unsigned rank_cpus; /* of this rank, if ranks share the CPUs; else 0 */
+};
 
 /*
- * Keeps all helpers within the CPUs that threads of the program may use now. A pool whose CPUs the
- * program has all given up moves to the others. One thread calls this.
+ * The pool of a node, whose helpers use these CPUs. Pools of unknown nodes (-1) differ by their
+ * CPUs. The first call creates the pool without threads; it is never freed. NULL: out of memory.
+ * Any thread.
+ */
+struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct gf_pool_size *size);
+
+/*
+ * Keeps all helpers within the CPUs that threads of the program may use now. If the program has
+ * given up all CPUs of a pool, its helpers move to the program's other CPUs. One thread calls this.
  */
 void gf_pools_follow(const struct gf_cpus *program);
 
@@ -40,18 +45,18 @@ void gf_pools_follow(const struct gf_cpus *program);
 unsigned gf_pool_threads(const struct gf_pool *pool);
 
 /*
- * Starts the helpers, once, and does not wait for them. Returns 0 or the errno of the first. The
- * library's own thread starts them all: a thread that starts another one allocates, and so gets an
- * arena of the heap, which makes each fork of the process slower. Threads that it starts are also
- * counted as threads of the library.
+ * Starts the helpers, once, and does not wait for them. Returns 0, or an errno if the first helper
+ * cannot be started. Called on the library's own thread only, for two reasons. Starting a thread
+ * allocates, so each starting thread would get an arena of the heap, and each arena slows down
+ * forks. And a thread that the library's thread starts counts as the library's.
  */
 int gf_pool_start(struct gf_pool *pool);
-/* Whether starting the first helper failed. It is not tried again. */
+/* Whether the first helper could not be started; gf_pool_start does not try again. */
 bool gf_pool_has_failed(const struct gf_pool *pool);
 
 /*
- * Requests that start. True: this is the first request, and gf_pools_start_requested must be
- * called.
+ * Requests gf_pool_start. True: this is the first request, and the caller must arrange a call of
+ * gf_pools_start_requested.
  */
 bool gf_pool_request(struct gf_pool *pool);
 /* Starts the helpers of all pools that were requested. Returns 0 or an errno. */
@@ -68,8 +73,8 @@ void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit);
 void gf_pool_raise(struct gf_pool *pool, struct gf_job *job, uint64_t limit);
 
 /*
- * Ends a job: no further piece is begun, and pieces under way are waited for. Returns the first
- * piece that failed, or GF_PIECE_NONE.
+ * Ends a job: allows no further piece, and waits for pieces under way. Returns the first piece that
+ * failed, or GF_PIECE_NONE.
  */
 uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job);
 

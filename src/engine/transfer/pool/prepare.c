@@ -17,7 +17,7 @@ static void notify_failure(int error)
 {
     if (error)
         gf_transfer_notify(gf_transfer_off, GF_LOG_WARN,
-                           "copies are left to the driver: cannot start a thread: %s",
+                           "cannot start a thread: %s; copies are left to the driver",
                            strerrordesc_np(error));
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mutants: tests/diff builds the transfer rooms once more with GF_MUTANTS. There the environment
- * names one mutation, and some test must fail with it. The product contains none of this.
+ * Mutants: tests/diff builds the transfer rooms once more with GF_MUTANTS. In that build, an
+ * environment variable names one mutation, and at least one test must fail. The product contains
+ * none of this.
  */
 #ifndef GF_ENGINE_TRANSFER_SETUP_MUTATION_H
 #define GF_ENGINE_TRANSFER_SETUP_MUTATION_H
@@ -14,18 +15,24 @@ bool gf_mutated(const char *name);
 void gf_mutation_hold(const char *name); /* takes a lock, if this mutation is active */
 void gf_mutation_drop(const char *name);
 /*
- * With this mutation a freed buffer is kept and handed out again, although the device may still use
- * it.
+ * For the mutation reuses_busy_buffers: keeps a freed pinned buffer and hands it out again,
+ * although the device may still use it.
  */
 bool gf_mutation_keep(void *p, CUresult *ret_result);
 bool gf_mutation_again(void **pp, size_t bytes, CUresult *ret_result);
+void gf_mutation_sleep(const char *name); /* 20 ms, if this mutation is active */
+/* Opens and closes the file of a mapping by its name. */
+void gf_mutation_open_file(const void *at);
 #define GF_MUTATED(name) gf_mutated(#name)
 #define GF_MUTATION_HOLD(name) gf_mutation_hold(#name)
 #define GF_MUTATION_DROP(name) gf_mutation_drop(#name)
+#define GF_MUTATION_SLEEP(name) gf_mutation_sleep(#name)
 #else
 #define GF_MUTATED(name) false
 #define GF_MUTATION_HOLD(name) ((void)0)
 #define GF_MUTATION_DROP(name) ((void)0)
+#define GF_MUTATION_SLEEP(name) ((void)0)
+#define gf_mutation_open_file(at) ((void)0)
 #define gf_mutation_keep(p, ret_result) false
 #define gf_mutation_again(pp, bytes, ret_result) false
 #endif

@@ -19,15 +19,16 @@ struct gf_transfer_setup {
     const struct gf_options *options;
     const struct gf_cuda *cuda; /* any member may be NULL */
     double cpu_quota;           /* in CPUs; 0 if unlimited */
+    unsigned rank_cpus;         /* of this rank, if ranks share the CPUs; else 0 */
     /*
      * Returns the node nearest to a device, or -1 if it is unknown. *ret_cpus are the CPUs to copy
-     * on: those of the node that the program itself may use. May allocate. Called on any thread,
-     * with no lock held.
+     * on: the node's CPUs that the program itself may use. May allocate. Called on any thread, with
+     * no lock held.
      */
     int (*device_node)(CUdevice device, struct gf_cpus *ret_cpus);
     /*
-     * Reads the calling thread's memory policy, with mode flags. False: it has none, or one of the
-     * library, or the kernel refuses the query. May be NULL.
+     * Reads the calling thread's memory policy, with mode flags. False: the thread has no policy or
+     * the library's, or the kernel refuses the query. May be NULL.
      */
     bool (*user_policy)(int *ret_mode, struct gf_nodes *ret_nodes);
     /*

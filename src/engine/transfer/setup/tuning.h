@@ -17,11 +17,11 @@
 /* Helpers for copies below GF_TUNE_SMALL, which end before more helpers are awake. */
 #define GF_TUNE_HELPERS_SMALL 7
 #define GF_TUNE_SMALL GF_MIB(32)
-/* Helpers for larger copies: more are no faster... */
+/* Helpers for larger copies, because more helpers are no faster. */
 #define GF_TUNE_HELPERS 9
 /*
- * ...except with CLDEMOTE: in copies to the device of at least this size, in pools of at least this
- * many threads. Each thread is slower with CLDEMOTE (nt_copy.h).
+ * Copies to the device of at least this size use CLDEMOTE and all helpers, in pools of at least
+ * this many threads. CLDEMOTE makes each thread slower (nt_copy.h).
  */
 #define GF_TUNE_CLDEMOTE_BYTES GF_MIB(16)
 #define GF_TUNE_CLDEMOTE_THREADS 12
@@ -40,7 +40,8 @@
 #define GF_TUNE_PIN_LARGE GF_MIB(32)
 #define GF_TUNE_PIN_LARGE_HUGE GF_MIB(16)
 /*
- * With fewer threads and 4 KiB pages, the library's allocations would take as long as the driver's.
+ * With fewer threads than this and 4 KiB pages, the library's allocations would take as long as the
+ * driver's.
  */
 #define GF_TUNE_PIN_THREADS 4
 /* Memory that large pinned allocations leave free, besides an eighth of the headroom. */
@@ -48,49 +49,51 @@
 /* The headroom is read again after each step of this many bytes has been touched. */
 #define GF_TUNE_TOUCH_STEP GF_MIB(256)
 /*
- * The smallest mapping of a buffer: the first value up to GF_TUNE_PIN_MAPPINGS live mappings of the
- * library, the last value beyond.
+ * The smallest mapping of a buffer; GF_TUNE_PIN_MAPPING_MANY while the library has more than
+ * GF_TUNE_PIN_MAPPINGS live mappings.
  */
 #define GF_TUNE_PIN_MAPPING_LEAST GF_MIB(32)
 #define GF_TUNE_PIN_MAPPINGS 32
 #define GF_TUNE_PIN_MAPPING_MANY GF_MIB(256)
-/* The kept mappings of small blocks, in bytes, and the interval at which the headroom is read. */
+/*
+ * At most this many bytes of mappings are kept for small blocks. The headroom is read again after
+ * this interval.
+ */
 #define GF_TUNE_PIN_CACHE GF_MIB(64)
 #define GF_TUNE_PIN_READ_NS UINT64_C(1000000000)
 /* Absent pages are prefaulted in registrations of at least this size. */
 #define GF_TUNE_PREFAULT_LEAST GF_MIB(16)
 /*
- * When the program unmaps shared memory, several threads remove its pages from the page tables. They
- * do so if at least this many helpers run, in pieces of at least this size, at most this many.
+ * Several threads remove the pages of shared memory from the page tables when the program unmaps
+ * it. Only a pool with at least this many helpers does this. A piece has at least this size, and
+ * there are at most this many pieces.
  */
 #define GF_TUNE_UNMAP_HELPERS 3
 #define GF_TUNE_UNMAP_PIECE GF_MIB(8)
 #define GF_TUNE_UNMAP_PIECES 32
 /*
- * GPUFEED_UNMAP=later is used for a mapping if this many times its size is left. The figure may be
- * at most this old (in ns).
+ * GPUFEED_UNMAP=later applies to a mapping if the headroom is at least this many times its size.
+ * The headroom must have been read within this time (in ns).
  */
 #define GF_TUNE_UNMAP_LATER_TIMES 32
 #define GF_TUNE_UNMAP_LATER_NS UINT64_C(5000000000)
-/*
- * The size from which staging pays: by direction, and with fewer threads than
- * GF_TUNE_FEW_THREADS.
- */
+/* The smallest copy for which staging pays, by direction. */
 #define GF_TUNE_MIN_H2D GF_MIB(1)
 #define GF_TUNE_MIN_D2H GF_MIB(1)
 /*
- * While so many threads copy at once, staging pays from a smaller size: the driver copies for one
- * of them after the other.
+ * While GF_TUNE_SHARERS threads copy at once, staging pays from this size, because the driver
+ * serves one of them after the other.
  */
 #define GF_TUNE_MIN_SHARED GF_KIB(256)
 #define GF_TUNE_SHARERS 3
+/* In pools with fewer threads than this, staging pays from these sizes. */
 #define GF_TUNE_FEW_THREADS 4
 #define GF_TUNE_MIN_FEW_H2D GF_MIB(8)
 #define GF_TUNE_MIN_FEW_D2H SIZE_MAX
 /*
- * Special treatment of a process's first copies below this size. For the first GF_TUNE_EARLY_COPIES
- * of them no query is made. The first GF_TUNE_EARLY_COPIES that could be staged prepare nothing.
- * The queries and the preparation would each take a third of the time of the first copy.
+ * A process's first GF_TUNE_EARLY_COPIES copies below this size make no query. Its first
+ * GF_TUNE_EARLY_COPIES copies below this size that could be staged prepare nothing. Queries and
+ * preparation would each take a third of the time of the first copy.
  */
 #define GF_TUNE_EARLY_BYTES GF_MIB(4)
 #define GF_TUNE_EARLY_COPIES 32
@@ -99,24 +102,32 @@
 /* Of this many first copies, only the fastest counts. */
 #define GF_TUNE_RATE_FIRST 4
 /*
- * Time per MiB that no driver's pageable copy undercuts (17 GB/s). Slower staging is compared.
+ * No driver's pageable copy takes less time per MiB (17 GB/s). Staging that takes longer is
+ * compared with the driver.
  */
 #define GF_TUNE_RATE_CERTAIN_NS UINT64_C(60000)
-/* Short back-offs that show the driver's duration; each needs twice the staged copies before it. */
+/*
+ * While the driver's duration is not known, short back-offs measure it. Each begins after twice as
+ * many staged copies as the one before, up to this many doublings.
+ */
 #define GF_TUNE_RATE_PROBES_MOST 6u
-/* Of a back-off, the last copies are measured. */
+/* This many copies at the end of a back-off are timed. */
 #define GF_TUNE_RATE_MEASURED 16u
-/* Copies left to the driver where it is faster: at first, and at most. */
+/* The number of copies in a back-off: in the first, and at most. */
 #define GF_TUNE_RATE_BACKOFF 64u
 #define GF_TUNE_RATE_BACKOFF_MOST 4096u
 /*
- * Staged copies after which the back-off returns to its first length, unless the mean of the last
- * GF_TUNE_RATE_SETTLED_ROW of them was above the driver's by this part.
+ * After this many staged copies, the next back-off has its first length again. But if the mean
+ * exceeded the driver's by more than one part in GF_TUNE_RATE_SETTLED_PART at each of the last
+ * GF_TUNE_RATE_SETTLED_ROW copies, a back-off begins.
  */
 #define GF_TUNE_RATE_SETTLED 64
 #define GF_TUNE_RATE_SETTLED_PART 16
 #define GF_TUNE_RATE_SETTLED_ROW 16
-/* Staged copies at once for each thread of the pool; further ones are left to the driver. */
+/*
+ * A context may have this many staged copies at once for each thread of its pool; the driver makes
+ * further ones.
+ */
 #define GF_TUNE_CALLS_PER_THREAD 8
 
 /* The approximate number of chunks (DMAs) of a copy, and the bounds of a chunk: powers of two. */
@@ -127,28 +138,66 @@
 #define GF_TUNE_PIECES 8
 #define GF_TUNE_PIECE_LEAST GF_KIB(64)
 /*
- * Copies of at least this size into absent pages have pieces of a huge page. Whether pages are
- * absent is sampled at this many places.
+ * Copies of at least this size into absent pages have pieces of the size of a huge page. Whether
+ * pages are absent is sampled at this many places.
  */
 #define GF_TUNE_UNITS_LEAST GF_MIB(4)
 #define GF_TUNE_UNITS_SAMPLES 4
-/* Pages of files are populated this many bytes ahead at once... */
+/* Pages of a file are populated in steps of this many bytes. */
 #define GF_TUNE_POPULATE_STEP GF_MIB(4)
 /*
- * ...or, in copies of at least this size, by each thread for its own piece: the memory that one
- * page table maps.
+ * In copies of at least this size, each thread populates its own piece instead. A piece is the
+ * memory that one page table maps.
  */
 #define GF_TUNE_POPULATE_APART GF_MIB(16)
 #define GF_TUNE_POPULATE_PIECE GF_MIB(2)
 /*
- * A copy's range may consist of this many mappings, plus one for each unit of the second size (in
- * bytes). Beyond that, the driver copies the rest.
+ * Run-ahead of mapped files. One call of madvise covers a step, because the kernel shortens a
+ * longer call to its own read-ahead, 128 KiB by default. A helper does one piece at a time.
+ */
+#define GF_TUNE_READAHEAD_STEP GF_KIB(128)
+#define GF_TUNE_READAHEAD_PIECE GF_MIB(2)
+#define GF_TUNE_READAHEAD_HELPERS 2
+/*
+ * A call of madvise for cached pages takes less than this. After such a call, at most this many
+ * bytes are skipped.
+ */
+#define GF_TUNE_READAHEAD_CACHED_NS 8000
+#define GF_TUNE_READAHEAD_SKIP GF_MIB(16)
+/* How far ahead of the copy helpers may be, and how many pieces at least are added at a time. */
+#define GF_TUNE_READAHEAD_LEAD GF_MIB(128)
+#define GF_TUNE_READAHEAD_RAISE 4
+/*
+ * How many bytes of a file may be read ahead and not copied yet: the larger of this, and of the
+ * bytes that copies have read divided by GF_TUNE_READAHEAD_UNREAD_PART.
+ */
+#define GF_TUNE_READAHEAD_UNREAD GF_MIB(64)
+#define GF_TUNE_READAHEAD_UNREAD_PART 20
+/*
+ * After a copy whose pages were cached, the file gets no run-ahead for this many bytes of copies:
+ * at first, and at most.
+ */
+#define GF_TUNE_READAHEAD_QUIET GF_MIB(8)
+#define GF_TUNE_READAHEAD_QUIET_MOST GF_MIB(64)
+/* A copy continues an earlier one if it begins this near to the other's end. */
+#define GF_TUNE_READAHEAD_GAP GF_MIB(1)
+/* How long the answer about a file system is used. */
+#define GF_TUNE_READAHEAD_KNOWN_NS (UINT64_C(10) * 1000000000)
+/*
+ * How many of a thread's next copies of the same memory make no query: if it is no file's, and if
+ * the file is left alone.
+ */
+#define GF_TUNE_READAHEAD_OTHERS 64
+#define GF_TUNE_READAHEAD_CACHED 8
+/*
+ * A copy's range may consist of GF_TUNE_MAPPINGS mappings, plus one for each GF_TUNE_MAPPING_LEAST
+ * bytes. Beyond that, the driver copies the rest.
  */
 #define GF_TUNE_MAPPINGS 16
 #define GF_TUNE_MAPPING_LEAST GF_KIB(128)
-/* Chunks of one copy under way at once. */
+/* At most this many chunks of one copy are under way at once. */
 #define GF_TUNE_SLOTS 16
-/* Concurrent callers share the ring window, and each gets at least this. */
+/* Concurrent callers share the ring window, and each gets at least this many bytes. */
 #define GF_TUNE_SHARE_LEAST GF_MIB(4)
 /* With more callers than GF_TUNE_CROWD, a chunk has at most this size. */
 #define GF_TUNE_CROWD 4
@@ -159,8 +208,9 @@
 #define GF_TUNE_IDLE_NS 5000
 
 /*
- * A copy waits so long, for each MiB, for memory that other copies hold: a quarter of
- * GF_TUNE_RATE_CERTAIN_NS. It looks each moment. After one that waited in vain, so many do not wait.
+ * For each of its MiB, a copy waits at most this long for other copies to release memory of the
+ * ring: a quarter of GF_TUNE_RATE_CERTAIN_NS. It checks at this interval. After a wait in vain,
+ * this many copies do not wait.
  */
 #define GF_TUNE_RING_PATIENCE_NS UINT64_C(15000)
 #define GF_TUNE_RING_MOMENT_NS 10000
@@ -181,7 +231,7 @@
 #define GF_TUNE_RING_PASSED 64
 /*
  * The size of a ring for idle streams with up to GF_TUNE_CROWD callers. In a ring of this size, the
- * bytes of a slot have left the readers' caches when the slot is used again.
+ * bytes of a slot have left the caches of the threads that read them before the slot is used again.
  */
 #define GF_TUNE_RING_WINDOW GF_MIB(32)
 #define GF_TUNE_RING_LIMIT GF_MIB(1024)
@@ -198,7 +248,10 @@
  */
 #define GF_TUNE_RING_RETRY_NS (UINT64_C(5) * 1000000000)
 #define GF_TUNE_RING_IDLE_NS (UINT64_C(60) * 1000000000)
-/* GF_TUNE_RING_IDLE_NS while memory is short, and the time between looks for such segments. */
+/*
+ * While memory is short, this replaces GF_TUNE_RING_IDLE_NS. After a look for unused segments, the
+ * next look comes after at least GF_TUNE_RING_LOOK_NS.
+ */
 #define GF_TUNE_RING_SHORT_NS UINT64_C(1000000000)
 #define GF_TUNE_RING_LOOK_NS UINT64_C(10000000)
 

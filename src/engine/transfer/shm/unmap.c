@@ -8,16 +8,19 @@
 #include "engine/transfer/setup/tuning.h"
 #include "engine/transfer/shm/unmap_later.h"
 
+#include "os/userfault.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
 #define SHM "/dev/shm/"
-#define NAME_SIZE 256 /* a longer name is not looked up */
+#define NAME_SIZE 256 /* mappings with longer names are not found */
 
 /*
  * Whether the range lies in one mapping of shared memory. Describes that mapping in *ret. Its pages
- * belong to the file, so removing them from the page tables loses nothing. Private pages would be
- * lost if munmap then failed, and the pages of a device follow the rules of its driver.
+ * belong to the file, so removing them from the page tables loses nothing. In a private mapping
+ * they would be lost if munmap then failed. Pages of a device follow the rules of its driver, so
+ * they are left alone.
  */
 static bool is_shared_memory(uintptr_t start, uintptr_t end, struct gf_vma *ret, char *name)
 {
@@ -32,7 +35,10 @@ static bool is_shared_memory(uintptr_t start, uintptr_t end, struct gf_vma *ret,
     return false;
 }
 
-/* Whether the mapping's file is deleted. A file that others can open may be locked through the mapping. */
+/*
+ * Whether the mapping's file is deleted. A mapping may keep a flock on its file, and other
+ * processes wait for the lock if they can open the file.
+ */
 static bool is_deleted_shm(const char *name)
 {
     static const char deleted[] = " (deleted)";
@@ -70,7 +76,7 @@ bool gf_unmap(void *at, size_t bytes)
     char name[NAME_SIZE];
 
     if (!pool || start % page || start + bytes < start ||
-        !is_shared_memory(start, start + bytes, &vma, name))
+        !is_shared_memory(start, start + bytes, &vma, name) || gf_userfault_may_be_open())
         return false;
     if (gf_setup.options->unmap == gf_unmap_later && vma.start == start &&
         vma.end - start == gf_round_up(bytes, page) && is_deleted_shm(name) &&

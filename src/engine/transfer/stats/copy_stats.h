@@ -12,10 +12,10 @@
 #include "engine/transfer/stats/node_bytes.h"
 
 /*
- * Reasons for which a copy bypasses staging and is left to the driver: X(token, words). The report
- * uses the tokens, the summary uses the words. The order here has no meaning: checks[] in
- * copy/admission.c has the order of decision. After it, copy/h2d.c and copy/d2h.c may still find
- * capture, failed, full or unreadable before the first DMA.
+ * Why a copy bypasses staging and is left to the driver: X(token, words). The report uses the
+ * tokens, the summary uses the words. The order here has no meaning: checks[] in copy/admission.c
+ * has the order of decision. After these checks, copy/h2d.c and copy/d2h.c may still find capture,
+ * failed, full, shares_pages, slower or unreadable.
  */
 #define GF_BYPASS_REASONS(X)                                                                       \
     X(early, "among the process's first small copies")                                             \
@@ -78,15 +78,24 @@ struct gf_copy_stats {
     uint64_t ring_grown, ring_shrunk; /* times */
 };
 
+/* Reading ahead of copies from mapped files. */
+struct gf_readahead_count {
+    uint64_t files;   /* that were read ahead */
+    uint64_t advised; /* bytes passed to madvise, of copies and behind them */
+    uint64_t ahead;   /* the bytes of these that lay behind the copy */
+    uint64_t used;    /* the bytes of these that were copied later */
+};
+
 /* The current state of staging and of pinned memory, for all devices. */
 struct gf_transfer_state {
     uint64_t ring_bytes, ring_limit;         /* registered and allowed bytes of all rings */
     uint64_t ring_most;                      /* the most that was registered at one time */
     uint64_t ring_held[GF_NODE_BYTES_COUNT]; /* registered, by the node of the pages */
     unsigned rings, helpers;
-    const char *off;                           /* why no copy is staged; NULL if copies are */
-    uint64_t pinned_kept;                      /* pinned memory that only the library holds */
-    uint64_t unmap_pending;                    /* shared memory that the program has unmapped */
+    const char *off;        /* why no copy is staged; NULL if copies are */
+    uint64_t pinned_kept;   /* pinned memory that only the library holds */
+    uint64_t unmap_pending; /* shared memory that the program has unmapped */
+    struct gf_readahead_count readahead;
     uint64_t pinned_held[GF_NODE_BYTES_COUNT]; /* held by the program, by the node of the pages */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions that jemalloc's objects call across each other, linked with --wrap (jemalloc.syms).
- * They mark the frames of calls and the two slow parts that are not system calls. The signatures
- * are those of jemalloc 5.3.0. Pointers to its structs are passed on without access.
+ * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (timing/slowpath.h): they mark the
+ * frames of calls, and the two slow parts that are not system calls. Pointers to jemalloc's structs
+ * are passed on without access.
  */
 #include "os/permit.h"
 #include "preload/heap/callouts/evict.h"
@@ -15,6 +15,7 @@
 #include <gnu/libc-version.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -65,38 +66,42 @@ void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
     gf_slowpath_leave(handed_out)
 
 /*
- * Whether this thread may have run its keys' destructors already. Since 2.35, glibc blocks signal 32,
- * which a program cannot block, from then until the thread ends. A sealed process makes no call for
- * this, so there the answer is yes.
+ * Whether this thread has run its keys' destructors. Since 2.35, glibc blocks signal 32, which a
+ * program cannot block, from then until the thread ends. A sealed process makes no call for this.
  */
-static bool may_be_ending(void)
+static enum ending { ending_no, ending_yes, ending_unknown } ending(void)
 {
     uint64_t blocked;
 
-    return gf_permit_sealed() || strverscmp(gnu_get_libc_version(), "2.35") < 0 ||
-           syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, sizeof(blocked)) != 0 ||
-           blocked & (UINT64_C(1) << (__SIGRTMIN - 1));
+    if (gf_permit_sealed() || strverscmp(gnu_get_libc_version(), "2.35") < 0 ||
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, sizeof(blocked)) != 0)
+        return ending_unknown;
+    return blocked & (UINT64_C(1) << (__SIGRTMIN - 1)) ? ending_yes : ending_no;
 }
 
 /*
  * In jemalloc 5.3.0 a thread that only frees, such as a queue's consumer, stays "minimal". It gets
  * no cache, and each free takes the locks of the block's arena. Here it becomes an ordinary thread
- * after this many frees, as in later releases, or at its first malloc.
+ * after this many frees, as in later releases, or at its first other call, such as malloc.
  *
- * But not a thread that ends: the last thing glibc does in a detached thread is to free the
- * thread-local variables of threads that ended before, which can be hundreds of frees. The
- * destructor that takes an ordinary thread off jemalloc's list would not run any more, and the list
- * would refer to a stack that is unmapped later. For the same reason such a thread takes no slot of
- * the fork gate.
+ * A thread that is ending stays minimal. The last thing glibc does in a detached thread is to free
+ * the thread-local variables of threads that ended before, which can be hundreds of frees. The
+ * destructor that removes an ordinary thread from jemalloc's list would not run any more, and the
+ * list would refer to a stack that is unmapped later. For the same reason such a thread takes no
+ * slot of the fork gate.
  */
 #define MINIMAL_FREES 128
 
 void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
 {
     static __thread unsigned frees;
+    static __thread bool is_ordinary;
 
-    if (minimal && gf_unlikely(++frees % MINIMAL_FREES == 0))
-        minimal = may_be_ending();
+    if (minimal && ++frees % MINIMAL_FREES == 0)
+        minimal = ending() != ending_no;
+    else if (!minimal && !is_ordinary && !__libc_single_threaded)
+        minimal = ending() == ending_yes; /* this call uses arena 0 */
+    is_ordinary |= !minimal;
     if (minimal)
         gf_fork_gate_use_slot(false);
     FRAMED(gf_slowpath_other, 0, 0, NULL, void *ret = __real_je_tsd_fetch_slow(tsd, minimal));
@@ -128,7 +133,7 @@ void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsign
            __real_je_tcache_bin_flush_large(tsd, tcache, bin, class, remain));
 }
 
-/* jemalloc's housekeeping after a number of bytes. */
+/* jemalloc's housekeeping, due after a number of allocated or freed bytes. */
 void __wrap_je_te_event_trigger(void *tsd, const struct gf_purge_unused_count *count)
 {
     FRAMED(count->allocates ? gf_slowpath_malloc : gf_slowpath_free, 0, 0, NULL,
@@ -136,7 +141,7 @@ void __wrap_je_te_event_trigger(void *tsd, const struct gf_purge_unused_count *c
            gf_purge_unused_event(count));
 }
 
-/* jemalloc purges an arena when the arena's last thread ends: see retain.h. */
+/* `all` is true if the arena's last thread ends: see gf_retain_allows_purge. */
 void __wrap_je_arena_decay(void *tsdn, void *arena, bool background, bool all)
 {
     if (gf_unlikely(gf_purge_unused_left))

@@ -26,6 +26,7 @@
 #include "preload/trace/latency.h"
 #include "preload/trace/python/python.h"
 #include "preload/trace/stall.h"
+#include "preload/trace/stall_count.h"
 #include "preload/trace/step.h"
 
 #include <errno.h>
@@ -38,19 +39,19 @@
 #include <unistd.h>
 
 /*
- * The pointer to the published engine lies in a page that the kernel empties in forked children. So
- * in a child, whichever system call made it, the same load reads NULL and calls pass through.
+ * The pointer to the published engine is in a page that the kernel wipes in forked children. So in
+ * a child, whatever system call created it, the same load reads NULL, and calls pass through.
  */
 struct engine_page {
     const struct gf_engine *_Atomic engine;
 };
 
-/* The progress of the load. The stage only rises; each wait for a stage has a time limit. */
+/* The progress of the load. The stage only increases; each wait for a stage has a time limit. */
 enum {
     stage_none,
-    stage_taken,   /* a program's thread starts the library's thread */
-    stage_running, /* that thread runs and takes the loader's lock */
-    stage_free,    /* it got the lock: no holder was waiting for a thread in cuInit */
+    stage_taken,   /* a thread of the program is starting the library's thread */
+    stage_running, /* the library's thread runs, and takes the loader's lock */
+    stage_free,    /* it got the lock, so no holder waits for a thread in cuInit */
     stage_done,    /* the engine is published, or the load failed */
 };
 
@@ -102,7 +103,7 @@ static bool await_stage(unsigned wanted, unsigned ms)
     return true;
 }
 
-/* True if the library's thread sleeps, false if it is runnable and waits for a CPU. */
+/* True if the library's thread sleeps, or if unknown; false if it is runnable. */
 static bool loader_thread_sleeps(void)
 {
     char text[64];
@@ -114,9 +115,9 @@ static bool loader_thread_sleeps(void)
 }
 
 /*
- * If the library's thread does not get the lock at once, the lock's holder may be waiting for the
- * caller, or be the caller. On a busy machine the library's thread may also wait for a CPU, before
- * or after it takes the lock.
+ * Waits until the library's thread has got the loader's lock. Gives up if that thread sleeps,
+ * because the lock's holder may be the caller, or may wait for the caller. Continues to wait if the
+ * thread only waits for a CPU.
  */
 static bool await_loader_lock(void)
 {
@@ -128,15 +129,15 @@ static bool await_loader_lock(void)
     return false;
 }
 
-/* If the loader's lock is free, loading the engine takes 20 to 40 ms. */
+/* If the loader's lock is free, the load takes 20 to 40 ms. */
 static bool await_engine(void)
 {
     return await_stage(stage_running, 2000) && await_loader_lock() && await_stage(stage_done, 2000);
 }
 
 /*
- * Waits for a load in progress: in a child that is forked during a load, the loader's lists would
- * be inconsistent.
+ * Waits for a load in progress, because a child that is forked during a load would inherit
+ * inconsistent lists of the loader.
  */
 static void attach_before_fork(void)
 {
@@ -149,7 +150,7 @@ static void attach_before_fork(void)
 static void attach_in_child(void)
 {
     gf_store_relaxed(&engine_page, NULL); /* for kernels without MADV_WIPEONFORK */
-    gf_store_relaxed(&stage, stage_done); /* the loading thread does not exist in the child */
+    gf_store_relaxed(&stage, stage_done); /* the child has no loading thread */
     gf_counters_in_child();
     gf_submissions_in_child();
     if (attached && attached->forked) {
@@ -160,9 +161,9 @@ static void attach_in_child(void)
 }
 
 /*
- * Opens the engine by name, through this library's RUNPATH. libc searches the RUNPATH of dlopen's
- * caller, so the call must come from here. If that fails, another preloaded library's dlopen may
- * have made libc's call; then the last dlopen is called directly.
+ * Opens the engine by name. libc searches the RUNPATH of dlopen's caller, so this library must call
+ * libc's dlopen. If the first call fails, it may have reached a wrapper in another preloaded
+ * library; then the last dlopen in search order is called.
  */
 static void *open_engine(void)
 {
@@ -239,8 +240,8 @@ static void publish_engine(const struct gf_engine *engine)
 }
 
 /*
- * Runs on the library's thread. It does all work that needs the loader's lock, so that the program
- * never waits for that lock.
+ * The library's thread. It does all work that needs the loader's lock, so that the program never
+ * waits for that lock.
  */
 static void *load_engine(void *caller)
 {
@@ -278,7 +279,7 @@ static GF_COLD void start_load(void)
     const int error = errno;
     int cancel;
 
-    /* The driver's cuInit is not a cancellation point, but the engine's reads and writes are. */
+    /* The engine's reads and writes are cancellation points, but the driver's cuInit is not. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     gf_thread.guard++;
     gf_log_set_level(gf_startup_env()->stderr_closed

@@ -7,22 +7,22 @@
 #include "preload/trace/unwind/unwind.h"
 
 #include <link.h>
+#include <pthread.h>
 
 static struct {
     void *(*_Atomic this_thread)(void);
+    void *(*current)(void); /* the holder of Python's lock; NULL if its symbol is missing */
     const char *(*version)(void);
-    /* the object that contains both functions, as gf_unwind_object returns it */
+    /* The object that contains both functions, from gf_unwind_object. */
     const void *object;
     uintptr_t runtime; /* _PyRuntime; 0 if its symbol is missing */
     size_t runtime_size;
 } interpreter;
 
-/*
- * The interpreter's layout and functions. Every thread finds the same values. NULL: not known yet.
- */
+/* The interpreter's layout; NULL: not known yet. Every thread stores the same value. */
 static const struct gf_pystack_layout *_Atomic layout;
 
-/* A program that embeds Python may unload the interpreter again. */
+/* Checked at each use, because a program that embeds Python may unload the interpreter. */
 static bool is_loaded(void)
 {
     void *(*const function)(void) = gf_load_acquire(&interpreter.this_thread);
@@ -43,9 +43,9 @@ static void find_runtime(uintptr_t object)
 
 void gf_python_open(void)
 {
-    struct gf_symbol thread, version;
+    struct gf_symbol thread, version, current;
 
-    /* A different interpreter may have been loaded at the same addresses. */
+    /* Another interpreter may have been loaded at the same addresses. */
     gf_store_relaxed(&layout, NULL);
     if (is_loaded() || !gf_symbol_find("PyGILState_GetThisThreadState", NULL, &thread) ||
         !gf_symbol_find("Py_GetVersion", NULL, &version))
@@ -53,6 +53,10 @@ void gf_python_open(void)
     gf_store_relaxed(&interpreter.this_thread, NULL);
     interpreter.version = (const char *(*)(void))version.address;
     interpreter.object = gf_unwind_object(thread.address);
+    interpreter.current = gf_symbol_find("_PyThreadState_UncheckedGet", NULL, &current) &&
+                                  gf_unwind_object(current.address) == interpreter.object
+                              ? (void *(*)(void))current.address
+                              : NULL;
     find_runtime(thread.base);
     gf_store_release(&interpreter.this_thread, (void *(*)(void))thread.address);
 }
@@ -74,16 +78,30 @@ static size_t read_own(void *closure, uintptr_t address, void *ret, size_t size)
     return gf_safe_read_some(address, ret, size);
 }
 
-/* Calls two functions of the interpreter. Both only read stored values. */
+/*
+ * Up to Python 3.11, PyGILState_GetThisThreadState returns the thread's first state, which is the
+ * main interpreter's also while the thread runs a subinterpreter. The state that holds Python's
+ * lock is the right one if it is this thread's. Another thread may end that state at any time.
+ */
+static uintptr_t find_thread_state(const struct gf_pystack_layout *of,
+                                   const struct gf_pystack_memory *memory)
+{
+    const uintptr_t current = interpreter.current ? (uintptr_t)interpreter.current() : 0;
+    return gf_pystack_is_of_thread(of, memory, current, (uintptr_t)pthread_self())
+               ? current
+               : (uintptr_t)interpreter.this_thread();
+}
+
+/* Calls functions of the interpreter, which only read stored values. */
 size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
 {
     static const struct gf_pystack_memory own = {read_own, NULL};
 
     if (!is_loaded())
         return 0;
-    const uintptr_t thread = (uintptr_t)interpreter.this_thread();
-    const struct gf_pystack_layout *found = thread ? find_layout() : NULL;
-    return found ? gf_pystack_frames(found, &own, thread, ret, cap) : 0;
+    const struct gf_pystack_layout *found = find_layout();
+    const uintptr_t thread = found ? find_thread_state(found, &own) : 0;
+    return thread ? gf_pystack_frames(found, &own, thread, ret, cap) : 0;
 }
 
 uintptr_t gf_python_thread_state(void)

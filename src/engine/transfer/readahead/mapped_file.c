@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/readahead/mapped_file.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/tuning.h"
+
+#include <pthread.h>
+
+#define FILES 64  /* a further file replaces the one that was used longest ago */
+#define DEVICES 8 /* likewise */
+#define PLACES 8  /* of a file, where copies continue each other */
+
+/*
+ * Another file system may get the same number later, so an answer is used only for
+ * GF_TUNE_READAHEAD_KNOWN_NS.
+ */
+struct device {
+    uint32_t major, minor;
+    bool is_used, is_known, is_allowed;
+    uint64_t known_ns, last_use;
+};
+
+struct file {
+    struct gf_mapped_file_id id;
+    bool is_used, is_counted;
+    uint64_t last_use;
+    uint64_t read;     /* by copies */
+    uint64_t passed;   /* read ahead, and then passed over by copies */
+    uint64_t reserved; /* windows of copies under way */
+    struct gf_range ahead[PLACES];
+    uint64_t quiet;        /* bytes that are copied until the file is looked at again... */
+    uint64_t quiet_until;  /* ...and the value of `read` at that time */
+    unsigned oldest;       /* the range that the next one replaces */
+    uint64_t ends[PLACES]; /* of the last copies; 0: none */
+    unsigned oldest_end;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all variables below */
+static struct file files[FILES];
+static struct device devices[DEVICES];
+static uint64_t uses;
+
+/* Written under the lock; the report may be written by a signal handler that interrupted a holder. */
+static _Atomic uint64_t count_files, count_ahead, count_used;
+
+static struct device *find_device(uint32_t major, uint32_t minor)
+{
+    for (size_t i = 0; i < DEVICES; i++)
+        if (devices[i].is_used && devices[i].major == major && devices[i].minor == minor)
+            return &devices[i];
+    return NULL;
+}
+
+static struct device *add_device(uint32_t major, uint32_t minor)
+{
+    struct device *found = &devices[0];
+
+    for (size_t i = 1; i < DEVICES; i++)
+        if (devices[i].last_use < found->last_use)
+            found = &devices[i];
+    *found = (struct device){.major = major, .minor = minor, .is_used = true};
+    return found;
+}
+
+/* gf_mapped_file_unknown once, and gf_mapped_file_no until the answer is there. */
+static enum gf_mapped_file_answer ask_device(uint32_t major, uint32_t minor)
+{
+    struct device *device = find_device(major, minor);
+    const bool is_new = !device;
+
+    if (is_new)
+        device = add_device(major, minor);
+    device->last_use = ++uses;
+    if (device->is_known && gf_now_ns() - device->known_ns > GF_TUNE_READAHEAD_KNOWN_NS) {
+        device->is_known = false;
+        return gf_mapped_file_unknown;
+    }
+    return is_new                                   ? gf_mapped_file_unknown
+           : device->is_known && device->is_allowed ? gf_mapped_file_yes
+                                                    : gf_mapped_file_no;
+}
+
+static bool is_same(const struct gf_mapped_file_id *a, const struct gf_mapped_file_id *b)
+{
+    return a->inode == b->inode && a->major == b->major && a->minor == b->minor;
+}
+
+static struct file *find_file(const struct gf_mapped_file_id *id)
+{
+    for (size_t i = 0; i < FILES; i++)
+        if (files[i].is_used && is_same(&files[i].id, id))
+            return &files[i];
+    return NULL;
+}
+
+static struct file *add_file(const struct gf_mapped_file_id *id)
+{
+    struct file *found = &files[0];
+
+    for (size_t i = 1; i < FILES; i++)
+        if (files[i].last_use < found->last_use)
+            found = &files[i];
+    *found = (struct file){.id = *id, .is_used = true};
+    return found;
+}
+
+static uint64_t length(const struct gf_range *range)
+{
+    return range->end - range->start;
+}
+
+/* The bytes that are ahead and have not been copied, with the windows of copies under way. */
+static uint64_t unread(const struct file *file)
+{
+    uint64_t sum = file->passed + file->reserved;
+
+    for (size_t i = 0; i < PLACES; i++)
+        sum += length(&file->ahead[i]);
+    return sum;
+}
+
+/* The first byte at or after `at` that is not ahead. */
+static uint64_t end_of_ahead(const struct file *file, uint64_t at)
+{
+    for (size_t i = 0; i < PLACES; i++)
+        if (file->ahead[i].start <= at && at < file->ahead[i].end) {
+            at = file->ahead[i].end;
+            i = (size_t)-1; /* once more from the first */
+        }
+    return at;
+}
+
+/*
+ * Counts bytes that were read ahead: those in the copy's range as used, and those of the same range
+ * before it as passed over.
+ */
+static void use_ahead(struct file *file, const struct gf_range *copy)
+{
+    for (size_t i = 0; i < PLACES; i++) {
+        struct gf_range *ahead = &file->ahead[i];
+        if (ahead->end <= copy->start || ahead->start >= copy->end)
+            continue;
+        const uint64_t from = gf_max(ahead->start, copy->start);
+        const uint64_t to = gf_min(ahead->end, copy->end);
+        file->passed += from - ahead->start;
+        gf_add_relaxed(&count_used, to - from);
+        ahead->start = to;
+    }
+}
+
+/* How many bytes after the copy may be read ahead. `own` bytes after it are ahead already. */
+static uint64_t window(const struct file *file, uint64_t own)
+{
+    const uint64_t most =
+        gf_max((uint64_t)GF_TUNE_READAHEAD_UNREAD, file->read / GF_TUNE_READAHEAD_UNREAD_PART);
+    const uint64_t held = unread(file) - own;
+
+    if (GF_MUTATED(reads_ahead_of_all))
+        return UINT64_MAX / 4;
+    return gf_min(file->read, most > held ? most - held : 0);
+}
+
+/*
+ * Whether the copy continues an earlier one. Stores the copy's end, in place of the earlier copy's
+ * if so.
+ */
+static bool continues(struct file *file, const struct gf_range *copy)
+{
+    for (size_t i = 0; i < PLACES; i++)
+        if (file->ends[i] && copy->start + GF_TUNE_READAHEAD_GAP >= file->ends[i] &&
+            copy->start <= file->ends[i] + GF_TUNE_READAHEAD_GAP) {
+            file->ends[i] = copy->end;
+            return true;
+        }
+    file->ends[file->oldest_end++ % PLACES] = copy->end;
+    return GF_MUTATED(reads_ahead_of_all);
+}
+
+/* As gf_mapped_file_begin, for a file that is read ahead. */
+static void begin_file(struct file *file, const struct gf_range *copy, bool is_next,
+                       struct gf_range *ret)
+{
+    const uint64_t start = end_of_ahead(file, copy->start);
+    use_ahead(file, copy);
+    const uint64_t own = start > copy->end ? start - copy->end : 0;
+    const uint64_t more = is_next ? window(file, own) : 0;
+
+    *ret = (struct gf_range){start, gf_max(start, copy->end + more)};
+    file->reserved += ret->end - gf_max(start, copy->end);
+    gf_add_relaxed(&count_files, !file->is_counted);
+    file->is_counted = true;
+}
+
+enum gf_mapped_file_answer gf_mapped_file_begin(const struct gf_mapped_file_id *id,
+                                                const struct gf_range *copy, struct gf_range *ret)
+{
+    pthread_mutex_lock(&lock);
+    enum gf_mapped_file_answer answer = ask_device(id->major, id->minor);
+    struct file *file = find_file(id);
+    if (!file && answer != gf_mapped_file_no)
+        file = add_file(id);
+    const bool is_next = file && continues(file, copy);
+    if (file && file->read < file->quiet_until && answer == gf_mapped_file_yes)
+        answer = gf_mapped_file_no;
+    if (file && answer == gf_mapped_file_yes)
+        begin_file(file, copy, is_next, ret);
+    if (file) {
+        file->last_use = ++uses;
+        file->read += length(copy);
+    }
+    pthread_mutex_unlock(&lock);
+    return answer;
+}
+
+/* Extends the range that ends where this one begins, or adds this one. */
+static void add_ahead(struct file *file, const struct gf_range *range)
+{
+    for (size_t i = 0; i < PLACES; i++)
+        if (length(&file->ahead[i]) && file->ahead[i].start <= range->start &&
+            file->ahead[i].end >= range->start) {
+            file->ahead[i].end = gf_max(file->ahead[i].end, range->end);
+            return;
+        }
+    struct gf_range *place = NULL;
+    for (size_t i = 0; i < PLACES && !place; i++)
+        place = length(&file->ahead[i]) ? NULL : &file->ahead[i];
+    if (!place)
+        place = &file->ahead[file->oldest++ % PLACES];
+    file->passed += length(place);
+    *place = *range;
+}
+
+/*
+ * If the sampled pages were cached, the next ones probably are, so the file is left alone for a
+ * while.
+ */
+static void note_cached(struct file *file, bool is_cached)
+{
+    file->quiet = is_cached ? gf_min(gf_max(2 * file->quiet, (uint64_t)GF_TUNE_READAHEAD_QUIET),
+                                     (uint64_t)GF_TUNE_READAHEAD_QUIET_MOST)
+                            : 0;
+    file->quiet_until = file->read + file->quiet;
+}
+
+void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_range *copy,
+                        const struct gf_range *ahead, uint64_t reached, bool is_cached)
+{
+    const struct gf_range range = {gf_max(copy->end, ahead->start), reached};
+    const bool is_ahead = range.end > range.start;
+
+    pthread_mutex_lock(&lock);
+    struct file *file = find_file(id);
+    if (file) {
+        /* If the file was forgotten meanwhile and found again, nothing is reserved. */
+        file->reserved -= gf_min(file->reserved, ahead->end - gf_max(ahead->start, copy->end));
+        if (is_ahead)
+            add_ahead(file, &range);
+        if (reached || is_cached)
+            note_cached(file, is_cached);
+    }
+    if (is_ahead)
+        gf_add_relaxed(&count_ahead, length(&range));
+    pthread_mutex_unlock(&lock);
+}
+
+static bool next_device(uint32_t *ret_major, uint32_t *ret_minor)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < DEVICES && !found; i++) {
+        found = devices[i].is_used && !devices[i].is_known;
+        *ret_major = devices[i].major;
+        *ret_minor = devices[i].minor;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void set_device(uint32_t major, uint32_t minor, bool is_allowed)
+{
+    pthread_mutex_lock(&lock);
+    struct device *device = find_device(major, minor);
+    if (device) {
+        device->is_known = true;
+        device->is_allowed = is_allowed;
+        device->known_ns = gf_now_ns();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void gf_mapped_files_look_up(bool (*allows)(unsigned major, unsigned minor))
+{
+    uint32_t major, minor;
+
+    while (next_device(&major, &minor))
+        set_device(major, minor, allows(major, minor));
+}
+
+void gf_mapped_files_count(struct gf_mapped_files_count *ret)
+{
+    *ret = (struct gf_mapped_files_count){
+        gf_load_relaxed(&count_files), gf_load_relaxed(&count_ahead), gf_load_relaxed(&count_used)};
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/readahead/readahead.h"
+
+#include "base/clock.h"
+#include "engine/transfer/memory/page.h"
+#include "engine/transfer/memory/vma_query.h"
+#include "engine/transfer/pool/pool.h"
+#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/readahead/file_system.h"
+#include "engine/transfer/readahead/io_priority.h"
+#include "engine/transfer/readahead/mapped_file.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
+#include "os/permit.h"
+
+#include <sys/mman.h>
+
+#define SLOTS 8
+#define SAMPLES 4 /* pages of a piece that are checked by mincore */
+
+static struct slot {
+    struct gf_job job; /* the first member: a piece casts its job to the slot */
+    _Atomic bool taken;
+    struct gf_pool *pool;
+    struct gf_mapped_file_id id;
+    struct gf_range copy, ahead; /* in the file */
+    uintptr_t start, end;        /* in memory: `ahead`, in whole pages */
+    uintptr_t origin;            /* the address of the file's offset 0, perhaps not mapped */
+    int io_priority;
+    _Atomic bool is_over;
+    _Atomic uintptr_t cached_to; /* pieces below it are taken for cached */
+    _Atomic uintptr_t reached;   /* the end of the last piece that was read ahead */
+} slots[SLOTS];
+
+static _Atomic uint64_t advised;
+
+/* Pieces. */
+
+static void raise_to(_Atomic uintptr_t *word, uintptr_t value)
+{
+    uintptr_t now = gf_load_relaxed(word);
+    while (now < value && !gf_cas_relaxed(word, &now, value))
+        continue;
+}
+
+static bool is_present(uintptr_t page)
+{
+    unsigned char present = 0;
+    return mincore((void *)page, 1, &present) == 0 && (present & 1);
+}
+
+/*
+ * Whether all sampled pages of the piece are in the page cache. For a file that the process may not
+ * write, mincore reports every page as cached.
+ */
+static bool seems_cached(uintptr_t at, uintptr_t end)
+{
+    const uintptr_t step = gf_max((end - at) / SAMPLES, (uintptr_t)gf_page_size());
+
+    for (uintptr_t page = at; gf_permit(gf_permit_mincore) && page < end; page += step)
+        if (!is_present(page & ~(uintptr_t)(gf_page_size() - 1)))
+            return false;
+    return true;
+}
+
+/* One call of madvise. The kernel reads at most its own read-ahead size in one call. */
+static bool advise(uintptr_t at, uintptr_t end, uintptr_t *ret_next)
+{
+    *ret_next = gf_min(at + GF_TUNE_READAHEAD_STEP, end);
+    if (GF_MUTATED(reads_by_touching)) {
+        (void)*(const volatile char *)at;
+        return true;
+    }
+    if (GF_MUTATED(opens_file_ahead))
+        gf_mutation_open_file((void *)at);
+    return madvise((void *)at, *ret_next - at,
+                   GF_MUTATED(drops_pages_ahead)    ? MADV_DONTNEED
+                   : GF_MUTATED(copies_pages_ahead) ? MADV_POPULATE_WRITE
+                                                    : MADV_WILLNEED) == 0;
+}
+
+/*
+ * Skips the next pieces, because they are probably cached too. The further from the start, the more
+ * pieces are skipped.
+ */
+static void skip_cached(struct slot *slot, uintptr_t piece)
+{
+    const uintptr_t done = piece - slot->start;
+    raise_to(&slot->cached_to,
+             piece + gf_max(2 * GF_TUNE_READAHEAD_PIECE, gf_min(done, GF_TUNE_READAHEAD_SKIP)));
+}
+
+static bool read_piece(struct gf_job *job, uint64_t number)
+{
+    struct slot *slot = (struct slot *)job;
+    const uintptr_t piece = slot->start + number * GF_TUNE_READAHEAD_PIECE;
+    const uintptr_t end = gf_min(piece + GF_TUNE_READAHEAD_PIECE, slot->end);
+    uintptr_t at = piece;
+
+    GF_MUTATION_SLEEP(outlives_copy);
+    if (gf_load_relaxed(&slot->is_over) || !gf_io_priority_set(slot->io_priority))
+        return false;
+    if (piece < gf_load_relaxed(&slot->cached_to))
+        return true;
+    if (seems_cached(piece, end)) {
+        const uint64_t begun = gf_now_ns();
+        if (!advise(piece, end, &at))
+            return false;
+        if (gf_now_ns() - begun < GF_TUNE_READAHEAD_CACHED_NS) {
+            skip_cached(slot, piece);
+            return true;
+        }
+    }
+    while (at < end && !gf_load_relaxed(&slot->is_over))
+        if (!advise(at, end, &at))
+            return false;
+    gf_add_relaxed(&advised, at - piece);
+    raise_to(&slot->reached, at);
+    return true;
+}
+
+/* The copy's side. */
+
+static struct slot *take_slot(void)
+{
+    for (size_t i = 0; i < SLOTS; i++)
+        if (!gf_load_relaxed(&slots[i].taken) && !gf_exchange_acquire(&slots[i].taken, true))
+            return &slots[i];
+    return NULL;
+}
+
+static void give_slot(struct slot *slot)
+{
+    gf_store_release(&slot->taken, false);
+}
+
+/*
+ * Memory of the thread's last copy that was not read ahead. For the next copies of this memory the
+ * kernel is not queried, because a query takes some microseconds.
+ */
+static __thread struct {
+    uintptr_t start, end;
+    unsigned left;
+} other;
+
+static void note_other(const struct gf_vma *vma, unsigned copies)
+{
+    other.start = vma->start;
+    other.end = vma->end;
+    other.left = copies;
+}
+
+/* Describes the mapping of a file that holds the whole source. */
+static bool find_mapping(uintptr_t at, size_t bytes, struct gf_vma *ret)
+{
+    if (other.left && at >= other.start && at < other.end) {
+        other.left--;
+        return false;
+    }
+    if (gf_vma_query(at, ret, NULL, 0) != 0)
+        return false;
+    if (ret->has_file && ret->readable && ret->page == gf_page_size())
+        return ret->end - at >= bytes;
+    note_other(ret, GF_TUNE_READAHEAD_OTHERS);
+    return false;
+}
+
+static bool allows_readahead(unsigned major, unsigned minor)
+{
+    return gf_file_system_allows_readahead("", major, minor);
+}
+
+/* The library's own thread opens the files. */
+static void request_look_up(void)
+{
+    if (!gf_prepare_request(gf_when_now))
+        gf_readahead_prepare();
+}
+
+static void end_file(const struct slot *slot)
+{
+    const uintptr_t reached = gf_load_relaxed(&slot->reached);
+    gf_mapped_file_end(&slot->id, &slot->copy, &slot->ahead, reached ? reached - slot->origin : 0,
+                       !reached && gf_load_relaxed(&slot->cached_to));
+}
+
+/* False: nothing is to be read ahead. */
+static bool set_range(struct slot *slot, uintptr_t at, size_t bytes, const struct gf_vma *vma)
+{
+    const uintptr_t mask = gf_page_size() - 1;
+
+    slot->id = (struct gf_mapped_file_id){vma->inode, vma->major, vma->minor};
+    slot->origin = vma->start - (uintptr_t)vma->offset;
+    slot->copy = (struct gf_range){at - slot->origin, at - slot->origin + bytes};
+    const enum gf_mapped_file_answer answer =
+        gf_mapped_file_begin(&slot->id, &slot->copy, &slot->ahead);
+    if (answer == gf_mapped_file_unknown)
+        request_look_up();
+    if (answer == gf_mapped_file_no && bytes < GF_TUNE_READAHEAD_QUIET)
+        note_other(vma, GF_TUNE_READAHEAD_CACHED);
+    if (answer != gf_mapped_file_yes)
+        return false;
+    slot->start = (slot->origin + (uintptr_t)slot->ahead.start) & ~mask;
+    slot->end = slot->ahead.end - slot->copy.start > vma->end - at
+                    ? vma->end
+                    : (slot->origin + (uintptr_t)slot->ahead.end + mask) & ~mask;
+    if (slot->start < slot->end)
+        return true;
+    end_file(slot);
+    return false;
+}
+
+static uint64_t pieces_to(const struct slot *slot, uintptr_t end)
+{
+    end = gf_min(end, slot->end);
+    return end > slot->start
+               ? (end - slot->start + GF_TUNE_READAHEAD_PIECE - 1) / GF_TUNE_READAHEAD_PIECE
+               : 0;
+}
+
+static uint64_t pieces_after(const struct slot *slot, size_t done)
+{
+    return pieces_to(slot, slot->origin + slot->copy.start + done + GF_TUNE_READAHEAD_LEAD);
+}
+
+unsigned gf_readahead_begin(const void *at, size_t bytes)
+{
+    struct gf_pool *pool = gf_pool_with_helpers(1);
+    struct gf_vma vma;
+    struct slot *slot;
+
+    if (gf_setup.options->readahead == gf_readahead_off || !pool ||
+        !find_mapping((uintptr_t)at, bytes, &vma))
+        return 0;
+    const int io_priority = gf_io_priority_get();
+    if (io_priority == GF_IO_PRIORITY_UNKNOWN || !(slot = take_slot()))
+        return 0;
+    gf_store_relaxed(&slot->is_over, false);
+    gf_store_relaxed(&slot->cached_to, 0);
+    gf_store_relaxed(&slot->reached, 0);
+    if (!set_range(slot, (uintptr_t)at, bytes, &vma)) {
+        give_slot(slot);
+        return 0;
+    }
+    slot->job = (struct gf_job){.work = read_piece,
+                                .max_helpers = GF_TUNE_READAHEAD_HELPERS,
+                                .total = pieces_to(slot, slot->end)};
+    slot->pool = pool;
+    slot->io_priority = io_priority;
+    gf_pool_open(pool, &slot->job, pieces_after(slot, 0));
+    return (unsigned)(slot - slots) + 1;
+}
+
+void gf_readahead_advance(unsigned readahead, size_t bytes)
+{
+    if (!readahead)
+        return;
+    struct slot *slot = &slots[readahead - 1];
+    const uint64_t pieces = pieces_after(slot, bytes);
+    if (pieces >= gf_load_relaxed(&slot->job.limit) + GF_TUNE_READAHEAD_RAISE)
+        gf_pool_raise(slot->pool, &slot->job, pieces);
+}
+
+void gf_readahead_end(unsigned readahead)
+{
+    if (!readahead)
+        return;
+    struct slot *slot = &slots[readahead - 1];
+    if (GF_MUTATED(outlives_copy))
+        return;
+    gf_store_relaxed(&slot->is_over, true);
+    gf_pool_close(slot->pool, &slot->job);
+    end_file(slot);
+    give_slot(slot);
+}
+
+void gf_readahead_prepare(void)
+{
+    gf_mapped_files_look_up(allows_readahead);
+}
+
+void gf_readahead_count(struct gf_readahead_count *ret)
+{
+    struct gf_mapped_files_count files;
+
+    gf_mapped_files_count(&files);
+    *ret = (struct gf_readahead_count){files.files, gf_load_relaxed(&advised), files.ahead,
+                                       files.used};
+}

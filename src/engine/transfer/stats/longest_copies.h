@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The longest copies of an interval, for the event log. Each thread records into one of a few
+ * shards. A copy that is not among the longest of its shard costs two loads, or one without a log.
+ *
+ * All functions may be called on any thread. They take no lock and make no CUDA call.
+ */
+#ifndef GF_ENGINE_TRANSFER_STATS_LONGEST_COPIES_H
+#define GF_ENGINE_TRANSFER_STATS_LONGEST_COPIES_H
+
+#include "engine/transfer/stats/copy_stats.h"
+
+#include <sys/types.h>
+
+/* X(token): the groups of copies that report and log distinguish. */
+#define GF_COPY_GROUPS(X)                                                                          \
+    X(staged)                                                                                      \
+    X(pinned)                                                                                      \
+    X(driver)                                                                                      \
+    X(other)
+
+enum gf_copy_group {
+#define GF_COPY_GROUP_ENUMERATOR(token) gf_copy_group_##token,
+    GF_COPY_GROUPS(GF_COPY_GROUP_ENUMERATOR)
+#undef GF_COPY_GROUP_ENUMERATOR
+        gf_copy_group_count,
+};
+
+/* The group of a copy; gf_bypass_none: it is staged. */
+enum gf_copy_group gf_copy_group(enum gf_bypass reason);
+const char *gf_copy_group_name(enum gf_copy_group group);
+
+struct gf_long_copy {
+    uint64_t end_ns, ns, bytes; /* end_ns: CLOCK_MONOTONIC, within a microsecond */
+    pid_t tid;                  /* the caller's */
+    enum gf_direction direction;
+    enum gf_copy_group group;
+};
+
+/* Begins to record. Before the first call nothing is recorded. */
+void gf_longest_copies_start(void);
+
+/* Records a copy that has just ended after `ns`, if it is among the longest. */
+void gf_longest_copies_add(enum gf_direction direction, enum gf_bypass reason, uint64_t bytes,
+                           uint64_t ns);
+
+/*
+ * Takes the longest copies since the last call, the longest first; returns their number, at most
+ * `max`. The others are forgotten. One thread at a time.
+ */
+size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max);
+
+#endif
