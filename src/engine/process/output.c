@@ -57,9 +57,10 @@ static void read_pages(struct gf_locality *ret)
 
 /*
  * A thread of the driver or of the library sets its class in its first instructions, and counts as
- * the program's before that. So threads are read again a moment later.
+ * the program's before that. A thread that inherited the mask of one that submits work sets the
+ * start mask there. So threads are read again a moment later.
  */
-static void read_threads(const struct gf_cpus *target, struct gf_threads *ret)
+static void read_threads(const struct gf_cpus *target, bool submitters, struct gf_threads *ret)
 {
     static const struct timespec moment = {.tv_nsec = 2000000};
     struct gf_threads again;
@@ -67,7 +68,8 @@ static void read_threads(const struct gf_cpus *target, struct gf_threads *ret)
     gf_locality_threads(target, gf_thread_binding_owner, ret);
     nanosleep(&moment, NULL);
     gf_locality_threads(target, gf_thread_binding_owner, &again);
-    if (again.program < ret->program)
+    if (again.program < ret->program ||
+        (submitters && again.program == ret->program && again.on_target < ret->on_target))
         *ret = again;
 }
 
@@ -80,7 +82,8 @@ void gf_output_sample(bool final)
 
     if (!decision)
         return;
-    read_threads(placement ? &placement->cpus : &decision->cpus, &sample.threads);
+    read_threads(placement ? &placement->cpus : &decision->cpus, placement && placement->submitters,
+                 &sample.threads);
     if (may_read_pages(final))
         read_pages(&sample.locality);
     report->policy_kept = gf_thread_binding_count_kept();

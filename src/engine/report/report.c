@@ -333,8 +333,11 @@ void gf_report_add_sample(struct gf_report *report, const struct gf_report_sampl
     }
     report->samples[report->sample_count++] = *sample;
     const struct gf_threads *now = &sample->threads, *peak = &report->peak;
-    if (now->program > peak->program ||
-        (now->program == peak->program && now->on_target > peak->on_target))
+    /*
+     * Among samples with equally many, the newest one: an earlier one may have read a thread that
+     * still had the mask of its creator.
+     */
+    if (now->program >= peak->program)
         report->peak = *now;
 }
 

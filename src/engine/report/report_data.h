@@ -108,7 +108,7 @@ struct gf_report {
     /* measurements */
     struct gf_report_sample samples[GF_REPORT_SAMPLES];
     size_t sample_count;
-    struct gf_threads peak; /* the sample with most threads of the program */
+    struct gf_threads peak; /* the newest sample with most threads of the program */
     unsigned peak_descendants;
     struct gf_report_event events[GF_REPORT_EVENTS];
     size_t event_count;
