@@ -6,8 +6,8 @@
  *
  * Each round starts PROGRAM by posix_spawn, AT_ONCE times at the same time, under each preload in
  * turn. Rounds begin with different preloads, so that other work on the machine affects all equally.
- * This process has no preload. Prints a line for each preload: the median wall time of a batch, and
- * the median CPU time of a start, both in ns.
+ * This process has no preload. Prints a line for each preload: the median wall time of a batch and
+ * the median CPU time of a start, both in ns, and the median number of page faults of a start.
  */
 #include <spawn.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ extern char **environ;
 
 struct variant {
     const char *preload;
-    double *wall, *cpu; /* by round */
+    double *wall, *cpu, *faults; /* by round */
 };
 
 static double now_ns(void)
@@ -57,7 +57,7 @@ static void fail(const char *program, const char *why)
 static void batch(struct variant *variant, int round, int at_once, char **command)
 {
     pid_t pid;
-    double cpu = 0;
+    double cpu = 0, faults = 0;
 
     if (strcmp(variant->preload, "none") == 0)
         unsetenv("LD_PRELOAD");
@@ -75,9 +75,11 @@ static void batch(struct variant *variant, int round, int at_once, char **comman
         if (wait4(-1, &status, 0, &usage) < 0 || status != 0)
             fail(command[0], "did not end with exit code 0");
         cpu += time_ns(usage.ru_utime) + time_ns(usage.ru_stime);
+        faults += (double)usage.ru_minflt;
     }
     variant->wall[round] = now_ns() - start;
     variant->cpu[round] = cpu / at_once;
+    variant->faults[round] = faults / at_once;
 }
 
 int main(int argc, char **argv)
@@ -90,18 +92,19 @@ int main(int argc, char **argv)
         fail("usage", "spawn ROUNDS AT_ONCE PRELOAD... -- PROGRAM ARGS...");
 
     struct variant *variants = calloc((size_t)count, sizeof(*variants));
-    double *values = calloc((size_t)count * (size_t)rounds * 2, sizeof(*values));
+    double *values = calloc((size_t)count * (size_t)rounds * 3, sizeof(*values));
     if (variants == NULL || values == NULL)
         fail("spawn", "out of memory");
     for (int i = 0; i < count; i++) {
-        double *wall = values + (size_t)i * 2 * (size_t)rounds;
-        variants[i] = (struct variant){argv[3 + i], wall, wall + rounds};
+        double *wall = values + (size_t)i * 3 * (size_t)rounds;
+        variants[i] = (struct variant){argv[3 + i], wall, wall + rounds, wall + 2 * rounds};
     }
     for (int round = 0; round < rounds; round++)
         for (int i = 0; i < count; i++)
             batch(&variants[(round + i) % count], round, at_once, argv + 4 + count);
     for (int i = 0; i < count; i++)
-        printf("%.0f %.0f\n", median(variants[i].wall, rounds), median(variants[i].cpu, rounds));
+        printf("%.0f %.0f %.0f\n", median(variants[i].wall, rounds),
+               median(variants[i].cpu, rounds), median(variants[i].faults, rounds));
     free(values);
     free(variants);
     return 0;

@@ -6,7 +6,7 @@ bench/startup.py [--library PATH] [--rounds N] [--spawns N] [--json FILE]
 
 For /bin/true and `bash -c :`, in one run, in shuffled order: no preload, Debian's libjemalloc.so.2,
 the preload library. The figure is libgpufeed's added time divided by libjemalloc's (accept: at most
-0.10 and 0.40), by wall time and by the children's own CPU time. Then 64 processes at once, with the
+0.10 and 0.40), by wall time and by the children's own CPU time. A line has their page faults. Then 64 processes at once, with the
 library relative to without (accept: at most 1.10)."""
 
 import argparse
@@ -36,13 +36,14 @@ def build_spawn(folder):
 
 
 def starts(spawn, rounds, at_once, preloads, command):
-    """Returns a list with {"wall", "cpu"} of each preload: seconds of a batch, and CPU seconds of a start."""
+    """Returns a list with {"wall", "cpu", "faults"} of each preload: seconds of a batch, and CPU seconds and page faults
+    of a start."""
     done = subprocess.run([spawn, str(rounds), str(at_once), *preloads, "--", *command], text=True,
                           env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=False)
     if done.returncode != 0 or done.stderr:
         sys.exit(f"{command}: {done.stderr}")
-    return [dict(zip(("wall", "cpu"), (float(word) / 1e9 for word in line.split())))
-            for line in done.stdout.splitlines()]
+    lines = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+    return [{"wall": wall / 1e9, "cpu": cpu / 1e9, "faults": faults} for wall, cpu, faults in lines]
 
 
 def added(kind):
@@ -57,6 +58,7 @@ def added(kind):
 def cost_of_being_there(spawn, preload, rounds, spawns):
     print("| program | by | none | libjemalloc adds | libgpufeed adds | share | 95 % interval | accept |\n"
           "|---|---|---|---|---|---|---|---|")
+    faults = []
     for name, command, limit in PROGRAMS:
         samples = [starts(spawn, spawns, 1, ("none", JEMALLOC, preload), command) for _ in range(rounds)]
         for kind in ("wall", "cpu"):
@@ -67,6 +69,9 @@ def cost_of_being_there(spawn, preload, rounds, spawns):
                   f"{limit:.2f} |", flush=True)
             yield {"name": name, "by": kind, "none": none, "jemalloc": jemalloc, "preload": ours,
                    "share": share, "low": low, "high": high, "limit": limit}
+        faults.append((name, [statistics.median(r[i]["faults"] for r in samples) for i in range(3)]))
+    print("\nPage faults: " + "; ".join(f"`{name}` {none:.0f} alone, {ours:.0f} under libgpufeed, {jemalloc:.0f} under libjemalloc"
+                                      for name, (none, jemalloc, ours) in faults))
 
 
 def crowd(spawn, preload, rounds):

@@ -207,3 +207,48 @@ def test_what_is_committed_is_what_measured_jsonl_says(tmp_path):
     for name in WRITTEN:
         same = (tmp_path / name).read_bytes() == (ROOT / "bench" / name).read_bytes()
         assert same, f"bench/{name} is not as bench/results.py writes it: run it"
+
+
+TRAIN, LOADED = ("plain", "ours", "images/s"), ("plain", "ours", "GB/s")
+# Each row of README's table: the case of measured.jsonl, its two arms, and the figure. A sum has several figures.
+README = {
+    "ResNet-18, channels_last, `pin_memory=False`": ("resnet18-last", "plain-async", "ours-async", "images/s"),
+    "ResNet-18, `pin_memory=False`": ("resnet18, munmap freed now and later", *TRAIN),
+    "the same with `GPUFEED_UNMAP=later`": ("resnet18, munmap freed now and later", "plain", "ours-later", "images/s"),
+    "a tabular model": ("tabular", "plain", "ours", "rows/s"),
+    "`from_pretrained": ("from_pretrained, 16 GB", *LOADED),
+    "runai-model-streamer": ("runai streamer", *LOADED),
+    "`torch.load(map_location=\"cuda\", mmap=True)`": ("torch.load, mmap", *LOADED),
+    "`torch.load(map_location=\"cuda\")`": ("torch.load", *LOADED),
+    "`torch.save`": ("torch.save", *LOADED),
+    "`{k: v.cpu() ...}`": ("cpu", *LOADED),
+    "copy of 1 GiB to the GPU": ("sizes: h2d sync 1 GiB, 1 thread", "driver", "ours", "GB/s"),
+    "copy of 1 GiB from the GPU": ("sizes: d2h sync 1 GiB, 1 thread", "driver", "ours", "GB/s"),
+    "16 threads that copy 1 MiB": ("threads: h2d sync 1 MiB, 16 threads", "driver", "ours", "GB/s"),
+    "`cudaHostAlloc` of 1 GiB": ("large: 1 GiB, 1 thread", "driver", "ours", "alloc us"),
+    "`cudaHostAlloc` and `cudaFreeHost` of 64 KiB": ("warm: 64 KiB, 1 thread", "driver", "ours", "alloc us", "free us"),
+    "ResNet-18, channels_last, `pin_memory=True`": ("resnet18-last", "hand", "ours+hand", "images/s"),
+    "ResNet-18, `pin_memory=True`": ("resnet18", "hand", "ours+hand", "images/s"),
+    "ResNet-50, `pin_memory=True`": ("resnet50", "hand", "ours+hand", "images/s"),
+    "safetensors, `load_file(device=\"cuda\")`": ("load_file", *LOADED),
+    "the same from a file that is not in the page cache": ("load_file, fresh", *LOADED),
+    "safetensors, `load_file(device=\"cuda\", backend=\"pread\")`": ("load_file, pread", *LOADED),
+    "the same for the second time": ("load_file, pread", "plain", "ours", "second GB/s"),
+    "fastsafetensors": ("fastsafetensors", *LOADED),
+}
+UNITS = {"million": 1e6, "ms": 1e3}  # of images, rows, GB and microseconds
+
+
+def test_readme_has_the_measured_figures():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("| program | without libgpufeed"):].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    cases = {case["case"]: case["medians"] for case in measured.read(ROOT / "bench" / "measured.jsonl")[1]}
+    assert len(rows) == len(README)
+    for program, *cells in rows:
+        case, without, ours, *figures = next(known for start, known in README.items() if program.startswith(start))
+        for arm, cell in zip((without, ours), cells, strict=True):
+            number, unit = cell.split(" ")[:2]
+            wanted = sum(cases[case][arm][figure] for figure in figures) / UNITS.get(unit, 1)
+            digits = len(number.replace(".", "").lstrip("0"))
+            assert float(number) == pytest.approx(float(f"{wanted:.{digits}g}")), f"{program}: {cell}, but {arm} has {wanted}"
