@@ -25,26 +25,10 @@ static unsigned char *host;
 static size_t size, bad; /* in bytes; the position of the bad page */
 static pid_t caller;
 
-static void on_signal(int number, siginfo_t *info, void *context)
+static const char *place(uintptr_t at)
 {
-    (void)context;
-    const size_t at = (uintptr_t)info->si_addr - (uintptr_t)host;
-    char line[128];
-    int length =
-        snprintf(line, sizeof line, "signal %d code %d, %s, on %s\n", number, info->si_code,
-                 at >= bad && at < size ? "where it is bad" : "elsewhere",
-                 syscall(SYS_gettid) == caller ? "the caller's thread" : "a foreign thread");
-    if (write(1, line, (size_t)length) < 0)
-        _exit(1);
-    _exit(50 + number);
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_flags = SA_SIGINFO};
-    action.sa_sigaction = on_signal;
-    sigaction(SIGSEGV, &action, NULL);
-    sigaction(SIGBUS, &action, NULL);
+    const size_t offset = at - (uintptr_t)host;
+    return offset >= bad && offset < size ? " where it is bad" : " elsewhere";
 }
 
 /* A file shorter than its mapping: access beyond its end raises SIGBUS. */
@@ -250,7 +234,7 @@ int main(int argc, char **argv)
     setrlimit(RLIMIT_CORE, &none);
     kit_start();
     if (getenv("FAULTS_OLD_KERNEL"))
-        kit_refuse_question();
+        kit_refuse("question");
     caller = (pid_t)syscall(SYS_gettid);
     size = strtoul(argv[4], NULL, 10) / PAGE * PAGE;
     bad = size / 100 * strtoul(argv[3], NULL, 10) / PAGE * PAGE;
@@ -258,7 +242,7 @@ int main(int argc, char **argv)
     CUstream stream = kit_stream();
     warm_up(device);
     if (argc > 5)
-        catch_signals();
+        kit_catch_signals(place);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(argv[1], kinds[i].name) == 0)
             kinds[i].make();

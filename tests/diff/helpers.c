@@ -68,30 +68,6 @@ static uint64_t makers_stack(void)
     return 0;
 }
 
-/* Installs the filter for all threads. */
-static void refuse(struct sock_filter *code, unsigned short length)
-{
-    struct sock_fprog filter = {length, code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter))
-        exit(77);
-}
-
-void kit_refuse_question(void)
-{
-    enum { QUESTION = 'f' << 8 | 17, WITHOUT_SIZE = 0xffff };
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 24), /* the second argument of the call */
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, WITHOUT_SIZE),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QUESTION, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    refuse(code, sizeof code / sizeof code[0]);
-}
-
 /* Refuses clone3 if its arguments are on the stack of the thread that creates the helpers. */
 void kit_refuse_helpers(void)
 {
@@ -110,7 +86,7 @@ void kit_refuse_helpers(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    refuse(code, sizeof code / sizeof code[0]);
+    kit_install_filter(code, sizeof code / sizeof code[0]);
 }
 
 unsigned kit_helpers(unsigned wanted)

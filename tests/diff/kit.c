@@ -3,10 +3,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,6 +50,29 @@ CUcontext kit_start(void)
     MUST(cu.cuCtxSetCurrent(context));
     kit_alarm(45);
     return context;
+}
+
+static pid_t catcher;
+static const char *(*place_of)(uintptr_t at);
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    char line[128];
+    (void)context;
+    const int length =
+        snprintf(line, sizeof line, "signal %d code %d%s on %s\n", number, info->si_code,
+                 place_of ? place_of((uintptr_t)info->si_addr) : "",
+                 syscall(SYS_gettid) == catcher ? "the caller's thread" : "a foreign thread");
+    _exit(write(1, line, (size_t)length) < 0 ? 1 : 50 + number);
+}
+
+void kit_catch_signals(const char *(*where)(uintptr_t at))
+{
+    const struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+    catcher = (pid_t)syscall(SYS_gettid);
+    place_of = where;
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
 }
 
 CUdeviceptr kit_device(size_t size)

@@ -47,6 +47,11 @@ bool kit_is(const void *at, size_t size, unsigned seed);
 void kit_thread(CUcontext context, void (*run)(void *), void *data);
 void kit_join(void);
 void kit_sleep_us(unsigned microseconds);
+/*
+ * From now on SIGSEGV and SIGBUS end the process with code 50 + signal. The handler prints the
+ * signal, the thread, and the text that `where` (or NULL) returns for the address.
+ */
+void kit_catch_signals(const char *(*where)(uintptr_t at));
 
 /* Puts work on a stream that waits until the host writes the value. */
 void kit_hold(CUstream stream, uint32_t *pinned);
@@ -62,15 +67,20 @@ void kit_clock(uint32_t *values, unsigned length);
 bool kit_clock_struck(void);
 
 /*
+ * refusal.c: from now on a system call fails in all threads. The name is that of a row there. Exits
+ * with 77 if this machine permits no filter.
+ */
+void kit_refuse(const char *name);
+struct sock_filter;
+void kit_install_filter(struct sock_filter *code, unsigned short length);
+
+/*
  * helpers.c: functions that disturb the library's threads and ring. They exit with 77 if this
  * machine does not permit that.
  */
-/* Refuses the query that describes a mapping (PROCMAP_QUERY, Linux 6.11). */
-void kit_refuse_question(void);
 void kit_refuse_helpers(void); /* from now on no helper can be created */
-unsigned
 /* Waits up to 5 s for this number of helpers, and returns their number. */
-kit_helpers(unsigned wanted);
+unsigned kit_helpers(unsigned wanted);
 void kit_await_ring(void); /* copies until the library has a ring in the current context */
 void kit_starve_helpers(void);
 void kit_stop_helpers(void);

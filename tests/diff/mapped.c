@@ -7,15 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +20,6 @@
 #define OTHER (32 * MIB)
 
 static const char *folder;
-static pid_t caller;
 static CUdeviceptr device;
 static unsigned char *back;
 
@@ -151,24 +145,6 @@ static void overwritten(void)
     }
 }
 
-static void on_signal(int number, siginfo_t *info, void *context)
-{
-    char line[128];
-    (void)context;
-    const int length =
-        snprintf(line, sizeof line, "signal %d code %d on %s\n", number, info->si_code,
-                 syscall(SYS_gettid) == caller ? "the caller's thread" : "a foreign thread");
-    _exit(write(1, line, (size_t)length) < 0 ? 1 : 50 + number);
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_flags = SA_SIGINFO};
-    action.sa_sigaction = on_signal;
-    sigaction(SIGSEGV, &action, NULL);
-    sigaction(SIGBUS, &action, NULL);
-}
-
 /* Truncates the file while its first half is copied. The copy of the second half raises SIGBUS. */
 static void truncated(void)
 {
@@ -269,34 +245,6 @@ static void random_order(void)
                : "no");
 }
 
-/* From now on the kernel refuses this call of the process, in all of its threads. */
-static void refuse(const char *name)
-{
-    static const struct {
-        const char *name;
-        unsigned call, mask, value; /* the third argument, and its value */
-    } calls[] = {{"ioprio_get", SYS_ioprio_get, 0, 0},
-                 {"ioprio_set", SYS_ioprio_set, 0, 0},
-                 {"willneed", SYS_madvise, ~0u, MADV_WILLNEED}};
-    size_t i = 0;
-
-    while (i < sizeof calls / sizeof *calls && strcmp(name, calls[i].name) != 0)
-        i++;
-    WANT(i < sizeof calls / sizeof *calls);
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i].call, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 16 + 8 * 2),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, calls[i].mask),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i].value, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = {sizeof code / sizeof *code, code};
-    WANT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    WANT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0);
-}
-
 int main(int argc, char **argv)
 {
     static const struct {
@@ -310,12 +258,11 @@ int main(int argc, char **argv)
         return 64;
     folder = argv[2];
     if (getenv("MAPPED_REFUSE"))
-        refuse(getenv("MAPPED_REFUSE"));
+        kit_refuse(getenv("MAPPED_REFUSE"));
     kit_start();
     warm_up();
-    caller = (pid_t)syscall(SYS_gettid);
     if (argc > 3)
-        catch_signals();
+        kit_catch_signals(NULL);
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         if (strcmp(argv[1], tests[i].name) == 0)
             tests[i].run();

@@ -62,7 +62,7 @@ def test_files_are_read_ahead(run, disk):
     assert 0 < counted["used_bytes"] <= counted["ahead_bytes"], counted
 
 
-@pytest.mark.parametrize("call", ["ioprio_get", "ioprio_set", "willneed"])
+@pytest.mark.parametrize("call", ["io-priority", "set-io-priority", "willneed"])
 def test_a_refused_call_ends_reading_ahead(run, disk, call):
     plain, ours = both(run, "shared", disk, MAPPED_REFUSE=call)
     assert plain.returncode == 0 and (ours.returncode, ours.stdout) == (0, plain.stdout), ours.stderr

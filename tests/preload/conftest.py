@@ -22,6 +22,20 @@ APPS = BUILD / "tests" / "preload"
 # emulator.
 EMULATOR = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))
 
+# The beginning of a Python program that copies 8 MiB to the GPU. The program imports ctypes.
+START_COPIES = """
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
+host = ctypes.create_string_buffer(8 << 20)
+def copy(times):
+    for _ in range(times):
+        assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(len(host))) == 0
+"""
+
 
 def emulate(command, env):
     """Returns the command and the environment that run a program under the emulator. Only the program gets the

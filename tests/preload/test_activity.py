@@ -3,33 +3,23 @@
 
 import pytest
 
-from conftest import APPS
+from conftest import APPS, START_COPIES
 from schemakit import read_log
 
 PYTHON = "/usr/bin/python3"
 STATES = ("empty_ms", "copying_ms", "communicating_ms", "queued_ms", "unknown_ms")
 
-COPIES = """
-import ctypes, sys, threading, time
-cuda = ctypes.CDLL("libcuda.so.1")
-assert cuda.cuInit(0) == 0
-context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
-assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-SIZE = 8 << 20
-def copy(count):
+COPIES = "import ctypes, sys, threading, time\n" + START_COPIES + """
+def copy_in_thread():
     assert cuda.cuCtxSetCurrent(context) == 0
-    for _ in range(count):
-        assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(SIZE)) == 0
-assert cuda.cuCtxSetCurrent(context) == 0
-assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(SIZE)) == 0
-host = ctypes.create_string_buffer(SIZE)
+    copy(20)
 copy(10)
-thread = threading.Thread(target=copy, args=(20,))
+thread = threading.Thread(target=copy_in_thread)
 thread.start()
 print(thread.native_id, flush=True)
 thread.join()
 time.sleep(float(sys.argv[1]))
-assert cuda.cuMemcpyDtoH_v2(host, pointer, ctypes.c_size_t(SIZE)) == 0
+assert cuda.cuMemcpyDtoH_v2(host, pointer, ctypes.c_size_t(len(host))) == 0
 """
 
 

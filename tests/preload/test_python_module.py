@@ -8,25 +8,11 @@ import textwrap
 
 import pytest
 
-from conftest import SOURCE
+from conftest import SOURCE, START_COPIES
 from schemakit import REPORT
 from test_python import DEBIAN, PYTHONS
 
 MODULE = SOURCE / "python"
-
-START = """
-    cuda = ctypes.CDLL("libcuda.so.1")
-    assert cuda.cuInit(0) == 0
-    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
-    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-    assert cuda.cuCtxSetCurrent(context) == 0
-    assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
-    host = ctypes.create_string_buffer(8 << 20)
-    def copy(times):
-        for _ in range(times):
-            assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(len(host))) == 0
-"""
-
 
 @pytest.fixture
 def program(run, tmp_path):
@@ -87,7 +73,7 @@ def test_every_python_with_and_without_the_preload(program, version):
     python = PYTHONS[version]
     without = program(EVERYTHING, python, preload=False)
     assert without == [[1, 2, None, None, 7, 7, None, 41], 0, None, False, "bare"]
-    with_it = program(textwrap.dedent(START) + textwrap.dedent(EVERYTHING), python)
+    with_it = program(START_COPIES + textwrap.dedent(EVERYTHING), python)
     assert with_it == [[1, 2, 3, 40, 7, 7, None, 41], 6, "0.1.0", True, "bare"]
 
 
@@ -105,7 +91,7 @@ def test_inactive_before_cuda_and_in_children_and_when_off(program):
         def state():
             return [gpufeed.active(), gpufeed.report() is not None]
         states = [state()]
-    """) + textwrap.dedent(START) + textwrap.dedent("""
+    """) + START_COPIES + textwrap.dedent("""
         states.append(state())
         reading, writing = os.pipe()
         child = os.fork()
@@ -121,7 +107,7 @@ def test_inactive_before_cuda_and_in_children_and_when_off(program):
 
 def test_figures_are_those_of_the_report(program, tmp_path):
     log, file = tmp_path / "log", tmp_path / "r.json"
-    found = program(textwrap.dedent(START) + textwrap.dedent("""
+    found = program(START_COPIES + textwrap.dedent("""
         copy(3)
         before = gpufeed.stats()
         for _ in range(4):
@@ -163,7 +149,7 @@ def test_figures_are_those_of_the_report(program, tmp_path):
 def test_snapshots_by_several_threads(program):
     """Each snapshot is complete, although the report grows, and the thread that writes the file takes the same
     lock."""
-    assert program(textwrap.dedent(START) + textwrap.dedent("""
+    assert program(START_COPIES + textwrap.dedent("""
         import threading
         whole = []
         def read():
@@ -239,7 +225,7 @@ def test_magic(program):
     """)
     assert program(script + "print(json.dumps(said))", preload=False) == [
         "gpufeed is not preloaded: start Jupyter by `gpufeed run -- jupyter lab`\n"]
-    found = program(script + textwrap.dedent(START) + textwrap.dedent("""
+    found = program(script + START_COPIES + textwrap.dedent("""
         copy(6)
         said += [shown(""), shown("", "copy(2)"), shown("", "pass")]
         print(json.dumps(said))

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, COMMAND
+from conftest import BUILD, COMMAND, START_COPIES
 
 STACKS = BUILD / "src" / "stacks" / "gpufeed-stacks"
 pytestmark = pytest.mark.skipif(not STACKS.exists(), reason="gpufeed-stacks was not built: no static libunwind")
@@ -146,17 +146,10 @@ def test_what_cannot_be_read():
     assert stacks("1", "2").returncode == 2
 
 
-COPIES = """
+COPIES = f"""
 import ctypes, time
-cuda = ctypes.CDLL("libcuda.so.1")
-assert cuda.cuInit(0) == 0
-context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
-assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-assert cuda.cuCtxSetCurrent(context) == 0
-assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
-host = ctypes.create_string_buffer(8 << 20)
-for _ in range(20):
-    assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(len(host))) == 0
+{START_COPIES}
+copy(20)
 ctypes.CDLL(None).gpufeed_step(ctypes.c_ulonglong(7))
 print("ready", flush=True)
 time.sleep(100)

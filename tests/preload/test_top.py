@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from conftest import COMMAND
+from conftest import COMMAND, START_COPIES
 
 PYTHON = "/usr/bin/python3"
 HEADER = ["PID", "RAN", "STEPS/S", "TO", "GPU", "MiB/s", "FROM", "MiB/s", "STALLED", "MOST", "TIME", "BOUND", "GPU", "AND",
@@ -20,23 +20,15 @@ STEPPED = r" \d:\d\d:\d\d +(?!0\.0 )\d+\.\d .*NVIDIA H200"  # a report after the
 NOTHING = "has no figures yet, or they cannot be read; set GPUFEED_LIVE=on or GPUFEED_REPORT"
 
 # A program that copies, marks steps, prints its open descriptors, and runs until its standard input ends.
-PROGRAM = """
-    import ctypes, os, sys
-    cuda = ctypes.CDLL("libcuda.so.1")
-    assert cuda.cuInit(0) == 0
-    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
-    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-    assert cuda.cuCtxSetCurrent(context) == 0
-    assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
-    host = ctypes.create_string_buffer(8 << 20)
-    step = ctypes.CDLL(None).gpufeed_step
-    for number in range(20):
-        step(ctypes.c_ulonglong(number + 1))
-        assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(len(host))) == 0
-    step(ctypes.c_ulonglong(0))
-    print(*(os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")),
-          flush=True)
-    sys.stdin.read()
+PROGRAM = "import ctypes, os, sys\n" + START_COPIES + """
+step = ctypes.CDLL(None).gpufeed_step
+for number in range(20):
+    step(ctypes.c_ulonglong(number + 1))
+    copy(1)
+step(ctypes.c_ulonglong(0))
+print(*(os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")),
+      flush=True)
+sys.stdin.read()
 """
 
 # A program that imitates the engine's file in memory, with the given header and text.

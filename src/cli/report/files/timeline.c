@@ -35,26 +35,18 @@ static bool begin_texts(struct texts *texts, const struct gf_job *job)
     return texts->number;
 }
 
-static int by_length(const void *a, const void *b, void *stalls)
+/* The duration of an event, and its index. */
+struct ranked {
+    uint32_t us, index;
+};
+
+static int longest_first(const void *a, const void *b)
 {
-    const uint32_t one = *(const uint32_t *)a, other = *(const uint32_t *)b;
-    const struct gf_stall *list = stalls;
+    const struct ranked *one = a, *other = b;
 
-    if (list[one].us != list[other].us)
-        return list[one].us > list[other].us ? -1 : 1;
-    return one < other ? -1 : one > other;
-}
-
-/* The indexes of the stalls, sorted by duration, the longest first. */
-static uint32_t *sorted_stalls(const struct gf_job *job)
-{
-    uint32_t *list = calloc(job->stall_count + 1, sizeof(*list));
-
-    for (size_t i = 0; list && i < job->stall_count; i++)
-        list[i] = (uint32_t)i;
-    if (list && job->stalls)
-        qsort_r(list, job->stall_count, sizeof(*list), by_length, job->stalls);
-    return list;
+    if (one->us != other->us)
+        return one->us > other->us ? -1 : 1;
+    return one->index < other->index ? -1 : one->index > other->index;
 }
 
 static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *stall, int lane,
@@ -72,14 +64,18 @@ static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *s
 static bool add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
 {
     const struct gf_job *job = answer->job;
-    uint32_t *list = sorted_stalls(job);
+    struct ranked *const list = calloc(job->stall_count + 1, sizeof(*list));
     struct texts causes, texts;
     const bool has_causes = begin_texts(&causes, job), has_texts = begin_texts(&texts, job);
     const bool whole = has_causes && has_texts && list;
     json_t *events = json_array();
 
+    for (size_t i = 0; list && i < job->stall_count; i++)
+        list[i] = (struct ranked){job->stalls[i].us, (uint32_t)i};
+    if (list)
+        qsort(list, job->stall_count, sizeof(*list), longest_first);
     for (size_t i = 0; whole && i < job->stall_count && i < GF_TIMELINE_EVENTS; i++) {
-        const struct gf_stall *stall = &job->stalls[list[i]];
+        const struct gf_stall *stall = &job->stalls[list[i].index];
         json_array_append_new(events,
                               event_of(answer, stall, lanes[stall->thread], &causes, &texts));
     }
@@ -207,16 +203,6 @@ static bool add_lanes(json_t *page, const struct gf_answer *answer, const struct
     return whole;
 }
 
-static int by_duration(const void *a, const void *b, void *copies)
-{
-    const size_t one = *(const size_t *)a, other = *(const size_t *)b;
-    const struct gf_long_copy *list = copies;
-
-    if (list[one].us != list[other].us)
-        return list[one].us > list[other].us ? -1 : 1;
-    return one < other ? -1 : one > other;
-}
-
 static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy *copy, int lane)
 {
     const struct gf_job *job = answer->job;
@@ -229,18 +215,17 @@ static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy
 static bool add_copies(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
 {
     const struct gf_job *job = answer->job;
-    size_t *const sorted = calloc(job->copy_count + 1, sizeof(*sorted));
+    struct ranked *const sorted = calloc(job->copy_count + 1, sizeof(*sorted));
     json_t *list;
 
     if (!sorted)
         return false;
     list = json_array();
     for (size_t i = 0; i < job->copy_count; i++)
-        sorted[i] = i;
-    if (job->copy_count)
-        qsort_r(sorted, job->copy_count, sizeof(*sorted), by_duration, job->copies);
+        sorted[i] = (struct ranked){job->copies[i].us, (uint32_t)i};
+    qsort(sorted, job->copy_count, sizeof(*sorted), longest_first);
     for (size_t i = 0; i < job->copy_count && i < GF_TIMELINE_EVENTS; i++) {
-        const struct gf_long_copy *copy = &job->copies[sorted[i]];
+        const struct gf_long_copy *copy = &job->copies[sorted[i].index];
         json_array_append_new(list, copy_of(answer, copy, lanes->of_thread[copy->thread]));
     }
     json_object_set_new(page, "copyEvents", list);
