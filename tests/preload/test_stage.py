@@ -10,6 +10,7 @@ import pytest
 from conftest import APPS
 
 STAGE = APPS / "stage"
+STREAMS = APPS / "stage_streams"
 ENDS = APPS / "stage_ends"
 CONTEXTS = APPS / "stage_context"
 
@@ -110,42 +111,42 @@ def test_the_option_for_files_changes_nothing_elsewhere(run):
 
 
 def test_members_of_a_batch_are_counted_as_what_they_are(run):
-    to, back, said = compare(run, "batch")
+    to, back, said = compare(run, "batch", program=STREAMS)
     assert (to.staged, to.pinned, to.batch) == (3, 1, 0), said
     assert (back.pinned, back.batch) == (1, 1), said
 
 
 def test_a_busy_stream_gets_one_operation_at_once(run):
     """The call returns while its stream is still blocked, and the driver gets a single copy."""
-    to, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0),
+    to, _, said = compare(run, "busy", program=STREAMS, native=("1 checked, 0 wrong\n", 0),
                           SIM_FAULT="cuMemcpyHtoDAsync_v2:2+:999")
     assert to.staged == 1, said
 
 
 def test_a_synchronous_copy_reads_behind_its_stream(run):
-    to, _, said = compare(run, "late_read")
+    to, _, said = compare(run, "late_read", program=STREAMS)
     assert to.staged == 1, said
 
 
 @pytest.mark.parametrize("ring", ["2M", "8M", "1G"])
 def test_a_blocked_stream_holds_up_nobody(run, ring):
-    to, _, said = compare(run, "blocked", GPUFEED_STAGE_RING=ring)
+    to, _, said = compare(run, "blocked", program=STREAMS, GPUFEED_STAGE_RING=ring)
     assert to.staged + to.full == 3, said
 
 
 def test_d2h_behind_a_blocked_stream(run):
-    to, back, said = compare(run, "beside")
+    to, back, said = compare(run, "beside", program=STREAMS)
     assert to.staged >= 8 and back.staged >= 8, said
 
 
 def test_captures_beside_copies(run):
-    to, _, said = compare(run, "captures")
+    to, _, said = compare(run, "captures", program=STREAMS)
     assert to.capture >= 150 and to.staged > 2, said # a few more copies may meet the beginning of a capture
 
 
 @pytest.mark.parametrize("ring", ["4M", "1G"])
 def test_many_threads(run, ring):
-    to, back, said = compare(run, "threads", GPUFEED_STAGE_RING=ring)
+    to, back, said = compare(run, "threads", program=STREAMS, GPUFEED_STAGE_RING=ring)
     assert to.staged + to.full + to.crowded == 64 and to.staged > 0, said
     assert back.staged > 0, said
 
@@ -218,7 +219,7 @@ def test_a_copy_on_the_threads_own_stream_waits_for_that_alone(run):
 def test_small_copies_far_ahead(run):
     """Neither the driver nor the library waits for these copies. The library must not pin more and more memory for
     them."""
-    to, back, said = compare(run, "ahead")
+    to, back, said = compare(run, "ahead", program=STREAMS)
     assert to.staged > 20 and back.staged > 100 and to.staged + to.full == 512, said
     assert 0 < int(re.search(r"copies: staging ring of (\d+) bytes", said).group(1)) <= 32 << 20, said
 
@@ -264,7 +265,7 @@ def test_without_the_feature(run):
 
 
 def test_small_copies_start_nothing(run):
-    _, _, said = compare(run, "busy", native=("1 checked, 0 wrong\n", 0), GPUFEED_STAGE_MIN="1G", COLD="1")
+    _, _, said = compare(run, "busy", program=STREAMS, native=("1 checked, 0 wrong\n", 0), GPUFEED_STAGE_MIN="1G", COLD="1")
     assert "ring of 0 bytes (limit 0), 0 helpers" in said
 
 

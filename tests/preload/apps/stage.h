@@ -84,6 +84,27 @@ static inline void from_device(void *to, CUdeviceptr from, size_t bytes, CUstrea
         ok(cuMemcpyDtoH(to, from, bytes));
 }
 
+/* A part of a program, which its first argument names. */
+struct part {
+    const char *name;
+    void (*run)(void);
+};
+
+/* Runs the named part within 20 s. Returns the exit code. */
+static inline int run_part(int argc, char **argv, const struct part *parts, size_t count)
+{
+    size_t i = 0;
+    while (i < count && (argc < 2 || strcmp(argv[1], parts[i].name) != 0))
+        i++;
+    if (i == count)
+        return 64;
+    alarm(20);
+    begin();
+    parts[i].run();
+    printf("%u checked, %u wrong\n", checked, wrong);
+    return wrong != 0;
+}
+
 /* The library's memory that children do not inherit. */
 struct ring {
     size_t pinned;  /* bytes that the current context has registered */

@@ -162,23 +162,12 @@ static void behind(void)
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
-    alarm(20);
-    begin();
-    if (!strcmp(what, "foreign"))
-        foreign();
-    else if (!strcmp(what, "green"))
-        green();
-    else if (!strcmp(what, "synchronous"))
-        synchronous();
-    else if (!strcmp(what, "invalidated"))
-        invalidated();
-    else if (!strcmp(what, "early"))
-        early();
-    else if (!strcmp(what, "beginning"))
-        beginning();
-    else if (!strcmp(what, "behind"))
-        behind();
-    printf("%u checked, %u wrong\n", checked, wrong);
-    return wrong != 0;
+    static const struct part parts[] = {{"foreign", foreign},
+                                        {"green", green},
+                                        {"synchronous", synchronous},
+                                        {"invalidated", invalidated},
+                                        {"early", early},
+                                        {"beginning", beginning},
+                                        {"behind", behind}};
+    return run_part(argc, argv, parts, sizeof parts / sizeof *parts);
 }
