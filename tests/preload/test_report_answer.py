@@ -132,9 +132,10 @@ def test_sums(shown):
 def test_the_screen_begins_with_the_verdict(shown):
     text = shown(LOG).stdout
     assert text.startswith("Stalls cost little: 3 calls stalled for 7 ms in total, the longest for 4 ms;")
-    assert "The main cause is purge (86 % of the stalled time), most of it at train.py:4 in load." in text
+    assert "The main cause of stalls is purge (86 % of the stalled time, all of it at train.py:4 in load, called from train.py:99 in <module>): " \
+        "the call returned pages to the kernel." in " ".join(text.split())
     assert re.search(r"\n  train.py:4 in load +2 +6 ms +86 % +4 ms +01:46:49  purge\n", text), text
-    assert "\nWhat helps\n  purge: a longer decay time (`dirty_decay_ms`)\n" in text
+    assert "\nWhat helps\n  purge (6 ms of stalls, mostly at train.py:4 in load): a longer decay time (`dirty_decay_ms`)\n" in text
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -142,11 +143,12 @@ def test_top_and_by(shown):
     text = shown(LOG, flags=["--top", "1"]).stdout
     assert "lock" not in text.split("What helps")[0].split("Stalls by")[1] and "  and 1 more (--top)\n" in text
     text = shown(LOG, flags=["--by=site"]).stdout
-    assert "Stalls by call site" in text and "Stalls by cause" not in text
+    assert "\nStalls by call site" in text and not any(word in text for word in ("Stalls by cause", "What helps", "main cause", "Copies"))
     assert [part["by"] for part in answer(shown, LOG, flags=["--by", "thread"])["tables"]] == ["thread"]
     steps = process() + stall(1, 3000, step=4) + stall(2, 9000, step=5) + stall(3, 1000)
     assert list(table(answer(shown, steps, flags=["--by", "step"]), "step")) == ["step 5", "step 4"]
     assert "No stall has a step." in shown(LOG, flags=["--by=step"]).stdout
+    assert "No process has a rank." in shown(LOG, flags=["--by=rank"]).stdout and "No call stalled." in shown(process(), flags=["--by=cause"]).stdout
 
 
 @pytest.mark.parametrize("flags, what", [
@@ -204,9 +206,12 @@ def test_ranks_that_differ(shown):
              stall(50, 9000000 if rank == 5 else 200000, pid=10 + rank) + end(40 if rank == 2 else 100, 10 + rank)
              for rank in range(8)]
     found = answer(shown, *ranks)
-    assert found["differing"] == ["rank 5 on node1 was stalled for 9 s; the median of all ranks is 200 ms",
+    assert found["differing"] == ["rank 5 on node1 was stalled for 9 s (median 200 ms; mostly at train.py:4 in load)",
                                   "rank 2 on node0 wrote its last line 50.0 s before the other ranks"]
-    assert "Rank 5 on node1 was stalled for 9 s" in shown(*ranks).stdout.split("Stalls by")[0]
+    assert [row["rank"] for row in found["ranks"] if row["slow"]] == [5]
+    text = shown(*ranks).stdout
+    assert text.startswith("Rank 5 on node1 was stalled for 9 s (median 200 ms; mostly at train.py:4 in load).\n")
+    assert "\nRanks that differ\n  rank 5" in text and "purge (10.4 s of stalls, mostly of rank 5 at train.py:4 in load): a longer" in " ".join(text.split())
     even = [process(10 + rank, rank) + stall(50, 200000 + rank, pid=10 + rank) + end(100, 10 + rank) for rank in range(8)]
     assert answer(shown, *even)["job"]["ranks"] == 8
     for index in range(8):
@@ -216,7 +221,65 @@ def test_ranks_that_differ(shown):
 def test_slow_copies_of_a_rank(shown):
     ways = [{"staged": copied(10, 1 << 30, 3.0 if rank == 1 else 0.4)} for rank in range(3)]
     found = answer(shown, *(report(20 + rank, rank, to_device=way) for rank, way in enumerate(ways)))
-    assert found["differing"] == ["rank 1 copies to the GPU at 3.6 GB/s; the median of all ranks is 26.8 GB/s"]
+    assert found["differing"] == ["rank 1 copied to the GPU at 3.6 GB/s (median 26.8 GB/s)"]
+
+
+def test_a_rank_with_slower_steps(shown):
+    """Rank 2 is slow from step 31 on, and its GPU waits for data."""
+    def steps(late):
+        ends = [number * 0.1 + max(0, number - 30) * late for number in range(81)]
+        return marks(1, [*((number + 1, at) for number, at in enumerate(ends[:-1])), (0, ends[-1])], pid=10 if not late else 12)
+    logs = [process(10 + rank, rank) + steps(0.05 if rank == 2 else 0).replace('"pid":10', f'"pid":{10 + rank}') for rank in range(4)]
+    idle = gpu_time({"empty": 5, "queued": 5}, {"data": 5, "gil": 0})
+    idle["devices"][0]["lines"] = [{"cause": "data", "file": "/home/user/train.py", "line": 8, "function": "load", "s": 4.5},
+                                   {"cause": "gil", "file": "x.py", "line": 1, "function": "f", "s": 1}]
+    reports = [report(10 + rank, rank, gpu_time=idle if rank == 2 else gpu_time({"empty": 1, "queued": 9}, {"data": 1})) for rank in range(4)]
+    found = answer(shown, *logs, *reports)
+    assert found["verdict"][0] == "Rank 2 on one took 150 ms per step (median 100 ms), left its GPU without work 50 % of the time (median 10 %; " \
+        "mostly waiting for data 50 % at train.py:8 in load)."
+    assert any(re.fullmatch(r"Since step 31 \(01:46:44\) steps of rank 2 take 150 ms instead of 100 ms.", line) for line in found["verdict"])
+    assert found["helps"][0].startswith("waiting for data (8 s of GPU time, mostly of rank 2 at train.py:8 in load): ")
+    rows = {row["rank"]: row for row in found["ranks"]}
+    assert [rows[rank]["slow"] for rank in range(4)] == [False, False, True, False] and rows[2]["gpu_empty_share"] == pytest.approx(0.5)
+    assert rows[1]["step_s"] == pytest.approx(0.1, abs=1e-4) and rows[2]["step_s"] == pytest.approx(0.15, abs=1e-4)
+    text = shown(*logs, *reports, flags=["--by=rank"]).stdout
+    assert re.search(r"\n  2 on one +150 ms +0 us +50 % +0 us +-\n  \d on one +100 ms ", text), text
+
+
+def test_a_single_long_step_is_no_onset(shown):
+    one = answer(shown, process() + marks(1, [*((number, number * 0.1) for number in range(1, 60)), (60, 20), (0, 21)]))
+    assert not any("steps take" in line for line in one["verdict"])
+
+
+def test_all_ranks_become_slower(shown):
+    ends = [number * 0.1 + max(0, number - 30) * 0.05 for number in range(81)]
+    mark = [*((number + 1, at) for number, at in enumerate(ends[:-1])), (0, ends[-1])]
+    found = answer(shown, *(process(10 + rank, rank) + marks(1, mark, pid=10 + rank) for rank in range(3)))
+    assert found["differing"] == [] and "Since step 31 (01:46:44) steps take 150 ms instead of 100 ms." in found["verdict"]
+
+
+def test_ranks_with_reports_alone(shown):
+    """A report has the steps' sum, from which the mean follows."""
+    found = answer(shown, *(report(10 + rank, rank, steps={"ended": 100, "us": 10**7 * (2 if rank == 1 else 1), "current": None}) for rank in range(3)))
+    assert found["differing"] == ["rank 1 took 200 ms per step (median 100 ms)"] and found["ranks"][0]["step_s"] == pytest.approx(0.1)
+
+
+def test_since_leaves_the_reports_whole(shown):
+    idle = gpu_time({"empty": 6, "queued": 4}, {"data": 6})
+    text = shown(LOG, report(gpu_time=idle, to_device={"staged": copied(1, 1 << 30, 0.1)}), flags=["--since=90s"]).stdout
+    assert text.startswith("In the whole job, the GPU had nothing to do 60 % of the time") and "\nCopies of the whole job\n" in text
+    assert "\nGPU time of the whole job (10.0 s of 1 GPU)\n" in text and "--since applies to stalls and steps." in text
+    assert "whole job" not in shown(LOG, report(gpu_time=idle), flags=["--since=2h"]).stdout
+
+
+@pytest.mark.parametrize("ways, sentence", [
+    ({"driver": copied(9, 1 << 30, 1), "reasons": {"few_threads": copied(9, 1 << 30, 1)}},
+     "No copy to the GPU was staged: the driver copied all 9 GiB of pageable memory, mostly for this reason: too few copy threads"),
+    ({"pinned": copied(9, 1 << 30, 1)}, "Staging was not needed: all copies used pinned memory."),
+    ({"staged": copied(9, 1 << 30, 1)}, "Staging copied 9 GiB to the GPU at 9.7 GB/s; the driver copied nothing to compare with (`gpufeed compare`"),
+    ({"staged": copied(9, 1 << 30, 2), "driver": copied(1, 1 << 30, 0.1)}, "Staging did not help: 9 GiB to the GPU were staged at 4.8 GB/s")])
+def test_whether_staging_helped(shown, ways, sentence):
+    assert sentence in " ".join(shown(report(to_device=ways)).stdout.split())
 
 
 def test_copies_that_are_all_too_small_to_examine(shown):
@@ -231,10 +294,22 @@ def test_since_when(shown):
     calm = "".join(stall(at, 1000) for at in range(1, 200, 2))
     late = "".join(stall(at, 60000) for at in range(200, 300, 2))
     found = answer(shown, process() + calm + late + end(300))
+    assert found["stalls"]["onset_step"] is None
     assert abs(found["stalls"]["onset"] - (STARTED + 200)) <= 10 and found["stalls"]["onset_factor"] >= 3
     assert any(sentence.startswith("Since 01:4") or sentence.startswith("Since 01:5") for sentence in found["verdict"])
     even = process() + "".join(stall(at, 1000) for at in range(1, 300, 2)) + end(300)
     assert answer(shown, even)["stalls"]["onset"] is None
+    steps = "".join(stall(at, 1000, site="collate", step=at) for at in range(1, 200, 2)) + \
+        "".join(stall(at, 60000, step=at) for at in range(200, 300, 2))
+    found = answer(shown, process(rank=3) + steps + end(300))
+    assert found["stalls"]["onset_step"] == 200 and any(re.match(r"Since 01:(49|50):\d\d \(step 200 of rank 3\) stalls take ", line) for line in found["verdict"])
+
+
+def test_stalls_before_the_first_step_are_no_onset(shown):
+    """The program starts without stalls, and allocates just before its first step."""
+    log = process() + "".join(stall(10 + at / 10, 9000) for at in range(30)) + "".join(stall(at, 3000) for at in range(14, 100)) + \
+        marks(13.5, [(number, number - 1) for number in range(1, 86)]) + end(100)
+    assert answer(shown, log)["stalls"]["onset"] is None
 
 
 def test_slow_steps(shown):
@@ -303,11 +378,12 @@ def test_gpu_time_leads(shown):
     assert rows == ["nothing to do 60 %", "waiting for data 50 %", "waiting for Python's lock 7.0 %", "new_cause 3.0 %", "only copies 10 %",
                     "other work 30 %"]
     helps = answer(shown, LOG, report(gpu_time=idle))["helps"]
-    assert helps[:2] == ["waiting for data: more or faster loader workers (`num_workers`, `prefetch_factor`)",
-                         "waiting for Python's lock: worker processes instead of Python threads"]
+    assert helps[:2] == ["waiting for data (5 s of GPU time): more or faster loader workers (`num_workers`, `prefetch_factor`)",
+                         "waiting for Python's lock (700 ms of GPU time): worker processes instead of Python threads"]
     assert not any(text.startswith("purge") for text in helps)  # its stalls are short, so no help is printed
     found = answer(shown, report(10, 0, gpu_time=idle), report(11, 1, gpu_time=busy))
-    assert found["verdict"][0] == "The GPUs had nothing to do 31 % of the time: waiting for data 25 %, waiting for Python's lock 3.5 %, " \
+    assert found["differing"] == ["rank 0 left its GPU without work 60 % of the time (median 2.0 %; mostly waiting for data 50 %)"]
+    assert found["verdict"][1] == "The GPUs had nothing to do 31 % of the time: waiting for data 25 %, waiting for Python's lock 3.5 %, " \
         "new_cause 1.5 %."
     assert found["gpu_time"]["devices.0.states.empty.share"] == pytest.approx((0.6 + 0.02) / 2)
 
@@ -456,8 +532,8 @@ def rows(path, name):
 
 
 def test_what_helps_is_what_the_documents_say():
-    causes = dict(rows("src/cli/report/output/helps.def", r'^GF_CAUSE\((\w+), "(.*)"\)'))
-    told = {cause: text.strip() for cause, text in rows("docs/log.md", r"^\| `(\w+)` \| [^|]+ \|([^|]*)\|$")}
+    causes = {cause: (words, text) for cause, words, text in rows("src/cli/report/output/helps.def", r'^GF_CAUSE\((\w+), "([^"]*)", "(.*)"\)')}
+    told = {cause: (words.split(";")[0], text.strip()) for cause, words, text in rows("docs/log.md", r"^\| `(\w+)` \| ([^|]+) \|([^|]*)\|$")}
     assert len(causes) > 10 and {cause: told.get(cause) for cause in causes} == causes
     hosts = dict(rows("src/cli/report/output/helps.def", r'^GF_HOST\((\w+), "([^"]*)", '))
     assert hosts == dict(rows("src/engine/report/summary_gpu_time.c", r'^ +\[gf_host_(\w+)\] = \{"([^"]*)",')) and len(hosts) >= 13
@@ -478,16 +554,31 @@ def eight_ranks(tmp_path_factory):
     return folder / "job"
 
 
-@pytest.mark.parametrize("flags, sentences", [
-    # Which rank is slow? Since when? Did staging help?
-    ([], ["Rank 5 on node0 was stalled for 933 ms; the median of all ranks is 56 ms.", "Since 23:18:59 stalls take 3 times as much time as before.",
-          "Staging made little difference: 2.5 GiB to the GPU were staged at 1.0 GB/s, 2.5 GiB copied by the driver at 1.0 GB/s.",
-          "The GPUs had nothing to do 75 % of the time"]),
-    # Which line causes it? What can the user change?
-    (["--rank=5"], ["most of it at train.py:14 in save_samples.", "gpu: allocate and free less often: reuse the memory, or use a memory pool"])])
-def test_five_questions_about_a_job_of_eight_ranks(run, eight_ranks, flags, sentences):
-    done = run(COMMAND, "report", eight_ranks, *flags, preload=False, TZ="UTC")
+def test_five_questions_about_a_job_of_eight_ranks(run, eight_ranks):
+    """One command answers them."""
+    done = run(COMMAND, "report", eight_ranks, preload=False, TZ="UTC")
     assert done.returncode == 0 and done.stderr == ""
     text = " ".join(done.stdout.split())
-    for sentence in sentences:
+    # Which rank is slow?
+    assert text.startswith("Rank 5 on node0 took 43 ms per step (median 29 ms), was stalled for 933 ms (median 56 ms; mostly at train.py:14 in "
+                           "save_samples), left its GPU without work 87 % of the time (median 73 %; mostly allocating or freeing in the driver 27 %).")
+    for sentence in (
+            # Which line?
+            "The main cause of stalls is gpu (77 % of the stalled time, 81 % of it at train.py:14 in save_samples, called "
+            "from train.py:20 in train): the call waited for the GPU or its driver.",
+            # Since when? Rank 5 allocates after step 40.
+            "Since 23:18:59 (step 41 of rank 5) stalls take 4 times as much time as before.",
+            "Since step 41 (23:18:59) steps of rank 5 take 47 ms instead of 26 ms.",
+            # Did staging help?
+            "Staging made little difference: 2.5 GiB to the GPU were staged at 1.0 GB/s, 2.5 GiB copied by the driver at 1.0 GB/s.",
+            # What to change?
+            "What helps gpu (1 s of stalls, mostly of rank 5 at train.py:14 in save_samples): allocate and free less often: reuse the memory, or use "
+            "a memory pool"):
         assert sentence in text, done.stdout
+
+
+def test_the_help_explains_each_cause(run):
+    text = run(COMMAND, "report", "--help", preload=False).stdout
+    causes = rows("src/cli/report/output/helps.def", r'^GF_CAUSE\((\w+), "([^"]*)"')
+    assert len(causes) > 10 and all(re.search(rf"^  {cause} +{re.escape(words)}$", text, re.M) for cause, words in causes)
+    assert max(map(len, text.splitlines())) <= 100

@@ -205,7 +205,7 @@ def test_page_in_a_browser(written, tmp_path):
 
 def test_page_of_nothing(written):
     data = json.loads(Page(written("html", "")).data)
-    assert data["events"] == data["lanes"] == data["ranks"] == [] and data["answer"]["verdict"]
+    assert data["events"] == data["lanes"] == data["answer"]["ranks"] == [] and data["answer"]["verdict"]
 
 
 def test_files_that_cannot_be_written(run, tmp_path):

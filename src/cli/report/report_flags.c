@@ -4,6 +4,7 @@
 #include "base/parse.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
+#include "cli/report/output/helps.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,18 +47,25 @@ static void print_help(void)
 {
     puts(
         "Usage: gpufeed report [flags] PATH...\n\n"
-        "Shows what the program and its GPU waited for, in one screen: a verdict, the GPU's time, "
-        "stalls by\n"
-        "cause and by call site, slow steps, copies, ranks that differ from the others, and what "
-        "helps.\n"
-        "PATH is a log (GPUFEED_LOG), a report (GPUFEED_REPORT), the output of `gpufeed doctor "
-        "--json`,\n"
-        "a folder of them, or - for standard input. Give the files of all ranks together.\n\n"
+        "Shows what a job waited for, in one screen. PATH is a log (GPUFEED_LOG), a report "
+        "(GPUFEED_REPORT),\n"
+        "the output of `gpufeed doctor --json`, a folder of them, or - for standard input. Give "
+        "the files of\n"
+        "all ranks together.\n\n"
+        "Without flags, the answer has:\n"
+        "  which rank is slow    the first sentence, if a rank differs; all ranks: --by rank\n"
+        "  what and which line   \"The main cause of stalls\"; GPU time, and stalls by call site\n"
+        "  since when            \"Since ...\": the time, the step and how much slower\n"
+        "  did staging help      \"Staging ...\": rates of copies through the library's ring, and "
+        "of the driver\n"
+        "  what to change        \"What helps\", the slowest rank first, then the largest gain\n"
+        "A stall is an allocation, a free or a wait on an idle GPU that took longer than its "
+        "limit.\n\n"
         "  --top N        show N rows of each table (default 5)\n"
-        "  --by PROPERTY  one table, by cause, site, rank, step or thread\n"
-        "  --since TIME   only stalls from a local time on (08:51:09, \"2026-11-23 08:51\"), or "
-        "of the\n"
-        "                 job's last part (10m, 2h)\n"
+        "  --by PROPERTY  only the table by cause, site (line), rank, step or thread\n"
+        "  --since TIME   only stalls and steps from a local time on (08:51:09, \"2026-11-23 "
+        "08:51\"), or of\n"
+        "                 the job's last part (10m, 2h)\n"
         "  --rank LIST    only these ranks, such as 0,4-7\n"
         "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
         "  --events       every event in full, merged by time\n"
@@ -68,8 +76,10 @@ static void print_help(void)
         "  --perfetto FILE    a trace for ui.perfetto.dev; --with TRACE adds a trace of PyTorch's\n"
         "                     profiler on the same clock\n"
         "  --prometheus FILE  metrics for node_exporter's textfile collector\n\n"
-        "Damaged lines are skipped and counted. In a native stack, a function has a name only if\n"
-        "its executable or library is unchanged.");
+        "Causes of stalls:");
+    gf_helps_print_causes(stdout);
+    puts("\nDamaged lines are skipped and counted. In a native stack, a function has a name only "
+         "if\nits executable or library is unchanged.");
 }
 
 static int refuse(const char *flag, const char *value, const char *expected)

@@ -4,7 +4,7 @@
 
 #include "cli/report/input/job_filter.h"
 #include "cli/report/input/sources.h"
-#include "cli/report/output/tally.h"
+#include "cli/report/sums/tally.h"
 
 enum gf_report_form { GF_FORM_ANSWER, GF_FORM_JSON, GF_FORM_EVENTS, GF_FORM_FOLDED };
 

@@ -26,22 +26,6 @@ static int write_escaped(const char *text, size_t size, void *out)
     return 0;
 }
 
-static json_t *ranks_of(const struct gf_answer *answer)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < answer->table.count; i++) {
-        const struct gf_rank_row *row = &answer->table.rows[i];
-        json_array_append_new(
-            list,
-            json_pack("{s:I,s:s,s:I,s:I,s:f,s:f,s:f}", "rank", (json_int_t)row->rank, "host",
-                      gf_job_text(answer->job, row->host), "processes", (json_int_t)row->processes,
-                      "stalls", (json_int_t)row->stalls, "stall_s", row->stall_s, "delay_s",
-                      row->delay_s, "gb_per_s", gf_copy_rate(&row->to_device)));
-    }
-    return list;
-}
-
 /* Copies the members that are integers. */
 static json_t *numbers_of(const json_t *object)
 {
@@ -181,12 +165,12 @@ static json_t *gpu_of(const struct gf_gpu_time *time)
 static json_t *page_of(const struct gf_answer *answer)
 {
     char scope[256];
-    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:I,s:i,s:o,s:o,s:o}", "answer",
+    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:I,s:i,s:o,s:o}", "answer",
                              gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
                              gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
                              "to", answer->to, "stalls", (json_int_t)answer->job->stall_count,
-                             "bins", GF_TIMELINE_BINS, "ranks", ranks_of(answer), "tree",
-                             gf_stack_tree(answer->job), "gpu", gpu_of(&answer->gpu_time));
+                             "bins", GF_TIMELINE_BINS, "tree", gf_stack_tree(answer->job), "gpu",
+                             gpu_of(&answer->gpu_time));
 
     if (page && !gf_timeline_add(page, answer)) {
         json_decref(page);

@@ -3,7 +3,7 @@
 
 #include "base/metrics.h"
 #include "cli/report/input/report_file.h"
-#include "cli/report/output/copies.h"
+#include "cli/report/sums/copies.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

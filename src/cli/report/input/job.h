@@ -101,6 +101,7 @@ struct gf_job {
         activity_count, copy_count, frame_count;
     size_t process_room, thread_room, stack_room, stall_room, note_room, mark_room, activity_room,
         copy_room, frame_room;
+    double since;  /* earlier stalls, steps and activity were removed; 0 if none were */
     uint64_t lost; /* events that were not stored, because memory was short or a list was full */
 };
 

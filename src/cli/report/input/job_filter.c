@@ -175,6 +175,9 @@ void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
     for (size_t i = 0; i < job->process_count; i++)
         job->processes[i].excluded = !gf_job_filter_takes_rank(filter, job->processes[i].rank);
     const double since = gf_job_filter_moment(job, filter);
+    for (size_t i = 0; i < job->process_count; i++)
+        if (job->processes[i].first > 0 && job->processes[i].first < since)
+            job->since = since;
     for (size_t i = 0; i < job->stall_count; i++) {
         const struct gf_stall stall = job->stalls[i];
         if (!job->processes[stall.process].excluded && stall.at + stall.us / 1e6 >= since)

@@ -39,6 +39,12 @@ const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT])
     return with_unit(bytes, sizes, units, GF_ARRAY_LEN(sizes), buf);
 }
 
+const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT])
+{
+    snprintf(buf, GF_AMOUNT, "%.1f GB/s", gb_per_s);
+    return buf;
+}
+
 const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT])
 {
     const double percent = whole > 0 ? 100 * part / whole : 0;

@@ -11,6 +11,8 @@
 const char *gf_amount_time(double seconds, char buf[GF_AMOUNT]);
 /* "8 MiB", "1.5 GiB" */
 const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT]);
+/* "3.6 GB/s" */
+const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT]);
 /* "0.3 %", "67 %" */
 const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);
 /* "08:51:09" in local time, or with the date "2026-11-23 08:51:09". "-" if unknown. */

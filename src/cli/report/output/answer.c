@@ -3,7 +3,6 @@
 
 #include "cli/report/input/plain_text.h"
 #include "cli/report/input/report_file.h"
-#include "cli/report/output/onset.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +70,7 @@ static void add_report(struct gf_answer *answer, const struct gf_job_process *pr
     answer->observing += json_is_true(gf_report_at(process->report, "observe"));
     gf_copies_add(&answer->copies, process->report);
     add_gpu_time(answer, gf_report_at(process->report, "gpu_time"), "", GPU_LEVELS);
-    gf_gpu_time_add(&answer->gpu_time, gf_report_at(process->report, "gpu_time"));
+    gf_gpu_time_add(&answer->gpu_time, gf_report_at(process->report, "gpu_time"), process->rank);
     if (process->logged)
         return;
     answer->stalls += (uint64_t)gf_report_number(process->report, "stalls.count");
@@ -136,6 +135,16 @@ static void add_reported_causes(struct gf_answer *answer, const struct gf_job_pr
     }
 }
 
+/* The start of the first step, because a program's start differs from its steps. `from` without steps. */
+static double first_step(const struct gf_steps *steps, double from)
+{
+    double first = steps->count ? steps->list[0].at : from;
+
+    for (size_t i = 0; i < steps->count; i++)
+        first = gf_min(first, steps->list[i].at);
+    return first;
+}
+
 void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
                     struct gf_answer *ret)
 {
@@ -155,12 +164,13 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
     for (size_t i = 0; i < job->process_count; i++)
         if (job->processes[i].report && !job->processes[i].logged && !job->processes[i].excluded)
             add_reported_causes(ret, &job->processes[i]);
-    ret->table = gf_rank_table_make(job);
-    ret->ranks_known = ret->table.count;
     ret->steps = gf_steps_find(job);
+    ret->table = gf_rank_table_make(job, &ret->steps);
+    ret->ranks_known = ret->table.count;
     gf_copies_finish(&ret->copies);
     gf_gpu_time_finish(&ret->gpu_time);
-    ret->onset = gf_onset_find(job, ret->from, ret->to, &ret->onset_factor);
+    ret->onset = gf_onset_find(job, first_step(&ret->steps, ret->from), ret->to,
+                               ret->sites.count ? ret->sites.rows->key : -1);
 }
 
 void gf_answer_free(struct gf_answer *answer)

@@ -5,12 +5,13 @@
 
 #include "cli/report/input/job.h"
 #include "cli/report/input/read_job.h"
-#include "cli/report/output/copies.h"
-#include "cli/report/output/gpu_time.h"
+#include "cli/report/sums/copies.h"
+#include "cli/report/sums/gpu_time.h"
 #include "cli/report/output/lines.h"
-#include "cli/report/output/rank_table.h"
-#include "cli/report/output/steps.h"
-#include "cli/report/output/tally.h"
+#include "cli/report/sums/onset.h"
+#include "cli/report/sums/rank_table.h"
+#include "cli/report/sums/steps.h"
+#include "cli/report/sums/tally.h"
 
 /* A number of the reports' section gpu_time: its path, its sum over all reports, their count. */
 struct gf_gpu_number {
@@ -36,8 +37,9 @@ struct gf_answer {
     uint32_t longest_us;
     uint64_t delay_ms, throttled_ms, fault_ms, dropped;
     size_t processes, hosts, ranks_known, running, observing, reported;
-    /* From `onset` on, stalls took `onset_factor` times as much time as before; 0 without such a change. */
-    double onset, onset_factor;
+    int64_t
+        slow_rank; /* the rank that took the most time more than the others; -1 if none differs */
+    struct gf_onset onset;
     struct gf_lines verdict, differing, helps, notes;
 };
 

@@ -47,12 +47,14 @@ static json_t *job_of(const struct gf_answer *answer)
 
 static json_t *stalls_of(const struct gf_answer *answer)
 {
-    const bool known = answer->onset > 0;
+    const struct gf_onset *onset = &answer->onset;
+    const bool known = onset->at > 0;
 
-    return json_pack("{s:I,s:I,s:I,s:o,s:o}", "count", (json_int_t)answer->stalls, "us",
+    return json_pack("{s:I,s:I,s:I,s:o,s:o,s:o}", "count", (json_int_t)answer->stalls, "us",
                      (json_int_t)answer->stall_us, "longest_us", (json_int_t)answer->longest_us,
-                     "onset", number_or_null(answer->onset, known), "onset_factor",
-                     number_or_null(answer->onset_factor, known));
+                     "onset", number_or_null(onset->at, known), "onset_factor",
+                     number_or_null(onset->factor, known), "onset_step",
+                     known && onset->step > 0 ? json_integer(onset->step) : json_null());
 }
 
 static json_t *row_of(const struct gf_answer *answer, const struct gf_tally *tally,
@@ -118,6 +120,28 @@ static json_t *steps_of(const struct gf_answer *answer, unsigned top)
                      number_or_null(steps->median_s, steps->ended > 0), "rows", rows);
 }
 
+static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row *row)
+{
+    const double rate = gf_copy_rate(&row->to_device);
+
+    return json_pack("{s:I,s:o,s:I,s:I,s:f,s:f,s:o,s:o,s:o,s:b}", "rank", (json_int_t)row->rank,
+                     "host", gf_json_text(gf_job_text(answer->job, row->host)), "processes",
+                     (json_int_t)row->processes, "stalls", (json_int_t)row->stalls, "stall_s",
+                     row->stall_s, "delay_s", row->delay_s, "step_s",
+                     number_or_null(row->step_s, row->step_s > 0), "gpu_empty_share",
+                     number_or_null(row->gpu_empty_s / gf_max(row->gpu_s, 1e-9), row->gpu_s > 0),
+                     "gb_per_s", number_or_null(rate, rate > 0), "slow", row->excess_s > 0);
+}
+
+static json_t *ranks_of(const struct gf_answer *answer)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < answer->table.count; i++)
+        json_array_append_new(list, rank_of(answer, &answer->table.rows[i]));
+    return list;
+}
+
 static json_t *sum_of(const struct gf_copy_sum *sum)
 {
     const double rate = gf_copy_rate(sum);
@@ -165,12 +189,12 @@ static json_t *gpu_of(const struct gf_answer *answer)
 
 json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
-    return json_pack("{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o}", "schema",
-                     GF_ANSWER_SCHEMA, "version", GF_VERSION, "verdict", texts(&answer->verdict),
-                     "differing", texts(&answer->differing), "helps", texts(&answer->helps),
-                     "notes", texts(&answer->notes), "input", input_of(answer->counts), "job",
-                     job_of(answer), "stalls", stalls_of(answer), "tables",
-                     tables_of(answer, top, by), "steps", steps_of(answer, top), "copies",
-                     copies_of(&answer->copies), "pinning_saves_at_most_s",
-                     answer->copies.pinning_saves_s, "gpu_time", gpu_of(answer));
+    return json_pack(
+        "{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o}", "schema", GF_ANSWER_SCHEMA,
+        "version", GF_VERSION, "verdict", texts(&answer->verdict), "differing",
+        texts(&answer->differing), "helps", texts(&answer->helps), "notes", texts(&answer->notes),
+        "input", input_of(answer->counts), "job", job_of(answer), "stalls", stalls_of(answer),
+        "tables", tables_of(answer, top, by), "steps", steps_of(answer, top), "ranks",
+        ranks_of(answer), "copies", copies_of(&answer->copies), "pinning_saves_at_most_s",
+        answer->copies.pinning_saves_s, "gpu_time", gpu_of(answer));
 }

@@ -4,6 +4,7 @@
 #include "cli/common/wrap.h"
 #include "cli/report/output/amount.h"
 #include "cli/report/output/helps.h"
+#include "cli/report/output/rank_text.h"
 #include "cli/report/output/verdict.h"
 
 #include <stdio.h>
@@ -154,8 +155,14 @@ static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what
     *first = false;
 }
 
-static void print_copies(FILE *out, const struct gf_copies *copies)
+static const char *whole_job(const struct gf_answer *answer)
 {
+    return answer->job->since > 0 ? " of the whole job" : "";
+}
+
+static void print_copies(FILE *out, const struct gf_answer *answer)
+{
+    const struct gf_copies *copies = &answer->copies;
     static const char *const titles[] = {"to the GPU:  ", "from the GPU:"};
 
     char small[GF_AMOUNT];
@@ -163,7 +170,7 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
 
     if (!copies->reports)
         return;
-    fputs("\nCopies\n", out);
+    fprintf(out, "\nCopies%s\n", whole_job(answer));
     for (int i = 0; i < GF_DIRECTIONS; i++) {
         bool first = true;
         fprintf(out, "  %s ", titles[i]);
@@ -187,30 +194,31 @@ static void print_copies(FILE *out, const struct gf_copies *copies)
 }
 
 static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent, const char *words,
-                           double s)
+                           const struct gf_gpu_part *part)
 {
     char share[GF_AMOUNT];
 
-    if (s / time->s >= LEAST_GPU_SHARE)
-        fprintf(out, "%*s%-*s %7s\n", indent, "", GPU_COLUMNS - indent, words,
-                gf_amount_share(s, time->s, share));
+    if (part->s / time->s >= LEAST_GPU_SHARE)
+        fprintf(out, "%*s%-*s %7s%s%s\n", indent, "", GPU_COLUMNS - indent, words,
+                gf_amount_share(part->s, time->s, share), *part->line ? "  " : "", part->line);
 }
 
 /* Prints each state; below the state "empty", prints its causes. */
-static void print_gpu(FILE *out, const struct gf_gpu_time *time)
+static void print_gpu(FILE *out, const struct gf_answer *answer)
 {
+    const struct gf_gpu_time *time = &answer->gpu_time;
     char sum[GF_AMOUNT], gpus[GF_AMOUNT];
 
     if (!time->devices || time->s <= 0)
         return;
-    fprintf(out, "\nGPU time (%s of %s)\n", gf_amount_time(time->s, sum),
+    fprintf(out, "\nGPU time%s (%s of %s)\n", whole_job(answer), gf_amount_time(time->s, sum),
             gf_amount_of(time->devices, "GPU", gpus));
     for (unsigned i = 0; i < time->states.count; i++) {
         const struct gf_gpu_part *state = &time->states.list[i];
-        print_gpu_part(out, time, 2, gf_state_words(state->name), state->s);
+        print_gpu_part(out, time, 2, gf_state_words(state->name), state);
         for (unsigned k = 0; k < time->causes.count && strcmp(state->name, "empty") == 0; k++)
             print_gpu_part(out, time, 4, gf_host_words(time->causes.list[k].name),
-                           time->causes.list[k].s);
+                           &time->causes.list[k]);
     }
 }
 
@@ -219,29 +227,48 @@ static struct gf_tally second_tally(const struct gf_answer *answer, enum gf_by b
     return gf_tally(answer->job, by, by == GF_BY_CAUSE ? GF_BY_SITE : GF_BY_CAUSE);
 }
 
+/* The one table of --by. */
+static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
+{
+    struct gf_tally tally = {0};
+
+    if (by == GF_BY_RANK) {
+        gf_rank_text_print(out, answer, top);
+        return;
+    }
+    if (by == GF_BY_CAUSE) { /* answer->causes also has the sums of reports */
+        print_table(out, answer, &answer->causes, top);
+    } else {
+        tally = second_tally(answer, by);
+        print_table(out, answer, &tally, top);
+    }
+    if (by == GF_BY_CAUSE ? !answer->causes.count : !tally.count)
+        fprintf(out, answer->stalls ? "\nNo stall has a %s.\n" : "\nNo call stalled.\n",
+                gf_by_names[by]);
+    if (by == GF_BY_STEP)
+        print_steps(out, answer, top);
+    gf_tally_free(&tally);
+}
+
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
     char scope[256];
 
-    print_lines(out, NULL, &answer->verdict, answer->verdict.count);
+    if (by == GF_BY_COUNT)
+        print_lines(out, NULL, &answer->verdict, answer->verdict.count);
     if (answer->processes)
         fprintf(out, "%s\n", gf_verdict_scope(answer, scope, sizeof(scope)));
     if (by == GF_BY_COUNT) {
-        print_gpu(out, &answer->gpu_time);
+        print_gpu(out, answer);
         print_table(out, answer, &answer->causes, top);
         print_table(out, answer, &answer->sites, top);
-    } else if (by == GF_BY_CAUSE) {
-        print_table(out, answer, &answer->causes, top);
+        print_steps(out, answer, top);
+        print_copies(out, answer);
+        if (answer->differing.count > 1) /* the verdict begins with the first one */
+            print_lines(out, "Ranks that differ", &answer->differing, gf_max(top, DIFFERING_MAX));
+        print_lines(out, "What helps", &answer->helps, gf_max(top, HELPS_MAX));
     } else {
-        struct gf_tally tally = second_tally(answer, by);
-        print_table(out, answer, &tally, top);
-        if (!tally.count && answer->stalls)
-            fprintf(out, "\nNo stall has a %s.\n", gf_by_names[by]);
-        gf_tally_free(&tally);
+        print_by(out, answer, top, by);
     }
-    print_steps(out, answer, top);
-    print_copies(out, &answer->copies);
-    print_lines(out, "Ranks that differ", &answer->differing, gf_max(top, DIFFERING_MAX));
-    print_lines(out, "What helps", &answer->helps, gf_max(top, HELPS_MAX));
     print_lines(out, "Notes", &answer->notes, answer->notes.count);
 }

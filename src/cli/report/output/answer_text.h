@@ -8,8 +8,7 @@
 
 /*
  * Prints an answer in one screen: verdict, stalls, copies, ranks, what helps. Tables have at most
- * `top` rows. `by` is the property of the one table of stalls; GF_BY_COUNT prints the tables by cause
- * and by site.
+ * `top` rows. With another `by` than GF_BY_COUNT, prints only the table by this property.
  */
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by);
 

@@ -2,7 +2,7 @@
 #ifndef GF_CLI_REPORT_OUTPUT_FOLDED_H
 #define GF_CLI_REPORT_OUTPUT_FOLDED_H
 
-#include "cli/report/output/tally.h"
+#include "cli/report/sums/tally.h"
 
 #include <stdio.h>
 

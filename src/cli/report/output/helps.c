@@ -9,7 +9,7 @@ struct row {
     const char *name, *words, *text;
 };
 
-#define GF_CAUSE(name, text) {#name, "", text},
+#define GF_CAUSE(name, words, text) {#name, words, text},
 #define GF_REASON(name, words, text)
 #define GF_STATE(name, words)
 #define GF_HOST(name, words, text)
@@ -19,7 +19,7 @@ static const struct row causes[] = {
 #undef GF_CAUSE
 #undef GF_REASON
 
-#define GF_CAUSE(name, text)
+#define GF_CAUSE(name, words, text)
 #define GF_REASON(name, words, text) {#name, words, text},
 static const struct row reasons[] = {
 #include "cli/report/output/helps.def"
@@ -57,6 +57,18 @@ static const struct row *row_of(const struct row *rows, size_t count, const char
 static const char *words_or_name(const struct row *row, const char *name)
 {
     return row->words ? row->words : name;
+}
+
+const char *gf_cause_words(const char *cause)
+{
+    const char *words = ROW(causes, cause)->words;
+    return words ? words : "";
+}
+
+void gf_helps_print_causes(FILE *out)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(causes); i++)
+        fprintf(out, "  %-11s %s\n", causes[i].name, causes[i].words);
 }
 
 const char *gf_cause_help(const char *cause)

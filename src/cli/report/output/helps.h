@@ -2,12 +2,18 @@
 #ifndef GF_CLI_REPORT_OUTPUT_HELPS_H
 #define GF_CLI_REPORT_OUTPUT_HELPS_H
 
+#include <stdio.h>
+
 /*
  * Texts of helps.def, by the name in a log or report. The functions for words return an unknown name
  * as it is; those for remedies return "" if none is known.
  */
-/* The remedy for a stall's cause. */
+/* What a stall's cause means: "the call waited for ..."; "" if unknown. Its remedy. */
+const char *gf_cause_words(const char *cause);
 const char *gf_cause_help(const char *cause);
+/* Prints the causes of stalls with their meaning, a line each. */
+void gf_helps_print_causes(FILE *out);
+
 /* Why a copy was not staged, in words. */
 const char *gf_reason_words(const char *reason);
 /* The remedy for that reason. */

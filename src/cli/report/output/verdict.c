@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/output/verdict.h"
 
-#include "cli/report/input/report_file.h"
+#include "cli/report/output/advice.h"
 #include "cli/report/output/amount.h"
 #include "cli/report/output/helps.h"
+#include "cli/report/output/rank_compare.h"
+#include "cli/report/sums/step_onset.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LITTLE_SHARE 0.01
-#define HELPED_CAUSES 3
 #define NOTABLE 1.1 /* rates that differ by a smaller factor count as equal */
 #define SAID_CAUSES 3
 #define BUSY_SHARE 0.05 /* a GPU that has nothing to do for a smaller share counts as busy */
@@ -49,6 +51,8 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
         at +=
             (size_t)snprintf(buf + at, size - at, "%s%s %s", i ? ", " : ": ",
                              gf_host_words(cause->name), gf_amount_share(cause->s, time->s, share));
+        if (!i && *cause->line && at < size)
+            at += (size_t)snprintf(buf + at, size - at, " (at %s)", cause->line);
     }
 }
 
@@ -58,6 +62,7 @@ static void say_gpu_time(struct gf_answer *answer)
     const struct gf_gpu_time *time = &answer->gpu_time;
     const double empty = gf_gpu_time_state(time, "empty");
     const char *gpus = time->devices > 1 ? "GPUs" : "GPU";
+    const char *when = answer->job->since > 0 ? "In the whole job, the" : "The";
     char share[GF_AMOUNT], causes[512];
 
     if (!time->devices || time->s <= 0)
@@ -66,22 +71,11 @@ static void say_gpu_time(struct gf_answer *answer)
     say_gpu_causes(time, causes, sizeof(causes));
     if (empty < BUSY_SHARE)
         gf_lines_add(&answer->verdict,
-                     "The %s nearly always had work: nothing to do %s of the time.", gpus, share);
+                     "%s %s nearly always had work: nothing to do %s of the time.", when, gpus,
+                     share);
     else
-        gf_lines_add(&answer->verdict, "The %s had nothing to do %s of the time%s.", gpus, share,
-                     causes);
-}
-
-static void help_gpu_time(struct gf_answer *answer)
-{
-    const struct gf_gpu_time *time = &answer->gpu_time;
-
-    for (unsigned i = 0; i < time->causes.count && i < SAID_CAUSES; i++) {
-        const struct gf_gpu_part *cause = &time->causes.list[i];
-        if (cause->s >= BUSY_SHARE * time->s && *gf_host_help(cause->name))
-            gf_lines_add(&answer->helps, "%s: %s", gf_host_words(cause->name),
-                         gf_host_help(cause->name));
-    }
+        gf_lines_add(&answer->verdict, "%s %s had nothing to do %s of the time%s.", when, gpus,
+                     share, causes);
 }
 
 /* The share of the job's time that the most affected thread was stalled. */
@@ -91,22 +85,61 @@ static double worst_share(const struct gf_answer *answer)
     return span > 0 ? gf_min((double)answer->threads.rows[0].us / 1e6 / span, 1) : 0;
 }
 
+/* The frame outside of the call site, in a stack; 0 if the site is the outermost frame. */
+static uint32_t caller_in(const struct gf_job *job, const struct gf_job_stack *stack)
+{
+    for (uint32_t i = stack->count; i-- > 1;)
+        if (job->frames[stack->frame + i] == stack->site)
+            return job->frames[stack->frame + i - 1];
+    return 0;
+}
+
+/* The caller of a call site with the most stalled time: many call sites are helper functions. 0 if unknown. */
+static uint32_t main_caller(const struct gf_job *job, int64_t site)
+{
+    uint64_t *us = calloc(job->texts.count + 1, sizeof(*us));
+    uint32_t most = 0;
+
+    for (size_t i = 0; us && i < job->stall_count; i++) {
+        const struct gf_job_stack *stack = &job->stacks[job->stalls[i].stack];
+        const uint32_t caller = stack->site == site ? caller_in(job, stack) : 0;
+        if (!caller)
+            continue;
+        us[caller] += job->stalls[i].us;
+        most = us[caller] > us[most] ? caller : most;
+    }
+    free(us);
+    return most;
+}
+
+/* ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>" */
+static void say_site(const struct gf_answer *answer, const struct gf_tally_row *row, char *buf,
+                     size_t size)
+{
+    char site[1024], part[GF_AMOUNT];
+    const uint32_t caller = main_caller(answer->job, row->main);
+    const bool is_all = row->main_us == row->us;
+
+    snprintf(buf, size, ", %s of it at %s%s%s",
+             is_all ? "all" : gf_amount_share((double)row->main_us, (double)row->us, part),
+             gf_tally_label(answer->job, GF_BY_SITE, row->main, site, sizeof(site)),
+             caller ? ", called from " : "", caller ? gf_job_text(answer->job, caller) : "");
+}
+
 static void say_main_cause(struct gf_answer *answer)
 {
-    char cause[64], site[1024], share[GF_AMOUNT];
+    char cause[64], where[2400] = "", share[GF_AMOUNT];
     const struct gf_tally_row *row = answer->causes.rows;
 
     if (!answer->causes.count)
         return;
     gf_tally_label(answer->job, GF_BY_CAUSE, row->key, cause, sizeof(cause));
-    gf_amount_share((double)row->us, (double)answer->stall_us, share);
+    const char *meaning = gf_cause_words(cause);
     if (row->main && *gf_job_text(answer->job, (uint32_t)row->main))
-        gf_lines_add(&answer->verdict,
-                     "The main cause is %s (%s of the stalled time), most of it at %s.", cause,
-                     share, gf_tally_label(answer->job, GF_BY_SITE, row->main, site, sizeof(site)));
-    else
-        gf_lines_add(&answer->verdict, "The main cause is %s (%s of the stalled time).", cause,
-                     share);
+        say_site(answer, row, where, sizeof(where));
+    gf_lines_add(&answer->verdict, "The main cause of stalls is %s (%s of the stalled time%s)%s%s.",
+                 cause, gf_amount_share((double)row->us, (double)answer->stall_us, share), where,
+                 *meaning ? ": " : "", meaning);
 }
 
 static void say_stalls(struct gf_answer *answer)
@@ -131,14 +164,51 @@ static void say_stalls(struct gf_answer *answer)
                  count, time, gf_amount_time(answer->longest_us / 1e6, longest), name, share);
 }
 
+/* " (step 41 of rank 5)"; "" if the step is unknown. */
+static const char *step_text(int64_t step, int64_t rank, char *buf, size_t size)
+{
+    *buf = '\0';
+    if (step > 0 && rank >= 0)
+        snprintf(buf, size, " (step %lld of rank %lld)", (long long)step, (long long)rank);
+    else if (step > 0)
+        snprintf(buf, size, " (step %lld)", (long long)step);
+    return buf;
+}
+
 static void say_onset(struct gf_answer *answer)
 {
-    char clock[GF_AMOUNT];
+    const struct gf_onset *onset = &answer->onset;
+    char clock[GF_AMOUNT], step[64];
 
-    if (answer->onset > 0)
-        gf_lines_add(&answer->verdict, "Since %s stalls take %.0f%s times as much time as before.",
-                     gf_amount_clock(answer->onset, answer->to - answer->from > 43200, clock),
-                     answer->onset_factor, answer->onset_factor >= 1000 ? " or more" : "");
+    if (onset->at > 0)
+        gf_lines_add(&answer->verdict,
+                     "Since %s%s stalls take %.0f%s times as much time as before.",
+                     gf_amount_clock(onset->at, answer->to - answer->from > 43200, clock),
+                     step_text(onset->step, onset->rank, step, sizeof(step)), onset->factor,
+                     onset->factor >= 1000 ? " or more" : "");
+}
+
+/* Looks at the rank that is slower than the others first, because steps of other ranks hide its own. */
+static void say_step_onset(struct gf_answer *answer)
+{
+    char clock[GF_AMOUNT], before[GF_AMOUNT], after[GF_AMOUNT], rank[32] = "";
+    struct gf_step_onset onset = {0};
+    int64_t of = answer->slow_rank;
+
+    if (of >= 0)
+        onset = gf_step_onset_find(answer->job, &answer->steps, of);
+    if (!onset.step) {
+        of = -1;
+        onset = gf_step_onset_find(answer->job, &answer->steps, of);
+    }
+    if (!onset.step)
+        return;
+    if (of >= 0)
+        snprintf(rank, sizeof(rank), " of rank %lld", (long long)of);
+    gf_lines_add(&answer->verdict, "Since step %llu (%s) steps%s take %s instead of %s.",
+                 (unsigned long long)onset.step,
+                 gf_amount_clock(onset.at, answer->to - answer->from > 43200, clock), rank,
+                 gf_amount_time(onset.after_s, after), gf_amount_time(onset.before_s, before));
 }
 
 static void say_steps(struct gf_answer *answer)
@@ -159,30 +229,68 @@ static void say_steps(struct gf_answer *answer)
                  gf_amount_time(steps->list[0].s, longest));
 }
 
+static const char *direction_text(int direction)
+{
+    return direction == GF_TO_DEVICE ? "to" : "from";
+}
+
+/* Says why nothing was staged in a direction, if the driver copied pageable memory. */
+static void say_not_staged(struct gf_answer *answer, int direction)
+{
+    const struct gf_copies *copies = &answer->copies;
+    const double left = copies->ways[direction][GF_WAY_DRIVER].bytes;
+    char bytes[GF_AMOUNT];
+
+    if (left <= 0)
+        return;
+    gf_lines_add(
+        &answer->verdict,
+        "No copy %s the GPU was staged: the driver copied all %s of pageable memory%s%s.",
+        direction_text(direction), gf_amount_bytes(left, bytes),
+        copies->reason_count[direction] ? ", mostly for this reason: " : "",
+        copies->reason_count[direction] ? gf_reason_words(copies->reasons[direction][0].name) : "");
+}
+
 /* Compares the rate of staged copies with that of the driver's copies in the same job. */
+static void say_direction(struct gf_answer *answer, int direction)
+{
+    const struct gf_copy_sum *staged = &answer->copies.ways[direction][GF_WAY_STAGED];
+    const struct gf_copy_sum *driver = &answer->copies.ways[direction][GF_WAY_DRIVER];
+    const double ours = gf_copy_rate(staged), theirs = gf_copy_rate(driver);
+    char bytes[GF_AMOUNT], rest[GF_AMOUNT];
+
+    gf_amount_bytes(staged->bytes, bytes);
+    gf_amount_bytes(driver->bytes, rest);
+    if (staged->bytes <= 0)
+        say_not_staged(answer, direction);
+    else if (ours > 0 && theirs > 0)
+        gf_lines_add(&answer->verdict,
+                     "Staging %s: %s %s the GPU were staged at %.1f GB/s, %s copied by the "
+                     "driver at %.1f GB/s.",
+                     ours > NOTABLE * theirs   ? "helped"
+                     : ours * NOTABLE < theirs ? "did not help"
+                                               : "made little difference",
+                     bytes, direction_text(direction), ours, rest, theirs);
+    else if (ours > 0)
+        gf_lines_add(&answer->verdict,
+                     "Staging copied %s %s the GPU at %.1f GB/s; the driver copied nothing to "
+                     "compare with (`gpufeed compare` runs the job both ways).",
+                     bytes, direction_text(direction), ours);
+}
+
 static void say_staging(struct gf_answer *answer)
 {
+    const struct gf_copy_sum(*ways)[GF_WAYS] = answer->copies.ways;
+    double staged = 0, driver = 0, pinned = 0;
+
     for (int i = 0; i < GF_DIRECTIONS; i++) {
-        const struct gf_copy_sum *staged = &answer->copies.ways[i][GF_WAY_STAGED];
-        const struct gf_copy_sum *driver = &answer->copies.ways[i][GF_WAY_DRIVER];
-        const double ours = gf_copy_rate(staged), theirs = gf_copy_rate(driver);
-        char bytes[GF_AMOUNT], rest[GF_AMOUNT];
-        if (staged->bytes <= 0)
-            continue;
-        gf_amount_bytes(staged->bytes, bytes);
-        gf_amount_bytes(driver->bytes, rest);
-        if (ours > 0 && theirs > 0)
-            gf_lines_add(&answer->verdict,
-                         "Staging %s: %s %s the GPU were staged at %.1f GB/s, %s copied by the "
-                         "driver at %.1f GB/s.",
-                         ours > NOTABLE * theirs   ? "helped"
-                         : ours * NOTABLE < theirs ? "did not help"
-                                                   : "made little difference",
-                         bytes, i == GF_TO_DEVICE ? "to" : "from", ours, rest, theirs);
-        else if (ours > 0)
-            gf_lines_add(&answer->verdict, "Staging copied %s %s the GPU at %.1f GB/s.", bytes,
-                         i == GF_TO_DEVICE ? "to" : "from", ours);
+        staged += ways[i][GF_WAY_STAGED].bytes;
+        driver += ways[i][GF_WAY_DRIVER].bytes;
+        pinned += ways[i][GF_WAY_PINNED].bytes;
+        say_direction(answer, i);
     }
+    if (staged <= 0 && driver <= 0 && pinned > 0)
+        gf_lines_add(&answer->verdict, "Staging was not needed: all copies used pinned memory.");
 }
 
 static void say_nothing_found(struct gf_answer *answer)
@@ -210,6 +318,9 @@ static void say_notes(struct gf_answer *answer)
                      "figures are from %s.",
                      gf_amount_of((double)answer->running, "report", count), answer->reported,
                      gf_amount_clock(answer->to, true, time));
+    if (answer->job->since > 0 && answer->reported)
+        gf_lines_add(&answer->notes, "--since applies to stalls and steps. GPU time, copies and "
+                                     "run-queue delays are of the whole job.");
     if (answer->observing)
         gf_lines_add(&answer->notes,
                      "GPUFEED=observe: the library only measured, and changed nothing.");
@@ -229,85 +340,6 @@ static void say_notes(struct gf_answer *answer)
                      (unsigned long long)answer->job->lost);
 }
 
-/* The sum of a reason's bytes in both directions. */
-static double reason_bytes(const struct gf_copies *copies, const char *name)
-{
-    double bytes = 0;
-
-    for (int i = 0; i < GF_DIRECTIONS; i++)
-        for (unsigned k = 0; k < copies->reason_count[i]; k++)
-            if (strcmp(copies->reasons[i][k].name, name) == 0)
-                bytes += copies->reasons[i][k].sum.bytes;
-    return bytes;
-}
-
-static void help_reasons(struct gf_answer *answer)
-{
-    const struct gf_copies *copies = &answer->copies;
-    const double all = copies->ways[GF_TO_DEVICE][GF_WAY_DRIVER].bytes +
-                       copies->ways[GF_FROM_DEVICE][GF_WAY_DRIVER].bytes;
-
-    for (int i = 0; i < GF_DIRECTIONS; i++)
-        for (unsigned k = 0; k < copies->reason_count[i]; k++) {
-            const char *name = copies->reasons[i][k].name;
-            const double sum = reason_bytes(copies, name);
-            char bytes[GF_AMOUNT];
-            if (*gf_reason_help(name) && sum >= all / 4)
-                gf_lines_add(&answer->helps, "copies left to the driver (%s, %s): %s",
-                             gf_reason_words(name), gf_amount_bytes(sum, bytes),
-                             gf_reason_help(name));
-        }
-}
-
-static void say_helps(struct gf_answer *answer)
-{
-    char text[512], time[GF_AMOUNT];
-    const double span = answer->to - answer->from;
-
-    help_gpu_time(answer);
-    /* With GPU times, stalls that cost little need no remedy. */
-    const bool matter =
-        !answer->gpu_time.devices || !answer->threads.count || worst_share(answer) >= LITTLE_SHARE;
-    for (size_t i = 0; matter && i < answer->causes.count && i < HELPED_CAUSES; i++) {
-        const struct gf_tally_row *row = &answer->causes.rows[i];
-        const char *help = gf_cause_help(gf_job_text(answer->job, (uint32_t)row->key));
-        if (*help && row->us >= answer->stall_us / 20)
-            gf_lines_add(&answer->helps, "%s: %s", gf_job_text(answer->job, (uint32_t)row->key),
-                         help);
-    }
-    for (size_t i = 0; i < answer->job->process_count; i++) {
-        const struct gf_job_process *process = &answer->job->processes[i];
-        if (process->report && !process->excluded &&
-            *gf_report_text(process->report, "verdict.remedy", text, sizeof(text)))
-            gf_lines_add(&answer->helps, "placement: %s", text);
-    }
-    if (*answer->copies.staging_off && !answer->observing)
-        gf_lines_add(&answer->helps, "no copy is staged: %s", answer->copies.staging_off);
-    help_reasons(answer);
-    if (answer->copies.pinning_saves_s > gf_max(LITTLE_SHARE * span, 0.1))
-        gf_lines_add(&answer->helps, "pinning the source (`pin_memory=True`) would save at most %s",
-                     gf_amount_time(answer->copies.pinning_saves_s, time));
-    if ((double)answer->delay_ms / 1000 > gf_max(LITTLE_SHARE * span, 0.1))
-        gf_lines_add(&answer->helps, "threads waited %s for a CPU: use fewer threads, or more CPUs",
-                     gf_amount_time((double)answer->delay_ms / 1000, time));
-}
-
-static void help_doctor(struct gf_answer *answer)
-{
-    json_t *doctor, *finding;
-    size_t i, k;
-
-    json_array_foreach(answer->job->doctors, i, doctor)
-        json_array_foreach(json_object_get(doctor, "findings"), k, finding)
-    {
-        char status[16], summary[512], fix[1024];
-        if (strcmp(gf_report_text(finding, "status", status, sizeof(status)), "problem") == 0)
-            gf_lines_add(&answer->helps, "doctor: %s: %s",
-                         gf_report_text(finding, "summary", summary, sizeof(summary)),
-                         gf_report_text(finding, "fix", fix, sizeof(fix)));
-    }
-}
-
 /* Capitalizes the sentence: it begins with "rank", because it is also an item of a list. */
 static void say_rank(struct gf_answer *answer)
 {
@@ -317,7 +349,8 @@ static void say_rank(struct gf_answer *answer)
 
 void gf_verdict_say(struct gf_answer *answer)
 {
-    gf_rank_table_compare(&answer->table, answer->job, &answer->differing);
+    gf_rank_compare(answer);
+    say_rank(answer);
     say_gpu_time(answer);
     if (answer->stalls) {
         say_stalls(answer);
@@ -326,10 +359,9 @@ void gf_verdict_say(struct gf_answer *answer)
     } else {
         say_nothing_found(answer);
     }
-    say_rank(answer);
     say_steps(answer);
+    say_step_onset(answer);
     say_staging(answer);
-    say_helps(answer);
-    help_doctor(answer);
+    gf_advice_say(answer);
     say_notes(answer);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps between the program's marks (gpufeed_set_step), and which of them were slow. */
-#ifndef GF_CLI_REPORT_OUTPUT_STEPS_H
-#define GF_CLI_REPORT_OUTPUT_STEPS_H
+#ifndef GF_CLI_REPORT_SUMS_STEPS_H
+#define GF_CLI_REPORT_SUMS_STEPS_H
 
 #include "cli/report/input/job.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of all processes, from their reports. */
-#ifndef GF_CLI_REPORT_OUTPUT_COPIES_H
-#define GF_CLI_REPORT_OUTPUT_COPIES_H
+#ifndef GF_CLI_REPORT_SUMS_COPIES_H
+#define GF_CLI_REPORT_SUMS_COPIES_H
 
 #include "cli/report/input/job.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/output/steps.h"
+#include "cli/report/sums/steps.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * Sums of the reports' sections gpu_time (docs/report.md#gpu_time): the GPUs' time by state, and by
  * cause while they had nothing to do. States and causes that this version does not know are kept.
  */
-#ifndef GF_CLI_REPORT_OUTPUT_GPU_TIME_H
-#define GF_CLI_REPORT_OUTPUT_GPU_TIME_H
+#ifndef GF_CLI_REPORT_SUMS_GPU_TIME_H
+#define GF_CLI_REPORT_SUMS_GPU_TIME_H
 
 #include "base/base.h"
 
@@ -15,6 +15,10 @@
 struct gf_gpu_part {
     char name[32];
     double s;
+    /* For a cause: the rank with most of its time (-1 if unknown), and that rank's main line. */
+    int64_t rank;
+    double rank_s;
+    char line[96]; /* "train.py:4 in load"; "" if unknown */
 };
 
 struct gf_gpu_parts {
@@ -28,12 +32,16 @@ struct gf_gpu_time {
     struct gf_gpu_parts states, causes;
 };
 
-void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section);
+/* Adds the section of a process of this rank; -1 if it has none. */
+void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank);
 
 /* Sorts the causes, the longest first. */
 void gf_gpu_time_finish(struct gf_gpu_time *time);
 
 /* The share of a state; 0 if no report has it. */
 double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state);
+
+/* The share of a cause; 0 if no report has it. */
+double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/output/copies.h"
+#include "cli/report/sums/copies.h"
 
 #include "cli/report/input/plain_text.h"
 #include "cli/report/input/report_file.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of stalls by a property, such as their cause. */
-#ifndef GF_CLI_REPORT_OUTPUT_TALLY_H
-#define GF_CLI_REPORT_OUTPUT_TALLY_H
+#ifndef GF_CLI_REPORT_SUMS_TALLY_H
+#define GF_CLI_REPORT_SUMS_TALLY_H
 
 #include "cli/report/input/job.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/output/tally.h"
+#include "cli/report/sums/tally.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/sums/gpu_time.h"
+
+#include "cli/report/input/plain_text.h"
+#include "cli/report/input/report_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_SAMPLES 20 /* a GPU with fewer samples is ignored: its shares are not reliable */
+
+static struct gf_gpu_part *part_of(struct gf_gpu_parts *parts, const char *name)
+{
+    unsigned at = 0;
+
+    while (at < parts->count && strcmp(parts->list[at].name, name) != 0)
+        at++;
+    if (at == GF_GPU_PARTS)
+        return NULL;
+    if (at == parts->count)
+        snprintf(parts->list[parts->count++].name, sizeof(parts->list[at].name), "%s", name);
+    return &parts->list[at];
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Finds the cause's line in a device's list, whose causes have at most one line each. */
+static void read_line(const json_t *lines, const char *cause, char *ret, size_t size)
+{
+    char name[32], file[64], function[64];
+    json_t *line;
+    size_t i;
+
+    *ret = '\0';
+    json_array_foreach(
+        lines, i, line) if (strcmp(gf_report_text(line, "cause", name, sizeof(name)), cause) == 0)
+        snprintf(ret, size, "%s:%.0f in %s",
+                 file_name(gf_report_text(line, "file", file, sizeof(file))),
+                 gf_report_number(line, "line"),
+                 gf_report_text(line, "function", function, sizeof(function)));
+}
+
+static void add_part(struct gf_gpu_parts *parts, const char *name, double s, const json_t *lines,
+                     int64_t rank)
+{
+    struct gf_gpu_part *part = part_of(parts, name);
+
+    if (!part)
+        return;
+    part->s += s;
+    if (s <= part->rank_s)
+        return;
+    part->rank = rank;
+    part->rank_s = s;
+    read_line(lines, name, part->line, sizeof(part->line));
+}
+
+/* Returns the sum of the times. */
+static double add_parts(struct gf_gpu_parts *parts, const json_t *rows, const json_t *lines,
+                        int64_t rank)
+{
+    const char *key;
+    json_t *row;
+    double sum = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)rows, key, row)
+    {
+        char name[sizeof(parts->list[0].name)];
+        const double s = gf_report_number(row, "s");
+        snprintf(name, sizeof(name), "%s", key);
+        add_part(parts, gf_plain_text(name), gf_max(s, 0.0), lines, rank);
+        sum += gf_max(s, 0.0);
+    }
+    return sum;
+}
+
+void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank)
+{
+    json_t *device;
+    size_t i;
+
+    json_array_foreach(gf_report_at(section, "devices"), i, device)
+    {
+        if (gf_report_number(device, "samples") < LEAST_SAMPLES)
+            continue;
+        time->devices++;
+        time->s += add_parts(&time->states, gf_report_at(device, "states"), NULL, rank);
+        add_parts(&time->causes, gf_report_at(device, "causes"), gf_report_at(device, "lines"),
+                  rank);
+    }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct gf_gpu_part *one = a, *other = b;
+
+    if (one->s < other->s || one->s > other->s)
+        return one->s > other->s ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+void gf_gpu_time_finish(struct gf_gpu_time *time)
+{
+    qsort(time->causes.list, time->causes.count, sizeof(*time->causes.list), by_time);
+}
+
+static double share_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
+                       const char *name)
+{
+    for (unsigned i = 0; i < parts->count && time->s > 0; i++)
+        if (strcmp(parts->list[i].name, name) == 0)
+            return parts->list[i].s / time->s;
+    return 0;
+}
+
+double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state)
+{
+    return share_of(time, &time->states, state);
+}
+
+double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause)
+{
+    return share_of(time, &time->causes, cause);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_SUMS_ONSET_H
+#define GF_CLI_REPORT_SUMS_ONSET_H
+
+#include "cli/report/input/job.h"
+
+struct gf_onset {
+    double at;     /* 0: there is no such change */
+    double factor; /* how many times as much time, at most 1000 */
+    /* The first stall after the change at the call site with the most stalled time: its step, or
+     * GF_NO_STEP, and its rank, or -1. */
+    int64_t step, rank;
+};
+
+/*
+ * Finds the time in a job (from `from` to `to`) from which on stalls took several times as much time
+ * as before. Ignores stalls before `from`. `site` is the call site with the most stalled time.
+ */
+struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, int64_t site);
+
+#endif

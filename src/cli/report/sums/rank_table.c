@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/sums/rank_table.h"
+
+#include "cli/report/input/report_file.h"
+#include "cli/report/sums/gpu_time.h"
+
+#include <stdlib.h>
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct gf_rank_row *one = a, *other = b;
+    return one->rank < other->rank ? -1 : one->rank > other->rank;
+}
+
+static void sort_rows(struct gf_rank_table *table)
+{
+    size_t kept = 0;
+
+    if (table->count)
+        qsort(table->rows, table->count, sizeof(*table->rows), by_rank);
+    for (size_t i = 0; i < table->count; i++)
+        if (!kept || table->rows[kept - 1].rank != table->rows[i].rank)
+            table->rows[kept++] = table->rows[i];
+    table->count = kept;
+}
+
+static struct gf_rank_row *row_of(const struct gf_rank_table *table, int64_t rank)
+{
+    const struct gf_rank_row key = {.rank = rank};
+    return table->count ? bsearch(&key, table->rows, table->count, sizeof(*table->rows), by_rank)
+                        : NULL;
+}
+
+static void add_process(struct gf_rank_row *row, const struct gf_job_process *process)
+{
+    struct gf_copies copies = {0};
+    struct gf_gpu_time gpu = {0};
+
+    if (process->host)
+        row->host = process->host;
+    row->first = row->processes ? gf_min(row->first, process->first) : process->first;
+    row->last = gf_max(row->last, process->last);
+    row->processes++;
+    row->delay_s += (double)process->delay_ms / 1000;
+    if (!process->report)
+        return;
+    gf_gpu_time_add(&gpu, gf_report_at(process->report, "gpu_time"), row->rank);
+    row->gpu_s += gpu.s;
+    row->gpu_empty_s += gpu.s * gf_gpu_time_state(&gpu, "empty");
+    gf_copies_add(&copies, process->report);
+    for (int way = 0; way < GF_WAYS; way++) {
+        const struct gf_copy_sum *sum = &copies.ways[GF_TO_DEVICE][way];
+        if (way == GF_WAY_OTHER || sum->duration_s <= 0)
+            continue;
+        row->to_device.calls += sum->calls;
+        row->to_device.bytes += sum->bytes;
+        row->to_device.duration_s += sum->duration_s;
+    }
+    if (!process->logged) { /* the report has no median of the steps, but their sum */
+        const double ended = gf_report_number(process->report, "steps.ended");
+        row->step_s = ended > 0 ? gf_report_number(process->report, "steps.us") / 1e6 / ended : 0;
+        row->steps += (size_t)gf_max(ended, 0.0);
+        row->stall_s += gf_report_number(process->report, "stalls.us") / 1e6;
+        row->stalls += (uint64_t)gf_report_number(process->report, "stalls.count");
+    }
+}
+
+/* The list of steps is sorted, so the median of a rank is the middle one of its steps. */
+static void add_steps(const struct gf_rank_table *table, const struct gf_job *job,
+                      const struct gf_steps *steps)
+{
+    size_t *counts = calloc(2 * (table->count + 1), sizeof(*counts)), *passed = counts;
+
+    for (size_t i = 0; counts && i < steps->ended; i++) {
+        const struct gf_rank_row *row = row_of(table, job->processes[steps->list[i].process].rank);
+        if (row)
+            counts[row - table->rows]++;
+    }
+    if (counts)
+        passed = counts + table->count;
+    for (size_t i = 0; counts && i < steps->ended; i++) {
+        struct gf_rank_row *row = row_of(table, job->processes[steps->list[i].process].rank);
+        const size_t at = row ? (size_t)(row - table->rows) : 0;
+        if (row && passed[at]++ == counts[at] / 2)
+            row->step_s = steps->list[i].s;
+        if (row && passed[at] == counts[at])
+            row->steps += counts[at];
+    }
+    free(counts);
+}
+
+struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps)
+{
+    struct gf_rank_table table = {.rows = calloc(job->process_count + 1, sizeof(*table.rows))};
+
+    for (size_t i = 0; table.rows && i < job->process_count; i++)
+        if (job->processes[i].rank >= 0 && !job->processes[i].excluded)
+            table.rows[table.count++].rank = job->processes[i].rank;
+    sort_rows(&table);
+    for (size_t i = 0; i < table.count; i++)
+        table.rows[i] = (struct gf_rank_row){.rank = table.rows[i].rank};
+    for (size_t i = 0; i < job->process_count; i++) {
+        struct gf_rank_row *row =
+            job->processes[i].excluded ? NULL : row_of(&table, job->processes[i].rank);
+        if (row)
+            add_process(row, &job->processes[i]);
+    }
+    for (size_t i = 0; i < job->stall_count; i++) {
+        struct gf_rank_row *row = row_of(&table, job->processes[job->stalls[i].process].rank);
+        if (!row)
+            continue;
+        row->stall_s += job->stalls[i].us / 1e6;
+        row->stalls++;
+    }
+    add_steps(&table, job, steps);
+    return table;
+}
+
+void gf_rank_table_free(struct gf_rank_table *table)
+{
+    free(table->rows);
+    *table = (struct gf_rank_table){0};
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_CLI_REPORT_SUMS_STEP_ONSET_H
+#define GF_CLI_REPORT_SUMS_STEP_ONSET_H
+
+#include "cli/report/sums/steps.h"
+
+struct gf_step_onset {
+    uint64_t step; /* the first slower step; 0 if steps did not become slower */
+    double at;
+    double before_s, after_s; /* medians of the steps before, and from this step on */
+};
+
+/*
+ * Finds the step from which on a rank's steps took longer than before. Rank -1: those of at least half
+ * of all processes.
+ */
+struct gf_step_onset gf_step_onset_find(const struct gf_job *job, const struct gf_steps *steps,
+                                        int64_t rank);
+
+#endif
