@@ -208,7 +208,7 @@ def test_ranks_that_differ(shown):
     found = answer(shown, *ranks)
     assert found["differing"] == ["rank 5 on node1 was stalled for 9 s (median 200 ms; mostly at train.py:4 in load)",
                                   "rank 2 on node0 wrote its last line 50.0 s before the other ranks"]
-    assert [row["rank"] for row in found["ranks"] if row["slow"]] == [5]
+    assert [row["rank"] for row in found["ranks"] if row["differs"]] == [5]
     text = shown(*ranks).stdout
     assert text.startswith("Rank 5 on node1 was stalled for 9 s (median 200 ms; mostly at train.py:4 in load).\n")
     assert "\nRanks that differ\n  rank 5" in text and "purge (10.4 s of stalls, mostly of rank 5 at train.py:4 in load): a longer" in " ".join(text.split())
@@ -240,7 +240,7 @@ def test_a_rank_with_slower_steps(shown):
     assert any(re.fullmatch(r"Since step 31 \(01:46:44\) steps of rank 2 take 150 ms instead of 100 ms.", line) for line in found["verdict"])
     assert found["helps"][0].startswith("waiting for data (8 s of GPU time, mostly of rank 2 at train.py:8 in load): ")
     rows = {row["rank"]: row for row in found["ranks"]}
-    assert [rows[rank]["slow"] for rank in range(4)] == [False, False, True, False] and rows[2]["gpu_empty_share"] == pytest.approx(0.5)
+    assert [rows[rank]["differs"] for rank in range(4)] == [False, False, True, False] and rows[2]["gpu_empty_share"] == pytest.approx(0.5)
     assert rows[1]["step_s"] == pytest.approx(0.1, abs=1e-4) and rows[2]["step_s"] == pytest.approx(0.15, abs=1e-4)
     text = shown(*logs, *reports, flags=["--by=rank"]).stdout
     assert re.search(r"\n  2 on one +150 ms +0 us +50 % +0 us +-\n  \d on one +100 ms ", text), text
@@ -346,7 +346,8 @@ def test_reports_say_what_staging_did(shown):
     assert "by the driver (the driver was faster in recent copies): 9 (72 MiB)" in text
     found = answer(shown, report(to_device=way))
     assert found["copies"][0]["direction"] == "to_device" and found["copies"][0]["staged"]["calls"] == 40
-    assert [reason["reason"] for reason in found["copies"][0]["reasons"]] == ["slower", "warming"]
+    assert [(reason["reason"], reason["words"]) for reason in found["copies"][0]["reasons"]] == \
+        [("slower", "the driver was faster in recent copies"), ("warming", "the staging ring was not ready yet")]
 
 
 def test_a_report_and_a_log_of_one_process_count_once(shown):

@@ -65,10 +65,12 @@ class Page(html.parser.HTMLParser):
 
 def test_page_is_whole_and_makes_no_requests(written):
     way = {"staged": copied(40, 8 << 20, 0.02)}
+    time = gpu_time({"empty": 3, "queued": 1, "copying": 0}, {"data": 3})
+    time["devices"][0]["lines"] = [{"cause": "data", "file": "x/train.py", "line": 4, "function": "load", "s": 3}]
     samples = [{"heap": {"bytes": 3, "by_node": {"0": 1, "1": 2}}}]
     options = {"GPUFEED": {"value": "observe", "origin": "environment"}, "GPUFEED_LOG": {"value": "x", "origin": "default"}}
     text = written("html", LOG, report(9, 2, to_device=way, samples=samples, options=options,
-                                              gpu_time=gpu_time({"empty": 3, "queued": 1, "copying": 0}, {"data": 3})))
+                                              gpu_time=time))
     assert not re.search(r"https?:|//\w|@import|url\(", text) and "default-src 'none'" in text
     page = Page(text)
     assert {"verdict", "gpu", "steps", "timeline", "places", "tables", "lengths", "copies", "ranks", "locality", "settings", "doctor"} <= page.ids
@@ -79,7 +81,8 @@ def test_page_is_whole_and_makes_no_requests(written):
     assert [data["texts"][event[4]] for event in data["events"]] == ["train.py:4 in load"] * 2 + ["train.py:9 in collate"]
     assert data["events"][0][1] == pytest.approx(10 - 0.004, abs=1e-3)
     assert sum(us for lane in data["lanes"] for _, us in lane.get("bins", [])) == 7000 == data["tree"]["us"]
-    assert data["gpu"] == {"devices": 1, "s": 4, "states": [["nothing to do", 0.75], ["other work", 0.25]], "causes": [["waiting for data", 0.75]]}
+    assert data["gpu"] == {"devices": 1, "s": 4, "states": [["nothing to do", 0.75], ["other work", 0.25]],
+                           "causes": [["waiting for data", 0.75, "train.py:4 in load"]]}
     assert data["locality"] == [{"name": "rank 2", "kind": "heap", "by_node": {"0": 1, "1": 2}}]
     assert data["settings"] == [{"name": "GPUFEED", "value": "observe", "origin": "environment", "count": 1}]
     root = data["tree"]["children"][0]

@@ -142,16 +142,18 @@ static json_t *doctors_of(const struct gf_job *job)
     return list;
 }
 
-/* Returns states or causes as pairs of their description and their share of the GPU's time. */
+/* Returns states or causes as lists of their description, their share of the GPU's time, and their main line. */
 static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
                         const char *(*words)(const char *))
 {
     json_t *list = json_array();
 
-    for (unsigned i = 0; i < parts->count && time->s > 0; i++)
-        if (parts->list[i].s > 0)
-            json_array_append_new(
-                list, json_pack("[s,f]", words(parts->list[i].name), parts->list[i].s / time->s));
+    for (unsigned i = 0; i < parts->count && time->s > 0; i++) {
+        const struct gf_gpu_part *part = &parts->list[i];
+        if (part->s > 0)
+            json_array_append_new(list, json_pack("[s,f,s*]", words(part->name), part->s / time->s,
+                                                  *part->line ? part->line : NULL));
+    }
     return list;
 }
 

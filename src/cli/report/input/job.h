@@ -32,8 +32,9 @@ struct gf_job_thread {
 
 /* A distinct stack. The innermost frame is the last one. */
 struct gf_job_stack {
-    uint32_t site;  /* the call site: the program's own innermost line, else the innermost frame */
-    uint32_t frame; /* index into frames */
+    uint32_t site;   /* the call site: the program's own innermost line, else the innermost frame */
+    uint32_t caller; /* the next outer line of the program itself; 0 if there is none */
+    uint32_t frame;  /* index into frames */
     uint32_t count;
     bool is_python;
 };

@@ -12,8 +12,9 @@
 /* A stack that is being read; the innermost frame is the first one. */
 struct frames {
     uint32_t list[FRAMES_MAX];
-    uint32_t count, site; /* site: index of the call site in list */
-    bool has_site;
+    uint32_t count;
+    /* Indexes of the program's own innermost line, and of the next one, in list. */
+    uint32_t own[2], own_count;
 };
 
 /* Files of Python itself and of installed packages. */
@@ -45,14 +46,12 @@ static const char *short_path(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void add_frame(struct gf_job *job, struct frames *frames, const char *text, bool is_site)
+static void add_frame(struct gf_job *job, struct frames *frames, const char *text, bool is_own)
 {
     if (frames->count == FRAMES_MAX)
         return;
-    if (is_site && !frames->has_site) {
-        frames->has_site = true;
-        frames->site = frames->count;
-    }
+    if (is_own && frames->own_count < GF_ARRAY_LEN(frames->own))
+        frames->own[frames->own_count++] = frames->count;
     frames->list[frames->count++] = gf_text_pool_put(&job->texts, text);
 }
 
@@ -108,7 +107,8 @@ static uint32_t append(struct gf_job *job, const struct frames *frames, bool is_
         at[job->frame_count++] = frames->list[i];
     }
     list[job->stack_count] = (struct gf_job_stack){
-        .site = frames->count ? frames->list[frames->has_site ? frames->site : 0] : 0,
+        .site = frames->count ? frames->list[frames->own_count ? frames->own[0] : 0] : 0,
+        .caller = frames->own_count > 1 ? frames->list[frames->own[1]] : 0,
         .frame = (uint32_t)first,
         .count = frames->count,
         .is_python = is_python,
@@ -151,8 +151,7 @@ uint32_t gf_job_stack_of(struct gf_job *job, const struct gf_event *event)
     number = gf_text_pool_add(&job->stack_keys, text.at, text.size, &is_new);
     if (!is_new)
         return number && number <= job->stack_count ? number - 1 : UINT32_MAX;
-    frames.count = frames.site = 0;
-    frames.has_site = false;
+    frames.count = frames.own_count = 0;
     read_frames(job, &frames, event);
     number = append(job, &frames, event->python.size > 2);
     return number;

@@ -3,6 +3,7 @@
 
 #include "cli/common/jansson_text.h"
 #include "cli/report/output/answer_schema.h"
+#include "cli/report/output/helps.h"
 
 #include <stdio.h>
 
@@ -130,7 +131,7 @@ static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row 
                      row->stall_s, "delay_s", row->delay_s, "step_s",
                      number_or_null(row->step_s, row->step_s > 0), "gpu_empty_share",
                      number_or_null(row->gpu_empty_s / gf_max(row->gpu_s, 1e-9), row->gpu_s > 0),
-                     "gb_per_s", number_or_null(rate, rate > 0), "slow", row->excess_s > 0);
+                     "gb_per_s", number_or_null(rate, rate > 0), "differs", row->excess_s > 0);
 }
 
 static json_t *ranks_of(const struct gf_answer *answer)
@@ -161,8 +162,9 @@ static json_t *direction_of(const struct gf_copies *copies, int direction)
     for (unsigned i = 0; i < copies->reason_count[direction]; i++) {
         const struct gf_copy_reason *reason = &copies->reasons[direction][i];
         json_array_append_new(
-            reasons, json_pack("{s:o,s:o,s:o}", "reason", gf_json_text(reason->name), "calls",
-                               count_of(reason->sum.calls), "bytes", count_of(reason->sum.bytes)));
+            reasons, json_pack("{s:o,s:s,s:o,s:o}", "reason", gf_json_text(reason->name), "words",
+                               gf_reason_words(reason->name), "calls", count_of(reason->sum.calls),
+                               "bytes", count_of(reason->sum.bytes)));
     }
     json_object_set_new(row, "reasons", reasons);
     return row;

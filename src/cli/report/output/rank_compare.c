@@ -11,7 +11,7 @@
 
 /* Differences below this share of the run, or below this many seconds, are ignored. */
 #define LEAST_SHARE 0.01
-#define LEAST_S 0.1
+#define LEAST_S 0.2
 #define FACTOR 2
 #define STEP_FACTOR 1.2 /* medians of steps vary less than sums of stalls */
 #define GPU_SHARE 0.1   /* least difference of the GPU's time without work */

@@ -85,15 +85,6 @@ static double worst_share(const struct gf_answer *answer)
     return span > 0 ? gf_min((double)answer->threads.rows[0].us / 1e6 / span, 1) : 0;
 }
 
-/* The frame outside of the call site, in a stack; 0 if the site is the outermost frame. */
-static uint32_t caller_in(const struct gf_job *job, const struct gf_job_stack *stack)
-{
-    for (uint32_t i = stack->count; i-- > 1;)
-        if (job->frames[stack->frame + i] == stack->site)
-            return job->frames[stack->frame + i - 1];
-    return 0;
-}
-
 /* The caller of a call site with the most stalled time: many call sites are helper functions. 0 if unknown. */
 static uint32_t main_caller(const struct gf_job *job, int64_t site)
 {
@@ -102,11 +93,10 @@ static uint32_t main_caller(const struct gf_job *job, int64_t site)
 
     for (size_t i = 0; us && i < job->stall_count; i++) {
         const struct gf_job_stack *stack = &job->stacks[job->stalls[i].stack];
-        const uint32_t caller = stack->site == site ? caller_in(job, stack) : 0;
-        if (!caller)
+        if (stack->site != site || !stack->caller)
             continue;
-        us[caller] += job->stalls[i].us;
-        most = us[caller] > us[most] ? caller : most;
+        us[stack->caller] += job->stalls[i].us;
+        most = us[stack->caller] > us[most] ? stack->caller : most;
     }
     free(us);
     return most;
