@@ -8,6 +8,11 @@
 #include <string.h>
 #include <strings.h>
 
+const char *const gf_launch_job_variables[] = {
+    "SLURM_JOB_ID",        "SLURM_STEP_ID",           "PBS_JOBID",          "LSB_JOBID", "JOB_ID",
+    "TORCHELASTIC_RUN_ID", "OMPI_MCA_ess_base_jobid", "KUBERNETES_POD_UID", "POD_NAME",  NULL,
+};
+
 const char *gf_launch_variable(char *const *envp, const char *name)
 {
     const size_t length = strlen(name);

@@ -21,6 +21,9 @@ struct gf_rank {
 const char *gf_launch_variable(char *const *envp, const char *name);
 
 void gf_launch_rank(char *const *envp, struct gf_rank *ret);
+/* Names of the variables that identify a job of a scheduler or launcher; NULL ends the list. */
+extern const char *const gf_launch_job_variables[];
+
 /*
  * The variable with which an OpenMP or MPI runtime pins each thread to few CPUs; NULL if none is
  * set.

@@ -14,7 +14,7 @@ import pytest
 from conftest import COMMAND, START_COPIES
 
 PYTHON = "/usr/bin/python3"
-HEADER = ["PID", "RAN", "STEPS/S", "TO", "GPU", "MiB/s", "FROM", "MiB/s", "STALLED", "MOST", "TIME", "BOUND", "GPU", "AND",
+HEADER = ["PID", "RANK", "RAN", "STEPS/S", "IDLE", "WHY", "IDLE", "TO", "GPU", "MiB/s", "FROM", "MiB/s", "STALLED", "MOST", "TIME", "BOUND", "GPU", "AND",
           "COMMAND"]
 STEPPED = r" \d:\d\d:\d\d +(?!0\.0 )\d+\.\d .*NVIDIA H200"  # a report after the first step
 NOTHING = "has no figures yet, or they cannot be read; set GPUFEED_LIVE=on or GPUFEED_REPORT"
@@ -109,13 +109,13 @@ def test_live(start, top):
     assert sorted(live_files.split()) == sorted(files.split()) or \
         sorted(re.sub(r"\d+", "", files).split()) == sorted(re.sub(r"\d+", "", live_files).split())
     line = row(top, process, STEPPED)
-    found = re.fullmatch(rf" *{process.pid}  \d:\d\d:\d\d +(\d+\.\d) +(\d+) +0 +\d+\.\d%  [a-z-]+ +no +NVIDIA H200, {PYTHON} "
+    found = re.fullmatch(rf" *{process.pid}     -  \d:\d\d:\d\d +(\d+\.\d) +(?:\d+\.\d%|-) +[a-z_-]+ +(\d+) +0 +\d+\.\d%  [a-z-]+ +no +NVIDIA H200, {PYTHON} "
                          r"\S+/program\.py", line)
     assert found, line
     assert "gpufeed-live" in threads(process) and "gpufeed-live" not in threads(without)
     assert NOTHING in row(top, without, NOTHING)
     everything = top("-n", "1").stdout
-    assert f"{process.pid}  0:" in everything and f"{without.pid}  {NOTHING}" in everything
+    assert f"{process.pid}     -  0:" in everything and f"{without.pid}  {NOTHING}" in everything
     process.stdin.close()
     assert process.wait() == 0
 
@@ -123,26 +123,28 @@ def test_live(start, top):
 def test_rates(start, top, run):
     """The first screen shows mean rates since the start. Later screens show the rates between the last two
     reports."""
-    def report(seconds, steps, mib, us):
-        return (f'{{"schema": 2, "ran_s": {seconds}, "steps": {{"ended": {steps}}}, "stalls": {{"us": {us}, "causes": '
+    def report(seconds, steps, mib, us, idle=0.0):
+        states = f'{{"empty": {{"s": {idle * seconds}}}, "queued": {{"s": {(1 - idle) * seconds}}}}}'
+        return (f'{{"schema": 2, "start": {{"rank": {{"rank": 12}}}}, "gpu_time": {{"devices": [{{"states": {states}, "causes": '
+                f'{{"data": {{"s": 1.0}}, "few_workers": {{"s": 2}}}}}}]}}, "ran_s": {seconds}, "steps": {{"ended": {steps}}}, "stalls": {{"us": {us}, "causes": '
                 f'{{"lock": {{"us": 1}}, "faults": {{"us": 2}}}}}}, "transfers": {{"from_device": {{"pinned": '
                 f'{{"bytes": {mib << 20}}}}}}}, "binding": {{"in_force": true}}}}')
 
-    file = ("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, report(10.0, 50, 400, 100000).encode())
+    file = ("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, report(10.0, 50, 400, 100000, 0.3).encode())
     process, _ = start(IMITATION, repr(file), preload=False)
-    assert top("-n", "1", process.pid).stdout.splitlines()[1].split()[1:8] == [
-        "0:00:10", "5.0", "0", "40", "1.0%", "faults", "yes"]
+    assert top("-n", "1", process.pid).stdout.splitlines()[1].split()[1:11] == [
+        "12", "0:00:10", "5.0", "30.0%", "few_workers", "0", "40", "1.0%", "faults", "yes"]
     with subprocess.Popen([COMMAND, "top", "-n", "1000000", str(process.pid)], stdout=subprocess.PIPE, text=True,
                           env=run.env(preload=False)) as shown:
         first = [shown.stdout.readline(), shown.stdout.readline()][1].split()
-        print(report(12.0, 110, 1000, 200000), file=process.stdin, flush=True)
+        print(report(12.0, 110, 1000, 200000, 0.375), file=process.stdin, flush=True)
         following = [first]
         while "0:00:12" not in following[-2:][0]:  # two screens with the same report
             shown.stdout.readline()
             following.append(shown.stdout.readline().split())
         shown.kill()
-    assert first[1:8] == ["0:00:10", "5.0", "0", "40", "1.0%", "faults", "yes"]
-    assert all(row[1:8] == ["0:00:12", "30.0", "0", "300", "5.0%", "faults", "yes"] for row in following[-2:])
+    assert first[1:11] == ["12", "0:00:10", "5.0", "30.0%", "few_workers", "0", "40", "1.0%", "faults", "yes"]
+    assert all(row[1:8] == ["12", "0:00:12", "30.0", "75.0%", "few_workers", "0", "300"] for row in following[-2:])
 
 
 def test_report_file(start, top):
@@ -152,6 +154,24 @@ def test_report_file(start, top):
     found = top("-n", "1", other.pid)
     assert (found.returncode, found.stdout) == (1, "")
     assert found.stderr == f"gpufeed top: process {other.pid} does not use libgpufeed, or has not used CUDA yet\n"
+
+
+def test_a_job(start, top, run):
+    """The processes of a job, by an id that no process has, and by a name. Each rank's report file is found."""
+    rank = {"RANK": 3, "WORLD_SIZE": 8, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}
+    first, _ = start(PROGRAM, GPUFEED_REPORT="r-%r.json", SLURM_JOB_ID="4194305", **rank)
+    second, _ = start(PROGRAM, GPUFEED_LIVE="on", TORCHELASTIC_RUN_ID="my-job", GPUFEED_REPORT="s-%p.json")
+    for process, job in ((first, "4194305"), (second, "my-job")):
+        rows = []
+        while len(rows) != 2:
+            rows = top("-n", "1", job).stdout.splitlines()
+        assert rows[1].split()[0] == str(process.pid)
+    assert re.match(rf" *{first.pid}     3  \d:\d\d:\d\d ", row(top, first, "report file"))
+    for job in ("x", "4194304"):
+        found = top("-n", "1", job)
+        assert (found.returncode, found.stdout) == (1, "") and found.stderr.count("\n") == 1
+    assert found.stderr == "gpufeed top: cannot read process 4194304: no such process\n"
+    assert top("-n", "1", "x").stderr.startswith("gpufeed top: no process of a job x uses libgpufeed now")
 
 
 def test_a_process_that_ends(start, top):
@@ -219,8 +239,8 @@ def test_beside_a_process_that_writes(start, top):
         found = top("-n", "1", process.pid)
         assert (found.returncode, found.stderr) == (0, "")
         line = found.stdout.splitlines()[1]
-        assert NOTHING in line or re.match(rf" *{process.pid}  \d+:\d\d:\d\d +7\.0 ", line), line
-        seen.add(line.split()[1])
+        assert NOTHING in line or re.match(rf" *{process.pid}     -  \d+:\d\d:\d\d +7\.0 ", line), line
+        seen.add(line.split()[2])
     assert len(seen) > 1  # newer ones, too
 
 
@@ -267,8 +287,6 @@ def test_a_terminal(start, top):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["x"], "x is not a process id; see `gpufeed help top`"),
-    (["0"], "0 is not a process id; see `gpufeed help top`"),
     (["1", "2"], "unexpected argument 2; see `gpufeed help top`"),
     (["-n", "0"], "0 is not a number of screens; see `gpufeed help top`"),
     (["-n"], "-n needs a value; see `gpufeed help top`"),

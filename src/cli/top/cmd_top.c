@@ -25,18 +25,20 @@ static const struct option flag_table[] = {
 };
 
 struct words {
-    uint64_t count; /* number of screens; UINT64_MAX: until the user quits */
-    pid_t only;     /* 0: all processes */
+    uint64_t count;      /* number of screens; UINT64_MAX: until the user quits */
+    const char *operand; /* NULL: all processes */
+    pid_t only;          /* the process that it names; 0: it names a job */
     bool help;
 };
 
 static void print_help(void)
 {
-    puts("Usage: gpufeed top [-n N] [PID]\n\n"
-         "Shows the running processes of this user in which the library is active, or the\n"
-         "process PID: time since the first use of CUDA, steps (gpufeed_set_step), copies,\n"
-         "share of time in stalls, cause of most stalled time, and whether threads are\n"
-         "bound.\n"
+    puts("Usage: gpufeed top [-n N] [PID|JOB]\n\n"
+         "Shows the running processes of this user in which the library is active, the\n"
+         "process PID, or those of the job JOB (such as SLURM_JOB_ID): rank, time since\n"
+         "the first use of CUDA, steps (gpufeed_set_step), share of time in which the GPU\n"
+         "had nothing to do and its main cause, copies, share of time in stalls and their\n"
+         "main cause, and whether threads are bound.\n"
          "The first screen shows rates since the start; each later one, rates since the\n"
          "previous screen.\n"
          "With GPUFEED_LIVE=on, a process updates its figures each second. Without it, top\n"
@@ -46,7 +48,7 @@ static void print_help(void)
          "  -h, --help\n"
          "      show this help\n\n"
          "Exit code: 0; 1 if PID does not exist, cannot be read or does not use the\n"
-         "library; 2 if the command line is not valid.");
+         "library, or if no process of JOB uses it; 2 if the command line is not valid.");
 }
 
 static int usage_error(const char *what, const char *text)
@@ -55,17 +57,16 @@ static int usage_error(const char *what, const char *text)
     return -EINVAL;
 }
 
-static int read_process(const char *text, struct words *ret)
+static int read_operand(const char *text, struct words *ret)
 {
     uint64_t pid;
 
-    if (ret->only) {
+    if (ret->operand) {
         gf_flags_excess("top", text);
         return -EINVAL;
     }
-    if (gf_parse_u64(text, &pid) || !pid || pid > INT_MAX)
-        return usage_error("process id", text);
-    ret->only = (pid_t)pid;
+    ret->operand = text;
+    ret->only = gf_parse_u64(text, &pid) || pid > INT_MAX ? 0 : (pid_t)pid;
     return 0;
 }
 
@@ -84,7 +85,7 @@ static int read_flag(int code, struct words *ret)
     return 0;
 }
 
-/* Flags may follow the process id. */
+/* Flags may follow the operand. */
 static int read_words(int argc, char **argv, struct words *ret)
 {
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
@@ -100,14 +101,13 @@ static int read_words(int argc, char **argv, struct words *ret)
         }
         operand = gf_flags_operand(&reader);
         if (operand)
-            error = read_process(operand, ret);
+            error = read_operand(operand, ret);
     }
     for (; !error && !ret->help && reader.at < argc; reader.at++)
-        error = read_process(argv[reader.at], ret);
+        error = read_operand(argv[reader.at], ret);
     return error;
 }
 
-/* 0, or -errno after printing why the process cannot be shown. */
 static int check_process(pid_t pid)
 {
     const int error = gf_snapshot_check(pid);
@@ -118,6 +118,25 @@ static int check_process(pid_t pid)
         gf_cli_error("top", "cannot read process %d: %s", pid,
                      error == -ENOENT ? "no such process" : strerror(-error));
     return error;
+}
+
+/* A number may be the id of a job, if no process has it. 0, or -errno after printing why nothing can be shown. */
+static int check_operand(struct words *words)
+{
+    pid_t pid;
+    size_t hidden;
+
+    if (words->only && (kill(words->only, 0) == 0 || errno != ESRCH))
+        return check_process(words->only);
+    if (gf_snapshot_find(words->operand, &pid, 1, &hidden)) {
+        words->only = 0;
+        return 0;
+    }
+    if (words->only)
+        return check_process(words->only);
+    gf_cli_error("top", "no process of a job %.40s uses libgpufeed now%s", words->operand,
+                 hidden ? "; those of other users cannot be read" : "");
+    return -ENOENT;
 }
 
 struct picture {
@@ -160,7 +179,8 @@ static void draw(struct picture *picture, unsigned width)
 static bool find(const struct words *words, struct picture *picture)
 {
     if (!words->only) {
-        picture->count = gf_snapshot_find(picture->pids, PROCESSES_MAX, &picture->hidden);
+        picture->count =
+            gf_snapshot_find(words->operand, picture->pids, PROCESSES_MAX, &picture->hidden);
         return true;
     }
     picture->pids[0] = words->only;
@@ -195,7 +215,7 @@ int gf_cmd_top(int argc, char **argv)
         print_help();
         return GF_EXIT_OK;
     }
-    if (words.only && check_process(words.only))
+    if (words.operand && check_operand(&words))
         return GF_EXIT_FAILED;
     show(&words);
     return GF_EXIT_OK;

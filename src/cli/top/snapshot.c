@@ -3,6 +3,8 @@
 
 #include "base/live_format.h"
 #include "base/path.h"
+#include "cli/top/process_env.h"
+#include "os/launch.h"
 #include "os/procfs.h"
 
 #include <dirent.h>
@@ -120,33 +122,26 @@ static void search_threads(struct gf_snapshot *ret)
         closedir(stream);
 }
 
-/* Copies GPUFEED_REPORT from the process's start environment; false if it is not set. */
-static bool report_pattern(pid_t pid, char *ret, size_t size)
+/* Finds the path of the report in the process's start environment. False if it is not set. */
+static bool report_path(pid_t pid, char *ret, size_t size)
 {
-    static const char name[] = "GPUFEED_REPORT=";
-    char path[64], *entry = NULL;
-    size_t held = 0;
-    bool found = false;
+    struct gf_process_env env = gf_process_env_read(pid);
+    const char *pattern = gf_launch_variable(env.list, "GPUFEED_REPORT");
+    struct gf_rank rank;
 
-    snprintf(path, sizeof(path), "/proc/%d/environ", pid);
-    FILE *file = fopen(path, "re");
-    while (file && !found && getdelim(&entry, &held, '\0', file) > 0)
-        found = strncmp(entry, name, sizeof(name) - 1) == 0 && entry[sizeof(name) - 1];
-    if (found)
-        snprintf(ret, size, "%s", entry + sizeof(name) - 1);
-    free(entry);
-    if (file)
-        fclose(file);
+    gf_launch_rank(env.list, &rank);
+    const bool found =
+        pattern && *pattern && gf_path_expand(pattern, pid, rank.rank, ret, size) == 0;
+    gf_process_env_free(&env);
     return found;
 }
 
 /* Reads the report file from the root and working folder of the process, perhaps in a container. */
 static void read_file(struct gf_snapshot *ret)
 {
-    char pattern[PATH_MAX], expanded[PATH_MAX], path[PATH_MAX + 32];
+    char expanded[PATH_MAX], path[PATH_MAX + 32];
 
-    if (!report_pattern(ret->pid, pattern, sizeof(pattern)) ||
-        gf_path_expand(pattern, ret->pid, 0, expanded, sizeof(expanded)))
+    if (!report_path(ret->pid, expanded, sizeof(expanded)))
         return;
     snprintf(path, sizeof(path), "/proc/%d/%s%s", ret->pid, *expanded == '/' ? "root" : "cwd/",
              expanded);
@@ -193,7 +188,16 @@ int gf_snapshot_check(pid_t pid)
     return error;
 }
 
-size_t gf_snapshot_find(pid_t *ret, size_t max, size_t *ret_hidden)
+static bool is_of_job(pid_t pid, const char *job)
+{
+    struct gf_process_env env = gf_process_env_read(pid);
+    const bool is = gf_process_env_has_job(&env, job);
+
+    gf_process_env_free(&env);
+    return is;
+}
+
+size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden)
 {
     size_t count = 0;
     DIR *stream = opendir("/proc");
@@ -201,10 +205,10 @@ size_t gf_snapshot_find(pid_t *ret, size_t max, size_t *ret_hidden)
     *ret_hidden = 0;
     for (long pid; stream && count < max && (pid = next_number(stream)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
-        if (!error)
-            ret[count++] = (pid_t)pid;
-        else if (error == -EACCES || error == -EPERM)
+        if (error == -EACCES || error == -EPERM)
             ++*ret_hidden;
+        else if (!error && (!job || is_of_job((pid_t)pid, job)))
+            ret[count++] = (pid_t)pid;
     }
     if (stream)
         closedir(stream);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define LINE_MAX_BYTES 512
+#define LINE_MAX_BYTES 640
 #define MIB (double)(1 << 20)
 
 static double copied(const json_t *report, const char *direction)
@@ -22,16 +22,33 @@ static double copied(const json_t *report, const char *direction)
     return bytes;
 }
 
+/* Sums of all GPUs of the process. */
+static void add_gpu_time(const json_t *report, struct gf_top_sums *ret)
+{
+    json_t *device, *state;
+    const char *name;
+    size_t i;
+
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
+    {
+        json_object_foreach(json_object_get(device, "states"), name, state) ret->gpu_s +=
+            gf_report_number(state, "s");
+        ret->gpu_empty_s += gf_report_number(device, "states.empty.s");
+    }
+}
+
 void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot *snapshot)
 {
     const json_t *report = snapshot->report;
-    const struct gf_top_sums now = {
+    struct gf_top_sums now = {
         .seconds = gf_report_number(report, "ran_s"),
         .steps = gf_report_number(report, "steps.ended"),
         .to_device = copied(report, "to_device"),
         .from_device = copied(report, "from_device"),
         .stalls_us = gf_report_number(report, "stalls.us"),
     };
+
+    add_gpu_time(report, &now);
 
     /* A new process may have got the id of an ended one. */
     if (history->pid != snapshot->pid || now.seconds < history->now.seconds)
@@ -53,28 +70,72 @@ static void put_line(FILE *out, char *line, unsigned width)
 void gf_top_row_header(FILE *out, unsigned width)
 {
     char line[] =
-        "    PID  RAN       STEPS/S  TO GPU MiB/s  FROM MiB/s  STALLED  MOST TIME   BOUND  "
-        "GPU AND COMMAND";
+        "    PID  RANK  RAN       STEPS/S    IDLE  WHY IDLE     TO GPU MiB/s  FROM MiB/s  STALLED  "
+        "MOST TIME   BOUND  GPU AND COMMAND";
     put_line(out, line, width);
+}
+
+/* Finds the row with the largest number `field`. "-" if all are 0. */
+static void find_most(const json_t *rows, const char *field, double *ret_most, char *buf,
+                      size_t size)
+{
+    const char *name;
+    json_t *row;
+
+    json_object_foreach((json_t *)(uintptr_t)rows, name, row)
+    {
+        const double value = gf_report_number(row, field);
+        if (value > *ret_most) {
+            *ret_most = value;
+            snprintf(buf, size, "%s", name);
+        }
+    }
+    gf_plain_text(buf);
 }
 
 /* The cause with the most stalled time since the start. */
 static const char *top_cause(const json_t *report, char *buf, size_t size)
 {
-    json_t *causes = (json_t *)(uintptr_t)gf_report_at(report, "stalls.causes"), *row;
-    const char *name;
     double most = 0;
 
     snprintf(buf, size, "-");
-    json_object_foreach(causes, name, row)
-    {
-        const double us = json_number_value(json_object_get(row, "us"));
-        if (us > most) {
-            most = us;
-            snprintf(buf, size, "%s", name);
-        }
-    }
-    return gf_plain_text(buf);
+    find_most(gf_report_at(report, "stalls.causes"), "us", &most, buf, size);
+    return buf;
+}
+
+/* What the program did for most of the time in which a GPU had nothing to do, since the start. */
+static const char *idle_cause(const json_t *report, char *buf, size_t size)
+{
+    json_t *device;
+    double most = 0;
+    size_t i;
+
+    snprintf(buf, size, "-");
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
+        find_most(gf_report_at(device, "causes"), "s", &most, buf, size);
+    return buf;
+}
+
+static const char *format_rank(const json_t *report, char *buf, size_t size)
+{
+    const json_t *rank = gf_report_at(report, "start.rank.rank");
+    const json_int_t number = json_is_integer(rank) ? json_integer_value(rank) : -1;
+
+    snprintf(buf, size, number < 0 ? "-" : "%lld", (long long)number);
+    return buf;
+}
+
+/* The share of the GPU's time without work, between two reports. */
+static const char *format_idle(const struct gf_top_sums *now, const struct gf_top_sums *before,
+                               char *buf, size_t size)
+{
+    const double whole = now->gpu_s - before->gpu_s, empty = now->gpu_empty_s - before->gpu_empty_s;
+
+    if (whole > 0)
+        snprintf(buf, size, "%.1f%%", 100 * gf_max(0.0, gf_min(empty / whole, 1.0)));
+    else
+        snprintf(buf, size, "-");
+    return buf;
 }
 
 /* Reads the command line, and separates its words by blanks. */
@@ -118,14 +179,17 @@ static void format_time(char *ret, size_t size, double seconds)
 static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
                           const struct gf_top_history *history, unsigned width)
 {
-    char line[LINE_MAX_BYTES], ran[24], cause[32], program[384];
+    char line[LINE_MAX_BYTES], ran[24], cause[32], program[384], rank[24], idle[16], why[32];
     const struct gf_top_sums now = history->now, from = history->before;
     const double passed = now.seconds > from.seconds ? now.seconds - from.seconds : 1;
 
     format_time(ran, sizeof(ran), now.seconds);
     format_program(snapshot, program, sizeof(program));
-    snprintf(line, sizeof(line), "%7d  %-8s %8.1f  %12.0f  %10.0f  %6.1f%%  %-10s  %-5s  %s",
-             snapshot->pid, ran, (now.steps - from.steps) / passed,
+    snprintf(line, sizeof(line),
+             "%7d  %4s  %-8s %8.1f  %6s  %-11s  %12.0f  %10.0f  %6.1f%%  %-10s  %-5s  %s",
+             snapshot->pid, format_rank(snapshot->report, rank, sizeof(rank)), ran,
+             (now.steps - from.steps) / passed, format_idle(&now, &from, idle, sizeof(idle)),
+             idle_cause(snapshot->report, why, sizeof(why)),
              (now.to_device - from.to_device) / passed / MIB,
              (now.from_device - from.from_device) / passed / MIB,
              (now.stalls_us - from.stalls_us) / passed / 1e4,

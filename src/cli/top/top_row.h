@@ -10,6 +10,7 @@
 /* Sums since a process's first use of CUDA. */
 struct gf_top_sums {
     double seconds, steps, to_device, from_device, stalls_us;
+    double gpu_s, gpu_empty_s; /* sampled time of the GPUs; the part without work */
 };
 
 /* The sums of a process's last two different reports; zeros before the first. */

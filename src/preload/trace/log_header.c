@@ -26,19 +26,10 @@ const char *gf_log_header_program(void)
 
 static void put_job(struct gf_json *json, char *const *envp)
 {
-    static const char *const names[] = {
-        "SLURM_JOB_ID",
-        "SLURM_STEP_ID",
-        "PBS_JOBID",
-        "LSB_JOBID",
-        "JOB_ID",
-        "TORCHELASTIC_RUN_ID",
-        "OMPI_MCA_ess_base_jobid",
-        "KUBERNETES_POD_UID",
-        "POD_NAME",
-    };
+    const char *const *names = gf_launch_job_variables;
+
     gf_json_begin(json, "job", '{');
-    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
+    for (size_t i = 0; names[i]; i++) {
         const char *value = gf_launch_variable(envp, names[i]);
         if (value && strlen(value) < 256)
             gf_json_text(json, names[i], value);
