@@ -228,6 +228,18 @@ static void no_driver_is_faster_than_any(void **state)
     assert_int_equal(backoff(changing, GF_MIB(1)), 0);
 }
 
+/* Others' bytes make a staged copy at most as fast as one that needs no comparison. */
+static void large_neighbours_hide_no_slow_staging(void **state)
+{
+    const uint64_t bytes = GF_MIB(2);
+
+    (void)state;
+    drive(fast, bytes, GF_TUNE_RATE_CERTAIN_NS, 8);
+    for (unsigned i = 0; i < GF_TUNE_RATE_TRIALS; i++)
+        gf_rate_staged(fast, bytes, 10 * MS, 100000 * bytes);
+    assert_int_equal(backoff(fast, bytes), GF_TUNE_RATE_BACKOFF);
+}
+
 /*
  * Bytes are counted by direction, and separately for the library and the driver. A copy that a
  * thread left by longjmp does not stay counted.
@@ -247,21 +259,35 @@ static void bytes_under_way_are_counted(void **state)
     assert_int_equal(gf_under_way_leave(gf_direction_d2h, gf_maker_library), 9);
 }
 
+static struct {
+    pthread_barrier_t entered, looked;
+} copying;
+
 static void *add_copy(void *closure)
 {
     (void)closure;
-    gf_under_way_enter(gf_direction_h2d, gf_maker_library, 100);
-    return NULL;
+    gf_under_way_enter(gf_direction_h2d, gf_maker_driver, 100);
+    pthread_barrier_wait(&copying.entered);
+    pthread_barrier_wait(&copying.looked);
+    return NULL; /* as a thread that is cancelled in the driver's call */
 }
 
+/* A copy of another thread counts until it ends, or its thread. */
 static void the_copies_of_all_threads_count(void **state)
 {
     pthread_t thread;
+
     (void)state;
+    pthread_barrier_init(&copying.entered, NULL, 2);
+    pthread_barrier_init(&copying.looked, NULL, 2);
     assert_int_equal(pthread_create(&thread, NULL, add_copy, NULL), 0);
+    pthread_barrier_wait(&copying.entered);
+    assert_int_equal(gf_under_way_enter(gf_direction_h2d, gf_maker_driver, 5), 105);
+    assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_driver), 105);
+    assert_true(gf_under_way_by_driver());
+    pthread_barrier_wait(&copying.looked);
     pthread_join(thread, NULL);
-    assert_int_equal(gf_under_way_enter(gf_direction_h2d, gf_maker_library, 5), 105);
-    assert_int_equal(gf_under_way_leave(gf_direction_h2d, gf_maker_library), 105);
+    assert_false(gf_under_way_by_driver());
 }
 
 /* Copies behind unfinished work have separate means. */
@@ -301,6 +327,7 @@ int main(void)
         cmocka_unit_test(all_sizes_are_judged_apart),
         cmocka_unit_test(copies_that_share_are_judged_together),
         cmocka_unit_test(no_driver_is_faster_than_any),
+        cmocka_unit_test(large_neighbours_hide_no_slow_staging),
         cmocka_unit_test(bytes_under_way_are_counted),
         cmocka_unit_test(the_copies_of_all_threads_count),
         cmocka_unit_test(queued_copies_are_judged_apart),

@@ -131,12 +131,24 @@ static void judge_unknown(struct rate *rate, unsigned trials)
         gf_store_relaxed(&rate->probes, probes + 1);
 }
 
-static void add_staged(struct rate *rate, uint64_t ns, uint64_t under_way)
+/*
+ * Nanoseconds per MiB of a copy that shared the link with others. A thread that gets a lock again
+ * and again has short durations, while the others' bytes count as under way. So these bytes lower
+ * the time per MiB at most to GF_TUNE_RATE_CERTAIN_NS.
+ */
+static uint64_t shared_ns_per_mib(uint64_t bytes, uint64_t ns, uint64_t under_way)
+{
+    const uint64_t least = gf_min(ns_per_mib(ns, bytes), GF_TUNE_RATE_CERTAIN_NS);
+    return gf_max(ns_per_mib(ns, under_way), least);
+}
+
+static void add_staged(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
     /* A copy that was under way when a back-off began does not count as a trial after it. */
     if (!rate || gf_load_relaxed(&rate->backoff_left))
         return;
-    blend(&rate->staged_ns, gf_load_relaxed(&rate->trials), ns_per_mib(ns, under_way));
+    blend(&rate->staged_ns, gf_load_relaxed(&rate->trials),
+          shared_ns_per_mib(bytes, ns, under_way));
     const unsigned trials = gf_add_relaxed(&rate->trials, 1) + 1;
     const uint64_t driver_ns = gf_load_relaxed(&rate->driver_ns);
     if (!driver_ns)
@@ -149,25 +161,20 @@ static void add_staged(struct rate *rate, uint64_t ns, uint64_t under_way)
 
 void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
-    add_staged(rate_of(kind, bytes), ns, under_way);
+    add_staged(rate_of(kind, bytes), bytes, ns, under_way);
 }
 
 void gf_rate_staged_queued(uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
-    add_staged(class_of(queued_rates, bytes), ns, under_way);
+    add_staged(class_of(queued_rates, bytes), bytes, ns, under_way);
 }
 
-/*
- * A thread that gets the driver's lock again and again has short durations, while the others' bytes
- * count as under way. So these bytes lower the time per MiB at most to GF_TUNE_RATE_CERTAIN_NS.
- */
 static void add_driver(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
     if (!rate)
         return;
     const unsigned seen = gf_load_relaxed(&rate->driver_copies);
-    const uint64_t least = gf_min(ns_per_mib(ns, bytes), GF_TUNE_RATE_CERTAIN_NS);
-    blend(&rate->driver_ns, seen, gf_max(ns_per_mib(ns, under_way), least));
+    blend(&rate->driver_ns, seen, shared_ns_per_mib(bytes, ns, under_way));
     if (seen < GF_TUNE_RATE_FIRST)
         gf_store_relaxed(&rate->driver_copies, seen + 1);
 }

@@ -3,13 +3,52 @@
 
 #include "base/atomic.h"
 
+#include <pthread.h>
+
 static _Atomic uint64_t under_way[gf_direction_count][gf_maker_count];
 
 /* Of the calling thread. */
 static __thread uint64_t own[gf_direction_count][gf_maker_count];
 
+/*
+ * A thread that is cancelled, or ends by pthread_exit, in the driver's call does not come back from
+ * it. The key's destructor then ends its copies.
+ */
+static struct {
+    pthread_once_t once;
+    pthread_key_t key;
+    bool exists;
+} at_end = {.once = PTHREAD_ONCE_INIT};
+
+static __thread bool ends_copies;
+
+static void end_copies(void *closure)
+{
+    (void)closure;
+    for (unsigned direction = 0; direction < gf_direction_count; direction++)
+        for (unsigned maker = 0; maker < gf_maker_count; maker++)
+            gf_under_way_leave((enum gf_direction)direction, (enum gf_maker)maker);
+    ends_copies = false;
+}
+
+static void create_key(void)
+{
+    at_end.exists = pthread_key_create(&at_end.key, end_copies) == 0;
+}
+
+/* Without a key, or without memory for it, a copy that the thread did not end stays counted. */
+static void prepare_end(void)
+{
+    pthread_once(&at_end.once, create_key);
+    if (at_end.exists)
+        pthread_setspecific(at_end.key, own);
+    ends_copies = true;
+}
+
 uint64_t gf_under_way_enter(enum gf_direction direction, enum gf_maker maker, uint64_t bytes)
 {
+    if (!ends_copies)
+        prepare_end();
     const uint64_t more = bytes - own[direction][maker]; /* modulo 2^64, as the sum is */
 
     own[direction][maker] = bytes;

@@ -16,7 +16,8 @@ enum gf_maker { gf_maker_library, gf_maker_driver, gf_maker_count };
 
 /*
  * The calling thread's copy begins. Returns the bytes under way, this copy included. A copy that
- * the thread left without gf_under_way_leave, by longjmp, ends here.
+ * the thread left without gf_under_way_leave, by longjmp, ends here. If the thread ends before that
+ * call, by pthread_cancel, its copies end with it.
  */
 uint64_t gf_under_way_enter(enum gf_direction direction, enum gf_maker maker, uint64_t bytes);
 

@@ -226,12 +226,13 @@ static uint64_t pieces_after(const struct slot *slot, size_t done)
 
 unsigned gf_readahead_begin(const void *at, size_t bytes)
 {
-    struct gf_pool *pool = gf_pool_with_helpers(1);
     struct gf_vma vma;
     struct slot *slot;
 
-    if (gf_setup.options->readahead == gf_readahead_off || !pool ||
-        !find_mapping((uintptr_t)at, bytes, &vma))
+    if (gf_setup.options->readahead == gf_readahead_off)
+        return 0;
+    struct gf_pool *pool = gf_pool_with_helpers(1);
+    if (!pool || !find_mapping((uintptr_t)at, bytes, &vma))
         return 0;
     const int io_priority = gf_io_priority_get();
     if (io_priority == GF_IO_PRIORITY_UNKNOWN || !(slot = take_slot()))
