@@ -39,9 +39,9 @@ static void check_text(int fd)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char forms[][24] = {"--top=9",  "--events",     "--json",
-                               "--folded", "--by=thread",  "--rank=1,3-5",
-                               "--html=-", "--perfetto=-", "--prometheus=-"};
+    static char forms[][24] = {"--top=9",        "--events",     "--json",    "--folded",
+                               "--by=thread",    "--rank=1,3-5", "--html=-",  "--perfetto=-",
+                               "--prometheus=-", "--by=rank",    "--by=step", "--since=1s"};
     const int fd = memfd_create("log", MFD_CLOEXEC);
     char path[64];
 

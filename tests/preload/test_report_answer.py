@@ -264,6 +264,19 @@ def test_ranks_with_reports_alone(shown):
     assert found["differing"] == ["rank 1 took 200 ms per step (median 100 ms)"] and found["ranks"][0]["step_s"] == pytest.approx(0.1)
 
 
+def test_impossible_reports(shown):
+    """Their sums are infinite. Other ranks keep their figures."""
+    huge = gpu_time({"empty": 1e308, "queued": 1}, {"data": 1e308})
+    huge["devices"] *= 3
+    broken = [report(10 + rank, rank, gpu_time=huge, steps={"ended": 1, "us": 1e308}, stalls={"count": 1, "us": 1e308, "causes": {"lock": {"us": 1e308}}},
+                     to_device={"staged": copied(1, 1e308, 1e-300)}) for rank in range(2)]
+    found = answer(shown, *broken, report(12, 2, gpu_time=gpu_time({"empty": 1, "queued": 1}, {"data": 1})))
+    assert found["ranks"][2]["gpu_empty_share"] == 0.5
+    for flags in ((), ("--by=rank",), ("--rank=1",)):
+        assert shown(flags=flags).stdout
+    shown(flags=["--html=/dev/null"])
+
+
 def test_since_leaves_the_reports_whole(shown):
     idle = gpu_time({"empty": 6, "queued": 4}, {"data": 6})
     text = shown(LOG, report(gpu_time=idle, to_device={"staged": copied(1, 1 << 30, 0.1)}), flags=["--since=90s"]).stdout

@@ -5,6 +5,7 @@
 #include "cli/report/output/answer_schema.h"
 #include "cli/report/output/helps.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static json_t *texts(const struct gf_lines *lines)
@@ -21,9 +22,15 @@ static json_t *count_of(double number)
     return json_integer(number > 0 && number < 9e18 ? (json_int_t)number : 0);
 }
 
+/* Sums of a damaged report may be infinite, which JSON cannot express. */
 static json_t *number_or_null(double number, bool known)
 {
-    return known ? json_real(number) : json_null();
+    return known && isfinite(number) ? json_real(number) : json_null();
+}
+
+static json_t *number_or_zero(double number)
+{
+    return json_real(isfinite(number) ? number : 0);
 }
 
 static json_t *input_of(const struct gf_read_counts *counts)
@@ -125,11 +132,11 @@ static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row 
 {
     const double rate = gf_copy_rate(&row->to_device);
 
-    return json_pack("{s:I,s:o,s:I,s:I,s:f,s:f,s:o,s:o,s:o,s:b}", "rank", (json_int_t)row->rank,
+    return json_pack("{s:I,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:b}", "rank", (json_int_t)row->rank,
                      "host", gf_json_text(gf_job_text(answer->job, row->host)), "processes",
                      (json_int_t)row->processes, "stalls", (json_int_t)row->stalls, "stall_s",
-                     row->stall_s, "delay_s", row->delay_s, "step_s",
-                     number_or_null(row->step_s, row->step_s > 0), "gpu_empty_share",
+                     number_or_zero(row->stall_s), "delay_s", number_or_zero(row->delay_s),
+                     "step_s", number_or_null(row->step_s, row->step_s > 0), "gpu_empty_share",
                      number_or_null(row->gpu_empty_s / gf_max(row->gpu_s, 1e-9), row->gpu_s > 0),
                      "gb_per_s", number_or_null(rate, rate > 0), "differs", row->excess_s > 0);
 }
