@@ -11,7 +11,7 @@ import re
 import pytest
 
 from conftest import COMMAND, SOURCE
-from test_report_answer import ANSWER, DOCTOR, LOG, STARTED, activity, copied, end, gpu_time, line, marks, process, report, stall
+from reportkit import ANSWER, DOCTOR, LOG, STARTED, activity, copied, end, gpu_time, line, marks, process, report, stall
 
 _spec = importlib.util.spec_from_file_location("page", SOURCE / "bench" / "page.py")
 page_bench = importlib.util.module_from_spec(_spec)

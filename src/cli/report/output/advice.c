@@ -17,8 +17,12 @@
 
 /* A remedy whose gain is known. */
 struct item {
+    enum {
+        OF_SLOW_RANK, /* for the rank that is slower than the others */
+        OF_GPU,       /* a cause for which a GPU had nothing to do */
+        OF_THREADS,   /* time of threads; a GPU may have had work meanwhile */
+    } of;
     double gain_s; /* at most so much time, summed over ranks or threads */
-    bool is_slow;  /* for the rank that is slower than the others */
     char text[768];
 };
 
@@ -27,11 +31,11 @@ struct items {
     unsigned count;
 };
 
-static struct item *new_item(struct items *items, double gain_s, bool is_slow)
+static struct item *new_item(struct items *items, double gain_s, int of)
 {
     struct item *item = &items->list[items->count < ITEMS - 1 ? items->count++ : ITEMS - 1];
 
-    *item = (struct item){.gain_s = gain_s, .is_slow = is_slow};
+    *item = (struct item){.gain_s = gain_s, .of = of};
     return item;
 }
 
@@ -61,7 +65,7 @@ static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
         const bool is_slow = rank >= 0 && rank == answer->slow_rank;
         if ((cause->s < LEAST_GPU_SHARE * time->s && !is_slow) || !*gf_host_help(cause->name))
             continue;
-        struct item *item = new_item(items, cause->s, is_slow);
+        struct item *item = new_item(items, cause->s, is_slow ? OF_SLOW_RANK : OF_GPU);
         snprintf(item->text, sizeof(item->text), "%s (%s of GPU time%s): %s",
                  gf_host_words(cause->name), gf_amount_time(cause->s, s),
                  where_text(answer, rank, cause->line, where, sizeof(where)),
@@ -86,8 +90,9 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
         if (!*gf_cause_help(name) || row->us < answer->stall_us / LEAST_STALL_SHARE)
             continue;
         const int64_t rank = most_of(gf_tally_find(&ranks, row->key)), site = most_of(row);
+        const bool is_slow = rank >= 0 && rank == answer->slow_rank;
         struct item *item =
-            new_item(items, (double)row->us / 1e6, rank >= 0 && rank == answer->slow_rank);
+            new_item(items, (double)row->us / 1e6, is_slow ? OF_SLOW_RANK : OF_THREADS);
         snprintf(item->text, sizeof(item->text), "%s (%s of stalls%s): %s", name,
                  gf_amount_time((double)row->us / 1e6, s),
                  where_text(answer, rank, site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : "",
@@ -105,13 +110,13 @@ static void add_sums(const struct gf_answer *answer, struct items *items)
     char s[GF_AMOUNT];
 
     if (saved > least) {
-        item = new_item(items, saved, false);
+        item = new_item(items, saved, OF_THREADS);
         snprintf(item->text, sizeof(item->text),
                  "pinning the source (`pin_memory=True`) would save at most %s",
                  gf_amount_time(saved, s));
     }
     if (delay > least) {
-        item = new_item(items, delay, false);
+        item = new_item(items, delay, OF_THREADS);
         snprintf(item->text, sizeof(item->text),
                  "threads waited %s for a CPU: use fewer threads, or more CPUs",
                  gf_amount_time(delay, s));
@@ -122,8 +127,8 @@ static int by_gain(const void *a, const void *b)
 {
     const struct item *one = a, *other = b;
 
-    if (one->is_slow != other->is_slow)
-        return one->is_slow ? -1 : 1;
+    if (one->of != other->of)
+        return one->of < other->of ? -1 : 1;
     return one->gain_s > other->gain_s ? -1 : one->gain_s < other->gain_s;
 }
 

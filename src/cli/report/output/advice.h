@@ -5,8 +5,9 @@
 #include "cli/report/output/answer.h"
 
 /*
- * Adds what helps to answer->helps: first the remedies for the rank that is slower than the others,
- * then the largest gain first, and remedies whose gain is unknown last. Needs gf_rank_compare.
+ * Adds what helps to answer->helps: remedies for the rank that is slower than the others, then for
+ * causes for which GPUs had nothing to do, then for lost time of threads. In each group the largest
+ * gain is first. Remedies whose gain is unknown are last. Needs gf_rank_compare.
  */
 void gf_advice_say(struct gf_answer *answer);
 

@@ -135,19 +135,25 @@ static void add_reported_causes(struct gf_answer *answer, const struct gf_job_pr
     }
 }
 
-/* The start of the first step, because a program's start differs from its steps. `from` without steps. */
-static double first_step(const struct gf_steps *steps, double from)
+/* The time of the steps, because a program's start and end differ from its steps; the whole job without steps. */
+static void step_window(const struct gf_answer *answer, double *ret_from, double *ret_to)
 {
-    double first = steps->count ? steps->list[0].at : from;
+    const struct gf_steps *steps = &answer->steps;
 
-    for (size_t i = 0; i < steps->count; i++)
-        first = gf_min(first, steps->list[i].at);
-    return first;
+    *ret_from = steps->count ? steps->list[0].at : answer->from;
+    *ret_to = steps->count ? steps->list[0].at : answer->to;
+    for (size_t i = 0; i < steps->count; i++) {
+        const struct gf_step *step = &steps->list[i];
+        *ret_from = gf_min(*ret_from, step->at);
+        *ret_to = gf_max(*ret_to, step->is_open ? answer->to : step->at + step->s);
+    }
 }
 
 void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
                     struct gf_answer *ret)
 {
+    double from, to;
+
     *ret = (struct gf_answer){.job = job, .counts = counts, .stalls = job->stall_count};
     for (size_t i = 0; i < job->process_count; i++)
         if (!job->processes[i].excluded)
@@ -169,8 +175,8 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
     ret->ranks_known = ret->table.count;
     gf_copies_finish(&ret->copies);
     gf_gpu_time_finish(&ret->gpu_time);
-    ret->onset = gf_onset_find(job, first_step(&ret->steps, ret->from), ret->to,
-                               ret->sites.count ? ret->sites.rows->key : -1);
+    step_window(ret, &from, &to);
+    ret->onset = gf_onset_find(job, from, to, ret->sites.count ? ret->sites.rows->key : -1);
 }
 
 void gf_answer_free(struct gf_answer *answer)

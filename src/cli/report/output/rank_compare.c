@@ -21,13 +21,13 @@ typedef double value_of(const struct gf_rank_row *row);
 
 /* The medians of all ranks, and the least difference in seconds. */
 struct usual {
-    double stall_s, delay_s, step_s, gpu_empty, copy_cost, last;
+    double stall_s, delay_s, step_s, step_mean_s, gpu_empty, copy_cost, last;
     double least_s, span;
 };
 
 static double stalled(const struct gf_rank_row *row)
 {
-    return row->stall_s;
+    return row->step_stall_s;
 }
 
 static double delayed(const struct gf_rank_row *row)
@@ -38,6 +38,11 @@ static double delayed(const struct gf_rank_row *row)
 static double step_of(const struct gf_rank_row *row)
 {
     return row->step_s;
+}
+
+static double step_mean_of(const struct gf_rank_row *row)
+{
+    return row->step_mean_s;
 }
 
 static double gpu_empty(const struct gf_rank_row *row)
@@ -97,6 +102,7 @@ static struct usual usual_of(const struct gf_rank_table *table)
         .stall_s = median(table, stalled),
         .delay_s = median(table, delayed),
         .step_s = median(table, step_of),
+        .step_mean_s = median(table, step_mean_of),
         .gpu_empty = median(table, gpu_empty),
         .copy_cost = median(table, copy_cost),
         .last = median(table, end_of),
@@ -116,11 +122,13 @@ static void compare_stalls(const struct gf_answer *answer, const struct usual *u
     const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
     char much[GF_AMOUNT], little[GF_AMOUNT], site[256];
 
-    if (row->stall_s <= FACTOR * usual->stall_s || row->stall_s - usual->stall_s <= usual->least_s)
+    const double excess = row->step_stall_s - usual->stall_s;
+    if (row->step_stall_s <= FACTOR * usual->stall_s || excess <= usual->least_s)
         return;
-    row->excess_s += row->stall_s - usual->stall_s;
-    gf_say(words, "%swas stalled for %s (median %s", comma(words),
-           gf_amount_time(row->stall_s, much), gf_amount_time(usual->stall_s, little));
+    row->excess_s += excess;
+    gf_say(words, "%swas stalled for %s%s (median %s", comma(words),
+           gf_amount_time(row->step_stall_s, much), row->first_step > 0 ? " in its steps" : "",
+           gf_amount_time(usual->stall_s, little));
     if (tally && *gf_job_text(answer->job, (uint32_t)tally->main))
         gf_say(words, "; mostly at %s",
                gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site)));
@@ -139,14 +147,15 @@ static void compare_delays(const struct usual *usual, struct gf_rank_row *row,
            gf_amount_time(row->delay_s, much), gf_amount_time(usual->delay_s, little));
 }
 
+/* If all ranks become slower, their medians differ by chance. So the mean must differ, too. */
 static void compare_steps(const struct usual *usual, struct gf_rank_row *row,
                           struct gf_textbuf *words)
 {
-    const double excess = (row->step_s - usual->step_s) * (double)row->steps;
+    const double excess = (row->step_mean_s - usual->step_mean_s) * (double)row->steps;
     char much[GF_AMOUNT], little[GF_AMOUNT];
 
     if (usual->step_s <= 0 || row->step_s <= STEP_FACTOR * usual->step_s ||
-        excess <= usual->least_s)
+        row->step_mean_s <= STEP_FACTOR * usual->step_mean_s || excess <= usual->least_s)
         return;
     row->excess_s += excess;
     gf_say(words, "%stook %s per step (median %s)", comma(words), gf_amount_time(row->step_s, much),

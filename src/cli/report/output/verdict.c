@@ -178,23 +178,18 @@ static void say_onset(struct gf_answer *answer)
                      onset->factor >= 1000 ? " or more" : "");
 }
 
-/* Looks at the rank that is slower than the others first, because steps of other ranks hide its own. */
+/* Most ranks become slower together, if they wait for each other; else one of them may. */
 static void say_step_onset(struct gf_answer *answer)
 {
     char clock[GF_AMOUNT], before[GF_AMOUNT], after[GF_AMOUNT], rank[32] = "";
-    struct gf_step_onset onset = {0};
-    int64_t of = answer->slow_rank;
+    struct gf_step_onset onset = gf_step_onset_find(answer->job, &answer->steps, -1);
 
-    if (of >= 0)
-        onset = gf_step_onset_find(answer->job, &answer->steps, of);
-    if (!onset.step) {
-        of = -1;
-        onset = gf_step_onset_find(answer->job, &answer->steps, of);
+    if (!onset.step && answer->slow_rank >= 0) {
+        onset = gf_step_onset_find(answer->job, &answer->steps, answer->slow_rank);
+        snprintf(rank, sizeof(rank), " of rank %lld", (long long)answer->slow_rank);
     }
     if (!onset.step)
         return;
-    if (of >= 0)
-        snprintf(rank, sizeof(rank), " of rank %lld", (long long)of);
     gf_lines_add(&answer->verdict, "Since step %llu (%s) steps%s take %s instead of %s.",
                  (unsigned long long)onset.step,
                  gf_amount_clock(onset.at, answer->to - answer->from > 43200, clock), rank,

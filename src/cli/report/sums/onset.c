@@ -59,7 +59,7 @@ struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, 
         return ret;
     for (size_t i = 0; i < job->stall_count; i++) {
         const double bin = (job->stalls[i].at - from) / (to - from) * BINS;
-        if (bin < 0)
+        if (bin < 0 || bin > BINS)
             continue;
         sums[(unsigned)gf_min(bin, BINS - 1)] += job->stalls[i].us;
         total += job->stalls[i].us;

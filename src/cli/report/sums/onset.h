@@ -14,7 +14,7 @@ struct gf_onset {
 
 /*
  * Finds the time in a job (from `from` to `to`) from which on stalls took several times as much time
- * as before. Ignores stalls before `from`. `site` is the call site with the most stalled time.
+ * as before. Ignores other stalls. `site` is the call site with the most stalled time.
  */
 struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, int64_t site);
 

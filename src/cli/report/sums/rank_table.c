@@ -59,34 +59,79 @@ static void add_process(struct gf_rank_row *row, const struct gf_job_process *pr
     if (!process->logged) { /* the report has no median of the steps, but their sum */
         const double ended = gf_report_number(process->report, "steps.ended");
         row->step_s = ended > 0 ? gf_report_number(process->report, "steps.us") / 1e6 / ended : 0;
+        row->step_mean_s = row->step_s;
         row->steps += (size_t)gf_max(ended, 0.0);
         row->stall_s += gf_report_number(process->report, "stalls.us") / 1e6;
+        row->step_stall_s += gf_report_number(process->report, "stalls.us") / 1e6;
         row->stalls += (uint64_t)gf_report_number(process->report, "stalls.count");
     }
 }
 
-/* The list of steps is sorted, so the median of a rank is the middle one of its steps. */
-static void add_steps(const struct gf_rank_table *table, const struct gf_job *job,
-                      const struct gf_steps *steps)
+static void find_step_times(const struct gf_rank_table *table, const struct gf_job *job,
+                            const struct gf_steps *steps)
 {
-    size_t *counts = calloc(2 * (table->count + 1), sizeof(*counts)), *passed = counts;
+    for (size_t i = 0; i < steps->count; i++) {
+        const struct gf_step *step = &steps->list[i];
+        struct gf_rank_row *row = row_of(table, job->processes[step->process].rank);
+        if (!row)
+            continue;
+        if (row->first_step <= 0 || step->at < row->first_step)
+            row->first_step = step->at;
+        row->last_step = gf_max(row->last_step, step->is_open ? row->last : step->at + step->s);
+    }
+}
+
+static void add_stalls(const struct gf_rank_table *table, const struct gf_job *job)
+{
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const struct gf_stall *stall = &job->stalls[i];
+        struct gf_rank_row *row = row_of(table, job->processes[stall->process].rank);
+        if (!row)
+            continue;
+        row->stall_s += stall->us / 1e6;
+        row->stalls++;
+        if (row->first_step <= 0 || (stall->at >= row->first_step && stall->at <= row->last_step))
+            row->step_stall_s += stall->us / 1e6;
+    }
+}
+
+/* The number of steps of each rank. NULL if memory is short. */
+static size_t *count_steps(const struct gf_rank_table *table, const struct gf_job *job,
+                           const struct gf_steps *steps)
+{
+    size_t *counts = calloc(table->count + 1, sizeof(*counts));
 
     for (size_t i = 0; counts && i < steps->ended; i++) {
         const struct gf_rank_row *row = row_of(table, job->processes[steps->list[i].process].rank);
         if (row)
             counts[row - table->rows]++;
     }
-    if (counts)
-        passed = counts + table->count;
-    for (size_t i = 0; counts && i < steps->ended; i++) {
+    return counts;
+}
+
+/* The list of steps is sorted, the longest first. So a rank's median is the middle one of its steps. */
+static void add_steps(const struct gf_rank_table *table, const struct gf_job *job,
+                      const struct gf_steps *steps)
+{
+    size_t *counts = count_steps(table, job, steps);
+    size_t *passed = calloc(table->count + 1, sizeof(*passed));
+
+    for (size_t i = 0; counts && passed && i < steps->ended; i++) {
         struct gf_rank_row *row = row_of(table, job->processes[steps->list[i].process].rank);
-        const size_t at = row ? (size_t)(row - table->rows) : 0;
-        if (row && passed[at]++ == counts[at] / 2)
+        if (!row)
+            continue;
+        const size_t at = (size_t)(row - table->rows), longest = counts[at] / 10;
+        if (passed[at] == counts[at] / 2)
             row->step_s = steps->list[i].s;
-        if (row && passed[at] == counts[at])
+        if (!passed[at]) {
             row->steps += counts[at];
+            row->step_mean_s = 0;
+        }
+        if (passed[at]++ >= longest)
+            row->step_mean_s += steps->list[i].s / (double)(counts[at] - longest);
     }
     free(counts);
+    free(passed);
 }
 
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps)
@@ -105,13 +150,8 @@ struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct g
         if (row)
             add_process(row, &job->processes[i]);
     }
-    for (size_t i = 0; i < job->stall_count; i++) {
-        struct gf_rank_row *row = row_of(&table, job->processes[job->stalls[i].process].rank);
-        if (!row)
-            continue;
-        row->stall_s += job->stalls[i].us / 1e6;
-        row->stalls++;
-    }
+    find_step_times(&table, job, steps);
+    add_stalls(&table, job);
     add_steps(&table, job, steps);
     return table;
 }

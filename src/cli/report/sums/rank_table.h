@@ -12,10 +12,13 @@ struct gf_rank_row {
     size_t processes;
     double first, last;
     double stall_s, delay_s;
+    double first_step, last_step; /* when its steps began and ended; 0 without steps in a log */
+    double step_stall_s;          /* stalls that began between them; all stalls without steps */
     uint64_t stalls;
     struct gf_copy_sum to_device; /* copies that were timed */
     size_t steps;                 /* steps with a known end */
     double step_s;                /* the median of their durations; 0 without steps */
+    double step_mean_s;           /* their mean, without the longest tenth */
     double gpu_s, gpu_empty_s;    /* time of its GPUs; the part without work */
     double
         excess_s; /* how much longer it took than the median of all ranks; 0 if it does not differ */
