@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from conftest import SOURCE
-from test_python_module import MODULE, START
+from conftest import SOURCE, START_COPIES
+from test_python_module import MODULE
 from test_report_files import samples
 
 
@@ -16,7 +16,7 @@ from test_report_files import samples
 def program(run, tmp_path):
     """program(script, path, ...) runs a script that uses the simulated GPU, with GPUFEED_METRICS."""
     def call(script, path, **env):
-        text = f"import ctypes, os, sys, time\nimport gpufeed\nMETRICS = {str(path)!r}\n" + textwrap.dedent(START) + textwrap.dedent("""
+        text = f"import ctypes, os, sys, time\nimport gpufeed\nMETRICS = {str(path)!r}\n" + START_COPIES + textwrap.dedent("""
             def wait():
                 for _ in range(3000):
                     if os.path.exists(METRICS):
