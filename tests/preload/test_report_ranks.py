@@ -140,19 +140,19 @@ def test_steps_whose_end_the_log_lacks_have_no_length(shown):
     assert answer(shown, process() + damaged + line(event="steps", pid=7, steps=7, after_us=[1]))["steps"]["ended"] <= 2
 
 
-@pytest.fixture(scope="module")
-def eight_ranks(tmp_path_factory):
-    """The recorded files of a job of eight ranks on the simulated driver. Rank 5 allocates device memory in each step
-    after step 40."""
-    folder = tmp_path_factory.mktemp("ranks")
-    with tarfile.open(SOURCE / "tests" / "preload" / "eight_ranks.tar.xz") as recording:
-        recording.extractall(folder)
-    return folder / "job"
+@pytest.fixture
+def recorded(tmp_path):
+    """recorded(name) returns the folder with the files of a recorded job of eight ranks on the simulated driver."""
+    def call(name):
+        with tarfile.open(SOURCE / "tests" / "preload" / f"{name}.tar.xz") as recording:
+            recording.extractall(tmp_path)
+        return tmp_path / "job"
+    return call
 
 
-def test_five_questions_about_a_job_of_eight_ranks(run, eight_ranks):
-    """One command answers them."""
-    done = run(COMMAND, "report", eight_ranks, preload=False, TZ="UTC")
+def test_five_questions_about_a_job_of_eight_ranks(run, recorded):
+    """One command answers them. Rank 5 allocates device memory in each step after step 40."""
+    done = run(COMMAND, "report", recorded("eight_ranks"), preload=False, TZ="UTC")
     assert done.returncode == 0 and done.stderr == ""
     text = " ".join(done.stdout.split())
     # Which rank is slow?
@@ -171,3 +171,20 @@ def test_five_questions_about_a_job_of_eight_ranks(run, eight_ranks):
             "What helps gpu (1 s of stalls, mostly of rank 5 at train.py:14 in save_samples): allocate and free less often: reuse the memory, or use "
             "a memory pool"):
         assert sentence in text, done.stdout
+
+
+@pytest.mark.parametrize("name, first, onset, helps", [
+    ("slow_loader", "Rank 0 on node0 took 42 ms per step (median 19 ms), left its GPU without work 53 % of the time (median 27 %; mostly waiting for "
+     "data 33 % at train.py:34 in train_one).", "Since step 47 (11:29:36) steps of rank 0 take 45 ms instead of 20 ms.",
+     "waiting for data (1.3 s of GPU time, mostly of rank 0 at train.py:34 in train_one): more or faster loader workers"),
+    ("slow_loaders", "The GPUs had nothing to do 60 % of the time: waiting for data 45 % (at train.py:34 in train_one), ",
+     "Since step 39 (12:00:51) steps take 45 ms instead of 29 ms.",
+     "waiting for data (15.2 s of GPU time, mostly at train.py:34 in train_one): more or faster loader workers")])
+def test_five_questions_about_slow_loaders(run, recorded, name, first, onset, helps):
+    """The loader of rank 0 takes 40 ms longer from batch 45 on; the loader of each rank does so from batch 38 on. Up to
+    two batches wait in a queue."""
+    done = run(COMMAND, "report", recorded(name), preload=False, TZ="UTC")
+    text = " ".join(done.stdout.split())
+    assert done.returncode == 0 and text.startswith(first) and onset in text and f"What helps {helps}" in text, done.stdout
+    assert ("No rank differs much from the median of all ranks." in text) == (name == "slow_loaders")
+    assert "Staging helped: " in text and "Since 1" not in text, done.stdout

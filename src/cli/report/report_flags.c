@@ -53,7 +53,7 @@ static void print_help(void)
         "the files of\n"
         "all ranks together.\n\n"
         "Without flags, the answer has:\n"
-        "  which rank is slow    the first sentence, if a rank differs; all ranks: --by rank\n"
+        "  which rank is slow    the first sentence, or \"No rank differs\"; all ranks: --by rank\n"
         "  what and which line   \"The main cause of stalls\"; GPU time, and stalls by call site\n"
         "  since when            \"Since ...\": the time, the step and how much slower\n"
         "  did staging help      \"Staging ...\": rates of copies through the library's ring, and "

@@ -332,6 +332,12 @@ static void say_rank(struct gf_answer *answer)
         gf_lines_add(&answer->verdict, "R%s.", answer->differing.list[0] + 1);
 }
 
+static void say_no_rank(struct gf_answer *answer)
+{
+    if (answer->ranks_known > 1 && !answer->differing.count)
+        gf_lines_add(&answer->verdict, "No rank differs much from the median of all ranks.");
+}
+
 void gf_verdict_say(struct gf_answer *answer)
 {
     gf_rank_compare(answer);
@@ -346,6 +352,7 @@ void gf_verdict_say(struct gf_answer *answer)
     }
     say_steps(answer);
     say_step_onset(answer);
+    say_no_rank(answer);
     say_staging(answer);
     gf_advice_say(answer);
     say_notes(answer);
