@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pointers to the driver's functions that hooks.def lists, with the types that cuda.h declares. */
+/*
+ * A table of pointers to the driver's functions that hooks.def lists. The types come from the
+ * toolkit's cuda.h.
+ */
 #ifndef GF_ABI_CUDA_H
 #define GF_ABI_CUDA_H
 

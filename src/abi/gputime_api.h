@@ -12,7 +12,7 @@
 
 #define GF_SUBMITTERS 80u    /* threads with a set of counters: preload/hook/counters.h */
 #define GF_STREAM_SLOTS 512u /* a power of two */
-#define GF_STREAM_PROBES 8u  /* slots to try for a stream's handle */
+#define GF_STREAM_PROBES 8u  /* a look-up of a stream tries so many slots */
 #define GF_SUBMIT_CONTEXTS 16u
 /* Replaces the handle while an entry is filled. No handle has this value. */
 #define GF_SUBMIT_FILLING ((uintptr_t)3)
@@ -29,7 +29,10 @@ enum gf_work {
 struct gf_stream_slot {
     _Alignas(64) _Atomic(uintptr_t) stream; /* 0: free */
     _Atomic(uintptr_t) context;
-    /* Work submitted since the sampler last saw the stream empty, as bits of enum gf_work. */
+    /*
+     * The kinds of work (bits of enum gf_work) submitted since the sampler last saw the stream
+     * empty.
+     */
     _Atomic unsigned work;
     _Atomic int device;
     /* A query of the legacy stream covers this stream. */
@@ -44,7 +47,10 @@ struct gf_submitter {
     _Atomic unsigned own_work; /* work of its per-thread streams, as gf_stream_slot.work */
     /* The timed driver call in progress: 1 + an enum gf_timed; 0: none. */
     _Atomic unsigned doing;
-    /* Submissions to streams that are in no slot: the table is full, or a capture is open. */
+    /*
+     * Number of submissions to streams without a slot, because the table is full or a capture is
+     * open.
+     */
     _Atomic uint64_t unlisted;
 };
 

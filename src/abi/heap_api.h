@@ -36,24 +36,28 @@ struct gf_heap_stats {
 /* The heap's handling of freed pages: src/preload/heap/pages/retain.h. */
 struct gf_heap_retained {
     bool managed; /* false: a user's MALLOC_CONF sets the decay; the heap adds nothing */
-    /* Free and not purged; an upper bound: includes pages that were never touched. */
+    /*
+     * Bytes of free pages that are not purged. An upper bound, because it includes pages that were
+     * never touched.
+     */
     uint64_t max_bytes;
     uint64_t unused_bytes;  /* the part that stayed free for at least 10 s */
     uint64_t unused_purged; /* bytes purged because they stayed free */
     /* Bytes freed since the last lazy free; an upper bound of the dirty bytes. */
     uint64_t freed;
     uint64_t dirty_limit; /* most dirty bytes that the heap keeps */
-    uint64_t headroom;    /* at the last reading */
+    uint64_t headroom;    /* when the heap last read it */
     uint64_t readings, lazy_frees, purges;
-    uint64_t lazily_freed_bytes, purged_bytes; /* so far, for any cause */
+    uint64_t lazily_freed_bytes, purged_bytes; /* sums since the start, for any cause */
 };
 
 /* Transparent huge pages: src/preload/heap/pages/huge.h. */
 struct gf_heap_huge {
     bool on;
-    const char *reason;     /* the reason for `on` */
-    uint64_t asked_bytes;   /* bytes of new mappings that were large enough */
-    uint64_t advised_bytes; /* bytes of those whose first huge page was allocated quickly */
+    const char *reason;   /* the reason for `on` */
+    uint64_t asked_bytes; /* bytes of new mappings that were large enough */
+    /* The part of asked_bytes whose first huge page was allocated quickly. */
+    uint64_t advised_bytes;
 };
 
 /* Estimates from samples: src/preload/heap/pages/first_touch.h. */
@@ -61,13 +65,13 @@ struct gf_heap_first_touch {
     uint64_t looks; /* blocks examined */
     uint64_t timed; /* page faults timed */
     /*
-     * Bytes of large blocks without pages when malloc returned, minus those still without pages at
-     * free.
+     * Bytes of large blocks that had no page yet when malloc returned, minus bytes that still had
+     * none when the block was freed.
      */
     uint64_t missing_bytes;
     uint64_t again_bytes; /* the part of missing_bytes that an earlier purge removed */
     uint64_t us;          /* estimated duration of the first touch of missing_bytes */
-    uint64_t ns_per_mib;  /* at the latest sample */
+    uint64_t ns_per_mib;  /* the duration at the latest sample */
 };
 
 /* A jemalloc setting in force, and the reason for it. */
@@ -118,7 +122,7 @@ struct gf_heap_ops {
     const char *(*ignored_conf)(void);
     void (*huge)(struct gf_heap_huge *ret);
     void (*first_touch)(struct gf_heap_first_touch *ret);
-    void (*retained)(struct gf_heap_retained *ret); /* only a few loads */
+    void (*retained)(struct gf_heap_retained *ret); /* cheap: only a few loads */
     /*
      * The caller promises to check the headroom and to free pages in time, until the process ends
      * or forks. So the heap keeps more dirty pages. Each call of this function lets the heap call

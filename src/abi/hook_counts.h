@@ -11,9 +11,12 @@ struct gf_hook_counts {
 
     /* For copies only: all copies and their bytes. A batch contains several copies. */
     uint64_t copies, bytes;
-    /* The copies that are large enough for staging. */
+    /* Counts of the copies that are large enough for staging. */
     uint64_t offered, offered_bytes; /* offered to the engine */
-    /* Copies that are not offered, because their shape or source access order is never staged. */
+    /*
+     * Copies that are not offered to the engine, because it stages no copy of their shape or source
+     * access order.
+     */
     uint64_t unfit, unfit_bytes;
 };
 

@@ -88,7 +88,7 @@ struct gf_latency {
     enum gf_timed kind;
     /* The upper end of the size class in bytes; 0: unknown; UINT64_MAX: no upper end. */
     uint64_t size_to;
-    pid_t tid; /* 0: the threads that got no row of their own */
+    pid_t tid; /* 0: the sum of the threads without a row of their own */
     uint64_t count, total_ns;
     /* Percentiles are upper ends of buckets; max_ns is exact. */
     uint64_t p50_ns, p99_ns, p999_ns, max_ns;

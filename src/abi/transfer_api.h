@@ -16,10 +16,13 @@
 #include "abi/cuda.h"
 
 enum gf_copy_way {
-    gf_copy_h2d, /* by its entry point, the copy's src is host memory */
-    gf_copy_d2h, /* by its entry point, the copy's dst is host memory */
-    gf_copy_any, /* a unified entry point: the addresses decide */
-    /* A member of a batch, like gf_copy_any; only copies to the device are staged. */
+    gf_copy_h2d, /* the called function defines src as host memory */
+    gf_copy_d2h, /* the called function defines dst as host memory */
+    gf_copy_any, /* the addresses decide, as for cuMemcpy */
+    /*
+     * A copy of a batch. As with gf_copy_any, the addresses decide. Only copies to the device are
+     * staged.
+     */
     gf_copy_batched,
 };
 
@@ -47,7 +50,7 @@ struct gf_copy_refusal {
     uint64_t under_way;
 };
 
-/* The device argument if the call names no device. */
+/* Stands for the device if a call names none. */
 #define GF_ANY_DEVICE (-2)
 
 struct gf_transfer_ops {
@@ -68,8 +71,9 @@ struct gf_transfer_ops {
     void (*copy_declined)(const struct gf_copy_call *call, const struct gf_copy_refusal *refusal,
                           uint64_t ns);
     /*
-     * Whether `copy` would stage this copy now. Makes the same checks, which may prepare staging.
-     * Copies nothing, and counts a declined copy with its reason. NULL: no copy would be staged.
+     * Whether `copy` would stage this copy now. Makes the same checks as `copy`, but copies
+     * nothing. The checks may prepare staging, and they count a declined copy with its reason. The
+     * pointer is NULL if no copy would be staged.
      */
     bool (*copy_fits)(const struct gf_copy_call *call);
 
