@@ -27,8 +27,8 @@
 #define gf_max(a, b) ((a) > (b) ? (a) : (b))
 
 /*
- * The bytes that a call of this size adds to a counter. 0 for sizes from 2^48 on, because such a
- * call fails.
+ * The number of bytes that a call of this size adds to a counter. Returns 0 for sizes from 2^48 on,
+ * because such a call fails.
  */
 static inline uint64_t gf_bytes_counted(uint64_t bytes)
 {

@@ -191,7 +191,11 @@ static const char *put_conversion(struct out *out, const char *percent, va_list 
     case '%':
         put(out, '%');
         break;
-    default: /* unknown: copied as written. The types of later arguments are then unknown, too. */
+    /*
+     * An unknown conversion is copied as written. The types of the later arguments are then
+     * unknown, too.
+     */
+    default:
         put(out, '%');
         return percent + 1;
     }

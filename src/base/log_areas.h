@@ -2,7 +2,9 @@
 #ifndef GF_BASE_LOG_AREAS_H
 #define GF_BASE_LOG_AREAS_H
 
-/* The areas of GPUFEED_DEBUG, in the order of their bits: X(token of the option, word) */
+/*
+ * The areas of GPUFEED_DEBUG, in the order of their bits: X(value of the option, word in the line)
+ */
 #define GF_LOG_AREAS(X) X(debug, copy) X(debug, heap) X(debug, place)
 
 #endif

@@ -91,9 +91,9 @@ static int write_special(const char *path, const char *bytes, size_t length)
 }
 
 /*
- * Creates a new file in the folder of path. Its name contains the time in nanoseconds. So another
- * user cannot guess the name, and a process with the same pid in another container uses another
- * one. Returns a descriptor or -errno, and sets ret to the file's path.
+ * Creates a new file in the folder of path, and sets ret to its path. Returns a descriptor or
+ * -errno. The name contains the time in nanoseconds, so another user cannot guess it. A process
+ * with the same pid in another container also gets another name.
  */
 static int open_beside(const char *path, char *ret, size_t size)
 {

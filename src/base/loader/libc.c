@@ -11,7 +11,7 @@
 
 #define SONAME "libc.so.6"
 #define GET_AUXV 0x41555856 /* PR_GET_AUXV of prctl, since Linux 6.4 */
-#define VERSIONS 32         /* limit of the symbol versions that this library needs */
+#define VERSIONS 32         /* at most this many symbol versions are supported */
 #define AUXILIARY 64
 
 #if defined(__x86_64__)
@@ -183,8 +183,8 @@ static uintptr_t address_of(const struct gf_object *libc, const ElfW(Sym) * symb
 }
 
 /*
- * An exported name whose calls are still bound to libc: the heap calls munmap under locks, and must
- * not reach the hook.
+ * This library exports munmap, but its own calls are bound to libc: the heap calls munmap under
+ * locks, where the hook must not run.
  */
 #define BOUND_EXPORT "munmap"
 
@@ -243,7 +243,7 @@ static void bind_calls(const struct link_map *map)
 
 void gf_libc_bind(void)
 {
-    static bool bound; /* threads that enter together store the same addresses */
+    static bool bound; /* threads that bind at the same time store the same addresses */
     const struct link_map *map;
 
     if (gf_likely(__atomic_load_n(&bound, __ATOMIC_ACQUIRE)) || !gf_libc_relocated())

@@ -9,8 +9,8 @@
 #include "base/loader/symbols.h"
 
 /*
- * Whether the object loaded at base is a copy: it defines both gpufeed_version and
- * cuGetProcAddress. A program may define one of these.
+ * Whether the object loaded at base is a copy of this library. A copy defines both gpufeed_version
+ * and cuGetProcAddress; a program may define one of these.
  */
 bool gf_own_image_is(uintptr_t base);
 

@@ -13,7 +13,8 @@ struct gf_pystack_layout {
     int c_frame;             /* C frame: the innermost frame; -1 if the thread state has it */
     unsigned code, previous; /* frame */
     unsigned at; /* frame: the current instruction, as a number or as a pointer into the bytecode */
-    int owner;   /* frame: 3 marks the interpreter's own frames; -1 if the version has none */
+    /* Frame: its byte is 3 in the interpreter's own frames; -1 if the version has no such byte. */
+    int owner;
     unsigned file, name, qualified, first_line, table; /* code object */
     /* Code object: the bytecode; 0: `at` is a number. */
     unsigned bytecode;
@@ -150,7 +151,10 @@ static bool read_string(const struct reader *r, uintptr_t object, char *ret, siz
         for (size_t k = 0; k < some; k++) {
             uint32_t point = 0;
             memcpy(&point, units + k * width, width);
-            /* Freed memory may claim to be ASCII; `room` relies on each byte being ASCII. */
+            /*
+             * In freed memory the flag for ASCII may be wrong. `room` holds only if each byte is
+             * ASCII, so each byte is checked.
+             */
             if (ascii && point >= 0x80)
                 return false;
             at += encode_utf8(point, ret + at);
