@@ -18,7 +18,7 @@ static const char *join_words(const struct gf_option_row *row, unsigned bits, co
     return buf;
 }
 
-/* Writes a size in its largest whole unit: "64M". Returns buf. */
+/* Writes a size in the largest unit that gives a whole number, as in "64M". Returns buf. */
 static const char *format_size(uint64_t bytes, char *buf, size_t size)
 {
     static const char units[] = " KMGT";

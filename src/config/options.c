@@ -34,8 +34,8 @@ const struct gf_option_row gf_option_rows[GF_OPTION_COUNT] = {
 };
 
 /*
- * A section has the index of the row that follows. before_<id> sets the enum back by one, so that
- * the row gets the section's number.
+ * A section's enumerator has the index of the row that follows. before_<id> then lowers the counter
+ * of the enum by one, so that this row gets the same number.
  */
 enum {
 #define GF_SECTION(id, title) section_##id, before_##id = section_##id - 1,

@@ -29,7 +29,10 @@ static void format_unknown_name(const char *name, char *line, size_t size)
            name, nearest);
 }
 
-/* Writes the mistake in an entry. False if the entry is valid, or is not the library's. */
+/*
+ * Describes the mistake in an entry of the environment. Returns false if the entry is valid, or
+ * does not belong to the library.
+ */
 static bool format_mistake(const char *entry, bool from_run, char *line, size_t size)
 {
     char name[64], mistake[256];
