@@ -24,7 +24,8 @@ static struct gf_arm *find_arm(struct gf_arms *arms, const char *name, size_t le
 static void report_mistake(void *closure, const char *line)
 {
     /*
-     * Cuts the part that names the default which the library would use, because `compare` fails.
+     * Removes the words about the default that the library would use, because `compare` exits with
+     * an error instead.
      */
     const char *end = strstr(line, "; using ");
 
@@ -32,7 +33,10 @@ static void report_mistake(void *closure, const char *line)
     gf_cli_error("compare", "%.*s", end ? (int)(end - line) : (int)strlen(line), line);
 }
 
-/* Checks options: the library would ignore an invalid one, and both arms would be equal. */
+/*
+ * Checks the arms' options. The library would ignore an invalid value, and then both arms would run
+ * with the same settings.
+ */
 static int check_variable(const char *variable)
 {
     char *const entries[] = {(char *)(uintptr_t)variable, NULL};

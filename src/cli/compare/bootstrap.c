@@ -17,10 +17,10 @@ uint64_t gf_bootstrap_random(uint64_t *state)
 }
 
 /*
- * The share of resamples beyond each end of the interval. Approximates Phi(-sqrt(n / (n - 1)) * t),
- * with Student's t for n - 1 degrees of freedom. Below 12 pairs the share is smaller, because there
- * are few different resamples. With normal noise, 5 to 6 % of comparisons of equal arms find a
- * difference.
+ * The share of resamples that lie beyond each end of the interval. Approximates Phi(-sqrt(n / (n -
+ * 1)) * t), with Student's t for n - 1 degrees of freedom. Below 12 pairs the share is smaller,
+ * because few different resamples exist. With normal noise, the interval excludes 1 in 5 to 6 % of
+ * the comparisons of equal arms.
  */
 static double tail(size_t count)
 {

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-#define GF_BOOTSTRAP_PAIRS_MIN 6u /* fewer pairs would have too few different resamples */
+#define GF_BOOTSTRAP_PAIRS_MIN 6u /* fewer pairs give too few different resamples */
 #define GF_BOOTSTRAP_PAIRS_MAX 1000u
 
 struct gf_ratio {

@@ -59,7 +59,7 @@ static void format_copies(char *ret, size_t size, const struct gf_figures_copies
         snprintf(ret, size, "%.0f MiB, not timed", copies->bytes / runs / MIB);
 }
 
-/* Prints which share of the bytes each arm staged or had pinned, unless both shares are 0. */
+/* Prints a row with each arm's part as a share of its copied bytes, unless both are 0. */
 static void print_part(FILE *out, const char *label, double before, double after,
                        const struct gf_figures_copies *copies[2])
 {

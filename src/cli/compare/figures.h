@@ -8,7 +8,8 @@
 #define GF_FIGURES_CAUSES 24
 
 struct gf_figures_copies {
-    double bytes, seconds; /* sums of staged copies, pinned ones, and those left to the driver */
+    /* Bytes of staged copies, of pinned copies, and of copies left to the driver. */
+    double bytes, seconds;
     double staged_bytes, pinned_bytes;
 };
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 /*
- * The most settings in a finding. Only three settings keep the clock high, so there is always room
- * for one that lowers it.
+ * A finding names at most this many settings. Only three settings keep the clock high, so one that
+ * lowers it always fits.
  */
 #define SETTINGS_MAX 4
 

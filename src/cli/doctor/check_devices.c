@@ -26,7 +26,7 @@ static const char *device_kind(const char *class, const char *vendor)
     return strncmp(class, "0x0108", 6) == 0 ? "NVMe disk" : NULL;
 }
 
-/* False if the check ignores this kind of device, or if its node is unknown. */
+/* Returns false if the check ignores this kind of device, or if the device's node is unknown. */
 static bool read_device(const struct gf_check_input *input, const char *bdf, struct device *ret)
 {
     static const char folder[] = "sys/bus/pci/devices";

@@ -74,7 +74,10 @@ static const struct {
     {119, "the GPU's firmware does not answer", "reset the GPU or reboot; update the driver"},
 };
 
-/* Sets a bit of *found for each row of xids that the text contains; copies the first such line. */
+/*
+ * Sets a bit of *found for each row of `xids` (NVIDIA's error numbers) that the text contains.
+ * Copies the first such line.
+ */
 static void scan_text(const char *text, unsigned *found, char *first, size_t size)
 {
     for (const char *at = text; (at = strstr(at, "NVRM: Xid ("));) {

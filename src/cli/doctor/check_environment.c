@@ -8,7 +8,8 @@
 
 static const struct {
     const char *name;
-    const char *part; /* a value that contains this is slow; "": each value but "0" and "" is */
+    /* A value that contains this word is slow; "": each value except "0" and "" is slow. */
+    const char *part;
     const char *effect, *fix;
 } slow[] = {
     {"CUDA_LAUNCH_BLOCKING", "", "each kernel launch waits for the GPU", NULL},

@@ -28,7 +28,7 @@ enum gf_where { gf_where_docker, gf_where_kubernetes, gf_where_slurm, gf_where_c
 
 enum gf_status {
     gf_status_problem, /* has a fix, and makes the exit code 1 */
-    gf_status_unknown, /* no file and no call tells */
+    gf_status_unknown, /* neither a file nor a call gives the answer */
     gf_status_ok,
 };
 
@@ -38,7 +38,7 @@ struct gf_finding {
     char summary[256];  /* printable ASCII on one line */
     char evidence[512]; /* the file or call, and its content or result; "" if in summary */
     char fix[384];      /* a command or setting; only for a problem */
-    char script[256];   /* shell lines for root on the host, for --fix; may be "" */
+    char script[256];   /* shell lines for root on the host, printed by --fix; may be "" */
     const char *why;    /* why a problem matters; if NULL, gf_doctor_run sets WHY of checks.def */
     const char *page;   /* the page in docs/ that explains why; set by gf_doctor_run */
     /* How to fix it in Docker, Kubernetes and Slurm; set by gf_doctor_run. */

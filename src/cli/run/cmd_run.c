@@ -114,8 +114,8 @@ static void add_preload(struct gf_env *env, const char *library)
 }
 
 /*
- * Puts the library first in the program's LD_PRELOAD, unless an obstacle prevents a preload.
- * *ret_preloaded tells whether the program will load it. 0, or -ENOENT if the library is missing.
+ * Puts the library first in the program's LD_PRELOAD, unless a preload cannot work. *ret_preloaded
+ * is true if the program will load it. Returns 0, or -ENOENT if the library is missing.
  */
 static int set_preload(struct gf_env *env, const char *program, const char *name,
                        bool *ret_preloaded)

@@ -13,7 +13,7 @@ int gf_exec_target_find(const char *name, const char *path, char *ret, size_t si
 
 struct gf_exec_obstacle {
     const char *why; /* such as "statically linked"; NULL if a preload works */
-    bool harmless;   /* the loader ignores the preload, but children may still use it */
+    bool harmless;   /* the loader ignores the preload in this program, but not in its children */
 };
 
 /*

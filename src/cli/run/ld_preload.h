@@ -7,9 +7,10 @@
 
 /*
  * Finds the absolute path of libgpufeed.so from the path of this command, which is installed, in a
- * bundle or in a build tree. 0 or -ENOENT. LD_PRELOAD cannot hold some paths: blanks and colons
- * separate its entries, and the loader expands dollar signs. For such a path, returns the path
- * through a link by which the command was started or, without one, -EINVAL and the path in ret.
+ * bundle or in a build tree. Returns 0 or -ENOENT. LD_PRELOAD cannot hold some paths: blanks and
+ * colons separate its entries, and the loader expands dollar signs. If the command was started
+ * through a symbolic link, the link's path is used instead of such a path. Otherwise returns
+ * -EINVAL, with the path in ret.
  */
 int gf_ld_preload_find(char *ret, size_t size);
 

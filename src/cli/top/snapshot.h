@@ -11,8 +11,8 @@
 enum gf_snapshot_source {
     gf_snapshot_live,  /* the process's file in memory */
     gf_snapshot_file,  /* its report file (GPUFEED_REPORT), which is older */
-    gf_snapshot_newer, /* no report: the process has a later version of the library */
-    gf_snapshot_none,  /* no report: neither can be read */
+    gf_snapshot_newer, /* no report: a later version of the library writes it in another form */
+    gf_snapshot_none,  /* no report: neither the file in memory nor the report file can be read */
 };
 
 struct gf_snapshot {

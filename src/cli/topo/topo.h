@@ -16,7 +16,7 @@ struct gf_topo_gpu {
     struct gf_nodes nodes; /* empty if unknown */
     const char *source;    /* the source of the nodes; NULL if unknown */
     struct gf_cpus cpus;   /* the CPUs of these nodes */
-    struct gf_cpus usable; /* CPUs of `cpus` that this process may use */
+    struct gf_cpus usable; /* the part of `cpus` that this process may use */
     int nearest; /* if usable is empty: nearest node with CPUs it may use; -1 if unknown */
 };
 

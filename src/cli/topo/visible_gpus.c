@@ -27,7 +27,10 @@ static void read_field(const char *line, const char *key, char *ret, size_t size
     snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
-/* Whether the process may open the device. A container may lack its node, or deny access to it. */
+/*
+ * Whether the process may open the GPU's device node. A container may lack the node, or deny access
+ * to it.
+ */
 static bool may_open(const char *root, const char *minor, bool any_node)
 {
     char path[PATH_MAX];
@@ -40,8 +43,8 @@ static bool may_open(const char *root, const char *minor, bool any_node)
 }
 
 /*
- * Whether any device node exists. After boot there is none until CUDA creates them, so a missing
- * node means a hidden GPU only if another GPU has one.
+ * Whether any GPU has a device node in /dev. After boot no GPU has one, because CUDA creates the
+ * nodes at first use. So a missing node shows that a GPU is hidden only if another GPU has a node.
  */
 static bool has_any_node(const char *root)
 {
@@ -233,7 +236,7 @@ void gf_visible_gpus_choose(struct gf_visible_gpus *visible, const char *devices
             return;
         }
         if ((size_t)index == visible->count)
-            break; /* CUDA ignores the words from the first invalid one on */
+            break; /* CUDA ignores the first invalid word and all later ones */
         taken[index] = true;
         chosen.gpus[chosen.count++] = visible->gpus[index];
         devices += strcspn(devices, ",");

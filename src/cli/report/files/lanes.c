@@ -5,7 +5,7 @@
 
 const char *const gf_lane_kinds[GF_LANE_KINDS] = {"gpu", "copies", "steps", "thread"};
 
-/* A thread or process, and its time that a lane would show. */
+/* A thread or a process, and the time by which it competes for a lane. */
 struct candidate {
     uint32_t number;
     double s;

@@ -19,9 +19,9 @@ struct metrics {
     FILE *out;
     const struct gf_job *job;
     /*
-     * For each process, the first process with the same labels. A metric must not have two lines
-     * with equal labels, so its line has the sum of these processes. After execve, the job has two
-     * processes with the same id, and so with equal labels.
+     * For each process, the index of the first process with the same labels. After execve, the job
+     * has two processes with the same pid, and so with equal labels. A metric must not have two
+     * lines with equal labels, so one line has the sum of these processes.
      */
     uint32_t *owners;
     double *delays; /* seconds, by owner */
@@ -140,7 +140,7 @@ static bool sum_stalls(struct metrics *metrics)
     return true;
 }
 
-/* Whether only the report of a process tells its stalls, because it has no log. */
+/* Whether the stalls of a process are known only from its report, because it has no log. */
 static bool only_reported(const struct metrics *metrics, size_t process)
 {
     return has_report(metrics, process) && !is_logged(metrics, metrics->owners[process]);

@@ -5,7 +5,7 @@
 
 #include "cli/report/input/scan.h"
 
-/* Later times, in seconds since 1970, are impossible. */
+/* The latest possible time, in seconds since 1970. A later time counts as missing. */
 #define GF_TIME_MAX 1e11
 
 /* X(field): the fields that the command reads. Other fields are skipped. */

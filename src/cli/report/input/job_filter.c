@@ -54,7 +54,9 @@ static bool parse_length(const char *text, double *ret)
     return true;
 }
 
-/* The rest of a time: nothing, or a fraction of a second such as ".5". */
+/*
+ * Whether the text after the seconds is valid: it is empty, or a fraction of a second such as ".5".
+ */
 static bool parse_fraction(const char *text, double *ret)
 {
     char *rest;
@@ -66,7 +68,10 @@ static bool parse_fraction(const char *text, double *ret)
     return !*rest && *ret < 1;
 }
 
-/* With a date *ret_of_day is -1. Without one, *ret is that time of today. */
+/*
+ * If the text has a date, sets *ret_of_day to -1. If it has none, sets *ret to that time of the
+ * current day.
+ */
 static bool parse_moment(const char *text, double *ret, double *ret_of_day)
 {
     static const char *const formats[] = {
@@ -123,7 +128,7 @@ static double end_of(const struct gf_job *job)
     return end;
 }
 
-/* That time of the day of `end`, or `days` earlier. */
+/* Returns the given time of day on the day of `end`, or `days` days earlier. */
 static double time_of_day(double end, double of_day, int days)
 {
     const time_t second = (time_t)end;
@@ -133,7 +138,7 @@ static double time_of_day(double end, double of_day, int days)
         return 0;
     at.tm_mday -= days;
     at.tm_hour = at.tm_min = 0;
-    at.tm_sec = (int)of_day; /* mktime makes hours and minutes of it */
+    at.tm_sec = (int)of_day; /* mktime converts it to hours and minutes */
     at.tm_isdst = -1;
     return (double)mktime(&at) + of_day - (int)of_day;
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * A process may log events before its report's start (cuInit) and after its report's end. These are
- * the longest such times, in seconds.
+ * A process may log events before its report begins (at cuInit) and after its report ends. An event
+ * of the same process is at most this many seconds before or after.
  */
 #define BEFORE_S 3600
 #define BEHIND_S 60

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #define LITTLE_SHARE 0.01
-#define LEAST_GPU_SHARE 0.05 /* of the GPUs' time, for a cause to need a remedy */
-#define LEAST_STALL_SHARE 20 /* a cause with less than this part of the stalled time needs none */
+/* A cause with less than this share of the GPUs' time needs no remedy. */
+#define LEAST_GPU_SHARE 0.05
+/* A cause with less than this share of the stalled time needs no remedy. */
+#define LEAST_STALL_SHARE 20
 #define CAUSES 3
 #define ITEMS 16
 
@@ -73,7 +75,7 @@ static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
     }
 }
 
-/* The value that has most of a row's time; -1 if none has. */
+/* The value that has more than half of a row's time; -1 if no value has. */
 static int64_t most_of(const struct gf_tally_row *row)
 {
     return row && row->main_us > row->us / 2 ? row->main : -1;
@@ -140,7 +142,7 @@ static void say_gains(struct gf_answer *answer)
         answer->threads.count && span > 0 ? (double)answer->threads.rows[0].us / 1e6 / span : 1;
 
     add_gpu_causes(answer, &items);
-    /* With GPU times, stalls that cost little need no remedy. */
+    /* If the GPUs' times are known, stalls that cost little get no remedy. */
     if (!answer->gpu_time.devices || worst >= LITTLE_SHARE)
         add_stall_causes(answer, &items);
     add_sums(answer, &items);

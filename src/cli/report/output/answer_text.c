@@ -203,7 +203,7 @@ static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent
                 gf_amount_share(part->s, time->s, share), *part->line ? "  " : "", part->line);
 }
 
-/* Prints each state; below the state "empty", prints its causes. */
+/* Prints the share of each state, and below "empty" the share of each cause. */
 static void print_gpu(FILE *out, const struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;

@@ -50,7 +50,7 @@ static long long step_at(const json_t *steps, size_t i)
     return (long long)json_integer_value(json_array_get(steps, i));
 }
 
-/* A mark of 0 stands between two steps. */
+/* A mark with the number 0 ends a step and begins none. */
 static void print_steps(const json_t *event)
 {
     const json_t *steps = json_object_get(event, "steps"),

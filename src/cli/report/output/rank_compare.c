@@ -13,8 +13,9 @@
 #define LEAST_SHARE 0.01
 #define LEAST_S 0.2
 #define FACTOR 2
-#define STEP_FACTOR 1.2 /* medians of steps vary less than sums of stalls */
-#define GPU_SHARE 0.1   /* least difference of the GPU's time without work */
+/* Smaller than FACTOR, because medians of steps vary less than sums of stalls. */
+#define STEP_FACTOR 1.2
+#define GPU_SHARE 0.1 /* a smaller difference of the GPU's time without work is ignored */
 #define TEXT 640
 
 typedef double value_of(const struct gf_rank_row *row);
@@ -247,7 +248,10 @@ static int by_excess(const void *a, const void *b)
     return one->rank < other->rank ? -1 : one->rank > other->rank;
 }
 
-/* Returns a sentence without its first word's capital, because it is also an item of a list. */
+/*
+ * Returns a sentence that begins with a lower-case letter, because it is also used as an item of a
+ * list.
+ */
 static char *sentence_of(const struct gf_answer *answer, const struct usual *usual,
                          struct gf_rank_row *row)
 {

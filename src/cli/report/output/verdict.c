@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define LITTLE_SHARE 0.01
-#define NOTABLE 1.1 /* rates that differ by a smaller factor count as equal */
+#define NOTABLE 1.1 /* two rates that differ by less than this factor count as equal */
 #define SAID_CAUSES 3
 #define BUSY_SHARE 0.05 /* a GPU that has nothing to do for a smaller share counts as busy */
 

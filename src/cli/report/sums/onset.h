@@ -5,8 +5,8 @@
 #include "cli/report/input/job.h"
 
 struct gf_onset {
-    double at;     /* 0: there is no such change */
-    double factor; /* how many times as much time, at most 1000 */
+    double at;     /* time of the change; 0: there is none */
+    double factor; /* factor by which stalls took more time afterwards, at most 1000 */
     /* The first stall after the change at the call site with the most stalled time: its step, or
      * GF_NO_STEP, and its rank, or -1. */
     int64_t step, rank;

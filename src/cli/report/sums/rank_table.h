@@ -21,7 +21,8 @@ struct gf_rank_row {
     double step_mean_s;           /* their mean, without the longest tenth */
     double gpu_s, gpu_empty_s;    /* time of its GPUs; the part without work */
     double
-        excess_s; /* how much longer it took than the median of all ranks; 0 if it does not differ */
+        /* Seconds by which it took longer than the median of all ranks; 0 if it does not differ. */
+        excess_s;
 };
 
 struct gf_rank_table {

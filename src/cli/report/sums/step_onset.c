@@ -5,8 +5,12 @@
 
 #define LEAST_STEPS 32
 #define EDGE 8            /* least number of steps before and after the change */
-#define LEAST_FACTOR 1.25 /* between the medians */
-#define CLIP 3 /* a longer step counts as this many medians, so that one step is no change */
+#define LEAST_FACTOR 1.25 /* least ratio of the medians after and before the change */
+/*
+ * A longer step counts as this many medians, so that a single long step does not look like a
+ * change.
+ */
+#define CLIP 3
 
 /* What the search needs of a step. */
 struct point {
@@ -82,8 +86,9 @@ static int by_onset(const void *a, const void *b)
 }
 
 /*
- * Returns the median of the processes' onsets, if at least half of the processes have one. A split of
- * all steps together would find the time at which fast processes end.
+ * Returns the median of the steps at which the processes became slower, if at least half of the
+ * processes did. If the steps of all processes were searched together, the result would be the time
+ * at which fast processes end.
  */
 static struct gf_step_onset common_onset(const struct point *list, size_t count, double *buf,
                                          struct gf_step_onset *onsets)

@@ -7,12 +7,12 @@
 struct gf_step_onset {
     uint64_t step; /* the first slower step; 0 if steps did not become slower */
     double at;
-    double before_s, after_s; /* medians of the steps before, and from this step on */
+    double before_s, after_s; /* median duration of the steps before this step, and from it on */
 };
 
 /*
- * Finds the step from which on a rank's steps took longer than before. Rank -1: those of at least half
- * of all processes.
+ * Finds the step from which on a rank's steps took longer than before. Rank -1: finds the step for
+ * the job, if at least half of all processes became slower.
  */
 struct gf_step_onset gf_step_onset_find(const struct gf_job *job, const struct gf_steps *steps,
                                         int64_t rank);
