@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The activity of the thread that feeds the GPU, from two small files of /proc. Reading them takes
- * about 60 us of CPU time, because a thread with its own descriptor table reads them. So they are
- * read at most every 20 ms; between two readings the last answer holds. Allocates nothing.
+ * The activity of the thread that feeds the GPU, from two small files of /proc. A thread with its
+ * own descriptor table reads them, which takes about 60 us of CPU time. So they are read at most
+ * every 20 ms, and the last answer is used in between. Allocates nothing.
  */
 #ifndef GF_ENGINE_GPUTIME_FEEDER_H
 #define GF_ENGINE_GPUTIME_FEEDER_H
@@ -16,7 +16,7 @@ struct gf_feeder {
     uint64_t delay_ns; /* its run-queue delay at the last reading */
     uint64_t read_ns;
     enum gf_host_cause cause; /* of the last reading */
-    uintptr_t futex;          /* on which it slept at the last reading; 0: none */
+    uintptr_t futex;          /* the futex on which it slept at the last reading; 0: none */
 };
 
 /* A wait as /proc/self/task/T/syscall shows it. */

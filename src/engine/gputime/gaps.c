@@ -31,7 +31,7 @@ static enum gf_host_cause most_seen(const struct gf_gaps *gaps)
     return most;
 }
 
-/* If a reader holds the list, the gap is only counted. */
+/* If a reader holds the list, the gap is counted but not listed. */
 static void keep_if_long(struct gf_gaps *gaps, const struct gf_gpu_gap *gap)
 {
     if (gap->ns <= gaps->longest[GF_GAPS_LONGEST - 1].ns || !lock_list(gaps))

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gaps of one device: intervals in which it was empty, and the thread that ended each. */
+/*
+ * The gaps of one device. A gap is an interval in which the device had no work. For each gap, the
+ * thread is known whose submission ended it.
+ */
 #ifndef GF_ENGINE_GPUTIME_GAPS_H
 #define GF_ENGINE_GPUTIME_GAPS_H
 
@@ -18,12 +21,12 @@ struct gf_gpu_gap {
 };
 
 struct gf_gaps {
-    struct gf_submit_gap *shared;       /* the hooks end the present gap there */
-    uint64_t since_ns;                  /* the start of the present gap; 0: there is none */
-    uint64_t seen[GF_HOST_CAUSE_COUNT]; /* samples of the present gap, by cause */
+    struct gf_submit_gap *shared;       /* a hook stores here the end of the present gap */
+    uint64_t since_ns;                  /* the start of the present gap; 0: no gap is open */
+    uint64_t seen[GF_HOST_CAUSE_COUNT]; /* number of samples in the present gap, by cause */
     _Atomic uint64_t count;
     _Atomic pid_t last_ender;
-    _Atomic uintptr_t last_python; /* of the last ender that had a PyThreadState */
+    _Atomic uintptr_t last_python; /* PyThreadState of the last ender that had one */
     _Atomic bool locked;           /* longest is being read or written */
     struct gf_gpu_gap longest[GF_GAPS_LONGEST];
 };

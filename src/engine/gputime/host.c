@@ -2,7 +2,7 @@
 #include "engine/gputime/host.h"
 
 #define READ_NS UINT64_C(50000000)
-#define READ_LEAST_NS (READ_NS / 4) /* if the cause has changed since */
+#define READ_LEAST_NS (READ_NS / 4) /* least time between readings if the cause has changed */
 
 /* Whether the thread waits for Python's lock. If so, *line becomes the lock holder's line. */
 static bool waits_for_lock(const struct gf_host *host, uintptr_t python,

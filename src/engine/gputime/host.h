@@ -15,8 +15,8 @@ struct gf_host {
     struct gf_feeder feeder;
     struct gf_workers workers;
     struct gf_cause_lines lines;
-    uint64_t read_ns;            /* of the last detailed reading */
-    enum gf_host_cause from, to; /* that reading refined `from` to `to` */
+    uint64_t read_ns;            /* time of the last detailed reading */
+    enum gf_host_cause from, to; /* the cause `from` that the reading refined to `to` */
 };
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Readings for GPU time that run on a short thread (os/own_table.h). Their CPU time is summed,
- * because the sampler limits the cost of GPU time, and its own CPU clock does not include them.
+ * Runs work of the sampler on a short-lived thread (os/own_table.h), and sums the CPU time of this
+ * work. The sampler limits its own cost, but its thread's CPU clock does not include other threads.
  */
 #ifndef GF_ENGINE_GPUTIME_MEASURED_RUN_H
 #define GF_ENGINE_GPUTIME_MEASURED_RUN_H

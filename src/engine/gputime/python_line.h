@@ -13,15 +13,15 @@
 #include <sys/types.h>
 
 struct gf_python_line {
-    char file[128]; /* only the end of a longer path */
+    char file[128]; /* a longer path is cut at its beginning */
     char function[64];
     int line; /* 0: not known */
 };
 
 struct gf_python_place {
     /*
-     * The innermost line outside the standard library and site-packages; if there is none, the
-     * innermost line.
+     * The innermost line of the program's own code, which is outside the standard library and
+     * site-packages. Without such a line, the innermost line of all.
      */
     struct gf_python_line line;
     bool in_queue; /* the thread waits for data in a loader, a queue or a pipe */

@@ -7,11 +7,11 @@
 #include <string.h>
 
 /*
- * The most queries of one sample. 33 queries for each sample slow down a thread with 32 streams by
- * 3 to 6 % (bench/NOTES.md).
+ * One sample makes at most this many queries. With 33 queries for each sample, a thread with 32
+ * streams becomes 3 to 6 % slower (bench/NOTES.md).
  */
 #define QUESTIONS 16u
-/* The most records of work of idle streams that one sample clears. */
+/* One sample clears at most this many records of work of idle streams. */
 #define CLEARED 128u
 
 struct round {
@@ -53,8 +53,8 @@ static uint64_t sum_begun(const struct gf_submit_table *table)
 }
 
 /*
- * The ended calls are counted first. So if the sums are equal, no call was running between the two
- * counts.
+ * Counts the ended calls first, then the begun ones. So if both sums are equal, no call was running
+ * between the two counts.
  */
 static void read_counts(const struct gf_submit_table *table, struct gf_answers *ret)
 {
@@ -138,8 +138,8 @@ static int find_context(const struct round *round, uintptr_t handle)
 }
 
 /*
- * No query is needed if the slot got no work, if the idle legacy stream covers it, or if a queued
- * kernel already decides the device's state.
+ * Queries the slot's stream, except in three cases: it got no work, the idle legacy stream covers
+ * it, or unfinished kernels on another stream already decide the device's state.
  */
 static void ask_slot(struct round *round, unsigned number)
 {
@@ -184,8 +184,9 @@ static void ask_slots(struct round *round)
 }
 
 /*
- * The kind of work on a busy legacy stream while no listed blocking stream has work. It was
- * submitted to the legacy stream, to a per-thread stream, or by a call without a hook.
+ * The legacy stream is busy, but no listed blocking stream has work. So the work was submitted to
+ * the legacy stream itself, to a per-thread stream, or by a call without a hook. Returns the kind
+ * of this work.
  */
 static unsigned work_of_legacy(const struct gf_submit_table *table)
 {

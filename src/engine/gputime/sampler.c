@@ -33,7 +33,7 @@
 #define LATE_NS (SECOND / 20)
 /* If the mean time between submissions is at most this, the launch rate limits the GPU. */
 #define LAUNCH_BOUND_NS UINT64_C(100000)
-#define STOP_TRIES 200u /* waits of 100 us each */
+#define STOP_TRIES 200u /* number of waits, of 100 us each */
 
 struct device {
     struct gf_gpu_shares shares;
@@ -50,9 +50,9 @@ static struct sampler {
     unsigned hz;
     uint64_t random;
     uint64_t nominal_ns;                 /* 1 / hz */
-    _Atomic uint64_t interval_ns;        /* the present mean */
-    uint64_t planned_ns;                 /* of the present sleep */
-    uint64_t before_ns, begun, unlisted; /* of the previous sample */
+    _Atomic uint64_t interval_ns;        /* the present mean interval */
+    uint64_t planned_ns;                 /* length of the present sleep */
+    uint64_t before_ns, begun, unlisted; /* time of the previous sample */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
     _Atomic uint64_t cpu_ns, questions, refused, longest_ns;
@@ -115,7 +115,7 @@ static enum gf_gpu_state state_of(const struct gf_answers *answers, unsigned num
     return answer->work || answer->copies ? gf_gpu_copying : gf_gpu_empty;
 }
 
-/* Why a sample is late: the CPU quota throttled the process, or the process was paused. */
+/* Returns why a sample is late: the CPU quota throttled the process, or the process was paused. */
 static enum gf_host_cause cause_of_delay(void)
 {
     return gf_pressure_throttled_since() ? gf_host_throttled : gf_host_paused;
@@ -134,7 +134,10 @@ static enum gf_host_cause cause_of_call(void)
     return gf_host_other;
 }
 
-/* The cause by the driver calls that threads are in, and by the state of the feeding thread. */
+/*
+ * Returns the cause, which follows from the driver calls that threads are in and the state of the
+ * feeding thread.
+ */
 static enum gf_host_cause cause_of_feeder(struct device *device, uint64_t interval, uint64_t moved,
                                           uint64_t now)
 {

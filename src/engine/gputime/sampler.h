@@ -16,16 +16,17 @@ struct gf_gpu_time {
     bool on;              /* false: nothing was sampled */
     const char *reason;   /* why not; NULL: no work was submitted yet */
     unsigned hz;          /* the requested rate */
-    uint64_t interval_us; /* the present mean */
-    uint64_t cpu_ns;      /* of the thread and of the readings that it starts */
+    uint64_t interval_us; /* the present mean interval */
+    uint64_t cpu_ns;      /* CPU time of the thread and of the readings that it starts */
     uint64_t questions, refused, longest_question_ns;
     struct gf_gpu_time_device {
         bool used;
         uint64_t state_ns[GF_GPU_STATE_COUNT];
         uint64_t cause_ns[GF_HOST_CAUSE_COUNT];
         uint64_t exact_ns, samples, gap_count;
-        struct gf_gpu_gap longest[GF_GAPS_LONGEST];     /* longest first; ns 0: no further gap */
-        struct gf_cause_line line[GF_HOST_CAUSE_COUNT]; /* for each cause, the longest */
+        struct gf_gpu_gap longest[GF_GAPS_LONGEST]; /* longest first; ns 0: no further gap */
+        /* For each cause, the line with the most time. */
+        struct gf_cause_line line[GF_HOST_CAUSE_COUNT];
     } device[GF_SUBMIT_DEVICES];
 };
 
@@ -48,7 +49,7 @@ void gf_sampler_start(void);
 void gf_sampler_stop(void);
 /* Any thread. The sums may be one sample apart. */
 void gf_sampler_read(struct gf_gpu_time *ret);
-/* Reads only each device's time by state; all zeros if nothing is sampled. */
+/* Gets only each device's time by state. All times are 0 if nothing is sampled. */
 void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT]);
 
 #endif

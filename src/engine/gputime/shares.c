@@ -34,7 +34,9 @@ static void add_state(struct gf_gpu_shares *shares, enum gf_gpu_state state,
         add_ns(&shares->cause_ns[cause], ns);
 }
 
-/* Before a late sample anything may have happened, unless nothing was submitted (quiet). */
+/*
+ * The state before a late sample is unknown, unless nothing was submitted in the interval (quiet).
+ */
 void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample)
 {
     const struct gf_gpu_sample last = shares->last;

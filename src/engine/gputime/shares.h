@@ -57,7 +57,7 @@ const char *gf_host_cause_name(enum gf_host_cause cause);
 struct gf_gpu_sample {
     uint64_t at_ns;
     enum gf_gpu_state state;
-    enum gf_host_cause cause; /* of an empty GPU */
+    enum gf_host_cause cause; /* the cause, if the GPU is empty */
     /* No work was submitted between the previous sample and this one. */
     bool quiet;
     bool late; /* the interval before this sample is much longer than planned */
@@ -68,7 +68,7 @@ struct gf_gpu_shares {
     _Atomic uint64_t cause_ns[GF_HOST_CAUSE_COUNT]; /* they sum to state_ns[gf_gpu_empty] */
     _Atomic uint64_t exact_ns; /* the empty time between two empty samples without a submission */
     _Atomic uint64_t samples;
-    struct gf_gpu_sample last; /* used by the writer only */
+    struct gf_gpu_sample last; /* used only by the thread that adds samples */
 };
 
 void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample);

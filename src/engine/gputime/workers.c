@@ -14,9 +14,7 @@
 #include <unistd.h>
 
 #define LIST_NS UINT64_C(2000000000)
-#define COST_TIMES                                                                                 \
-    200u /* the least time between two readings, as a multiple of the first one's CPU
-                         * time */
+#define COST_TIMES 200u /* the pause after a reading is this many times the reading's CPU time */
 
 /* The number of children in each state, and a line for each state. */
 struct readings {
@@ -27,7 +25,7 @@ struct readings {
     struct gf_python_line line[GF_WORKER_STATE_COUNT];
 };
 
-/* Keeps what is known of a child that still exists. */
+/* Copies the earlier data of a child that still exists to the new list. */
 static void add_worker(struct gf_workers *workers, const struct gf_workers *before, pid_t pid)
 {
     struct gf_worker *worker = &workers->worker[workers->count++];
@@ -90,8 +88,8 @@ static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
 }
 
 /*
- * *ret_waits: the child waits, and its system call does not show for what. If the kernel refuses a
- * reading, no further one is made, because an audit may log each refusal.
+ * Sets *ret_waits if the child waits and its system call does not show for what. If the kernel
+ * refuses a reading, no further reading is made, because an audit may log each refusal.
  */
 static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid, bool *ret_waits)
 {
@@ -125,7 +123,7 @@ static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t p
 
     if (r->workers->refused)
         return;
-    /* Only the Python frames of a sleeping process show whether it is at work. */
+    /* Whether a sleeping process is at work can be seen only from its Python frames. */
     if (gf_python_line_read(worker->pid, r->state, &place) ? place.in_queue : waits)
         state = gf_worker_idle;
     if (state == gf_worker_busy && starved)

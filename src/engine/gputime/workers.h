@@ -26,7 +26,7 @@ struct gf_workers {
     uint64_t read_ns;
     uint64_t cost_ns;         /* the CPU time of the last reading */
     bool refused;             /* the kernel does not let this process read its children */
-    enum gf_host_cause cause; /* of the last reading */
+    enum gf_host_cause cause; /* the cause at the last reading */
     unsigned count;
     struct gf_worker {
         pid_t pid;
@@ -35,7 +35,10 @@ struct gf_workers {
     } worker[GF_WORKERS];
 };
 
-/* The cause by the number of workers in each state and by the CPUs that the process may use. */
+/*
+ * Returns the cause, from the number of workers in each state and the CPUs that the process may
+ * use.
+ */
 enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus);
 
 /*
