@@ -56,8 +56,8 @@ static void trim_ring(void)
 }
 
 /*
- * During the free this function is outside of the context, because a call that waits must not delay
- * the end of the context.
+ * Leaves the context before the free, because a call that waits must not delay the end of the
+ * context.
  */
 bool gf_host_free(void *p, CUresult *ret_result)
 {

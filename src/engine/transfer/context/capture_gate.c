@@ -10,16 +10,21 @@
 #include <time.h>
 
 /*
- * How long a copy spins while the gate is closed; the call that begins a capture takes less time.
+ * A copy that finds the gate closed spins for this long. The call that begins a capture takes less
+ * time.
  */
 #define OPEN_NS 20000
-/* How long a capture waits for issues: how long it spins at first, and how long in total. */
+/*
+ * A call that begins a capture waits for copies that are issuing work. It spins for the first time,
+ * and waits for the second time in total.
+ */
 #define SPIN_NS 50000
 #define WAIT_NS UINT64_C(100000000)
 
 /*
- * A Dekker-style handshake: an issue adds itself and then checks whether the gate is closed. A
- * capture closes the gate and then checks for issues.
+ * A Dekker-style handshake. A copy that issues work first counts itself, then checks whether the
+ * gate is closed. A call that begins a capture first closes the gate, then checks whether a copy is
+ * counted.
  */
 static _Atomic unsigned issues, closed, begun;
 
@@ -35,7 +40,7 @@ static bool is_uncaptured(CUstream stream)
            status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Counts the caller among the issues. Returns false if the gate is closed. */
+/* Counts the caller as a thread that issues work. Returns false if the gate is closed. */
 static bool count_issue(void)
 {
     gf_add_seq_cst(&issues, 1);

@@ -6,10 +6,10 @@
  * recorded after it would fail.
  *
  * So a copy issues work only between gf_issue_enter and gf_issue_leave. The hook of a call that may
- * begin a capture first waits for issues under way. This wait is bounded, because a tool may call
- * the driver from inside an issue, and an issue may block on a full queue. A copy never waits for a
- * capture to end: if the gate is closed, it issues on the ring's stream or is left to the driver.
- * Any thread.
+ * begin a capture first waits until no thread is between the two. This wait is bounded, because a
+ * tool may call the driver in between, and the driver may block on a full queue. A copy never waits
+ * for a capture to end: if the gate is closed, it issues on the ring's stream or is left to the
+ * driver. Any thread.
  */
 #ifndef GF_ENGINE_TRANSFER_CONTEXT_CAPTURE_GATE_H
 #define GF_ENGINE_TRANSFER_CONTEXT_CAPTURE_GATE_H

@@ -7,7 +7,8 @@
 #include <time.h>
 
 /*
- * No copy of a correct program takes this long, because CUDA forbids destroying a context in use.
+ * The end of a context waits at most this long for copies in it. A correct program causes no such
+ * wait, because CUDA forbids destroying a context in use.
  */
 #define AWAIT_CALLS_MS 1000
 
@@ -15,7 +16,7 @@ enum {
     context_free,
     context_live,
     context_leaving,  /* a call that may end it is running */
-    context_dead,     /* the last call to leave releases it */
+    context_dead,     /* the last call that leaves the entry releases it */
     context_dropping, /* one thread is releasing it */
 };
 
@@ -230,7 +231,7 @@ static bool is_concerned(const struct gf_context *context, CUcontext handle, CUd
 {
     if (gf_load_acquire(&context->id) == 0)
         return false;
-    pthread_mutex_lock(&fill_lock); /* no other context gets this entry during the check */
+    pthread_mutex_lock(&fill_lock); /* so that no other context gets this entry during the check */
     const bool concerned =
         handle ? context->handle == handle
                : context->primary && (*device == context->device || *device == GF_ANY_DEVICE);
@@ -313,8 +314,9 @@ static void await_calls(const struct gf_context *context)
 }
 
 /*
- * A program may release a primary context while other threads copy, and the driver waits for them
- * only at the last release. So only calls that name a handle wait here.
+ * A program may release a primary context while other threads copy in it. The driver waits for
+ * these copies only at the last release. So here, only a call that names the context's handle
+ * waits.
  */
 void gf_context_leaving(CUcontext handle, CUdevice device)
 {

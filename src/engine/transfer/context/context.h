@@ -27,13 +27,13 @@ struct gf_context {
     struct gf_cpus cpus;
     struct gf_pool *pool; /* the pool of that node; gf_pool_start starts its threads */
 
-    /* Owned by the staging room; NULL until the first copy. */
+    /* The staging ring, owned by the room staging; NULL until the first copy. */
     struct gf_ring *_Atomic ring;
 
     /* Owned by context.c. */
     _Atomic(unsigned long long) id; /* 0: the entry is free */
     _Atomic unsigned state;
-    _Atomic unsigned calls; /* calls that have entered */
+    _Atomic unsigned calls; /* number of calls that are inside */
 };
 
 /* Whether the driver has the functions that entering a context needs. */

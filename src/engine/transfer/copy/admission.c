@@ -26,12 +26,12 @@ static struct {
     bool is_automatic;
     /* The smallest copy for which staging pays, in bytes; SIZE_MAX: none. */
     size_t least[gf_direction_count][thread_classes];
-    /* The most threads of any pool seen so far; 0 before the first. */
+    /* The largest number of threads of any pool seen so far; 0 before the first pool. */
     _Atomic unsigned most_threads;
     _Atomic unsigned sharers; /* gf_admission_sharers */
-    /* Counts of copies below GF_TUNE_EARLY_BYTES. Each count stops at GF_TUNE_EARLY_COPIES. */
+    /* Counts of copies below GF_TUNE_EARLY_BYTES, each up to GF_TUNE_EARLY_COPIES. */
     _Atomic unsigned early;      /* copies from or to any memory */
-    _Atomic unsigned unprepared; /* copies that could be staged */
+    _Atomic unsigned unprepared; /* copies that passed the checks before check_prepares */
 } state;
 
 /* The settings. */
@@ -120,8 +120,8 @@ static enum gf_bypass bypass_if(bool condition, enum gf_bypass reason)
 }
 
 /*
- * SIZE_MAX: these threads stage no copy. One thread is never faster than the driver, so it stages
- * only if the option asks for one thread.
+ * Returns the smallest copy that these threads stage. SIZE_MAX: they stage none. One thread is
+ * never faster than the driver, so it stages only if the option requests one thread.
  */
 static size_t least_for(enum gf_direction direction, unsigned threads)
 {
@@ -132,7 +132,7 @@ static size_t least_for(enum gf_direction direction, unsigned threads)
                : state.least[direction][few ? below_four_threads : enough_threads];
 }
 
-/* The same while no other thread copies. */
+/* The same, while no other thread copies. */
 static size_t least_alone(enum gf_direction direction, unsigned threads)
 {
     return gf_max(least_for(direction, threads), gf_admission_least(direction));
@@ -148,8 +148,8 @@ static enum gf_bypass check_threads(const struct gf_admission *a, unsigned threa
 }
 
 /*
- * The check before the pool is known. One copy in 256 always passes it, because a context that is
- * seen later may have more threads.
+ * Checks the size before the copy's pool is known, by the pools seen so far. One copy in 256 always
+ * passes, because the pool of a context that is seen later may have more threads.
  */
 static enum gf_bypass check_most_threads(const struct gf_admission *a)
 {
@@ -201,8 +201,9 @@ static enum gf_bypass check_early(struct gf_admission *a)
 }
 
 /*
- * A copy that no pool will stage is only counted, so the cached kind of its memory is enough. If
- * the entry point names the direction, this is known before any query to the driver.
+ * If no pool can stage the copy, the copy is only counted. Then the cached kind of its memory
+ * suffices. If the called function defines the direction, this is known before any query to the
+ * driver.
  */
 static enum gf_bypass check_host_memory(struct gf_admission *a)
 {
@@ -256,7 +257,7 @@ static enum gf_bypass check_prepares(struct gf_admission *a)
     return gf_bypass_none;
 }
 
-/* While another thread captures, only this mode allows event queries and waits. */
+/* While another thread captures, event queries and waits are allowed only in relaxed mode. */
 static enum gf_bypass relax_capture_mode(struct gf_admission *a)
 {
     a->mode =
@@ -317,7 +318,8 @@ static enum gf_bypass check_pool(struct gf_admission *a)
 }
 
 /*
- * Helpers cannot work for these callers, and without helpers no copy is faster than the driver's.
+ * Helpers must not work for a real-time caller, or if the program handles page faults and the
+ * kernel refuses guarded copies. Without helpers, staging is never faster than the driver.
  */
 static enum gf_bypass check_caller(struct gf_admission *a)
 {
@@ -373,7 +375,7 @@ static enum gf_bypass check_ring(struct gf_admission *a)
     gf_prepare_helpers(a->context->pool, when);
     const bool ready = gf_ring_ready(a->ring, a->call->bytes);
     if (when == gf_when_now)
-        /* The driver's call has ended, so requests that smaller copies deferred are passed on. */
+        /* The driver's call has ended, so requests that smaller copies deferred are sent now. */
         gf_prepare_deferred();
     return ready ? bypass_if(!gf_ring_stream(a->ring), gf_bypass_failed) : gf_bypass_warming;
 }
@@ -390,7 +392,7 @@ enum { SYNC = 1, ASYNC = 2, EACH = SYNC | ASYNC };
  * forbids a synchronous copy, the capture query itself fails, and the copy counts as captured.
  */
 static const struct {
-    unsigned calls; /* kinds of calls that it applies to */
+    unsigned calls; /* kinds of calls (SYNC, ASYNC) to which the check applies */
     enum gf_bypass (*check)(struct gf_admission *a);
 } checks[] = {
     {EACH, check_early},        /* early */

@@ -15,16 +15,17 @@
 struct gf_admission {
     const struct gf_copy_call *call; /* set by the caller; the other members are 0 */
 
-    struct gf_copy_kind kind;   /* set for copies that are not staged, too */
+    struct gf_copy_kind kind;   /* also set for copies that are not staged */
     struct gf_context *context; /* entered, or NULL */
     struct gf_ring *ring;       /* has memory and a stream, if the copy is to be staged */
-    bool wants_duration;        /* the driver copies, and its duration is wanted: gf_rate_measure */
+    bool wants_duration;        /* the driver copies, and its call is timed (gf_rate_measure) */
     unsigned captures;          /* gf_captures_begun() before the driver was asked about captures */
 
     /* Owned by admission.c. */
-    bool is_directed;            /* the entry point names the direction */
-    enum gf_bypass known_reason; /* small or few_threads if that holds for every known pool */
-    CUstreamCaptureMode mode;    /* the thread's own capture mode, while is_relaxed */
+    bool is_directed; /* the entry point names the direction */
+    /* The reason small or few_threads, if it holds for every known pool; else none. */
+    enum gf_bypass known_reason;
+    CUstreamCaptureMode mode; /* the thread's own capture mode, while is_relaxed */
     bool is_relaxed;
 };
 
@@ -37,7 +38,7 @@ const char *gf_admission_off(void);
 /* Whether the tuned sizes and the rate decide. They do if no option sets a size. */
 bool gf_admission_is_automatic(void);
 
-/* The smallest copy that any pool stages while no other thread copies, in bytes. */
+/* The smallest copy in bytes that any pool stages while no other thread copies. */
 size_t gf_admission_least(enum gf_direction direction);
 
 /* The smallest copy that the hooks must offer, in bytes. SIZE_MAX: no copy is staged or counted. */

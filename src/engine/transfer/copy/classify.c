@@ -5,7 +5,8 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 
-#define MAPPINGS_MOST 65536 /* of one copy: 128 GiB with the smallest mappings, 2 MiB */
+/* Mappings that one copy may span: 128 GiB if each has the smallest size, 2 MiB. */
+#define MAPPINGS_MOST 65536
 
 /*
  * For memory that the driver does not know, cuPointerGetAttributes succeeds with type 0. For such
@@ -41,8 +42,8 @@ static enum gf_bypass check_pageable(enum gf_memory host)
 }
 
 /*
- * The addresses determine the direction. Managed memory counts as device memory here; the check of
- * the device end decides about it.
+ * The addresses determine the direction. Here, managed memory counts as device memory. The later
+ * check of the device's side refuses it.
  */
 static enum gf_bypass classify_undirected(const struct gf_copy_call *call,
                                           enum gf_direction *ret_direction)

@@ -8,7 +8,10 @@
 /* Copies so far, by direction, kind and outcome. The outcome gf_bypass_none means staged. */
 static _Atomic unsigned seen[gf_direction_count][2][gf_bypass_count + 1];
 
-/* The number of this copy in its class. 0: no line is written for it. */
+/*
+ * The number of this copy among those of the same direction, kind and outcome. 0: no line is
+ * written for it.
+ */
 static unsigned number_of(struct gf_copy_kind kind, enum gf_bypass outcome)
 {
     if (!gf_log_wants_area(gf_log_area_copy))

@@ -44,8 +44,8 @@ static bool is_idle_now(const struct gf_admission *admission)
 }
 
 /*
- * Whether a staged copy, or one with this reason, reads pageable memory within the call. The others
- * read other memory, may be refused, or are made later.
+ * Whether a copy with this outcome accesses pageable memory within the call. Copies with other
+ * outcomes access other memory, may be refused by the driver, or run later.
  */
 static bool reads_now(enum gf_bypass reason)
 {
@@ -122,8 +122,8 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
     const CUresult result = per_thread ? cuda->cuMemcpyHtoD_v2_ptds(rest->dst, from, rest->bytes)
                                        : cuda->cuMemcpyHtoD_v2(rest->dst, from, rest->bytes);
     /*
-     * If the rest is small, the driver may return before the rest and the staged bytes have
-     * arrived.
+     * If the rest is small, the driver may return before all bytes have arrived, so this waits for
+     * the stream.
      */
     return result ? result : cuda->cuStreamSynchronize(rest->stream);
 }

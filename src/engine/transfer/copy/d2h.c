@@ -49,7 +49,7 @@ static bool d2h_arrive(struct gf_pipeline *pipeline, struct d2h_progress *p, boo
     return true;
 }
 
-/* Does one step that needs no wait. False: no such step was possible. */
+/* Does one step that needs no wait. Returns false if no such step was possible. */
 static bool d2h_step(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                      struct d2h_progress *p)
 {

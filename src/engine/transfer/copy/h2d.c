@@ -35,7 +35,7 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
 {
     struct gf_pipeline pipeline;
     enum gf_bypass reason = gf_bypass_none;
-    bool broken = false; /* set if the slot is abandoned; the copy is still complete */
+    bool broken = false; /* if true, the slot is abandoned, but the copy is complete */
 
     if (!gf_pipeline_open_whole(&pipeline, request))
         return gf_bypass_full;
@@ -100,9 +100,10 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
 }
 
 /*
- * A synchronous call returns when the data has arrived, even if events fail. So does a call whose
- * DMAs moved to the ring's stream, because later work on the call's stream does not wait for the
- * ring's. True: all DMAs are known to have ended.
+ * Waits until the data has arrived if the call must return after that, even if events fail. This
+ * holds for a synchronous call, and for a call whose DMAs moved to the ring's stream, because later
+ * work on the call's own stream does not wait for that stream. Returns true if all DMAs are known
+ * to have ended.
  */
 static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                        struct h2d_progress *p)
@@ -183,7 +184,8 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
      * thread does next.
      */
     if (request->call->bytes <= GF_TUNE_ASYNC_NOWAIT) {
-        gf_ring_want_more(request->ring); /* a slot for the whole copy would gain little */
+        /* Without a request for a contiguous slot, which would gain little. */
+        gf_ring_want_more(request->ring);
         return gf_bypass_full;
     }
     gf_ring_want_contiguous(request->ring, request->call->bytes);

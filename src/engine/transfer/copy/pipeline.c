@@ -128,7 +128,9 @@ static void await_slots(struct gf_pipeline *pipeline)
     gf_ring_waited(pipeline->ring, pipeline->slots >= pipeline->plan.slots_least);
 }
 
-/* Completes the opening. Populating begins only here, when no other step can fail. */
+/*
+ * The last step of opening a pipeline. Populating begins only here, after all steps that can fail.
+ */
 static bool open_pipeline(struct gf_pipeline *pipeline)
 {
     if (pipeline->slots < pipeline->plan.slots_least) {
@@ -239,7 +241,7 @@ uint64_t gf_pipeline_start(struct gf_pipeline *pipeline, uint64_t chunks)
     while (allowed < chunks && populate_chunk(pipeline, allowed)) {
         count_pieces(pipeline, allowed++);
         /*
-         * Populating pages of a file takes long, so helpers begin with the chunks that are
+         * Populating pages of a file takes long. So helpers begin when the first chunks are
          * populated.
          */
         if (pipeline->populate.file)
@@ -334,8 +336,8 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken)
 {
     /*
-     * The DMAs of one stream end in order, so the last one suffices. After a move, there are two
-     * streams.
+     * The DMAs of one stream end in order, so waiting for the last one suffices. If DMAs moved to
+     * the ring's stream, there are two streams.
      */
     const uint64_t least = pipeline->has_moved ? pipeline->slots : 1;
     for (uint64_t i = chunks - gf_min(chunks, least); i < chunks; i++)
@@ -361,7 +363,10 @@ void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle)
     }
 }
 
-/* Queries for up to GF_TUNE_IDLE_NS, because an event takes a moment even on an idle stream. */
+/*
+ * Queries the event for up to GF_TUNE_IDLE_NS, because even on an idle stream an event completes
+ * only after a moment.
+ */
 static CUresult poll_event(const struct gf_slot *slot, bool *ret_idle)
 {
     const uint64_t until = gf_now_ns() + GF_TUNE_IDLE_NS;
@@ -394,7 +399,7 @@ enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, 
     }
     if (result != CUDA_SUCCESS)
         gf_ring_turn_off(request->ring, call, result);
-    gf_slot_release(request->ring, slot); /* its event guards no memory */
+    gf_slot_release(request->ring, slot); /* the event of this slot has no memory to protect */
     *ret_ns = gf_now_ns();
     return result == CUDA_SUCCESS        ? gf_bypass_none
            : gf_is_capture_error(result) ? gf_bypass_capture

@@ -30,13 +30,14 @@ struct gf_stage_request {
 struct gf_stage_result {
     CUresult result;         /* the result of the program's call */
     size_t done;             /* bytes copied; the driver copies the rest */
-    uint64_t stream_done_ns; /* when earlier work on the stream was found to have ended */
+    uint64_t stream_done_ns; /* the time when earlier work on the stream was found to have ended */
     bool stream_was_idle;    /* at stream_done_ns */
     bool is_queued;          /* the copy is asynchronous, and queued behind that work */
     uint64_t under_way;      /* gf_under_way_enter at stream_done_ns; 0: not entered */
     bool met_driver;         /* gf_under_way_by_driver at stream_done_ns */
-    unsigned readahead;      /* of a copy that is left to the driver; ends with the driver's call */
-    CUstream rest;           /* where the driver copies the rest; NULL: on the call's stream */
+    /* Read-ahead of a copy that is left to the driver; ends with the driver's call. */
+    unsigned readahead;
+    CUstream rest; /* where the driver copies the rest; NULL: on the call's stream */
 };
 
 struct gf_pipeline {
@@ -54,7 +55,8 @@ struct gf_pipeline {
     struct gf_slot *slot[GF_TUNE_SLOTS];
     bool recorded[GF_TUNE_SLOTS]; /* the slot's event is recorded after its DMA */
     struct gf_populate populate;
-    const char *guarded; /* identifies the owner, if the program handles faults; else NULL */
+    /* Identifies the calling thread, if the program handles faults; else NULL. */
+    const char *guarded;
     uint64_t unreadable; /* the first chunk that cannot be populated */
     /* Pieces of the slot's chunk that are not copied yet. */
     _Atomic uint32_t pieces_left[GF_TUNE_SLOTS];
@@ -109,8 +111,8 @@ void gf_pipeline_move(struct gf_pipeline *pipeline);
 /*
  * Issues the DMA of a chunk, then records its slot's event. If the call's stream is being captured,
  * a pipeline of several chunks moves to the ring's stream, and a pipeline of one chunk issues
- * nothing. The result is that of the DMA. *ret_broken is set if recording failed; then the slot is
- * abandoned.
+ * nothing. Returns the result of the DMA. Sets *ret_broken if the event could not be recorded; then
+ * the slot is abandoned.
  */
 CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
                            const struct gf_stage_request *request, bool *ret_broken);

@@ -4,7 +4,10 @@
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/setup/tuning.h"
 
-/* The largest power of two that is at most `wish`, limited to bounds that are powers of two. */
+/*
+ * Returns the largest power of two that is at most `wish`, but within the two bounds, which are
+ * powers of two.
+ */
 static size_t power_within(size_t wish, size_t least, size_t most)
 {
     size_t ret = least;
@@ -13,7 +16,7 @@ static size_t power_within(size_t wish, size_t least, size_t most)
     return ret;
 }
 
-/* Demoting makes each thread slower, so it pays only with more threads than the link needs. */
+/* CLDEMOTE makes each thread slower, so it is used only with more threads than the link needs. */
 static bool pays_to_demote(const struct gf_plan_facts *facts)
 {
     return !facts->to_host && facts->bytes >= GF_TUNE_CLDEMOTE_BYTES &&
@@ -70,8 +73,7 @@ static void cut_at_huge_pages(const struct gf_plan_facts *facts, struct gf_plan 
 void gf_plan_chunks(const struct gf_plan_facts *facts, struct gf_plan *ret)
 {
     /*
-     * The device reads a chunk right after it is written, so the chunk may stay in the cache until
-     * then.
+     * Whether a chunk may stay in the shared cache: the device reads it right after it was written.
      */
     ret->demoted = pays_to_demote(facts);
     ret->helpers = helpers_for(facts, ret->demoted);

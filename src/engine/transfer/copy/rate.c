@@ -10,14 +10,16 @@
  */
 #define CLASSES 12
 
-/* Times are means in nanoseconds per MiB, weighted towards the last copies. 0: not known. */
+/* Times are means in nanoseconds per MiB, in which recent copies count more. 0: not known. */
 struct rate {
     _Atomic uint64_t driver_ns, staged_ns;
     _Atomic unsigned driver_copies; /* counted up to GF_TUNE_RATE_FIRST */
     _Atomic unsigned trials;        /* copies staged since the last back-off */
-    _Atomic unsigned above;         /* consecutive last trials with a mean above the driver's */
-    _Atomic unsigned probes;        /* short back-offs because driver_ns was not known */
-    _Atomic unsigned backoff_left;  /* copies that are still to be left to the driver */
+    /* Number of consecutive copies after which the mean was above the driver's. */
+    _Atomic unsigned above;
+    /* Number of short back-offs made because driver_ns was not known. */
+    _Atomic unsigned probes;
+    _Atomic unsigned backoff_left; /* copies that are still to be left to the driver */
     /* The length of the last back-off; 0 if staging has been faster since. */
     _Atomic unsigned backoff;
 };
@@ -103,8 +105,9 @@ static void begin_backoff(struct rate *rate)
 }
 
 /*
- * A few copies show only a large difference. For a small difference, many copies are needed. The
- * mean must stay above the driver's for so many in a row that one late copy cannot be the cause.
+ * Whether a back-off should begin. After few copies, only a large difference counts. After many
+ * copies, a small difference counts too, if the mean was above the driver's after each of several
+ * copies in a row: a single slow copy cannot cause that.
  */
 static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
 {
@@ -118,9 +121,9 @@ static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
 }
 
 /*
- * Staging that is faster than any driver's copy needs no comparison. Otherwise, while the driver's
- * duration is not known, a few copies are left to the driver and timed. If none could be timed,
- * because the stream was never idle, the next attempts come at growing intervals.
+ * If staging is faster than any driver's copy, no comparison is needed. Otherwise, while the
+ * driver's duration is not known, a few copies are left to the driver and timed. If none of them
+ * could be timed, because the stream was never idle, the next attempts follow at growing intervals.
  */
 static void judge_unknown(struct rate *rate, unsigned trials)
 {
@@ -144,7 +147,10 @@ static uint64_t shared_ns_per_mib(uint64_t bytes, uint64_t ns, uint64_t under_wa
 
 static void add_staged(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
-    /* A copy that was under way when a back-off began does not count as a trial after it. */
+    /*
+     * A copy that was already under way when a back-off began is not a trial of staging after the
+     * back-off.
+     */
     if (!rate || gf_load_relaxed(&rate->backoff_left))
         return;
     blend(&rate->staged_ns, gf_load_relaxed(&rate->trials),

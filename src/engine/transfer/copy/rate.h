@@ -16,7 +16,7 @@
 enum gf_rate_advice {
     gf_rate_stage,
     gf_rate_leave,   /* the driver was faster */
-    gf_rate_measure, /* the driver was faster, and its duration is wanted */
+    gf_rate_measure, /* the driver was faster, and its call must be timed */
 };
 
 /* Each answer except gf_rate_stage shortens the current back-off by one copy. */

@@ -7,7 +7,7 @@
 
 static _Atomic uint64_t under_way[gf_direction_count][gf_maker_count];
 
-/* Of the calling thread. */
+/* The copy of the calling thread. */
 static __thread uint64_t own[gf_direction_count][gf_maker_count];
 
 /*

@@ -54,7 +54,7 @@ bool gf_guarded_copy_is_possible(void)
 bool gf_guarded_read(char *to, const char *program, size_t bytes,
                      void (*copy)(char *to, const char *from, size_t bytes))
 {
-    char bounce[BOUNCE]; /* fits into the L1 cache */
+    char bounce[BOUNCE]; /* a buffer that fits into the L1 cache */
     for (size_t done = 0, part; done < bytes; done += part) {
         part = gf_min(bytes - done, BOUNCE);
         if (!move(SYS_process_vm_readv, bounce, part, (uintptr_t)program + done))

@@ -42,7 +42,10 @@ __attribute__((target("avx512f"))) static void copy_by_64(char *to, const char *
 }
 
 #define PREFETCH_AHEAD 1024 /* prefetch distance for writing, in bytes */
-/* How many bytes demotion stays behind the stores. Stores at this distance have completed. */
+/*
+ * A line is demoted when the stores are this many bytes ahead of it, because its own store has
+ * completed by then.
+ */
 #define DEMOTE_BEHIND 512
 
 static inline void cldemote(char *line)
@@ -128,7 +131,8 @@ static void copy_all(copy_lines_fn *copy, char *to, const char *from, size_t byt
 
 void gf_nt_copy(char *to, const char *from, size_t bytes)
 {
-    static copy_lines_fn *_Atomic chosen; /* all threads choose the same function */
+    /* Threads that choose at the same time choose the same function. */
+    static copy_lines_fn *_Atomic chosen;
     copy_lines_fn *copy = gf_load_relaxed(&chosen);
 
     if (!copy) {

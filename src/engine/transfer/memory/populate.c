@@ -54,7 +54,10 @@ void gf_populate_init(struct gf_populate *ret, const void *at, bool write)
                                 .has_vmas = gf_probe(&known, find_vmas)};
 }
 
-/* Describing a mapping takes about as long as copying GF_TUNE_MAPPING_LEAST bytes by all threads. */
+/*
+ * A query for a mapping takes about as long as all threads need to copy GF_TUNE_MAPPING_LEAST
+ * bytes.
+ */
 static bool has_many_mappings(struct gf_populate *populate)
 {
     const size_t done = populate->next - populate->start;

@@ -18,14 +18,14 @@
 
 struct gf_populate {
     /*
-     * The kernel's descriptions of mappings are used. Else each thread populates pages before it
-     * touches them.
+     * True if the kernel describes mappings, and its descriptions are used. Otherwise each thread
+     * populates pages before it touches them.
      */
     bool has_vmas;
     bool write;
     bool file;         /* the mapping at `next` has a file */
-    unsigned mappings; /* described so far */
-    uintptr_t start;   /* of the range */
+    unsigned mappings; /* so many mappings were queried so far */
+    uintptr_t start;   /* the end of the range */
     uintptr_t next;    /* all memory of the range below it can be touched */
     uintptr_t vma_end; /* the end of the mapping at `next`, as far as it is known */
 };

@@ -22,8 +22,9 @@
 #define SERVED_FLAGS ((unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
 
 static _Atomic bool large_off;
-static _Atomic uint64_t kept_until; /* the time when the headroom is due to be read again */
-static _Atomic unsigned kept_most;  /* mappings that may be kept, from the last reading */
+static _Atomic uint64_t kept_until; /* time at which the headroom is to be read again */
+/* Number of mappings that may be kept, by the last reading of the headroom. */
+static _Atomic unsigned kept_most;
 
 #define COUNT(field, n) gf_pinned_stats_add(field, n)
 

@@ -28,7 +28,8 @@ void gf_pinned_mapping_size(const void *p, size_t *bytes);
 void gf_pinned_end(struct gf_context *context);
 
 /*
- * Memory is short: for a second, no mapping of small blocks is kept. Any thread; makes no CUDA call.
+ * Called when memory is short. For the next second, no mapping of small blocks is kept. Any thread;
+ * makes no CUDA call.
  */
 void gf_pinned_memory_is_short(void);
 

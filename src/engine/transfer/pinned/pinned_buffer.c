@@ -133,8 +133,8 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
     gf_pinned_mapping_unmap(&buffer->mapping);
     free(buffer);
     /*
-     * The driver refused the call because of a capture, and invalidated the capture. Its own
-     * allocation would have had the same effect.
+     * Because of a capture, the driver refused the call and invalidated the capture. The program's
+     * own allocation would have had the same effect.
      */
     return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
@@ -151,8 +151,9 @@ static void keep_stuck(struct buffer *buffer)
 }
 
 /*
- * Called when the current context does not know the registration. Tries the context that owns it:
- * the memory must not be unmapped while a device could still write there.
+ * Called if the current context does not know the registration. Unregisters in the context that
+ * owns the registration, because the memory must not be unmapped while a device may still write to
+ * it.
  */
 static CUresult unregister_in_owner(const struct gf_cuda *cuda, void *p)
 {
@@ -169,7 +170,7 @@ static CUresult unregister_in_owner(const struct gf_cuda *cuda, void *p)
     return result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED ? CUDA_ERROR_UNKNOWN : result;
 }
 
-/* Unregisters a buffer, and waits for the device as cuMemFreeHost does. */
+/* Unregisters a buffer after a wait for the device, as cuMemFreeHost does. */
 static CUresult unregister_buffer(const struct gf_cuda *cuda, void *p)
 {
     const CUresult result = cuda->cuMemHostUnregister(p);

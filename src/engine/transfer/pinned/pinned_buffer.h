@@ -17,7 +17,7 @@ struct gf_range_policy;
 
 struct gf_pinned_buffer_request {
     const struct gf_cuda *cuda;
-    struct gf_pool *pool; /* NULL: only the caller touches the pages */
+    struct gf_pool *pool; /* helpers that touch the pages; NULL: only the caller touches them */
     uint64_t context;     /* the id of the current context */
     const struct gf_range_policy *policy;
     unsigned flags; /* as passed by the program, for cuMemHostGetFlags */

@@ -17,7 +17,7 @@
 struct keepalive {
     struct keepalive *next;
     uint64_t context;
-    void *at; /* NULL while a thread allocates or frees it */
+    void *at; /* the block; NULL while a thread allocates or frees it */
     uintptr_t base;
 };
 
@@ -153,7 +153,7 @@ static CUresult alloc_keepalive(const struct gf_cuda *cuda, struct keepalive *ke
     const CUresult result = cuda->cuMemHostAlloc(&at, KEEPALIVE_SIZE, flags);
     const uintptr_t base = result == CUDA_SUCCESS ? base_of(cuda, at) : 0;
     pthread_mutex_lock(&cache_lock);
-    if (find_of_context(context) == keepalive) { /* else the context has ended */
+    if (find_of_context(context) == keepalive) { /* if the entry is gone, the context has ended */
         gf_pinned_chunk_add(base, context, !was_trimmed);
         keepalive->at = at;
         keepalive->base = base;
@@ -169,7 +169,7 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
 {
     struct keepalive *const keepalive = claim_keepalive(context, most);
     /*
-     * The driver refused the call because of a capture, and invalidated the capture. The program's
+     * Because of a capture, the driver refused the call and invalidated the capture. The program's
      * own call would have had the same effect.
      */
     if (keepalive &&
@@ -234,8 +234,8 @@ bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_res
         return false;
     case owner_keepalive:
         /*
-         * The program does not know the keepalive. The driver makes all its checks, and then
-         * refuses p + 1.
+         * To the program, the keepalive is not registered memory. So p + 1 is passed: the driver
+         * makes all its checks, and then refuses it.
          */
         *ret_result = cuda->cuMemFreeHost((char *)p + 1);
         return true;

@@ -41,7 +41,7 @@ void gf_pinned_chunk_forget(uint64_t context);
 /* The units that belong to one block alone. */
 struct gf_pinned_span {
     size_t first, end;
-    uint64_t dirty[GF_PINNED_CHUNK_WORDS]; /* units of the span that were not clean */
+    uint64_t dirty[GF_PINNED_CHUNK_WORDS]; /* bits of the units of the span that were not clean */
 };
 
 /*

@@ -168,7 +168,7 @@ int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes)
 
 /* Mapping. */
 
-static _Atomic unsigned live_parts; /* parts of all ranges */
+static _Atomic unsigned live_parts; /* number of parts of all ranges */
 
 static unsigned threads_of(const struct gf_pool *pool)
 {
@@ -176,9 +176,9 @@ static unsigned threads_of(const struct gf_pool *pool)
 }
 
 /*
- * Three threads share a mapping; they seldom wait for each other. More mappings would slow down
- * each fork of the process, which takes up to 2 us for each mapping. The driver's own buffer is one
- * mapping.
+ * One mapping for three threads, which then seldom wait for each other. The driver's own buffer is
+ * one mapping. With more mappings, each fork of the process would take up to 2 us longer for each
+ * of them.
  */
 static size_t part_size(const struct gf_pool *pool, size_t bytes)
 {

@@ -19,8 +19,9 @@ struct gf_pinned_mapping {
     size_t mapped; /* in whole huge pages, as the driver's own mappings are */
     size_t part;   /* bytes of each part; the last part may be smaller */
     unsigned parts;
-    struct gf_pool *pool; /* may be NULL */
-    int node;             /* of its pages, read back from a sample; -1 if unknown or several */
+    struct gf_pool *pool; /* the helpers; may be NULL */
+    /* The node of its pages, read back from a sample; -1 if unknown or several. */
+    int node;
 };
 
 /*

@@ -66,8 +66,8 @@ bool gf_prefault_pays(const void *at, size_t bytes)
     const uintptr_t start = (uintptr_t)at;
 
     /*
-     * Most memory that a program registers was written before. gf_absent_mostly finds it present,
-     * and no file is read.
+     * Most memory that a program registers was written before. Then gf_absent_mostly finds its
+     * pages present, and no file of /proc is read.
      */
     return start + bytes > start && gf_absent_mostly(start, bytes, SAMPLE) &&
            gf_prefault_is_plain("/proc/thread-self/maps", start / gf_page_size() * gf_page_size(),

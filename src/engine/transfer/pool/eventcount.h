@@ -32,8 +32,8 @@ static inline uint32_t gf_eventcount_sleepers(const struct gf_eventcount *events
 }
 
 /*
- * For any number of waiters. Each waiter sleeps once, and the thread that wakes it subtracts it
- * from the count of sleepers.
+ * For any number of waiters. A waiter adds itself to the count of sleepers before it sleeps, and
+ * the thread that wakes it subtracts it.
  */
 static inline void gf_eventcount_sleep(struct gf_eventcount *events, uint32_t seen)
 {

@@ -13,8 +13,9 @@
 #define STACK_LEAST ((size_t)1 << 20)
 #define STACK_MOST ((size_t)64 << 20)
 /*
- * The gap below each stack. glibc places the TLS of the program's libraries in the stack that it is
- * given, but does not know of this gap. If TLS leaves little stack, frames can grow into the gap.
+ * Size of an unused area below each stack. glibc puts the thread-local variables of all libraries
+ * into the stack that it is given. If these leave little space, frames can grow into this area, of
+ * which glibc does not know.
  */
 #define STACK_GAP ((size_t)64 << 10)
 
@@ -68,7 +69,7 @@ static int create_helper(const struct start *start, char *stack, size_t bytes)
         sigemptyset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = create_with_policy(start, true, stack, bytes);
-    if (error == EPERM) /* this thread runs SCHED_IDLE and may not leave it */
+    if (error == EPERM) /* this thread runs SCHED_IDLE, and must not change its policy */
         error = create_with_policy(start, false, stack, bytes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;

@@ -21,7 +21,8 @@ struct gf_job {
     bool (*work)(struct gf_job *job, uint64_t piece);
     unsigned max_helpers; /* the most helpers that work on it at once; 0: no limit */
     bool low_priority;    /* helpers work on it only while no other job has work for them */
-    uint64_t total;       /* the number of pieces by which helpers are woken; 0: the limit */
+    /* Number of pieces that determines how many helpers are woken; 0: the limit. */
+    uint64_t total;
     /*
      * For a job without an owner, which is never closed. The job is finished once all its pieces
      * are done, or one has failed and no helper is at work. A helper then removes the job from the
@@ -30,13 +31,13 @@ struct gf_job {
     void (*done)(struct gf_job *job);
 
     /* Set by the pool. */
-    bool alone; /* the owner has a real-time policy, so no helper works on the job */
+    bool alone; /* the owner has a real-time scheduling policy, so no helper works on the job */
     struct gf_job *before, *after;
     uint32_t pkru;                      /* the owner's protection key rights, which helpers adopt */
-    struct gf_eventcount events;        /* for the owner */
+    struct gf_eventcount events;        /* notifies the owner */
     _Atomic uint32_t helpers;           /* helpers at work on this job */
     _Atomic uint64_t limit;             /* pieces below it may be claimed */
-    _Atomic uint64_t failed;            /* the first that failed, or GF_PIECE_NONE */
+    _Atomic uint64_t failed;            /* the first piece that failed, or GF_PIECE_NONE */
     _Alignas(64) _Atomic uint64_t next; /* the first unclaimed piece */
 };
 

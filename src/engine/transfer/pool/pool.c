@@ -18,8 +18,9 @@
 struct gf_pool {
     struct gf_pool *next; /* pools are never freed */
     int node;
-    struct gf_cpus cpus;     /* of the node, as the program could use them when the pool was made */
-    unsigned threads;        /* the caller included */
+    /* The node's CPUs that the program could use when the pool was created. */
+    struct gf_cpus cpus;
+    unsigned threads;        /* number of copying threads, the caller included */
     bool counted;            /* `threads` follows from the CPUs, not from an option */
     _Atomic unsigned usable; /* threads for which the program has CPUs now; at most `threads` */
     bool has_pkru;
@@ -81,7 +82,7 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct g
     gf_store_relaxed(&made->usable, made->threads);
     head = gf_load_acquire(&pools);
     do {
-        pool = find_pool(node, cpus); /* another thread may have made it */
+        pool = find_pool(node, cpus); /* another thread may have created it meanwhile */
         made->next = head;
     } while (!pool && !gf_cas_acq_rel(&pools, &head, made));
     if (!pool)
@@ -151,8 +152,8 @@ static bool may_enter(const struct gf_job *job)
 }
 
 /*
- * Enters the next job in the ring that has work. Jobs of low priority come last. NULL: no job has
- * work.
+ * Finds the next open job that has work, and counts the calling helper in it. Jobs of low priority
+ * come last. NULL: no job has work.
  */
 static struct gf_job *enter_next_job(struct gf_pool *pool)
 {

@@ -20,9 +20,10 @@
 struct gf_pool;
 
 struct gf_pool_size {
-    unsigned threads;   /* the caller included; 0: the fastest number within quota and rank_cpus */
-    double quota;       /* in CPUs; 0: no quota */
-    unsigned rank_cpus; /* of this rank, if ranks share the CPUs; else 0 */
+    /* Threads including the caller; 0: the fastest number within quota and rank_cpus. */
+    unsigned threads;
+    double quota;       /* CPU quota in CPUs; 0: no quota */
+    unsigned rank_cpus; /* CPUs of this rank, if ranks share the CPUs; else 0 */
 };
 
 /*

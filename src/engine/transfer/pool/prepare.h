@@ -26,12 +26,12 @@ static inline enum gf_when gf_when_for(size_t bytes)
 }
 
 /*
- * Asks the library's own thread to do the requested work, now or at the next gf_prepare_deferred.
- * False: there is no such thread, and the caller does the work itself. Any thread; never waits.
+ * Requests the work from the library's own thread, now or at the next gf_prepare_deferred. Returns
+ * false if there is no such thread; then the caller does the work itself. Any thread; never waits.
  */
 bool gf_prepare_request(enum gf_when when);
 
-/* Passes a deferred request on. Called when a call of the driver has ended. Any thread. */
+/* Sends a deferred request. Called when a call of the driver has ended. Any thread. */
 void gf_prepare_deferred(void);
 
 /* Requests the helpers of a pool. Later calls do nothing. Any thread; never waits. */

@@ -16,7 +16,7 @@
 #define CLASS_IDLE 3
 #define PRIORITY(class, level) ((class) << CLASS_SHIFT | (level))
 
-/* As in block/ioprio.c. */
+/* The kernel derives the same priority in block/ioprio.c. */
 static int derived_priority(void)
 {
     if (syscall(SYS_sched_getscheduler, 0) == SCHED_IDLE)

@@ -10,7 +10,7 @@
 
 #define FILES 64  /* a further file replaces the one that was used longest ago */
 #define DEVICES 8 /* likewise */
-#define PLACES 8  /* of a file, where copies continue each other */
+#define PLACES 8  /* ranges and ends of copies that are stored for each file */
 
 /*
  * Another file system may get the same number later, so an answer is used only for
@@ -26,14 +26,14 @@ struct file {
     struct gf_mapped_file_id id;
     bool is_used, is_counted;
     uint64_t last_use;
-    uint64_t read;     /* by copies */
-    uint64_t passed;   /* read ahead, and then passed over by copies */
-    uint64_t reserved; /* windows of copies under way */
+    uint64_t read;     /* bytes that copies have read */
+    uint64_t passed;   /* bytes that were read ahead, but then skipped by copies */
+    uint64_t reserved; /* bytes that copies under way may still read ahead */
     struct gf_range ahead[PLACES];
-    uint64_t quiet;        /* bytes that are copied until the file is looked at again... */
-    uint64_t quiet_until;  /* ...and the value of `read` at that time */
-    unsigned oldest;       /* the range that the next one replaces */
-    uint64_t ends[PLACES]; /* of the last copies; 0: none */
+    uint64_t quiet;        /* no read-ahead for so many copied bytes... */
+    uint64_t quiet_until;  /* ...until `read` has this value */
+    unsigned oldest;       /* index of the range that the next one replaces */
+    uint64_t ends[PLACES]; /* where the last copies ended; 0: unused */
     unsigned oldest_end;
 };
 
@@ -64,7 +64,10 @@ static struct device *add_device(uint32_t major, uint32_t minor)
     return found;
 }
 
-/* gf_mapped_file_unknown once, and gf_mapped_file_no until the answer is there. */
+/*
+ * Returns gf_mapped_file_unknown once for a new file system, then gf_mapped_file_no until the
+ * answer is known.
+ */
 static enum gf_mapped_file_answer ask_device(uint32_t major, uint32_t minor)
 {
     struct device *device = find_device(major, minor);
@@ -111,7 +114,10 @@ static uint64_t length(const struct gf_range *range)
     return range->end - range->start;
 }
 
-/* The bytes that are ahead and have not been copied, with the windows of copies under way. */
+/*
+ * The bytes that were read ahead and not copied yet, plus those that copies under way may still
+ * read ahead.
+ */
 static uint64_t unread(const struct file *file)
 {
     uint64_t sum = file->passed + file->reserved;
@@ -121,7 +127,7 @@ static uint64_t unread(const struct file *file)
     return sum;
 }
 
-/* The first byte at or after `at` that is not ahead. */
+/* The first byte at or after `at` that was not read ahead. */
 static uint64_t end_of_ahead(const struct file *file, uint64_t at)
 {
     for (size_t i = 0; i < PLACES; i++)
@@ -133,8 +139,8 @@ static uint64_t end_of_ahead(const struct file *file, uint64_t at)
 }
 
 /*
- * Counts bytes that were read ahead: those in the copy's range as used, and those of the same range
- * before it as passed over.
+ * Counts bytes that were read ahead. Those within the copy count as used. Those before it, in the
+ * same range, count as skipped.
  */
 static void use_ahead(struct file *file, const struct gf_range *copy)
 {
@@ -150,7 +156,10 @@ static void use_ahead(struct file *file, const struct gf_range *copy)
     }
 }
 
-/* How many bytes after the copy may be read ahead. `own` bytes after it are ahead already. */
+/*
+ * How many bytes after the copy may be read ahead. `own` bytes after it have been read ahead
+ * already.
+ */
 static uint64_t window(const struct file *file, uint64_t own)
 {
     const uint64_t most =
@@ -163,8 +172,8 @@ static uint64_t window(const struct file *file, uint64_t own)
 }
 
 /*
- * Whether the copy continues an earlier one. Stores the copy's end, in place of the earlier copy's
- * if so.
+ * Whether the copy continues an earlier copy. Stores the copy's end, which replaces the end of the
+ * earlier copy.
  */
 static bool continues(struct file *file, const struct gf_range *copy)
 {
@@ -233,8 +242,8 @@ static void add_ahead(struct file *file, const struct gf_range *range)
 }
 
 /*
- * If the sampled pages were cached, the next ones probably are, so the file is left alone for a
- * while.
+ * If the sampled pages were cached, the next pages probably are too. So nothing is read ahead in
+ * this file for a while.
  */
 static void note_cached(struct file *file, bool is_cached)
 {
@@ -253,7 +262,9 @@ void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_rang
     pthread_mutex_lock(&lock);
     struct file *file = find_file(id);
     if (file) {
-        /* If the file was forgotten meanwhile and found again, nothing is reserved. */
+        /*
+         * If the file's entry was replaced and created again meanwhile, nothing is reserved in it.
+         */
         file->reserved -= gf_min(file->reserved, ahead->end - gf_max(ahead->start, copy->end));
         if (is_ahead)
             add_ahead(file, &range);

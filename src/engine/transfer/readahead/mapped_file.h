@@ -20,26 +20,28 @@ struct gf_range {
 };
 
 enum gf_mapped_file_answer {
-    gf_mapped_file_no,      /* the file is not read ahead, or its file system is being looked up */
-    gf_mapped_file_yes,     /* it is read ahead; *ret is set */
-    gf_mapped_file_unknown, /* its file system is to be looked up: gf_mapped_files_look_up */
+    /* Do not read ahead: not allowed, or the file system is being looked up. */
+    gf_mapped_file_no,
+    gf_mapped_file_yes, /* read ahead; *ret is set */
+    /* The caller must have the file system looked up: gf_mapped_files_look_up. */
+    gf_mapped_file_unknown,
 };
 
 /*
- * A copy of these bytes begins; they count as read. *ret is the range to read ahead: the copy's own
- * bytes without those at its start that were read ahead before. If the copy continues an earlier
- * copy of the file, the range also has a window after the copy. The window is at most as long as
- * the bytes that copies have read of the file. It is shorter if else more than
- * GF_TUNE_READAHEAD_UNREAD bytes, and more than a part of those read, would be ahead and not
- * copied. After gf_mapped_file_yes the caller calls gf_mapped_file_end.
+ * A copy of these bytes begins; they count as read. Sets *ret to the range to read ahead. The range
+ * contains the copy's own bytes, except those at its start that were read ahead before. If the copy
+ * continues an earlier copy of the file, the range also contains a window after the copy. The
+ * window is at most as long as all bytes that copies have read of the file. It is shorter if the
+ * bytes read ahead and not copied would otherwise exceed both GF_TUNE_READAHEAD_UNREAD and a part
+ * of the bytes read. After gf_mapped_file_yes the caller calls gf_mapped_file_end.
  */
 enum gf_mapped_file_answer gf_mapped_file_begin(const struct gf_mapped_file_id *id,
                                                 const struct gf_range *copy, struct gf_range *ret);
 
 /*
  * The bytes from the copy's end to `reached` were read ahead. `ahead` is the range that
- * gf_mapped_file_begin returned. `is_cached`: all sampled pages were in the page cache, so the
- * file's next copies get no run-ahead.
+ * gf_mapped_file_begin returned. `is_cached`: all sampled pages were in the page cache, so for the
+ * file's next copies nothing is read ahead.
  */
 void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_range *copy,
                         const struct gf_range *ahead, uint64_t reached, bool is_cached);
@@ -47,9 +49,12 @@ void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_rang
 /* Looks up all file systems that are unknown. Not under the lock, so allows() may open files. */
 void gf_mapped_files_look_up(bool (*allows)(unsigned major, unsigned minor));
 
-/* The bytes that were read ahead of copies, and those of them that were copied later. */
+/*
+ * Sums for the report: the bytes that were read ahead of copies, and how many of them were copied
+ * later.
+ */
 struct gf_mapped_files_count {
-    uint64_t files; /* that were read ahead */
+    uint64_t files; /* number of files in which bytes were read ahead */
     uint64_t ahead, used;
 };
 void gf_mapped_files_count(struct gf_mapped_files_count *ret);

@@ -24,12 +24,12 @@ static struct slot {
     _Atomic bool taken;
     struct gf_pool *pool;
     struct gf_mapped_file_id id;
-    struct gf_range copy, ahead; /* in the file */
-    uintptr_t start, end;        /* in memory: `ahead`, in whole pages */
+    struct gf_range copy, ahead; /* range in the file */
+    uintptr_t start, end;        /* range in memory: `ahead`, in whole pages */
     uintptr_t origin;            /* the address of the file's offset 0, perhaps not mapped */
     int io_priority;
     _Atomic bool is_over;
-    _Atomic uintptr_t cached_to; /* pieces below it are taken for cached */
+    _Atomic uintptr_t cached_to; /* pieces before this one are assumed to be cached */
     _Atomic uintptr_t reached;   /* the end of the last piece that was read ahead */
 } slots[SLOTS];
 
@@ -81,8 +81,8 @@ static bool advise(uintptr_t at, uintptr_t end, uintptr_t *ret_next)
 }
 
 /*
- * Skips the next pieces, because they are probably cached too. The further from the start, the more
- * pieces are skipped.
+ * Skips the next pieces, because they are probably cached too. Skips more pieces, the further the
+ * range's start is behind.
  */
 static void skip_cached(struct slot *slot, uintptr_t piece)
 {
@@ -120,7 +120,7 @@ static bool read_piece(struct gf_job *job, uint64_t number)
     return true;
 }
 
-/* The copy's side. */
+/* Functions that the copying thread calls. */
 
 static struct slot *take_slot(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Run-ahead: while a copy reads a mapped file, helpers let the kernel read the file's next pages
- * into the page cache, by MADV_WILLNEED through the program's own mapping. Helpers change no byte
+ * Read-ahead: while a copy reads a mapped file, helpers let the kernel read the file's next pages
+ * into the page cache. They call MADV_WILLNEED on the program's own mapping. Helpers change no byte
  * and no mapping, and open no file. The kernel may still read after the call has returned.
  *
  * No helper is inside such a call when the copy returns. So a later munmap, mremap or mmap with
@@ -14,20 +14,19 @@
 #include "engine/transfer/stats/copy_stats.h"
 
 /*
- * Begins run-ahead for a copy of this memory. Returns a number for the functions below, or 0
- * without run-ahead: by option, if no helper runs, if the memory is not in one mapping of a file
- * that may be read ahead, or if too many copies have run-ahead now. Called on the thread that
- * copies.
+ * Begins read-ahead for a copy of this memory. Returns a number for the functions below. Returns 0
+ * if nothing is read ahead: the option is off, no helper runs, the memory is not in one mapping of
+ * a suitable file, or too many copies read ahead now. Called on the thread that copies.
  */
 unsigned gf_readahead_begin(const void *at, size_t bytes);
 
 /* The copy has read its first `bytes` bytes, or is about to read them. */
 void gf_readahead_advance(unsigned readahead, size_t bytes);
 
-/* Ends run-ahead. Waits for calls of madvise that helpers have begun. For 0, does nothing. */
+/* Ends read-ahead. Waits for calls of madvise that helpers have begun. For 0, does nothing. */
 void gf_readahead_end(unsigned readahead);
 
-/* Looks up which files may be read ahead. Called on the library's own thread. */
+/* Looks up for which file systems read-ahead is allowed. Called on the library's own thread. */
 void gf_readahead_prepare(void);
 
 void gf_readahead_count(struct gf_readahead_count *ret);

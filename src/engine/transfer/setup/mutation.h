@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mutants: tests/diff builds the transfer rooms once more with GF_MUTANTS. In that build, an
- * environment variable names one mutation, and at least one test must fail. The product contains
- * none of this.
+ * Mutants: tests/diff builds the code of copies a second time, with GF_MUTANTS. In that build, an
+ * environment variable selects one mutation, a deliberate bug, and at least one test must then
+ * fail. The product contains none of this.
  */
 #ifndef GF_ENGINE_TRANSFER_SETUP_MUTATION_H
 #define GF_ENGINE_TRANSFER_SETUP_MUTATION_H
@@ -12,7 +12,7 @@
 #include "base/base.h"
 
 bool gf_mutated(const char *name);
-void gf_mutation_hold(const char *name); /* takes a lock, if this mutation is active */
+void gf_mutation_hold(const char *name); /* takes a lock, if the mutation that needs it is active */
 void gf_mutation_drop(const char *name);
 /*
  * For the mutation reuses_busy_buffers: keeps a freed pinned buffer and hands it out again,

@@ -91,19 +91,19 @@
 #define GF_TUNE_MIN_FEW_H2D GF_MIB(8)
 #define GF_TUNE_MIN_FEW_D2H SIZE_MAX
 /*
- * A process's first GF_TUNE_EARLY_COPIES copies below this size make no query. Its first
- * GF_TUNE_EARLY_COPIES copies below this size that could be staged prepare nothing. Queries and
- * preparation would each take a third of the time of the first copy.
+ * For a process's first GF_TUNE_EARLY_COPIES copies below this size, the driver is not queried. For
+ * the first GF_TUNE_EARLY_COPIES copies below this size that could be staged, nothing is prepared.
+ * Queries and preparation would each take a third of the time of the first copy.
  */
 #define GF_TUNE_EARLY_BYTES GF_MIB(4)
 #define GF_TUNE_EARLY_COPIES 32
-/* Staged copies before staging is compared with the driver. */
+/* So many staged copies are counted before staging is compared with the driver. */
 #define GF_TUNE_RATE_TRIALS 8
 /* Of this many first copies, only the fastest counts. */
 #define GF_TUNE_RATE_FIRST 4
 /*
- * No driver's pageable copy takes less time per MiB (17 GB/s). Staging that takes longer is
- * compared with the driver.
+ * No driver copies pageable memory in less time per MiB than this (17 GB/s). If staging takes
+ * longer, it is compared with the driver.
  */
 #define GF_TUNE_RATE_CERTAIN_NS UINT64_C(60000)
 /*
@@ -113,7 +113,7 @@
 #define GF_TUNE_RATE_PROBES_MOST 6u
 /* This many copies at the end of a back-off are timed. */
 #define GF_TUNE_RATE_MEASURED 16u
-/* The number of copies in a back-off: in the first, and at most. */
+/* The number of copies in the first back-off, and in the longest. */
 #define GF_TUNE_RATE_BACKOFF 64u
 #define GF_TUNE_RATE_BACKOFF_MOST 4096u
 /*
@@ -134,7 +134,10 @@
 #define GF_TUNE_CHUNKS 8
 #define GF_TUNE_CHUNK_LEAST GF_KIB(512)
 #define GF_TUNE_CHUNK_MOST GF_MIB(2)
-/* Pieces of a chunk, each copied by one thread, and the smallest piece. */
+/*
+ * A chunk is divided into this many pieces, each copied by one thread. The second value is the
+ * smallest piece.
+ */
 #define GF_TUNE_PIECES 8
 #define GF_TUNE_PIECE_LEAST GF_KIB(64)
 /*
@@ -152,7 +155,7 @@
 #define GF_TUNE_POPULATE_APART GF_MIB(16)
 #define GF_TUNE_POPULATE_PIECE GF_MIB(2)
 /*
- * Run-ahead of mapped files. One call of madvise covers a step, because the kernel shortens a
+ * Read-ahead in mapped files. One call of madvise covers a step, because the kernel shortens a
  * longer call to its own read-ahead, 128 KiB by default. A helper does one piece at a time.
  */
 #define GF_TUNE_READAHEAD_STEP GF_KIB(128)
@@ -174,18 +177,18 @@
 #define GF_TUNE_READAHEAD_UNREAD GF_MIB(64)
 #define GF_TUNE_READAHEAD_UNREAD_PART 20
 /*
- * After a copy whose pages were cached, the file gets no run-ahead for this many bytes of copies:
- * at first, and at most.
+ * After a copy whose pages were cached, nothing is read ahead in the file for this many bytes of
+ * copies: at first, and at most.
  */
 #define GF_TUNE_READAHEAD_QUIET GF_MIB(8)
 #define GF_TUNE_READAHEAD_QUIET_MOST GF_MIB(64)
 /* A copy continues an earlier one if it begins this near to the other's end. */
 #define GF_TUNE_READAHEAD_GAP GF_MIB(1)
-/* How long the answer about a file system is used. */
+/* An answer about a file system is used for this long. */
 #define GF_TUNE_READAHEAD_KNOWN_NS (UINT64_C(10) * 1000000000)
 /*
- * How many of a thread's next copies of the same memory make no query: if it is no file's, and if
- * the file is left alone.
+ * For so many of a thread's next copies of the same memory, the kernel is not queried: if the
+ * memory belongs to no file, and if nothing is read ahead in the file.
  */
 #define GF_TUNE_READAHEAD_OTHERS 64
 #define GF_TUNE_READAHEAD_CACHED 8
@@ -202,7 +205,10 @@
 /* With more callers than GF_TUNE_CROWD, a chunk has at most this size. */
 #define GF_TUNE_CROWD 4
 #define GF_TUNE_CHUNK_CROWD GF_MIB(1)
-/* Up to this size the driver's asynchronous copy never waits for its stream (tests/conformance). */
+/*
+ * An asynchronous copy of the driver up to this size never waits for its stream
+ * (tests/conformance).
+ */
 #define GF_TUNE_ASYNC_NOWAIT GF_MIB(2)
 /* The time within which an event on an idle stream completes. */
 #define GF_TUNE_IDLE_NS 5000

@@ -19,15 +19,15 @@
 
 /* A mapping that a helper frees. With bytes 0, only a request to read the headroom. */
 static struct slot {
-    struct gf_job job; /* has no owner; helpers work on it while there is nothing to copy */
+    struct gf_job job; /* a job without owner; helpers work on it only if no copy needs them */
     _Atomic bool taken;
-    char *area; /* the reserved addresses around `at`; NULL: not reserved, or unmapped */
+    char *area; /* the reserved address range around `at`; NULL: not reserved, or unmapped */
     size_t area_bytes;
     char *at;
     size_t bytes;
 } slots[SLOTS];
 
-static _Atomic uint64_t pending;  /* bytes handed over and not yet freed */
+static _Atomic uint64_t pending;  /* bytes that were moved and not freed yet */
 static _Atomic uint64_t read_ns;  /* when the headroom was read; 0: never */
 static _Atomic uint64_t headroom; /* bytes left of memory and of /dev/shm */
 
@@ -168,7 +168,8 @@ static bool move(struct slot *slot, void *at, size_t bytes)
         slot->area = NULL;
         return false;
     }
-    syscall(SYS_munlock, slot->area, slot->area_bytes); /* else RLIMIT_MEMLOCK would count it */
+    /* Otherwise RLIMIT_MEMLOCK would count the memory. */
+    syscall(SYS_munlock, slot->area, slot->area_bytes);
     return true;
 }
 

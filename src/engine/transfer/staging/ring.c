@@ -74,7 +74,7 @@ CUstream gf_ring_stream(struct gf_ring *ring)
     }
     if (gf_cas_acq_rel(&ring->stream, &none, stream))
         return stream;
-    gf_setup.cuda->cuStreamDestroy_v2(stream); /* another thread was first */
+    gf_setup.cuda->cuStreamDestroy_v2(stream); /* another thread has created the ring meanwhile */
     return none;
 }
 

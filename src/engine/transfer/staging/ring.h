@@ -41,7 +41,7 @@ struct gf_ring_growth {
     _Atomic unsigned state;
     char *at;
     size_t bytes;
-    unsigned passed;   /* copies that left the registration to a larger copy */
+    unsigned passed;   /* number of copies that left the registration to a larger copy */
     _Atomic int error; /* errno of a page that could not be touched */
     struct gf_job job;
 };
@@ -52,17 +52,20 @@ struct gf_ring {
     pthread_mutex_t lock; /* guards segments, their maps, and next_*; the innermost lock */
     struct gf_ring_segment *segments[GF_RING_SEGMENTS];
     unsigned next_segment, next_unit; /* where the search for the next slot begins */
-    _Atomic uint64_t wish;            /* a requested growth, or 0: least units << 32 | units */
-    struct gf_range_policy policy;    /* of that growth; written before the wish is published */
+    /* The requested growth, as least units << 32 | units; 0: none. */
+    _Atomic uint64_t wish;
+    /* Memory policy of that growth; written before the request is published. */
+    struct gf_range_policy policy;
     struct gf_ring_growth growth;
     unsigned event_flags;
     _Atomic(CUstream) stream;
     _Atomic uint64_t limit;
     _Atomic uint64_t bytes;      /* registered */
-    _Atomic uint64_t trim_ns;    /* when the next look is due; owned by ring_trim.c */
+    _Atomic uint64_t trim_ns;    /* when to search for unused segments next; owned by ring_trim.c */
     _Atomic uint64_t looked_ns;  /* when ring_trim.c last looked for segments to remove */
     _Atomic uint64_t refused_ns; /* when growth was last refused for lack of memory; 0: never */
-    _Atomic unsigned impatient;  /* copies that do not wait for others; owned by ring_patience.c */
+    /* So many copies do not wait for other copies; owned by ring_patience.c. */
+    _Atomic unsigned impatient;
     _Atomic bool off;
     /* the last member: its pages are touched with the first segment */
     struct gf_slot slots[GF_RING_SLOTS];

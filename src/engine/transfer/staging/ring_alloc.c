@@ -28,7 +28,8 @@ static unsigned rotation_of(const struct gf_ring *ring)
     size_t left = GF_TUNE_RING_WINDOW;
     unsigned ret = 0;
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++) {
-        const struct gf_ring_segment *segment = ring->segments[i]; /* removed ones leave gaps */
+        /* Removed segments leave gaps in the table. */
+        const struct gf_ring_segment *segment = ring->segments[i];
         if (!segment || segment->bytes > left)
             continue;
         left -= segment->bytes;

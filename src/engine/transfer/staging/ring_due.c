@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "engine/transfer/setup/tuning.h"
 
-static _Atomic uint64_t look_ns; /* 0 before the first segment */
+static _Atomic uint64_t look_ns; /* when to search next; 0 before the first segment */
 static _Atomic uint64_t short_ns;
 
 bool gf_ring_trim_is_due(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When to look for unused segments of rings. Any thread; no lock, no CUDA call. */
+/* When to search the rings for unused segments. Any thread; no lock, no CUDA call. */
 #ifndef GF_ENGINE_TRANSFER_STAGING_RING_DUE_H
 #define GF_ENGINE_TRANSFER_STAGING_RING_DUE_H
 
@@ -18,7 +18,7 @@ void gf_ring_look_at(uint64_t ns);
 void gf_ring_look_next(uint64_t ns);
 
 /*
- * Called when memory is short. The next look at each ring removes segments that were unused for
+ * Called when memory is short. The next search of each ring removes segments that were unused for
  * GF_TUNE_RING_SHORT_NS instead of GF_TUNE_RING_IDLE_NS.
  */
 void gf_ring_trim_soon(void);

@@ -17,9 +17,9 @@
 
 enum {
     growth_none,
-    growth_starting,  /* the thread that set this owns it */
+    growth_starting,  /* the thread that set this state owns the growth */
     growth_touching,  /* helper threads work on the job */
-    growth_finishing, /* the thread that set this owns it */
+    growth_finishing, /* the thread that set this state owns the growth */
 };
 
 static bool change_growth(struct gf_ring_growth *growth, unsigned from, unsigned to)
@@ -97,7 +97,7 @@ static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *re
     }
     growth->job = (struct gf_job){.work = touch_piece, .low_priority = true};
     gf_pool_open(pool, &growth->job, growth->bytes / HUGE);
-    if (gf_pool_threads(pool) == 1) /* there is no helper thread */
+    if (gf_pool_threads(pool) == 1) /* done here, because there is no helper thread */
         while (gf_job_help(&growth->job))
             ;
     set_growth(growth, growth_touching);
@@ -218,8 +218,8 @@ void gf_rings_prepare(void)
 }
 
 /*
- * Makes no request beyond the limit. It would be refused, and a refusal also delays requests that
- * the limit allows.
+ * Requests nothing beyond the limit. Such a request would be refused, and a refusal also delays
+ * requests that the limit allows.
  */
 static void want_bytes(struct gf_ring *ring, size_t bytes, size_t most)
 {

@@ -14,7 +14,7 @@ struct gf_ring_segment {
     char *at;
     size_t bytes;
     unsigned units, used;
-    int node;         /* of its pages when it was added to the ring; -1 if unknown */
+    int node;         /* node of its pages when it was added to the ring; -1 if unknown */
     uint64_t used_ns; /* when units were last freed */
     uint64_t map[];   /* a bit for each unit in use */
 };

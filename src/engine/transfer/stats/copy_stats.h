@@ -72,7 +72,8 @@ struct gf_copy_counts {
 struct gf_copy_stats {
     /* [0] synchronous calls, [1] asynchronous ones */
     struct gf_copy_counts staged[gf_direction_count][2];
-    struct gf_copy_counts rest[gf_direction_count]; /* the driver's part of staged copies */
+    /* Parts of staged copies that the driver made. */
+    struct gf_copy_counts rest[gf_direction_count];
     struct gf_copy_counts bypassed[gf_direction_count][2][gf_bypass_count];
     uint64_t stream_waits;            /* calls that waited because the ring was too small */
     uint64_t ring_grown, ring_shrunk; /* times */
@@ -80,7 +81,7 @@ struct gf_copy_stats {
 
 /* Reading ahead of copies from mapped files. */
 struct gf_readahead_count {
-    uint64_t files;   /* that were read ahead */
+    uint64_t files;   /* number of files in which bytes were read ahead */
     uint64_t advised; /* bytes passed to madvise, of copies and behind them */
     uint64_t ahead;   /* the bytes of these that lay behind the copy */
     uint64_t used;    /* the bytes of these that were copied later */
@@ -88,15 +89,17 @@ struct gf_readahead_count {
 
 /* The current state of staging and of pinned memory, for all devices. */
 struct gf_transfer_state {
-    uint64_t ring_bytes, ring_limit;         /* registered and allowed bytes of all rings */
+    /* Registered bytes of all rings, and the allowed bytes. */
+    uint64_t ring_bytes, ring_limit;
     uint64_t ring_most;                      /* the most that was registered at one time */
-    uint64_t ring_held[GF_NODE_BYTES_COUNT]; /* registered, by the node of the pages */
+    uint64_t ring_held[GF_NODE_BYTES_COUNT]; /* registered bytes, by the node of the pages */
     unsigned rings, helpers;
     const char *off;        /* why no copy is staged; NULL if copies are */
     uint64_t pinned_kept;   /* pinned memory that only the library holds */
     uint64_t unmap_pending; /* shared memory that the program has unmapped */
     struct gf_readahead_count readahead;
-    uint64_t pinned_held[GF_NODE_BYTES_COUNT]; /* held by the program, by the node of the pages */
+    /* Bytes held by the program, by the node of the pages. */
+    uint64_t pinned_held[GF_NODE_BYTES_COUNT];
 };
 
 /* `ns` is the duration in the caller's thread. */

@@ -116,7 +116,7 @@ size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max)
     for (size_t i = 0; i < SHARDS; i++) {
         struct shard *shard = &shards[i];
         if (!take(shard))
-            continue; /* its copies are taken at the next call */
+            continue; /* the shard is in use; its copies are taken at the next call */
         for (size_t k = 0; k < shard->count; k++)
             count = insert(ret, count, max, &shard->rows[k]);
         shard->count = 0;

@@ -16,7 +16,7 @@ enum gf_pinned_reason {
     gf_pinned_memory,  /* too little headroom, or the system refused */
     gf_pinned_slow,    /* too few threads to be faster */
     gf_pinned_devices, /* several devices; registered memory was never tested there */
-    gf_pinned_failed,  /* turned off, or registering failed */
+    gf_pinned_failed,  /* turned off, or a registration failed */
     GF_PINNED_REASONS,
 };
 
@@ -25,7 +25,7 @@ const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
 
 struct gf_pinned_stats {
     uint64_t large_calls, large_bytes; /* served by mappings of the library */
-    uint64_t large_ns;                 /* duration of these calls */
+    uint64_t large_ns;                 /* duration of the calls counted in large_calls */
     uint64_t small_calls, small_bytes; /* served by the driver, from mappings that may be kept */
     uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
     /* Registrations of the program whose memory the library prefaulted. */
