@@ -20,7 +20,9 @@ static void read_cpuset(const char *root, struct gf_facts *ret)
     if (gf_procfs_cpus(&online, root, "sys/devices/system/cpu/online"))
         online = ret->start;
     const bool is_this_machine = !root || !*root;
-    /* In a container without /sys/fs/cgroup only the kernel can give the allowed CPUs. */
+    /*
+     * In a container without /sys/fs/cgroup, only a test call of the kernel shows the allowed CPUs.
+     */
     if (gf_cgroup_cpuset(root, &ret->cpuset) && (!is_this_machine || gf_allowed_cpus(&ret->cpuset)))
         ret->cpuset = online;
     gf_set_and(&ret->cpuset, &ret->cpuset, &online);

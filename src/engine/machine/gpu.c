@@ -10,7 +10,7 @@
 #define DEVICES_MAX 64
 #define BDF_SIZE sizeof(((struct gf_gpu *)0)->bdf)
 
-static int nvml_nodes[DEVICES_MAX]; /* by the driver's ordinal */
+static int nvml_nodes[DEVICES_MAX]; /* indexed by the driver's ordinal */
 static size_t nvml_count;
 
 static int attribute_node(const struct gf_cuda *cuda, CUdevice device)

@@ -84,8 +84,8 @@ struct reader {
     const char *file;
     const struct gf_range *ranges; /* by start */
     size_t count;
-    size_t next;         /* the first range that may cover a later mapping */
-    struct mapping last; /* its end is known only with the next line */
+    size_t next;         /* index of the first range that may cover a later mapping */
+    struct mapping last; /* held back, because its end is known only from the next line */
     bool have;
     struct gf_locality *ret;
 };

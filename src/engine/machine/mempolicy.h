@@ -35,8 +35,9 @@ bool gf_mempolicy_is(int mode, const struct gf_nodes *nodes);
 int gf_mempolicy_set(int mode, const struct gf_nodes *nodes);
 
 /*
- * Whether a seccomp filter refuses a call that sets policies: 0, or the filter's errno and the
- * call's name. The calls have a node mask at an invalid address (EFAULT), so they set nothing.
+ * Whether a seccomp filter refuses a call that sets policies. Returns 0, or the filter's errno and
+ * the call's name. The tried calls pass an invalid address as node mask, so the kernel fails them
+ * with EFAULT and sets nothing.
  */
 int gf_mempolicy_refusal(const char **ret_call);
 
@@ -49,7 +50,7 @@ int gf_mempolicy_set_range(void *start, size_t size, int mode, const struct gf_n
  */
 int gf_mempolicy_move_range(void *start, size_t size, int mode, const struct gf_nodes *nodes);
 
-/* Whether pages come from the policy's nodes only; mode flags are ignored. */
+/* Whether the policy takes pages only from the policy's nodes. Mode flags are ignored. */
 bool gf_mempolicy_binds(int mode);
 
 /* "preferred", "bind", ...; mode flags are ignored. */

@@ -14,7 +14,7 @@
 
 /*
  * Calls visit for each thread, with a descriptor of the process's task folder for the functions
- * below. 0, or -errno if the process has ended or is hidden.
+ * below. Returns 0, or -errno if the process has ended or is hidden.
  */
 int gf_tasks_each(pid_t pid, void (*visit)(void *closure, int task, pid_t tid), void *closure);
 

@@ -10,8 +10,8 @@
 #include "base/base.h"
 
 /*
- * Whether the description has at most `most` objects, and no index above `most`. Any text is
- * allowed. Any thread.
+ * Whether the description has at most `most` objects and no index above `most`. The text may be
+ * invalid. Any thread.
  */
 bool gf_topology_synthetic_is_sound(const char *text, uint64_t most);
 

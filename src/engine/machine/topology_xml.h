@@ -11,7 +11,7 @@
 
 /*
  * Whether all attributes are well-formed, each object has each of hwloc's sets once, and no number
- * is above `most`. Any text is allowed. Any thread.
+ * is above `most`. The text may be invalid. Any thread.
  */
 bool gf_topology_xml_is_sound(const char *text, uint64_t most);
 

@@ -7,13 +7,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define PASSES_MAX 32 /* the most passes; new threads inherit the mask of their creator */
+#define PASSES_MAX 32 /* at most this many passes; new threads inherit the mask of their creator */
 #define DEPTH_MAX 32  /* how many generations of child processes are visited */
 
 struct walk {
     const struct gf_bind_scope *scope;
     struct gf_bind_result *result;
-    bool changed; /* in this pass */
+    bool changed; /* counts in this pass */
     unsigned depth;
     uintptr_t cuda; /* address of libcuda in this process; 0 if unknown or not mapped */
 };

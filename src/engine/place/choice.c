@@ -26,7 +26,10 @@ bool gf_choice_memory(struct gf_choice *choice, int device, uint64_t bytes)
 {
     if (!in_range(device))
         return false;
-    /* The total settles the choice; the device's own memory lets the device join. */
+    /*
+     * The choice is settled by the memory allocated on all devices. Another device joins by the
+     * memory allocated on it.
+     */
     const uint64_t held = gf_add_relaxed(&choice->bytes[device], bytes) + bytes;
     const uint64_t total = gf_add_relaxed(&choice->total, bytes) + bytes;
     return has_crossed(held, bytes, GF_CHOICE_BYTES) || has_crossed(total, bytes, GF_CHOICE_BYTES);

@@ -12,8 +12,9 @@
 #include "base/base.h"
 
 #define GF_CHOICE_DEVICES 64
-#define GF_CHOICE_BYTES (UINT64_C(256) << 20) /* settles the choice, and lets a device join */
-#define GF_CHOICE_LITTLE (UINT64_C(1) << 20)  /* settles the choice after the time limit */
+/* So many bytes settle the choice, or let a further device join. */
+#define GF_CHOICE_BYTES (UINT64_C(256) << 20)
+#define GF_CHOICE_LITTLE (UINT64_C(1) << 20) /* settles the choice after the time limit */
 
 enum gf_choice_why {
     gf_choice_why_none,

@@ -26,7 +26,7 @@ enum gf_guard_step { gf_guard_stay, gf_guard_to_socket, gf_guard_to_start };
 
 struct gf_guard {
     struct gf_guard_reading last;
-    uint64_t starving_since; /* 0: not starving */
+    uint64_t starving_since; /* since when the threads starve; 0: they do not */
     enum gf_guard_step done;
 };
 

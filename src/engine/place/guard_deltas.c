@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define STEPS_MAX 16 /* the most slots that a look-up tries */
+#define STEPS_MAX 16 /* a look-up tries at most this many slots */
 
 /* The thread's slot, or a free slot for it; NULL if all slots tried are occupied. */
 static struct gf_guard_task *find_task(struct gf_guard_task *tasks, int tid)

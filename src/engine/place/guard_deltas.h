@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-#define GF_GUARD_TASKS 2048 /* the most threads tracked at once; further threads are ignored */
+#define GF_GUARD_TASKS 2048 /* at most this many threads are tracked; further ones are ignored */
 
 /*
  * Times of each thread at the last reading. They are kept for each thread, because a plain sum over

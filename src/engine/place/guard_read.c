@@ -98,7 +98,10 @@ static bool add_cpu_line(char *line, uint64_t tick_ns, const struct gf_cpus *bou
     return true;
 }
 
-/* The wide mask; empty if it lacks CPUs of bound, as with a forced binding. */
+/*
+ * Returns the mask to widen to. Returns an empty mask if `wide` lacks CPUs of `bound`, as with a
+ * forced binding.
+ */
 static struct gf_cpus widened_mask(const struct gf_cpus *bound, const struct gf_cpus *wide)
 {
     return gf_set_within(bound, wide) ? *wide : (struct gf_cpus){0};

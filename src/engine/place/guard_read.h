@@ -7,9 +7,9 @@
 #include "engine/place/guard_deltas.h"
 
 /*
- * Takes a reading. past is all zero at first. If a step would remove CPUs, the number of CPUs to
- * gain is 0. Allocates nothing; keeps errno. Takes about 6 us for each thread, and 60 us for the
- * machine.
+ * Takes a reading. past is all zero at first. If widening would remove CPUs, the reading says that
+ * no CPU can be gained. Allocates nothing; keeps errno. Takes about 6 us for each thread, and 60 us
+ * for the machine.
  */
 void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
                    const struct gf_cpus *socket, const struct gf_cpus *start,

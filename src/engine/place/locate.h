@@ -7,8 +7,9 @@
 #include "engine/machine/machine.h"
 
 /*
- * The nodes with CPUs that are nearest to the GPU: one node, or all nodes of its socket if no
- * source identifies one. False if no source identifies any; *ret_source is NULL then.
+ * Finds the nodes with CPUs that are nearest to the GPU. That is one node, or all nodes of a socket
+ * if the sources identify only the socket. If no source identifies any node, returns false and sets
+ * *ret_source to NULL.
  */
 bool gf_locate(const struct gf_machine *machine, const struct gf_gpu *gpu, struct gf_nodes *ret,
                const char **ret_source);

@@ -83,7 +83,10 @@ static void follow_gpu(const struct gf_machine *machine, const struct gf_nodes *
     }
 }
 
-/* Rows in which the user, a launcher or an option decides. True if one of them applies. */
+/*
+ * The rules of the decision table by which the user, a launcher or an option decides. Returns true
+ * if one of them applies.
+ */
 static bool is_policy_decided(const struct gf_facts *facts, const struct gf_options *options,
                               enum gf_cpu_choice choice, struct gf_verdict *ret)
 {
@@ -118,7 +121,7 @@ void gf_memory_verdict_decide(const struct gf_machine *machine, const struct gf_
         bind_to_host(machine, &facts->mems, ret);
     else if (has_device_memory(machine, false) && options->mem != gf_mem_strict &&
              prefer_host(machine, &facts->mems, probe, ret))
-        ; /* on kernels before 5.15 the GPU's node is preferred, by the rows below */
+        ; /* on kernels before 5.15, a later rule prefers the GPU's node */
     else if (choice == gf_cpu_choice_remote && !asked)
         SAY(ret, "hardly any of the CPUs is near the GPU, so no policy is set, and memory stays "
                  "near the CPUs");

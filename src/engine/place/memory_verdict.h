@@ -9,7 +9,7 @@
 #include "engine/machine/probe.h"
 #include "engine/place/verdict_types.h"
 
-/* How the CPUs were chosen, and where they are, because memory follows them. */
+/* How the CPUs were chosen, and where they are. The memory policy depends on both. */
 enum gf_cpu_choice {
     gf_cpu_choice_free,   /* the library may choose among CPUs of the GPU's node */
     gf_cpu_choice_user,   /* the start mask is the user's */

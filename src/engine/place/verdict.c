@@ -17,7 +17,7 @@
 #define SAY(ret, ...) gf_fmt((ret)->reason, sizeof((ret)->reason), __VA_ARGS__)
 #define ADVISE(ret, ...) gf_fmt((ret)->remedy, sizeof((ret)->remedy), __VA_ARGS__)
 
-/* The facts of one decision, and intermediate results that several rows need. */
+/* The facts of one decision, and intermediate results that several rules need. */
 struct input {
     const struct gf_machine *machine;
     const struct gf_facts *facts;
@@ -30,7 +30,7 @@ struct input {
     struct gf_cpus usable;  /* the part of local in the start mask; if forced, in allowed */
     char nodes[LIST_MAX];   /* of the GPUs, as text */
     bool user_bound;
-    bool too_few; /* `usable` has too few CPUs to bind to */
+    bool too_few; /* set if `usable` has too few CPUs to bind to */
 };
 
 const char *gf_bound_name(enum gf_bound bound)
@@ -160,7 +160,10 @@ static void say_policy_elsewhere(const struct input *d, struct gf_verdict *ret)
     ret->warn = true;
 }
 
-/* Rows that keep every mask, regardless of the GPU's node. True if one of them applies. */
+/*
+ * The rules of the decision table (docs/placement.md) that keep every mask, whatever the GPU's node
+ * is. Returns true if one of them applies.
+ */
 static bool is_off(const struct input *d, struct gf_verdict *ret)
 {
     if (d->options->mode != gf_mode_on)
@@ -176,7 +179,7 @@ static bool is_off(const struct input *d, struct gf_verdict *ret)
     return true;
 }
 
-/* Rows in which a framework, a launcher or the user chooses the CPUs. */
+/* The rules by which a framework, a launcher or the user chooses the CPUs. */
 static bool are_cpus_decided(const struct input *d, struct gf_verdict *ret)
 {
     if (is_forced(d))
@@ -240,7 +243,7 @@ static void say_no_cpu(const struct input *d, struct gf_verdict *ret)
            list);
 }
 
-/* Rows in which binding is impossible or useless. */
+/* The rules for cases in which binding is impossible or useless. */
 static bool is_impossible(const struct input *d, struct gf_verdict *ret)
 {
     if (gf_set_empty(&d->usable)) {
@@ -388,7 +391,7 @@ static void say_pinned_all(const struct input *d, struct gf_verdict *ret)
 
 static void decide_cpus(struct input *d, struct gf_verdict *ret)
 {
-    /* The nodes are found first, because the report has them even if nothing is bound. */
+    /* Finds the nodes first, because the report names them even if nothing is bound. */
     const bool known = d->gpu_count > 0 && find_nodes(d, ret);
     if (is_off(d, ret))
         return;

@@ -14,8 +14,8 @@
 #include "engine/place/verdict_types.h"
 
 /*
- * If probe is NULL, assumes that the kernel refuses nothing. Callers decide twice: first without a
- * probe, then with the probe of the first verdict's node and CPUs. Any thread.
+ * probe has the calls that the kernel refused; NULL: assume that it refuses none. Callers decide
+ * twice: first without a probe, then with a probe of the first verdict's node and CPUs. Any thread.
  */
 void gf_verdict_decide(const struct gf_machine *machine, const struct gf_facts *facts,
                        const struct gf_probe *probe, const struct gf_options *options,

@@ -38,7 +38,7 @@ static void read_gpus(struct gf_decision *ret)
     }
 }
 
-/* The node that the probe uses to try the policy. */
+/* Returns the node with which the probe tries the policy. */
 static unsigned probe_node(const struct gf_verdict *verdict)
 {
     const int node = gf_set_empty(&verdict->policy_nodes) ? gf_set_next(&verdict->nodes, 0)
@@ -74,8 +74,8 @@ static void probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_prob
 }
 
 /*
- * Decides as if the kernel refused nothing. If that verdict changes anything, probes and decides
- * again.
+ * Decides on the assumption that the kernel refuses nothing. If that verdict changes anything,
+ * tries the calls and decides again.
  */
 static void decide_verdict(struct gf_decision *ret)
 {

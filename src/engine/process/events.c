@@ -40,7 +40,7 @@ void gf_events_record(enum gf_report_event_kind kind, const char *text)
         log_fields(&json, gf_report_event_name(kind));
     }
     if (kind == gf_report_ring)
-        return; /* too many to list; the report counts them */
+        return; /* there are too many of these events to list, so the report only counts them */
     const unsigned row = gf_add_relaxed(&row_count, 1);
     if (row < GF_REPORT_EVENTS) {
         struct gf_report_event *event = &rows[row].event;

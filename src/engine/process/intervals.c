@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define ROWS 256
-#define THREADS_MAX 16        /* the most threads in one line */
+#define THREADS_MAX 16        /* at most this many threads in one line */
 #define MUCH_PER_MILLE 50     /* as a share of the interval; a smaller delay is not logged */
 #define MAJOR_FAULTS_MUCH 100 /* fewer major faults are not logged */
 /*
@@ -32,7 +32,7 @@
 
 struct row {
     pid_t tid; /* 0 if the row is free */
-    bool seen; /* in this reading */
+    bool seen; /* the thread exists in this reading */
     struct gf_task_account account;
 };
 
@@ -72,7 +72,7 @@ static uint64_t measure_fault(void)
     return duration_ns / 64;
 }
 
-/* The thread's row, or a free row for it; NULL if the table is full. */
+/* Returns the thread's row, or a free row for it. NULL if the table is full. */
 static struct row *row_of(pid_t tid)
 {
     const unsigned start = (unsigned)tid % ROWS;
@@ -197,7 +197,10 @@ static bool is_due(uint64_t now, uint64_t length_ns)
     return length_ns >= SHORTEST_NS && length_ns >= (now - gf_process.started_ns) / PARTS;
 }
 
-/* If the library's thread and an exiting thread come at once, one of them does nothing. */
+/*
+ * If the library's thread and an exiting thread call this at the same time, one of them does
+ * nothing.
+ */
 static void log_activity_when_due(bool last)
 {
     bool busy = false;

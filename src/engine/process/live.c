@@ -38,8 +38,8 @@ static struct gf_live_header *map_file(void)
 }
 
 /*
- * The report is formatted into the half of the file that readers do not read now. If it does not
- * fit, or another thread holds the report lock, the previous report stays.
+ * Formats the report into the half of the file that readers do not use now. If the report does not
+ * fit, or if another thread holds the report lock, the previous report stays.
  */
 static void write_report(struct gf_live_header *file)
 {

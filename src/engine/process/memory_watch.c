@@ -24,7 +24,7 @@ static struct {
     struct gf_reclaim reclaim;
     uint64_t next_ns;
     _Atomic bool woken; /* set by the heap: check at once */
-    bool resting;       /* little is retained: check only when the thread runs for other reasons */
+    bool resting;       /* little is retained: checks only when the thread runs for other reasons */
     uint64_t files_ns;  /* when to read headroom and pressure next, while little is dirty */
     uint64_t freed, lazily_freed_bytes; /* at the last reading */
 } watch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves the heap's pages from before the binding to the GPU's node. */
+/* Moves pages to the GPU's node that the heap had before the binding. */
 #ifndef GF_ENGINE_PROCESS_MIGRATE_H
 #define GF_ENGINE_PROCESS_MIGRATE_H
 

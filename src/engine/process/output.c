@@ -56,9 +56,9 @@ static void read_pages(struct gf_locality *ret)
 }
 
 /*
- * A thread of the driver or of the library sets its class in its first instructions, and counts as
- * the program's before that. A thread that inherited the mask of one that submits work sets the
- * start mask there. So threads are read again a moment later.
+ * A new thread sets its class in its first instructions. Before that, a thread of the driver or the
+ * library counts as the program's. If only submitting threads are bound, a new thread also restores
+ * the start mask there. So threads are read again a moment later.
  */
 static void read_threads(const struct gf_cpus *target, bool submitters, struct gf_threads *ret)
 {
@@ -148,7 +148,8 @@ void gf_output_report(bool ended)
 
     refresh_report(report, ended);
     /*
-     * A launcher that only counted devices has no context. Its report would overwrite the worker's.
+     * A launcher process that only counts devices has no CUDA context. Its report would overwrite
+     * that of the worker, so it writes none.
      */
     if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
         gf_report_file_write(report);
@@ -176,8 +177,8 @@ void gf_output_renew(uint64_t now)
     struct gf_report *report = &gf_process.report;
 
     /*
-     * A filter may kill a sealed process that writes a file, so such a process writes only with its
-     * samples and at exit.
+     * A seccomp filter may kill a process that writes a file. So a sealed process (os/permit.h)
+     * writes only with its samples and at exit.
      */
     if (!*report->options->report || !gf_report_file_is_due(now) || gf_permit_sealed() ||
         !gf_report_lock(0))

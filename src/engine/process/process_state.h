@@ -23,7 +23,10 @@
 
 #include <semaphore.h>
 
-/* A placement in force. Constant once published, and never freed: a process has only a few. */
+/*
+ * A placement: the masks and the policy that threads get now. Constant once published, and never
+ * freed, because a process has only a few.
+ */
 struct gf_placement {
     unsigned epoch;        /* counts from 1 */
     struct gf_cpus start;  /* only threads with this mask are bound */
@@ -53,7 +56,7 @@ struct gf_process {
     bool hinted;
 
     struct gf_choice choice;
-    struct gf_placement *_Atomic placement; /* NULL before a decision is carried out */
+    struct gf_placement *_Atomic placement; /* NULL until a decision has been carried out */
     struct gf_decision *_Atomic decision;   /* NULL before the first; constant, never freed */
     uint64_t decided_ns;                    /* time of the first decision */
 

@@ -17,14 +17,14 @@
 #define SECOND UINT64_C(1000000000)
 /*
  * Slightly less than 5 s and 60 s. The library's thread checks every 5 s, and the file may then be
- * a little younger.
+ * slightly younger than 5 s.
  */
 #define LOCAL_NS (9 * SECOND / 2)
 #define NETWORK_NS (59 * SECOND)
 
 static struct {
     _Atomic uint64_t due_ns; /* UINT64_MAX: only at samples */
-    uint64_t activity;       /* of the report in the file */
+    uint64_t activity;       /* value of activity_of() for the report in the file */
     bool refused;            /* the last attempt failed, and was reported */
 } file = {.due_ns = UINT64_MAX};
 

@@ -6,7 +6,8 @@
 /* Bits of a request. */
 enum {
     gf_request_decide = 1, /* the choice of devices may have changed */
-    gf_request_settle = 2, /* time is up: decide with the present evidence */
+    /* The time for a provisional choice is over: decide with the present evidence. */
+    gf_request_settle = 2,
     gf_request_rescan = 4, /* bind threads that restored the start mask */
     gf_request_socket = 8, /* the starvation guard's first step */
     gf_request_start = 16, /* the guard's second step */

@@ -38,7 +38,10 @@ static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes
         return;
     if (how == gf_sighting_memory && gf_choice_memory(choice, device, bytes))
         gf_requests_serve(gf_request_decide);
-    /* Memory shows a context, too, if the context was created before the engine was loaded. */
+    /*
+     * An allocation proves that a context exists, even if it was created before the engine was
+     * loaded.
+     */
     if ((how != gf_sighting_memory || !gf_load_relaxed(&choice->contexts)) &&
         gf_choice_context(choice, device)) {
         gf_requests_serve(gf_request_decide);
@@ -260,8 +263,8 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
 }
 
 /*
- * Called at a normal exit. The library's thread may be taking a sample, so the wait for its lock
- * has a limit.
+ * Called at a normal exit. The library's thread may hold the report lock to take a sample, so the
+ * wait for this lock is limited.
  */
 __attribute__((destructor)) static void end_engine(void)
 {

@@ -121,13 +121,16 @@ void gf_thread_binding_read_program(struct gf_cpus *ret)
 }
 
 /*
- * The epoch of the placement that this thread has applied (0: none), and whether it did so as a
- * thread that submits work.
+ * The number (epoch) of the placement that this thread has applied, 0 for none; and whether it did
+ * so as a thread that submits work.
  */
 static __thread unsigned settled_epoch;
 static __thread bool settled_submits;
 
-/* Whether the policy equals the one in the hint. A process that bound itself left that hint. */
+/*
+ * Whether the policy equals the one in the hint (GPUFEED_BOUND), which a process that bound itself
+ * passes to its children.
+ */
 static bool is_inherited(int mode, const struct gf_nodes *nodes)
 {
     const struct gf_hint *hint = &gf_process.hint;
@@ -316,7 +319,7 @@ void gf_thread_binding_rescan(void)
     gf_add_relaxed(&gf_process.counts.late_threads, found.on_target);
 }
 
-/* The heap's present and future mappings use any node again, and children get no hint. */
+/* The heap's present and future mappings may use any node again, and children get no hint. */
 static void undo_memory(void)
 {
     static const struct gf_nodes none;

@@ -15,8 +15,8 @@
 enum gf_mask_owner gf_thread_binding_owner(pid_t tid);
 
 /*
- * Fills `own` and `all_own` of facts. A thread of the program has its own mask if the program set
- * one, or if it has neither the start mask nor the library's.
+ * Fills `own` and `all_own` of facts. A thread has a mask of its own if the program set the
+ * thread's mask, or if the mask is neither the start mask nor the library's.
  */
 void gf_thread_binding_read_own(struct gf_facts *facts);
 

@@ -27,13 +27,13 @@
 #define SECOND UINT64_C(1000000000)
 #define SETTLE_NS (10 * SECOND) /* a provisional choice of devices settles after this time */
 #define EARLY_NS (60 * SECOND)  /* programs start most threads within this time after a decision */
-#define SAMPLE_GAP_NS (60 * SECOND) /* the longest gap between samples */
+#define SAMPLE_GAP_NS (60 * SECOND) /* samples are at most this far apart */
 /* calls of malloc that are sampled in each round: they cost the program 25 us */
 #define SAMPLED_CALLS 256
 #define READER_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
 #define METRICS_NS (10 * SECOND)       /* the least time between two files of metrics */
 #define SHALLOW_US 10  /* between shallow idle states (1 to 2 us) and deep ones (above 50 us) */
-#define SNAPSHOT_MS 20 /* formatting a report takes less */
+#define SNAPSHOT_MS 20 /* formatting a report takes less time */
 
 static struct {
     uint64_t next_sample_ns;
@@ -41,8 +41,8 @@ static struct {
     uint64_t next_metrics_ns;
     struct gf_guard guard;
     struct gf_guard_deltas past;
-    unsigned guard_epoch;                    /* of the placement that the guard judges */
-    uint64_t run_ns, delay_ns, throttled_ns; /* of the guard's first reading */
+    unsigned guard_epoch;                    /* number of the placement that the guard judges */
+    uint64_t run_ns, delay_ns, throttled_ns; /* time of the guard's first reading */
 } watch;
 
 /* Sleeps until the given time, or until another thread posts. True if another thread posted. */
@@ -155,7 +155,7 @@ static void write_metrics_when_due(uint64_t now)
     if (!gf_process_dead())
         gf_output_metrics();
     gf_report_unlock();
-    /* The first file has few numbers, so the next ones follow soon. */
+    /* The first file contains few numbers, so the next files follow soon. */
     watch.next_metrics_ns = now + (now - gf_process.started_ns < METRICS_NS ? SECOND : METRICS_NS);
 }
 

@@ -19,16 +19,16 @@ struct gf_decision {
     unsigned rebindings; /* decisions before this one */
     struct gf_gpu gpus[GF_DECISION_GPUS];
     size_t gpu_count;
-    struct gf_facts facts; /* as of this decision */
+    struct gf_facts facts; /* the facts at this decision */
     struct gf_verdict verdict;
     struct gf_probe probe;
     bool probed;
 
     bool bound;          /* masks were set */
-    struct gf_cpus cpus; /* in force: of the verdict or the guard, or the start mask */
+    struct gf_cpus cpus; /* the mask in force: the verdict's, the guard's, or the start mask */
     struct gf_bind_result bind;
     struct gf_threads threads; /* read back after binding */
-    int policy;                /* in force; MPOL_DEFAULT if the kernel refused it */
+    int policy;                /* the policy in force; MPOL_DEFAULT if the kernel refused it */
     int policy_error;
 };
 

@@ -14,7 +14,8 @@ struct gf_embedded {
     struct gf_embedded_one {
         char object[96];       /* file name, without its folder */
         const char *allocator; /* "jemalloc" */
-        const char *symbol;    /* the exported symbol that reveals it; NULL if known by file name */
+        /* The exported symbol by which it was found; NULL if found by file name. */
+        const char *symbol;
     } one[GF_EMBEDDED_MAX];
     size_t count;
     unsigned long long changes; /* number of objects loaded and unloaded before the last reading */

@@ -334,8 +334,8 @@ void gf_report_add_sample(struct gf_report *report, const struct gf_report_sampl
     report->samples[report->sample_count++] = *sample;
     const struct gf_threads *now = &sample->threads, *peak = &report->peak;
     /*
-     * Among samples with equally many, the newest one: an earlier one may have read a thread that
-     * still had the mask of its creator.
+     * Of the samples with the most threads, returns the newest. An earlier one may have read a
+     * thread that still had its creator's mask.
      */
     if (now->program >= peak->program)
         report->peak = *now;

@@ -15,7 +15,7 @@ struct sums {
     struct gf_copy_counts copies[gf_direction_count][gf_copy_group_count];
 };
 
-static struct sums past; /* at the end of the last interval */
+static struct sums past; /* counts at the end of the last interval */
 
 static void read_sums(struct sums *ret)
 {
