@@ -31,7 +31,7 @@ int gf_cgroup_cpuset(const char *root, struct gf_cpus *ret);
 /* The lowest CPU quota of the group and its visible parents, in CPUs; 0 if unlimited. */
 double gf_cgroup_quota(const char *root);
 
-/* Whether a version-2 limit forbids swapping out the group's memory. */
+/* Whether a limit of cgroup version 2 forbids swapping out the group's memory. */
 bool gf_cgroup_has_no_swap(const char *root);
 
 /*

@@ -12,9 +12,9 @@
 
 struct gf_headroom {
     uint64_t bytes;  /* the smallest of the next three; GF_HEADROOM_UNKNOWN if none could be read */
-    uint64_t cgroup; /* the least of the process's group and its visible parents */
+    uint64_t cgroup; /* the least headroom of the process's group and its visible parents */
     uint64_t host;   /* MemAvailable */
-    uint64_t node;   /* free on the requested node */
+    uint64_t node;   /* free memory on the requested node */
     /* Memory limit of the group with the least headroom; GF_HEADROOM_UNKNOWN if unlimited. */
     uint64_t limit;
     const char *cgroup_file; /* file of `limit`: "memory.max", "memory.high", ...; or NULL */

@@ -23,7 +23,7 @@ static bool is_file(int fd, const struct stat *wanted)
            found.st_ino == wanted->st_ino;
 }
 
-/* The least number for the descriptor. */
+/* Returns the least number that the descriptor should have. */
 static long least_number(void)
 {
     struct rlimit limit = {.rlim_cur = MOST};

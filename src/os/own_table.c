@@ -31,14 +31,14 @@
 struct call {
     void (*work)(void *closure);
     void *closure;
-    bool shared; /* the thread was created with the program's table */
+    bool shared; /* the thread was created with the program's descriptor table */
     bool done;
     _Atomic int tid; /* the kernel stores 0 when the thread has ended */
 };
 
 /*
- * The calling thread's table. A short thread shares this variable, as all thread-local variables,
- * with its creator.
+ * Which descriptor table the calling thread uses. A thread created for one call shares this
+ * variable, and all other thread-local variables, with its creator.
  */
 static __thread __attribute__((tls_model("initial-exec"))) enum {
     table_shared,
@@ -247,6 +247,6 @@ bool gf_own_table_leave(void)
     table = table_for_life;
     for (int fd = 0; fd <= 2; fd++)
         if (syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR) < 0)
-            syscall(SYS_openat, AT_FDCWD, "/", O_PATH); /* a container without the device */
+            syscall(SYS_openat, AT_FDCWD, "/", O_PATH); /* a container may lack the device */
     return true;
 }

@@ -32,8 +32,9 @@ bool gf_permit(enum gf_permit call);
 void gf_permit_only(unsigned calls);
 
 /*
- * Called before the program installs a filter, or sets no_new_privs, which usually precedes a
- * filter. From then on no call above is permitted, and no file of /proc or /sys is opened.
+ * Seals the process. Called before the program installs a filter, or sets no_new_privs, which
+ * usually precedes a filter. In a sealed process, none of the calls above is permitted, and no file
+ * of /proc or /sys is opened.
  */
 void gf_permit_seal(void);
 bool gf_permit_sealed(void);

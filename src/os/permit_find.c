@@ -17,9 +17,9 @@
 
 /* Progress of the trials, in memory that parent and children share. */
 struct trial {
-    unsigned passed; /* the calls that returned, with any result */
+    unsigned passed; /* bits of the calls that returned, with any result */
     unsigned begun;  /* the number of calls begun by all children so far */
-    bool shielded;   /* the child cannot dump core */
+    bool shielded;   /* the child is not able to dump core */
 };
 
 static void make_call(enum gf_permit call, struct trial *trial)

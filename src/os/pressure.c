@@ -19,7 +19,7 @@
 #define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
 
 struct row {
-    const char *key; /* "" if the file is one number */
+    const char *key; /* the word before the number; "" if the file contains only a number */
     uint64_t *value;
 };
 
@@ -49,7 +49,7 @@ static bool add_rows(const char *path, const struct row *rows, size_t count)
     return true;
 }
 
-/* -1 once the process is sealed, because a filter may forbid the reads. */
+/* The descriptor; -1 in a sealed process (os/permit.h), because a filter may forbid the reads. */
 static int counter_file(const struct gf_kept_file *file)
 {
     return gf_permit_sealed() ? -1 : gf_kept_file_get(file);

@@ -17,7 +17,7 @@
  */
 struct gf_pressure {
     uint64_t stalled_us; /* time in which some task waited for memory */
-    uint64_t limited;    /* number of times that a group reached its limit */
+    uint64_t limited;    /* how often a group reached its limit */
     /* OOM events: allocations that were about to fail at the limit, and OOM kills. */
     uint64_t killed;
     /*

@@ -49,18 +49,18 @@ int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path);
 const char *gf_procfs_field(const char *text, const char *key);
 /* The number in the line "key number", as in memory.stat; 0 if no line has the key. */
 uint64_t gf_procfs_value(const char *text, const char *key);
-/* The value of the decimal digits at p; 0 for other text. */
+/* The value of the decimal digits at p; 0 if p points to other text. */
 uint64_t gf_procfs_number(const char *p);
 
 /* Reads line by line through a small buffer. */
 struct gf_procfs_lines {
-    char *buf; /* the caller's; a longer line is returned in pieces */
+    char *buf; /* the caller's buffer; a longer line is returned in pieces */
     size_t size;
     size_t at, held;
     bool continued; /* the last returned piece continues the one before */
     bool cut;       /* the next piece continues the last returned one */
     int fd;
-    int64_t offset; /* of the next read */
+    int64_t offset; /* offset of the next read */
     int error;      /* after the last line: -errno of a failed read, or 0 */
 };
 

@@ -41,7 +41,8 @@ static GF_COLD ssize_t read_mem_file(uintptr_t address, void *ret, size_t size)
 
     if (fd >= 0)
         return syscall(SYS_pread64, fd, ret, size, address);
-    gf_own_table_run(open_and_read, &read); /* for example in a forked child */
+    /* The file is not open, for example in a forked child. */
+    gf_own_table_run(open_and_read, &read);
     return read.got;
 }
 
