@@ -35,8 +35,8 @@ void gf_arenas_thread_started(void)
 }
 
 /*
- * Held while the thread counts of arena 0 are temporarily 0. If two threads subtracted the same
- * counts, the counts would become negative.
+ * Held while the thread counts of arena 0 are temporarily set to 0. Without this lock, two threads
+ * could subtract the same counts, which would become negative.
  */
 static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -47,10 +47,9 @@ static void add_threads(void *arena, unsigned times, bool internal, void (*add)(
 }
 
 /*
- * A thread's first call gets an arena that no thread uses, before jemalloc creates a new one. So
- * arena 0's thread counts are set to 0 during that call. jemalloc has one count for the program's
- * calls and one for its own. After mallctl("thread.arena") instead, the thread would count in two
- * arenas.
+ * To a thread's first call, jemalloc assigns an arena that no thread uses, if there is one. So
+ * arena 0's two thread counts (for the program's calls and for jemalloc's own) are set to 0 during
+ * that call. With mallctl("thread.arena") instead, the thread would be counted in two arenas.
  */
 void gf_arenas_share_main(void)
 {

@@ -26,9 +26,10 @@ static struct {
 } jemalloc;
 
 /*
- * How this thread's fork excludes other threads. A process with one thread never writes it. While
- * it is not held_none, no fork handler of the program runs. The reason: the heap's handlers are
- * registered first (on_fork.c), so they run last before a fork and first after it.
+ * How this thread's fork keeps other threads out of the heap. A process with one thread never
+ * writes this variable. No fork handler of the program runs while it is not held_none, because the
+ * heap's handlers are registered first (on_fork.c). So they run last before a fork, and first after
+ * it.
  */
 static __thread enum { held_none, held_gate, held_locks } held;
 
@@ -134,7 +135,7 @@ static void heap_in_child(void)
     held = held_none;
     release_registering();
     if (registration_depth >
-        0) /* the registration's end will leave the gate, which has been reset */
+        0) /* the gate has been reset, and the end of the registration will leave it */
         gf_fork_gate_enter();
     gf_stream_list_reset();
 }

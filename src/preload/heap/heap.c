@@ -98,7 +98,10 @@ static void start_jemalloc(void)
         gf_profile_start();
 }
 
-/* Twice what jemalloc maps at its start, where it writes through NULL if a mapping fails. */
+/*
+ * Twice as much as jemalloc maps at its start. If a mapping fails there, jemalloc writes to address
+ * NULL.
+ */
 #define START_SPACE ((size_t)16 << 20)
 
 static void decide_mode(void)

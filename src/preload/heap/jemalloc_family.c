@@ -33,8 +33,8 @@ static void *jemalloc_memalign(size_t alignment, size_t size)
 }
 
 /*
- * Sets errno if memory is short, as glibc does; POSIX does not define errno here. No error changes
- * *ret.
+ * Sets errno if memory is short, as glibc does, although POSIX does not define errno here. If the
+ * call fails, *ret is unchanged.
  */
 static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
 {

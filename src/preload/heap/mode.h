@@ -45,8 +45,8 @@ struct gf_mode_facts {
 };
 
 /*
- * Decides the mode. A pure function, so that each case can be unit-tested. *ret_reason is a
- * constant string, or buf.
+ * Decides the mode. This is a pure function, so that each case can be unit-tested. Sets *ret_reason
+ * to a constant string or to buf.
  */
 enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, size_t size,
                                  const char **ret_reason);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static struct gf_family next; /* the functions as they were found */
+static struct gf_family next; /* the functions that were found, unchanged */
 /* The same functions, but able to handle blocks of the boot pool. */
 struct gf_family gf_family_passthrough;
 

@@ -127,7 +127,7 @@ bool gf_settings_read(size_t i, struct gf_heap_setting *ret)
     if (!read_back(&settings[i], ret->value, sizeof(ret->value)))
         gf_fmt(ret->value, sizeof(ret->value), "unknown");
     ret->ours = strcmp(ret->value, wanted_value(&settings[i])) == 0;
-    /* The reason for a user's value is unknown. */
+    /* If the user set the value, the reason is unknown. */
     ret->reason = ret->ours ? settings[i].reason : NULL;
     return true;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libc's lock of the list of open FILEs, which libc's fork takes after all fork handlers. The
- * holder of the lock, such as fflush(NULL), may wait for a FILE that another thread has locked
- * while it is in malloc. To avoid a deadlock, a fork takes this lock before it closes the heap to
- * other threads, as glibc does before it locks its own malloc.
+ * The lock that libc has for its list of open FILEs. libc's fork takes it after all fork handlers.
+ * The holder of the lock, such as fflush(NULL), may wait for a FILE that another thread has locked
+ * while that thread is in malloc. To avoid a deadlock, a fork takes this lock before it closes the
+ * heap to other threads. glibc's fork does the same before it locks glibc's malloc.
  *
  * The lock is recursive: libc takes it again during the fork. These functions do not allocate. If
  * libc does not export the lock, they do nothing.

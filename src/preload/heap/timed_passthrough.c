@@ -21,9 +21,9 @@ struct row {
 static struct gf_family plain;
 static struct row rows[ROWS];
 /*
- * How many large blocks begin in each MiB of addresses. Small blocks are in other regions, so the
- * free of a small block reads one word here, and no row. Page offsets cannot distinguish the
- * blocks, because jemalloc randomizes them.
+ * How many large blocks begin in each MiB of addresses. Small blocks lie in other regions. So when
+ * a small block is freed, one word of this table shows that it has no row. The blocks' page offsets
+ * would not show that, because jemalloc randomizes them.
  */
 static _Atomic uint16_t begun[REGIONS];
 

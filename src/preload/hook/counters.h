@@ -19,15 +19,14 @@ enum gf_hook {
 
 struct gf_counter {
     _Atomic uint64_t calls;
-    _Atomic uint64_t more; /* copies of a call beyond its first */
+    _Atomic uint64_t more; /* further copies of calls that contain several copies */
     _Atomic uint64_t bytes, offered, offered_bytes, unfit, unfit_bytes;
 };
 
 /*
  * Up to GF_COUNTER_OWN threads each have a set of their own; all other threads share a few sets. A
- * set that only one thread writes needs no locked instruction. A locked instruction waits for all
- * earlier stores. After a small copy, this wait takes a fiftieth of the copy's time
- * (bench/NOTES.md).
+ * thread needs no locked instruction for its own set. A locked instruction would wait for all
+ * earlier stores, which after a small copy takes a fiftieth of the copy's time (bench/NOTES.md).
  */
 #define GF_COUNTER_OWN 64u
 #define GF_COUNTER_SHARED 16u
@@ -87,7 +86,7 @@ static inline void gf_count_bytes(enum gf_hook hook, uint64_t bytes)
     gf_count_add(set, &gf_counter_in(set, hook)->bytes, gf_bytes_counted(bytes));
 }
 
-/* Counts the copies of a call beyond its first. */
+/* Counts the copies of a call that follow its first copy. */
 static inline void gf_count_more(enum gf_hook hook, uint64_t copies)
 {
     const unsigned set = gf_counters_mine();

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * A query must not reach the driver after the stream was destroyed. On a host that starved the
- * sampler, a query took 1.4 s.
+ * The longest wait for the sampler's query, which must not reach the driver after the stream was
+ * destroyed. On a host that starved the sampler, a query took 1.4 s.
  */
 #define PAUSE_NS UINT64_C(10000000000)
 #define SPIN_NS 50000
@@ -96,7 +96,7 @@ void gf_submissions_pause(void)
     const uint64_t start = gf_now_ns();
     for (uint64_t waited = 0; gf_load_seq_cst(&gf_submissions.asking) && waited < PAUSE_NS;
          waited = gf_now_ns() - start)
-        if (waited > SPIN_NS) /* by a raw call, which is not a cancellation point */
+        if (waited > SPIN_NS) /* a raw system call, which is not a cancellation point */
             syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
     errno = error;
 }

@@ -63,7 +63,9 @@ void gf_submissions_set_python(uintptr_t (*thread_state)(void));
  */
 void gf_submissions_end_gap(int device);
 
-/* Publishes the timed call of the calling thread: 1 + an enum gf_timed, or 0. */
+/*
+ * Publishes which timed driver call the calling thread is in: 1 + an enum gf_timed, or 0 for none.
+ */
 static inline void gf_submissions_doing(unsigned doing)
 {
     const unsigned set = gf_thread.counters;
@@ -76,7 +78,7 @@ static inline unsigned gf_submissions_slot_of(CUstream stream)
     return (unsigned)(((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % GF_STREAM_SLOTS;
 }
 
-/* The stream's slot if it is the first one to try, otherwise NULL. */
+/* Returns the stream's slot if that is the first slot of the look-up, otherwise NULL. */
 static inline struct gf_stream_slot *gf_submissions_quick(CUstream stream)
 {
     struct gf_stream_slot *slot = &gf_submissions.slots[gf_submissions_slot_of(stream)];

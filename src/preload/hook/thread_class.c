@@ -7,7 +7,7 @@
 #include <sched.h>
 
 #define ENTRIES 4096 /* a power of two */
-#define WINDOW 32    /* number of places to try for an id */
+#define WINDOW 32    /* a look-up of an id tries so many entries */
 
 struct entry {
     _Atomic uint64_t key;    /* thread id << 8 | class; 0: free */

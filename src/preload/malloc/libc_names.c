@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For a library that is opened with RTLD_DEEPBIND, the loader searches the library's dependencies
+ * If a program opens a library with RTLD_DEEPBIND, the loader searches the library's dependencies
  * first, and finds libc's free. But libc's strdup, asprintf and getline call the exported malloc.
- * So the library would free a block of another heap, and the program would abort. Likewise,
- * ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim a heap that is not in use. Both
- * lookups read libc's symbol table, which is mapped privately. So its entries for these names are
- * set to the functions that serve malloc.
+ * So the opened library would pass a block of jemalloc to libc's free, and the program would abort.
+ * Likewise, ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim a heap that is not in use.
+ * Both lookups read libc's symbol table, which is mapped privately. So its entries for these names
+ * are set to the functions that serve malloc.
  */
 #include "preload/malloc/libc_names.h"
 
@@ -121,6 +121,6 @@ bool gf_libc_names_prepare(void)
         errno = error;
     }
     while (gf_load_acquire(&state) == unknown)
-        sched_yield(); /* Short: the other thread makes two system calls. */
+        sched_yield(); /* A short wait: the other thread makes two system calls. */
     return state == leads;
 }

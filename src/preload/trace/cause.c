@@ -7,7 +7,8 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 struct sums {
-    uint64_t total_us, idle_us; /* idle: time of the call in which the thread was off the CPU */
+    /* The duration of the call, and the time of it in which the thread was off the CPU. */
+    uint64_t total_us, idle_us;
     uint64_t part_us[GF_SLOWPATH_PARTS], work_us;
 };
 
@@ -181,7 +182,7 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
         SET_CAUSE(swap, "blocked for %llu us, with %llu major page fault%s", idle, ULL(used->major),
                   plural(used->major));
     } else if (find_reclaim(evidence, sums, ret)) {
-        /* find_reclaim has set the cause */
+        /* find_reclaim has already set the cause */
     } else if (evidence->single_threaded && used->voluntary <= 4 && is_half(sums->work_us, sums) &&
                evidence->pressure.known) {
         /* Clearing memory never blocks if no other thread shares the address space. */

@@ -10,7 +10,7 @@
 /* Kinds of driver calls. A wait is judged only if the GPU was idle when the wait began. */
 enum gf_driver_call {
     gf_driver_none,
-    gf_driver_call, /* a call that programs do not expect to wait */
+    gf_driver_call, /* a call in which programs expect no wait */
     gf_driver_wait, /* waits for a stream or an event */
     gf_driver_copy, /* a blocking copy, which may have waited for copies of other streams */
 };
@@ -31,7 +31,7 @@ struct gf_evidence {
 
 struct gf_finding {
     enum gf_cause cause;
-    bool may_be_pause;           /* if the process was paused during the call, that is the cause */
+    bool may_be_pause;           /* if true, a pause of the process during the call is the cause */
     enum gf_cause without_pause; /* the cause if the process was not paused */
     char text[160];
 };

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define BYTES 4096UL /* the kernel rounds up to a page */
+#define BYTES 4096UL /* the kernel rounds the size up to a page */
 
 static _Atomic unsigned *_Atomic mark; /* NULL if the kernel cannot wipe pages on fork */
 

@@ -25,7 +25,7 @@
 #define SHARED_LINES 64
 #define FINISH_MS 100
 #define WRITER_MS 20 /* the first part of FINISH_MS, in which only the writer thread writes */
-#define TAIL 256     /* most bytes that write_line appends to a line */
+#define TAIL 256     /* write_line appends at most this many bytes to a line */
 
 static struct gf_line own_lines[4];
 static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
@@ -213,7 +213,7 @@ static void settle_finding(struct gf_line *line)
     if (!finding->may_be_pause || line->pid != getpid() ||
         journal_slots()->writer_thread != syscall(SYS_gettid))
         return;
-    gf_pause_check(); /* A pause may have ended just now, and not be recorded yet. */
+    gf_pause_check(); /* A pause may have ended just now and may not be recorded yet. */
     switch (gf_pause_in(line->start_ns, line->end_ns)) {
     case gf_pause_none:
         finding->cause = finding->without_pause;
@@ -222,7 +222,7 @@ static void settle_finding(struct gf_line *line)
         finding->cause = gf_cause_paused;
         gf_fmt(finding->text, sizeof(finding->text), "the process was paused");
         break;
-    case gf_pause_maybe: /* the finding is kept */
+    case gf_pause_maybe: /* the line keeps the cause that was found before */
         break;
     }
     if (finding->cause != counted)
@@ -423,9 +423,9 @@ void gf_journal_serve(void)
 }
 
 /*
- * For WRITER_MS, only the writer thread writes, because only it detects pauses. Then the calling
- * thread writes too. The caller also waits while the writer thread is writing a line, but at most
- * FINISH_MS in total, because the disk may hang.
+ * For WRITER_MS, only the writer thread writes, because only it detects pauses. After that, the
+ * calling thread writes too. While the writer thread is writing a line, the caller waits, but at
+ * most FINISH_MS in total, because the disk may hang.
  */
 void gf_journal_finish(void)
 {
@@ -447,8 +447,8 @@ void gf_journal_finish(void)
 }
 
 /*
- * A forked child has no lines of its own to write here. If it is sealed, it must not even call
- * getpid, so the mark is checked first.
+ * A forked child has no lines of its own to write here. If it is sealed (os/permit.h), it must not
+ * even call getpid, so the mark is checked first.
  */
 void gf_journal_before_exit(void (*last)(void))
 {

@@ -33,10 +33,10 @@ struct gf_line {
     uint64_t number; /* lines are written in this order */
     pid_t pid;
     uint64_t made_ns;
-    uint64_t start_ns, end_ns; /* of the stall */
+    uint64_t start_ns, end_ns; /* times of the stall */
     bool header;
     bool last;  /* this is the event `full` */
-    bool found; /* the line ends with a finding */
+    bool found; /* the line ends with a finding, the cause of the stall */
     struct gf_finding finding;
     struct gf_json json;
     struct gf_capture capture; /* used by the thread that formats the line */

@@ -78,7 +78,7 @@ ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, co
 {
     struct append append = {pid, first, second, first_length, second_length, -EAGAIN};
 
-    /* A sealed process opens the file too, because the user requested it. */
+    /* A sealed process (os/permit.h) opens the file too, because the user requested it. */
     if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())
         open_and_append(&append);
     return append.written;

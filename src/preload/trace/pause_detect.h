@@ -14,7 +14,7 @@
 
 enum gf_pause {
     gf_pause_none,
-    /* The interval is close to a pause, or the detecting thread was delayed. */
+    /* Perhaps a pause: the interval is close to one, or the detecting thread was delayed. */
     gf_pause_maybe,
     gf_pause_certain,
 };
@@ -36,7 +36,7 @@ struct gf_pause_span {
     uint64_t from_ns, to_ns;
     bool certain;
 };
-/* Judges an interval by one span alone. A pure function. */
+/* Pure function: compares an interval with a single recorded pause. */
 enum gf_pause gf_pause_judge(const struct gf_pause_span *span, uint64_t start_ns, uint64_t end_ns);
 
 #endif

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define MARKS 64
-#define OLD_NS UINT64_C(1000000000) /* age of the oldest mark at which a line is due */
+#define OLD_NS UINT64_C(1000000000) /* a line is written when its oldest mark has this age */
 #define LINE_NS UINT64_C(250000000) /* least time between two lines */
 /* An eighth of the log's limit, so that enough is left for stalls. */
 #define MOST_BYTES ((size_t)8 << 20)
@@ -21,7 +21,7 @@ static struct {
     unsigned count;
     uint64_t skipped; /* marks since the last line that did not fit */
     uint64_t line_ns; /* time of the last line */
-    size_t bytes;     /* of all lines */
+    size_t bytes;     /* bytes of all lines */
     struct {
         uint64_t step, ns;
     } marks[MARKS];

@@ -13,7 +13,7 @@
 #include "preload/heap/pages/unused.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-/* The eviction ends once fewer bytes than this may be purged. */
+/* The eviction ends when the remaining number of bytes to purge is below this. */
 #define LEAST ((size_t)256 << 10)
 
 struct extent *__real_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
@@ -73,8 +73,8 @@ void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struc
 
 /*
  * How many bytes at the start of the extent are kept, so that at most `most` are purged. jemalloc
- * takes blocks from the start of an extent, so the program reuses that part first. Large extents
- * are cut between huge pages.
+ * takes new blocks from the start of an extent, so the program reuses the start first. Large
+ * extents are cut at a boundary of huge pages.
  */
 static size_t staying(const struct extent *extent, size_t most)
 {
@@ -137,7 +137,7 @@ void gf_evict_round(void *thread)
 
     gf_purge_unused_left = NULL;
     for (unsigned i = 0; i < count; i++) {
-        /* Not _Atomic in jemalloc. */
+        /* jemalloc's table has no C11 atomics, so a builtin reads it. */
         void *const arena = __atomic_load_n(&je_arenas[i], __ATOMIC_ACQUIRE);
         if (!arena)
             continue;

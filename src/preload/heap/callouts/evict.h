@@ -3,7 +3,7 @@
 #define GF_PRELOAD_HEAP_CALLOUTS_EVICT_H
 
 /*
- * Does the work of a round of purge_unused.h: in each arena, runs jemalloc's decay, then purges
+ * Does the work of one round (purge_unused.h): in each arena, runs jemalloc's decay, then purges
  * unused pages. thread: jemalloc's state of the calling thread, which holds no lock.
  */
 void gf_evict_round(void *thread);

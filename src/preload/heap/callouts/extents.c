@@ -67,7 +67,7 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
 
     if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !sizes_unknown()) /* slabs are smaller */
         gf_first_touch_freed(extent->start, size, size);
-    /* Counted before another thread can reuse the pages. */
+    /* Counts the pages before another thread can reuse them. */
     gf_unused_freed(gf_extent_arena(extent), size);
     __real_je_pa_dalloc(thread, shard, extent, deferred);
     gf_page_counts_large(size, 0);

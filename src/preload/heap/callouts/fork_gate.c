@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * A slot holds its thread's nesting depth inside the gate; only that thread writes it. Without a
- * free slot, and near its end, a thread counts itself in a shared word.
+ * A slot contains the depth to which its thread has entered the gate; only that thread writes it. A
+ * thread that finds no free slot, or that is about to end, counts itself in a shared word instead.
  */
 #define SLOTS 512
 
@@ -25,8 +25,8 @@ static _Atomic bool allowed;               /* the gate may be closed */
 
 static __thread struct {
     struct slot *slot;
-    unsigned depth; /* of a thread without a slot */
-    bool never;     /* the thread must not get a slot */
+    unsigned depth; /* the depth of a thread without a slot */
+    bool never;     /* the thread is not allowed to take a slot */
 } here;
 
 static struct slot *gate_slot(unsigned word, uint64_t bits)
@@ -73,10 +73,10 @@ static GF_COLD void choose_slot(void)
  * entering thread needs no fence, because the closing thread's membarrier orders its store and
  * load.
  *
- * If a signal handler interrupts the thread after the store and calls malloc, it enters without
- * waiting, as a nested call. Otherwise it would wait for a fork that waits for the interrupted
- * thread. It may then change the heap during that fork; without the gate, it would deadlock on a
- * lock.
+ * If a signal handler interrupts the thread after the store and calls malloc, the handler enters
+ * without waiting, as a nested call. Otherwise it would wait for a fork that waits for the
+ * interrupted thread. The handler may then change the heap during that fork. Without the gate, it
+ * would deadlock on a lock.
  */
 static void set_depth(struct slot *slot, unsigned depth)
 {
@@ -145,8 +145,8 @@ static inline bool try_enter_gate(void)
 }
 
 /*
- * Wakes the closing thread first, because it may sleep on this thread's depth. The reason: this may
- * run in a signal handler that interrupted the thread between the store of its depth and
+ * Wakes the closing thread first, because it may be asleep on this thread's depth. That happens if
+ * this code runs in a signal handler that interrupted the thread between the store of its depth and
  * futex_wake.
  */
 static GF_COLD void await_open(void)
@@ -241,7 +241,10 @@ static void open_for_all(void)
     futex_wake(&closed);
 }
 
-/* Does not count the caller in `others`, which a thread that closes the gate waits for. */
+/*
+ * Does not count the caller in `others`, because a thread that closes the gate waits until `others`
+ * is 0.
+ */
 static void count_myself(int by)
 {
     if (here.slot)
@@ -291,7 +294,10 @@ void gf_fork_gate_in_child(void)
             struct slot *slot = gate_slot(word, bits);
             if (slot == here.slot)
                 continue;
-            /* Only if nonzero, because a store copies the page. */
+            /*
+             * Stores only where the value is not 0, because in a forked child each store copies a
+             * page.
+             */
             if (gf_load_relaxed(&slot->depth) > 0)
                 gf_store_relaxed(&slot->depth, 0);
             atomic_fetch_and_explicit(&taken[word], ~(bits & -bits), memory_order_relaxed);

@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 /*
- * Whether a mapping removes pages that the program may have registered. One without MAP_FIXED
- * removes none. One that makes pages writable removes only pages that the program could not use.
+ * Whether a call of mmap removes pages that the program may have registered. A call without
+ * MAP_FIXED removes no page. A call that makes pages writable removes only pages that the program
+ * could not use.
  */
 static bool removes_pages(int protection, int flags)
 {
@@ -23,9 +24,10 @@ static bool removes_pages(int protection, int flags)
 }
 
 /*
- * Larger mappings are first tried without MAP_NORESERVE. jemalloc uses MAP_NORESERVE, with which
- * the kernel grants even more than the machine has, so malloc would succeed. But the heap keeps
- * using it, because at a fork the kernel would count mappings without it a second time.
+ * A larger mapping is first tried without MAP_NORESERVE. With MAP_NORESERVE, which jemalloc uses,
+ * the kernel grants even more memory than the machine has, so malloc would succeed. The final
+ * mapping still uses it, because at a fork the kernel would count a mapping without it a second
+ * time.
  *
  * A mapping has the size of the next size class, so the program's request may be a fifth smaller.
  * So only four fifths are tried.

@@ -16,9 +16,9 @@ void *__real_je_pages_map(void *address, size_t size, size_t alignment, bool *co
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
 
 static _Atomic bool started;
-/* Jemalloc is creating a mapping, and may unmap superfluous parts. */
+/* This thread is creating a mapping for jemalloc, which may unmap superfluous parts of it. */
 static __thread bool maps;
-/* Nesting depth, because a callback's calls may lead here again. */
+/* The nesting depth of these calls, because a monitor's callback may call them again. */
 static __thread unsigned monitored;
 
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit)
@@ -44,7 +44,7 @@ static bool is_unseen(void)
     return maps || !gf_load_relaxed(&started);
 }
 
-/* As in jemalloc's tsd_pre_reentrancy_raw and tsd_post_reentrancy_raw. */
+/* These do the same as jemalloc's tsd_pre_reentrancy_raw and tsd_post_reentrancy_raw. */
 static void begin_monitored(void)
 {
     monitored++;

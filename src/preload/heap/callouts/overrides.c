@@ -70,8 +70,9 @@ void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
  * Finds a free extent of an arena for a block; the caller holds the arena's lock. To keep extents
  * whole for the next batch, jemalloc splits no dirty extent of more than 64 times the requested
  * size. But slabs that are freed together merge into one large extent, which then serves no small
- * request. With retained dirty pages, each new thread would then map more memory. So a large extent
- * may be split if the set has more free bytes than SPARE plus twice what large blocks may reuse.
+ * request. Because the heap retains dirty pages, each new thread would then map more memory. So a
+ * large extent may be split if the set's free bytes exceed SPARE plus twice the bytes that large
+ * blocks may reuse.
  */
 #define FIT_LG 6 /* jemalloc's default; a user's setting is respected */
 #define ANY_LG 63

@@ -66,8 +66,9 @@ void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
     gf_slowpath_leave(handed_out)
 
 /*
- * Whether this thread has run its keys' destructors. Since 2.35, glibc blocks signal 32, which a
- * program cannot block, from then until the thread ends. A sealed process makes no call for this.
+ * Whether this thread has run the destructors of its thread-specific data. From then until the
+ * thread ends, glibc since 2.35 blocks signal 32, which a program cannot block. A sealed process
+ * (os/permit.h) does not make the system call that shows this.
  */
 static enum ending { ending_no, ending_yes, ending_unknown } ending(void)
 {

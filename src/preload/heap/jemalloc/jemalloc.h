@@ -30,7 +30,10 @@ extern size_t je_oversize_threshold;
 extern ssize_t je_opt_dirty_decay_ms, je_opt_muzzy_decay_ms;
 /* The system's setting for huge pages: 0 madvise, 1 always, 2 never, 3 not supported. */
 extern int je_init_system_thp_mode;
-/* The number of the size class, by size / 8 rounded up; and the size of each class. */
+/*
+ * Two tables: the number of the size class, indexed by size / 8 rounded up; and the size of each
+ * class.
+ */
 extern uint8_t je_sz_size2index_tab[];
 extern size_t je_sz_index2size_tab[];
 /* The number of pages in a set of free extents. */

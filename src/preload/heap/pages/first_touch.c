@@ -31,7 +31,7 @@ static struct {
         untouched_bytes;
     _Atomic uint64_t timed, timed_ns;
     _Atomic uint64_t due_ns;     /* when the next fault is timed */
-    _Atomic uint64_t ns_per_mib; /* at the latest timed fault */
+    _Atomic uint64_t ns_per_mib; /* the duration at the latest timed fault */
     _Atomic uint64_t us;
 } touch;
 
@@ -58,7 +58,7 @@ static void time_fault(uintptr_t page, const uintptr_t start, size_t size)
     gf_add_relaxed(&touch.timed_ns, ns);
 }
 
-/* True for one caller per GAP_NS. */
+/* Returns true to one caller in each period of GAP_NS. */
 static bool fault_is_due(void)
 {
     struct timespec at;
@@ -85,7 +85,9 @@ static uint64_t count_missing(uintptr_t start, size_t size, uintptr_t *ret_one)
     return count;
 }
 
-/* The number of blocks that this one stands for in the estimate; 0 if it is not examined. */
+/*
+ * Returns the number of blocks that this one represents in the estimate; 0 if it is not examined.
+ */
 static uint64_t sample_weight(_Atomic uint64_t *turn, size_t block)
 {
     if (!gf_presence_allowed())
@@ -142,7 +144,7 @@ void gf_first_touch_read(struct gf_heap_first_touch *ret)
         .looks = gf_load_relaxed(&touch.looks),
         .timed = gf_load_relaxed(&touch.timed),
         .missing_bytes = missing,
-        /* At most as many as were freed lazily or purged. */
+        /* The part cannot exceed the bytes that were freed lazily or purged. */
         .again_bytes = gf_min(missing - first, taken),
         .us = all ? (uint64_t)((double)us * (double)missing / (double)all) : 0,
         .ns_per_mib = gf_load_relaxed(&touch.ns_per_mib),

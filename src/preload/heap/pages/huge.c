@@ -22,7 +22,7 @@ static struct {
     _Atomic bool stopped;
     _Atomic uint64_t asked, advised;
     struct gf_huge_guard guard; /* used only by the holder of `judging` */
-    _Atomic bool judging;       /* stays set once stopped */
+    _Atomic bool judging;       /* a thread adds a sample; stays true once advising has stopped */
     const char *reason;
 } huge = {.reason = "the heap is starting"};
 
@@ -95,7 +95,9 @@ static void judge_sample(uint64_t ns, bool is_huge)
         gf_store_release(&huge.judging, false);
 }
 
-/* A small page counts only if every large mapping was advised. */
+/*
+ * If some large mapping was not advised, a small page there proves nothing, so it does not count.
+ */
 void gf_huge_touched(uint64_t ns, bool is_huge)
 {
     const uint64_t advised = gf_load_relaxed(&huge.advised);

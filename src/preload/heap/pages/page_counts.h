@@ -13,13 +13,14 @@
 #define GF_PAGE_COUNTS_LARGE ((size_t)8 << 20)
 
 struct gf_page_counts {
-    _Atomic uint64_t active;        /* in slabs and blocks */
-    _Atomic uint64_t large;         /* in large blocks */
-    _Atomic uint64_t large_most;    /* the maximum of `large` */
-    _Atomic uint64_t lazily_freed;  /* freed by MADV_FREE so far */
-    _Atomic uint64_t purged;        /* freed by MADV_DONTNEED or munmap so far */
-    _Atomic uint64_t unused_purged; /* the part of `purged` that purge_unused.h purged */
-    _Atomic bool unknown;           /* extents have an unexpected layout, so `active` is wrong */
+    _Atomic uint64_t active;       /* in slabs and blocks */
+    _Atomic uint64_t large;        /* in large blocks */
+    _Atomic uint64_t large_most;   /* the maximum of `large` */
+    _Atomic uint64_t lazily_freed; /* freed by MADV_FREE so far */
+    _Atomic uint64_t purged;       /* freed by MADV_DONTNEED or munmap so far */
+    /* The part of `purged` that was purged because it stayed unused. */
+    _Atomic uint64_t unused_purged;
+    _Atomic bool unknown; /* extents have an unexpected layout, so `active` is wrong */
 };
 extern struct gf_page_counts gf_page_counts __attribute__((visibility("hidden")));
 
@@ -36,7 +37,7 @@ static inline void gf_page_counts_large(size_t before, size_t after)
         gf_store_relaxed(&gf_page_counts.large_most, now);
 }
 
-/* 0 if unknown. */
+/* Returns 0 if the value is unknown. */
 static inline uint64_t gf_page_counts_active(void)
 {
     return gf_load_relaxed(&gf_page_counts.unknown) ? 0 : gf_load_relaxed(&gf_page_counts.active);

@@ -15,7 +15,8 @@
 
 #define WINDOW_NS (10000 * MS) /* pages are purged after one to two windows */
 #define ROUND_NS (1000 * MS)   /* the time between rounds */
-#define PART_NS (50 * MS)      /* the same after a round that purged over half its part */
+/* The time to the next round after one that purged more than half of its allowance. */
+#define PART_NS (50 * MS)
 /* The bytes purged at once. Purging a part takes 1 to 2 ms within a call of malloc. */
 #define PART (16 * MIB)
 #define PART_MAX (128 * MIB)
@@ -40,7 +41,8 @@ static __thread struct {
     const uint64_t *now;
     uint64_t *next, *next_fast;
     uint64_t last_ticks; /* at the last event */
-    uint64_t wait;       /* bytes between the last event and the next; 0 before the first */
+    /* Allocated bytes between the last event and the next; 0 before the first. */
+    uint64_t wait;
 } event;
 
 uint64_t gf_purge_unused_first(void)

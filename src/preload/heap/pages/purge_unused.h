@@ -10,9 +10,9 @@
 #include "base/base.h"
 
 /*
- * A thread's count of allocated bytes in jemalloc 5.3.0, and the counts at which jemalloc's next
- * event is due. The library may lower these counts. jemalloc then handles an event in which it has
- * nothing to do.
+ * Where jemalloc 5.3.0 stores a thread's count of allocated bytes, and the counts at which its next
+ * event is due. The library may lower these counts. jemalloc then handles an event that needs no
+ * work of its own.
  */
 struct gf_purge_unused_count {
     bool allocates; /* false: counts of freed bytes */
@@ -22,8 +22,8 @@ struct gf_purge_unused_count {
 };
 
 /*
- * Returns, at its first call on a thread, how many bytes the thread allocates before its first
- * event. Later calls return UINT64_MAX.
+ * At its first call on a thread, returns the number of bytes that the thread allocates before its
+ * first event. Later calls return UINT64_MAX.
  */
 uint64_t gf_purge_unused_first(void);
 
@@ -39,7 +39,10 @@ void gf_purge_unused_soon(void);
 /* gf_heap_ops.purge_unused */
 void gf_purge_unused_now(void);
 
-/* Pure function: how many bytes a round may purge, passed_ns after the last round. */
+/*
+ * Pure function: returns how many bytes a round may purge that begins passed_ns after the last
+ * round.
+ */
 uint64_t gf_purge_unused_part(uint64_t passed_ns);
 
 /*

@@ -16,7 +16,7 @@
 
 /* A process that retains less than this checks nothing, so small programs open no file. */
 #define LITTLE (32 * MIB)
-/* After a new mapping, a check is due once this many bytes have been freed. */
+/* After a new mapping, the next check is made when this many bytes have been freed. */
 #define SOON (32 * MIB)
 /*
  * The headroom is read again only after this time. A reading waits for a thread (os/own_table.h),
@@ -46,7 +46,10 @@ uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watche
 
     if (headroom == GF_HEADROOM_UNKNOWN)
         return 8 * SOON;
-    /* A process without an engine keeps its pages while it sleeps, and so may many others. */
+    /*
+     * The limit is lower without an engine: such a process keeps its pages while it sleeps, and a
+     * machine may have many such processes.
+     */
     if (!watched)
         bound = gf_min(headroom / 8, most_unwatched);
     else
@@ -68,7 +71,8 @@ static void set_decay(unsigned arena, ssize_t ms)
 {
     char name[40];
     gf_fmt(name, sizeof(name), "arena.%u.dirty_decay_ms", arena);
-    je_mallctl(name, NULL, NULL, &ms, sizeof(ms)); /* fails for an arena that was never used */
+    /* The call fails for an arena that was never used. */
+    je_mallctl(name, NULL, NULL, &ms, sizeof(ms));
 }
 
 static unsigned count_arenas(void)
@@ -115,7 +119,10 @@ void gf_retain_purge(void)
 static uint64_t retain_headroom(void)
 {
     static struct gf_headroom_scratch scratch;
-    /* No source can be read. A sandbox might kill the process for further attempts. */
+    /*
+     * The headroom cannot be read from any file. It is not tried again, because a sandbox might
+     * kill the process for that.
+     */
     static bool blind;
     static uint64_t read_ns;
     struct gf_headroom headroom;
@@ -150,8 +157,8 @@ static void wake_engine(void)
 }
 
 /*
- * How many bytes may be freed before the next check, so that dirty bytes exceed the bound by at
- * most an eighth.
+ * Returns how many bytes may be freed before the next check. So the dirty bytes exceed their bound
+ * by at most an eighth.
  */
 static uint64_t check_step(uint64_t bound, uint64_t dirty, bool watched)
 {
@@ -244,7 +251,7 @@ static void retain_in_child(void)
     if (gf_likely(!retain.managed || retained_bytes() < CHILD_MIN))
         return;
     const int error = errno;
-    if (interrupted) /* another thread may have been between the two set_decay calls */
+    if (interrupted) /* at the fork, another thread may have been between its two set_decay calls */
         for (unsigned arena = count_arenas(); arena-- > 0;)
             set_decay(arena, je_opt_dirty_decay_ms);
     gf_retain_purge();

@@ -51,7 +51,7 @@ void gf_retain_grown(void);
  */
 void gf_retain_init(enum gf_profile profile, bool managed);
 
-/* Pure function: the bound on dirty bytes. watched: an engine checks regularly. */
+/* Pure function: returns the bound on dirty bytes. watched: an engine checks regularly. */
 uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watched);
 
 /*

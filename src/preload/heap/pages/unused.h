@@ -15,10 +15,11 @@
 
 struct gf_unused {
     _Atomic int64_t kept;          /* bytes */
-    _Atomic int64_t least, before; /* the minimum of `kept` in this window and in the last one */
+    _Atomic int64_t least, before; /* least value of `kept` in this window, and in the last one */
 };
 extern struct gf_unused gf_unused[GF_UNUSED_ARENAS] __attribute__((visibility("hidden")));
-extern _Atomic unsigned gf_unused_arenas __attribute__((visibility("hidden"))); /* seen so far */
+/* Number of arenas that have been used so far. */
+extern _Atomic unsigned gf_unused_arenas __attribute__((visibility("hidden")));
 
 /* Counts pages that the program freed. */
 static inline void gf_unused_freed(unsigned arena, size_t size)

@@ -39,7 +39,7 @@ static struct {
 
 uint64_t gf_slowpath_threshold(void)
 {
-    return gf_load_acquire(&threshold); /* acquire: makes the watcher visible */
+    return gf_load_acquire(&threshold); /* acquire, so that the watcher's fields are visible */
 }
 
 void gf_slowpath_foreign(void)
@@ -193,7 +193,7 @@ void gf_slowpath_end(const struct gf_slowpath_mark *mark, enum gf_slowpath_part 
     call.slow.part_count[part]++;
     call.slow.part_bytes[part] += bytes;
     call.nested = mark->nested + took;
-    /* If no frame is open, the outermost part counts as a call. */
+    /* If no frame is open, the outermost part itself counts as a call. */
     if (!call.depth && mark->at == call.slow.start_ns) {
         call.slow.locked = true;
         stop_clock(now);

@@ -57,7 +57,8 @@ struct gf_slowpath {
     uint64_t part_ns[GF_SLOWPATH_PARTS];
     unsigned part_count[GF_SLOWPATH_PARTS];
     uint64_t part_bytes[GF_SLOWPATH_PARTS];
-    struct gf_slowpath_usage before; /* at the start; unknown if a lock wait started the clock */
+    /* Usage at the start; unknown if a lock wait started the clock. */
+    struct gf_slowpath_usage before;
 };
 
 /*
@@ -103,7 +104,7 @@ bool gf_slowpath_forked(uint64_t start_ns, uint64_t end_ns);
 
 /* Called around a part. Pass the mark of begin to end. */
 struct gf_slowpath_mark {
-    uint64_t at;     /* 0: the part is not timed */
+    uint64_t at;     /* start time; 0: the part is not timed */
     uint64_t nested; /* duration of the enclosing part's earlier nested parts */
 };
 struct gf_slowpath_mark gf_slowpath_begin(enum gf_slowpath_part part);

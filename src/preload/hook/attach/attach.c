@@ -51,14 +51,14 @@ enum {
     stage_none,
     stage_taken,   /* a thread of the program is starting the library's thread */
     stage_running, /* the library's thread runs, and takes the loader's lock */
-    stage_free,    /* it got the lock, so no holder waits for a thread in cuInit */
+    stage_free,    /* it got the lock, so the lock's holder did not wait for a thread in cuInit */
     stage_done,    /* the engine is published, or the load failed */
 };
 
 static _Atomic unsigned stage; /* a futex */
 static pid_t loader_thread;    /* the library's thread, from stage_running on */
 static struct engine_page *_Atomic engine_page;
-static const struct gf_engine *attached; /* for the fork handlers */
+static const struct gf_engine *attached; /* the published engine, for the fork handlers */
 static struct gf_preload preload;
 
 const struct gf_engine *gf_engine(void)
@@ -149,7 +149,7 @@ static void attach_before_fork(void)
 
 static void attach_in_child(void)
 {
-    gf_store_relaxed(&engine_page, NULL); /* for kernels without MADV_WIPEONFORK */
+    gf_store_relaxed(&engine_page, NULL); /* needed on kernels without MADV_WIPEONFORK */
     gf_store_relaxed(&stage, stage_done); /* the child has no loading thread */
     gf_counters_in_child();
     gf_submissions_in_child();
@@ -240,8 +240,8 @@ static void publish_engine(const struct gf_engine *engine)
 }
 
 /*
- * The library's thread. It does all work that needs the loader's lock, so that the program never
- * waits for that lock.
+ * The main function of the library's thread. This thread does all work that needs the loader's
+ * lock, so that the program never waits for that lock.
  */
 static void *load_engine(void *caller)
 {

@@ -31,7 +31,7 @@ void gf_batch_each(const struct gf_batch *batch,
 
 struct gf_split {
     struct gf_batch rest;
-    size_t *rest_members; /* the indices of the rest's members in the whole batch */
+    size_t *rest_members; /* for each member of `rest`, its index in the whole batch */
     bool *staged;         /* for each member of the whole batch; initially false */
 };
 

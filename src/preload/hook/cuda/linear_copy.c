@@ -65,8 +65,8 @@ static bool end_is_contiguous(const struct extent *extent, const struct end *end
 }
 
 /*
- * A unified address may be host or device memory. Then the type of the other side determines the
- * direction.
+ * A unified address may be host or device memory. If one side has such an address, the type of the
+ * other side determines the direction.
  */
 static bool find_way(CUmemorytype dst, CUmemorytype src, enum gf_copy_way *ret)
 {

@@ -20,7 +20,10 @@
                     size_t Height, CUstream hStream),                                              \
                    (dstDevice, dstPitch, value, Width, Height, hStream))
 
-/* Each fill macro for each type of value, in the form that the pair macros take. */
+/*
+ * Combines each macro for fills with each type of value, in the form that the macros for pairs of
+ * hooks expect.
+ */
 #define D8(hook, symbol, stream) hook(symbol, stream, unsigned char)
 #define D16(hook, symbol, stream) hook(symbol, stream, unsigned short)
 #define D32(hook, symbol, stream) hook(symbol, stream, unsigned int)

@@ -14,7 +14,7 @@
 /* Below this size, waking the helpers takes as long as they save. */
 #define LEAST ((size_t)32 << 20)
 
-/* True: the engine has unmapped the range. */
+/* Offers the range to the engine. Returns true if the engine has unmapped it. */
 static GF_COLD bool unmap_range(void *at, size_t bytes)
 {
     bool done = false;

@@ -15,7 +15,7 @@
 /* All functions of the driver that the library hooks or calls. */
 static const struct {
     const char *symbol;
-    size_t offset; /* in struct gf_cuda */
+    size_t offset; /* offset in struct gf_cuda */
 } functions[] = {
 #define GF_CU(symbol) {#symbol, offsetof(struct gf_cuda, symbol)},
 #define GF_CU_USE(symbol) {#symbol, offsetof(struct gf_cuda, symbol)},

@@ -11,7 +11,7 @@
 static const struct hooked {
     const char *symbol;
     void *hook;
-    size_t offset; /* of the driver's function in struct gf_cuda */
+    size_t offset; /* offset of the driver's function in struct gf_cuda */
     bool submits;  /* hooked only for GPU time */
 } hooked[] = {
 #define GF_CU(symbol) {#symbol, (void *)gf_on_##symbol, offsetof(struct gf_cuda, symbol), false},

@@ -32,7 +32,8 @@ void gf_jump_before_next(void *handle, const char *name);
 
 struct gf_jump_answer {
     void *address;
-    uintptr_t is_final; /* 0: jump to the original with the caller's own arguments */
+    /* 0: do not return `address`, but jump to the original with the caller's own arguments. */
+    uintptr_t is_final;
 };
 
 /*

@@ -155,7 +155,7 @@ static int64_t scale_offset(const struct machine *m, uint64_t factor)
 static void set_rule(struct machine *m, uint64_t column, enum gf_rule rule, int64_t at)
 {
     if (column >= GF_REGISTERS)
-        return; /* unwinding does not need registers such as vector registers */
+        return; /* other registers, such as vector registers, are not needed for unwinding */
     if (at != (int32_t)at || (rule == gf_rule_register && (uint64_t)at >= GF_REGISTERS))
         m->bytes.failed = true;
     m->rows->now.rule[column] = (unsigned char)rule;

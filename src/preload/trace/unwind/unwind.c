@@ -30,7 +30,7 @@ struct segments {
 struct walk {
     struct gf_dwarf_frame frame;
     gf_unwind_peek *peek;
-    uintptr_t window_at; /* the memory that the window holds */
+    uintptr_t window_at; /* the range of memory that the window contains */
     size_t window_size;
     struct object {
         const void *start;
