@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct object {
-    uintptr_t start, end, offset; /* of one mapping */
+    uintptr_t start, end, offset; /* addresses and file offset of one mapping */
     char path[512];
     bool opened; /* opening it was tried */
     struct gf_elf_view view;

@@ -10,11 +10,13 @@
 #include <string.h>
 
 #define RUNTIME_MOST ((size_t)4 << 20) /* bytes of _PyRuntime that are searched */
-#define POINTEES 64                    /* words searched at each address in _PyRuntime */
-#define STATE_WORDS 128                /* words of a thread state searched for its thread's id */
-#define STATES_MOST 100000             /* a damaged list may have no end */
+/* So many words are searched at each address in _PyRuntime. */
+#define POINTEES 64
+/* So many words of a thread state are searched for its thread's id. */
+#define STATE_WORDS 128
+#define STATES_MOST 100000 /* limit, because a damaged list may have no end */
 
-/* The first words of each version's PyThreadState. */
+/* Indices of the first words of a PyThreadState, which are the same in each version. */
 enum { state_previous, state_next, state_interpreter };
 
 /* The file that contains the interpreter, as this process sees it. */
