@@ -64,7 +64,8 @@ struct gf_preload {
     /* For the report: calls `fn` with the counts of each hook, until fn returns false. */
     void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
     struct gf_submit_table *submissions;
-    bool (*python)(struct gf_python *ret); /* false: no interpreter is loaded; any thread */
+    /* Finds the interpreter; false if none is loaded; any thread. */
+    bool (*python)(struct gf_python *ret);
     /*
      * The event log, which the preload library writes. log_wanted: whether a log exists. log adds
      * an event, with its fields as a JSON object on one line. log_finish writes all complete lines;
@@ -97,7 +98,7 @@ struct gf_engine {
     uint32_t size;
     /* Called only after the driver succeeded. Only gf_sighting_memory uses `bytes`. */
     void (*device_seen)(CUdevice device, enum gf_sighting how, uint64_t bytes);
-    /* A context was given work for the first time. May be NULL. */
+    /* Called when a context is given work for the first time. May be NULL. */
     void (*work_seen)(void);
     /*
      * Called on the thread gf_preload.caller after the engine was published. Not called if that

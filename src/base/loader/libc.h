@@ -15,9 +15,9 @@ bool gf_libc_relocated(void);
 
 /*
  * Binds this library's calls of libc's functions to libc itself. Functions of the same names in the
- * program or another preload may allocate, lock, or call a hook of this library. Calls of names
- * that this library exports keep the loader's binding, except munmap. So do all calls in another
- * link namespace, and if this code is part of the program (a unit test under a sanitizer).
+ * program or another preload may allocate, lock, or call a hook of this library. The loader's
+ * binding stays in three cases: for names that this library exports (except munmap), in another
+ * link namespace, and if this code is part of the program, as in a unit test under a sanitizer.
  * Idempotent.
  */
 void gf_libc_bind(void);

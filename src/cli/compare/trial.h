@@ -10,11 +10,12 @@
 
 struct gf_trial {
     size_t pairs;
-    bool by_step;                 /* times are seconds per step, otherwise of the whole command */
+    /* Times are seconds per step; false: seconds of the whole command. */
+    bool by_step;
     double *times[2];             /* times[arm][pair] */
     struct gf_figures figures[2]; /* sums over the runs of each arm */
     struct gf_gpu_clock clocks[2];
-    struct gf_ratio ratio; /* of the second arm's time to the first arm's */
+    struct gf_ratio ratio; /* the second arm's time divided by the first arm's */
 };
 
 /*

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define TEXT_MAX ((uint64_t)16 << 20)
-#define TRIES 50 /* one per millisecond: the process may be preempted while it writes */
+#define TRIES 50 /* one try per millisecond, because the process may be preempted while it writes */
 
 /* Parses a text that another process wrote. NULL if it is not a report. */
 static json_t *parse(const char *text, size_t length)

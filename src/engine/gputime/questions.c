@@ -225,7 +225,7 @@ static void find_copies(struct round *round)
 void gf_questions_ask(const struct gf_cuda *cuda, struct gf_submit_table *table,
                       struct gf_answers *ret)
 {
-    static struct round round; /* only one thread calls this */
+    static struct round round; /* static, because only one thread calls this function */
 
     memset(ret, 0, sizeof(*ret));
     round.cuda = cuda;

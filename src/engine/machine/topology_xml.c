@@ -81,7 +81,7 @@ static bool is_attribute_sound(const struct attribute *attribute, uint64_t most)
            (*value >= '0' && *value <= '9' && strtoull(value, NULL, 10) <= most);
 }
 
-/* Devices have no sets. */
+/* Objects that describe devices have no sets of CPUs or nodes. */
 static bool is_device(const struct attribute *attribute)
 {
     static const char *const types[] = {"Bridge", "PCIDev", "OSDev", "Misc"};

@@ -16,7 +16,7 @@ struct gf_hint {
     struct gf_cpus was;    /* the mask before binding */
     struct gf_cpus set;    /* the mask that was set */
     int policy;            /* MPOL_DEFAULT (no policy was set) or a policy of a verdict */
-    struct gf_nodes nodes; /* of the policy; empty for MPOL_DEFAULT */
+    struct gf_nodes nodes; /* nodes of the policy; empty for MPOL_DEFAULT */
 };
 
 /* Enough for two lists of 4096 CPUs at their longest, a list of nodes, and the names. */

@@ -5,7 +5,10 @@
 
 #include "preload/heap/family.h"
 
-/* The functions of the family. They may be called before relocation, and only on one thread. */
+/*
+ * The pool's functions for the malloc family. They may be called before relocation, and only on one
+ * thread.
+ */
 #define GF_FAMILY(name, type, parameters, arguments) type gf_boot_##name parameters;
 #include "abi/family.def"
 

@@ -21,8 +21,8 @@ struct gf_evidence {
     struct gf_slowpath_usage used; /* the thread's usage during the call */
     struct gf_pressure_counters pressure; /* the increase during the call */
     /*
-     * If `pressure` is unknown: the throttled time since an earlier stall, which may lie partly
-     * before this call.
+     * Used if `pressure` is unknown: the time throttled since an earlier stall. A part of it may
+     * lie before this call.
      */
     uint64_t throttled_before_us;
     bool single_threaded; /* no other thread can hold a lock of the process */

@@ -20,7 +20,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Samples per window; a step copies to the GPU, waits for kernels and copies back. */
+/*
+ * Number of calls timed in each window. A typical step makes several: it copies to the GPU, waits
+ * for kernels and copies back.
+ */
 #define SAMPLES 4
 #define SAMPLE_TICKS (UINT64_C(1) << 20) /* a window of 0.3 to 1 ms, depending on the CPU's clock */
 /* Small copies have a longer window, because threads that only copy are slowed most by timing. */

@@ -110,7 +110,7 @@ static void add_reports(json_t *page, const struct gf_job *job)
     json_object_set_new(page, "settings", settings);
 }
 
-/* The files of `gpufeed doctor --json`, with their findings except "ok". */
+/* Returns the files of `gpufeed doctor --json`, without the findings that are "ok". */
 static json_t *doctors_of(const struct gf_job *job)
 {
     json_t *list = json_array(), *doctor, *finding;

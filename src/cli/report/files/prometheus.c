@@ -176,7 +176,7 @@ static void print_causes(const struct metrics *metrics, enum gf_metric metric)
     }
 }
 
-/* A number of a report; multiplied by `scale`, it is in seconds. */
+/* Writes a number of a report. `scale` converts it to seconds. */
 static const struct gauge {
     enum gf_metric metric;
     const char *path;
@@ -249,7 +249,7 @@ static void print_copies(const struct metrics *metrics, enum gf_metric metric)
             print_ways(metrics, metric, i);
 }
 
-/* The states or causes of each GPU of a process. */
+/* Writes the time of each GPU of a process by state, or by cause. */
 static void print_devices(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     const bool by_state = metric == gf_metric_gpu_seconds;

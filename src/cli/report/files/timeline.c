@@ -134,7 +134,7 @@ static void add_activity(struct gf_activity *sum, const struct gf_activity *acti
         sum->bytes[i] += activity->bytes[i];
 }
 
-/* The intervals of a process, several together if there are too many. */
+/* Adds the intervals of a process. If there are too many, joins several. */
 static json_t *spans_of(const struct gf_answer *answer, const struct gf_lane *lane, size_t count)
 {
     const struct gf_job *job = answer->job;

@@ -63,8 +63,8 @@ extern const char *const gf_activity_states[GF_ACTIVITY_STATES];
 /* The activity of a process's GPUs and copies in an interval. */
 struct gf_activity {
     double from, to;
-    double state_s[GF_ACTIVITY_STATES]; /* of all its GPUs */
-    double bytes[2];                    /* to the GPU, from it */
+    double state_s[GF_ACTIVITY_STATES]; /* time of all its GPUs, by state */
+    double bytes[2];                    /* to the GPU, and from it */
     uint32_t process;
 };
 

@@ -23,7 +23,7 @@ struct gf_merge_input {
     struct gf_line_reader lines;
     struct gf_job_log log;
     struct gf_merged_line line;
-    double time; /* of the last line that has a time */
+    double time; /* time of the last line that has one */
     bool open;
 };
 

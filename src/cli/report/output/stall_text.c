@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_BYTES                                                                                 \
-    ((size_t)16 << 20) /* of keys; the text of a further stack is made for each event */
+/* Size of the keys in the cache. The text of any further stack is made for each event. */
+#define KEPT_BYTES ((size_t)16 << 20)
 
 /* Cache of stack texts: a job has few different stacks. A key is the JSON text of a stack. */
 static struct {

@@ -8,7 +8,7 @@
 #ifndef GF_ENGINE_MACHINE_PRIVATE_NUMA_ENV_H
 #define GF_ENGINE_MACHINE_PRIVATE_NUMA_ENV_H
 
-/* Called before the first policy that is set on purpose. Any thread. */
+/* Allows set_mempolicy from now on. Called before the library sets its first policy. Any thread. */
 void gf_numa_env_allow(void);
 
 #endif

@@ -22,8 +22,8 @@ enum gf_memory {
 };
 
 /*
- * The kind of the 64 KiB of memory around an address. gf_memory_unknown: the caller queries the
- * driver and puts the answer.
+ * The kind of the 64 KiB of memory around an address. gf_memory_unknown: the cache does not know
+ * it, so the caller queries the driver and stores the answer.
  */
 enum gf_memory gf_pointer_cache_get(CUdeviceptr at);
 void gf_pointer_cache_put(CUdeviceptr at, enum gf_memory kind);

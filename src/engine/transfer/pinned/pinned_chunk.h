@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chunks: the driver's mappings of 2 MiB from which it allocates small pinned blocks. A bitmap
- * marks the bytes that are as they would be without the library. The caller holds the lock, except
- * for gf_pinned_span_clean.
+ * marks the units whose bytes are those that the program would find without the library. The caller
+ * holds the lock, except for gf_pinned_span_clean.
  */
 #ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_CHUNK_H
 #define GF_ENGINE_TRANSFER_PINNED_PINNED_CHUNK_H

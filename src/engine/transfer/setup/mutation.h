@@ -12,7 +12,7 @@
 #include "base/base.h"
 
 bool gf_mutated(const char *name);
-void gf_mutation_hold(const char *name); /* takes a lock, if the mutation that needs it is active */
+void gf_mutation_hold(const char *name); /* takes a lock, if the named mutation is active */
 void gf_mutation_drop(const char *name);
 /*
  * For the mutation reuses_busy_buffers: keeps a freed pinned buffer and hands it out again,

@@ -24,9 +24,10 @@ enum gf_pinned_reason {
 const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
 
 struct gf_pinned_stats {
-    uint64_t large_calls, large_bytes; /* served by mappings of the library */
+    uint64_t large_calls, large_bytes; /* allocations served by mappings of the library */
     uint64_t large_ns;                 /* duration of the calls counted in large_calls */
-    uint64_t small_calls, small_bytes; /* served by the driver, from mappings that may be kept */
+    /* Allocations served by the driver, from mappings that may be kept. */
+    uint64_t small_calls, small_bytes;
     uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
     /* Registrations of the program whose memory the library prefaulted. */
     uint64_t placed_calls, placed_bytes;

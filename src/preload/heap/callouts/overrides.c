@@ -25,8 +25,8 @@ void __wrap_je_cache_bin_info_init(void *info, uint16_t slots);
 
 /*
  * jemalloc would update each thread's peak usage every 64 KiB. Only mallctl's "thread.peak" reads
- * the peak, and mallctl is not exported. So this event is never due again, except once, as the
- * thread's first event of purge_unused.h.
+ * the peak, and mallctl is not exported. So this function makes the event due only once on each
+ * thread, as the first event of purge_unused.h.
  */
 uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd)
 {

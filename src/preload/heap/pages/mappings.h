@@ -37,7 +37,7 @@ bool gf_mappings_at(size_t i, struct gf_range *ret);
  */
 bool gf_mappings_fit(size_t size);
 
-/* gf_heap_ops: set_node, refused, refused_errno, ranges */
+/* These are the members set_node, refused, refused_errno and ranges of gf_heap_ops. */
 void gf_mappings_set_node(int policy, const struct gf_nodes *nodes);
 uint64_t gf_mappings_refused(void);
 int gf_mappings_refused_errno(void);

@@ -29,7 +29,7 @@
 #define WAIT_MAX (4 * MIB)
 
 static struct {
-    _Atomic uint64_t due_ns; /* the next round */
+    _Atomic uint64_t due_ns; /* when the next round is due */
     /* When the last window and round began; used only within a round. */
     uint64_t window_ns, round_ns;
 } purge_unused;

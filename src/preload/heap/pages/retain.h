@@ -65,7 +65,7 @@ void gf_retain_end(void);
 bool gf_retain_managed(void);
 bool gf_retain_watched(void);
 
-/* gf_heap_ops: retained, watch_retained, free_lazily, purge */
+/* These are the members retained, watch_retained, free_lazily and purge of gf_heap_ops. */
 void gf_retain_read(struct gf_heap_retained *ret);
 void gf_retain_watch(void (*wake)(void));
 bool gf_retain_free_lazily(void);
