@@ -155,7 +155,10 @@ static void md_type(const char *type)
     fputs(type, stdout);
 }
 
-/* The row in the scope of row `index` whose path is the first `length` characters of path. */
+/*
+ * Finds the row whose path is the first `length` characters of path, in the event or shape to which
+ * row `index` belongs.
+ */
 static const struct row *container(size_t index, const char *path, size_t length)
 {
     for (size_t i = index; i-- > 0 && !begins_scope(i);)

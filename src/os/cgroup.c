@@ -136,7 +136,7 @@ static double quota_share(long long quota, long long period)
     return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
 }
 
-/* "max 100000", "400000 100000" */
+/* Parses "max 100000" or "400000 100000": quota and period in microseconds. */
 static double quota_v2(const char *text)
 {
     char *end;

@@ -11,7 +11,7 @@ FILE *gf_maps_open(pid_t pid)
     return fopen(path, "re");
 }
 
-/* "start-end rwxp offset device inode path" */
+/* Parses a line like "start-end rwxp offset device inode path". */
 static bool parse(struct gf_maps_line *line)
 {
     char *p;

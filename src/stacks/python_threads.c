@@ -25,7 +25,10 @@ struct interpreter {
     uintptr_t start; /* where its first byte is mapped */
 };
 
-/* "libpython3.11.so.1.0" and "python3.11", but neither "python3-config" nor an extension module. */
+/*
+ * Whether a file may contain the interpreter: "libpython3.11.so.1.0" and "python3.11" may,
+ * "python3-config" and extension modules may not.
+ */
 static bool is_interpreter(const char *path, char *version, size_t size)
 {
     const char *name = strrchr(path, '/');

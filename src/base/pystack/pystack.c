@@ -49,7 +49,7 @@ struct reader {
     const struct gf_pystack_memory *memory;
 };
 
-/* "3.11.2 (main, ..." */
+/* The text begins like "3.11.2 (main, ...". */
 const struct gf_pystack_layout *gf_pystack_layout(const char *version)
 {
     unsigned minor = 0;

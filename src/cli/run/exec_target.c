@@ -60,8 +60,8 @@ int gf_exec_target_find(const char *name, const char *path, char *ret, size_t si
 }
 
 /*
- * Whether the kernel starts the file in secure-execution mode, in which the loader ignores preloads
- * with a slash.
+ * Whether the kernel starts the file in secure-execution mode. In this mode the loader ignores each
+ * entry of LD_PRELOAD that contains a slash.
  */
 static bool gains_privileges(const char *file)
 {

@@ -213,7 +213,10 @@ static void judge_legacy(struct round *round)
         seen_empty(round, &round->table->submitters[i].own_work);
 }
 
-/* The library's own part of a blocking copy runs on streams without a slot. */
+/*
+ * A thread inside a blocking copy counts as copying, because the library's own streams, which such
+ * a copy may use, have no slot.
+ */
 static void find_copies(struct round *round)
 {
     for (unsigned i = 0; i < GF_SUBMITTERS; i++)

@@ -14,7 +14,7 @@ struct gf_node {
     int package;         /* index of the socket; -1 if unknown */
     bool has_memory;     /* false: the node has only CPUs */
     bool is_device;      /* memory without CPUs: a GPU's, CXL, or another expander */
-    bool is_gpu;         /* such memory that is known to be a GPU's own */
+    bool is_gpu;         /* the memory is known to be a GPU's own */
     struct gf_cpus cpus; /* online CPUs of the node; empty for memory-only nodes */
     uint64_t memory_bytes;
 };

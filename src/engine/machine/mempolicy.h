@@ -53,13 +53,16 @@ int gf_mempolicy_move_range(void *start, size_t size, int mode, const struct gf_
 /* Whether the policy takes pages only from the policy's nodes. Mode flags are ignored. */
 bool gf_mempolicy_binds(int mode);
 
-/* "preferred", "bind", ...; mode flags are ignored. */
+/* The name of a policy, such as "preferred" or "bind". Mode flags are ignored. */
 const char *gf_mempolicy_name(int mode);
 
 /* The policy as numa_maps shows it: "prefer:1", "prefer (many):0-1", "bind:0-1". Returns buf. */
 char *gf_mempolicy_kernel_text(int mode, const struct gf_nodes *nodes, char *buf, size_t size);
 
-/* "bind:0-1", or the name alone if there are no nodes. Returns buf. */
+/*
+ * Writes the policy and its nodes, as in "bind:0-1", or the name alone if there are no nodes.
+ * Returns buf.
+ */
 char *gf_mempolicy_format(int mode, const struct gf_nodes *nodes, char *buf, size_t size);
 
 #endif

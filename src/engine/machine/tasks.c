@@ -18,7 +18,7 @@
 
 #define PATH_SIZE 64
 
-/* "/proc/PID/name"; "/proc/self/name" for pid 0. */
+/* Writes the path "/proc/PID/name", or "/proc/self/name" for pid 0. */
 static void proc_path(pid_t pid, const char *name, char ret[PATH_SIZE])
 {
     if (pid)
@@ -217,7 +217,7 @@ int gf_tasks_schedstat(int task, pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_
     return 0;
 }
 
-/* "42 (a name) S ..."; page faults are the 10th and the 12th field. */
+/* Parses a line like "42 (a name) S ...". The page faults are the 10th and the 12th field. */
 static bool parse_stat(char *text, struct gf_task_account *ret)
 {
     char *name = strchr(text, '('), *end = strrchr(text, ')'), *at = stat_field(text, 10);
@@ -233,8 +233,8 @@ static bool parse_stat(char *text, struct gf_task_account *ret)
 }
 
 /*
- * "55d0c8a00000 prefer (many):0-1 file=..."; a read as short as this makes the kernel walk only one
- * mapping.
+ * Parses a line like "55d0c8a00000 prefer (many):0-1 file=...". Because the read is this short, the
+ * kernel walks only one mapping.
  */
 int gf_tasks_policy(int task, pid_t tid, char *buf, size_t size)
 {

@@ -47,7 +47,10 @@ static bool next_attribute(const char **at, const char *end, struct attribute *r
     return true;
 }
 
-/* "0x00000003" or "0x1,0xffffffff"; "0xf...f" would be an infinite set. */
+/*
+ * Checks a set such as "0x00000003" or "0x1,0xffffffff". Refuses "0xf...f", which means an infinite
+ * set.
+ */
 static bool is_set(const char *value, size_t length)
 {
     return length > 2 && strncmp(value, "0x", 2) == 0 &&
@@ -117,7 +120,7 @@ bool gf_topology_xml_is_sound(const char *text, uint64_t most)
         const size_t length = strspn(tag + 1, NAME_LETTERS "0123456789");
         const char *end = strchr(tag, '>');
         if (length == 0)
-            continue; /* "<?xml", "<!DOCTYPE", "</object>" */
+            continue; /* a tag such as "<?xml", "<!DOCTYPE" or "</object>" */
         if (!end || !is_tag_sound(tag + 1 + length, end, is_text(tag + 1, length, "object"), most))
             return false;
     }

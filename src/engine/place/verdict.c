@@ -27,8 +27,9 @@ struct input {
     size_t gpu_count;
     struct gf_cpus allowed; /* CPUs that the process could use with the widest mask */
     struct gf_cpus local;   /* all CPUs of the GPUs' nodes */
-    struct gf_cpus usable;  /* the part of local in the start mask; if forced, in allowed */
-    char nodes[LIST_MAX];   /* of the GPUs, as text */
+    /* The CPUs of `local` that are in the start mask; if forced, those that are allowed. */
+    struct gf_cpus usable;
+    char nodes[LIST_MAX]; /* of the GPUs, as text */
     bool user_bound;
     bool too_few; /* set if `usable` has too few CPUs to bind to */
 };

@@ -40,7 +40,7 @@ static const char *probe_text(int error)
     return error == GF_UNTRIED ? "not tried" : error ? strerrorname_np(error) : "permitted";
 }
 
-/* "node 1", or "no node". */
+/* Writes "node 1", or "no node". */
 static const char *node_text(int node, char ret[16])
 {
     gf_fmt(ret, 16, node < 0 ? "no node" : "node %d", node);

@@ -137,7 +137,10 @@ static void say_communication(struct gf_textbuf *out, const struct gf_gpu_time_d
     gf_say(out, " of the time, which includes waits for other ranks");
 }
 
-/* The device that was empty for the longest time, apart from those in `said`. */
+/*
+ * Returns the device that was empty for the longest time, except the devices in `said`, which were
+ * printed already.
+ */
 static int find_emptiest(const struct gf_gpu_time *time, unsigned said)
 {
     int ret = -1;

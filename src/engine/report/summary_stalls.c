@@ -6,7 +6,7 @@
 #define CAUSES_SAID 3u
 #define ULL(x) ((unsigned long long)(x))
 
-/* "850 us", "12.5 ms", "42.0 s" */
+/* Writes a duration as "850 us", "12.5 ms" or "42.0 s". */
 static void say_time(struct gf_textbuf *out, uint64_t us)
 {
     if (us < 1000)

@@ -21,7 +21,10 @@ struct gf_report_transfers {
 /* Whether this reason for bypassing staging applies only to pageable memory. */
 bool gf_transfer_sums_is_pageable(enum gf_bypass why);
 
-/* Sums of synchronous and asynchronous copies: of staged copies, and of those with one reason. */
+/*
+ * Sums over synchronous and asynchronous calls: of all staged copies, and of all copies with one
+ * reason.
+ */
 void gf_transfer_sums_staged(const struct gf_copy_stats *copies, enum gf_direction direction,
                              struct gf_copy_counts *ret);
 void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direction direction,

@@ -8,7 +8,10 @@
 
 #include "base/base.h"
 
-/* gf_heap_ops.set_cpus: threads that start from now on share the first `cpus` arenas. */
+/*
+ * Lets threads that start from now on share the first `cpus` arenas. The member set_cpus of
+ * gf_heap_ops.
+ */
 void gf_arenas_set_cpus(unsigned cpus);
 
 /*

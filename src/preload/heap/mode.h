@@ -39,7 +39,8 @@ struct gf_mode_facts {
     bool called_inside; /* an allocation arrived before or during the decision */
     bool cramped;       /* too little address space is left for jemalloc's start */
     bool duplicate;     /* another copy of the library precedes this one */
-    const char *before; /* an object before this one that serves malloc, or NULL */
+    /* An object that serves malloc and precedes this one in search order, or NULL. */
+    const char *before;
     /* The object that would serve malloc without this library; NULL if that is libc. */
     const char *behind;
 };

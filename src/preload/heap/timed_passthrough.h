@@ -14,7 +14,7 @@
  */
 void gf_timed_passthrough_prepare(void);
 
-/* gf_heap_ops.time_passthrough: starts timing. Idempotent; any thread. */
+/* Starts timing. The member time_passthrough of gf_heap_ops. Idempotent; any thread. */
 void gf_timed_passthrough_start(void);
 
 #endif

@@ -7,7 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PROBES 4 /* number of owners to check when all sets are taken */
+/* If all sets are taken, so many of them are checked for an owner that has ended. */
+#define PROBES 4
 /* Distance of the checked sets, because neighbouring sets often have live owners. */
 #define STRIDE 17
 

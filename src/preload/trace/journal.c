@@ -340,7 +340,7 @@ static bool is_served(uint64_t now)
 void gf_journal_end(struct gf_line *line)
 {
     const int error = errno;
-    /* Read now: after gf_line_slots_ready, the slot may get another holder. */
+    /* Reads this before gf_line_slots_ready, because then another thread may take the slot. */
     const uint64_t made_ns = line->made_ns;
 
     if (line->json.at + TAIL > line->json.size) {

@@ -34,7 +34,7 @@ struct gf_lanes {
 bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret);
 void gf_lanes_free(struct gf_lanes *lanes);
 
-/* "rank 3: copies", "python3 1234, rank 3". */
+/* Writes the name of a lane, such as "rank 3: copies" or "python3 1234, rank 3". */
 const char *gf_lane_name(const struct gf_job *job, const struct gf_lane *lane, char *buf,
                          size_t size);
 

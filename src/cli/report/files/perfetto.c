@@ -137,7 +137,10 @@ static void print_steps(struct trace *trace, const struct gf_steps *steps)
     free(named);
 }
 
-/* Counters at the beginning of the interval: the GPU's time by state, and rates of copies. */
+/*
+ * Writes counters for an interval, at the time of its beginning: the GPU's time by state, and the
+ * rates of copies.
+ */
 static void print_activity(struct trace *trace, const struct gf_activity *activity)
 {
     const double length = activity->to - activity->from;

@@ -96,7 +96,7 @@ static bool find_owners(struct metrics *metrics)
     return true;
 }
 
-/* Whether the process has a report, and is the first one with its labels that has one. */
+/* Whether the process is the first with these labels that has a report. */
 static bool has_report(const struct metrics *metrics, size_t process)
 {
     const struct gf_job_process *list = metrics->job->processes;

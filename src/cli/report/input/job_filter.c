@@ -215,7 +215,7 @@ static void format_time(double at, char *ret, size_t size)
         snprintf(ret, size, "%.0f", at);
 }
 
-/* "the files have ranks 0 to 7" */
+/* Writes a text such as "the files have ranks 0 to 7". */
 static void name_ranks(const struct gf_job *job, char *ret, size_t size)
 {
     int64_t first = RANK_MAX + 1, last = -1;

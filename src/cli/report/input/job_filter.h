@@ -9,7 +9,7 @@
 
 struct gf_job_filter {
     double since;  /* seconds since 1970; 0: no limit */
-    double of_day; /* of a time without a date, in seconds after midnight; -1: no such time */
+    double of_day; /* a time without a date, in seconds after midnight; -1: not given */
     double last_s; /* the last seconds of the job; 0: no limit */
     struct {
         int64_t first, last;

@@ -7,17 +7,20 @@
 
 #define GF_AMOUNT 64
 
-/* "812 us", "16.9 ms", "8.2 s", "2.1 h" */
+/* A duration: "812 us", "16.9 ms", "8.2 s", "2.1 h". */
 const char *gf_amount_time(double seconds, char buf[GF_AMOUNT]);
-/* "8 MiB", "1.5 GiB" */
+/* A size: "8 MiB", "1.5 GiB". */
 const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT]);
 /* "3.6 GB/s" */
 const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT]);
-/* "0.3 %", "67 %" */
+/* A share: "0.3 %", "67 %". */
 const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);
-/* "08:51:09" in local time, or with the date "2026-11-23 08:51:09". "-" if unknown. */
+/*
+ * A time in local time, without or with the date: "08:51:09", "2026-11-23 08:51:09". "-" if
+ * unknown.
+ */
 const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT]);
-/* "1 stall", "12 stalls" */
+/* A number with its noun: "1 stall", "12 stalls". */
 const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT]);
 
 #endif

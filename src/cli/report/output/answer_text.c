@@ -227,7 +227,7 @@ static struct gf_tally second_tally(const struct gf_answer *answer, enum gf_by b
     return gf_tally(answer->job, by, by == GF_BY_CAUSE ? GF_BY_SITE : GF_BY_CAUSE);
 }
 
-/* The one table of --by. */
+/* Prints the table that --by selects. */
 static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
     struct gf_tally tally = {0};

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /*
- * Texts of helps.def, by the name in a log or report. The functions for words return an unknown name
- * as it is; those for remedies return "" if none is known.
+ * Finds texts of helps.def by the name in a log or report. If the name is unknown, the functions
+ * for words return the name itself, and those for remedies return "".
  */
 /* What a stall's cause means: "the call waited for ..."; "" if unknown. Its remedy. */
 const char *gf_cause_words(const char *cause);

@@ -26,7 +26,7 @@ static void print_text(struct gf_span value)
     fputs(text, stdout);
 }
 
-/* "GPU 1 0000:81:00.0, block on node 0", if the event has these fields. */
+/* Prints "GPU 1 0000:81:00.0, block on node 0", if the event has these fields. */
 static void print_place(const struct gf_event *event)
 {
     struct gf_scan scan = gf_scan_begin(event->gpu, '{');

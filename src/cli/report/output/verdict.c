@@ -102,7 +102,7 @@ static uint32_t main_caller(const struct gf_job *job, int64_t site)
     return most;
 }
 
-/* ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>" */
+/* Writes ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>". */
 static void say_site(const struct gf_answer *answer, const struct gf_tally_row *row, char *buf,
                      size_t size)
 {
@@ -154,7 +154,7 @@ static void say_stalls(struct gf_answer *answer)
                  count, time, gf_amount_time(answer->longest_us / 1e6, longest), name, share);
 }
 
-/* " (step 41 of rank 5)"; "" if the step is unknown. */
+/* Writes " (step 41 of rank 5)", or "" if the step is unknown. */
 static const char *step_text(int64_t step, int64_t rank, char *buf, size_t size)
 {
     *buf = '\0';

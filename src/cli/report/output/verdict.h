@@ -10,7 +10,7 @@
  */
 void gf_verdict_say(struct gf_answer *answer);
 
-/* "4 ranks on 2 hosts, 12 processes, 300 s from 2026-11-23 08:51:09 to 08:56:09" */
+/* Writes "4 ranks on 2 hosts, 12 processes, 300 s from 2026-11-23 08:51:09 to 08:56:09". */
 const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size);
 
 #endif

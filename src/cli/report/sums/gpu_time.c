@@ -29,7 +29,7 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Finds the cause's line in a device's list, whose causes have at most one line each. */
+/* Finds the line of a cause in a device's list, which has at most one line for each cause. */
 static void read_line(const json_t *lines, const char *cause, char *ret, size_t size)
 {
     char name[32], file[64], function[64];

@@ -32,7 +32,10 @@ static unsigned split_of(const double *sums, double total, double *ret_factor)
     return at;
 }
 
-/* A stall names the step only if it is near the change, whose time is known within a bin. */
+/*
+ * A stall's step is used only if the stall is near the change, because the time of the change is
+ * known only to one bin.
+ */
 static void find_step(const struct gf_job *job, double bin_s, int64_t site, struct gf_onset *ret)
 {
     const struct gf_stall *first = NULL;

@@ -52,7 +52,10 @@ struct key {
     uint64_t process;
 };
 
-/* Sums the stalls of the longest steps. A text pool maps step and process to the step. */
+/*
+ * Sums the stalls of the longest steps. A text pool serves as the map from process and number to
+ * the step.
+ */
 static void add_stalls(const struct gf_job *job, struct gf_steps *steps)
 {
     struct gf_text_pool keys = {0};

@@ -30,7 +30,10 @@ struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by sec
 /* The value of a property of a stall. */
 int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enum gf_by by);
 
-/* A key as text: "purge", "train.py:4 in load", "rank 3", "step 12", "python3 1234, rank 3". */
+/*
+ * Writes a key as text, such as "purge", "train.py:4 in load", "rank 3", "step 12" or "python3
+ * 1234, rank 3".
+ */
 const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
                            size_t size);
 

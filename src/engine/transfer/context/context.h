@@ -30,7 +30,7 @@ struct gf_context {
     /* The staging ring, owned by the room staging; NULL until the first copy. */
     struct gf_ring *_Atomic ring;
 
-    /* Owned by context.c. */
+    /* Only context.c uses these members. */
     _Atomic(unsigned long long) id; /* 0: the entry is free */
     _Atomic unsigned state;
     _Atomic unsigned calls; /* number of calls that are inside */

@@ -21,7 +21,7 @@ struct gf_admission {
     bool wants_duration;        /* the driver copies, and its call is timed (gf_rate_measure) */
     unsigned captures;          /* gf_captures_begun() before the driver was asked about captures */
 
-    /* Owned by admission.c. */
+    /* Only admission.c uses these members. */
     bool is_directed; /* the entry point names the direction */
     /* The reason small or few_threads, if it holds for every known pool; else none. */
     enum gf_bypass known_reason;

@@ -41,7 +41,7 @@ void gf_copy_explain_start(const char *off, const size_t least[gf_direction_coun
             least[gf_direction_h2d], least[gf_direction_d2h]);
 }
 
-/* "are staged from 8388608 bytes", or "are not staged". */
+/* Writes "are staged from 8388608 bytes", or "are not staged". */
 static void print_least(char *buf, size_t size, size_t least)
 {
     if (least == SIZE_MAX)

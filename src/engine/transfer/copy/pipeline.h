@@ -128,7 +128,10 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
  */
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
 
-/* gf_stage_result.rest: the ring's stream, if DMAs were issued there. */
+/*
+ * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued there, else
+ * NULL.
+ */
 CUstream gf_pipeline_rest(const struct gf_pipeline *pipeline);
 
 /* Releases the slots. `idle`: all DMAs are known to have ended. */

@@ -18,7 +18,7 @@ struct walk {
     bool plain;
 };
 
-/* "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0    [heap]" */
+/* Parses a line of maps, such as "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0 [heap]". */
 static void walk_line(struct walk *walk, const char *line)
 {
     char *at;

@@ -16,7 +16,9 @@ struct gf_fault {
     CUresult result;
 };
 
-/* "mmap failed: Cannot allocate memory", "cuEventCreate failed (2)". Truncated to `size`. */
+/*
+ * Writes "mmap failed: Cannot allocate memory" or "cuEventCreate failed (2)", truncated to `size`.
+ */
 void gf_fault_text(const struct gf_fault *fault, char *buf, size_t size);
 
 /*

@@ -26,7 +26,7 @@ enum gf_copy_group {
         gf_copy_group_count,
 };
 
-/* The group of a copy; gf_bypass_none: it is staged. */
+/* Returns the group of copies with this reason. gf_bypass_none: the group of staged copies. */
 enum gf_copy_group gf_copy_group(enum gf_bypass reason);
 const char *gf_copy_group_name(enum gf_copy_group group);
 

@@ -35,8 +35,8 @@ static bool is_sane(const struct extent *extent, const struct end *end)
 }
 
 /*
- * Finds the address of the first byte. False if the block is not contiguous. A pitch or height of 0
- * means that of the block; false if an offset depends on such a 0.
+ * Finds the address of the first byte. Returns false if the block is not contiguous. A pitch or
+ * height of 0 means that of the block. Returns false if an offset depends on such a value of 0.
  */
 static bool end_is_contiguous(const struct extent *extent, const struct end *end, CUdeviceptr *ret)
 {

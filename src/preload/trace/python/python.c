@@ -79,9 +79,10 @@ static size_t read_own(void *closure, uintptr_t address, void *ret, size_t size)
 }
 
 /*
- * Up to Python 3.11, PyGILState_GetThisThreadState returns the thread's first state, which is the
- * main interpreter's also while the thread runs a subinterpreter. The state that holds Python's
- * lock is the right one if it is this thread's. Another thread may end that state at any time.
+ * Up to Python 3.11, PyGILState_GetThisThreadState returns the first state of the thread. That is
+ * the state in the main interpreter, even while the thread runs a subinterpreter. If the state that
+ * holds Python's lock belongs to this thread, that state is used instead. Another thread may end it
+ * at any time.
  */
 static uintptr_t find_thread_state(const struct gf_pystack_layout *of,
                                    const struct gf_pystack_memory *memory)
