@@ -40,6 +40,9 @@ def test_the_screen_begins_with_the_verdict(shown):
 
 
 def test_top_and_by(shown):
+    many = process() + "".join(stall(at, 1000, f"cause{at}") for at in range(1, 31))
+    rows = [shown(many, flags=flags).stdout.count("\n  cause") for flags in ([], ["--by=cause"], ["--top=9"])]
+    assert rows == [3, 20, 9] and len(table(answer(shown, many), "cause")) == 5
     text = shown(LOG, flags=["--top", "1"]).stdout
     assert "lock" not in text.split("What helps")[0].split("Stalls by")[1] and "  and 1 more (--top)\n" in text
     text = shown(LOG, flags=["--by=site"]).stdout

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TOP 5
+#define TOP_ANSWER 3 /* rows of each table of the answer, which fits on a screen */
+#define TOP_JSON 5
+#define TOP_BY 20 /* rows of the only table */
 #define TOP_MAX 100000
 
 enum {
@@ -61,7 +63,7 @@ static void print_help(void)
         "  what to change        \"What helps\", the slowest rank first, then the largest gain\n"
         "A stall is an allocation, a free or a wait on an idle GPU that took longer than its "
         "limit.\n\n"
-        "  --top N        show N rows of each table (default 5)\n"
+        "  --top N        show N rows of each table (default 3; 20 with --by, 5 with --json)\n"
         "  --by PROPERTY  only the table by cause, site (line), rank, step or thread\n"
         "  --since TIME   only stalls and steps from a local time on (08:51:09, \"2026-11-23 "
         "08:51\"), or of\n"
@@ -189,6 +191,13 @@ static int check_files(const struct gf_report_flags *ret)
     return error ? GF_EXIT_USAGE : GF_EXIT_OK;
 }
 
+static unsigned default_top(const struct gf_report_flags *given)
+{
+    if (given->form == GF_FORM_JSON)
+        return TOP_JSON;
+    return given->by == GF_BY_COUNT ? TOP_ANSWER : TOP_BY;
+}
+
 /* Refuses flags that contradict each other, or have no effect. */
 static int check(struct gf_report_flags *ret, unsigned operands)
 {
@@ -217,7 +226,7 @@ int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, boo
     int code, result = GF_EXIT_OK;
     const char *operand = "";
 
-    *ret = (struct gf_report_flags){.by = GF_BY_COUNT, .top = TOP};
+    *ret = (struct gf_report_flags){.by = GF_BY_COUNT};
     *ret_done = true;
     while (operand && result == GF_EXIT_OK) {
         code = gf_flags_next(&reader);
@@ -238,6 +247,8 @@ int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, boo
     }
     for (; result == GF_EXIT_OK && reader.at < argc; reader.at++, operands++)
         result = add_source(ret, argv[reader.at]);
+    if (!ret->top)
+        ret->top = default_top(ret);
     *ret_done = result != GF_EXIT_OK;
     return *ret_done ? result : check(ret, operands);
 }

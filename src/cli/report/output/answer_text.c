@@ -14,9 +14,10 @@
 #define SITE_COLUMNS 38
 #define CAUSE_COLUMNS 13
 #define NUMBER_COLUMNS 46 /* width of a row's numbers, with the blanks between them */
-#define DIFFERING_MAX 5
-#define HELPS_MAX 5
+#define DIFFERING_MAX 4
+#define HELPS_MAX 4
 #define GPU_COLUMNS 56
+#define REASONS_MAX 1         /* the page and --json have all */
 #define LEAST_GPU_SHARE 0.005 /* smaller shares are not printed */
 
 /* The terminal's width; 100 columns for a file or a pipe. */
@@ -181,7 +182,7 @@ static void print_copies(FILE *out, const struct gf_answer *answer)
             fputs("no copy that was large enough for the library to examine", out);
         fputc('\n', out);
         examined |= !first;
-        for (unsigned k = 0; k < copies->reason_count[i] && k < 2; k++) {
+        for (unsigned k = 0; k < copies->reason_count[i] && k < REASONS_MAX; k++) {
             char bytes[GF_AMOUNT];
             fprintf(out, "    by the driver (%s): %.0f (%s)\n",
                     gf_reason_words(copies->reasons[i][k].name), copies->reasons[i][k].sum.calls,
