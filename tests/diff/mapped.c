@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -245,6 +246,22 @@ static void random_order(void)
                : "no");
 }
 
+/*
+ * Copies from an existing file. The disk returns an error for some of its blocks, so the copy of
+ * that part raises SIGBUS.
+ */
+static void damaged(void)
+{
+    char path[4096];
+    struct stat file;
+    snprintf(path, sizeof path, "%s/damaged", folder);
+    int fd = open(path, O_RDONLY);
+    WANT(fd >= 0 && fstat(fd, &file) == 0);
+    drop_cache(fd);
+    copy_all(map_file(fd, (size_t)file.st_size, PROT_READ, MAP_SHARED), 0, (size_t)file.st_size,
+             "damaged");
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -252,7 +269,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } tests[] = {{"shared", shared},       {"written", written}, {"overwritten", overwritten},
                  {"truncated", truncated}, {"tail", tail},       {"locked", locked},
-                 {"unmapped", unmapped},   {"few", few},         {"random", random_order}};
+                 {"unmapped", unmapped},   {"few", few},         {"random", random_order},
+                 {"damaged", damaged}};
 
     if (argc < 3)
         return 64;

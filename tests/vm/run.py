@@ -46,9 +46,11 @@ def missing():
 
 
 def add_modules(root):
-    """Adds the modules for swap in memory (zram), if the kernel's package has them."""
+    """Adds the modules for swap in memory (zram) and for a disk with bad blocks (null_blk), if the kernel's package
+    has them."""
     release = os.path.basename(kernel()).removeprefix("vmlinuz-")
-    for path in "mm/zsmalloc", "crypto/lzo-rle", "drivers/block/zram/zram":
+    for path in ("mm/zsmalloc", "crypto/lzo-rle", "drivers/block/zram/zram", "fs/configfs/configfs",
+                 "drivers/block/null_blk/null_blk"):
         module = pathlib.Path(f"/lib/modules/{release}/kernel/{path}.ko")
         if module.exists():
             root.copy(module, f"/lib/modules/{module.name}")
@@ -74,6 +76,7 @@ def add_library(root, build, folder):
         if file.name == "libgpufeed.so":
             preload = path
     root.copy(pathlib.Path(build, "tests", "sim", "libcuda.so.1"), "/opt/sim/libcuda.so.1")
+    root.copy(pathlib.Path(build, "tests", "diff", "mapped"), "/vm/mapped")
     return preload
 
 

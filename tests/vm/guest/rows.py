@@ -115,6 +115,18 @@ class Machine:
             self.undo.pop()()
 
 
+def add_modules(*names, parameters=()):
+    """Loads these modules of the kernel; the parameters are the last one's."""
+    for name in names:
+        path = f"/lib/modules/{name}.ko"
+        if not os.path.exists(path):
+            raise Skip(f"the kernel's package has no {name}.ko")
+        with open("/proc/modules") as file:
+            loaded = {line.split()[0] for line in file}
+        if name.replace("-", "_") not in loaded:
+            subprocess.run(["insmod", path, *(parameters if name == names[-1] else ())], check=True)
+
+
 def put(path, text):
     with open(path, "w") as file:
         file.write(text)

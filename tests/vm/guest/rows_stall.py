@@ -60,12 +60,7 @@ def high(group):
 
 def swap(machine):
     """Enables swap on zram. Returns None if the kernel's modules for it were not loaded."""
-    for module in "zsmalloc", "lzo-rle", "zram":
-        path = f"/lib/modules/{module}.ko"
-        if not os.path.exists(path):
-            raise Skip(f"the kernel's package has no {module}.ko")
-        if module.replace("-", "_") not in read("/proc/modules"):
-            subprocess.run(["insmod", path], check=True)
+    add_modules("zsmalloc", "lzo-rle", "zram")
     if "zram0" not in read("/proc/swaps"):
         put("/sys/block/zram0/disksize", "128M")
         subprocess.run(["mkswap", "/dev/zram0"], check=True, stdout=subprocess.DEVNULL)

@@ -7,8 +7,75 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/tuning.h"
 
+#include "os/permit.h"
+
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/*
+ * Before Linux 6.9, MADV_POPULATE_READ never returns if a disk cannot read a page: it repeats the
+ * read after each error (Linux 631426ba1d45). process_vm_readv returns an error for such a page.
+ */
+static enum gf_probed find_endless(void)
+{
+    struct utsname host;
+    char *end;
+
+    if (uname(&host) != 0)
+        return gf_probed_no;
+    const unsigned long major = strtoul(host.release, &end, 10);
+    const unsigned long minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+    return gf_probed_as(major < 6 || (major == 6 && minor < 9));
+}
+
+static bool is_endless_at_errors(void)
+{
+    static _Atomic unsigned char known;
+    return gf_probe(&known, find_endless);
+}
+
+#define PART 64 /* pages of one call */
+
+/* Reads a byte of each page of a part that is not in memory. */
+static bool read_absent_part(uintptr_t start, const unsigned char *present, size_t pages)
+{
+    char bytes[PART];
+    struct iovec local = {.iov_base = bytes}, remote[PART];
+
+    for (size_t i = 0; i < pages; i++)
+        if (!(present[i] & 1))
+            remote[local.iov_len++] = (struct iovec){(void *)(start + i * gf_page_size()), 1};
+    return !local.iov_len || process_vm_readv(getpid(), &local, 1, remote, local.iov_len, 0) ==
+                                 (ssize_t)local.iov_len;
+}
+
+/*
+ * Reads pages from the disk, so that populating finds them in memory. For a file that the process
+ * neither owns nor may write, mincore reports every page as present, so none is read here.
+ */
+static bool read_absent(uintptr_t start, uintptr_t end)
+{
+    unsigned char present[PART];
+
+    for (uintptr_t at = start; at < end; at += PART * gf_page_size()) {
+        const size_t bytes = gf_min(end - at, PART * gf_page_size());
+        if (mincore((void *)at, bytes, present) != 0)
+            return errno != ENOMEM;
+        if (!read_absent_part(at, present, bytes / gf_page_size()))
+            return false;
+    }
+    return true;
+}
+
+static bool can_be_read(uintptr_t start, uintptr_t end)
+{
+    return !is_endless_at_errors() || !gf_permit(gf_permit_mincore) ||
+           !gf_permit(gf_permit_read_memory) || read_absent(start, end);
+}
 
 bool gf_populate_pages(const void *at, size_t bytes, bool write)
 {
@@ -16,7 +83,8 @@ bool gf_populate_pages(const void *at, size_t bytes, bool write)
     const uintptr_t start = (uintptr_t)at & ~mask;
     const uintptr_t end = ((uintptr_t)at + bytes + mask) & ~mask;
     const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-    return GF_MUTATED(touches_blindly) || madvise((void *)start, end - start, advice) == 0;
+    return GF_MUTATED(touches_blindly) ||
+           ((write || can_be_read(start, end)) && madvise((void *)start, end - start, advice) == 0);
 }
 
 static enum gf_probed find_populate(void)
