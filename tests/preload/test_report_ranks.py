@@ -33,6 +33,13 @@ def test_slow_copies_of_a_rank(shown):
     assert found["differing"] == ["rank 1 copied to the GPU at 3.6 GB/s (median 26.8 GB/s)"]
 
 
+def test_a_rank_whose_gpu_copies_for_longer(shown):
+    def time(copying):
+        return gpu_time({"empty": 2, "copying": copying, "queued": 8 - copying}, {"data": 2})
+    found = answer(shown, *(report(20 + rank, rank, gpu_time=time(5 if rank == 1 else 1)) for rank in range(3)))
+    assert found["differing"] == ["rank 1 had only copies on its GPU 50 % of the time (median 10 %)"]
+
+
 def test_a_rank_with_slower_steps(shown):
     """Rank 2 is slow from step 31 on, and its GPU waits for data."""
     def steps(late):

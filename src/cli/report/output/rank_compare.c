@@ -22,7 +22,7 @@ typedef double value_of(const struct gf_rank_row *row);
 
 /* The medians of all ranks, and the least difference in seconds. */
 struct usual {
-    double stall_s, delay_s, step_s, step_mean_s, gpu_empty, copy_cost, last;
+    double stall_s, delay_s, step_s, step_mean_s, gpu_empty, gpu_copying, copy_cost, last;
     double least_s, span;
 };
 
@@ -49,6 +49,11 @@ static double step_mean_of(const struct gf_rank_row *row)
 static double gpu_empty(const struct gf_rank_row *row)
 {
     return row->gpu_s > 0 ? row->gpu_empty_s / row->gpu_s : 0;
+}
+
+static double gpu_copying(const struct gf_rank_row *row)
+{
+    return row->gpu_s > 0 ? row->gpu_copying_s / row->gpu_s : 0;
 }
 
 /* Seconds per GB, so that a higher value is worse, as for other values. 0 if no copy was timed. */
@@ -105,6 +110,7 @@ static struct usual usual_of(const struct gf_rank_table *table)
         .step_s = median(table, step_of),
         .step_mean_s = median(table, step_mean_of),
         .gpu_empty = median(table, gpu_empty),
+        .gpu_copying = median(table, gpu_copying),
         .copy_cost = median(table, copy_cost),
         .last = median(table, end_of),
         .least_s = gf_max(LEAST_S, LEAST_SHARE * span),
@@ -208,6 +214,21 @@ static void compare_gpu(const struct gf_answer *answer, const struct usual *usua
     gf_say(words, ")");
 }
 
+/* A rank whose link is slow copies for longer, also if no thread waits for the copies. */
+static void compare_copying(const struct usual *usual, struct gf_rank_row *row,
+                            struct gf_textbuf *words)
+{
+    const double more = gpu_copying(row) - usual->gpu_copying;
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
+        return;
+    row->excess_s += more * row->gpu_s;
+    gf_say(words, "%shad only copies on its GPU %s of the time (median %s)", comma(words),
+           gf_amount_share(gpu_copying(row), 1, much),
+           gf_amount_share(usual->gpu_copying, 1, little));
+}
+
 static void compare_copies(const struct usual *usual, struct gf_rank_row *row,
                            struct gf_textbuf *words)
 {
@@ -263,6 +284,7 @@ static char *sentence_of(const struct gf_answer *answer, const struct usual *usu
     compare_stalls(answer, usual, row, &words);
     compare_gpu(answer, usual, row, &words);
     compare_delays(usual, row, &words);
+    compare_copying(usual, row, &words);
     compare_copies(usual, row, &words);
     compare_end(usual, row, &words);
     if (!words.at || asprintf(&ret, *host ? "rank %lld on %s %s" : "rank %lld%s %s",

@@ -19,7 +19,8 @@ struct gf_rank_row {
     size_t steps;                 /* steps with a known end */
     double step_s;                /* the median of their durations; 0 without steps */
     double step_mean_s;           /* their mean, without the longest tenth */
-    double gpu_s, gpu_empty_s;    /* time of its GPUs; the part without work */
+    double gpu_s, gpu_empty_s,
+        gpu_copying_s; /* time of its GPUs; the parts without work, and with only copies */
     double
         /* Seconds by which it took longer than the median of all ranks; 0 if it does not differ. */
         excess_s;
