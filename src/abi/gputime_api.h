@@ -63,7 +63,7 @@ struct gf_submit_context {
 /* The current gap of a device. The sampler opens it; the first submission ends it. */
 struct gf_submit_gap {
     _Alignas(64) _Atomic bool open;
-    _Atomic uint64_t ended_ns; /* 0 while open */
+    _Atomic uint64_t ended_ns; /* end of the gap; 0 while it is open */
     _Atomic int ender;         /* the thread that submitted; stored last */
     _Atomic(uintptr_t) python; /* PyThreadState of that thread; 0 if it has none */
 };
@@ -71,7 +71,7 @@ struct gf_submit_gap {
 struct gf_submit_table {
     /* False: hooks record nothing. The engine sets it once. */
     _Atomic bool on;
-    _Atomic unsigned legacy_work; /* of all legacy streams, as gf_stream_slot.work */
+    _Atomic unsigned legacy_work; /* work of all legacy streams, as gf_stream_slot.work */
     /*
      * A Dekker-style handshake. The sampler sets `asking`, then loads `closed` and `captures`. A
      * hook that ends a stream or a context, or begins a capture, adds to `closed` and then waits

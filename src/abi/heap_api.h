@@ -110,7 +110,10 @@ struct gf_heap_ops {
      * thread only.
      */
     void (*sample)(unsigned calls);
-    /* In mode passthrough: from now on times calls for large blocks to the other allocator. */
+    /*
+     * Has an effect in mode passthrough: from now on, the other allocator's calls for large blocks
+     * are timed.
+     */
     void (*time_passthrough)(void);
     void (*stats)(struct gf_heap_stats *ret);
     /* Copies the i-th setting. False: there are at most i settings. */

@@ -7,7 +7,7 @@
 
 struct gf_hook_counts {
     const char *name;
-    uint64_t calls; /* by the program */
+    uint64_t calls; /* calls by the program */
 
     /* For copies only: all copies and their bytes. A batch contains several copies. */
     uint64_t copies, bytes;

@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 struct gf_python {
-    const char *version; /* as Py_GetVersion() returns it */
+    const char *version; /* the text that Py_GetVersion() returns */
     /* The interpreter's global state, _PyRuntime; 0: its symbol was not found. */
     uintptr_t runtime;
     size_t runtime_size;

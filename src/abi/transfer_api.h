@@ -96,7 +96,10 @@ struct gf_transfer_ops {
      * would report without the library.
      */
     void (*host_flags)(const void *p, unsigned *flags);
-    /* Likewise for CU_POINTER_ATTRIBUTE_MAPPING_SIZE. */
+    /*
+     * Called after a successful query of CU_POINTER_ATTRIBUTE_MAPPING_SIZE: replaces the size in
+     * the same way.
+     */
     void (*host_mapping)(const void *p, size_t *bytes);
 
     /*

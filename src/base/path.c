@@ -43,7 +43,7 @@ int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t s
     return 0;
 }
 
-#define LINKS_MOST 40 /* as the kernel's MAXSYMLINKS */
+#define LINKS_MOST 40 /* the same limit as the kernel's MAXSYMLINKS */
 
 static int write_whole(int fd, const char *bytes, size_t length)
 {

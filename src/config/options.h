@@ -57,7 +57,7 @@ struct gf_option_row {
     const char *token;
     const char *name;
     enum gf_option_kind kind;
-    const char *fallback;       /* as text; "" for a path or names */
+    const char *fallback;       /* the default as text; "" for a path or names */
     const char *const *choices; /* NULL-terminated; of gf_option_choice and gf_option_list */
     uint64_t low, high;         /* gf_option_number and gf_option_size (bytes) */
     const char *help;

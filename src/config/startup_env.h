@@ -18,7 +18,7 @@ struct gf_startup_env {
      * The program started without descriptor 2, so a file that it opens later may get this number.
      */
     bool stderr_closed;
-    /* Of the process that made the record; forked children inherit the record. */
+    /* The process that made the record. Forked children inherit the record. */
     pid_t pid;
     struct gf_cpus cpus; /* sched_getaffinity of the recording thread */
     char *const *envp;   /* the environment at that time; it may have changed since */

@@ -10,7 +10,7 @@
 
 enum gf_file_place {
     gf_file_place_local,
-    gf_file_place_network, /* on other machines, or served by a process (FUSE) */
+    gf_file_place_network, /* the file is on other machines, or a process serves it (FUSE) */
     gf_file_place_stream,  /* not a regular file: a device or a pipe */
     gf_file_place_unknown, /* the file does not exist or cannot be examined */
 };

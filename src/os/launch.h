@@ -12,7 +12,7 @@
 struct gf_rank {
     int local_rank;     /* -1 unknown */
     int local_size;     /* -1 unknown */
-    int rank;           /* among all hosts; -1 unknown */
+    int rank;           /* rank among the ranks of all hosts; -1 unknown */
     int size;           /* number of ranks; -1 unknown */
     const char *source; /* "torchrun", "Slurm", "Open MPI", "MPICH", or NULL */
 };

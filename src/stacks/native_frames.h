@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-/* For all threads of one target. NULL: out of memory. */
+/* Creates an unwinder for all threads of one target. NULL: out of memory. */
 struct gf_native_unwinder;
 struct gf_native_unwinder *gf_native_unwinder_new(void);
 void gf_native_unwinder_free(struct gf_native_unwinder *unwinder);

@@ -13,7 +13,7 @@ struct gf_target_thread {
     int error;             /* errno of the attempt to stop it */
     uintptr_t thread_area; /* pthread_self() of that thread; 0: unknown */
     char name[32];
-    char state;     /* as in /proc/PID/stat, before it was stopped: R, S, D, T, Z */
+    char state;     /* its state before it was stopped, as in /proc/PID/stat: R, S, D, T or Z */
     long syscall;   /* number of the system call in which it waits; -1: none, or unknown */
     char cpus[256]; /* the CPUs that it may use, as a list */
     int cpu;        /* the CPU that it ran on last; -1: unknown */
@@ -21,7 +21,7 @@ struct gf_target_thread {
 
 struct gf_target {
     pid_t pid;
-    struct gf_target_thread *threads; /* by thread id */
+    struct gf_target_thread *threads; /* sorted by thread id */
     size_t count;
 };
 

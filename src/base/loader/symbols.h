@@ -13,7 +13,7 @@ struct gf_symbol {
     void *address;
     const char *object; /* file name of the object; "" for the main program */
     uintptr_t base;     /* its load address: the object's identity */
-    const void *entry;  /* in the object's symbol table (ElfW(Sym)); NULL from gf_symbol_holder */
+    const void *entry;  /* its entry in the symbol table (ElfW(Sym)); NULL from gf_symbol_holder */
 };
 
 /*

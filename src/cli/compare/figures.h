@@ -21,7 +21,7 @@ struct gf_figures_stalls {
 /* Sums over several reports: those of a run's processes, or those of several runs. */
 struct gf_figures {
     double reports;
-    double ran_s; /* from the first use of CUDA to the report */
+    double ran_s; /* time from the first use of CUDA to the report */
     double steps, steps_s;
     double gpu_s,
         gpu_empty_s; /* the time of the GPUs, and the part in which they had nothing to do */

@@ -8,7 +8,7 @@
 #include "cli/compare/gpu_clock.h"
 
 struct gf_one_run {
-    double wall_s; /* from the fork to the command's end */
+    double wall_s; /* time from the fork to the command's end */
     struct gf_figures figures;
     struct gf_gpu_clock clock;
 };

@@ -17,7 +17,7 @@
 #define SETTINGS_MAX 4
 
 struct setting {
-    unsigned cpu; /* the first with this setting */
+    unsigned cpu; /* the first CPU with this setting */
     bool keeps_up;
     char governor[24], preference[32]; /* preference is "" for a governor that ignores it */
 };

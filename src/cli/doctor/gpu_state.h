@@ -13,10 +13,11 @@ enum {
 
 struct gf_gpu_state {
     char bdf[20];
-    int64_t persistence;                 /* 0 or 1 */
-    int64_t ecc, ecc_pending;            /* 0 or 1: the mode now, and after a reset */
-    int64_t ecc_errors;                  /* uncorrected, since the driver was loaded */
-    int64_t remap_pending, remap_failed; /* 0 or 1: rows of memory */
+    int64_t persistence;      /* 0 or 1 */
+    int64_t ecc, ecc_pending; /* 0 or 1: the mode now, and after a reset */
+    int64_t ecc_errors;       /* uncorrected errors since the driver was loaded */
+    /* 0 or 1: a row of memory is to be remapped, or could not be remapped. */
+    int64_t remap_pending, remap_failed;
     int64_t slow_reasons;                /* bits of gf_slow_* */
     int64_t power_limit, power_default;  /* in milliwatts */
     int64_t mig, mig_pending;            /* 0 or 1 */

@@ -196,7 +196,7 @@ static int find_device(const struct gf_visible_gpus *visible, const char *word, 
     }
     if (gf_parse_u64(word, &number)) {
         if (*word < '0' || *word > '9')
-            return (int)visible->count; /* as "-1" or "none", which hide all GPUs */
+            return (int)visible->count; /* words such as "-1" or "none" hide all GPUs */
         *ret_doubt = "CUDA_VISIBLE_DEVICES is not valid";
         return -EAGAIN;
     }

@@ -18,7 +18,7 @@ struct gf_cause_line {
 };
 
 struct gf_cause_lines {
-    uint64_t pending_ns[GF_HOST_CAUSE_COUNT]; /* since the last reading */
+    uint64_t pending_ns[GF_HOST_CAUSE_COUNT]; /* empty time since the last reading, by cause */
     _Atomic bool locked;                      /* row is being read or written */
     unsigned count;
     struct gf_cause_line row[GF_CAUSE_LINES];

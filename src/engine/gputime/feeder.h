@@ -15,16 +15,17 @@ struct gf_feeder {
     pid_t tid;         /* 0: not known yet */
     uint64_t delay_ns; /* its run-queue delay at the last reading */
     uint64_t read_ns;
-    enum gf_host_cause cause; /* of the last reading */
+    enum gf_host_cause cause; /* the cause at the last reading */
     uintptr_t futex;          /* the futex on which it slept at the last reading; 0: none */
 };
 
 /* A wait as /proc/self/task/T/syscall shows it. */
 struct gf_wait {
-    enum gf_host_cause cause; /* by the system call; gf_host_computing for a running thread */
-    int fd;                   /* the descriptor that it waits for, or -1 */
-    uintptr_t futex;          /* the futex that it waits for, or 0 */
-    bool is_fault;            /* blocked outside a system call: in a page fault */
+    /* The cause that the system call shows; gf_host_computing for a running thread. */
+    enum gf_host_cause cause;
+    int fd;          /* the descriptor that it waits for, or -1 */
+    uintptr_t futex; /* the futex that it waits for, or 0 */
+    bool is_fault;   /* blocked outside a system call: in a page fault */
 };
 
 /* The cause for a wait on a descriptor, by the target of its link in /proc/self/fd. */

@@ -22,7 +22,7 @@ struct gf_facts {
     struct gf_nodes mems;               /* Mems_allowed */
     struct gf_cpus isolated;            /* CPUs that isolcpus= keeps out of the start mask */
     int start_policy;                   /* get_mempolicy's mode, or -errno */
-    struct gf_nodes start_policy_nodes; /* of that policy; empty if it has none */
+    struct gf_nodes start_policy_nodes; /* nodes of that policy; empty if it has none */
     /*
      * The CPUs of the program's threads that have their own mask, at the time of a decision
      * (gf_thread_binding_read_own); empty if no thread has one. all_own: no thread has the start
@@ -30,13 +30,13 @@ struct gf_facts {
      */
     struct gf_cpus own;
     bool all_own;
-    double cpu_quota;           /* in CPUs; 0 if unlimited */
+    double cpu_quota;           /* the CPU quota in CPUs; 0 if unlimited */
     bool single_cpu_pinning;    /* OMP_PROC_BIND, GOMP_CPU_AFFINITY, KMP_AFFINITY, I_MPI_PIN, ... */
     const char *pinning_source; /* the variable's name; NULL if none is set */
     /* the variable or flag that turns on a framework's binder, or NULL */
     const char *binder_source;
     struct gf_rank rank;
-    unsigned threads; /* of this process */
+    unsigned threads; /* number of threads of this process */
     bool numa_balancing;
 };
 

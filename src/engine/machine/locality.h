@@ -40,8 +40,8 @@ enum gf_mask_owner { gf_mask_program, gf_mask_self_set, gf_mask_driver, gf_mask_
 
 struct gf_threads {     /* this process's threads by class and mask */
     unsigned program;   /* threads of the program */
-    unsigned on_target; /* of these, with the target mask */
-    unsigned elsewhere; /* of these, with another mask */
+    unsigned on_target; /* those of the program's threads that have the target mask */
+    unsigned elsewhere; /* those of the program's threads that have another mask */
     unsigned self_set;  /* threads that set their own mask */
     unsigned driver, driver_on_target;
     unsigned library; /* threads of libgpufeed */

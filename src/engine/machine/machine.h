@@ -26,7 +26,7 @@ struct gf_core {
 
 struct gf_pci {
     char bdf[20];        /* "0000:41:00.0", lower case */
-    int numa_node;       /* from /sys; -1 if unknown */
+    int numa_node;       /* its node, from /sys; -1 if unknown */
     struct gf_cpus cpus; /* local_cpulist; empty if unknown */
     bool is_gpu;         /* NVIDIA, class 0x0300 or 0x0302 */
 };
@@ -34,12 +34,12 @@ struct gf_pci {
 struct gf_machine {
     bool recorded;
     struct gf_cpus online;
-    struct gf_node *nodes; /* by ascending id */
+    struct gf_node *nodes; /* sorted by id */
     size_t node_count;
     unsigned *distances;   /* node_count * node_count, SLIT; NULL if unknown */
-    struct gf_core *cores; /* by ascending first CPU */
+    struct gf_core *cores; /* sorted by their first CPU */
     size_t core_count;
-    struct gf_pci *gpus; /* by ascending bdf; NVIDIA GPUs that /sys shows, hidden ones included */
+    struct gf_pci *gpus; /* sorted by bdf: the NVIDIA GPUs that /sys shows, hidden ones included */
     size_t gpu_count;
 };
 

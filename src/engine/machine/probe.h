@@ -24,7 +24,7 @@ struct gf_probe {
     int get_mempolicy;
     int set_mempolicy;  /* MPOL_PREFERRED of the given node */
     int preferred_many; /* MPOL_PREFERRED_MANY of that node: EINVAL before Linux 5.15 */
-    int mbind;          /* on a separate page */
+    int mbind;          /* tried on a separate page */
 };
 
 /*

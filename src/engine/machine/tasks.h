@@ -54,7 +54,7 @@ int gf_tasks_policy(int task, pid_t tid, char *buf, size_t size);
 
 /* The resources that a thread has used so far, and its name. 0 or -errno. */
 struct gf_task_account {
-    uint64_t run_ns, delay_ns; /* on a CPU; runnable, but waiting for a CPU */
+    uint64_t run_ns, delay_ns; /* time on a CPU; time in which it was runnable without a CPU */
     uint64_t minor, major;     /* page faults */
     char name[32];
 };

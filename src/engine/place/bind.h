@@ -18,7 +18,7 @@ struct gf_bind_scope {
     /* True for threads of the library: they are changed, but counted as left. NULL: none. */
     bool (*uncounted)(void *closure, pid_t tid);
     void *closure;
-    bool descendants; /* also threads of child processes without a libcuda of their own */
+    bool descendants; /* also bind threads of child processes that have no libcuda of their own */
     /*
      * When this process initialised CUDA (gf_tasks_now); 0 if it has not. Children forked later
      * have its libcuda mapped but cannot use it, so they are bound like other workers.

@@ -14,7 +14,8 @@
 #define GF_CHOICE_DEVICES 64
 /* So many bytes settle the choice, or let a further device join. */
 #define GF_CHOICE_BYTES (UINT64_C(256) << 20)
-#define GF_CHOICE_LITTLE (UINT64_C(1) << 20) /* settles the choice after the time limit */
+/* So many bytes settle the choice after the time limit. */
+#define GF_CHOICE_LITTLE (UINT64_C(1) << 20)
 
 enum gf_choice_why {
     gf_choice_why_none,
@@ -32,7 +33,7 @@ struct gf_choice {
     _Atomic uint64_t contexts; /* bit n: device n has had a context */
     _Atomic int first;         /* device of the first context + 1; 0 before it */
     /* Written by the thread that decides. */
-    uint64_t chosen; /* bit n: device n */
+    uint64_t chosen; /* the chosen devices: bit n is device n */
     enum gf_choice_why why;
     bool settled;
 };

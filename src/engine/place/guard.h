@@ -16,7 +16,7 @@ struct gf_guard_reading {
      */
     uint64_t run_ns;
     uint64_t delay_ns;     /* run-queue delay, from schedstat */
-    uint64_t throttled_ns; /* by the cgroup's CPU quota */
+    uint64_t throttled_ns; /* time throttled by the cgroup's CPU quota */
     /* Idle time of the CPUs that a step would add, and their number. */
     uint64_t socket_idle_ns, start_idle_ns;
     unsigned socket_cpus, start_cpus;

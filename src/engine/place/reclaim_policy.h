@@ -26,7 +26,7 @@ enum gf_reclaim_step { gf_reclaim_nothing, gf_reclaim_free_lazily, gf_reclaim_pu
 
 struct gf_reclaim {
     struct gf_reclaim_reading last;
-    uint64_t idle_since_ns; /* 0 if busy */
+    uint64_t idle_since_ns; /* since when the program is idle; 0 if it is busy */
     uint64_t purged_ns;     /* time of the last purge; 0 if nothing was purged yet */
 };
 

@@ -29,7 +29,7 @@ struct input {
     struct gf_cpus local;   /* all CPUs of the GPUs' nodes */
     /* The CPUs of `local` that are in the start mask; if forced, those that are allowed. */
     struct gf_cpus usable;
-    char nodes[LIST_MAX]; /* of the GPUs, as text */
+    char nodes[LIST_MAX]; /* the GPUs' nodes, as text */
     bool user_bound;
     bool too_few; /* set if `usable` has too few CPUs to bind to */
 };

@@ -16,9 +16,10 @@ enum gf_bound { /* the CPUs that threads are bound to */
 
 struct gf_verdict {
     enum gf_bound bound;
-    struct gf_cpus cpus;   /* the mask to set; empty if bound is gf_bound_none */
-    struct gf_cpus socket; /* for the guard's first step: the allowed CPUs of the package */
-    struct gf_nodes nodes; /* of the GPUs; empty if unknown */
+    struct gf_cpus cpus; /* the mask to set; empty if bound is gf_bound_none */
+    /* The allowed CPUs of the package, to which the guard's first step widens. */
+    struct gf_cpus socket;
+    struct gf_nodes nodes; /* the GPUs' nodes; empty if unknown */
     int policy;            /* GF_MPOL_DEFAULT for first touch, or another of mempolicy.h */
     struct gf_nodes policy_nodes;
     char policy_reason[128]; /* why this policy, or why no policy; always set */

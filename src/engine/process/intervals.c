@@ -15,7 +15,7 @@
 
 #define ROWS 256
 #define THREADS_MAX 16        /* at most this many threads in one line */
-#define MUCH_PER_MILLE 50     /* as a share of the interval; a smaller delay is not logged */
+#define MUCH_PER_MILLE 50     /* a delay of a smaller share of the interval is not logged */
 #define MAJOR_FAULTS_MUCH 100 /* fewer major faults are not logged */
 /*
  * Shorter intervals are not logged: the thread also wakes for other work, and a twentieth of a

@@ -26,7 +26,7 @@ static struct {
     _Atomic bool woken; /* set by the heap: check at once */
     bool resting;       /* little is retained: checks only when the thread runs for other reasons */
     uint64_t files_ns;  /* when to read headroom and pressure next, while little is dirty */
-    uint64_t freed, lazily_freed_bytes; /* at the last reading */
+    uint64_t freed, lazily_freed_bytes; /* the heap's counters at the last reading */
 } watch;
 
 static bool read_heap(struct gf_reclaim_reading *ret)

@@ -166,7 +166,7 @@ static void settle_in_time(uint64_t now)
         gf_requests_serve(gf_request_settle);
 }
 
-static _Atomic int idle_states_error; /* still to be printed */
+static _Atomic int idle_states_error; /* an error that is still to be printed */
 
 /*
  * GPUFEED_IDLE_STATES. Called on the thread that reads files, so the program does not see its

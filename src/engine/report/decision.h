@@ -16,7 +16,7 @@ struct gf_decision {
     bool observe;       /* nothing was changed: the verdict is hypothetical */
     const char *choice; /* how the GPUs were chosen */
     bool settled;
-    unsigned rebindings; /* decisions before this one */
+    unsigned rebindings; /* number of earlier decisions */
     struct gf_gpu gpus[GF_DECISION_GPUS];
     size_t gpu_count;
     struct gf_facts facts; /* the facts at this decision */

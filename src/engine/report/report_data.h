@@ -26,7 +26,7 @@
 #define GF_REPORT_EVENTS 32
 
 struct gf_report_sample {
-    uint64_t at_ms; /* since the engine started */
+    uint64_t at_ms; /* time since the engine started */
     struct gf_threads threads;
     struct gf_locality locality;
 };
@@ -57,7 +57,7 @@ struct gf_report_costs {
 struct gf_report_migration {
     bool wanted, done;
     bool stopped;   /* the time limit ended the move; left_bytes were not moved */
-    uint64_t bytes; /* passed to mbind */
+    uint64_t bytes; /* bytes passed to mbind */
     uint64_t left_bytes;
     uint64_t calls, refused;
     int error;                     /* the last error */
@@ -66,10 +66,10 @@ struct gf_report_migration {
 
 /* The watch on memory: src/engine/process/memory_watch.c. */
 struct gf_report_memory {
-    uint64_t readings; /* 0 if there was nothing to watch */
+    uint64_t readings; /* number of readings; 0 if there was nothing to watch */
     uint64_t lazy_frees, purges;
     uint64_t min_headroom;
-    struct gf_headroom headroom; /* at the last reading */
+    struct gf_headroom headroom; /* the headroom at the last reading */
     struct gf_pressure pressure;
 };
 
@@ -82,13 +82,13 @@ struct gf_report {
     uint64_t started_ns; /* monotonic */
     uint64_t written_ms; /* wall clock, since 1970 */
     uint64_t ran_ms;
-    bool ended; /* written at a normal exit */
+    bool ended; /* the report was written at a normal exit */
 
     const struct gf_options *options;
     const struct gf_machine *machine; /* NULL if it could not be read */
     int machine_error;
     const struct gf_facts *facts;
-    const struct gf_hint *hint; /* inherited and used, or NULL */
+    const struct gf_hint *hint; /* the hint that was inherited and used, or NULL */
 
     bool decided;
     struct gf_decision decision; /* the latest */

@@ -15,7 +15,7 @@ struct gf_thread {
     bool ours; /* started by this library, or by a thread with this mark */
 };
 
-/* In the static TLS block, so that an access never allocates. */
+/* The variable is in the static TLS block, so that an access never allocates. */
 extern __thread struct gf_thread gf_thread __attribute__((tls_model("initial-exec")));
 
 /*

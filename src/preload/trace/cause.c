@@ -199,8 +199,8 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
 }
 
 /*
- * For a call that cleared or copied memory. Page faults are the cause if they cover at least a
- * quarter of its pages, small or huge.
+ * Finds the cause of a call that cleared or copied memory. Page faults are the cause if they cover
+ * at least a quarter of its pages, small or huge.
  */
 static void find_work(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
@@ -222,7 +222,10 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
                   ULL(used->minor), plural(used->minor));
 }
 
-/* For a call of another allocator, of which only the thread's resource usage is known. */
+/*
+ * Finds the cause of a call of another allocator, of which only the thread's resource usage is
+ * known.
+ */
 static void find_foreign(const struct gf_evidence *evidence, const struct sums *sums,
                          struct gf_finding *ret)
 {
@@ -241,7 +244,7 @@ static void find_foreign(const struct gf_evidence *evidence, const struct sums *
                   ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
 }
 
-/* For a driver call, of which only the thread's resource usage is known. */
+/* Finds the cause of a driver call, of which only the thread's resource usage is known. */
 static void find_driver(const struct gf_evidence *evidence, const struct sums *sums,
                         struct gf_finding *ret)
 {

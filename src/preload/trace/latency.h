@@ -15,7 +15,7 @@
  */
 void gf_latency_open(void);
 void gf_latency_add(enum gf_timed kind, size_t size, uint64_t ns);
-/* For a slow call that was not sampled: only raises the maximum. */
+/* Called for a slow call that was not sampled. Only raises the maximum. */
 void gf_latency_add_max(enum gf_timed kind, size_t size, uint64_t ns);
 
 /* Calls fn with the sums over all threads (tid -1), then with each thread's rows. */

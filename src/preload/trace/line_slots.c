@@ -38,7 +38,10 @@ static pid_t thread_of(uint64_t mark)
     return (pid_t)(mark >> STATE_BITS & ((1U << THREAD_BITS) - 1));
 }
 
-/* In milliseconds. Negative if another thread marked the slot after `now` was read. */
+/*
+ * The age of a mark in milliseconds. Negative if another thread marked the slot after `now` was
+ * read.
+ */
 static int64_t age_of(uint64_t mark, uint64_t now)
 {
     return (int64_t)(now / MS - (mark >> (STATE_BITS + THREAD_BITS)));

@@ -22,9 +22,10 @@ struct gf_lane {
 struct gf_lanes {
     struct gf_lane *list;
     size_t count;
-    int *of_thread;                          /* lane of each thread; -1 without one */
-    int *of_process[GF_LANE_THREAD];         /* lane of each process by kind; -1 without one */
-    size_t hidden_threads, hidden_processes; /* with stalls or copies, or with activity or steps */
+    int *of_thread;                  /* lane of each thread; -1 without one */
+    int *of_process[GF_LANE_THREAD]; /* lane of each process by kind; -1 without one */
+    /* Threads with stalls or copies, and processes with activity or steps. */
+    size_t hidden_threads, hidden_processes;
 };
 
 /*

@@ -23,7 +23,7 @@ struct gf_context {
     CUdevice device;
     bool primary;
     bool shares_pages; /* the GPU accesses pageable memory directly: Grace, Tegra */
-    int node;          /* nearest to the device; -1 if unknown */
+    int node;          /* the node nearest to the device; -1 if unknown */
     struct gf_cpus cpus;
     struct gf_pool *pool; /* the pool of that node; gf_pool_start starts its threads */
 

@@ -78,7 +78,7 @@ enum gf_bypass gf_classify_host(const struct gf_copy_call *call, bool cached,
 struct mapping {
     CUmemorytype type;
     unsigned managed, synchronous;
-    unsigned ipc; /* made by cuMemAlloc */
+    unsigned ipc; /* nonzero: allocated by cuMemAlloc */
     CUmemoryPool pool;
     int device;
     int access;

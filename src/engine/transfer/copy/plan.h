@@ -15,7 +15,7 @@ struct gf_plan_facts {
     bool async;
     bool can_demote;        /* the processor has CLDEMOTE */
     bool threads_by_option; /* an option sets the number of threads of the pool */
-    unsigned threads;       /* of the pool, the caller included */
+    unsigned threads;       /* copying threads of the pool, the caller included */
     unsigned callers;       /* copies in the context now, this one included */
     size_t ring_bytes;
     /*

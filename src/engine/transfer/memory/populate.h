@@ -25,7 +25,7 @@ struct gf_populate {
     bool write;
     bool file;         /* the mapping at `next` has a file */
     unsigned mappings; /* so many mappings were queried so far */
-    uintptr_t start;   /* the end of the range */
+    uintptr_t start;   /* the start of the range */
     uintptr_t next;    /* all memory of the range below it can be touched */
     uintptr_t vma_end; /* the end of the mapping at `next`, as far as it is known */
 };

@@ -11,7 +11,10 @@
 #include "os/headroom.h"
 
 struct gf_range_policy {
-    int mode; /* with mode flags; GF_MPOL_DEFAULT: first touch by helpers on the device's node */
+    /*
+     * The policy with its mode flags; GF_MPOL_DEFAULT: first touch by helpers on the device's node.
+     */
+    int mode;
     struct gf_nodes nodes;
 };
 

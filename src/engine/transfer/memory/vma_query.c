@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/ioctl.h>
 
-/* As in <linux/fs.h> since Linux 6.11. The headers at build time may be older. */
+/* Copied from <linux/fs.h> of Linux 6.11, because the headers at build time may be older. */
 struct procmap_query {
     uint64_t size, query_flags, query_addr;
     uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;

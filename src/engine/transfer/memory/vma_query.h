@@ -13,7 +13,10 @@ struct gf_vma {
     size_t page;
     bool readable, writable, shared;
     bool has_file;
-    /* Of the file; 0 without one. The device is that of the file system, not always stat's. */
+    /*
+     * Device and inode of the mapping's file; 0 without a file. The device is that of the file
+     * system, which stat may report differently.
+     */
     uint64_t inode, offset; /* `offset`: of `start` */
     uint32_t major, minor;
 };

@@ -20,7 +20,7 @@ struct gf_pinned_buffer_request {
     struct gf_pool *pool; /* helpers that touch the pages; NULL: only the caller touches them */
     uint64_t context;     /* the id of the current context */
     const struct gf_range_policy *policy;
-    unsigned flags; /* as passed by the program, for cuMemHostGetFlags */
+    unsigned flags; /* the flags that the program passed, for cuMemHostGetFlags */
 };
 
 /*
@@ -63,8 +63,8 @@ bool gf_pinned_buffer_meets(const void *p, size_t bytes);
 void gf_pinned_buffer_forget(uint64_t context);
 
 /*
- * For reports: bytes that the program holds now, by node. All are 0 if the lock is not free in
- * time.
+ * Gets the bytes that the program holds now, by node, for the report. All are 0 if the lock is not
+ * free in time.
  */
 void gf_pinned_buffer_held(uint64_t ret[GF_NODE_BYTES_COUNT]);
 

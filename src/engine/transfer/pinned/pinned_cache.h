@@ -61,7 +61,8 @@ bool gf_pinned_cache_trim(const struct gf_cuda *cuda, uint64_t context);
 void gf_pinned_cache_forget(uint64_t context);
 
 /*
- * For reports: bytes that only keepalives keep, in all contexts. 0 if the lock is not free in time.
+ * Returns the bytes that only keepalives keep, in all contexts, for the report. Returns 0 if the
+ * lock is not free in time.
  */
 uint64_t gf_pinned_cache_kept(void);
 

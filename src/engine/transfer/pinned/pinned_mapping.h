@@ -16,7 +16,7 @@ struct gf_range_policy;
 struct gf_pinned_mapping {
     void *at;
     size_t bytes;  /* the requested size in whole pages, which are touched */
-    size_t mapped; /* in whole huge pages, as the driver's own mappings are */
+    size_t mapped; /* size in whole huge pages, as of the driver's own mappings */
     size_t part;   /* bytes of each part; the last part may be smaller */
     unsigned parts;
     struct gf_pool *pool; /* the helpers; may be NULL */

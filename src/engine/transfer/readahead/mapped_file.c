@@ -133,7 +133,7 @@ static uint64_t end_of_ahead(const struct file *file, uint64_t at)
     for (size_t i = 0; i < PLACES; i++)
         if (file->ahead[i].start <= at && at < file->ahead[i].end) {
             at = file->ahead[i].end;
-            i = (size_t)-1; /* once more from the first */
+            i = (size_t)-1; /* searches again from the first range */
         }
     return at;
 }
@@ -187,7 +187,7 @@ static bool continues(struct file *file, const struct gf_range *copy)
     return GF_MUTATED(reads_ahead_of_all);
 }
 
-/* As gf_mapped_file_begin, for a file that is read ahead. */
+/* Does the work of gf_mapped_file_begin for a file that may be read ahead. */
 static void begin_file(struct file *file, const struct gf_range *copy, bool is_next,
                        struct gf_range *ret)
 {

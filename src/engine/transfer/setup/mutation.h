@@ -20,7 +20,7 @@ void gf_mutation_drop(const char *name);
  */
 bool gf_mutation_keep(void *p, CUresult *ret_result);
 bool gf_mutation_again(void **pp, size_t bytes, CUresult *ret_result);
-void gf_mutation_sleep(const char *name); /* 20 ms, if this mutation is active */
+void gf_mutation_sleep(const char *name); /* sleeps for 20 ms, if the named mutation is active */
 /* Opens and closes the file of a mapping by its name. */
 void gf_mutation_open_file(const void *at);
 #define GF_MUTATED(name) gf_mutated(#name)

@@ -18,8 +18,8 @@ enum gf_transfer_event {
 struct gf_transfer_setup {
     const struct gf_options *options;
     const struct gf_cuda *cuda; /* any member may be NULL */
-    double cpu_quota;           /* in CPUs; 0 if unlimited */
-    unsigned rank_cpus;         /* of this rank, if ranks share the CPUs; else 0 */
+    double cpu_quota;           /* the CPU quota in CPUs; 0 if unlimited */
+    unsigned rank_cpus;         /* CPUs of this rank, if ranks share the CPUs; else 0 */
     /*
      * Returns the node nearest to a device, or -1 if it is unknown. *ret_cpus are the CPUs to copy
      * on: the node's CPUs that the program itself may use. May allocate. Called on any thread, with

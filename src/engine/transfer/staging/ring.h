@@ -96,8 +96,8 @@ uint64_t gf_ring_bytes(const struct gf_ring *ring);
 uint64_t gf_ring_limit(const struct gf_ring *ring);
 
 /*
- * For reports: adds the ring's bytes to those of their nodes. Adds nothing if the lock is not free
- * in time.
+ * Adds the ring's bytes to the sums of their nodes, for the report. Adds nothing if the lock is not
+ * free in time.
  */
 void gf_ring_held(struct gf_ring *ring, uint64_t held[GF_NODE_BYTES_COUNT]);
 

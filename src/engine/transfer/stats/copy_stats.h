@@ -83,8 +83,8 @@ struct gf_copy_stats {
 struct gf_readahead_count {
     uint64_t files;   /* number of files in which bytes were read ahead */
     uint64_t advised; /* bytes passed to madvise, of copies and behind them */
-    uint64_t ahead;   /* the bytes of these that lay behind the copy */
-    uint64_t used;    /* the bytes of these that were copied later */
+    uint64_t ahead;   /* the part of `advised` that lay behind the copy */
+    uint64_t used;    /* the part of `ahead` that was copied later */
 };
 
 /* The current state of staging and of pinned memory, for all devices. */

@@ -31,7 +31,7 @@ struct gf_pinned_stats {
     uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
     /* Registrations of the program whose memory the library prefaulted. */
     uint64_t placed_calls, placed_bytes;
-    uint64_t trims; /* times that kept memory was freed */
+    uint64_t trims; /* how often kept memory was freed */
 };
 
 /* The counters of struct gf_pinned_stats, in the order of its fields. All have the same width. */

@@ -65,7 +65,8 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
 {
     const size_t size = gf_extent_size(extent);
 
-    if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !sizes_unknown()) /* slabs are smaller */
+    /* Only large blocks, because slabs are smaller. */
+    if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !sizes_unknown())
         gf_first_touch_freed(extent->start, size, size);
     /* Counts the pages before another thread can reuse them. */
     gf_unused_freed(gf_extent_arena(extent), size);

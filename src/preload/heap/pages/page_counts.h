@@ -13,11 +13,11 @@
 #define GF_PAGE_COUNTS_LARGE ((size_t)8 << 20)
 
 struct gf_page_counts {
-    _Atomic uint64_t active;       /* in slabs and blocks */
-    _Atomic uint64_t large;        /* in large blocks */
+    _Atomic uint64_t active;       /* bytes in slabs and blocks */
+    _Atomic uint64_t large;        /* bytes in large blocks */
     _Atomic uint64_t large_most;   /* the maximum of `large` */
-    _Atomic uint64_t lazily_freed; /* freed by MADV_FREE so far */
-    _Atomic uint64_t purged;       /* freed by MADV_DONTNEED or munmap so far */
+    _Atomic uint64_t lazily_freed; /* bytes freed by MADV_FREE so far */
+    _Atomic uint64_t purged;       /* bytes freed by MADV_DONTNEED or munmap so far */
     /* The part of `purged` that was purged because it stayed unused. */
     _Atomic uint64_t unused_purged;
     _Atomic bool unknown; /* extents have an unexpected layout, so `active` is wrong */

@@ -40,7 +40,7 @@ __thread uint64_t *gf_purge_unused_left;
 static __thread struct {
     const uint64_t *now;
     uint64_t *next, *next_fast;
-    uint64_t last_ticks; /* at the last event */
+    uint64_t last_ticks; /* the clock at the last event */
     /* Allocated bytes between the last event and the next; 0 before the first. */
     uint64_t wait;
 } event;

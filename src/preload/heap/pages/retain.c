@@ -35,7 +35,7 @@ static struct {
     void (*_Atomic wake)(void); /* wakes the engine, which sleeps while little is retained */
     _Atomic bool woken;         /* the engine was woken since its last check */
     _Atomic bool busy;          /* a thread checks, frees lazily or purges */
-    _Atomic uint64_t headroom, dirty_limit; /* at the last check */
+    _Atomic uint64_t headroom, dirty_limit; /* their values at the last check */
     _Atomic uint64_t readings, lazy_frees, purges;
 } retain;
 
@@ -172,7 +172,7 @@ static void check_retained(void)
 {
     const uint64_t retained = retained_bytes();
     const uint64_t freed = gf_load_relaxed(&gf_retain_count.freed);
-    const uint64_t dirty = gf_min(retained, freed); /* an upper bound */
+    const uint64_t dirty = gf_min(retained, freed); /* an upper bound of the dirty bytes */
 
     if (dirty >= LITTLE)
         wake_engine();

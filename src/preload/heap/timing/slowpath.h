@@ -15,8 +15,8 @@
 
 enum gf_slowpath_part {
     gf_slowpath_lock,  /* waiting for a lock of jemalloc */
-    gf_slowpath_purge, /* in madvise that frees pages lazily or purges them */
-    gf_slowpath_map,   /* in mmap, and setting the mapping's NUMA policy and huge pages */
+    gf_slowpath_purge, /* a call of madvise that frees pages lazily or purges them */
+    gf_slowpath_map,   /* mmap, and setting the new mapping's NUMA policy and huge pages */
     gf_slowpath_unmap,
     gf_slowpath_setup, /* a new arena */
     gf_slowpath_huge,  /* the first touch of a new mapping that was advised huge pages */

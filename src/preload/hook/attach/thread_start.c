@@ -59,8 +59,8 @@ static void *begin_thread(void *closure)
 
     gf_thread.ours = own.class == gf_thread_ours;
     /*
-     * Also for gf_thread_program, because an ended thread with the same id may have left another
-     * class.
+     * Sets the class even if it is gf_thread_program, because an ended thread with the same id may
+     * have left another class.
      */
     gf_thread_class_set(gettid(), own.class);
     if (own.class == gf_thread_program)

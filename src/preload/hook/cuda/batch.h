@@ -15,7 +15,7 @@ struct gf_batch {
     size_t *sizes;
     size_t count;
     CUmemcpyAttributes *attrs;
-    size_t *attrs_idxs; /* for each of attrs, the first member that it applies to */
+    size_t *attrs_idxs; /* for each element of attrs, the first member to which it applies */
     size_t attr_count;
 };
 
@@ -32,7 +32,8 @@ void gf_batch_each(const struct gf_batch *batch,
 struct gf_split {
     struct gf_batch rest;
     size_t *rest_members; /* for each member of `rest`, its index in the whole batch */
-    bool *staged;         /* for each member of the whole batch; initially false */
+    /* For each member of the whole batch, whether it is staged; initially false. */
+    bool *staged;
 };
 
 /* Allocates enough for any split of a batch. False if out of memory. Paired with gf_split_end. */

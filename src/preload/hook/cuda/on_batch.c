@@ -194,7 +194,7 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
     }                                                                                              \
     GF_ENTRY(symbol)
 
-/* Since CUDA 13, without failIdx. */
+/* The version of CUDA 13, without failIdx. */
 #define BATCH_V2(symbol, null_stream)                                                              \
     CUresult gf_on_##symbol(PARAMETERS, CUstream hStream)                                          \
     {                                                                                              \

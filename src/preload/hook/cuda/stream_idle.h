@@ -16,8 +16,8 @@
 bool gf_stream_is_idle(CUstream stream);
 bool gf_event_is_idle(CUevent event);
 /*
- * For a blocking copy on the legacy or the per-thread stream. It waits for both streams, so both
- * must be idle.
+ * The same before a blocking copy on the legacy or the per-thread stream. Such a copy waits for
+ * both streams, so both must be idle.
  */
 bool gf_copy_is_idle(CUstream stream);
 

@@ -19,7 +19,8 @@
 /* Addresses are stored as offsets from the struct, so that it needs no relocation. */
 struct gf_entry {
     int32_t hook;
-    int32_t target; /* Of the word that stores the target; 0 before the first call. */
+    /* Offset of the word that stores the target, which is 0 before the first call. */
+    int32_t target;
     uint32_t kind;
     char name[];
 };

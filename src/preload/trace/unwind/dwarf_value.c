@@ -107,7 +107,7 @@ bool gf_dwarf_evaluate(const struct gf_table *table, const unsigned char *expres
 struct applied {
     const struct gf_table *table;
     const struct gf_row *row;
-    const uintptr_t *registers; /* of the frame that is unwound */
+    const uintptr_t *registers; /* registers of the frame that is unwound */
     gf_dwarf_read *read;
     void *closure;
     uintptr_t cfa;

@@ -80,7 +80,7 @@ static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
     return true;
 }
 
-/* For code without a table, such as a JIT compiler's, which often keeps a frame pointer. */
+/* Unwinds by the frame pointer. Code without a table, such as a JIT compiler's, often keeps one. */
 static bool step_by_pointer(struct walk *walk)
 {
     const uintptr_t frame = walk->frame.value[GF_REGISTER_FP];

@@ -22,7 +22,9 @@
 #define GF_UNWIND_MODULES 16
 
 struct gf_module {
-    /* As the loader names it, "" for the program; valid while the object is loaded. */
+    /*
+     * The object's name as the loader has it, "" for the program. Valid while the object is loaded.
+     */
     const char *path;
     uintptr_t base; /* the load address; offsets are relative to it */
     uintptr_t start, end;
