@@ -38,9 +38,9 @@ bool gf_own_table_on_short_thread(void);
 bool gf_own_table_leave(void);
 
 /*
- * Calls begin, then does the work of one other thread's gf_own_table_run calls, and never returns.
- * So this thread, the client, needs no new thread for each call. Returns false if the calling
- * thread cannot leave the program's table.
+ * Makes the calling thread the server of one other thread, the client: it does the work of the
+ * client's calls of gf_own_table_run, so that they need no new threads. Calls begin first, and
+ * never returns. Returns false if the calling thread cannot leave the program's table.
  */
 bool gf_own_table_serve(void (*begin)(void));
 /* Makes the calling thread the client. Call it once, after the serving thread was started. */

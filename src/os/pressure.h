@@ -21,8 +21,9 @@ struct gf_pressure {
     /* OOM events: allocations that were about to fail at the limit, and OOM kills. */
     uint64_t killed;
     /*
-     * The files: "memory.pressure" (the group's) or "/proc/pressure/memory"; "memory.events" or
-     * "memory.failcnt"; NULL if no file reports the value.
+     * The files that report these values. The first is "memory.pressure" or
+     * "/proc/pressure/memory", the second "memory.events" or "memory.failcnt". NULL if no file
+     * reports a value.
      */
     const char *stalled_file, *limited_file;
 };

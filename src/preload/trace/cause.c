@@ -7,7 +7,7 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 struct sums {
-    /* The duration of the call, and the time of it in which the thread was off the CPU. */
+    /* The duration of the call, and the part of it in which the thread was off the CPU. */
     uint64_t total_us, idle_us;
     uint64_t part_us[GF_SLOWPATH_PARTS], work_us;
 };

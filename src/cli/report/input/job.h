@@ -87,7 +87,7 @@ struct gf_note {
 struct gf_job {
     struct gf_text_pool texts;
     struct gf_text_pool stack_keys,
-        thread_keys; /* a key's number is the index of its element + 1 */
+        thread_keys; /* maps keys to elements: a key's number is its element's index + 1 */
     struct gf_job_process *processes;
     struct gf_job_thread *threads;
     struct gf_job_stack *stacks;

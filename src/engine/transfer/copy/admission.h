@@ -35,7 +35,10 @@ void gf_admission_start(void);
 /* The reason why no copy is staged in this process; NULL if copies are staged. */
 const char *gf_admission_off(void);
 
-/* Whether the tuned sizes and the rate decide. They do if no option sets a size. */
+/*
+ * Whether the measured sizes (tuning.h) and the rate check apply. They apply if no option sets a
+ * size.
+ */
 bool gf_admission_is_automatic(void);
 
 /* The smallest copy in bytes that any pool stages while no other thread copies. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes sure that other threads can touch a range of the program's memory. At a truncated file, a
- * hole or a protection key these functions fail, while a touch would raise a signal on a thread
- * that the program does not know. They are called on the thread that called the copy, because its
- * protection key rights count.
+ * Makes sure that other threads can touch a range of the program's memory. These functions fail at
+ * a truncated file, a hole, or a protection key that forbids the access. A touch there would raise
+ * a signal on a thread that the program does not know. They are called on the thread that called
+ * the copy, because its protection key rights count.
  *
  * For a mapping without a file, two steps suffice: reading the kernel's description (vma_query.h)
  * and populating one page. Protection keys belong to mappings, and touching an absent page is an

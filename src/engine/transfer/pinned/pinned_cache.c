@@ -26,8 +26,8 @@ static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct keepalive *keepalives;
 static _Atomic unsigned keepalive_count; /* written under the lock */
 /*
- * Set by the first trim. From then on a mapping may be older than its chunk here, and hold bytes of
- * earlier blocks.
+ * Set when kept memory is freed for the first time. From then on, a new chunk may describe a
+ * mapping that the driver made earlier, with bytes of earlier blocks.
  */
 static bool was_trimmed;
 

@@ -223,7 +223,7 @@ enum gf_mapped_file_answer gf_mapped_file_begin(const struct gf_mapped_file_id *
     return answer;
 }
 
-/* Extends the range that ends where this one begins, or adds this one. */
+/* Adds a range. If an earlier range ends where it begins, extends that range instead. */
 static void add_ahead(struct file *file, const struct gf_range *range)
 {
     for (size_t i = 0; i < PLACES; i++)

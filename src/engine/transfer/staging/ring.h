@@ -52,7 +52,10 @@ struct gf_ring {
     pthread_mutex_t lock; /* guards segments, their maps, and next_*; the innermost lock */
     struct gf_ring_segment *segments[GF_RING_SEGMENTS];
     unsigned next_segment, next_unit; /* where the search for the next slot begins */
-    /* The requested growth, as least units << 32 | units; 0: none. */
+    /*
+     * The requested growth: the least number of units in the upper 32 bits, the wanted number in
+     * the lower ones. 0: none.
+     */
     _Atomic uint64_t wish;
     /* Memory policy of that growth; written before the request is published. */
     struct gf_range_policy policy;

@@ -24,8 +24,8 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes);
 void gf_ring_want_contiguous(struct gf_ring *ring, size_t bytes);
 
 /*
- * Called if a copy got fewer slots than planned, or goes to the host. Requests memory up to the
- * total share of the current calls.
+ * Called if a copy got fewer slots than planned, or goes to the host. Requests memory up to the sum
+ * of the shares of all current calls.
  */
 void gf_ring_want_more(struct gf_ring *ring);
 

@@ -27,8 +27,8 @@ void gf_huge_mapped(void *start, size_t size, int protection);
 void gf_huge_touched(uint64_t ns, bool huge);
 
 /*
- * Pure function: adds a sample. True if advising must stop. Otherwise, a complete window of samples
- * is followed by a new one.
+ * Pure function: adds a sample, and starts a new window when one is complete. Returns true if
+ * advising must stop.
  */
 struct gf_huge_guard {
     unsigned samples, slow, small;

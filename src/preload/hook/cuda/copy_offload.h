@@ -22,7 +22,7 @@ static inline size_t gf_copy_offload_counted(void)
     return engine && engine->transfer ? engine->transfer->copy_least_shared : SIZE_MAX;
 }
 
-/* A copy that is offered to the engine; if the engine declines, the driver makes it. */
+/* A copy that is offered to the engine. If the engine declines it, the driver makes it. */
 struct gf_copy_offload {
     const struct gf_copy_call *call;
     CUresult result;                /* set if the engine made the copy */

@@ -109,7 +109,10 @@ GF_STREAM_PAIR(ALLOC_ASYNC, cuMemAllocAsync);
               real(dptr, bytesize, pool, hStream), notify_current(gf_sighting_memory, bytesize))
 GF_STREAM_PAIR(ALLOC_FROM_POOL, cuMemAllocFromPoolAsync);
 
-/* The call needs no context; its properties name the device. Host memory shows no device. */
+/*
+ * The call needs no context; its properties name the device. An allocation of host memory does not
+ * show which device is used.
+ */
 NOTIFYING(cuMemCreate,
           (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *prop,
            unsigned long long flags),
