@@ -28,8 +28,9 @@ struct gf_pystack_layout;
 const struct gf_pystack_layout *gf_pystack_layout(const char *version);
 
 /*
- * Whether a thread state belongs to the thread with this pthread_self(). Returns false for Python
- * 3.12 and later, where a thread gets its own state from the interpreter. The address may be stale.
+ * Whether a thread state belongs to the thread whose pthread_self() is given. Returns false for
+ * Python 3.12 and later, where a thread gets its own state from the interpreter. The address may be
+ * stale.
  */
 bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
                              const struct gf_pystack_memory *memory, uintptr_t thread_state,

@@ -35,7 +35,10 @@ static int nearest_node(CUdevice device)
     return gf_set_next(&nodes, 0);
 }
 
-/* Only CPUs that the program itself may use, because ranks that share a node divide its cores. */
+/*
+ * Returns only CPUs that the program itself may use, because ranks that share a node divide its
+ * cores.
+ */
 static const struct gf_cpus *program_cpus(void)
 {
     const struct gf_placement *placement = gf_process_placement();

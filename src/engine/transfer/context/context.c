@@ -116,10 +116,10 @@ static bool has_attribute(CUdevice device, CUdevice_attribute attribute)
 }
 
 /*
- * The driver has no query for this flag. The primary context is active, so the program cannot
- * notice one more reference that is released at once. If the program meanwhile releases its last
- * reference, this one creates a new primary context, possibly with the same handle, but with
- * another id.
+ * Whether the context is its device's primary one. The driver has no query for that, so this takes
+ * a reference to the active primary context, compares, and releases the reference. If the program
+ * meanwhile releases its own last reference, the driver creates a new primary context, perhaps with
+ * the same handle, but with another id. So ids are compared, too.
  */
 static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
 {

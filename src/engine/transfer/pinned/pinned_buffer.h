@@ -32,10 +32,10 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
                             unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault);
 
 /*
- * cuMemFreeHost and cuMemHostUnregister. False: the pointer is not the start of a buffer here, and
- * the caller must call the driver. If the unregistration of a buffer fails, but not through an
- * error of the program, the buffer is kept until its context ends. *ret_fault then describes the
- * failure; else ret_fault->call is NULL.
+ * Serve cuMemFreeHost and cuMemHostUnregister. They return false if the pointer is not the start of
+ * a buffer here; then the caller must call the driver. If a buffer cannot be unregistered, and no
+ * error of the program is the cause, the buffer is kept until its context ends, and *ret_fault
+ * describes the failure. Otherwise ret_fault->call is NULL.
  */
 bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
                            struct gf_fault *ret_fault);

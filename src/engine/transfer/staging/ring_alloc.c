@@ -20,8 +20,8 @@ static bool alloc_in(struct gf_ring *ring, struct gf_slot *slot, unsigned segmen
 }
 
 /*
- * A bit for each segment in the rotation: the first segments that together fit into the window.
- * Called with the lock held.
+ * Returns a bit for each segment that copies use in turn (the rotation). These are the first
+ * segments whose sizes sum to at most GF_TUNE_RING_WINDOW. Called with the lock held.
  */
 static unsigned rotation_of(const struct gf_ring *ring)
 {

@@ -56,7 +56,7 @@ void gf_fork_gate_in_child(void);
 void gf_fork_gate_forget(void);
 
 /*
- * Sets whether the calling thread may take a slot: false if the thread may end without
+ * Sets whether the calling thread may take a slot. A thread must not take one if it may end without
  * gf_fork_gate_forget, which frees the slot. A thread that has a slot keeps it.
  */
 void gf_fork_gate_use_slot(bool possible);

@@ -12,8 +12,9 @@
 #include <time.h>
 
 /*
- * A child of vfork uses its parent's memory, but its filter is not the parent's. There libc still
- * holds the parent's thread id, so this id, read from the thread's clock id, differs from gettid().
+ * False in a child of vfork, which uses its parent's memory, but whose filter does not apply to the
+ * parent. In such a child, libc's thread descriptor still has the parent's thread id, so it differs
+ * from gettid(). The thread's clock id contains the descriptor's id.
  */
 static bool is_in_own_memory(void)
 {
