@@ -35,7 +35,8 @@ static int query_in_child(void *arg)
 int gf_allowed_cpus(struct gf_cpus *ret)
 {
     _Alignas(16) char stack[16384];
-    struct query query = {.error = -EAGAIN}; /* unchanged if a tool turns the clone into a fork */
+    /* Keeps this value if a tool turns the clone into a fork, whose child writes to a copy. */
+    struct query query = {.error = -EAGAIN};
     const int saved = errno;
     uint64_t all = ~UINT64_C(0), before;
 

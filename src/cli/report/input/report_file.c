@@ -144,7 +144,10 @@ static bool belongs_to(const struct gf_job *job, const struct gf_job_process *pr
            process->first <= started + gf_report_number(report, "ran_s") + BEHIND_S;
 }
 
-/* True if the report is a later one of the same process: a pipe contains each of its reports. */
+/*
+ * Whether a report is a later one of the same process. A file that was written through a pipe
+ * contains all reports of its process.
+ */
 static bool renews(const struct gf_job_process *process, const json_t *report)
 {
     static const char *const same[] = {"pid", "started", "program", "start"};

@@ -167,7 +167,10 @@
  */
 #define GF_TUNE_READAHEAD_CACHED_NS 8000
 #define GF_TUNE_READAHEAD_SKIP GF_MIB(16)
-/* How far ahead of the copy helpers may be, and how many pieces at least are added at a time. */
+/*
+ * Helpers read at most this far ahead of the copy. They are given at least this many pieces at a
+ * time.
+ */
 #define GF_TUNE_READAHEAD_LEAD GF_MIB(128)
 #define GF_TUNE_READAHEAD_RAISE 4
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (timing/slowpath.h): they mark the
- * frames of calls, and the two slow parts that are not system calls. Pointers to jemalloc's structs
- * are passed on without access.
+ * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (timing/slowpath.h): some begin
+ * and end the frame of a call, two are slow parts of a call that are not system calls. Pointers to
+ * jemalloc's structs are passed on without access.
  */
 #include "os/permit.h"
 #include "preload/heap/callouts/evict.h"
