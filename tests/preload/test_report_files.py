@@ -242,6 +242,14 @@ def test_trace_has_each_stall_on_its_thread(written):
     assert [one["args"]["text"] for one in events(text, ph="i")] == ['"GPU 1"']
 
 
+@pytest.mark.parametrize("started", [10**10, 1e300])
+def test_trace_of_times_that_nanoseconds_cannot_express(written, started):
+    log = line(event="process", time=started, mono=1.0, pid=7, tid=7, schema=2, program="/p", rank=0) + \
+        line(event="stall", time=started, mono=2.0, pid=7, tid=7, call="free", us=1000, cause="lock")
+    data = json.loads(written("perfetto", log, report(8, 1, started=started)))
+    assert 0 <= data["baseTimeNanoseconds"] <= 9 * 10**18 and all(abs(event.get("ts", 0)) < 10**16 for event in data["traceEvents"])
+
+
 def nanoseconds(number, down):
     """How a reader may round."""
     return math.floor(number * 1000) if down else round(number * 1000)

@@ -4,6 +4,7 @@
 #include "cli/report/files/json_out.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* Added to the pids of other hosts, because pids must be unique in a trace. */
@@ -20,8 +21,11 @@ struct trace {
     bool more;
 };
 
+/* Times that 64 bits cannot express in nanoseconds are of damaged files. */
 static int64_t ns_of(double time)
 {
+    const double most = 9e9;
+    time = time > 0 ? gf_min(time, most) : 0;
     const int64_t whole = (int64_t)time;
     return whole * 1000000000 + (int64_t)((time - (double)whole) * 1e9);
 }
@@ -32,8 +36,10 @@ static int64_t ns_of(double time)
  */
 static void print_time(const struct trace *trace, double time)
 {
-    const int64_t ns = ns_of(time) - trace->base_ns;
+    int64_t ns;
 
+    if (__builtin_sub_overflow(ns_of(time), trace->base_ns, &ns) || ns == INT64_MIN)
+        ns = 0;
     fprintf(trace->out, "%s%" PRId64 ".%03d", ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
             (int)((ns < 0 ? -ns : ns) % 1000));
 }
@@ -248,7 +254,7 @@ bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
     struct trace trace = {.out = out,
                           .job = answer->job,
                           .steps = &answer->steps,
-                          .base_ns = torch ? torch->base_ns : (int64_t)answer->from * 1000000000};
+                          .base_ns = torch ? torch->base_ns : ns_of(floor(answer->from))};
 
     if (!number_processes(&trace))
         return false;

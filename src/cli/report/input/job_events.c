@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AFTER_MAX_US 1e13 /* longer times of a mark are of damaged files */
 #define NOTES_MAX 100000
 
 static uint32_t text_of(struct gf_job *job, struct gf_span value)
@@ -145,12 +146,13 @@ static void add_marks(struct gf_job *job, uint32_t process, const struct gf_even
 
     while (thread != UINT32_MAX && first > 0 && first < GF_TIME_MAX &&
            gf_scan_element(&steps, &step) && gf_scan_element(&times, &time))
-        add_mark(job, &(struct gf_step_mark){
-                          .at = first + gf_span_number(time) / 1e6,
-                          .step = (uint64_t)gf_max(gf_span_int(step), (int64_t)0),
-                          .process = process,
-                          .thread = thread,
-                      });
+        add_mark(job,
+                 &(struct gf_step_mark){
+                     .at = first + gf_min(gf_max(gf_span_number(time), 0.0), AFTER_MAX_US) / 1e6,
+                     .step = (uint64_t)gf_max(gf_span_int(step), (int64_t)0),
+                     .process = process,
+                     .thread = thread,
+                 });
     if (job->mark_count > before)
         job->marks[job->mark_count - 1].gap = event->skipped.size || event->last.size;
 }
