@@ -18,6 +18,13 @@
 #define gf_store_release(p, value) atomic_store_explicit((p), (value), memory_order_release)
 #define gf_store_seq_cst(p, value) atomic_store_explicit((p), (value), memory_order_seq_cst)
 
+/* ThreadSanitizer knows no fences, and gcc warns of them. */
+#if defined(__SANITIZE_THREAD__)
+#define gf_fence_seq_cst() atomic_signal_fence(memory_order_seq_cst)
+#else
+#define gf_fence_seq_cst() atomic_thread_fence(memory_order_seq_cst)
+#endif
+
 /* These return the value before the operation. */
 #define gf_add_relaxed(p, n) atomic_fetch_add_explicit((p), (n), memory_order_relaxed)
 #define gf_add_release(p, n) atomic_fetch_add_explicit((p), (n), memory_order_release)

@@ -36,7 +36,17 @@ static bool read_all(int fd, void *buf, size_t size, off_t at)
     return pread(fd, buf, size, at) == (ssize_t)size;
 }
 
-/* Tries to read the file. False if the process wrote at the same time, or the file is damaged. */
+/* Whether both headers name the same text. */
+static bool is_same_text(const struct gf_live_header *a, const struct gf_live_header *b)
+{
+    return a->sequence == b->sequence && a->text_at == b->text_at && a->text_bytes == b->text_bytes;
+}
+
+/*
+ * Tries to read the file. False if the process wrote at the same time, or the file is damaged. The
+ * kernel copies a header in any order, so an even sequence number alone does not show that the
+ * other fields belong to it.
+ */
 static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
 {
     struct gf_live_header before, after;
@@ -52,7 +62,7 @@ static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
         return false;
     char *text = malloc(before.text_bytes);
     if (text && read_all(fd, text, before.text_bytes, (off_t)before.text_at) &&
-        read_all(fd, &after, sizeof(after), 0) && after.sequence == before.sequence)
+        read_all(fd, &after, sizeof(after), 0) && is_same_text(&before, &after))
         ret->report = parse(text, before.text_bytes);
     free(text);
     if (ret->report)

@@ -78,10 +78,16 @@ static void seen_empty(struct round *round, _Atomic unsigned *work)
         round->cleared[round->cleared_count++].work = work;
 }
 
+/*
+ * A Dekker-style handshake with gf_submit_end: this thread clears a record, then reads how many
+ * calls have begun. A hook counts its call as begun, and reads the record after the driver's call.
+ * The fences on both sides make at least one of them see the other's store.
+ */
 static void clear_seen(struct round *round)
 {
     for (unsigned i = 0; i < round->cleared_count; i++)
         round->cleared[i].was = gf_exchange_seq_cst(round->cleared[i].work, 0);
+    gf_fence_seq_cst();
     if (sum_begun(round->table) == round->ret->begun)
         return;
     for (unsigned i = 0; i < round->cleared_count; i++)

@@ -194,9 +194,10 @@ static void publish_decision(struct gf_decision *decision, const struct gf_decis
 {
     char from[256], to[256], gpus[32];
 
-    gf_store_release(&gf_process.decision, decision);
+    /* Stored first, because the library's thread reads it as soon as it sees the decision. */
     if (!before)
         gf_process.decided_ns = gf_now_ns();
+    gf_store_release(&gf_process.decision, decision);
     publish_gpu(decision);
     gf_events_announce_decision(decision);
     gf_explain_place(decision, &gf_process.facts);

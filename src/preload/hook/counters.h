@@ -74,6 +74,15 @@ static inline void gf_count_add(unsigned set, _Atomic uint64_t *counter, uint64_
         gf_add_relaxed(counter, add);
 }
 
+/* The same, after all earlier stores of the calling thread. */
+static inline void gf_count_add_release(unsigned set, _Atomic uint64_t *counter, uint64_t add)
+{
+    if (gf_likely(set <= GF_COUNTER_OWN))
+        gf_store_release(counter, gf_load_relaxed(counter) + add);
+    else
+        gf_add_release(counter, add);
+}
+
 static inline void gf_count(enum gf_hook hook)
 {
     const unsigned set = gf_counters_mine();

@@ -40,18 +40,33 @@ static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, u
 }
 
 /*
+ * Orders the calling thread's `begun` before its second look at the record (clear_seen in
+ * engine/gputime/questions.c). On x86, the driver's call contains a locked instruction, which is a
+ * full barrier. On arm64, locks of the driver are only acquire and release operations.
+ */
+static inline void gf_submit_fence(void)
+{
+#if defined(__x86_64__)
+    atomic_signal_fence(memory_order_seq_cst);
+#else
+    gf_fence_seq_cst();
+#endif
+}
+
+/*
  * Tests the record again, because the sampler may have seen the stream empty, and cleared its work,
- * just before the driver's call. That call contains a full barrier, so this test sees the cleared
- * record.
+ * just before the driver's call. `ended` is released after the record, so that the sampler does not
+ * take the call for ended while it misses the record.
  */
 static inline void gf_submit_end(const struct gf_submission *submission)
 {
     if (gf_unlikely(!submission->set))
         return;
+    gf_submit_fence();
     if (gf_unlikely((gf_load_relaxed(submission->stream_work) & submission->work) !=
                     submission->work))
         atomic_fetch_or(submission->stream_work, submission->work);
-    gf_count_add(submission->set, &gf_submissions.submitters[submission->set - 1].ended, 1);
+    gf_count_add_release(submission->set, &gf_submissions.submitters[submission->set - 1].ended, 1);
 }
 
 /* stream: never 0. The macro's value is the call's result. */
