@@ -15,6 +15,7 @@ _spec.loader.exec_module(_preload)
 SOURCE = _preload.SOURCE
 BUILD, SIM_DIR, PRELOAD, ENGINE_DIR = _preload.BUILD, _preload.SIM_DIR, _preload.PRELOAD, _preload.ENGINE_DIR
 run, compile_c = _preload.run, _preload.compile_c
+pytest_collection_modifyitems = _preload.pytest_collection_modifyitems
 APPS = BUILD / "tests" / "diff"
 
 # For long runs: GF_DIFF_CALLS=100000 GF_DIFF_SEEDS=1-50

@@ -7,11 +7,15 @@ import pathlib
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pytest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tests" / "aarch64"))
+from exceptions import read_exceptions  # noqa: E402  pylint: disable=wrong-import-position
+
 BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
 PRELOAD = BUILD / "src" / "preload" / "libgpufeed.so"
 ENGINE_DIR = BUILD / "src" / "engine"
@@ -37,6 +41,15 @@ def copy(times):
 """
 
 
+def pytest_collection_modifyitems(items):
+    """Skips what the emulator cannot run (tests/aarch64/exceptions.txt)."""
+    for item in items if EMULATOR else ():
+        exceptions = read_exceptions(f"{item.path.parent.name}/{item.path.stem.removeprefix('test_')}")
+        reason = exceptions.get(item.originalname) or exceptions.get("*")
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
 def emulate(command, env):
     """Returns the command and the environment that run a program under the emulator. Only the program gets the
     loader's variables."""
@@ -50,7 +63,9 @@ def emulate(command, env):
             pytest.skip("the emulator runs programs of the other processor alone")
         return command, env
     words = [word for name, value in own.items() for word in ("-E", f"{name}={value}")]
-    return [*EMULATOR, *words, *command], {name: value for name, value in env.items() if name not in own}
+    rest = {name: value for name, value in env.items() if name not in own}
+    # The programs' own alarms allow for no emulator.
+    return [*EMULATOR, *words, *command], {"KIT_ALARM": "600", **rest}
 
 
 class Runner:

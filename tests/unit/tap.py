@@ -13,17 +13,8 @@ import shlex
 import subprocess
 import sys
 
-def read_exceptions(program):
-    """Returns {case: reason} of the program's cases that the emulator cannot run."""
-    file = pathlib.Path(__file__).resolve().parents[1] / "aarch64" / "exceptions.txt"
-    found, reason = {}, ""
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# "):
-            reason = line[2:]
-        elif line.split()[:1] == [program]:
-            found.update(dict.fromkeys(line.split()[1:], reason))
-    return found
-
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "aarch64"))
+from exceptions import read_exceptions  # noqa: E402  pylint: disable=wrong-import-position
 
 reason = "no reason given"
 emulator = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))
