@@ -16,11 +16,12 @@ enum gf_permit {
     gf_permit_read_memory, /* process_vm_readv of the process itself */
     /* With CLOSE_RANGE_UNSHARE, which changes only the calling thread's table. */
     gf_permit_close_range,
-    /* These calls change CPU masks and memory policies. */
+    /* These calls change CPU masks, memory policies and priorities. */
     gf_permit_set_affinity,
     gf_permit_set_mempolicy,
     gf_permit_mbind,
     gf_permit_io_priority, /* ioprio_get and ioprio_set */
+    gf_permit_priority,    /* setpriority and sched_setscheduler */
     GF_PERMITS
 };
 #define GF_PERMIT_READING ((1U << gf_permit_set_affinity) - 1U)

@@ -6,8 +6,10 @@
 #include "os/procfs.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -56,6 +58,11 @@ static void make_call(enum gf_permit call, struct trial *trial)
         break;
     case gf_permit_io_priority:
         syscall(SYS_ioprio_set, 1, 0, syscall(SYS_ioprio_get, 1, 0));
+        break;
+    case gf_permit_priority:
+        /* The kernel's getpriority returns 20 - nice. */
+        syscall(SYS_setpriority, PRIO_PROCESS, 0, 20 - syscall(SYS_getpriority, PRIO_PROCESS, 0));
+        syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, NULL); /* fails */
         break;
     case GF_PERMITS:
         break;

@@ -40,7 +40,8 @@ static const struct refusal {
     {"policy", SYS_set_mempolicy, 0, 0, 0, false, ENOSYS},
     {"name", SYS_prctl, 0, ~0u, PR_SET_NAME, false, EPERM},
     {"threads", SYS_clone3, 0, 0, 0, false, EAGAIN},
-    {"scheduling", SYS_sched_setscheduler, 0, 0, 0, false, EPERM},    /* for a new thread */
+    {"scheduling", SYS_sched_setscheduler, 0, 0, 0, false, EPERM}, /* for a new thread */
+    {"priority", SYS_setpriority, 0, 0, 0, false, EACCES},
     {"question", SYS_ioctl, 1, 0xffff, 'f' << 8 | 17, false, ENOTTY}, /* PROCMAP_QUERY */
     {"read", SYS_read, 2, ~0u, 8191, false, EIO},                     /* of maps */
     {"read-own", SYS_process_vm_readv, 0, 0, 0, false, EPERM},

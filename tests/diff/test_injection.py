@@ -14,12 +14,13 @@ from conftest import APPS, SOURCE
 PROGRAM_CALLS = {"cuMemHostAlloc", "cuMemFreeHost", "cuMemHostUnregister", "cuMemcpyHtoD_v2",
                 "cuMemcpyDtoH_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"}
 REGISTER, RETAIN = "cuMemHostRegister_v2", "cuDevicePrimaryCtxRetain"
-STAGED = {"GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_MIN": 65536, "GPUFEED_READAHEAD": "on"}
+STAGED = {"GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_MIN": 65536, "GPUFEED_READAHEAD": "on",
+          "GPUFEED_HELPER_PRIORITY": "high"}
 OFF = re.compile(r"gpufeed: .*(left to the driver|stays at)")
 
 REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-write-memory",
             "dontfork", "hugepage", "madvise", "shared-map", "reserve-map", "large-map",
-            "large-unmap", "mbind", "move-pages", "affinity", "policy", "name", "threads", "scheduling",
+            "large-unmap", "mbind", "move-pages", "affinity", "policy", "name", "threads", "scheduling", "priority",
             "question", "read", "read-own", "write-own", "mincore", "dontneed", "mremap", "munlock", "statfs",
             "limits", "duplicate", "willneed", "io-priority", "set-io-priority"]
 # The system functions that src/engine/transfer calls, and the refusal that makes each fail.
@@ -27,7 +28,8 @@ CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "m
           "ioctl": "question", "prctl": "name", "pthread_create": "threads",
           "move_pages": "move-pages", "process_vm_readv": "read-own", "process_vm_writev": "write-own",
           "mremap": "mremap", "munlock": "munlock", "statfs": "statfs", "getrlimit": "limits",
-          "ioprio_get": "io-priority", "ioprio_set": "set-io-priority"}
+          "ioprio_get": "io-priority", "ioprio_set": "set-io-priority", "setpriority": "priority",
+          "sched_setscheduler": "scheduling"}
 # test_limits and tests/unit make these fail.
 LIMITED = {"calloc", "aligned_alloc"}
 # These cannot fail, or the library could not handle a failure.

@@ -81,6 +81,65 @@ def test_idle_states_without_the_right_are_one_line(run):
         assert job.communicate("\n", timeout=60) == ("False\n", "") and job.returncode == 0
 
 
+# A program that copies 8 MiB until the scheduling policy and the nice value of all helper threads are those of its
+# argument, but at least 6 times and for at most 20 seconds. Prints both, and whether the copied bytes are right.
+COPIES = """
+import ctypes, os, sys, time
+cuda = ctypes.CDLL("libcuda.so.1")
+size, context, at = 8 << 20, ctypes.c_void_p(), ctypes.c_uint64()
+data = bytes(range(256)) * (size // 256)
+back = ctypes.create_string_buffer(size)
+done = [cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context),
+        cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(size))]
+
+def helpers():
+    found = set()
+    for tid in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{tid}/stat") as file:
+                name, fields = file.read().rsplit(") ", 1)
+        except OSError: # the thread has ended
+            continue
+        if "gpufeed-copy" in name:
+            found.add((os.sched_getscheduler(int(tid)), int(fields.split()[16])))
+    return str(sorted(found))
+
+end, count = time.monotonic() + 20, 0
+while count < 6 or helpers() != sys.argv[1] and time.monotonic() < end:
+    done += [cuda.cuMemcpyHtoD_v2(at, data, ctypes.c_size_t(size)), cuda.cuMemcpyDtoH_v2(back, at, ctypes.c_size_t(size))]
+    count += 1
+print(helpers(), not any(done), back.raw == data)
+"""
+
+
+@pytest.mark.parametrize("requested, found", {
+    None: (os.SCHED_OTHER, 0), "normal": (os.SCHED_OTHER, 0), "high": (os.SCHED_OTHER, -10),
+    "realtime": (os.SCHED_RR, 0)}.items())
+def test_priority_of_helpers(run, requested, found):
+    if os.geteuid():
+        pytest.skip("needs the right to raise a priority")
+    env = {"GPUFEED_HELPER_PRIORITY": requested} if requested else {}
+    done = run(sys.executable, "-c", COPIES, f"[{found}]", sim=True, GPUFEED_STAGE_THREADS=4, **env)
+    if requested and "has no effect" in done.stderr:
+        pytest.skip("the kernel refuses priorities here")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"[{found}] True True\n", "")
+
+
+@pytest.mark.parametrize("requested", ["high", "realtime"])
+def test_priority_without_the_right_is_one_line(run, requested):
+    if os.geteuid():
+        pytest.skip("needs root to become another user")
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"LD_PRELOAD={PRELOAD}"]
+    if subprocess.run([*nobody[:4], "test", "-r", PRELOAD], check=False).returncode:
+        pytest.skip("nobody may not read the library here")
+    ordinary = f"[({os.SCHED_OTHER}, 0)]"
+    done = run(*nobody, sys.executable, "-c", COPIES, ordinary, preload=False, sim=True, GPUFEED_STAGE_THREADS=4,
+               GPUFEED_HELPER_PRIORITY=requested)
+    reason = "Permission denied" if requested == "high" else "Operation not permitted"
+    assert (done.returncode, done.stdout) == (0, f"{ordinary} True True\n")
+    assert done.stderr == f"gpufeed: GPUFEED_HELPER_PRIORITY={requested} has no effect: {reason}\n"
+
+
 def disabled(run, *flags, **env):
     told = run(COMMAND, "run", "--verbose=0", *flags, "--", "sh", "-c", "cat /proc/self/status", preload=False,
                LD_LIBRARY_PATH=SIM_DIR, **env)

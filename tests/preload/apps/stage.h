@@ -3,6 +3,8 @@
 #ifndef STAGE_H
 #define STAGE_H
 
+#include "time_limit.h"
+
 #include <cuda.h>
 
 #include <fcntl.h>
@@ -98,7 +100,7 @@ static inline int run_part(int argc, char **argv, const struct part *parts, size
         i++;
     if (i == count)
         return 64;
-    alarm(20);
+    time_limit(20);
     begin();
     parts[i].run();
     printf("%u checked, %u wrong\n", checked, wrong);

@@ -292,7 +292,7 @@ static void trim(void)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    alarm(20);
+    time_limit(20);
     begin();
     if (!strcmp(what, "ends"))
         ends();

@@ -185,7 +185,8 @@ static bool describe_context(CUcontext handle, unsigned long long id, struct gf_
     ret->pool = gf_pool_get(ret->node, &ret->cpus,
                             &(struct gf_pool_size){.threads = gf_setup.options->stage_threads,
                                                    .quota = gf_setup.cpu_quota,
-                                                   .rank_cpus = gf_setup.rank_cpus});
+                                                   .rank_cpus = gf_setup.rank_cpus,
+                                                   .priority = gf_setup.options->helper_priority});
     return ret->pool != NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "engine/machine/tasks.h"
 #include "engine/transfer/pool/helper.h"
 #include "engine/transfer/pool/pkru.h"
+#include "engine/transfer/pool/priority.h"
 #include "engine/transfer/pool/realtime.h"
 #include "engine/transfer/setup/tuning.h"
 
@@ -24,6 +25,7 @@ struct gf_pool {
     bool counted;            /* `threads` follows from the CPUs, not from an option */
     _Atomic unsigned usable; /* threads for which the program has CPUs now; at most `threads` */
     bool has_pkru;
+    enum gf_helper_priority priority;
     _Atomic bool requested, started, failed;
     _Atomic unsigned alive; /* helpers */
 
@@ -75,6 +77,7 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct g
                              .now = *cpus,
                              .counted = !size->threads,
                              .has_pkru = gf_pkru_is_on(),
+                             .priority = size->priority,
                              .lock = PTHREAD_MUTEX_INITIALIZER};
     made->threads = size->threads
                         ? size->threads
@@ -288,6 +291,7 @@ static void *run_helper(void *arg)
     struct gf_pool *pool = arg;
 
     prctl(PR_SET_NAME, "gpufeed-copy");
+    gf_priority_apply(pool->priority);
     enrol_helper(pool);
     gf_add_relaxed(&pool->alive, 1);
     for (;;) {

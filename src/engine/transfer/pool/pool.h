@@ -7,14 +7,16 @@
  * job depends on a helper being started, awake or scheduled. A caller waits only for pieces that a
  * helper has begun.
  *
- * Helpers are named "gpufeed-copy". They block every signal, run SCHED_OTHER on the node's CPUs,
- * make no CUDA call, and sleep while no job is open. They never end and are never joined. No lock
- * of the pool is held during a piece of work.
+ * Helpers are named "gpufeed-copy". They block every signal, run on the node's CPUs, make no CUDA
+ * call, and sleep while no job is open. They run SCHED_OTHER unless GPUFEED_HELPER_PRIORITY says
+ * otherwise. They never end and are never joined. No lock of the pool is held during a piece of
+ * work.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_POOL_H
 #define GF_ENGINE_TRANSFER_POOL_POOL_H
 
 #include "base/cpus.h"
+#include "config/options.h"
 #include "engine/transfer/pool/job.h"
 
 struct gf_pool;
@@ -24,6 +26,7 @@ struct gf_pool_size {
     unsigned threads;
     double quota;       /* CPU quota in CPUs; 0: no quota */
     unsigned rank_cpus; /* CPUs of this rank, if ranks share the CPUs; else 0 */
+    enum gf_helper_priority priority;
 };
 
 /*
