@@ -7,6 +7,8 @@
 #include "engine/transfer/setup/tuning.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MS UINT64_C(1000000)
 
@@ -259,6 +261,24 @@ static void bytes_under_way_are_counted(void **state)
     assert_int_equal(gf_under_way_leave(gf_direction_d2h, gf_maker_library), 9);
 }
 
+/* The program has created all thread-specific keys. The first copy of a process asks for one. */
+static void bytes_are_counted_without_a_key(void **state)
+{
+    int status = 0;
+    pthread_key_t key;
+
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        while (pthread_key_create(&key, NULL) == 0)
+            continue;
+        _exit(gf_under_way_enter(gf_direction_h2d, gf_maker_library, 5) != 5 ||
+              gf_under_way_leave(gf_direction_h2d, gf_maker_library) != 5);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static struct {
     pthread_barrier_t entered, looked;
 } copying;
@@ -328,6 +348,7 @@ int main(void)
         cmocka_unit_test(copies_that_share_are_judged_together),
         cmocka_unit_test(no_driver_is_faster_than_any),
         cmocka_unit_test(large_neighbours_hide_no_slow_staging),
+        cmocka_unit_test(bytes_are_counted_without_a_key), /* before the other two */
         cmocka_unit_test(bytes_under_way_are_counted),
         cmocka_unit_test(the_copies_of_all_threads_count),
         cmocka_unit_test(queued_copies_are_judged_apart),
