@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from program import PROGRAM, Program
-from rows import NODE1, Skip, put, row
+from rows import NODE1, Skip, add_modules, put, row
 
 PYTHON = "/usr/bin/python3", "-S"
 LOG = "/tmp/stalls.log"

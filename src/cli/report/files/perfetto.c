@@ -4,7 +4,6 @@
 #include "cli/report/files/json_out.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 
 /* Added to the pids of other hosts, because pids must be unique in a trace. */
@@ -254,7 +253,8 @@ bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
     struct trace trace = {.out = out,
                           .job = answer->job,
                           .steps = &answer->steps,
-                          .base_ns = torch ? torch->base_ns : ns_of(floor(answer->from))};
+                          .base_ns = torch ? torch->base_ns
+                                           : ns_of(answer->from) / 1000000000 * 1000000000};
 
     if (!number_processes(&trace))
         return false;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/output/amount.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -14,8 +13,9 @@ static const char *with_unit(double value, const double *sizes, const char *cons
     while (i + 1 < count && value >= sizes[i + 1])
         i++;
     value /= sizes[i];
-    const double tenth = floor(value * 10 + 0.5) / 10;
-    const bool is_whole = value >= 9.95 || tenth - floor(tenth) < 0.05;
+    const bool has_tenths = value > -9.95 && value < 9.95;
+    const int tenths = has_tenths ? (int)(value * 10 + (value < 0 ? -0.5 : 0.5)) : 0;
+    const bool is_whole = tenths % 10 == 0;
     snprintf(buf, GF_AMOUNT, is_whole ? "%.0f %s" : "%.1f %s", value, units[i]);
     return buf;
 }
