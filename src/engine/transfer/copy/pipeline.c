@@ -56,6 +56,17 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
 
 /* Opening. */
 
+/*
+ * The destination if most of its pages are absent, else 0. Small copies are not sampled: their
+ * pieces do not depend on it, and the calls would take 5 % of the time of a copy of 1 MiB.
+ */
+static uintptr_t absent_destination(const struct gf_copy_call *call)
+{
+    const bool absent = call->bytes >= GF_TUNE_UNITS_LEAST &&
+                        gf_absent_mostly((uintptr_t)call->dst, call->bytes, GF_TUNE_UNITS_SAMPLES);
+    return absent ? (uintptr_t)call->dst : 0;
+}
+
 static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request *request,
                           bool to_host, struct gf_plan_facts *ret_facts)
 {
@@ -81,10 +92,7 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
         .threads = gf_pool_threads(ret->pool),
         .callers = gf_max(gf_context_calls(request->context), 1u),
         .ring_bytes = gf_ring_bytes(request->ring),
-        .absent =
-            to_host && gf_absent_mostly((uintptr_t)ret->host, ret->bytes, GF_TUNE_UNITS_SAMPLES)
-                ? (uintptr_t)ret->host
-                : 0,
+        .absent = to_host ? absent_destination(call) : 0,
     };
 }
 
