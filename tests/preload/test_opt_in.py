@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -138,6 +139,44 @@ def test_priority_without_the_right_is_one_line(run, requested):
     reason = "Permission denied" if requested == "high" else "Operation not permitted"
     assert (done.returncode, done.stdout) == (0, f"{ordinary} True True\n")
     assert done.stderr == f"gpufeed: GPUFEED_HELPER_PRIORITY={requested} has no effect: {reason}\n"
+
+
+# A program that copies, and allocates 64 MiB of pinned memory. Prints the results, whether the bytes that a child
+# writes to that memory arrive, and how many KiB of reserved huge pages it has.
+PINNED = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+size, context, at, pinned = 16 << 20, ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
+data = bytes(range(256)) * (size // 256)
+back = ctypes.create_string_buffer(size)
+done = [cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context),
+        cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(size)),
+        cuda.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(4 * size), 0)]
+for _ in range(6):
+    done += [cuda.cuMemcpyHtoD_v2(at, data, ctypes.c_size_t(size)), cuda.cuMemcpyDtoH_v2(back, at, ctypes.c_size_t(size))]
+child = os.fork()
+if not child:
+    ctypes.memset(pinned.value, 7, 4 * size)
+    os._exit(0)
+os.waitpid(child, 0)
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(any(done), back.raw == data, ctypes.string_at(pinned.value, 4 * size) == bytes([7]) * (4 * size),
+      status.get("HugetlbPages", "0").split()[0], cuda.cuMemFreeHost(pinned))
+"""
+TOO_FEW = re.compile(r"gpufeed: \d+ MiB of pinned memory get ordinary pages, because mmap\(MAP_HUGETLB\) failed: .*\n")
+
+
+def test_reserved_huge_pages_or_one_line(run):
+    """Most machines reserve no huge page. `tests/vm` reserves some."""
+    done = run(sys.executable, "-c", PINNED, sim=True, GPUFEED_STAGE_THREADS=4, GPUFEED_PIN_PAGES="huge")
+    failed, copied, shared, kib, freed = done.stdout.split()
+    assert (failed, copied, shared, freed) == ("False", "True", "True", "0"), done.stderr
+    assert TOO_FEW.fullmatch(done.stderr) or not done.stderr and int(kib) > 0, (done.stderr, kib)
+
+
+def test_no_reserved_huge_page_without_the_request(run):
+    done = run(sys.executable, "-c", PINNED, sim=True, GPUFEED_STAGE_THREADS=4)
+    assert (done.stdout, done.stderr) == ("False True True 0 0\n", "")
 
 
 def disabled(run, *flags, **env):

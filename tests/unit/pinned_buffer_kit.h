@@ -8,6 +8,7 @@
 #include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pool/pool.h"
+#include "engine/transfer/setup/setup.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -81,7 +82,10 @@ static const struct gf_cuda cuda = {.cuMemHostRegister_v2 = host_register,
 
 static inline int start(void **state)
 {
+    static const struct gf_options defaults;
     (void)state;
+    if (!gf_setup.options)
+        gf_setup_set(&(struct gf_transfer_setup){.options = &defaults, .cuda = &cuda});
     memset(&driver, 0, sizeof(driver));
     return 0;
 }

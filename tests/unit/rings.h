@@ -6,6 +6,7 @@
 #ifndef RINGS_H
 #define RINGS_H
 
+#include "huge_pool.h"
 #include "unit.h"
 
 #include "os/headroom.h"
@@ -33,7 +34,6 @@ static struct {
     uint64_t left;        /* headroom in bytes; 0: this machine's */
 } computer;
 
-void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 int __real_madvise(void *at, size_t size, int advice);
 int __wrap_madvise(void *at, size_t size, int advice);
@@ -42,6 +42,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 
 void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
+    if (flags & MAP_HUGETLB)
+        return map_from_huge_pool(size, protection, flags);
     errno = EPERM;
     return computer.maps ? MAP_FAILED : __real_mmap64(at, size, protection, flags, fd, offset);
 }

@@ -269,6 +269,33 @@ static void patience_ends(void **state)
     gf_ring_end(&context);
 }
 
+/*
+ * If reserved huge pages cannot be populated, the ring does not stay at its size: the next request
+ * gets ordinary pages.
+ */
+static void reserved_pages_serve_the_ring(void **state)
+{
+    (void)state;
+    options.pin_pages = gf_pin_pages_huge;
+    huge_pool.has_pages = true;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    const unsigned notified = told.rings;
+    assert_int_equal(huge_pool.asked, 1);
+    computer.advice = MADV_POPULATE_WRITE;
+    gf_ring_want_contiguous(ring, GF_MIB(20));
+    assert_int_equal(huge_pool.asked, 2);
+    gf_ring_ready(ring, GF_MIB(64));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(8));
+    assert_int_equal(told.rings, notified);
+    computer.advice = 0;
+    gf_ring_want_contiguous(ring, GF_MIB(20));
+    gf_ring_ready(ring, GF_MIB(64));
+    assert_int_equal(gf_ring_bytes(ring), GF_MIB(48));
+    assert_int_equal(huge_pool.asked, 2);
+    options.pin_pages = gf_pin_pages_ordinary;
+    gf_ring_end(&context);
+}
+
 int main(void)
 {
     set_up();
@@ -282,6 +309,7 @@ int main(void)
         cmocka_unit_test(small_copies_never_wait),
         cmocka_unit_test(copies_wait_for_others),
         cmocka_unit_test(patience_ends),
+        cmocka_unit_test(reserved_pages_serve_the_ring),
     };
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);
 }

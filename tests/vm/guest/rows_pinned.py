@@ -79,6 +79,47 @@ def row_pinned_memory_of_two_devices_keeps_the_users_policy(machine):
     assert program.end() == 0
 
 
+def reserve(node, pages):
+    with open(f"/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages", "w") as file:
+        file.write(str(pages))
+
+
+def reserved(machine, **env):
+    """Copies and allocates with GPUFEED_PIN_PAGES=huge, on node 1. Returns the KiB of reserved huge pages that the
+    process had, and the lines that it printed."""
+    program = Program(PROGRAM, *WORK, env=machine.env(NODE1, GPUFEED_STAGE_THREADS=4, GPUFEED_PIN_PAGES="huge", **env))
+    pid = program.at("x")
+    for pages in program.ranges["p"]:
+        check_pages(pid, [pages], {1})
+    found = int(proc.status(pid)["HugetlbPages"].split()[0])
+    program.go()
+    assert program.end() == 0
+    return found, [line for line in program.errors().splitlines() if "huge" in line]
+
+
+@row("two")
+def row_reserved_huge_pages_serve_pinned_memory(machine):
+    """The pool needs 32 pages for the buffer and 4 or more for the ring."""
+    reserve(1, 64)
+    try:
+        found, lines = reserved(machine)
+        assert found >= 72 << 10 and not lines, (found, lines)
+        found, lines = reserved(machine, GPUFEED_PIN="off")  # only the ring
+        assert 0 < found <= 64 << 10 and not lines, (found, lines)
+    finally:
+        reserve(1, 0)
+
+
+@row("two")
+def row_reserved_huge_pages_of_another_node_are_not_used(machine):
+    reserve(0, 64)
+    try:
+        found, lines = reserved(machine)
+        assert found == 0 and len(lines) == 1 and "node 1 has too few free huge pages" in lines[0], (found, lines)
+    finally:
+        reserve(0, 0)
+
+
 @row("two")
 def row_helpers_follow_a_program_that_narrows_itself(machine):
     program = Program(PROGRAM, "init", "ctx", 0, "h2d", 0, 16 * MIB, 6, "say", "wide", "pin", "5", "say", "x",

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/transfer/context/context.h"
+#include "engine/transfer/memory/huge_pool.h"
 #include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pinned/pinned_cache.h"
@@ -153,7 +154,7 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
     if (!can_replace_driver(context, &as))
         return decline_alloc(gf_pinned_devices, bytes);
     gf_range_policy_choose(context->node, &policy);
-    if (!gf_pinned_mapping_fits(bytes, &policy)) {
+    if (!gf_huge_pool_is_on() && !gf_pinned_mapping_fits(bytes, &policy)) {
         gf_debug(
             "a pinned allocation of %zu bytes is left to the driver: too little memory is free",
             bytes);

@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/probe.h"
 #include "engine/machine/mempolicy.h"
+#include "engine/transfer/memory/huge_pool.h"
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/memory/range_node.h"
 #include "engine/transfer/memory/range_policy.h"
@@ -98,6 +99,7 @@ struct touching {
      * memory
      */
     const struct gf_range_policy *policy;
+    bool reserved; /* reserved huge pages, which no headroom limits */
     _Atomic uint64_t touched;
     _Atomic int error;
 };
@@ -125,7 +127,7 @@ static bool may_touch(struct touching *t, size_t bytes)
 {
     const bool binds = t->policy && gf_mempolicy_binds(t->policy->mode);
     const uint64_t before = gf_add_relaxed(&t->touched, bytes);
-    return before / GF_TUNE_TOUCH_STEP == (before + bytes) / GF_TUNE_TOUCH_STEP ||
+    return t->reserved || before / GF_TUNE_TOUCH_STEP == (before + bytes) / GF_TUNE_TOUCH_STEP ||
            gf_pinned_mapping_fits(GF_TUNE_TOUCH_STEP, binds ? t->policy : NULL);
 }
 
@@ -149,21 +151,19 @@ static bool touch_unit(struct gf_job *job, uint64_t i)
     return true;
 }
 
-/* policy: of a range of the library; NULL for a range of the program. */
-static int touch_range(struct gf_pool *pool, char *at, const struct work *work,
-                       const struct gf_range_policy *policy)
+static int touch_range(struct gf_pool *pool, struct touching *t)
 {
-    struct touching t = {.job.work = touch_unit, .work = *work, .at = at, .policy = policy};
-    run_job(pool, &t.job, count_units(work));
-    return gf_load_relaxed(&t.error);
+    t->job.work = touch_unit;
+    run_job(pool, &t->job, count_units(&t->work));
+    return gf_load_relaxed(&t->error);
 }
 
 int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)at & ~(gf_page_size() - 1);
     const uintptr_t end = gf_round_up((uintptr_t)at + bytes, gf_page_size());
-    const struct work work = {end - start, end - start, GF_HUGE_PAGE * 4};
-    return touch_range(pool, (char *)start, &work, NULL);
+    struct touching t = {.work = {end - start, end - start, GF_HUGE_PAGE * 4}, .at = (char *)start};
+    return touch_range(pool, &t);
 }
 
 /* Mapping. */
@@ -220,32 +220,62 @@ static int map_parts(const struct gf_pinned_mapping *mapping)
     return 0;
 }
 
+/* One mapping, because threads that fill one inode of huge pages seldom wait for each other. */
+static bool make_reserved(struct gf_pinned_mapping *mapping, const struct gf_range_policy *policy)
+{
+    mapping->at = gf_huge_pool_map(mapping->mapped, policy);
+    if (!mapping->at)
+        return false;
+    mapping->part = mapping->mapped;
+    mapping->parts = 1;
+    gf_add_relaxed(&live_parts, 1);
+    struct touching t = {.work = work_of(mapping), .at = mapping->at, .reserved = true};
+    const int error = touch_range(mapping->pool, &t);
+    if (gf_huge_pool_accept(mapping->at, mapping->bytes, policy, -error))
+        return true;
+    gf_pinned_mapping_unmap(mapping);
+    return false;
+}
+
+static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_range_policy *policy,
+                         const char **ret_call)
+{
+    *ret_call = "mmap";
+    mapping->part = part_size(mapping->pool, mapping->mapped);
+    mapping->parts = (unsigned)divide_up(mapping->mapped, mapping->part);
+    mapping->at = reserve_range(mapping->mapped);
+    if (!mapping->at)
+        return -errno;
+    gf_add_relaxed(&live_parts, mapping->parts);
+    int error = map_parts(mapping);
+    if (!error) {
+        madvise(mapping->at, mapping->mapped, MADV_HUGEPAGE);
+        gf_range_policy_apply(policy, mapping->at, mapping->mapped);
+        struct touching t = {.work = work_of(mapping), .at = mapping->at, .policy = policy};
+        error = touch_range(mapping->pool, &t);
+        *ret_call = error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
+    }
+    if (error)
+        gf_pinned_mapping_unmap(mapping);
+    return error;
+}
+
 int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
                            struct gf_pinned_mapping *ret, const char **ret_call)
 {
-    const size_t mapped = gf_round_up(bytes, GF_HUGE_PAGE), part = part_size(pool, mapped);
-    struct gf_pinned_mapping mapping = {.at = reserve_range(mapped),
-                                        .bytes = gf_round_up(bytes, gf_page_size()),
-                                        .mapped = mapped,
-                                        .part = part,
-                                        .parts = (unsigned)divide_up(mapped, part),
+    struct gf_pinned_mapping mapping = {.bytes = gf_round_up(bytes, gf_page_size()),
+                                        .mapped = gf_round_up(bytes, GF_HUGE_PAGE),
                                         .pool = pool};
 
-    *ret_call = "mmap";
-    if (!mapping.at)
-        return -errno;
-    gf_add_relaxed(&live_parts, mapping.parts);
-    int error = map_parts(&mapping);
-    if (!error) {
-        madvise(mapping.at, mapped, MADV_HUGEPAGE);
-        gf_range_policy_apply(policy, mapping.at, mapped);
-        const struct work work = work_of(&mapping);
-        error = touch_range(pool, mapping.at, &work, policy);
-        *ret_call = error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
-    }
-    if (error) {
-        gf_pinned_mapping_unmap(&mapping);
-        return error;
+    const bool reserved = gf_huge_pool_is_on();
+
+    *ret_call = NULL;
+    if (!reserved || !make_reserved(&mapping, policy)) {
+        if (reserved && !gf_pinned_mapping_fits(bytes, policy))
+            return -ENOMEM;
+        const int error = make_ordinary(&mapping, policy, ret_call);
+        if (error)
+            return error;
     }
     mapping.node = gf_range_node_read(mapping.at, mapping.bytes);
     *ret = mapping;

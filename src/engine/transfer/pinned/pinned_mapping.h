@@ -25,10 +25,12 @@ struct gf_pinned_mapping {
 };
 
 /*
- * Makes a range of zeros whose pages are all present, placed by the policy. Huge pages are used
- * where the host allows them for shared memory. Returns 0, or -errno of the failed call *ret_call.
- * *ret_call is NULL if other processes took the remaining memory while pages were touched. `pool`
- * may be NULL.
+ * Makes a range of zeros whose pages are all present, placed by the policy. Its pages are reserved
+ * huge pages if the user requests them and enough are free (huge_pool.h). Otherwise huge pages are
+ * used where the host allows them for shared memory. The caller checks gf_pinned_mapping_fits
+ * first, unless gf_huge_pool_is_on. Returns 0, or -errno of the failed call *ret_call. *ret_call is
+ * NULL if too little memory is free, or other processes took the remaining memory while pages were
+ * touched. `pool` may be NULL.
  */
 int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
                            struct gf_pinned_mapping *ret, const char **ret_call);

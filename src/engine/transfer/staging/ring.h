@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The staging ring: pinned memory of one context, through which copies are staged. It consists of
- * segments. A segment is one private mapping and one registration, because a DMA across two
+ * segments. A segment is one mapping and one registration, because a DMA across two
  * registrations would fail. A copy acquires contiguous slots of a segment (ring_alloc.h).
  *
  * Segments are added and removed only inside calls of the program. A copy requests a segment,
@@ -41,6 +41,7 @@ struct gf_ring_growth {
     _Atomic unsigned state;
     char *at;
     size_t bytes;
+    bool reserved;     /* reserved huge pages (huge_pool.h) */
     unsigned passed;   /* number of copies that left the registration to a larger copy */
     _Atomic int error; /* errno of a page that could not be touched */
     struct gf_job job;

@@ -2,6 +2,7 @@
 #include "engine/transfer/staging/ring_grow.h"
 
 #include "base/clock.h"
+#include "engine/transfer/memory/huge_pool.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
@@ -53,30 +54,43 @@ static bool touch_piece(struct gf_job *job, uint64_t piece)
     return false;
 }
 
-/*
- * Maps aligned memory, so that huge pages can be used. NULL: *ret_fault describes the failed call.
- * Without MADV_DONTFORK, a fork would make the child and the process copy the memory page by page.
- */
-static char *map_segment(size_t bytes, const struct gf_range_policy *policy,
-                         struct gf_fault *ret_fault)
+/* Aligned, so that transparent huge pages can be used. NULL on failure, with errno set. */
+static char *map_ordinary(size_t bytes)
 {
     char *at = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) {
-        *ret_fault = (struct gf_fault){.call = "mmap", .error = errno};
+    if (at == MAP_FAILED)
         return NULL;
-    }
     char *start = (char *)(((uintptr_t)at + HUGE - 1) & ~(HUGE - 1));
     if (start > at)
         munmap(at, (size_t)(start - at));
     munmap(start + bytes, (size_t)(at + HUGE - start));
     madvise(start, bytes, MADV_HUGEPAGE);
-    if (!GF_MUTATED(is_inherited) && madvise(start, bytes, MADV_DONTFORK) != 0) {
-        *ret_fault = (struct gf_fault){.call = "madvise(MADV_DONTFORK)", .error = errno};
-        munmap(start, bytes);
-        return NULL;
-    }
-    gf_range_policy_apply(policy, start, bytes);
     return start;
+}
+
+/*
+ * Maps growth->bytes. False: *ret_fault describes the failed call. Without MADV_DONTFORK, a fork
+ * would make the child and the process copy private memory page by page.
+ */
+static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_policy *policy,
+                        struct gf_fault *ret_fault)
+{
+    growth->at = gf_huge_pool_map(growth->bytes, policy);
+    growth->reserved = growth->at;
+    if (!growth->at)
+        growth->at = map_ordinary(growth->bytes);
+    if (!growth->at) {
+        *ret_fault = (struct gf_fault){.call = "mmap", .error = errno};
+        return false;
+    }
+    if (!GF_MUTATED(is_inherited) && madvise(growth->at, growth->bytes, MADV_DONTFORK) != 0) {
+        *ret_fault = (struct gf_fault){.call = "madvise(MADV_DONTFORK)", .error = errno};
+        munmap(growth->at, growth->bytes);
+        return false;
+    }
+    if (!growth->reserved)
+        gf_range_policy_apply(policy, growth->at, growth->bytes);
+    return true;
 }
 
 /* Does nothing if the ring is already growing. False: the kernel refused. */
@@ -88,10 +102,9 @@ static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *re
     if (!change_growth(growth, growth_none, growth_starting))
         return true;
     growth->bytes = (bytes + HUGE - 1) & ~(HUGE - 1);
-    growth->at = map_segment(growth->bytes, &ring->policy, ret_fault);
     growth->passed = 0;
     gf_store_relaxed(&growth->error, 0);
-    if (!growth->at) {
+    if (!map_segment(growth, &ring->policy, ret_fault)) {
         set_growth(growth, growth_none);
         return false;
     }
@@ -251,13 +264,21 @@ void gf_ring_want_more(struct gf_ring *ring)
 
 /* Registering. */
 
+/*
+ * On failure, ret_fault->call is NULL if only the reserved huge pages were refused. The next
+ * segment then gets ordinary pages.
+ */
 static bool register_growth(struct gf_ring *ring, struct gf_fault *ret_fault)
 {
     struct gf_ring_growth *growth = &ring->growth;
+    const bool touched = gf_pool_close(ring->context->pool, &growth->job) == GF_PIECE_NONE;
+    const int error = touched ? 0 : gf_load_relaxed(&growth->error);
 
-    if (gf_pool_close(ring->context->pool, &growth->job) != GF_PIECE_NONE) {
-        *ret_fault = (struct gf_fault){.call = "madvise(MADV_POPULATE_WRITE)",
-                                       .error = gf_load_relaxed(&growth->error)};
+    *ret_fault = (struct gf_fault){0};
+    if (growth->reserved && !gf_huge_pool_accept(growth->at, growth->bytes, &ring->policy, error))
+        return false;
+    if (!touched) {
+        *ret_fault = (struct gf_fault){.call = "madvise(MADV_POPULATE_WRITE)", .error = error};
         return false;
     }
     *ret_fault = (struct gf_fault){.call = "cuMemHostRegister"};
@@ -300,7 +321,7 @@ static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
     set_growth(growth, growth_none);
     if (registered)
         gf_ring_add_segment(ring, at, bytes);
-    else
+    else if (fault.call)
         stop_growing(ring, &fault);
 }
 
