@@ -193,3 +193,24 @@ def test_huge_pages_are_off_for_the_program_and_its_children(run):
     assert disabled(run) == "1" and disabled(run, GPUFEED_HUGE_PAGES="keep") == "1"
     assert disabled(run, "--huge-pages=off") == disabled(run, GPUFEED_HUGE_PAGES="off") == "0"
     assert "THP_enabled:\t1" in pathlib.Path("/proc/self/status").read_text(encoding="ascii")
+
+
+TCMALLOC = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
+# Prints the limit that tcmalloc itself reports.
+CACHES = """
+import ctypes
+found = ctypes.c_size_t()
+read = ctypes.CDLL(None).MallocExtension_GetNumericProperty
+print(read(b"tcmalloc.max_total_thread_cache_bytes", ctypes.byref(found)), found.value)
+"""
+
+
+@pytest.mark.parametrize("flags, env, found", [
+    ([], {}, 32 << 20), (["--tcmalloc=keep"], {}, 32 << 20), (["--tcmalloc=tune"], {}, 256 << 20),
+    (["--tcmalloc=tune"], {TCMALLOC: str(64 << 20)}, 64 << 20)])
+def test_caches_of_tcmalloc(run, flags, env, found):
+    if subprocess.run(["/bin/true"], env={"LD_PRELOAD": "libtcmalloc_minimal.so.4"}, check=True, capture_output=True).stderr:
+        pytest.skip("libtcmalloc-minimal4 is not installed")
+    done = run(COMMAND, "run", "--verbose=0", *flags, "--", sys.executable, "-c", CACHES, preload=False,
+               LD_PRELOAD="libtcmalloc_minimal.so.4", LD_LIBRARY_PATH=SIM_DIR, **env)
+    assert (done.stdout, done.stderr) == (f"1 {found}\n", "")

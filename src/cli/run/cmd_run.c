@@ -22,6 +22,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+/* gperftools reads this variable. Its default is 32 MiB; figures: bench/NOTES.md. */
+#define TCMALLOC_CACHES "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
+#define TCMALLOC_CACHES_BYTES "268435456"
+
 static void report_invalid(void *closure, const char *line)
 {
     (void)closure;
@@ -206,6 +210,8 @@ static void bind_before_exec(struct gf_env *env, bool dry)
                      strerror(errno));
     gf_prebind_apply(env, &options, dry, &prebind);
     format_prebind(&prebind, text, sizeof(text));
+    if (options.tcmalloc == gf_tcmalloc_tune && !gf_env_get(env, TCMALLOC_CACHES))
+        gf_env_set(env, TCMALLOC_CACHES, TCMALLOC_CACHES_BYTES);
     if (options.omp == gf_omp_auto && has_start)
         gf_thread_count_apply(env, &start, prebind.known);
     if (dry)
