@@ -10,7 +10,7 @@ import io
 import os
 import pathlib
 import re
-import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -169,6 +169,46 @@ def test_target_folder(blank, run):
     assert version.stdout.startswith("gpufeed ")
     direct = run(blank / "gpufeed" / "_bundle" / "bin" / "gpufeed", "--version", preload=False)
     assert direct.stdout == version.stdout
+
+
+def make_prefix(folder):
+    """Makes a prefix like conda's: an interpreter in bin with its library beside it, and no pyvenv.cfg."""
+    version = "python%d.%d" % sys.version_info[:2]
+    library = folder / "lib" / version
+    for needed in (folder / "bin", library / "site-packages"):
+        needed.mkdir(parents=True)
+    shutil.copy(os.path.realpath(sys.executable), folder / "bin" / version)
+    (folder / "bin" / "python3").symlink_to(version)
+    for path in pathlib.Path(os.__file__).parent.iterdir():
+        if not path.name.endswith("-packages") and path.name != "EXTERNALLY-MANAGED":
+            (library / path.name).symlink_to(path)
+    return folder / "bin" / "python3"
+
+
+def test_prefix_without_activation(wheel, run, tmp_path):
+    """As in `conda run` or a job script: the prefix is not in PATH, and no variable names it."""
+    prefix = tmp_path / "prefix"
+    python = make_prefix(prefix)
+    before = set(prefix.rglob("*"))
+    pip("install", "--no-index", "--prefix", prefix, wheel, python=python)
+    command, = [path for path in prefix.rglob("bin/gpufeed") if "_bundle" not in path.parts]
+    library, = prefix.rglob("libgpufeed.so")
+    clean = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    assert run(command, "preload-path", preload=False, **clean).stdout == f"{library}\n"
+    job = run(command, "run", "--", python, "-c", "import gpufeed\n" + JOB, preload=False, input="\n",
+              LD_LIBRARY_PATH=SIM_DIR, **clean)
+    assert is_bound(job)
+    pip("uninstall", "--yes", "gpufeed", python=python)
+    assert [path for path in set(prefix.rglob("*")) - before if not path.is_dir()] == []
+
+
+def test_from_nothing(wheel, run, tmp_path):
+    """The script that also runs on bare machines with a GPU (docs/install.md)."""
+    tried = run(SOURCE / "scripts" / "try-wheel.sh", wheel, tmp_path, preload=False, LD_LIBRARY_PATH=SIM_DIR,
+                SIM_PAGEABLE_MBPS=1000, SIM_LINK_MBPS=50000, GPUFEED_STAGE_THREADS=4)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    assert "copies to the GPU     400 MiB" in tried.stdout and "removal: no file is left" in tried.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_command_says_why_it_cannot_run(blank, run, tmp_path):
