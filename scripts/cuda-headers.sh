@@ -15,10 +15,11 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/gpufeed/cuda-headers"
 found=$(find "$cache" -name cuda.h -print -quit 2>/dev/null || true)
 if [ -z "$found" ]; then
     mkdir -p "$cache"
-    python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$cache" \
-        'nvidia-cuda-runtime>=13,<14' >&2
-    (cd "$cache" && python3 -m zipfile -e ./*.whl .)
+    if python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$cache" \
+        'nvidia-cuda-runtime>=13,<14' >&2; then
+        (cd "$cache" && python3 -m zipfile -e ./*.whl .)
+    fi
     found=$(find "$cache" -name cuda.h -print -quit)
 fi
-[ -n "$found" ] || { echo "no cuda.h: install a CUDA toolkit or set -Dcudaheaders" >&2; exit 1; }
+[ -n "$found" ] || { echo "no cuda.h: install a CUDA toolkit, or set -Dcudaheaders=FOLDER" >&2; exit 1; }
 dirname "$found"
