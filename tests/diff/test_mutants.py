@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 from conftest import APPS, ENGINE_DIR, SIM_DIR
+from test_loads import HELPED, LIBRARY
 from test_mapped import DISKS, STAGED, file_system
 
 MUTANTS_DIR = APPS / "mutants"
@@ -95,6 +96,16 @@ def mapped(what, *more):
     return notices
 
 
+def loads(what):
+    """Copies of a library like safetensors into pinned memory."""
+    def notices(run, mutant):
+        with tempfile.TemporaryDirectory(dir=APPS) as folder:
+            command = [APPS / "loads", what, folder, LIBRARY]
+            plain = run(*command, sim=True, preload=False)
+            return outcome(run, mutant, *command, **HELPED) != (plain.returncode, plain.stdout)
+    return notices
+
+
 # Each mutant, and the program that must notice it.
 MUTANTS = {
     "returns_early": random_program,
@@ -133,6 +144,7 @@ MUTANTS = {
     "opens_file_ahead": mapped("locked"),
     "outlives_copy": mapped("unmapped"),
     "reads_ahead_of_all": mapped("few"),
+    "skips_a_piece": loads("bytes"),
 }
 
 

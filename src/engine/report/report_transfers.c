@@ -111,6 +111,15 @@ static void put_readahead(struct gf_json *json, const struct gf_readahead_count 
     gf_json_end(json, '}');
 }
 
+static void put_memcpy(struct gf_json *json, const struct gf_memcpy_count *count)
+{
+    gf_json_begin(json, "parallel_memcpy", '{');
+    gf_json_size(json, "libraries", count->libraries);
+    gf_json_size(json, "calls", count->calls);
+    gf_json_size(json, "bytes", count->bytes);
+    gf_json_end(json, '}');
+}
+
 static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
 {
     uint64_t pinned_rate;
@@ -139,6 +148,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_functions(json, each_hook);
     put_saving(json, &transfers->copies);
     put_readahead(json, &transfers->state.readahead);
+    put_memcpy(json, &transfers->state.parallel_memcpy);
     gf_report_pinned_put(json, &transfers->pinned, &transfers->state);
     gf_json_end(json, '}');
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/api/transfer_ops.h"
 
+#include "engine/transfer/api/host_alloc.h"
 #include "engine/transfer/api/host_free.h"
 #include "engine/transfer/context/capture_gate.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/copy_explain.h"
 #include "engine/transfer/copy/copy_ops.h"
+#include "engine/transfer/memcpy/parallel_memcpy.h"
 #include "engine/transfer/memory/vma_query.h"
 #include "engine/transfer/pinned/pinned.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
@@ -24,7 +26,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .copy = gf_copy_ops_copy,
         .copy_declined = gf_copy_ops_declined,
         .copy_fits = gf_copy_ops_fits,
-        .host_alloc = gf_pinned_alloc,
+        .host_alloc = gf_host_alloc,
         .host_free = gf_host_free,
         .host_unregister = gf_pinned_unregister,
         .host_register = gf_pinned_register,
@@ -68,6 +70,7 @@ void gf_transfer_prepare(void)
     gf_prepare_pools();
     gf_readahead_prepare();
     gf_rings_prepare();
+    gf_parallel_memcpy_prepare();
 }
 
 void gf_transfer_follow(const struct gf_cpus *program)
@@ -95,6 +98,7 @@ void gf_transfer_state(struct gf_transfer_state *ret)
                                       .pinned_kept = gf_pinned_cache_kept(),
                                       .unmap_pending = gf_unmap_pending()};
     gf_readahead_count(&ret->readahead);
+    gf_parallel_memcpy_count(&ret->parallel_memcpy);
     gf_pinned_buffer_held(ret->pinned_held);
     gf_context_each(add_context, ret);
 }

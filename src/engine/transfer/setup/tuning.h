@@ -155,6 +155,13 @@
 #define GF_TUNE_POPULATE_APART GF_MIB(16)
 #define GF_TUNE_POPULATE_PIECE GF_MIB(2)
 /*
+ * Copies by memcpy into pinned memory are shared from this size on, in pieces of this size. Newly
+ * loaded libraries are looked for at most once in this interval.
+ */
+#define GF_TUNE_MEMCPY_LEAST GF_MIB(4)
+#define GF_TUNE_MEMCPY_PIECE GF_MIB(1)
+#define GF_TUNE_MEMCPY_LOOK_NS UINT64_C(100000000)
+/*
  * Read-ahead in mapped files. One call of madvise covers a step, because the kernel shortens a
  * longer call to its own read-ahead, 128 KiB by default. A helper does one piece at a time.
  */

@@ -87,6 +87,12 @@ struct gf_readahead_count {
     uint64_t used;    /* the part of `ahead` that was copied later */
 };
 
+/* Copies that libraries make into pinned memory by memcpy, and that helpers share. */
+struct gf_memcpy_count {
+    uint64_t libraries; /* libraries whose pointer to memcpy was replaced */
+    uint64_t calls, bytes;
+};
+
 /* The current state of staging and of pinned memory, for all devices. */
 struct gf_transfer_state {
     /* Registered bytes of all rings, and the allowed bytes. */
@@ -98,6 +104,7 @@ struct gf_transfer_state {
     uint64_t pinned_kept;   /* pinned memory that only the library holds */
     uint64_t unmap_pending; /* shared memory that the program has unmapped */
     struct gf_readahead_count readahead;
+    struct gf_memcpy_count parallel_memcpy;
     /* Bytes held by the program, by the node of the pages. */
     uint64_t pinned_held[GF_NODE_BYTES_COUNT];
 };

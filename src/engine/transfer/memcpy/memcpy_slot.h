@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A slot is the pointer through which a loaded library calls memcpy: an entry of its global offset
+ * table (relocation GLOB_DAT or JUMP_SLOT).
+ */
+#ifndef GF_ENGINE_TRANSFER_MEMCPY_MEMCPY_SLOT_H
+#define GF_ENGINE_TRANSFER_MEMCPY_MEMCPY_SLOT_H
+
+#include "base/base.h"
+
+#include <link.h>
+
+typedef void *gf_memcpy_fn(void *to, const void *from, size_t bytes);
+
+/*
+ * Replaces the slot of the object if it leads to libc. Returns whether it was replaced. A slot that
+ * leads elsewhere is kept: another library or the program intercepts memcpy, or the slot was
+ * replaced before. Called inside dl_iterate_phdr, so that the object stays loaded.
+ */
+bool gf_memcpy_slot_replace(const struct dl_phdr_info *object, gf_memcpy_fn *replacement);
+
+#endif

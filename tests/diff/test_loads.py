@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of a library like safetensors into pinned memory: several threads share them, and the program sees no
+difference."""
+
+import json
+
+import pytest
+from conftest import APPS, PRELOAD
+
+LIBRARY = APPS / "_safetensors_rust.abi3.so"
+HELPED = {"GPUFEED_STAGE_THREADS": 4, "KIT_ALARM": 100}
+
+
+def same(run, tmp_path, what, *how, code=0, **environment):
+    plain, ours = run.both(APPS / "loads", what, tmp_path, LIBRARY, *how, sim=True, **{**HELPED, **environment})
+    assert plain.returncode == code, (plain.returncode, plain.stdout)
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+
+
+def counts(run, tmp_path, what="bytes", **environment):
+    report = tmp_path / "report.json"
+    done = run(APPS / "loads", what, tmp_path, LIBRARY, sim=True, GPUFEED_REPORT=report, **{**HELPED, **environment})
+    assert done.returncode == 0, done.stderr
+    return json.loads(report.read_text())["transfers"]["parallel_memcpy"]
+
+
+@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads"])
+def test_as_natively(run, tmp_path, what):
+    same(run, tmp_path, what)
+
+
+@pytest.mark.parametrize("how, code", [((), -7), (("catch",), 57)], ids=["killed", "caught"])
+def test_behind_the_end_as_natively(run, tmp_path, how, code):
+    """A copy beyond the end of the file raises SIGBUS on the same thread as without the library."""
+    same(run, tmp_path, "truncated", *how, code=code)
+
+
+def test_several_threads_share_the_copies(run, tmp_path):
+    counted = counts(run, tmp_path)
+    assert counted["libraries"] == 1 and counted["calls"] >= 30, counted
+    assert counted["bytes"] >= 500 << 20, counted
+
+
+@pytest.mark.parametrize("environment", [{"GPUFEED_PARALLEL_MEMCPY": "off"}, {"GPUFEED": "observe"}],
+                         ids=["off", "observe"])
+def test_option_off(run, tmp_path, environment):
+    assert counts(run, tmp_path, **environment) == {"libraries": 0, "calls": 0, "bytes": 0}
+
+
+def test_a_child_and_ordinary_memory_are_not_counted(run, tmp_path):
+    before = counts(run, tmp_path, "none")
+    assert counts(run, tmp_path, "pageable") == before
+    assert counts(run, tmp_path, "forked") == before
+
+
+def test_another_interposer_is_kept(run, tmp_path):
+    """If the pointer does not lead to libc, it stays."""
+    counted = counts(run, tmp_path, LD_PRELOAD=f"{PRELOAD}:{APPS / 'libother_memcpy.so'}")
+    assert counted == {"libraries": 0, "calls": 0, "bytes": 0}
