@@ -91,7 +91,6 @@ struct gf_heap_ops {
      */
     void (*set_node)(int policy, const struct gf_nodes *nodes);
     uint64_t (*refused)(void); /* number of mbind calls that the kernel refused */
-    int (*refused_errno)(void);
     /*
      * Copies up to `cap` ranges that are mapped now. Unused entries of `ret` get size 0. Returns
      * the number of mapped ranges, which may exceed `cap`. SIZE_MAX: the table has overflowed, so

@@ -31,7 +31,6 @@
 #define gf_add_acq_rel(p, n) atomic_fetch_add_explicit((p), (n), memory_order_acq_rel)
 #define gf_add_seq_cst(p, n) atomic_fetch_add_explicit((p), (n), memory_order_seq_cst)
 #define gf_sub_relaxed(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_relaxed)
-#define gf_sub_release(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_release)
 #define gf_sub_acq_rel(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_acq_rel)
 #define gf_sub_seq_cst(p, n) atomic_fetch_sub_explicit((p), (n), memory_order_seq_cst)
 #define gf_exchange_relaxed(p, value) atomic_exchange_explicit((p), (value), memory_order_relaxed)
@@ -45,9 +44,6 @@
                                             memory_order_relaxed)
 #define gf_cas_acquire(p, expected, value)                                                         \
     atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_acquire,        \
-                                            memory_order_relaxed)
-#define gf_cas_release(p, expected, value)                                                         \
-    atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_release,        \
                                             memory_order_relaxed)
 #define gf_cas_acq_rel(p, expected, value)                                                         \
     atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_acq_rel,        \

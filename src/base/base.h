@@ -14,7 +14,6 @@
 #define GF_EXPORT __attribute__((visibility("default")))
 #define GF_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #define GF_COLD __attribute__((cold, noinline))
-#define GF_UNUSED __attribute__((unused))
 
 #define gf_likely(x) __builtin_expect(!!(x), 1)
 #define gf_unlikely(x) __builtin_expect(!!(x), 0)

@@ -59,8 +59,12 @@ void gf_elf_view_close(struct gf_elf_view *view)
     *view = (struct gf_elf_view){0};
 }
 
-const void *gf_elf_view_at(const struct gf_elf_view *view, uint64_t offset, uint64_t size,
-                           size_t align)
+/*
+ * `size` bytes of the file; NULL if the file is shorter, or if the offset is not a multiple of
+ * align.
+ */
+static const void *bytes_at(const struct gf_elf_view *view, uint64_t offset, uint64_t size,
+                            size_t align)
 {
     return offset <= view->size && size <= view->size - offset && offset % align == 0
                ? view->bytes + offset
@@ -69,7 +73,7 @@ const void *gf_elf_view_at(const struct gf_elf_view *view, uint64_t offset, uint
 
 const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view)
 {
-    const Elf64_Ehdr *header = gf_elf_view_at(view, 0, sizeof(*header), 1);
+    const Elf64_Ehdr *header = bytes_at(view, 0, sizeof(*header), 1);
     return header && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 ? header : NULL;
 }
 
@@ -86,8 +90,8 @@ const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *r
     *ret_count = 0;
     if (!header || header->e_phentsize != sizeof(Elf64_Phdr))
         return NULL;
-    const Elf64_Phdr *segments = gf_elf_view_at(
-        view, header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), _Alignof(Elf64_Phdr));
+    const Elf64_Phdr *segments =
+        bytes_at(view, header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), _Alignof(Elf64_Phdr));
     *ret_count = segments ? header->e_phnum : 0;
     return segments;
 }
@@ -103,21 +107,20 @@ const Elf64_Phdr *gf_elf_view_segment(const struct gf_elf_view *view, uint32_t t
     return NULL;
 }
 
-const Elf64_Shdr *gf_elf_view_section(const struct gf_elf_view *view, size_t index)
+static const Elf64_Shdr *section_at(const struct gf_elf_view *view, size_t index)
 {
     const Elf64_Ehdr *header = header_64(view);
 
     if (!header || header->e_shentsize != sizeof(Elf64_Shdr) || index >= header->e_shnum)
         return NULL;
-    return gf_elf_view_at(view, header->e_shoff + index * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr),
-                          _Alignof(Elf64_Shdr));
+    return bytes_at(view, header->e_shoff + index * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr),
+                    _Alignof(Elf64_Shdr));
 }
 
 const char *gf_elf_view_interpreter(const struct gf_elf_view *view)
 {
     const Elf64_Phdr *segment = gf_elf_view_segment(view, PT_INTERP);
-    const char *path =
-        segment ? gf_elf_view_at(view, segment->p_offset, segment->p_filesz, 1) : NULL;
+    const char *path = segment ? bytes_at(view, segment->p_offset, segment->p_filesz, 1) : NULL;
 
     return path && segment->p_filesz && !path[segment->p_filesz - 1] ? path : NULL;
 }
@@ -132,7 +135,7 @@ static const void *at_address(const struct gf_elf_view *view, uint64_t address, 
         const Elf64_Phdr *segment = &segments[i];
         const uint64_t offset = address - segment->p_vaddr;
         if (segment->p_type == PT_LOAD && address >= segment->p_vaddr && offset < segment->p_filesz)
-            return gf_elf_view_at(view, segment->p_offset + offset, size, 1);
+            return bytes_at(view, segment->p_offset + offset, size, 1);
     }
     return NULL;
 }
@@ -141,8 +144,7 @@ const char *gf_elf_view_dynamic_strings(const struct gf_elf_view *view, size_t *
 {
     const Elf64_Phdr *segment = gf_elf_view_segment(view, PT_DYNAMIC);
     const Elf64_Dyn *entry =
-        segment ? gf_elf_view_at(view, segment->p_offset, segment->p_filesz, _Alignof(Elf64_Dyn))
-                : NULL;
+        segment ? bytes_at(view, segment->p_offset, segment->p_filesz, _Alignof(Elf64_Dyn)) : NULL;
     uint64_t address = 0, size = 0;
 
     for (size_t left = entry ? segment->p_filesz / sizeof(*entry) : 0;
@@ -160,11 +162,10 @@ const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t
 {
     const Elf64_Shdr *section;
 
-    for (size_t i = 0; (section = gf_elf_view_section(view, i)); i++) {
-        const unsigned char *notes =
-            section->sh_type == SHT_NOTE
-                ? gf_elf_view_at(view, section->sh_offset, section->sh_size, 1)
-                : NULL;
+    for (size_t i = 0; (section = section_at(view, i)); i++) {
+        const unsigned char *notes = section->sh_type == SHT_NOTE
+                                         ? bytes_at(view, section->sh_offset, section->sh_size, 1)
+                                         : NULL;
         const unsigned char *id =
             notes ? gf_elf_note_build_id(notes, section->sh_size, ret_length) : NULL;
         if (id)
@@ -176,10 +177,9 @@ const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t
 static bool read_symbols(const struct gf_elf_view *view, const Elf64_Shdr *table,
                          struct gf_elf_symbols *ret)
 {
-    const Elf64_Shdr *names = gf_elf_view_section(view, table->sh_link);
-    const void *symbols =
-        gf_elf_view_at(view, table->sh_offset, table->sh_size, _Alignof(Elf64_Sym));
-    const char *strings = names ? gf_elf_view_at(view, names->sh_offset, names->sh_size, 1) : NULL;
+    const Elf64_Shdr *names = section_at(view, table->sh_link);
+    const void *symbols = bytes_at(view, table->sh_offset, table->sh_size, _Alignof(Elf64_Sym));
+    const char *strings = names ? bytes_at(view, names->sh_offset, names->sh_size, 1) : NULL;
 
     if (!symbols || !strings || !names->sh_size || strings[names->sh_size - 1])
         return false;
@@ -193,7 +193,7 @@ bool gf_elf_view_symbols(const struct gf_elf_view *view, struct gf_elf_symbols *
     const Elf64_Shdr *section;
     bool found = false;
 
-    for (size_t i = 0; (section = gf_elf_view_section(view, i)); i++)
+    for (size_t i = 0; (section = section_at(view, i)); i++)
         if (section->sh_type == SHT_SYMTAB || (section->sh_type == SHT_DYNSYM && !found))
             found = read_symbols(view, section, ret) || found;
     return found;

@@ -23,13 +23,6 @@ struct gf_elf_view {
 int gf_elf_view_open(const char *path, struct gf_elf_view *ret);
 void gf_elf_view_close(struct gf_elf_view *view);
 
-/*
- * `size` bytes of the file; NULL if the file is shorter, or if the offset is not a multiple of
- * align.
- */
-const void *gf_elf_view_at(const struct gf_elf_view *view, uint64_t offset, uint64_t size,
-                           size_t align);
-
 /* The header; NULL if the file is not ELF. In 32-bit files only e_ident and e_machine are valid. */
 const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view);
 
@@ -40,8 +33,6 @@ const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *r
 
 /* The first program header of a type. */
 const Elf64_Phdr *gf_elf_view_segment(const struct gf_elf_view *view, uint32_t type);
-
-const Elf64_Shdr *gf_elf_view_section(const struct gf_elf_view *view, size_t index);
 
 /* The path of the loader that a dynamic program requests (PT_INTERP). */
 const char *gf_elf_view_interpreter(const struct gf_elf_view *view);

@@ -14,8 +14,8 @@ bool gf_transfer_sums_is_pageable(enum gf_bypass why)
     return why != gf_bypass_pinned && why != gf_bypass_ends;
 }
 
-void gf_transfer_sums_pageable(const struct gf_copy_stats *copies, bool async,
-                               struct gf_copy_counts *ret)
+/* Pageable memory, staged or not, in both directions. */
+static void sum_pageable(const struct gf_copy_stats *copies, bool async, struct gf_copy_counts *ret)
 {
     *ret = (struct gf_copy_counts){0};
     for (unsigned direction = 0; direction < gf_direction_count; direction++) {
@@ -70,8 +70,8 @@ uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t
 
     for (unsigned direction = 0; direction < gf_direction_count; direction++)
         add_counts(&pinned, &copies->bypassed[direction][0][gf_bypass_pinned]);
-    gf_transfer_sums_pageable(copies, true, &async);
-    gf_transfer_sums_pageable(copies, false, &sync);
+    sum_pageable(copies, true, &async);
+    sum_pageable(copies, false, &sync);
     *ret_rate = pinned.timed_ns ? rate_in(1000000000, pinned.timed_bytes, pinned.timed_ns) : 0;
     if (!*ret_rate)
         return async.timed_ns;

@@ -34,10 +34,6 @@ void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direc
 void gf_transfer_sums_driver(const struct gf_copy_stats *copies, enum gf_direction direction,
                              struct gf_copy_counts *ret);
 
-/* Pageable memory, staged or not, in both directions. */
-void gf_transfer_sums_pageable(const struct gf_copy_stats *copies, bool async,
-                               struct gf_copy_counts *ret);
-
 /* The rate in thousandths of 10^9 bytes per second; timed_ns must not be 0. */
 uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts);
 

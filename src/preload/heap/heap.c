@@ -66,7 +66,6 @@ static void start_jemalloc(void)
     gf_settings_apply(gf_startup_env());
     ops.set_node = gf_mappings_set_node;
     ops.refused = gf_mappings_refused;
-    ops.refused_errno = gf_mappings_refused_errno;
     ops.ranges = gf_mappings_ranges;
     ops.set_cpus = gf_arenas_set_cpus;
     ops.stats = gf_info_heap;

@@ -48,8 +48,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-void gf_frame_name(const char *path, const char *build_id, uint64_t offset, bool with_distance,
-                   char *buf, size_t size)
+static void write_frame(const char *path, const char *build_id, uint64_t offset, bool with_distance,
+                        char *buf, size_t size)
 {
     uint64_t distance;
     const struct gf_elfsym *file = find_object(path, build_id);
@@ -93,7 +93,7 @@ bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_di
         else if (gf_span_is(key, "build_id"))
             gf_span_text(value, id, sizeof(id));
     }
-    gf_frame_name(path, id, offset, with_distance, buf, size);
+    write_frame(path, id, offset, with_distance, buf, size);
     if (ret_path)
         memcpy(ret_path, path, sizeof(path));
     return true;

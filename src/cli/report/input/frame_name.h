@@ -9,16 +9,11 @@
 #include "cli/report/input/scan.h"
 
 /*
- * Writes "function+0x1a (file)", or "file+0x1a2b" if the file is missing, has another build id, or
- * has no name for the offset. with_distance = false omits "+0x1a", so that all frames of a function
- * have the same text. Control characters are replaced.
- */
-void gf_frame_name(const char *path, const char *build_id, uint64_t offset, bool with_distance,
-                   char *buf, size_t size);
-
-/*
- * The same for a frame as the log writes it: "3+1a2b" is offset 0x1a2b in object 3 of the event's
- * modules. False if the frame is damaged. ret_path receives the object's path; it may be NULL.
+ * Writes "function+0x1a (file)" for a frame as the log writes it: "3+1a2b" is offset 0x1a2b in
+ * object 3 of the event's modules. Writes "file+0x1a2b" if the file is missing, has another build
+ * id, or has no name for the offset. with_distance = false omits "+0x1a", so that all frames of a
+ * function have the same text. Control characters are replaced. False if the frame is damaged.
+ * ret_path receives the object's path; it may be NULL.
  */
 bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_distance, char *buf,
                       size_t size, char ret_path[1024]);

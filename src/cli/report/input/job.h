@@ -36,7 +36,6 @@ struct gf_job_stack {
     uint32_t caller; /* the next outer line of the program itself; 0 if there is none */
     uint32_t frame;  /* index into frames */
     uint32_t count;
-    bool is_python;
 };
 
 struct gf_stall {

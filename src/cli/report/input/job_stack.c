@@ -90,7 +90,7 @@ static void read_frames(struct gf_job *job, struct frames *frames, const struct 
 }
 
 /* Reverses the frames: the job has the innermost last. */
-static uint32_t append(struct gf_job *job, const struct frames *frames, bool is_python)
+static uint32_t append(struct gf_job *job, const struct frames *frames)
 {
     struct gf_job_stack *list =
         gf_job_grown(job->stacks, sizeof(*list), job->stack_count, &job->stack_room);
@@ -111,7 +111,6 @@ static uint32_t append(struct gf_job *job, const struct frames *frames, bool is_
         .caller = frames->own_count > 1 ? frames->list[frames->own[1]] : 0,
         .frame = (uint32_t)first,
         .count = frames->count,
-        .is_python = is_python,
     };
     return (uint32_t)job->stack_count++;
 }
@@ -144,7 +143,7 @@ uint32_t gf_job_stack_of(struct gf_job *job, const struct gf_event *event)
     if (!job->stack_count) {
         frames = (struct frames){.count = 0};
         gf_text_pool_add(&job->stack_keys, "-", 1, &is_new);
-        append(job, &frames, false);
+        append(job, &frames);
     }
     if (!text.size)
         return job->stack_count ? 0 : UINT32_MAX;
@@ -153,6 +152,6 @@ uint32_t gf_job_stack_of(struct gf_job *job, const struct gf_event *event)
         return number && number <= job->stack_count ? number - 1 : UINT32_MAX;
     frames.count = frames.own_count = 0;
     read_frames(job, &frames, event);
-    number = append(job, &frames, event->python.size > 2);
+    number = append(job, &frames);
     return number;
 }

@@ -143,15 +143,14 @@ static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
         fprintf(out, "  and %zu more (--top)\n", steps->slow - top);
 }
 
-static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool with_rate,
-                      bool *first)
+static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool *first)
 {
     char bytes[GF_AMOUNT];
 
     if (sum->bytes <= 0)
         return;
     fprintf(out, "%s%s %s", *first ? "" : ", ", gf_amount_bytes(sum->bytes, bytes), what);
-    if (with_rate && gf_copy_rate(sum) > 0)
+    if (gf_copy_rate(sum) > 0)
         fprintf(out, " at %.1f GB/s", gf_copy_rate(sum));
     *first = false;
 }
@@ -175,9 +174,9 @@ static void print_copies(FILE *out, const struct gf_answer *answer)
     for (int i = 0; i < GF_DIRECTIONS; i++) {
         bool first = true;
         fprintf(out, "  %s ", titles[i]);
-        print_way(out, &copies->ways[i][GF_WAY_STAGED], "staged", true, &first);
-        print_way(out, &copies->ways[i][GF_WAY_PINNED], "from or to pinned memory", true, &first);
-        print_way(out, &copies->ways[i][GF_WAY_DRIVER], "by the driver", true, &first);
+        print_way(out, &copies->ways[i][GF_WAY_STAGED], "staged", &first);
+        print_way(out, &copies->ways[i][GF_WAY_PINNED], "from or to pinned memory", &first);
+        print_way(out, &copies->ways[i][GF_WAY_DRIVER], "by the driver", &first);
         if (first)
             fputs("no copy that was large enough for the library to examine", out);
         fputc('\n', out);

@@ -61,7 +61,6 @@ void gf_copies_add(struct gf_copies *copies, const json_t *report)
     for (int i = 0; i < GF_DIRECTIONS; i++)
         add_direction(copies, i, json_object_get(transfers, gf_direction_names[i]));
     add_sum(&copies->small, json_object_get(transfers, "small"));
-    copies->ring_peak_bytes += gf_report_number(transfers, "ring.peak_bytes");
     copies->stream_waits += gf_report_number(transfers, "ring.stream_waits");
     copies->pinning_saves_s += gf_report_number(transfers, "pinning_at_source.saves_at_most_s");
     if (!*copies->staging_off)

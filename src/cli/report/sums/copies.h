@@ -30,7 +30,7 @@ struct gf_copies {
                                  [GF_COPY_REASONS]; /* sorted, the most bytes first */
     unsigned reason_count[GF_DIRECTIONS];
     struct gf_copy_sum small;
-    double ring_peak_bytes, stream_waits, pinning_saves_s;
+    double stream_waits, pinning_saves_s;
     char staging_off[256]; /* why no copy is staged, from the first report that tells; else "" */
 };
 

@@ -38,7 +38,6 @@ static void count_freed(size_t size)
 {
     if (gf_unlikely(sizes_unknown()))
         return;
-    gf_sub_relaxed(&gf_page_counts.active, size);
     gf_retain_freed(size);
     gf_purge_unused_soon();
 }
@@ -54,7 +53,6 @@ struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t
         return extent;
     if (gf_unlikely(gf_extent_size(extent) != size))
         gf_store_relaxed(&gf_page_counts.unknown, true);
-    gf_add_relaxed(&gf_page_counts.active, size);
     gf_page_counts_large(0, size);
     if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !slab && !guarded && !sizes_unknown())
         gf_first_touch_allocated(extent->start, size, size);
@@ -81,7 +79,6 @@ bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_
 {
     if (__real_je_pa_expand(thread, shard, extent, before, after, class, zero, deferred))
         return true;
-    gf_add_relaxed(&gf_page_counts.active, after - before);
     gf_page_counts_large(before, after);
     if (gf_unlikely(after >= GF_FIRST_TOUCH_MIN) && !sizes_unknown())
         gf_first_touch_allocated((char *)extent->start + before, after - before, after);

@@ -22,7 +22,6 @@ static struct {
 } wanted;
 
 static _Atomic uint64_t refused;
-static _Atomic int refused_errno;
 
 /*
  * Protects `ranges` and `wanted`. Held for a few instructions, never across a system call. Only a
@@ -162,18 +161,11 @@ void gf_mappings_apply_policy(void *start, size_t size)
      * The kernel uses one bit less than maxnode (get_nodes in mm/mempolicy.c), so one more is
      * passed.
      */
-    if (syscall(SYS_mbind, start, size, policy, nodes.word, GF_NODES_MAX + 1UL, 0UL) != 0) {
-        gf_store_relaxed(&refused_errno, errno);
+    if (syscall(SYS_mbind, start, size, policy, nodes.word, GF_NODES_MAX + 1UL, 0UL) != 0)
         gf_add_relaxed(&refused, 1);
-    }
 }
 
 uint64_t gf_mappings_refused(void)
 {
     return gf_load_relaxed(&refused);
-}
-
-int gf_mappings_refused_errno(void)
-{
-    return gf_load_relaxed(&refused_errno);
 }

@@ -37,10 +37,9 @@ bool gf_mappings_at(size_t i, struct gf_range *ret);
  */
 bool gf_mappings_fit(size_t size);
 
-/* These are the members set_node, refused, refused_errno and ranges of gf_heap_ops. */
+/* These are the members set_node, refused and ranges of gf_heap_ops. */
 void gf_mappings_set_node(int policy, const struct gf_nodes *nodes);
 uint64_t gf_mappings_refused(void);
-int gf_mappings_refused_errno(void);
 size_t gf_mappings_ranges(struct gf_range *ret, size_t cap);
 
 #endif

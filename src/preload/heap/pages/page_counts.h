@@ -13,14 +13,13 @@
 #define GF_PAGE_COUNTS_LARGE ((size_t)8 << 20)
 
 struct gf_page_counts {
-    _Atomic uint64_t active;       /* bytes in slabs and blocks */
     _Atomic uint64_t large;        /* bytes in large blocks */
     _Atomic uint64_t large_most;   /* the maximum of `large` */
     _Atomic uint64_t lazily_freed; /* bytes freed by MADV_FREE so far */
     _Atomic uint64_t purged;       /* bytes freed by MADV_DONTNEED or munmap so far */
     /* The part of `purged` that was purged because it stayed unused. */
     _Atomic uint64_t unused_purged;
-    _Atomic bool unknown; /* extents have an unexpected layout, so `active` is wrong */
+    _Atomic bool unknown; /* extents have an unexpected layout, so their sizes are wrong */
 };
 extern struct gf_page_counts gf_page_counts __attribute__((visibility("hidden")));
 
@@ -35,12 +34,6 @@ static inline void gf_page_counts_large(size_t before, size_t after)
     const uint64_t now = gf_add_relaxed(&gf_page_counts.large, is - was) + (is - was);
     if (is > was && now > gf_load_relaxed(&gf_page_counts.large_most))
         gf_store_relaxed(&gf_page_counts.large_most, now);
-}
-
-/* Returns 0 if the value is unknown. */
-static inline uint64_t gf_page_counts_active(void)
-{
-    return gf_load_relaxed(&gf_page_counts.unknown) ? 0 : gf_load_relaxed(&gf_page_counts.active);
 }
 
 /*

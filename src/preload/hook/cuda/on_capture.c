@@ -6,11 +6,14 @@
  * for another thread.
  */
 #include "preload/hook/attach/engine_call.h"
-#include "preload/hook/cuda/on_capture.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 
-unsigned gf_captures_live(void)
+/*
+ * The number of open captures, and of those that ended by the destruction of their stream. Any
+ * thread.
+ */
+static unsigned captures_live(void)
 {
     return gf_load_relaxed(&gf_submissions.captures);
 }
@@ -117,8 +120,8 @@ GF_STREAM_PAIR(END, cuStreamEndCapture);
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return gf_unlikely(gf_captures_live()) ? ENTERING(real(hStream, hEvent, Flags))            \
-                                               : real(hStream, hEvent, Flags);                     \
+        return gf_unlikely(captures_live()) ? ENTERING(real(hStream, hEvent, Flags))               \
+                                            : real(hStream, hEvent, Flags);                        \
     }                                                                                              \
     GF_ENTRY(symbol)
 
