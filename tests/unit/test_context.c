@@ -1,111 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-
-#include "engine/transfer/context/context.h"
-#include "engine/transfer/setup/setup.h"
+#include "context_driver.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A driver with one device, whose primary context is handle 1, and others. */
-static struct {
-    CUcontext current, primary;
-    unsigned long long id;
-    unsigned long long
-        retained_id; /* id of the context that a retain creates; 0: the current context's */
-    int active;
-    _Atomic int references;
-    bool green;
-    CUdevice device;
-    CUdevice_attribute has; /* the only attribute that is not 0 */
-} driver;
-
-static CUresult get_current(CUcontext *ret)
-{
-    *ret = driver.current;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_id(CUcontext context, unsigned long long *ret)
-{
-    (void)context;
-    *ret =
-        gf_load_relaxed(&driver.references) && driver.retained_id ? driver.retained_id : driver.id;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_device(CUdevice *ret)
-{
-    *ret = driver.device;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
-{
-    *ret = device == driver.device && attribute == driver.has;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_state(CUdevice device, unsigned *flags, int *active)
-{
-    (void)device, (void)flags;
-    *active = driver.active;
-    return CUDA_SUCCESS;
-}
-
-static CUresult retain(CUcontext *ret, CUdevice device)
-{
-    (void)device;
-    gf_add_relaxed(&driver.references, 1);
-    *ret = driver.primary;
-    return CUDA_SUCCESS;
-}
-
-static CUresult release(CUdevice device)
-{
-    (void)device;
-    gf_sub_relaxed(&driver.references, 1);
-    return CUDA_SUCCESS;
-}
-
-static CUresult stream_context(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green)
-{
-    if (stream != CU_STREAM_LEGACY)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *ret = driver.green ? driver.primary : driver.current;
-    *ret_green = driver.green ? (CUgreenCtx)driver.current : NULL;
-    return CUDA_SUCCESS;
-}
-
-static CUresult stream_green(CUstream stream, CUgreenCtx *ret)
-{
-    CUcontext unused;
-    return stream_context(stream, &unused, ret);
-}
 
 static CUresult stream_context_fails(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green)
 {
     (void)stream, (void)ret, (void)ret_green;
     return CUDA_ERROR_INVALID_CONTEXT;
 }
-
-static int device_node(CUdevice device, struct gf_cpus *ret_cpus)
-{
-    *ret_cpus = (struct gf_cpus){0};
-    gf_set_add(ret_cpus, 0);
-    return 7 + device;
-}
-
-static struct gf_context *enter_as(CUcontext handle, unsigned long long id)
-{
-    driver.current = handle;
-    driver.id = id;
-    driver.active = 1;
-    return gf_context_enter();
-}
-
-#define HANDLE(n) ((CUcontext)(uintptr_t)(n))
 
 static void known_by_id(void **state)
 {
@@ -489,19 +393,10 @@ static void pools_of_unknown_nodes(void **state)
 int main(void)
 {
     static struct gf_options options;
-    static const struct gf_cuda cuda = {
-        .cuCtxGetCurrent = get_current,
-        .cuCtxGetId = get_id,
-        .cuCtxGetDevice = get_device,
-        .cuDeviceGetAttribute = get_attribute,
-        .cuDevicePrimaryCtxGetState = get_state,
-        .cuDevicePrimaryCtxRetain = retain,
-        .cuDevicePrimaryCtxRelease_v2 = release,
-    };
     static void (*const ends[])(struct gf_context *) = {end_first, end_second, NULL};
     gf_context_on_end(ends);
     gf_setup_set(&(struct gf_transfer_setup){
-        .options = &options, .cuda = &cuda, .device_node = device_node});
+        .options = &options, .cuda = &context_cuda, .device_node = device_node});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_by_id),
         cmocka_unit_test(destroyed_contexts_end),
