@@ -2,6 +2,7 @@
 #include "base/pystack/pystack.h"
 
 #include "base/pystack/pystack_line.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -84,31 +85,6 @@ static bool is_code(const struct reader *r, uintptr_t object)
            memcmp(text, "code", sizeof(text)) == 0;
 }
 
-/* Writes one code point as UTF-8, and returns the number of bytes written. */
-static size_t encode_utf8(uint32_t point, char *ret)
-{
-    if (point < 0x80) {
-        ret[0] = (char)point;
-        return 1;
-    }
-    if (point < 0x800) {
-        ret[0] = (char)(0xc0 | point >> 6);
-        ret[1] = (char)(0x80 | (point & 0x3f));
-        return 2;
-    }
-    if (point < 0x10000) {
-        ret[0] = (char)(0xe0 | point >> 12);
-        ret[1] = (char)(0x80 | (point >> 6 & 0x3f));
-        ret[2] = (char)(0x80 | (point & 0x3f));
-        return 3;
-    }
-    ret[0] = (char)(0xf0 | point >> 18);
-    ret[1] = (char)(0x80 | (point >> 12 & 0x3f));
-    ret[2] = (char)(0x80 | (point >> 6 & 0x3f));
-    ret[3] = (char)(0x80 | (point & 0x3f));
-    return 4;
-}
-
 /* A str's header. */
 struct string {
     uintptr_t length; /* characters */
@@ -157,7 +133,7 @@ static bool read_string(const struct reader *r, uintptr_t object, char *ret, siz
              */
             if (ascii && point >= 0x80)
                 return false;
-            at += encode_utf8(point, ret + at);
+            at += gf_utf8_encode(point, ret + at);
         }
         i += some;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/input/scan.h"
 
+#include "base/utf8.h"
 #include "cli/report/input/plain_text.h"
 
 #include <stdlib.h>
@@ -174,30 +175,6 @@ static int32_t code_unit(const char *at, const char *end)
     return unit;
 }
 
-static size_t encode(int32_t c, char *to)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (char)(0xc0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        to[0] = (char)(0xe0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        to[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | c >> 18);
-    to[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    to[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    to[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
-}
-
 /* Decodes "\uXXXX" or a surrogate pair; `at` is after the 'u'. Returns the byte after it. */
 static const char *decode_unit(const char *at, const char *end, int32_t *ret)
 {
@@ -252,7 +229,10 @@ bool gf_span_text(struct gf_span value, char *buf, size_t size)
         if (!escape || at + 1 >= end)
             break;
         at = decode_escape(at + 1, end, &c);
-        length += encode(c, buf + length);
+        if (c < 0) /* a byte of a longer code point behind a backslash */
+            buf[length++] = (char)c;
+        else
+            length += gf_utf8_encode((uint32_t)c, buf + length);
     }
     buf[length] = '\0';
     for (size_t i = 0; i < length; i++)
