@@ -34,4 +34,11 @@ static inline uint64_t gf_bytes_counted(uint64_t bytes)
     return bytes >> 48 ? 0 : bytes;
 }
 
+/* For qsort: sorts doubles, the smallest first. */
+static inline int gf_by_double(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
 #endif

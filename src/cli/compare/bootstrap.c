@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/compare/bootstrap.h"
 
+#include "base/base.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -26,12 +28,6 @@ static double tail(size_t count)
 {
     const double n = (double)count;
     return gf_max(0.0005, 0.025 - 0.2 / n + 0.25 / (n * n));
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double one = *(const double *)a, other = *(const double *)b;
-    return one < other ? -1 : one > other;
 }
 
 static double resample(const double *before, const double *after, size_t count, uint64_t *state)
@@ -61,7 +57,7 @@ int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
     }
     for (size_t i = 0; i < RESAMPLES; i++)
         ratios[i] = resample(before, after, count, &state);
-    qsort(ratios, RESAMPLES, sizeof(*ratios), compare_doubles);
+    qsort(ratios, RESAMPLES, sizeof(*ratios), gf_by_double);
     const size_t cut = (size_t)(tail(count) * RESAMPLES);
     *ret = (struct gf_ratio){sum_after / sum_before, ratios[cut], ratios[RESAMPLES - 1 - cut]};
     free(ratios);

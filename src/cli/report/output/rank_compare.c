@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/output/rank_compare.h"
 
+#include "base/base.h"
 #include "base/textbuf.h"
 #include "cli/report/input/report_file.h"
 #include "cli/report/output/amount.h"
@@ -68,12 +69,6 @@ static double end_of(const struct gf_rank_row *row)
     return row->last;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double one = *(const double *)a, other = *(const double *)b;
-    return one < other ? -1 : one > other;
-}
-
 /* The lower median, so that one of two ranks can differ from it. */
 static double median(const struct gf_rank_table *table, value_of *value)
 {
@@ -82,7 +77,7 @@ static double median(const struct gf_rank_table *table, value_of *value)
     for (size_t i = 0; values && i < table->count; i++)
         values[i] = value(&table->rows[i]);
     if (values) {
-        qsort(values, table->count, sizeof(*values), by_value);
+        qsort(values, table->count, sizeof(*values), gf_by_double);
         middle = values[(table->count - 1) / 2];
     }
     free(values);

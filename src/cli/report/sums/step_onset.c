@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/sums/step_onset.h"
 
+#include "base/base.h"
+
 #include <stdlib.h>
 
 #define LEAST_STEPS 32
@@ -30,17 +32,11 @@ static int by_process_and_time(const void *a, const void *b)
     return one->step < other->step ? -1 : one->step > other->step;
 }
 
-static int by_length(const void *a, const void *b)
-{
-    const double one = *(const double *)a, other = *(const double *)b;
-    return one < other ? -1 : one > other;
-}
-
 static double median(const struct point *list, size_t count, double *buf)
 {
     for (size_t i = 0; i < count; i++)
         buf[i] = list[i].s;
-    qsort(buf, count, sizeof(*buf), by_length);
+    qsort(buf, count, sizeof(*buf), gf_by_double);
     return buf[count / 2];
 }
 
