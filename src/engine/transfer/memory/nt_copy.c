@@ -2,6 +2,7 @@
 #include "engine/transfer/memory/nt_copy.h"
 
 #include "base/probe.h"
+#include "engine/transfer/memory/simd.h"
 
 #include <string.h>
 
@@ -67,27 +68,15 @@ __attribute__((target("avx512f"))) static void copy_by_64_demoted(char *to, cons
         cldemote(to + i);
 }
 
-static bool has_avx512(void)
-{
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f");
-}
-
-static bool has_avx2(void)
-{
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2");
-}
-
 static bool has_sse2(void)
 {
     return true;
 }
 
 static const struct gf_nt_copy_way ways[] = {
-    {has_avx512, copy_by_64_demoted, true},
-    {has_avx512, copy_by_64, false},
-    {has_avx2, copy_by_32, false},
+    {gf_simd_has_avx512, copy_by_64_demoted, true},
+    {gf_simd_has_avx512, copy_by_64, false},
+    {gf_simd_has_avx2, copy_by_32, false},
     {has_sse2, copy_by_16, false},
 };
 
@@ -101,7 +90,7 @@ const struct gf_nt_copy_way *gf_nt_copy_ways(size_t *ret_count)
 static enum gf_probed find_cldemote(void)
 {
     unsigned a, b, c, d;
-    return gf_probed_as(has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+    return gf_probed_as(gf_simd_has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
                         (c & (1u << 25)));
 }
 

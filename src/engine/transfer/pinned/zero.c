@@ -2,6 +2,7 @@
 #include "engine/transfer/pinned/zero.h"
 
 #include "base/base.h"
+#include "engine/transfer/memory/simd.h"
 
 #include <string.h>
 
@@ -34,22 +35,10 @@ __attribute__((target("avx512f"))) static bool is_zero_by_64(const char *page)
     return _mm512_test_epi64_mask(a, a) == 0;
 }
 
-static bool has_avx512(void)
-{
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f");
-}
-
-static bool has_avx2(void)
-{
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2");
-}
-
 const struct gf_zero_way *gf_zero_ways(size_t *ret_count)
 {
-    static const struct gf_zero_way ways[] = {{has_avx512, is_zero_by_64},
-                                              {has_avx2, is_zero_by_32}};
+    static const struct gf_zero_way ways[] = {{gf_simd_has_avx512, is_zero_by_64},
+                                              {gf_simd_has_avx2, is_zero_by_32}};
     *ret_count = GF_ARRAY_LEN(ways);
     return ways;
 }
