@@ -4,7 +4,15 @@
 
 #include "base/base.h"
 
+#include <string.h>
 #include <sys/types.h>
+
+/* The part of a path behind its last slash. */
+static inline const char *gf_path_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
 
 /*
  * Expands %p (pid), %h (host name, with '_' for '/'), %r (rank; 0 if rank is -1) and %% in a path.

@@ -2,6 +2,7 @@
 #include "stacks/objects.h"
 
 #include "base/elf_view.h"
+#include "base/path.h"
 #include "stacks/maps_line.h"
 
 #include <stdio.h>
@@ -105,8 +106,7 @@ static void name_in_object(const struct object *object, uintptr_t address, char 
 {
     const uintptr_t linked = object->view.bytes ? linked_address(object, address) : 0;
     const Elf64_Sym *symbol = linked ? covering_symbol(&object->symbols, linked) : NULL;
-    const char *slash = strrchr(object->path, '/');
-    const char *name = slash ? slash + 1 : object->path;
+    const char *name = gf_path_file_name(object->path);
 
     if (symbol)
         snprintf(ret, size, "%s+0x%lx (%s)", object->symbols.strings + symbol->st_name,

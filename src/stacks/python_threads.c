@@ -2,6 +2,7 @@
 #include "stacks/python_threads.h"
 
 #include "base/elf_view.h"
+#include "base/path.h"
 #include "stacks/maps_line.h"
 
 #include <errno.h>
@@ -31,8 +32,8 @@ struct interpreter {
  */
 static bool is_interpreter(const char *path, char *version, size_t size)
 {
-    const char *name = strrchr(path, '/');
-    name = name ? name + 1 : path;
+    const char *name = gf_path_file_name(path);
+
     if (strncmp(name, "lib", 3) == 0)
         name += 3;
     if (strncmp(name, "python3.", 8) != 0)

@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "base/loader/symbols.h"
+#include "base/path.h"
 
 #include <link.h>
 #include <string.h>
@@ -31,12 +32,6 @@ static const struct known files[] = {
     {"libtensorflow_framework", "its own"},
 };
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static bool starts_with(const char *text, const char *word)
 {
     return strncmp(text, word, strlen(word)) == 0;
@@ -63,7 +58,7 @@ static const char *allocator_by_file(const char *file)
 static void add_one(struct gf_embedded *ret, const char *path, const char *allocator,
                     const char *symbol)
 {
-    const char *file = *path ? file_name(path) : "the program";
+    const char *file = *path ? gf_path_file_name(path) : "the program";
     if (ret->count == GF_EMBEDDED_MAX)
         return;
     struct gf_embedded_one *one = &ret->one[ret->count++];
@@ -82,7 +77,7 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
     /* An object that exports malloc itself is interposed like any other object. */
     if (gf_symbol_find_in(info->dlpi_addr, "malloc", &found))
         return 0;
-    const char *allocator = allocator_by_file(file_name(info->dlpi_name));
+    const char *allocator = allocator_by_file(gf_path_file_name(info->dlpi_name));
     if (allocator) {
         add_one(ret, info->dlpi_name, allocator, NULL);
         return 0;

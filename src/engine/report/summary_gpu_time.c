@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/summary_gpu_time.h"
 
+#include "base/path.h"
 #include "base/textbuf.h"
 
 #include <string.h>
@@ -79,10 +80,8 @@ static bool is_said(const struct gf_gpu_time_device *device)
 /* Prints only the file's name, which a user knows; the report has the path. */
 static void say_line(struct gf_textbuf *out, const struct gf_python_line *at)
 {
-    const char *slash = strrchr(at->file, '/');
-
     if (at->line)
-        gf_say(out, " at %s:%d in %s", slash ? slash + 1 : at->file, at->line, at->function);
+        gf_say(out, " at %s:%d in %s", gf_path_file_name(at->file), at->line, at->function);
 }
 
 /* A line for each of the largest causes, the largest first. */

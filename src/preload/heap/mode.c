@@ -2,6 +2,7 @@
 #include "preload/heap/mode.h"
 
 #include "base/fmt.h"
+#include "base/path.h"
 
 #include <string.h>
 
@@ -9,8 +10,7 @@ enum gf_heap_mode gf_mode_now;
 
 static const char *object_file(const char *object)
 {
-    const char *slash = strrchr(object, '/');
-    return slash ? slash + 1 : *object ? object : "the program";
+    return *object ? gf_path_file_name(object) : "the program";
 }
 
 enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, size_t size,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/input/frame_name.h"
 
+#include "base/path.h"
 #include "cli/report/input/elfsym.h"
 #include "cli/report/input/plain_text.h"
 
@@ -42,12 +43,6 @@ static struct gf_elfsym *find_object(const char *path, const char *id)
     return at->file;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static void write_frame(const char *path, const char *build_id, uint64_t offset, bool with_distance,
                         char *buf, size_t size)
 {
@@ -57,11 +52,11 @@ static void write_frame(const char *path, const char *build_id, uint64_t offset,
 
     if (name && with_distance)
         snprintf(buf, size, "%.1023s+%#llx (%s)", name, (unsigned long long)distance,
-                 base_name(path));
+                 gf_path_file_name(path));
     else if (name)
-        snprintf(buf, size, "%.1023s (%s)", name, base_name(path));
+        snprintf(buf, size, "%.1023s (%s)", name, gf_path_file_name(path));
     else
-        snprintf(buf, size, "%s+%#llx", base_name(path), (unsigned long long)offset);
+        snprintf(buf, size, "%s+%#llx", gf_path_file_name(path), (unsigned long long)offset);
     gf_plain_text(buf);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/input/job_stack.h"
 
+#include "base/path.h"
 #include "cli/report/input/frame_name.h"
 
 #include <stdio.h>
@@ -32,18 +33,12 @@ static bool is_runtime(const char *path)
     static const char *const names[] = {"ld-linux", "libc.so",    "libc-",
                                         "libm.so",  "libpthread", "libstdc++",
                                         "libgcc_s", "libgpufeed", "libcuda.so"};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = gf_path_file_name(path);
 
     for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
         if (strncmp(name, names[i], strlen(names[i])) == 0)
             return true;
     return false;
-}
-
-static const char *short_path(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 static void add_frame(struct gf_job *job, struct frames *frames, const char *text, bool is_own)
@@ -61,7 +56,7 @@ static void read_python_frame(struct gf_job *job, struct frames *frames, struct 
     char text[1600];
 
     gf_frame_python(frame, &python);
-    snprintf(text, sizeof(text), "%s:%lld in %s", short_path(python.file), python.line,
+    snprintf(text, sizeof(text), "%s:%lld in %s", gf_path_file_name(python.file), python.line,
              python.function);
     add_frame(job, frames, text, !is_library(python.file));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/sums/gpu_time.h"
 
+#include "base/path.h"
 #include "cli/report/input/plain_text.h"
 #include "cli/report/input/report_file.h"
 
@@ -23,12 +24,6 @@ static struct gf_gpu_part *part_of(struct gf_gpu_parts *parts, const char *name)
     return &parts->list[at];
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Finds the line of a cause in a device's list, which has at most one line for each cause. */
 static void read_line(const json_t *lines, const char *cause, char *ret, size_t size)
 {
@@ -40,7 +35,7 @@ static void read_line(const json_t *lines, const char *cause, char *ret, size_t 
     json_array_foreach(
         lines, i, line) if (strcmp(gf_report_text(line, "cause", name, sizeof(name)), cause) == 0)
         snprintf(ret, size, "%s:%.0f in %s",
-                 file_name(gf_report_text(line, "file", file, sizeof(file))),
+                 gf_path_file_name(gf_report_text(line, "file", file, sizeof(file))),
                  gf_report_number(line, "line"),
                  gf_report_text(line, "function", function, sizeof(function)));
 }

@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/loader/symbols.h"
+#include "base/path.h"
 #include "preload/hook/hook_thread.h"
 #include "preload/hook/originals/driver_shim.h"
 #include "preload/hook/originals/originals.h"
@@ -33,9 +34,8 @@ struct object {
 
 static bool is_libcuda(const char *path)
 {
-    const char *slash = strrchr(path, '/');
     static const char name[] = "libcuda.so";
-    return strncmp(slash ? slash + 1 : path, name, sizeof(name) - 1) == 0;
+    return strncmp(gf_path_file_name(path), name, sizeof(name) - 1) == 0;
 }
 
 static int match_object(struct dl_phdr_info *info, size_t size, void *closure)

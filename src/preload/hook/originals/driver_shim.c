@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/loader/own_image.h"
 #include "gpufeed.h"
+#include "base/path.h"
 #include "preload/hook/originals/originals.h"
 
 #include <elf.h>
@@ -13,8 +14,7 @@
 static bool is_nsight(const char *path)
 {
     static const char name[] = "libcuda-injection";
-    const char *slash = strrchr(path, '/');
-    return strncmp(slash ? slash + 1 : path, name, sizeof(name) - 1) == 0;
+    return strncmp(gf_path_file_name(path), name, sizeof(name) - 1) == 0;
 }
 
 /*
