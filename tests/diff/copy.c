@@ -80,44 +80,42 @@ static CUresult d2h_async(struct thread *t, int stream, unsigned char *h, CUdevi
                : CALL(t, cuMemcpyDtoHAsync_v2, h, d, n, s);
 }
 
-void act_h2d(struct thread *t)
+static CUresult copy_sync_or_async(struct thread *t, const struct ends *e, int stream, bool to_host,
+                                   bool async)
+{
+    const CUdeviceptr d = e->d->at + e->device_at;
+    unsigned char *h = e->h->at + e->host_at;
+    if (to_host)
+        return async ? d2h_async(t, stream, h, d, e->size) : d2h_sync(t, stream, h, d, e->size);
+    return async ? h2d_async(t, stream, d, h, e->size) : h2d_sync(t, stream, d, h, e->size);
+}
+
+static void act_copy(struct thread *t, bool to_host, unsigned async_percent)
 {
     struct ends e;
-    bool async = chance(t, 60);
+    bool async = chance(t, async_percent);
     int stream = async ? any_stream(t) : (int)any(t, 2);
-    any_ends(t, false, &e);
+    any_ends(t, to_host, &e);
     order(t, stream, &e.d->busy);
     if (e.h->busy)
         order(t, stream, &e.h->busy);
-    CUdeviceptr d = e.d->at + e.device_at;
-    unsigned char *h = e.h->at + e.host_at;
-    CUresult result =
-        async ? h2d_async(t, stream, d, h, e.size) : h2d_sync(t, stream, d, h, e.size);
-    say_ends(t, async ? "h2d-async" : "h2d", &e, stream, result);
+    CUresult result = copy_sync_or_async(t, &e, stream, to_host, async);
+    static const char *const names[2][2] = {{"h2d", "h2d-async"}, {"d2h", "d2h-async"}};
+    say_ends(t, names[to_host][async], &e, stream, result);
     if (result)
         refused(t);
     else
-        copied(t, &e, stream, false, async);
+        copied(t, &e, stream, to_host, async);
+}
+
+void act_h2d(struct thread *t)
+{
+    act_copy(t, false, 60);
 }
 
 void act_d2h(struct thread *t)
 {
-    struct ends e;
-    bool async = chance(t, 50);
-    int stream = async ? any_stream(t) : (int)any(t, 2);
-    any_ends(t, true, &e);
-    order(t, stream, &e.d->busy);
-    if (e.h->busy)
-        order(t, stream, &e.h->busy);
-    CUdeviceptr d = e.d->at + e.device_at;
-    unsigned char *h = e.h->at + e.host_at;
-    CUresult result =
-        async ? d2h_async(t, stream, h, d, e.size) : d2h_sync(t, stream, h, d, e.size);
-    say_ends(t, async ? "d2h-async" : "d2h", &e, stream, result);
-    if (result)
-        refused(t);
-    else
-        copied(t, &e, stream, true, async);
+    act_copy(t, true, 50);
 }
 
 /* Reads bytes of the device through a separate pageable buffer. */

@@ -5,32 +5,21 @@
  * batch's members fit, but then declines them. Otherwise it declines each call. A batch's members
  * fit unless their source is odd. With =helper, a separate thread unmaps memory during a copy.
  */
+#include "tell.h"
+
 #include "abi/abi_hash.h"
 #include "abi/engine_api.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #ifndef LEAST
 #define LEAST 4096
 #endif
 
 static const struct gf_preload *preload;
-
-static void tell(const char *format, ...)
-{
-    char line[256];
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    write(2, line, length);
-}
 
 /* Checks that cancellation is disabled, and causes side effects that the program must not see. */
 static bool answer(CUresult *ret_result)

@@ -10,7 +10,7 @@ from conftest import BUILD, PRELOAD, SIM_DIR, SOURCE
 
 CUDA = subprocess.run([SOURCE / "scripts" / "cuda-headers.sh"], capture_output=True, text=True,
                       check=True).stdout.strip()
-INCLUDES = [f"-I{SOURCE / 'src'}", f"-I{BUILD / 'src'}", f"-I{SOURCE / 'include'}", "-isystem", CUDA]
+INCLUDES = [f"-I{SOURCE / 'src'}", f"-I{SOURCE / 'tests' / 'preload'}", f"-I{BUILD / 'src'}", f"-I{SOURCE / 'include'}", "-isystem", CUDA]
 SHARED = ["-shared", "-fPIC"]
 
 # A driver of a few functions. Twins return different values, so each result shows which function

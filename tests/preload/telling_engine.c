@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine that only prints one line on standard error for each call of the preload library. */
+#include "tell.h"
+
 #include "abi/abi_hash.h"
 #include "abi/engine_api.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,16 +17,6 @@
 #endif
 
 static const struct gf_preload *preload;
-
-static void tell(const char *format, ...)
-{
-    char line[256];
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    write(2, line, length);
-}
 
 static void device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes)
 {
