@@ -10,7 +10,6 @@ import sys
 
 import modules
 
-BOTTOM = ["base", "config", "abi", "os"]
 
 
 STRING = r'((?:"[^"]*"\s*)+)'
@@ -49,15 +48,19 @@ def causes(root, _old):
 
 
 def graph(_root, _old):
-    """Returns the table of folders and the folders that they may use, from modules.py."""
+    """Returns the table of folders and the folders that they may use, from modules.py. "X and below": X with all that X may use."""
+    reach = {folder: {folder, *used.split()} for folder, used in modules.GRAPH.items()}
     rows = ["| folder of src | may use |", "|---|---|"]
-    for folder, used in modules.GRAPH.items():
-        names = used.split()
-        low = [name for name in names if name in BOTTOM]
-        words = low + [name for name in names if name not in BOTTOM]
-        short = [re.sub(r"^(engine/transfer|preload/hook|cli)/(?=.)", "", word)
-                 if folder.startswith(word.rsplit("/", 1)[0]) and "/" in word else word for word in words]
-        rows.append(f"| `{folder}` | {', '.join(short) or 'nothing'} |")
+    for folder in modules.GRAPH:
+        left, words = reach[folder] - {folder}, []
+        while left:
+            whole = [name for name in modules.GRAPH if name in left and len(reach[name]) > 1 and reach[name] <= left]
+            if not whole:
+                break
+            top = max(whole, key=lambda name: len(reach[name]))
+            words.append(f"{top} and below")
+            left = left - reach[top]
+        rows.append(f"| `{folder}` | {', '.join(words + [name for name in modules.GRAPH if name in left]) or 'nothing'} |")
     return rows
 
 
