@@ -344,10 +344,24 @@ def steady(made):
     return running
 
 
+@contextlib.contextmanager
+def ending(running, name, bad):
+    """Ends all arms after the block, and adds what failed to `bad`."""
+    try:
+        yield
+        for arm in running.values():
+            finish(arm)
+    except RuntimeError as error:
+        bad.append(f"{name}: {str(error)[-1500:]}")
+    finally:
+        for arm in running.values():
+            arm.kill()
+
+
 def run_threads(name, _, reports, until, hard, bad):
     streams, total = ("1" if "one" in name else "8"), (32 * MIB if arms.DRY else 4 * GIB)
     running, found = steady({"driver": ("threads", {}), "ours": ("threads", arms.ours(**SETTINGS))}), []
-    try:
+    with ending(running, name, bad):
         for index, size in enumerate(SIZES):
             sums, began, now = Sums(), None, time.monotonic()
 
@@ -369,13 +383,6 @@ def run_threads(name, _, reports, until, hard, bad):
             if sums.wrong():
                 bad.append(f"{case.name}: {sums.wrong()}")
             found.append(case)
-        for arm in running.values():
-            finish(arm)
-    except RuntimeError as error:
-        bad.append(f"{name}: {str(error)[-1500:]}")
-    finally:
-        for arm in running.values():
-            arm.kill()
     return found
 
 
@@ -395,7 +402,7 @@ def run_pool(name, _, reports, until, hard, bad):
         pair = answered["alloc s"] + answered["free s"]
         return {"GB/s": size / answered["alloc s"] / 1e9, "pairs/s": 1 / pair, "alloc us": answered["alloc s"] * 1e6,
                 "free us": answered["free s"] * 1e6, **({"stall ms": stall * 1e3, "1/stall": 1 / stall} if large else {})}
-    try:
+    with ending(running, name, bad):
         for index, size in enumerate(sizes):
             now = time.monotonic()
             case = arms.Case(f"pool: {arms.size_name(size)}" if large else f"pairs: {arms.size_name(size)}",
@@ -408,13 +415,6 @@ def run_pool(name, _, reports, until, hard, bad):
             pairs(case, now + (until - now) / (len(sizes) - index), hard, bad)
             found.append(case)
         reports.take(name, running["ours"])
-        for arm in running.values():
-            finish(arm)
-    except RuntimeError as error:
-        bad.append(f"{name}: {str(error)[-1500:]}")
-    finally:
-        for arm in running.values():
-            arm.kill()
     return found
 
 
