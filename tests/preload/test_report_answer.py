@@ -271,7 +271,7 @@ WRITER = """
 
 
 def test_beside_a_process_that_writes_and_dies(run, tmp_path):
-    """Each reading finds whole lines and whole reports, and more stalls than the one before; the last one follows a SIGKILL."""
+    """Each reading finds whole reports, whole lines before the last one, and more stalls than before; the last reading follows a SIGKILL."""
     env = run.env(sim=True, GPUFEED_LOG=tmp_path / "job" / "log", GPUFEED_REPORT=tmp_path / "job" / "report.json", GPUFEED_STALL_US=50,
                   SIM_DELAY="cuMemAlloc_v2:200")
     (tmp_path / "job").mkdir()
@@ -280,7 +280,7 @@ def test_beside_a_process_that_writes_and_dies(run, tmp_path):
         done = run(COMMAND, "report", "--json", tmp_path / "job", preload=False)
         assert (done.returncode, done.stderr) == (0, ""), done
         found = json.loads(done.stdout)
-        assert found["input"]["damaged"] == found["input"]["foreign"] == 0
+        assert found["input"]["damaged"] <= 1 and found["input"]["foreign"] == 0  # the kernel may be appending the last line
         return found
     with subprocess.Popen(["/usr/bin/python3", "-c", textwrap.dedent(WRITER)], env=env, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout.readline() == "ready\n"
