@@ -17,7 +17,6 @@ import re
 import subprocess
 import sys
 
-BOTTOM = "base config os"
 HEAP = "preload/heap/jemalloc preload/heap/timing preload/heap/pages preload/heap/callouts"
 HOOK = "base base/loader config abi os preload/heap preload/trace preload/malloc"
 ENGINE = "base config abi os engine/machine engine/place"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/topo/host_files.h"
 
-#include "engine/machine/machine.h"
 #include "engine/machine/record.h"
 #include "os/thp.h"
 

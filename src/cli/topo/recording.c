@@ -4,7 +4,6 @@
 #include "cli/topo/cpufreq.h"
 #include "cli/topo/host_files.h"
 #include "cli/topo/visible_gpus.h"
-#include "engine/machine/machine.h"
 #include "engine/machine/record.h"
 
 int gf_recording_write(const char *folder)

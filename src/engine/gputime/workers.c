@@ -4,7 +4,6 @@
 #include "base/fmt.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/measured_run.h"
-#include "os/file_place.h"
 #include "os/procfs.h"
 
 #include <errno.h>

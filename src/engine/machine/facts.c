@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/machine/facts.h"
 
-#include "base/parse.h"
 #include "os/cgroup.h"
 #include "engine/machine/allowed.h"
 #include "os/launch.h"

@@ -2,7 +2,6 @@
 #include "engine/process/gpu_time.h"
 
 #include "base/log.h"
-#include "config/option_text.h"
 #include "engine/gputime/sampler.h"
 #include "engine/machine/tasks.h"
 #include "engine/process/process_state.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/process/memory_watch.h"
 
-#include "base/clock.h"
 #include "engine/place/reclaim_policy.h"
 #include "engine/process/process_state.h"
 #include "engine/process/report_lock.h"

@@ -19,7 +19,6 @@
 #include "engine/process/transfers.h"
 #include "engine/process/watch_thread.h"
 #include "engine/process/explain.h"
-#include "engine/transfer/stats/pinned_stats.h"
 #include "os/launch.h"
 #include "os/permit.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/heap/heap.h"
 
-#include "base/atomic.h"
 #include "base/loader/libc.h"
 #include "base/loader/own_image.h"
 #include "config/startup_env.h"

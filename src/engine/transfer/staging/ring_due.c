@@ -4,7 +4,6 @@
 #include "base/atomic.h"
 #include "base/base.h"
 #include "base/clock.h"
-#include "engine/transfer/setup/tuning.h"
 
 static _Atomic uint64_t look_ns; /* when to search next; 0 before the first segment */
 static _Atomic uint64_t short_ns;

@@ -4,7 +4,6 @@
 #include "abi/abi_hash.h"
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/fmt.h"
 #include "base/log.h"
 #include "base/loader/symbols.h"
 #include "os/permit.h"
