@@ -38,8 +38,8 @@ OWN = "driver cuMemcpyHtoD_v2 1000 2000 1000"  # the engine's own call, which is
 
 
 def requests():
-    """{export: the arguments of cuGetProcAddress}, from the simulated driver's list."""
-    entries = (SOURCE / "tests" / "sim" / "entries.def").read_text()
+    """{export: the arguments of cuGetProcAddress}, from the simulated driver's lists."""
+    entries = "".join(path.read_text() for path in (SOURCE / "tests" / "sim").glob("entries*.def"))
     return {export: (name, int(version), 2 if flavour == "thread" else 1) for
             export, name, version, flavour in
             re.findall(r"^SIM_ENTRY\((\w+), (\w+), (\d+), (\w+)\)$", entries, re.M)}
