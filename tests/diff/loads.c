@@ -177,9 +177,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } tests[] = {{"bytes", bytes},    {"pageable", pageable}, {"truncated", truncated},
-                 {"left", left},      {"barrier", barrier},   {"forked", forked},
-                 {"threads", threads}};
+    } tests[] = {{"bytes", bytes},     {"pageable", pageable}, {"truncated", truncated},
+                 {"left", left},       {"barrier", barrier},   {"forked", forked},
+                 {"threads", threads}, {"protected", bytes}};
 
     if (argc < 4)
         return 64;
@@ -188,6 +188,8 @@ int main(int argc, char **argv)
     context = kit_start();
     source = kit_pageable(MOST);
     kit_fill(source, MOST, 5);
+    if (strcmp(argv[1], "protected") == 0)
+        kit_refuse("protect");
     open_library();
     warm_up();
     if (argc > 4)

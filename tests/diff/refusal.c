@@ -53,6 +53,7 @@ static const struct refusal {
     {"limits", SYS_prlimit64, 0, 0, 0, false, EPERM},
     {"duplicate", SYS_fcntl, 2, ~0u, 960, false, EMFILE}, /* of maps, to a high number */
     {"dontneed", SYS_madvise, 2, ~0u, MADV_DONTNEED, false, EINVAL},
+    {"protect", SYS_mprotect, 2, ~0u, PROT_READ | PROT_WRITE, false, EACCES},
     {"willneed", SYS_madvise, 2, ~0u, MADV_WILLNEED, false, EINVAL},
     {"io-priority", SYS_ioprio_get, 0, 0, 0, false, EPERM},
     {"set-io-priority", SYS_ioprio_set, 0, 0, 0, false, EPERM},

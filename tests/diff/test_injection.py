@@ -30,12 +30,13 @@ CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "m
           "mremap": "mremap", "munlock": "munlock", "statfs": "statfs", "getrlimit": "limits",
           "ioprio_get": "io-priority", "ioprio_set": "set-io-priority", "setpriority": "priority",
           "sched_setscheduler": "scheduling"}
-# test_limits and tests/unit make these fail.
-LIMITED = {"calloc", "aligned_alloc", "pthread_key_create"}
+# test_limits, test_loads and tests/unit make these fail.
+LIMITED = {"calloc", "aligned_alloc", "pthread_key_create", "mprotect"}
 # These cannot fail, or the library could not handle a failure.
 CANNOT_FAIL = {"free", "sysconf", "syscall", "futex", "clock_nanosleep", "strerrordesc_np", "sigemptyset",
            "sigfillset", "pthread_sigmask", "getpid", "gettid", "rt_sigaction", "sched_getscheduler",
-           "getpriority", "uname", "pthread_once", "pthread_setspecific"}
+           "getpriority", "uname", "pthread_once", "pthread_setspecific", "pthread_setcancelstate",
+               "dl_iterate_phdr"}
 # The number of lines that each refusal causes: one for each feature that it turns off. Two numbers are listed if a
 # helper's stack may need a new mapping.
 LINES = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],

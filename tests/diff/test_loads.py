@@ -24,7 +24,7 @@ def counts(run, tmp_path, what="bytes", **environment):
     return json.loads(report.read_text())["transfers"]["parallel_memcpy"]
 
 
-@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads"])
+@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads", "protected"])
 def test_as_natively(run, tmp_path, what):
     same(run, tmp_path, what)
 
@@ -51,6 +51,11 @@ def test_a_child_and_ordinary_memory_are_not_counted(run, tmp_path):
     before = counts(run, tmp_path, "none")
     assert counts(run, tmp_path, "pageable") == before
     assert counts(run, tmp_path, "forked") == before
+
+
+def test_a_page_that_cannot_be_written_is_kept(run, tmp_path):
+    """The kernel refuses to make the page of the pointer writable."""
+    assert counts(run, tmp_path, "protected") == {"libraries": 0, "calls": 0, "bytes": 0}
 
 
 def test_another_interposer_is_kept(run, tmp_path):
