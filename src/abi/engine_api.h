@@ -117,6 +117,13 @@ struct gf_engine {
      */
     void (*forked)(void);
     /*
+     * Called before the calling thread, or a child of vfork, starts another program. Returns
+     * whether it changed the thread's mask; then program_end undoes this, unless exec succeeded.
+     * Both do only async-signal-safe work. Both may be NULL.
+     */
+    bool (*program_begin)(void);
+    void (*program_end)(void);
+    /*
      * The NUMA node of the process's GPU; -1 if unknown, if there are several, or in mode observe.
      */
     int (*gpu_node)(void);

@@ -15,6 +15,7 @@ LIBRARY = r"""
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,9 @@ CALLS = {
     "mallopt": "mallopt(M_ARENA_MAX, 2); return 42;",
     "mallinfo2": "mallinfo2(); return 42;",
     "pthread_atfork": "return pthread_atfork(nothing, nothing, nothing) ? 1 : 42;",
+    "system": 'return system("exit 42") >> 8;',
+    "posix_spawn": "return posix_spawn(NULL, \"/no/such\", NULL, NULL, (char *[]){\"no\", NULL}, NULL) == ENOENT ? 42 : 1;",
+    "execv": 'execv("/bin/true", (char *[]){"true", NULL}); return 1;',
     "_exit": 'write(1, "left\\n", 5); _exit(0);',
     "_Exit": 'write(1, "left\\n", 5); _Exit(0);',
 }

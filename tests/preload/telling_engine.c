@@ -45,6 +45,19 @@ static void forked(void)
     tell("[forked]\n");
 }
 
+static bool program_begin(void)
+{
+    if (strcmp(preload->options->machine, "program") != 0)
+        return false;
+    tell("[program begins]\n");
+    return true;
+}
+
+static void program_end(void)
+{
+    tell("[program ends]\n");
+}
+
 static int gpu_node(void)
 {
     return 7;
@@ -105,6 +118,8 @@ static const struct gf_engine engine = {
     .watch = watch,
     .thread_started = thread_started,
     .forked = forked,
+    .program_begin = program_begin,
+    .program_end = program_end,
     .gpu_node = gpu_node,
 };
 

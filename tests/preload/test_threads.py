@@ -31,6 +31,57 @@ def test_the_programs_threads_are_announced(fed):
     assert counts(result)["pthread_create"] == 3
 
 
+PROGRAMS = WAYS + r"""
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#define NONE "/no/such/program"
+static char *const args[] = {(char *)"sh", (char *)"-c", (char *)"exit 5", NULL}, *const env[] = {(char *)"A=1", NULL};
+static void say(const char *name, int result) { printf("%s %d %d\n", name, result, errno); fflush(stdout); errno = 0; }
+#define FAIL(name, ...) say(#name, name(__VA_ARGS__))
+#define RUN(name, ...) do { int status; pid_t pid = vfork(); if (!pid) { name(__VA_ARGS__); _exit(1); } \
+    if (waitpid(pid, &status, 0) == pid) say("child of " #name, status); } while (0)
+int main(int argc, char **argv)
+{
+    pid_t pid;
+    int status;
+    char line[64];
+    int shell = open("/bin/sh", O_RDONLY | O_CLOEXEC);
+    (void)argv;
+    if (argc > 1)
+        start();
+    errno = 0;
+    FAIL(execve, NONE, args, env); FAIL(execv, NONE, args); FAIL(execvp, "no-such", args);
+    FAIL(execvpe, "no-such", args, env); FAIL(fexecve, -1, args, env); FAIL(execveat, -1, NONE + 1, args, env, 0);
+    FAIL(posix_spawn, &pid, NONE, NULL, NULL, args, env); FAIL(posix_spawnp, &pid, "no-such", NULL, NULL, args, env);
+    FAIL(system, NULL); FAIL(system, "exit 3");
+    RUN(execve, "/bin/sh", args, env); RUN(execv, "/bin/sh", args); RUN(execvp, "sh", args);
+    RUN(execvpe, "sh", args, env); RUN(fexecve, shell, args, env); RUN(execveat, shell, "", args, env, AT_EMPTY_PATH);
+    say("posix_spawn", posix_spawn(&pid, "/bin/sh", NULL, NULL, args, env));
+    waitpid(pid, &status, 0); say("status", status);
+    FILE *pipe = popen("echo $((40 + 2))", "r");
+    say(fgets(line, sizeof(line), pipe), 0); say("pclose", pclose(pipe)); say("mode", popen("true", "x") == NULL);
+    return 0;
+}
+"""
+
+
+def test_programs_that_a_program_starts(fed):
+    """Functions that start a program return the same. The engine is called around each one, but not when a program
+    replaces its caller; then nothing is left behind in a parent that shares its memory."""
+    app = fed.program(PROGRAMS)
+    without = fed.go(app, preload=False)
+    assert fed.go(app).stdout == without.stdout
+    result = fed.go(app, "gpu", GPUFEED_MACHINE="program")
+    assert result.stdout == without.stdout
+    assert (len(said(result, "program begins")), len(said(result, "program ends"))) == (19, 13)
+    found = counts(result)
+    assert found["execve"] == found["execveat"] == found["system"] == 2 and found["popen"] == 2, found
+
+
 def test_python_threads(fed):
     result = fed.go("/usr/bin/python3", "-c", """
 import ctypes, threading

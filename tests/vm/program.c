@@ -20,6 +20,7 @@
  *   sleep MS
  *   say WORD                prints "at WORD PID", waits for SIGUSR1
  *   exec FILE ARG...        execv of the rest of the line
+ *   start WAY WORD          starts this program by vfork, posix_spawn, popen or system; it says WORD
  *
  * For each heap and threads step it prints "range NAME START END" lines: the pages that contain the
  * blocks. Adjacent pages are joined.
@@ -29,6 +30,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,6 +299,38 @@ static void say_step(const char *word)
     sigwait(&signals, &signal);
 }
 
+static void vfork_step(char *const argv[])
+{
+    const pid_t pid = vfork();
+
+    if (pid == 0) {
+        execve("/no/such/file", argv, environ); /* a failed exec is undone */
+        execve(argv[0], argv, environ);
+        _exit(127);
+    }
+    if (pid < 0)
+        fail("vfork", "", errno);
+}
+
+static void start_step(const char *way, char *word)
+{
+    char name[] = "/vm/program", say[] = "say", command[128];
+    char *const argv[] = {name, say, word, NULL};
+    FILE *volatile pipe = NULL; /* never closed, because pclose waits */
+    pid_t pid;
+
+    fflush(stdout);
+    snprintf(command, sizeof(command), "exec %s say %s", name, word);
+    if (!strcmp(way, "vfork"))
+        vfork_step(argv);
+    else if (!strcmp(way, "posix_spawn") && posix_spawn(&pid, name, NULL, NULL, argv, environ))
+        fail(way, word, errno);
+    else if (!strcmp(way, "popen") && !(pipe = popen(command, "w")))
+        fail(way, word, errno);
+    else if (!strcmp(way, "system") && system(command))
+        fail(way, word, errno);
+}
+
 static char **run(char **step);
 
 static char **fork_step(char **step)
@@ -369,6 +403,9 @@ static char **run(char **step)
             usleep((useconds_t)atoi(*step++) * 1000);
         } else if (!strcmp(word, "say")) {
             say_step(*step++);
+        } else if (!strcmp(word, "start")) {
+            start_step(step[0], step[1]);
+            step += 2;
         } else if (!strcmp(word, "exec")) {
             fflush(stdout);
             execv(step[0], step);

@@ -100,6 +100,8 @@ static struct gf_engine engine = {
     .watch = gf_watch_thread_run,
     .thread_started = on_thread_started,
     .forked = on_forked,
+    .program_begin = gf_thread_binding_program_begin,
+    .program_end = gf_thread_binding_program_end,
     .gpu_node = gpu_node,
     .report = gf_output_snapshot,
 };

@@ -250,7 +250,7 @@ static bool bind_late(const struct gf_placement *placement, struct gf_cpus *mask
  * Undoes the binding that a thread or forked child inherited from a thread that submits work: sets
  * the start mask, and removes the policy.
  */
-static void release_from_submitter(const struct gf_placement *placement)
+static bool release_from_submitter(const struct gf_placement *placement)
 {
     struct gf_cpus mask;
     struct gf_nodes nodes;
@@ -258,19 +258,41 @@ static void release_from_submitter(const struct gf_placement *placement)
 
     if (gf_tasks_get_mask(0, &mask) || !gf_set_equal(&mask, &placement->cpus) ||
         gf_tasks_set_mask(0, &placement->start))
-        return;
+        return false;
     if (gf_mempolicy_read(&mode, &nodes) && mode != GF_MPOL_DEFAULT && is_of_library(mode, &nodes))
         gf_mempolicy_set(GF_MPOL_DEFAULT, NULL);
+    return true;
+}
+
+bool gf_thread_binding_program_begin(void)
+{
+    const struct gf_placement *placement = gf_process_placement();
+    const int error = errno;
+    const bool released =
+        placement && placement->bound && placement->submitters && release_from_submitter(placement);
+
+    errno = error;
+    return released;
+}
+
+void gf_thread_binding_program_end(void)
+{
+    const struct gf_placement *placement = gf_process_placement();
+    const int error = errno;
+    struct gf_cpus mask;
+    bool is_ours;
+
+    /* The guard may have widened the placement in between. */
+    if (placement->bound && gf_tasks_get_mask(0, &mask) == 0 &&
+        gf_set_equal(&mask, &placement->start) && gf_tasks_set_mask(0, &placement->cpus) == 0 &&
+        placement->policy != GF_MPOL_DEFAULT && may_set_policy(&is_ours))
+        gf_mempolicy_set(placement->policy, &placement->policy_nodes);
+    errno = error;
 }
 
 void gf_thread_binding_release_child(void)
 {
-    const struct gf_placement *placement = gf_process_placement();
-    const int error = errno;
-
-    if (placement && placement->bound && placement->submitters)
-        release_from_submitter(placement);
-    errno = error;
+    gf_thread_binding_program_begin();
 }
 
 static bool is_settled(const struct gf_placement *placement, bool submits)

@@ -55,6 +55,14 @@ void gf_thread_binding_drop_inherited(void);
 void gf_thread_binding_release_child(void);
 
 /*
+ * Around the start of another program by the calling thread, or by a child of vfork: if only
+ * threads that submit work are bound, begin undoes the thread's binding, and end binds it again.
+ * begin returns whether it changed the mask. Async-signal-safe.
+ */
+bool gf_thread_binding_program_begin(void);
+void gf_thread_binding_program_end(void);
+
+/*
  * The number of threads that have a policy of an earlier placement. A thread can change only its
  * own policy, which it does at its next call that reaches the engine.
  */

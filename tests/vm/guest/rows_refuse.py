@@ -122,6 +122,25 @@ def row_threads_and_children_of_a_submitter_get_the_start_mask(machine):
 
 
 @row("two")
+def row_programs_that_a_submitter_starts_get_the_start_mask(machine):
+    """The thread itself stays bound."""
+    group = machine.cgroup("few", cpuset_cpus="0-3,5-7")
+    ways = ("vfork", "posix_spawn", "popen", "system")
+    program = Program(PROGRAM, "init", "ctx", 0, *(word for way in ways for word in ("start", way, way)), "say", "x",
+                      env=machine.env(NODE1), cgroup=group)
+    for way in ways:
+        child = program.at(way)
+        check_threads(child, machine.cpus - {4})
+        check_policy(child, "default")
+        program.go(child)
+    pid = program.at("x")
+    assert {thread.cpus for thread in proc.threads(pid) if thread.tid == pid} == {frozenset({5, 6, 7})}
+    check_policy(pid, "prefer:1")
+    program.go(pid)
+    assert program.end() == 0
+
+
+@row("two")
 def row_the_users_taskset_inside_the_node(machine):
     program = Program(PROGRAM, *WORK, env=machine.env(NODE1), start_mask={4, 6})
     check_unbound(program, program.at("x"), {4, 6})

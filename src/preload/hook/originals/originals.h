@@ -11,6 +11,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
