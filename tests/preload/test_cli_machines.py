@@ -192,6 +192,20 @@ def test_topo(gpufeed, tmp_path):
     assert expand(topo["process"]["cpus"]) == ALLOWED
 
 
+@needs_two
+def test_topo_names_the_nearest_node_that_may_be_used(gpufeed, run, tmp_path):
+    """The GPU's node is the one of /sys, even if the process may use CPUs of another node only."""
+    machine = write_machine(tmp_path / "machine", [1])
+    command = ["taskset", "-c", str(ALLOWED[0]), COMMAND, "topo", f"--machine={machine}"]
+    text = run(*command, preload=False).stdout
+    assert f"node 1 (sysfs), nearest CPUs {ALLOWED[1]}; this process may not use any of them" in text, text
+    assert ", the nearest it may use are on node 0" in text, text
+    gpu, = json.loads(run(*command, "--json", preload=False).stdout)["gpus"]
+    assert (gpu["nodes"], gpu["usable_cpus"], gpu["nearest_usable_node"]) == ([1], "", 0)
+    gpu, = json.loads(gpufeed("topo", "--json", f"--machine={machine}").stdout)["gpus"]
+    assert gpu["nearest_usable_node"] in (1, None), gpu
+
+
 def test_topo_of_this_machine_survives_being_recorded(gpufeed, tmp_path):
     here = json.loads(gpufeed("topo", "--json").stdout)
     assert gpufeed("topo", "--record", str(tmp_path / "new" / "folder")).returncode == 0

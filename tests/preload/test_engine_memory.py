@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from conftest import PRELOAD
 from enginekit import *
 
 
@@ -58,6 +59,41 @@ def test_memory_policy_of_threads_heap_and_children(feed, tmp_path):
     child = json.loads(child.read_text())
     assert child["start"]["inherited"] and child["start"]["policy"] == "default"
     assert child["binding"]["policy"] == "preferred"
+
+
+SLOW_MOVE = r"""
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+/* The kernel takes longer for one piece than the library may spend on all. */
+long syscall(long number, ...)
+{
+    __builtin_va_list args;
+    long a[6];
+    __builtin_va_start(args, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = __builtin_va_arg(args, long);
+    __builtin_va_end(args);
+    if (number == SYS_mbind && a[5])
+        usleep(3200000);
+    return ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"""
+
+
+def test_a_move_that_reaches_its_time_limit_is_not_done(feed, compile_c, tmp_path):
+    slow = compile_c(SLOW_MOVE, "-shared", "-fPIC", name="libslow.so")
+    found = feed(POLICY + """
+    keep = bytearray(64 << 20)
+    start()
+    report = os.environ["GPUFEED_REPORT"]
+    assert wait_for(lambda: os.path.exists(report) and json.load(open(report))["heap"]["migration"]["stopped"], 60)
+    """, devices=NODE0, GPUFEED_REPORT=tmp_path / "r.json", LD_PRELOAD=f"{PRELOAD}:{slow}")
+    if found.stdout.strip() == "refused":
+        pytest.skip("get_mempolicy is refused here (container without SYS_NICE)")
+    moved = json.loads((tmp_path / "r.json").read_text())["heap"]["migration"]
+    assert moved["stopped"] and not moved["done"] and moved["calls"] == 1, moved
+    assert moved["bytes"] == 2 << 20 and moved["left_bytes"] > 62 << 20, moved
 
 
 def test_policy_goes_when_the_devices_change(feed):

@@ -133,11 +133,29 @@ static void gpu_on_a_node_without_cpus(void **state)
     assert_bound(decide(), gf_bound_node, "72-143");
     assert_set(&row.verdict.nodes, "1");
     assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
-    /* Without distances between nodes, it is unknown which CPUs are near. */
+    /* If all nodes are equally far, or without distances, it is unknown which CPUs are near. */
+    for (size_t i = 0; i < row.machine->node_count * row.machine->node_count; i++)
+        row.machine->distances[i] = 20;
+    assert_unbound(decide(), "unknown");
+    assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
     free(row.machine->distances);
     row.machine->distances = NULL;
     assert_unbound(decide(), "unknown");
     assert_policy(&row.verdict, GF_MPOL_BIND, "0-1");
+}
+
+/* CPUs are bound, but no policy is set, because it would name no memory. */
+static void node_without_memory(void **state)
+{
+    (void)state;
+    set_up("dual8", "0000:9d:00.0");
+    row.machine->nodes[1].has_memory = false;
+    row.facts.mems = (struct gf_nodes){{1}};
+    assert_bound(decide(), gf_bound_node, NODE1);
+    assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
+    assert_non_null(strstr(row.verdict.policy_reason, "the GPU's node has no memory"));
+    row.options.mem = gf_mem_strict;
+    assert_policy(decide(), GF_MPOL_DEFAULT, "");
 }
 
 int main(void)
@@ -145,7 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(users_policy_elsewhere), ROW(users_policy),       ROW(refused_policy),
         ROW(strict_memory),          ROW(nodes_without_cpus), ROW(gpu_on_a_node_without_cpus),
-        ROW(memory_expander),        ROW(reserved_nodes),
+        ROW(memory_expander),        ROW(reserved_nodes),     ROW(node_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,15 +59,16 @@ static bool prefer_host(const struct gf_machine *machine, const struct gf_nodes 
 static void follow_gpu(const struct gf_machine *machine, const struct gf_nodes *mems,
                        const struct gf_options *options, struct gf_verdict *ret)
 {
-    struct gf_nodes nodes;
+    struct gf_nodes having, nodes;
 
-    gf_locate_host_nodes(machine, &nodes);
-    gf_set_and(&nodes, &nodes, &ret->nodes);
-    gf_set_and(&nodes, &nodes, mems);
+    gf_locate_host_nodes(machine, &having);
+    gf_set_and(&having, &having, &ret->nodes);
+    gf_set_and(&nodes, &having, mems);
     if (gf_set_empty(&nodes)) {
-        SAY(ret, gf_set_empty(&ret->nodes) ? "no node to prefer, so no policy is set"
-                                           : "the process may not use the node's memory, so no "
-                                             "policy is set");
+        SAY(ret, "%s, so no policy is set",
+            gf_set_empty(&ret->nodes) ? "no node to prefer"
+            : gf_set_empty(&having)   ? "the GPU's node has no memory"
+                                      : "the process may not use the node's memory");
     } else if (options->mem == gf_mem_strict) {
         ret->policy = GF_MPOL_BIND;
         ret->policy_nodes = nodes;
