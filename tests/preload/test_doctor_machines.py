@@ -52,6 +52,8 @@ HOSTS = {
     "dual8_vm": (whole_machine("dual8_vm"), {"nodes"}),
     "container": (whole_machine("container"), {"quota", "numa-balancing", "feeding"}),
     "a rank bound to the other socket": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7\n"}), {"cpus"}),
+    "a pod with few CPUs near the GPU": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7,13-15\n"}), {"cpus"}),
+    "a pod with enough CPUs near the GPU": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7,12-15\n"}), set()),
     "a pod with one CPU": (whole_machine("single_vm", {"proc/self/status": "Cpus_allowed_list:\t3\n"}), {"feeding"}),
     "a DGX with a closed driver": (whole_machine("dual8", {"proc/driver/nvidia/version": CLOSED.format(550)}), {"peer-memory"}),
     "an Ubuntu with 6.11": (whole_machine("dual8", {"proc/sys/kernel/osrelease": "6.11.0-1016-nvidia\n"}), {"pinning"}),

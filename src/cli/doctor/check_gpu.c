@@ -2,6 +2,8 @@
 /* The GPUs that a program would see here, their links and nodes, and the CPUs near them. */
 #include "cli/doctor/checks.h"
 
+#include "engine/place/locate.h"
+#include "engine/place/min_cpus.h"
 #include "os/procfs.h"
 
 #include <stdio.h>
@@ -145,6 +147,48 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
     }
 }
 
+/*
+ * The number of CPUs near the GPU that are needed to bind all threads, if the process may use fewer
+ * of the GPU's socket, and also farther CPUs; 0 otherwise. A process that has too few CPUs in total
+ * is the subject of the check `feeding`.
+ */
+static unsigned lacking_cpus(const struct gf_topo *topo, const struct gf_topo_gpu *gpu)
+{
+    const struct gf_cpus *start = &topo->facts.start;
+    const unsigned need = gf_min_cpus(gf_set_count(start), topo->facts.cpu_quota);
+    struct gf_cpus socket;
+
+    gf_locate_socket(topo->machine, &gpu->nodes, &socket);
+    gf_set_and(&socket, &socket, start);
+    const bool lacks = topo->has_mask && gf_set_count(start) >= need &&
+                       gf_set_count(&socket) < need && !gf_set_within(start, &socket);
+    return lacks ? need : 0;
+}
+
+static void report_usable(const struct gf_topo *topo, const struct gf_topo_gpu *gpu,
+                          struct gf_findings *ret)
+{
+    const unsigned usable = gf_set_count(&gpu->usable), all = gf_set_count(&gpu->cpus);
+    const unsigned need = lacking_cpus(topo, gpu);
+    char near[LIST_MAX], allowed[LIST_MAX];
+
+    if (!need) {
+        gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf,
+                           "this process may use %u of its node's %u CPUs", usable, all);
+        return;
+    }
+    struct gf_finding *finding = gf_finding_add_gpu(
+        ret, gf_status_problem, gpu->bdf, "this process may use only %u of its node's %u CPUs: %s",
+        usable, all, usable > 2 ? "only threads that submit work are bound" : "nothing is bound");
+    gf_finding_evidence(finding,
+                        "the GPU's node has CPUs %s; this process may use %s; a binding needs %u",
+                        gf_set_format(&gpu->cpus, near, sizeof(near)),
+                        gf_set_format(&topo->facts.start, allowed, sizeof(allowed)), need);
+    gf_finding_fix(finding,
+                   "give the process at least %u of the CPUs %s (docker run --cpuset-cpus)", need,
+                   near);
+}
+
 void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const struct gf_topo_gpu *gpu;
@@ -157,9 +201,7 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
             continue;
         gf_set_format(&gpu->cpus, near, sizeof(near));
         if (!gf_set_empty(&gpu->usable)) {
-            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf,
-                               "this process may use %u of its node's %u CPUs",
-                               gf_set_count(&gpu->usable), gf_set_count(&gpu->cpus));
+            report_usable(input->topo, gpu, ret);
             continue;
         }
         struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
