@@ -6,12 +6,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 static enum gf_log_level current_level = GF_LOG_SILENT;
 static unsigned current_areas; /* atomic */
 static char process_name[40];  /* "" or "rank 3: "; constant after the start */
+/* The file that descriptor 2 had at the start. */
+static struct {
+    bool known; /* atomic */
+    dev_t device;
+    ino_t inode;
+} expected;
 
 void gf_log_set_level(enum gf_log_level level)
 {
@@ -39,6 +46,38 @@ void gf_log_set_process(const char *name)
     gf_fmt(process_name, sizeof(process_name), "%s: ", name);
 }
 
+void gf_log_expect_stderr(dev_t device, ino_t inode)
+{
+    expected.device = device;
+    expected.inode = inode;
+    __atomic_store_n(&expected.known, true, __ATOMIC_RELEASE);
+}
+
+static bool read_file(int fd, struct stat *ret)
+{
+    return syscall(SYS_newfstatat, fd, "", ret, AT_EMPTY_PATH) == 0;
+}
+
+static bool is_file(const struct stat *found, dev_t device, ino_t inode)
+{
+    return found->st_dev == device && found->st_ino == inode;
+}
+
+/*
+ * Whether the file of descriptor 2 that the program put there later is standard error, too: a
+ * terminal or a pipe, or a file that is appended to, or that is also standard output. Any other
+ * file or socket may be data of the program.
+ */
+static bool is_redirection(const struct stat *found)
+{
+    struct stat out;
+
+    if (S_ISCHR(found->st_mode) || S_ISFIFO(found->st_mode))
+        return true;
+    return (S_ISREG(found->st_mode) && syscall(SYS_fcntl, STDERR_FILENO, F_GETFL) & O_APPEND) ||
+           (read_file(STDOUT_FILENO, &out) && is_file(found, out.st_dev, out.st_ino));
+}
+
 /*
  * A daemon may close descriptor 2, and a file that it opens later may get the number. If that file
  * has FD_CLOEXEC, it is not standard error: inherited descriptors and those made by dup2 lack the
@@ -47,8 +86,13 @@ void gf_log_set_process(const char *name)
 static bool is_standard_error(void)
 {
     const long flags = syscall(SYS_fcntl, STDERR_FILENO, F_GETFD);
+    struct stat found;
 
-    return flags >= 0 && !(flags & FD_CLOEXEC);
+    if (flags < 0 || flags & FD_CLOEXEC)
+        return false;
+    return !__atomic_load_n(&expected.known, __ATOMIC_ACQUIRE) ||
+           !read_file(STDERR_FILENO, &found) || is_file(&found, expected.device, expected.inode) ||
+           is_redirection(&found);
 }
 
 /* area is "" or ends in ": ". */

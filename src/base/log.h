@@ -14,6 +14,8 @@
 #include "base/base.h"
 #include "base/log_areas.h"
 
+#include <sys/types.h>
+
 enum gf_log_level {
     GF_LOG_SILENT = 0,
     GF_LOG_WARN,  /* a request of the user failed, or a setting is invalid */
@@ -33,6 +35,11 @@ enum gf_log_area {
  */
 void gf_log_set_level(enum gf_log_level level);
 bool gf_log_wants(enum gf_log_level level);
+/*
+ * Names the file that descriptor 2 had at the start. If the descriptor has another file that may be
+ * data of the program, lines are dropped.
+ */
+void gf_log_expect_stderr(dev_t device, ino_t inode);
 /*
  * Sets the name of this process, such as "rank 3", which later lines contain after "gpufeed: ".
  * Called once, by the only thread that prints.

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -92,7 +93,12 @@ static void record_state(void)
     /* Raw calls, because another library may replace libc's functions by some that allocate. */
     const long size = syscall(SYS_sched_getaffinity, 0, sizeof(startup.cpus), &startup.cpus);
     startup.known = size > 0;
-    startup.stderr_closed = syscall(SYS_fcntl, STDERR_FILENO, F_GETFD) < 0;
+    struct stat found;
+    startup.stderr_closed = syscall(SYS_newfstatat, STDERR_FILENO, "", &found, AT_EMPTY_PATH) != 0;
+    if (!startup.stderr_closed) {
+        startup.stderr_device = found.st_dev;
+        startup.stderr_inode = found.st_ino;
+    }
     /* A setuid program, for example, must not obey its user's environment. */
     const bool secure = getauxval(AT_SECURE) != 0;
     gf_options_load(&options, secure ? NULL : startup.envp);

@@ -18,6 +18,8 @@ struct gf_startup_env {
      * The program started without descriptor 2, so a file that it opens later may get this number.
      */
     bool stderr_closed;
+    dev_t stderr_device; /* the file of descriptor 2 */
+    ino_t stderr_inode;
     /* The process that made the record. Forked children inherit the record. */
     pid_t pid;
     struct gf_cpus cpus; /* sched_getaffinity of the recording thread */

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -60,21 +61,39 @@ def test_a_file_in_the_place_of_standard_error(program, run, tmp_path):  # noqa:
     assert (tmp_path / "data").read_bytes() == b"mine"
 
 
-def test_a_file_that_a_daemon_opens_as_number_2(program, run, tmp_path):  # noqa: F811
-    """The library takes descriptor 2 for standard error unless it has FD_CLOEXEC, which Python sets on files that it
-    opens. The program replaces descriptor 2 by one call. If the number were free for a moment, the library's thread
-    might open a file with it."""
-    path, env = program.prepare("""
-        data = os.dup2(os.open(os.environ["DATA"], os.O_RDWR | os.O_CREAT), 2, inheritable=False)
+@pytest.mark.parametrize("flags", ["O_RDWR", "O_RDWR | os.O_CLOEXEC", "O_WRONLY | os.O_APPEND"])
+def test_a_file_that_the_program_puts_in_the_place_of_standard_error(program, run, flags, tmp_path):  # noqa: F811
+    """Only a file that is appended to is a redirection. A daemon may have opened any other file after it closed
+    descriptor 2. The program replaces descriptor 2 by one call. If the number were free for a moment, the library's
+    thread might open a file with it."""
+    path, env = program.prepare(f"""
+        flags = os.{flags}
+        data = os.dup2(os.open(os.environ["DATA"], flags | os.O_CREAT), 2, inheritable=not flags & os.O_CLOEXEC)
         assert data == 2 and os.write(data, b"mine") == 4
     """, GPUFEED_VERBOSE=2, DATA=tmp_path / "data")
     assert run(PYTHON, path, sim=True, **env).returncode == 0
-    assert (tmp_path / "data").read_bytes() == b"mine"
-    path, env = program.prepare("""
-        os.dup2(os.open(os.environ["DATA"], os.O_RDWR | os.O_CREAT), 2)
-    """, GPUFEED_VERBOSE=2, DATA=tmp_path / "redirected")
-    assert run(PYTHON, path, sim=True, **env).returncode == 0
-    assert b"gpufeed: " in (tmp_path / "redirected").read_bytes()
+    data = (tmp_path / "data").read_bytes()
+    assert b"gpufeed: " in data if "APPEND" in flags else data == b"mine", data
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "standard output"])
+def test_another_kind_of_file_in_the_place_of_standard_error(program, run, kind, tmp_path):  # noqa: F811
+    """A socket carries data of the program."""
+    path, env = program.prepare("os.dup2(int(os.environ['NUMBER']), 2)", GPUFEED_VERBOSE=2)
+    if kind == "standard output":
+        out = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
+        found = subprocess.run([PYTHON, path], env=run.env(sim=True, NUMBER=1, **env), stdout=out, check=False)
+        text = os.pread(out, 65536, 0)
+        os.close(out)
+    else:
+        here, there = socket.socketpair() if kind == "socket" else map(os.fdopen, os.pipe(), "rw")
+        number = there.fileno()
+        found = subprocess.run([PYTHON, path], env=run.env(sim=True, NUMBER=number, **env), pass_fds=[number], check=False)
+        there.close()
+        text = os.read(here.fileno(), 65536)
+        here.close()
+    assert found.returncode == 0
+    assert not text if kind == "socket" else b"gpufeed: " in text, text
 
 
 @pytest.mark.parametrize("how", ["os.rename(log, log + '.1')", "os.truncate(log, 0)"])

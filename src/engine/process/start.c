@@ -245,6 +245,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     p->started_ns = gf_now_ns();
     p->cuda_since = gf_tasks_now();
     sem_init(&p->wake, 0, 0);
+    gf_log_expect_stderr(preload->startup->stderr_device, preload->startup->stderr_inode);
     gf_log_set_level(log_level(preload));
     gf_log_set_areas(preload->options->debug);
     gf_validate_environment(environ, false, print_warning, NULL);

@@ -281,6 +281,7 @@ static GF_COLD void start_load(void)
     /* The engine's reads and writes are cancellation points, but the driver's cuInit is not. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     gf_thread.guard++;
+    gf_log_expect_stderr(gf_startup_env()->stderr_device, gf_startup_env()->stderr_inode);
     gf_log_set_level(gf_startup_env()->stderr_closed
                          ? GF_LOG_SILENT
                          : GF_LOG_WARN + gf_startup_env_options()->verbose);
