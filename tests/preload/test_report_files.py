@@ -239,6 +239,7 @@ def test_trace_has_each_stall_on_its_thread(written):
     assert slices[3]["args"] == {"cause": "purge", "site": "train.py:4 in load", "bytes": 4096, "step": 12,
                                  "stack": "queue.py:1 in get\ntrain.py:4 in load\ntrain.py:99 in <module>"}
     assert [one["args"]["name"] for one in events(text, ph="M", name="thread_name")] == ["python3", "loader"]
+    assert [one["args"]["name"] for one in events(text, ph="M", name="process_name")] == ["one: python3"]
     assert [one["args"]["text"] for one in events(text, ph="i")] == ['"GPU 1"']
 
 
@@ -272,9 +273,11 @@ def test_steps_of_a_trace_never_overlap(written, down):
 def test_trace_counts_states_and_copies(written):
     text = written("perfetto", process() + activity(4, 7, 2, {"empty": 500, "queued": 1500}, [("to_device", "staged", 3000000)]) + end(5))
     base = json.loads(text)["baseTimeNanoseconds"]
-    time, copies = events(text, ph="C")
+    time, copies, time_after, copies_after = events(text, ph="C")
     assert time["args"] == {"empty": 25, "copying": 0, "communicating": 0, "queued": 75, "unknown": 0}
     assert copies["args"] == {"to GPU": 1.5, "from GPU": 0} and base / 1e9 + copies["ts"] / 1e6 == pytest.approx(STARTED + 2, abs=1e-5)
+    for after in (time_after, copies_after):
+        assert set(after["args"].values()) == {0} and base / 1e9 + after["ts"] / 1e6 == pytest.approx(STARTED + 4, abs=1e-5)
 
 
 def test_trace_has_steps_in_a_row_of_their_own(written):

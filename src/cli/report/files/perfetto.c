@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/files/perfetto.h"
 
+#include "base/path.h"
 #include "cli/report/files/json_out.h"
 
 #include <inttypes.h>
@@ -59,18 +60,18 @@ static void print_name(struct trace *trace, const char *kind, int64_t pid, int64
     fputs("}}", trace->out);
 }
 
+/* The name begins with the rank and contains no folder, because viewers show only its beginning. */
 static void print_process(struct trace *trace, uint32_t number)
 {
     const struct gf_job_process *process = &trace->job->processes[number];
-    const char *program = gf_job_text(trace->job, process->program);
+    const char *program = gf_path_file_name(gf_job_text(trace->job, process->program));
     const char *host = gf_job_text(trace->job, process->host);
-    char name[1024];
+    char name[1024], rank[32] = "";
 
     if (process->rank >= 0)
-        snprintf(name, sizeof(name), "rank %" PRId64 ": %.600s %.200s", process->rank, program,
-                 host);
-    else
-        snprintf(name, sizeof(name), "%.600s %.200s", program, host);
+        snprintf(rank, sizeof(rank), "rank %" PRId64, process->rank);
+    snprintf(name, sizeof(name), "%s%s%.200s%s%.600s", rank, *rank && *host ? " on " : "", host,
+             *rank || *host ? ": " : "", program);
     print_name(trace, "process_name", trace->pids[number], 0, name);
 }
 
@@ -143,30 +144,58 @@ static void print_steps(struct trace *trace, const struct gf_steps *steps)
 }
 
 /*
- * Writes counters for an interval, at the time of its beginning: the GPU's time by state, and the
- * rates of copies.
+ * Writes the counters at `time`, the interval's beginning or end: the GPU's time by state, and the
+ * rates of copies. At the end they are 0. all: the sum of all states; 0 without a GPU.
  */
-static void print_activity(struct trace *trace, const struct gf_activity *activity)
+static void print_counters(struct trace *trace, const struct gf_activity *activity, double time,
+                           double all)
 {
     const double length = activity->to - activity->from;
-    double all = 0;
+    const bool ends = time >= activity->to; /* viewers draw the last value to the trace's end */
 
-    for (int i = 0; i < GF_ACTIVITY_STATES; i++)
-        all += activity->state_s[i];
     if (all > 0) {
         begin_event(trace, "C", trace->pids[activity->process], 0);
         fputs(",\"name\":\"GPU time, %\",\"ts\":", trace->out);
-        print_time(trace, activity->from);
+        print_time(trace, time);
         for (int i = 0; i < GF_ACTIVITY_STATES; i++)
             fprintf(trace->out, "%s\"%s\":%.1f", i ? "," : ",\"args\":{", gf_activity_states[i],
-                    100 * activity->state_s[i] / all);
+                    ends ? 0 : 100 * activity->state_s[i] / all);
         fputs("}}", trace->out);
     }
     begin_event(trace, "C", trace->pids[activity->process], 0);
     fputs(",\"name\":\"copies, MB/s\",\"ts\":", trace->out);
-    print_time(trace, activity->from);
+    print_time(trace, time);
     fprintf(trace->out, ",\"args\":{\"to GPU\":%.1f,\"from GPU\":%.1f}}",
-            activity->bytes[0] / length / 1e6, activity->bytes[1] / length / 1e6);
+            ends ? 0 : activity->bytes[0] / length / 1e6,
+            ends ? 0 : activity->bytes[1] / length / 1e6);
+}
+
+/* The last interval of a process, and the time of its GPUs in all intervals. */
+struct ending {
+    const struct gf_activity *last;
+    double gpu_s;
+};
+
+static void print_activities(struct trace *trace)
+{
+    const struct gf_job *job = trace->job;
+    struct ending *endings = calloc(job->process_count + 1, sizeof(*endings));
+
+    for (size_t i = 0; endings && i < job->activity_count; i++) {
+        const struct gf_activity *activity = &job->activity[i];
+        struct ending *ending = &endings[activity->process];
+        double all = 0;
+        for (int k = 0; k < GF_ACTIVITY_STATES; k++)
+            all += activity->state_s[k];
+        print_counters(trace, activity, activity->from, all);
+        if (!ending->last || activity->to >= ending->last->to)
+            ending->last = activity;
+        ending->gpu_s += all;
+    }
+    for (size_t i = 0; endings && i < job->process_count; i++)
+        if (endings[i].last)
+            print_counters(trace, endings[i].last, endings[i].last->to, endings[i].gpu_s);
+    free(endings);
 }
 
 static void print_note(struct trace *trace, const struct gf_note *note)
@@ -213,8 +242,7 @@ static void print_events(struct trace *trace)
     for (size_t i = 0; i < job->stall_count; i++)
         print_stall(trace, &job->stalls[i]);
     print_steps(trace, trace->steps);
-    for (size_t i = 0; i < job->activity_count; i++)
-        print_activity(trace, &job->activity[i]);
+    print_activities(trace);
     for (size_t i = 0; i < job->note_count; i++)
         print_note(trace, &job->notes[i]);
 }
