@@ -23,7 +23,8 @@ typedef double value_of(const struct gf_rank_row *row);
 
 /* The medians of all ranks, and the least difference in seconds. */
 struct usual {
-    double stall_s, delay_s, step_s, step_mean_s, gpu_empty, gpu_copying, copy_cost, last;
+    double stall_s, delay_s, step_s, step_mean_s, gpu_empty, gpu_copying, copy_cost, link_cost,
+        last;
     double least_s, span;
 };
 
@@ -58,10 +59,20 @@ static double gpu_copying(const struct gf_rank_row *row)
 }
 
 /* Seconds per GB, so that a higher value is worse, as for other values. 0 if no copy was timed. */
+static double cost_of(const struct gf_copy_sum *sum)
+{
+    const double rate = gf_copy_rate(sum);
+    return rate > 0 ? 1 / rate : 0;
+}
+
 static double copy_cost(const struct gf_rank_row *row)
 {
-    const double rate = gf_copy_rate(&row->to_device);
-    return rate > 0 ? 1 / rate : 0;
+    return cost_of(&row->to_device);
+}
+
+static double link_cost(const struct gf_rank_row *row)
+{
+    return cost_of(&row->of_pinned);
 }
 
 static double end_of(const struct gf_rank_row *row)
@@ -107,6 +118,7 @@ static struct usual usual_of(const struct gf_rank_table *table)
         .gpu_empty = median(table, gpu_empty),
         .gpu_copying = median(table, gpu_copying),
         .copy_cost = median(table, copy_cost),
+        .link_cost = median(table, link_cost),
         .last = median(table, end_of),
         .least_s = gf_max(LEAST_S, LEAST_SHARE * span),
         .span = span,
@@ -237,6 +249,27 @@ static void compare_copies(const struct usual *usual, struct gf_rank_row *row,
            gf_amount_rate(1 / cost, much), gf_amount_rate(1 / usual->copy_cost, little));
 }
 
+/*
+ * Adds a remedy for a rank whose pinned and staged copies are slow. Copies of pageable memory that
+ * the driver makes are slow for other reasons.
+ */
+static void advise_link(struct gf_answer *answer, const struct usual *usual,
+                        const struct gf_rank_row *row)
+{
+    const double cost = link_cost(row);
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (usual->link_cost > 0 && cost > FACTOR * usual->link_cost &&
+        row->of_pinned.duration_s > LEAST_S)
+        gf_lines_add(
+            &answer->helps,
+            "pinned and staged copies of rank %lld (%s, median %s): its PCIe link may be slow: "
+            "run `gpufeed doctor` on its host, and read \"GPU Link Info\" of `nvidia-smi -q` while "
+            "it copies",
+            (long long)row->rank, gf_amount_rate(1 / cost, much),
+            gf_amount_rate(1 / usual->link_cost, little));
+}
+
 static void compare_end(const struct usual *usual, struct gf_rank_row *row,
                         struct gf_textbuf *words)
 {
@@ -302,6 +335,7 @@ void gf_rank_compare(struct gf_answer *answer)
         found[count].row = &table->rows[i];
         found[count].text = sentence_of(answer, &usual, &table->rows[i]);
         count += found[count].text != NULL;
+        advise_link(answer, &usual, &table->rows[i]);
     }
     if (count)
         qsort(found, count, sizeof(*found), by_excess);

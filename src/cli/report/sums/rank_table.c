@@ -31,6 +31,13 @@ static struct gf_rank_row *row_of(const struct gf_rank_table *table, int64_t ran
                         : NULL;
 }
 
+static void add_sum(struct gf_copy_sum *all, const struct gf_copy_sum *sum)
+{
+    all->calls += sum->calls;
+    all->bytes += sum->bytes;
+    all->duration_s += sum->duration_s;
+}
+
 static void add_process(struct gf_rank_row *row, const struct gf_job_process *process)
 {
     struct gf_copies copies = {0};
@@ -53,9 +60,9 @@ static void add_process(struct gf_rank_row *row, const struct gf_job_process *pr
         const struct gf_copy_sum *sum = &copies.ways[GF_TO_DEVICE][way];
         if (way == GF_WAY_OTHER || sum->duration_s <= 0)
             continue;
-        row->to_device.calls += sum->calls;
-        row->to_device.bytes += sum->bytes;
-        row->to_device.duration_s += sum->duration_s;
+        add_sum(&row->to_device, sum);
+        if (way != GF_WAY_DRIVER)
+            add_sum(&row->of_pinned, sum);
     }
     if (!process->logged) { /* the report has no median of the steps, but their sum */
         const double ended = gf_report_number(process->report, "steps.ended");

@@ -16,9 +16,11 @@ struct gf_rank_row {
     double step_stall_s;          /* stalls that began between them; all stalls without steps */
     uint64_t stalls;
     struct gf_copy_sum to_device; /* copies that were timed */
-    size_t steps;                 /* steps with a known end */
-    double step_s;                /* the median of their durations; 0 without steps */
-    double step_mean_s;           /* their mean, without the longest tenth */
+    struct gf_copy_sum
+        of_pinned;      /* those from pinned memory, and staged ones: the link limits them */
+    size_t steps;       /* steps with a known end */
+    double step_s;      /* the median of their durations; 0 without steps */
+    double step_mean_s; /* their mean, without the longest tenth */
     double gpu_s, gpu_empty_s,
         gpu_copying_s; /* time of its GPUs; the parts without work, and with only copies */
     double
