@@ -118,7 +118,7 @@ def take_pictures(chromium, folder, theme):
 def look(page, pictures=None, script=None):
     """Opens a page, and returns what the browser found. If `script` is given, the page evaluates it, and the member
     "value" has the result."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # its processes may write until they end
         chromium = Chromium(folder)
         try:
             chromium.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=800, deviceScaleFactor=1, mobile=False)

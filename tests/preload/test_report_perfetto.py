@@ -68,7 +68,7 @@ def queried():
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server, trace=trace, directory=folder))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        with tempfile.TemporaryDirectory() as profile:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             chromium = page_bench.Chromium(profile)
             try:
                 chromium.call("Network.setBlockedURLs", urls=["https://*", "http://127.0.0.1:9001/*", "ws://*"])
