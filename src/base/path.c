@@ -66,7 +66,9 @@ static bool begins(const char *path, const char *with)
 
 /*
  * Whether path is a device, a pipe, or a link in /dev or /proc, such as /dev/stdout. A file that is
- * renamed over it would destroy it for all its users.
+ * renamed over it would destroy it for all its users. A link of the process's user is not special,
+ * because it is followed first. Nor is a link of another user but root, which might lead to a
+ * device that only this process may write.
  */
 static bool is_special(const char *path)
 {
@@ -74,10 +76,14 @@ static bool is_special(const char *path)
 
     if (begins(path, "/proc/"))
         return true;
-    if (begins(path, "/dev/") && !begins(path, "/dev/shm/") && lstat(path, &found) == 0 &&
-        S_ISLNK(found.st_mode))
+    if (lstat(path, &found) != 0)
+        return false;
+    if (!S_ISLNK(found.st_mode))
+        return !S_ISREG(found.st_mode);
+    if (begins(path, "/dev/") && !begins(path, "/dev/shm/"))
         return true;
-    return stat(path, &found) == 0 && !S_ISREG(found.st_mode);
+    return found.st_uid == 0 && geteuid() != 0 && stat(path, &found) == 0 &&
+           !S_ISREG(found.st_mode);
 }
 
 static int write_special(const char *path, const char *bytes, size_t length)

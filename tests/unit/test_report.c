@@ -136,6 +136,34 @@ static void own_links_are_followed(void **state)
     rmdir(folder);
 }
 
+/* The user's own links are followed to a pipe, but not on to it through another user's link. */
+static void a_pipe_behind_links(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/gpufeed-report-XXXXXX", path[64], link[64], pipe[64], text[16] = "";
+    struct stat found;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/r.json", folder);
+    snprintf(link, sizeof(link), "%s/link", folder);
+    snprintf(pipe, sizeof(pipe), "%s/pipe", folder);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(symlink("link", path), 0);
+    assert_int_equal(symlink("pipe", link), 0);
+    const int fd = open(pipe, O_RDONLY | O_NONBLOCK);
+    assert_int_equal(gf_path_replace(path, "text", 4), 0);
+    assert_int_equal(read(fd, text, sizeof(text)), 4);
+    if (lchown(link, 12345, 12345) == 0) { /* only root can make a link of another user */
+        assert_int_equal(gf_path_replace(path, "text", 4), 0);
+        assert_int_equal(read(fd, text, sizeof(text)), 0);
+        assert_true(lstat(link, &found) == 0 && S_ISREG(found.st_mode));
+    }
+    close(fd);
+    unlink(path);
+    unlink(link);
+    unlink(pipe);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* In a folder that others may write to, their links are replaced or refused, never followed. */
 static void links_of_others_are_not_followed(void **state)
 {
@@ -294,6 +322,7 @@ int main(void)
         cmocka_unit_test(files_are_replaced_as_a_whole),
         cmocka_unit_test(own_links_are_followed),
         cmocka_unit_test(links_of_others_are_not_followed),
+        cmocka_unit_test(a_pipe_behind_links),
         cmocka_unit_test(failed_writes_leave_the_old),
         cmocka_unit_test(standard_output_is_appended_to),
         cmocka_unit_test(devices_are_not_renamed_over),
