@@ -7,8 +7,8 @@
  *     if (gpufeed_is_active())
  *         printf("fed by gpufeed %s from node %d\n", gpufeed_get_version(), gpufeed_get_node());
  *
- * Any thread may call these functions, and they keep errno. All but gpufeed_report neither block
- * nor allocate, so a signal handler may call them.
+ * Any thread may call these functions, and they keep errno. Only gpufeed_report may block or
+ * allocate. A signal handler may call all others.
  *
  * In a program that is neither position-independent nor linked against the library, the symbols are
  * NULL even under the preload. gcc and clang make position-independent programs by default.
@@ -28,25 +28,29 @@ extern "C" {
 #define GPUFEED_API __attribute__((weak))
 #endif
 
-/* "0.1.0". The pointer stays valid. */
+/*
+ * Returns the library's version, such as "0.1.0". The string is valid for the life of the process.
+ */
 GPUFEED_API const char *gpufeed_version(void);
 
 /*
- * 1 once the engine is loaded, after the process's first successful cuInit. 0 before that, in a
- * forked child of such a process, and with GPUFEED=off.
+ * Returns 1 after the engine was loaded, which happens after the process's first successful cuInit.
+ * Returns 0 before that, in a forked child of a process that loaded the engine, and with
+ * GPUFEED=off.
  */
 GPUFEED_API int gpufeed_active(void);
 
 /*
- * The NUMA node of the process's GPU, even if nothing is bound; -1 if it is not known yet, if the
- * process uses GPUs of several nodes, and with GPUFEED=observe.
+ * Returns the NUMA node of the process's GPU, even if no thread is bound to it. Returns -1 if the
+ * node is not known yet, if the process uses GPUs of several nodes, and with GPUFEED=observe.
  */
 GPUFEED_API int gpufeed_gpu_node(void);
 
 /*
- * Ends the current step, and starts the step with this number; 0 starts none. Events of GPUFEED_LOG
- * contain the number, and the report counts the steps. All threads share one current step, so only
- * one thread should mark steps. A call with the number of the current step has no effect.
+ * Ends the current step, and starts the step with the given number. With 0, no new step starts. The
+ * log (GPUFEED_LOG) states in which step a stall happened, and the report counts the steps. All
+ * threads share one current step, so only one thread should mark steps. A call with the number of
+ * the current step has no effect.
  */
 GPUFEED_API void gpufeed_step(unsigned long long step);
 
@@ -61,8 +65,8 @@ GPUFEED_API size_t gpufeed_report(char *text, size_t size);
 
 #ifndef GPUFEED_BUILDING
 /*
- * The same functions for programs that also run without the library. Without it they return NULL, 0
- * or -1.
+ * The same functions for programs that must also run without the library. If the library is not
+ * loaded, these functions return NULL, 0 or -1.
  */
 static inline const char *gpufeed_get_version(void)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of pointers to the driver's functions that hooks.def lists. The types come from the
- * toolkit's cuda.h.
+ * A table of pointers to those functions of the driver that hooks.def lists. The types come from
+ * the toolkit's cuda.h.
  */
 #ifndef GF_ABI_CUDA_H
 #define GF_ABI_CUDA_H
 
 #include "abi/cuda_newer.h"
 
-/* Some drivers export this function (580 does not), but no header declares it. */
+/* Some drivers export this function, but no header declares it. Driver 580 does not export it. */
 __typeof__(cuGetProcAddress_v2) cuGetProcAddress_v2_ptsz;
 
 /* A member is NULL where the installed driver lacks the function. */

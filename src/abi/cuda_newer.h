@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Includes cuda.h, and adds declarations of newer toolkits if cuda.h is older (11.8 or later). The
- * installed driver may have these functions although the build's headers lack them. Only abi/cuda.h
- * includes this file.
+ * Includes the toolkit's cuda.h, which must be 11.8 or later, and declares what only newer versions
+ * of cuda.h declare. The driver on the user's machine may have these functions even if the toolkit
+ * that builds this library does not know them. Only abi/cuda.h includes this file.
  */
 #ifndef GF_ABI_CUDA_NEWER_H
 #define GF_ABI_CUDA_NEWER_H
 
-/* Declares all versions of each function by their exported names, without renaming macros. */
+/*
+ * Makes cuda.h declare every version of a function under its exported name, and define no macro
+ * that renames a function.
+ */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

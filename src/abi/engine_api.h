@@ -5,13 +5,14 @@
  * The preload library (libgpufeed.so) is in every process. After the first successful cuInit it
  * creates the library's own thread, "gpufeed". That thread opens the engine (libgpufeed-engine.so)
  * once, with RTLD_LOCAL, and calls gf_engine_start with a struct gf_preload. It publishes the
- * returned struct gf_engine by one atomic store, and then runs the engine's watch(). Until the
- * store, every hook passes through. If gf_engine_start returns NULL, hooks pass through for the
- * life of the process. docs/concurrency.md lists the library's other threads.
+ * returned struct gf_engine by one atomic store, and then runs the engine's watch(). Before that
+ * store, every hook only calls the original function. If gf_engine_start returns NULL, every hook
+ * does so for the life of the process. docs/concurrency.md lists the library's other threads.
  *
  * Hooks call the engine on the program's threads, possibly under the loader's lock (a constructor
  * may be calling CUDA). These functions never wait for another thread, never call back into a hook,
- * keep errno, and return quickly. Only the functions of `transfer` may wait, as the driver would.
+ * keep errno, and return quickly. Only the functions of `transfer` may wait, as long as the
+ * driver's own functions would.
  */
 #ifndef GF_ABI_ENGINE_API_H
 #define GF_ABI_ENGINE_API_H
@@ -37,56 +38,74 @@
 /* The owner of a thread. */
 enum gf_thread_class {
     gf_thread_program, /* a thread of the program */
-    /* A thread of the program that set its affinity or was created with one; never bound. */
+    /*
+     * A thread of the program that set its own CPU affinity, or was created with one. The library
+     * never binds such a thread.
+     */
     gf_thread_self_set,
     gf_thread_driver, /* created by libcuda */
     gf_thread_ours,   /* created by libgpufeed, or by a library that it uses */
 };
 
 struct gf_preload {
-    uint32_t abi;  /* GF_ENGINE_ABI of abi/abi_hash.h: the hash of the contract headers */
-    uint32_t size; /* sizeof(struct gf_preload); each side refuses a different value */
+    uint32_t abi; /* GF_ENGINE_ABI of abi/abi_hash.h: the hash of the contract headers */
+    /* sizeof(struct gf_preload). The engine refuses other values of `abi` and `size`. */
+    uint32_t size;
     const struct gf_options *options;
     const struct gf_startup_env *startup;
-    _Atomic unsigned *permitted; /* system calls that the process may make: os/permit.h */
+    /* Bits of the system calls that the process may make: os/permit.h. */
+    _Atomic unsigned *permitted;
     const struct gf_cuda *cuda;
-    /* The file of a preloaded library that replaces libcuda, or NULL. */
+    /* The path of a preloaded library that replaces libcuda, or NULL if there is none. */
     const char *driver_shim;
-    const struct gf_heap_ops *heap; /* its functions are NULL unless the heap is in replace mode */
+    /* Unless the heap is in replace mode, its functions are NULL, except time_passthrough. */
+    const struct gf_heap_ops *heap;
     const char *version;
-    pid_t caller; /* the thread that called cuInit; this thread may have ended */
+    pid_t caller; /* id of the thread whose cuInit led to the load; the thread may have ended */
 
     /*
-     * The class of a live thread of this process, or of a thread of another process whose mask the
-     * program set.
+     * Returns the class of a live thread. The thread may belong to another process if the program
+     * has set the thread's mask.
      */
     enum gf_thread_class (*thread_class)(pid_t tid);
-    /* For the report: calls `fn` with the counts of each hook, until fn returns false. */
+    /*
+     * For the report: calls `fn` once for each hook with the hook's counts, until fn returns false.
+     */
     void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
     struct gf_submit_table *submissions;
-    /* Finds the interpreter; false if none is loaded; any thread. */
+    /*
+     * Describes the loaded Python interpreter. False if there is none. May be called on any thread.
+     */
     bool (*python)(struct gf_python *ret);
     /*
-     * The event log, which the preload library writes. log_wanted: whether a log exists. log adds
-     * an event, with its fields as a JSON object on one line. log_finish writes all complete lines;
-     * afterwards each thread writes its own lines. Any thread.
+     * The event log, which the preload library writes. log_wanted returns whether there is a log.
+     * log adds an event, whose fields are a JSON object on one line. log_finish writes all finished
+     * lines; afterwards a thread that logs an event also writes its line to the file. log_count
+     * returns how many lines were logged and dropped. These functions may be called on any thread.
      */
     bool (*log_wanted)(void);
     void (*log)(const char *event, const char *fields);
     void (*log_finish)(void);
     void (*log_count)(struct gf_journal_count *ret);
-    /* Stalls so far of this process and its children, and the durations of the process's calls. */
+    /*
+     * stall_counts returns the number of stalls of this process and its children until now, by
+     * cause. each_latency calls fn with the durations of this process's calls.
+     */
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
     void (*each_latency)(gf_latency_fn *fn, void *closure);
-    void (*step_count)(struct gf_step_count *ret); /* the program's steps; any thread */
+    /* The steps that the program has marked; may be called on any thread. */
+    void (*step_count)(struct gf_step_count *ret);
     /*
-     * Sets the GPU that log lines about stalls of the heap name. NULL: the process uses several
-     * GPUs.
+     * Sets the GPU to be named in log lines about stalls of the heap. NULL: the process uses
+     * several GPUs.
      */
     void (*gpu_known)(const struct gf_stall_gpu *gpu);
 };
 
-/* How the use of a device was detected. Later values are stronger evidence. */
+/*
+ * How the library noticed that the program uses a device. Values further down are stronger
+ * evidence.
+ */
 enum gf_sighting {
     gf_sighting_retained, /* its primary context was retained, or a context was created on it */
     gf_sighting_current,  /* a context of the device was made current */
@@ -96,35 +115,41 @@ enum gf_sighting {
 struct gf_engine {
     uint32_t abi;
     uint32_t size;
-    /* Called only after the driver succeeded. Only gf_sighting_memory uses `bytes`. */
+    /*
+     * Called after a successful driver call that shows that the program uses this device. `bytes`
+     * is only used with gf_sighting_memory.
+     */
     void (*device_seen)(CUdevice device, enum gf_sighting how, uint64_t bytes);
-    /* Called when a context is given work for the first time. May be NULL. */
+    /* Called when the program submits work to a context for the first time. May be NULL. */
     void (*work_seen)(void);
     /*
      * Called on the thread gf_preload.caller after the engine was published. Not called if that
-     * thread stopped waiting for the engine.
+     * thread has given up waiting for the engine.
      */
     void (*joined)(void);
     /*
-     * Called on the library's own thread after publication, with all signals blocked. It may never
-     * return.
+     * Called on the library's own thread after the engine was published, with all signals blocked.
+     * The function may run until the process ends.
      */
     void (*watch)(void);
     /* Called first in each thread that the program creates, before its start routine. */
     void (*thread_started)(void);
     /*
-     * Called in a forked child of a process that has an engine. Does only async-signal-safe work.
+     * Called in a forked child of a process that has an engine. Calls only async-signal-safe
+     * functions.
      */
     void (*forked)(void);
     /*
-     * Called before the calling thread, or a child of vfork, starts another program. Returns
-     * whether it changed the thread's mask; then program_end undoes this, unless exec succeeded.
-     * Both do only async-signal-safe work. Both may be NULL.
+     * program_begin is called just before the calling thread starts another program, also in a
+     * child of vfork. It returns true if it changed the calling thread's CPU mask. In that case
+     * program_end is called afterwards and restores the mask; a successful exec never returns to
+     * that call. Both call only async-signal-safe functions. Both pointers may be NULL.
      */
     bool (*program_begin)(void);
     void (*program_end)(void);
     /*
-     * The NUMA node of the process's GPU; -1 if unknown, if there are several, or in mode observe.
+     * Returns the NUMA node of the process's GPU. Returns -1 if it is unknown, if the GPUs are on
+     * several nodes, or in mode observe.
      */
     int (*gpu_node)(void);
     /*
@@ -132,7 +157,10 @@ struct gf_engine {
      * Returns 0 at exit, and if another thread takes longer than wait_ms to write a report.
      */
     size_t (*report)(char *buf, size_t size, unsigned wait_ms);
-    /* Copies and pinned memory. NULL if the options turn both off. Constant after publication. */
+    /*
+     * The functions for copies and pinned memory. NULL if the options turn both off. Does not
+     * change after the engine was published.
+     */
     const struct gf_transfer_ops *transfer;
 };
 

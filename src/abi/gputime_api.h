@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of submitted work, for the engine's sampler (src/engine/gputime). The table belongs to
- * the preload library. Hooks write the records. The sampler reads them, and clears work that has
- * completed. No lock protects the fields.
+ * Records of the work that the program submits to GPUs, for the engine's sampler
+ * (src/engine/gputime). The table belongs to the preload library. Hooks write the records. The
+ * sampler reads them, and clears the records of work that has completed. No lock protects the
+ * fields.
  */
 #ifndef GF_ABI_GPUTIME_API_H
 #define GF_ABI_GPUTIME_API_H
@@ -10,11 +11,11 @@
 #include "abi/cuda.h"
 #include "base/base.h"
 
-#define GF_SUBMITTERS 80u    /* threads with a set of counters: preload/hook/counters.h */
+#define GF_SUBMITTERS 80u    /* number of counter sets of threads: preload/hook/counters.h */
 #define GF_STREAM_SLOTS 512u /* a power of two */
-#define GF_STREAM_PROBES 8u  /* a look-up of a stream tries so many slots */
+#define GF_STREAM_PROBES 8u  /* number of slots that a look-up of a stream tries */
 #define GF_SUBMIT_CONTEXTS 16u
-/* Replaces the handle while an entry is filled. No handle has this value. */
+/* Stored in place of a handle while a thread fills in the entry. No real handle has this value. */
 #define GF_SUBMIT_FILLING ((uintptr_t)3)
 #define GF_SUBMIT_DEVICES 16u
 
@@ -25,7 +26,10 @@ enum gf_work {
     gf_work_comm = 4, /* submitted by a communication library */
 };
 
-/* A stream with a handle of its own. The legacy stream and per-thread streams have other records. */
+/*
+ * A stream that has its own handle. Work of the legacy stream is recorded in
+ * gf_submit_table.legacy_work, and work of per-thread streams in gf_submitter.own_work.
+ */
 struct gf_stream_slot {
     _Alignas(64) _Atomic(uintptr_t) stream; /* 0: free */
     _Atomic(uintptr_t) context;
@@ -35,17 +39,27 @@ struct gf_stream_slot {
      */
     _Atomic unsigned work;
     _Atomic int device;
-    /* A query of the legacy stream covers this stream. */
+    /* True for a blocking stream. A query of the legacy stream then includes this stream's work. */
     _Atomic bool blocking;
 };
 
-/* A thread that submits work. If more than 64 threads submit, several share a record. */
+/*
+ * The record of a thread that submits work. If more than 64 threads submit work, several of them
+ * share a record.
+ */
 struct gf_submitter {
-    /* Calls that submit work: counted in `begun` before the driver's call, in `ended` after it. */
+    /*
+     * The number of calls that submit work. A call is counted in `begun` before the driver's call,
+     * and in `ended` after it.
+     */
     _Alignas(64) _Atomic uint64_t begun;
     _Atomic uint64_t ended;
-    _Atomic unsigned own_work; /* work of its per-thread streams, as gf_stream_slot.work */
-    /* The timed driver call in progress: 1 + an enum gf_timed; 0: none. */
+    /* Kinds of work in the thread's per-thread streams, as in gf_stream_slot.work. */
+    _Atomic unsigned own_work;
+    /*
+     * The kind of timed driver call that the thread is in: 1 + an enum gf_timed. 0: it is in no
+     * such call.
+     */
     _Atomic unsigned doing;
     /*
      * Number of submissions to streams without a slot, because the table is full or a capture is
@@ -54,32 +68,39 @@ struct gf_submitter {
     _Atomic uint64_t unlisted;
 };
 
-/* A context whose streams are queried. */
+/* A context whose streams the sampler queries. */
 struct gf_submit_context {
     _Atomic(uintptr_t) context; /* 0: free */
     _Atomic int device;
 };
 
-/* The current gap of a device. The sampler opens it; the first submission ends it. */
+/*
+ * The current gap of a device. The sampler opens a gap, and the next submission to the device ends
+ * it.
+ */
 struct gf_submit_gap {
     _Alignas(64) _Atomic bool open;
-    _Atomic uint64_t ended_ns; /* end of the gap; 0 while it is open */
-    _Atomic int ender;         /* the thread that submitted; stored last */
+    _Atomic uint64_t ended_ns; /* time at which the gap ended; 0 before that */
+    _Atomic int ender;         /* id of the thread whose submission ended the gap; stored last */
     _Atomic(uintptr_t) python; /* PyThreadState of that thread; 0 if it has none */
 };
 
 struct gf_submit_table {
-    /* False: hooks record nothing. The engine sets it once. */
+    /* While this is false, hooks record nothing. The engine sets it to true once. */
     _Atomic bool on;
-    _Atomic unsigned legacy_work; /* work of all legacy streams, as gf_stream_slot.work */
+    /* Kinds of work in all legacy streams, as in gf_stream_slot.work. */
+    _Atomic unsigned legacy_work;
     /*
-     * A Dekker-style handshake. The sampler sets `asking`, then loads `closed` and `captures`. A
-     * hook that ends a stream or a context, or begins a capture, adds to `closed` and then waits
-     * until `asking` is false.
+     * A Dekker-style handshake between the sampler and hooks. The sampler sets `asking`, then loads
+     * `closed` and `captures`, and queries only if both are 0. A hook that ends a stream or a
+     * context, or begins a capture, adds 1 to `closed` and then waits until `asking` is false.
      */
     _Alignas(64) _Atomic bool asking;
     _Atomic unsigned closed;
-    /* Open captures; also those that ended by the destruction of their stream. */
+    /*
+     * The number of open captures. A capture that ended because its stream was destroyed is still
+     * counted.
+     */
     _Atomic unsigned captures;
     struct gf_submit_gap gaps[GF_SUBMIT_DEVICES];
     struct gf_submit_context contexts[GF_SUBMIT_CONTEXTS];

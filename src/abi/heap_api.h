@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The heap as the engine sees it. The preload library fills in struct gf_heap_ops, and the engine
- * calls its functions. Sizes are in bytes. Any thread that holds no lock of the library may call
- * these functions, and they keep errno. Exceptions are stated.
+ * The interface of the heap for the engine. The preload library fills in struct gf_heap_ops, and
+ * the engine calls its functions. Sizes are in bytes. Unless a comment says otherwise, any thread
+ * that holds no lock of the library may call these functions, and they keep errno.
  */
 #ifndef GF_ABI_HEAP_API_H
 #define GF_ABI_HEAP_API_H
@@ -15,7 +15,10 @@ enum gf_heap_mode {
     gf_heap_mode_undecided = 0,
     gf_heap_mode_replace,     /* jemalloc serves malloc */
     gf_heap_mode_passthrough, /* the next allocator in search order serves malloc */
-    /* jemalloc serves malloc, and calls are timed; never in gf_heap_ops.mode. */
+    /*
+     * The same as gf_heap_mode_replace, while calls are timed. gf_heap_ops.mode never has this
+     * value.
+     */
     gf_heap_mode_sampled,
 };
 
@@ -25,38 +28,44 @@ struct gf_range {
     size_t size;
 };
 
-/* From jemalloc's statistics; 0 where it was built without them. */
+/* Values of jemalloc's statistics. A value is 0 if jemalloc was built without statistics. */
 struct gf_heap_stats {
     uint64_t mapped, active, allocated;
-    uint64_t dirty, lazily_freed; /* free pages that were not purged */
-    uint64_t cached;              /* blocks in the caches of threads; part of `allocated` */
+    uint64_t dirty, lazily_freed; /* bytes of free pages that were not purged */
+    /* Bytes of blocks in the caches of threads; part of `allocated`. */
+    uint64_t cached;
     unsigned arenas;
 };
 
-/* The heap's handling of freed pages: src/preload/heap/pages/retain.h. */
+/* How the heap handles freed pages: src/preload/heap/pages/retain.h. */
 struct gf_heap_retained {
-    bool managed; /* false: a user's MALLOC_CONF sets the decay; the heap adds nothing */
+    /* False if a user's MALLOC_CONF sets the decay; then only jemalloc handles freed pages. */
+    bool managed;
     /*
      * Bytes of free pages that are not purged. An upper bound, because it includes pages that were
      * never touched.
      */
     uint64_t max_bytes;
-    uint64_t unused_bytes;  /* the part that stayed free for at least 10 s */
+    uint64_t unused_bytes;  /* the part of max_bytes that stayed free for at least 10 s */
     uint64_t unused_purged; /* bytes purged because they stayed free */
     /* Bytes freed since the last lazy free; an upper bound of the dirty bytes. */
     uint64_t freed;
-    uint64_t dirty_limit; /* most dirty bytes that the heap keeps */
-    uint64_t headroom;    /* when the heap last read it */
+    uint64_t dirty_limit; /* maximum of dirty bytes that the heap keeps */
+    uint64_t headroom;    /* the headroom at the heap's last reading */
     uint64_t readings, lazy_frees, purges;
-    uint64_t lazily_freed_bytes, purged_bytes; /* sums since the start, for any cause */
+    /* Sums since the process started, whatever the reason. */
+    uint64_t lazily_freed_bytes, purged_bytes;
 };
 
 /* Transparent huge pages: src/preload/heap/pages/huge.h. */
 struct gf_heap_huge {
     bool on;
-    const char *reason;   /* the reason for `on` */
-    uint64_t asked_bytes; /* bytes of new mappings that were large enough */
-    /* The part of asked_bytes whose first huge page was allocated quickly. */
+    const char *reason;   /* why huge pages are on or off */
+    uint64_t asked_bytes; /* bytes of new mappings that are large enough for advice */
+    /*
+     * The part of asked_bytes that was advised to use huge pages, because the kernel allocated the
+     * mapping's first huge page quickly.
+     */
     uint64_t advised_bytes;
 };
 
@@ -65,19 +74,19 @@ struct gf_heap_first_touch {
     uint64_t looks; /* blocks examined */
     uint64_t timed; /* page faults timed */
     /*
-     * Bytes of large blocks that had no page yet when malloc returned, minus bytes that still had
-     * none when the block was freed.
+     * Bytes of large blocks for which no page was present when malloc returned, minus bytes for
+     * which no page was present when the block was freed.
      */
     uint64_t missing_bytes;
-    uint64_t again_bytes; /* the part of missing_bytes that an earlier purge removed */
+    uint64_t again_bytes; /* the part of missing_bytes whose pages an earlier purge had removed */
     uint64_t us;          /* estimated duration of the first touch of missing_bytes */
     uint64_t ns_per_mib;  /* the duration at the latest sample */
 };
 
-/* A jemalloc setting in force, and the reason for it. */
+/* A setting of jemalloc, its value in force, and the reason for the value. */
 struct gf_heap_setting {
-    const char *name; /* in jemalloc */
-    char value[24];   /* read back */
+    const char *name; /* jemalloc's name of the setting */
+    char value[24];   /* as jemalloc reports it */
     bool ours;        /* false: a user's MALLOC_CONF or /etc/malloc.conf sets another value */
     const char *reason;
 };
@@ -87,58 +96,63 @@ struct gf_heap_ops {
     const char *mode_reason; /* "GPUFEED_HEAP=off", "tcmalloc is preloaded", ... never NULL */
     /*
      * Sets the memory policy (MPOL_PREFERRED or MPOL_BIND) that each new mapping of the heap gets
-     * by mbind; policy 0 sets none. A refused mbind is counted and otherwise ignored.
+     * by mbind. With policy 0, new mappings get no policy. If the kernel refuses an mbind, the call
+     * is counted, and the mapping is used without the policy.
      */
     void (*set_node)(int policy, const struct gf_nodes *nodes);
     uint64_t (*refused)(void); /* number of mbind calls that the kernel refused */
     /*
      * Copies up to `cap` ranges that are mapped now. Unused entries of `ret` get size 0. Returns
-     * the number of mapped ranges, which may exceed `cap`. SIZE_MAX: the table has overflowed, so
-     * the copy may be incomplete.
+     * the number of mapped ranges, which may exceed `cap`. Returns SIZE_MAX if the heap's table of
+     * ranges has overflowed, because ranges may then be missing.
      */
     size_t (*ranges)(struct gf_range *ret, size_t cap);
-    /* Threads that start from now on share `cpus` arenas, the number of CPUs that they may use. */
+    /*
+     * Lets threads that start from now on share `cpus` arenas. Pass the number of CPUs that these
+     * threads may use.
+     */
     void (*set_cpus)(unsigned cpus);
     /*
-     * From now on a fork quiesces the heap instead of taking jemalloc's locks, so it copies fewer
-     * pages. The call takes milliseconds. It has no effect if the kernel refuses membarrier.
+     * From now on a fork quiesces the heap instead of taking jemalloc's locks, so that the fork
+     * copies fewer pages. This call takes milliseconds. It has no effect if the kernel refuses
+     * membarrier.
      */
     void (*allow_quiesce)(void);
     /*
-     * Times the next `calls` calls of malloc, calloc, realloc and free, for the histograms. One
-     * thread only.
+     * Times the next `calls` calls of malloc, calloc, realloc and free, for the histograms of call
+     * durations. Only one thread may call this.
      */
     void (*sample)(unsigned calls);
     /*
-     * Has an effect in mode passthrough: from now on, the other allocator's calls for large blocks
-     * are timed.
+     * In mode passthrough, starts to time the other allocator's calls for large blocks. May be
+     * NULL.
      */
     void (*time_passthrough)(void);
     void (*stats)(struct gf_heap_stats *ret);
-    /* Copies the i-th setting. False: there are at most i settings. */
+    /* Copies the i-th setting, counted from 0. Returns false if there is no i-th setting. */
     bool (*setting)(size_t i, struct gf_heap_setting *ret);
     /*
-     * The ignored parts of MALLOC_CONF and /etc/malloc.conf, with reasons; "" if nothing is
-     * ignored.
+     * Returns the parts of MALLOC_CONF and /etc/malloc.conf that jemalloc ignored, with the
+     * reasons. Returns "" if jemalloc ignored nothing.
      */
     const char *(*ignored_conf)(void);
     void (*huge)(struct gf_heap_huge *ret);
     void (*first_touch)(struct gf_heap_first_touch *ret);
-    void (*retained)(struct gf_heap_retained *ret); /* cheap: only a few loads */
+    void (*retained)(struct gf_heap_retained *ret); /* fast: only reads some variables */
     /*
      * The caller promises to check the headroom and to free pages in time, until the process ends
-     * or forks. So the heap keeps more dirty pages. Each call of this function lets the heap call
-     * `wake` once, from within a free, when it has many dirty pages.
+     * or forks. In return the heap keeps more dirty pages. After each call of this function, the
+     * heap calls `wake` once, from within a free, as soon as it has many dirty pages.
      */
     void (*watch_retained)(void (*wake)(void));
     /*
-     * free_lazily frees all dirty pages by MADV_FREE; purge frees all free pages by MADV_DONTNEED.
-     * False: nothing was done, because another thread is doing it or a user's MALLOC_CONF sets the
-     * decay.
+     * free_lazily frees all dirty pages by MADV_FREE. purge frees all free pages by MADV_DONTNEED.
+     * Both return false if they did nothing, because another thread is in such a call or because a
+     * user's MALLOC_CONF sets the decay.
      */
     bool (*free_lazily)(void);
     bool (*purge)(void);
-    /* If due, purges pages that were not reused for 10 to 20 seconds. */
+    /* Purges pages that were not reused for 10 to 20 seconds, if the next round is due. */
     void (*purge_unused)(void);
 };
 

@@ -7,22 +7,25 @@
 
 struct gf_hook_counts {
     const char *name;
-    uint64_t calls; /* calls by the program */
+    uint64_t calls; /* number of calls by the program */
 
-    /* For copies only: all copies and their bytes. A batch contains several copies. */
+    /*
+     * Only for hooks of copies: the number of copies, and their bytes. A call for a batch makes
+     * several copies.
+     */
     uint64_t copies, bytes;
-    /* Counts of the copies that are large enough for staging. */
+    /* The members from here on count only copies that are large enough for staging. */
     uint64_t offered, offered_bytes; /* offered to the engine */
     /*
-     * Copies that are not offered to the engine, because it stages no copy of their shape or source
-     * access order.
+     * Copies that were not offered to the engine, because the engine stages no copy with such a
+     * shape or source access order.
      */
     uint64_t unfit, unfit_bytes;
 };
 
 /* Returns false to end the iteration. */
 typedef bool gf_hook_counts_fn(void *closure, const struct gf_hook_counts *counts);
-/* Calls fn for each hook. Any thread. */
+/* Calls fn once for each hook. May be called on any thread. */
 typedef void gf_hook_counts_each(gf_hook_counts_fn *fn, void *closure);
 
 #endif

@@ -5,10 +5,14 @@
 
 #include "base/base.h"
 
-/* Lines of this process, and of children that share its slots. */
+/* Counts of log lines, of this process and of its children that share its slots. */
 struct gf_journal_count {
-    uint64_t lines; /* lines passed on for writing */
-    /* Lines beyond the limits, or lost. The file cannot report drops after its last line. */
+    uint64_t lines; /* lines that were passed on for writing */
+    /*
+     * Lines that were not written: beyond the log's rate or size, too long, without a free slot, or
+     * lost when a write failed or a thread ended. The file itself cannot report lines that are
+     * dropped after its last line.
+     */
     uint64_t dropped;
 };
 

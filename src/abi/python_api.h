@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Python interpreter of this process, for the engine, which reads frames of other threads. */
+/*
+ * Describes this process's Python interpreter to the engine, which reads Python frames of other
+ * threads.
+ */
 #ifndef GF_ABI_PYTHON_API_H
 #define GF_ABI_PYTHON_API_H
 
@@ -7,7 +10,7 @@
 
 struct gf_python {
     const char *version; /* the text that Py_GetVersion() returns */
-    /* The interpreter's global state, _PyRuntime; 0: its symbol was not found. */
+    /* The address of _PyRuntime, the interpreter's global state; 0 if the symbol was not found. */
     uintptr_t runtime;
     size_t runtime_size;
 };

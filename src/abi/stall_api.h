@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stalls and call durations that the engine reports: causes, kinds of timed calls, counts. */
+/* Stalls and durations of calls, which the engine reports: causes, kinds of timed calls, counts. */
 #ifndef GF_ABI_STALL_API_H
 #define GF_ABI_STALL_API_H
 
@@ -31,7 +31,7 @@ enum gf_cause {
         GF_CAUSE_COUNT,
 };
 
-/* The name that log and report use. Any thread. */
+/* Returns the name that log and report use. May be called on any thread. */
 static inline const char *gf_cause_name(enum gf_cause cause)
 {
     static const char *const names[] = {
@@ -46,13 +46,15 @@ struct gf_stall_count {
     uint64_t calls, us;
 };
 
-/* A GPU as the report names it. */
+/* A GPU, identified as in the report. */
 struct gf_stall_gpu {
     int device; /* -1: unknown or several */
     char pci[20];
 };
 
-/* Calls whose durations are counted: the name in the code, and the name in log and report. */
+/*
+ * Kinds of calls whose durations are counted: the name in the code, and the name in log and report.
+ */
 #define GF_TIMED_KINDS(X)                                                                          \
     X(malloc, "malloc")                                                                            \
     X(calloc, "calloc")                                                                            \
@@ -73,7 +75,7 @@ enum gf_timed {
         GF_TIMED_COUNT,
 };
 
-/* The name that log and report use. Any thread. */
+/* Returns the name that log and report use. May be called on any thread. */
 static inline const char *gf_timed_name(enum gf_timed kind)
 {
     static const char *const names[] = {
@@ -86,11 +88,15 @@ static inline const char *gf_timed_name(enum gf_timed kind)
 
 struct gf_latency {
     enum gf_timed kind;
-    /* The upper end of the size class in bytes; 0: unknown; UINT64_MAX: no upper end. */
+    /*
+     * The largest size in the call's size class, in bytes. 0: the size is unknown. UINT64_MAX: the
+     * class has no largest size.
+     */
     uint64_t size_to;
-    pid_t tid; /* 0: the sum of the threads without a row of their own */
+    /* -1: the sum of all threads; 0: the sum of the threads that have no row of their own. */
+    pid_t tid;
     uint64_t count, total_ns;
-    /* Percentiles are upper ends of buckets; max_ns is exact. */
+    /* A percentile is the upper end of the histogram bucket that contains it. max_ns is exact. */
     uint64_t p50_ns, p99_ns, p999_ns, max_ns;
 };
 

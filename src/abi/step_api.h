@@ -7,9 +7,9 @@
 
 struct gf_step_count {
     uint64_t ended; /* steps that a later mark ended */
-    /* Time from the first mark of a step to the last mark; 0 before the second mark. */
+    /* Microseconds from the program's first mark to its latest one; 0 before the second mark. */
     uint64_t us;
-    uint64_t current; /* the number of the step now; 0 before the first step */
+    uint64_t current; /* number of the current step; 0 if there is none */
 };
 
 #endif

@@ -45,7 +45,7 @@ static bool is_half(uint64_t part, const struct sums *sums)
     return part * 2 >= sums->total_us;
 }
 
-/* The thread was runnable, but not on a CPU. */
+/* Sets the cause of a call during which the thread was runnable, but not on a CPU. */
 static void find_preempted(const struct gf_evidence *evidence, const struct sums *sums,
                            struct gf_finding *ret)
 {
@@ -64,9 +64,10 @@ static void find_preempted(const struct gf_evidence *evidence, const struct sums
 }
 
 /*
- * True if the cgroup waited for memory for most of the call. If that duration is unknown: true if
- * the cgroup met its limit. Reclaim on the machine counts only if the thread was not blocked,
- * because it does not explain why a thread was blocked.
+ * Returns true if the cgroup waited for memory for at least half of the call. If the duration of
+ * these waits is unknown, returns true if the cgroup met its limit. It then also returns true if
+ * the kernel reclaimed memory anywhere on the machine, but only for a thread that was mostly on a
+ * CPU. Such reclaim does not explain why a thread was blocked.
  */
 static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *sums,
                          struct gf_finding *ret)
@@ -89,8 +90,8 @@ static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *
 }
 
 /*
- * Major faults read pages from a disk, or from zram, which costs CPU time. A few among many minor
- * faults are not the cause.
+ * Major faults read pages from a disk, or from zram, which costs CPU time. Major faults are the
+ * cause only if there is at least one for every eight pages that the call cleared or copied.
  */
 static bool find_swap(const struct gf_evidence *evidence, struct gf_finding *ret)
 {
@@ -161,8 +162,9 @@ static bool find_part(const struct gf_evidence *evidence, const struct sums *sum
 }
 
 /*
- * True if the thread was off the CPU for most of the call. Waits for jemalloc's locks do not count,
- * because they are timed as a part.
+ * Returns true if the thread was off the CPU for at least half of the call. Time in which it waited
+ * for jemalloc's locks is not included, because that time is measured separately
+ * (gf_slowpath_lock).
  */
 static bool find_idle(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
@@ -199,8 +201,9 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
 }
 
 /*
- * Finds the cause of a call that cleared or copied memory. Page faults are the cause if they cover
- * at least a quarter of its pages, small or huge.
+ * Finds the cause of a call that cleared or copied memory. Page faults are the cause if there was
+ * at least one fault for every four small pages of the memory, or more than one for every four huge
+ * pages.
  */
 static void find_work(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
@@ -223,8 +226,8 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
 }
 
 /*
- * Finds the cause of a call of another allocator, of which only the thread's resource usage is
- * known.
+ * Finds the cause of a call of another allocator. Only the thread's resource usage during the call
+ * is known.
  */
 static void find_foreign(const struct gf_evidence *evidence, const struct sums *sums,
                          struct gf_finding *ret)
@@ -244,7 +247,7 @@ static void find_foreign(const struct gf_evidence *evidence, const struct sums *
                   ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
 }
 
-/* Finds the cause of a driver call, of which only the thread's resource usage is known. */
+/* Finds the cause of a driver call. Only the thread's resource usage during the call is known. */
 static void find_driver(const struct gf_evidence *evidence, const struct sums *sums,
                         struct gf_finding *ret)
 {

@@ -7,7 +7,10 @@
 #include "os/pressure.h"
 #include "preload/heap/timing/slowpath.h"
 
-/* Kinds of driver calls. A wait is judged only if the GPU was idle when the wait began. */
+/*
+ * Kinds of driver calls. The cause of a wait is determined only if the GPU was idle when the wait
+ * began.
+ */
 enum gf_driver_call {
     gf_driver_none,
     gf_driver_call, /* a call in which programs expect no wait */
@@ -19,13 +22,13 @@ struct gf_evidence {
     const struct gf_slowpath *slow;
     struct gf_stall_gpu gpu;       /* the GPU of the call's context, or the process's only GPU */
     struct gf_slowpath_usage used; /* the thread's usage during the call */
-    struct gf_pressure_counters pressure; /* the increase during the call */
+    struct gf_pressure_counters pressure; /* increase of each counter during the call */
     /*
-     * Used if `pressure` is unknown: the time throttled since an earlier stall. A part of it may
-     * lie before this call.
+     * Used only if `pressure` is unknown: how long the CPU quota has throttled the cgroup since an
+     * earlier stall. A part of that time may lie before this call.
      */
     uint64_t throttled_before_us;
-    bool single_threaded; /* no other thread can hold a lock of the process */
+    bool single_threaded; /* the process has one thread, so no other thread can hold a lock */
     enum gf_driver_call driver;
 };
 

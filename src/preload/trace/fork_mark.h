@@ -13,7 +13,10 @@
  */
 void gf_fork_mark_set(void);
 
-/* Whether this memory was copied after the mark was set. True if the kernel cannot tell. */
+/*
+ * Whether this memory was copied by a fork after the mark was set. True if the kernel cannot wipe
+ * pages.
+ */
 bool gf_fork_mark_copied(void);
 
 #endif

@@ -35,7 +35,10 @@ static bool opened;
 static const char *version;
 static char *const *environment;
 static struct gf_rank rank;
-/* The process for which file path and header are set; negative while a thread sets them. */
+/*
+ * Id of the process for which the file path and the header are set; the negated id while a thread
+ * sets them.
+ */
 static _Atomic pid_t owner;
 static _Atomic bool has_header;
 static _Atomic int failure; /* -errno of the last append that failed, or 0 */
@@ -65,8 +68,8 @@ static struct gf_line_slots *journal_slots(void)
 }
 
 /*
- * Whether the process has ended. `owner` may be an ended child of vfork that opened the log, or the
- * ended parent of a child of vfork.
+ * Whether the process has ended. `owner` may be the id of an ended process: of a child of vfork
+ * that opened the log, or of the parent of a child of vfork.
  */
 static bool is_gone(pid_t process)
 {
@@ -87,13 +90,13 @@ static void reset_copy(void)
 }
 
 /*
- * Prepares the log in a forked child, whatever system call created it. The child writes a new
- * header. Private slots are reset, because their holders do not exist in the child. Their counts
- * are reset, because the parent reports its own dropped lines. Slots that are shared with the
- * parent keep their state and limits.
+ * Prepares the log in a forked child, whichever system call created the child. The child writes a
+ * new header. Private slots are reset, because their holders do not exist in the child. Their
+ * counts are reset, because the parent reports its own dropped lines. Slots that are shared with
+ * the parent keep their state and limits.
  *
- * Returns false in a child of vfork, which shares the slots with its parent's threads. Also false,
- * without a wait, while another thread of the child prepares the log.
+ * Returns false in a child of vfork, which shares the slots with its parent's threads. Returns
+ * false, without waiting, while another thread of a forked child prepares the log.
  */
 static bool detect_fork(void)
 {
@@ -138,7 +141,7 @@ static struct gf_line *begin_line(const char *event, uint64_t now)
     return line;
 }
 
-/* Writes the first line of each process. */
+/* Logs the event `process`, which is the first line of each process. */
 static void put_header(uint64_t now)
 {
     struct gf_line *line = begin_line("process", now);
@@ -202,8 +205,8 @@ struct gf_line *gf_journal_begin(const char *event)
 }
 
 /*
- * Decides whether a pause was the cause. Only the writer thread detects pauses, and only those of
- * its own process, not of child processes.
+ * Decides whether a pause of the process caused the stall. Only the writer thread detects pauses.
+ * It detects pauses of its own process, but not of child processes.
  */
 static void settle_finding(struct gf_line *line)
 {
@@ -258,7 +261,7 @@ static int append_line(const struct gf_line *line, size_t length)
     return whole ? 0 : written < 0 ? (int)written : -EIO;
 }
 
-/* Not for the writer thread, which has no standard error. */
+/* Must not be called on the writer thread, because its descriptor table has no standard error. */
 static void warn_of_failure(void)
 {
     const int error = gf_load_relaxed(&failure);
@@ -321,15 +324,15 @@ void gf_journal_drain(void)
 }
 
 /*
- * Whether the writer thread will write the finished lines. False if it is paused or has ended, for
- * example if a child outlives its parent.
+ * Whether the writer thread will write the finished lines. False if the writer thread is paused or
+ * has ended. It has ended, for example, if this process is a child that has outlived its parent.
  */
 static bool is_served(uint64_t now)
 {
     const struct gf_line_slots *in = journal_slots();
     /*
-     * A Dekker-style handshake: this thread stores a line, then loads `writer`. gf_journal_finish
-     * stores `writer`, then loads the lines.
+     * A Dekker-style handshake with gf_journal_finish. This thread stores a line, then loads
+     * `writer`. gf_journal_finish stores `writer`, then loads the lines.
      */
     const pid_t process = __atomic_load_n(&in->writer, __ATOMIC_SEQ_CST);
 
@@ -340,7 +343,7 @@ static bool is_served(uint64_t now)
 void gf_journal_end(struct gf_line *line)
 {
     const int error = errno;
-    /* Reads this before gf_line_slots_ready, because then another thread may take the slot. */
+    /* Read before gf_line_slots_ready, because after that call another thread may take the slot. */
     const uint64_t made_ns = line->made_ns;
 
     if (line->json.at + TAIL > line->json.size) {
@@ -402,7 +405,7 @@ bool gf_journal_shared(void)
 
 /*
  * A thread that finishes a line wakes the writer thread by SIGURG. If the writer thread has ended,
- * its id may belong to another thread, where SIGURG is ignored by default.
+ * its id may by then belong to another thread. That thread ignores SIGURG by default.
  */
 void gf_journal_serve(void)
 {
@@ -423,9 +426,9 @@ void gf_journal_serve(void)
 }
 
 /*
- * For WRITER_MS, only the writer thread writes, because only it detects pauses. After that, the
- * calling thread writes too. While the writer thread is writing a line, the caller waits, but at
- * most FINISH_MS in total, because the disk may hang.
+ * During the first WRITER_MS, only the writer thread writes lines, because only that thread detects
+ * pauses. After that, the calling thread also writes lines. While the writer thread is writing a
+ * line, the calling thread waits. It waits at most FINISH_MS in total, because the disk may hang.
  */
 void gf_journal_finish(void)
 {
@@ -447,8 +450,8 @@ void gf_journal_finish(void)
 }
 
 /*
- * A forked child has no lines of its own to write here. If it is sealed (os/permit.h), it must not
- * even call getpid, so the mark is checked first.
+ * A forked child that has logged nothing has no lines to write. If such a child is sealed
+ * (os/permit.h), it must not even call getpid. So the fork mark is checked before getpid is called.
  */
 void gf_journal_before_exit(void (*last)(void))
 {

@@ -8,8 +8,8 @@
  * so that the last lines of a killed worker are not lost. In other processes, the thread that
  * reports the event writes at once.
  *
- * No function here allocates, is a cancellation point or changes errno. None waits unless its
- * comment says so.
+ * No function here allocates, is a cancellation point or changes errno. A function waits only if
+ * its comment says so.
  */
 #ifndef GF_PRELOAD_TRACE_JOURNAL_H
 #define GF_PRELOAD_TRACE_JOURNAL_H
@@ -26,10 +26,12 @@ void gf_journal_open(const char *path_pattern, char *const *envp, const char *ow
 bool gf_journal_wanted(void);
 
 /*
- * Log an event. `begin` writes the event's name, times, process and thread; the caller adds fields
- * to line->json; `end` hands the line over for writing. `begin` returns NULL without a log, and
- * beyond the limits of rate and size. Such lines are counted, and the next line reports the count.
- * Any thread, inside malloc, in a forked child.
+ * Log an event. gf_journal_begin writes the event's name, times, process and thread. The caller
+ * then adds fields to line->json, and calls gf_journal_end, which hands the line over for writing.
+ * gf_journal_begin returns NULL if there is no log, if the limit of rate or size is exceeded, and
+ * if no slot is free. If there is a log, such a line counts as dropped, and the next line reports
+ * the number of dropped lines. Both functions may be called on any thread, also inside malloc and
+ * in a forked child.
  */
 struct gf_line *gf_journal_begin(const char *event);
 void gf_journal_end(struct gf_line *line);
@@ -43,25 +45,26 @@ void gf_journal_event(const char *event, const char *fields);
  */
 void gf_journal_share(void);
 
-/* Whether the slots are shared. Any thread. */
+/* Whether the slots are shared. May be called on any thread. */
 bool gf_journal_shared(void);
 
 /* The writer thread's function, which never returns. All signals must be blocked. */
 void gf_journal_serve(void);
 
-/* Writes all finished lines on the calling thread. Any thread. */
+/* Writes all finished lines, on the calling thread, which may be any thread. */
 void gf_journal_drain(void);
 
 /*
- * Called near the end of the process, which also ends the writer thread. Waits at most 100 ms until
- * all finished lines are written. Afterwards each thread writes its own lines.
+ * Called near the end of the process, when the writer thread will soon end with the process. Waits
+ * until all finished lines are written, but at most 100 ms. Afterwards a thread that logs an event
+ * also writes its line to the file.
  */
 void gf_journal_finish(void);
 
 /*
- * Called before an _exit. If lines could be lost, calls `last`, which may log events (or is NULL),
- * and then gf_journal_finish. Any process and thread, also in a signal handler. No effect in a
- * child of vfork, which shares its parent's memory.
+ * Called before an _exit, in any process and on any thread, also in a signal handler. If lines
+ * could be lost, calls `last`, unless that is NULL, and then gf_journal_finish. `last` may log
+ * events. Has no effect in a child of vfork, which shares its parent's memory.
  */
 void gf_journal_before_exit(void (*last)(void));
 

@@ -28,8 +28,8 @@ struct sum {
 
 static struct row rows[ROWS];
 /*
- * Shared by all threads that got no row in `rows`, because a program may have any number of
- * threads.
+ * Rows that are shared by all threads for which `rows` has no free row. They are needed, because a
+ * program may have any number of threads.
  */
 static struct row others[GF_TIMED_COUNT][CLASSES];
 
@@ -90,7 +90,7 @@ static void raise_to(_Atomic uint64_t *max, uint64_t ns)
         ;
 }
 
-/* Cached, because the system call takes a hundredth of a small copy's time. */
+/* The id is cached, because gettid takes a hundredth of the time of a small copy. */
 static pid_t read_own_tid(void)
 {
     if (gf_unlikely(!own_tid))
@@ -111,7 +111,7 @@ void gf_latency_open(void)
         pthread_atfork(NULL, NULL, latency_in_child);
 }
 
-/* NULL if the table is full. */
+/* Returns the calling thread's row; NULL if no row is free for it. */
 static struct row *own_row(enum gf_timed kind, unsigned class)
 {
     return find_row(key_of(kind, class, read_own_tid()));
@@ -133,8 +133,8 @@ static void add_shared(struct row *row, uint64_t ns)
 }
 
 /*
- * Only the calling thread and its signal handlers write to these rows. An addition by a handler may
- * be lost.
+ * Adds to a counter of the calling thread's row. Only this thread and its signal handlers write to
+ * the row. An addition by a signal handler may be lost.
  */
 #define ADD_OWN(counter, n) gf_store_relaxed(&(counter), gf_load_relaxed(&(counter)) + (n))
 
@@ -165,7 +165,7 @@ static void sum_row(struct sum *sum, struct row *row)
         sum->bucket[i] += gf_load_relaxed(&row->bucket[i]);
 }
 
-/* The upper end of the bucket that contains the quantile. */
+/* Returns the upper end of the bucket that contains the quantile. */
 static uint64_t latency_quantile(const struct sum *row, unsigned thousandths)
 {
     uint64_t seen = 0, all = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Histograms of call durations, by kind, size class and thread. Each power of two has two buckets.
- * The table has a fixed size. Any thread, inside malloc; no lock. A forked child starts with its
- * parent's counts.
+ * Histograms of call durations, by kind, size class and thread. Each power of two is divided into
+ * two buckets. The table has a fixed size. The functions take no lock, and may be called on any
+ * thread, also inside malloc. A forked child starts with its parent's counts.
  */
 #ifndef GF_PRELOAD_TRACE_LATENCY_H
 #define GF_PRELOAD_TRACE_LATENCY_H

@@ -12,8 +12,9 @@
 #define MS UINT64_C(1000000)
 
 /*
- * A mark contains, from the lowest bit: the state, the thread that set the mark, and the time in
- * milliseconds. So one compare-and-swap changes all three.
+ * A mark is one word, so that one compare-and-swap changes all its parts. From the lowest bit, it
+ * contains the state of the slot, the id of the thread that set the mark, and the time in
+ * milliseconds.
  */
 enum { slot_free, slot_busy, slot_ready, slot_taken };
 #define STATE_BITS 2
@@ -61,8 +62,8 @@ static bool is_stuck(uint64_t mark, uint64_t now)
 
 /*
  * Whether the slot is stuck because its holder has ended. A holder that is paused or waits for the
- * disk keeps its slot, because it may continue to change the line. In another PID namespace, the
- * holder's id may be that of another thread here.
+ * disk keeps its slot, because it may continue to change the line. If the holder is in another PID
+ * namespace, its id may belong to a different thread here, and the answer may be wrong.
  */
 static bool is_abandoned(uint64_t mark, uint64_t now)
 {

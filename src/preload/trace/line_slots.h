@@ -4,8 +4,8 @@
  * slots' memory, and each can be killed or paused at any instruction. So a holder marks its slot
  * with its thread id and the time. If a holder has ended, another thread may take the slot.
  *
- * The code uses the __atomic_* builtins (base/atomic.h), no lock and no allocation. Any thread,
- * inside malloc, in a forked child.
+ * The code uses the __atomic_* builtins (base/atomic.h). It takes no lock and allocates nothing.
+ * The functions may be called on any thread, also inside malloc and in a forked child.
  */
 #ifndef GF_PRELOAD_TRACE_LINE_SLOTS_H
 #define GF_PRELOAD_TRACE_LINE_SLOTS_H
@@ -20,7 +20,8 @@
 #define GF_LINE_SLOTS_LINE 8000
 
 /*
- * Data that a thread captures about itself. In the slot, because the thread's stack may be small.
+ * Data that a thread captures about itself. It is stored in the slot, because the thread's stack
+ * may be small.
  */
 struct gf_capture {
     struct gf_stack stack;
@@ -30,13 +31,13 @@ struct gf_capture {
 
 struct gf_line {
     uint64_t mark;   /* the slot's state, holder and time of the last change: see line_slots.c */
-    uint64_t number; /* lines are written in this order */
+    uint64_t number; /* lines are written in the order of their numbers */
     pid_t pid;
     uint64_t made_ns;
     uint64_t start_ns, end_ns; /* times of the stall */
     bool header;
     bool last;  /* this is the event `full` */
-    bool found; /* the line ends with a finding, the cause of the stall */
+    bool found; /* the line ends with the cause of a stall, from `finding` */
     struct gf_finding finding;
     struct gf_json json;
     struct gf_capture capture; /* used by the thread that formats the line */
@@ -44,13 +45,13 @@ struct gf_line {
 };
 
 struct gf_line_slots {
-    _Alignas(16) pid_t writer; /* the writer thread's process; 0 without one */
+    _Alignas(16) pid_t writer; /* id of the writer thread's process; 0: no writer */
     pid_t writer_thread;
     uint64_t number;
     uint64_t due_ns;   /* for the rate limit (gf_line_slots_within_rate) */
     uint64_t written;  /* in bytes */
-    uint64_t dropped;  /* lines beyond the rate or size limit, or without a free slot */
-    uint64_t reported; /* the part of `dropped` that the log has reported */
+    uint64_t dropped;  /* number of lines that were not written, for any reason */
+    uint64_t reported; /* the part of `dropped` that lines of the log have reported */
     bool ended;        /* the event `full` was begun */
     bool torn;         /* the last write was incomplete, so the next one begins with a newline */
     unsigned count;
@@ -58,43 +59,48 @@ struct gf_line_slots {
 };
 
 /*
- * Returns a slot to the calling thread: a free one, or one whose holder has ended. NULL if all are
- * in use.
+ * Assigns a slot to the calling thread: a free slot, or one whose holder has ended. Returns NULL if
+ * there is no such slot.
  */
 struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now);
 
 /*
- * Hand the line over for writing (ready), or drop it (discard). False if another thread has taken
- * the slot.
+ * gf_line_slots_ready hands the line over for writing. gf_line_slots_discard drops the line. Both
+ * return false if another thread has taken the slot away from the calling thread.
  */
 bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint64_t now);
 bool gf_line_slots_discard(struct gf_line *line);
 
 /*
- * Takes the oldest finished line, which the calling thread then writes; NULL without one. Pass
- * *ret_mark to gf_line_slots_release.
+ * Returns the oldest finished line, which the calling thread must then write. Returns NULL if no
+ * line is finished. After writing, pass *ret_mark to gf_line_slots_release.
  */
 struct gf_line *gf_line_slots_take(struct gf_line_slots *slots, uint64_t now, uint64_t *ret_mark);
 void gf_line_slots_release(struct gf_line *line, uint64_t mark);
 
-/* Whether a line has waited for longer than late_ns, and no thread is writing. */
+/*
+ * Whether a finished line has not been written for more than late_ns, and no thread is writing a
+ * line.
+ */
 bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint64_t late_ns);
 
 /*
- * writing: whether a thread is writing a line. unwritten: whether a line is being written or waits
- * to be written.
+ * gf_line_slots_writing: whether a thread is writing a line. gf_line_slots_unwritten: whether a
+ * line is being written, or is finished but not yet written.
  */
 bool gf_line_slots_writing(const struct gf_line_slots *slots);
 bool gf_line_slots_unwritten(const struct gf_line_slots *slots);
 
-/* Whether the lines written take more than 64 MiB. */
+/* Whether more than 64 MiB of lines have been written. */
 bool gf_line_slots_full(const struct gf_line_slots *slots);
 
 /* Whether the rate limit allows a line: 100 lines per second, with bursts of 500. */
 bool gf_line_slots_within_rate(struct gf_line_slots *slots, uint64_t now);
 
 void gf_line_slots_count_dropped(struct gf_line_slots *slots);
-/* Returns the number of unreported dropped lines, which the caller must report. */
+/*
+ * Returns the number of dropped lines that no line has reported yet. The caller must report them.
+ */
 uint64_t gf_line_slots_report(struct gf_line_slots *slots);
 /* Undoes gf_line_slots_report if the caller could not report the lines. */
 void gf_line_slots_unreport(struct gf_line_slots *slots, uint64_t count);

@@ -14,7 +14,8 @@
 static char path[PATH_MAX];
 static const char *pattern;
 static int rank;
-static _Atomic pid_t path_of; /* the process of `path`; 0 while a thread changes it */
+/* Id of the process to which `path` belongs; 0 while a thread changes `path`. */
+static _Atomic pid_t path_of;
 static _Atomic bool is_open;
 
 void gf_log_file_follow(pid_t pid)
@@ -78,7 +79,7 @@ ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, co
 {
     struct append append = {pid, first, second, first_length, second_length, -EAGAIN};
 
-    /* A sealed process (os/permit.h) opens the file too, because the user requested it. */
+    /* Even a sealed process (os/permit.h) opens the file, because the user requested the log. */
     if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())
         open_and_append(&append);
     return append.written;

@@ -15,14 +15,15 @@ void gf_log_file_open(const char *pattern, int rank, pid_t pid);
 /* Whether there is a path: false before gf_log_file_open, and if the path is too long. */
 bool gf_log_file_is_open(void);
 
-/* Sets the path for a forked child. One thread at a time. */
+/* Sets the path for a forked child. Only one thread at a time may call this. */
 void gf_log_file_follow(pid_t pid);
-/* For messages. */
+/* Returns the path of this process's log, for messages. */
 const char *gf_log_file_path(void);
 
 /*
- * Appends both texts by one write to the file of process `pid`: this process or, in the writer
- * thread, a child. Returns the number of bytes written, or -errno. Any thread, inside malloc.
+ * Appends both texts by one write to the log file of process `pid`. `pid` is this process or, on
+ * the writer thread, a child. Returns the number of bytes written, or -errno. May be called on any
+ * thread, also inside malloc.
  */
 ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, const char *second,
                            size_t second_length);

@@ -10,7 +10,7 @@
 void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,
                        const char *version);
 
-/* The program's path, as in the header. Any thread. */
+/* Returns the program's path, as the header contains it. May be called on any thread. */
 const char *gf_log_header_program(void);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define SPANS 16
 #define SLACK_NS UINT64_C(1000000) /* tolerated difference between two readings of the clock */
-/* assumed if the kernel does not count run-queue delays */
+/* the delay that is assumed if the kernel does not count run-queue delays */
 #define UNKNOWN_DELAY_NS UINT64_C(5000000)
 
 static struct gf_pause_span spans[SPANS];
@@ -69,7 +69,7 @@ void gf_pause_check(void)
     const uint64_t passed = now.at_ns - last.at_ns;
     const uint64_t delay = now.delay_known && last.delay_known ? now.delay_ns - last.delay_ns : 0;
     const uint64_t busy = now.cpu_ns - last.cpu_ns + delay;
-    /* The process was paused, or reading a file was slow. */
+    /* Either the process was paused, or this thread waited for a file. */
     if (last.at_ns && now.switches != last.switches && passed > busy + SLACK_NS)
         add_span(last.at_ns, now.at_ns, false);
     last = now;
@@ -82,7 +82,8 @@ void gf_pause_wait(const sigset_t *wanted)
     struct sample now;
 
     /*
-     * First takes a pending signal without waiting. So an extra context switch below means a pause.
+     * First takes a pending signal, without waiting. The wait below then explains one context
+     * switch, so any further context switch means that the process was paused.
      */
     if (syscall(SYS_rt_sigtimedwait, wanted, NULL, &none, _NSIG / 8) > 0)
         return;

@@ -2,8 +2,8 @@
 /*
  * Detects pauses of this process by SIGSTOP, a debugger or the cgroup freezer, which the kernel
  * does not record. One thread of the library, which mostly waits with all signals blocked, detects
- * them. A pause interrupts the thread's wait, and adds a context switch that its waits do not
- * explain.
+ * them. A pause interrupts that thread's wait, or adds a context switch that the thread's own waits
+ * do not explain.
  */
 #ifndef GF_PRELOAD_TRACE_PAUSE_DETECT_H
 #define GF_PRELOAD_TRACE_PAUSE_DETECT_H
@@ -14,7 +14,7 @@
 
 enum gf_pause {
     gf_pause_none,
-    /* Perhaps a pause: the interval is close to one, or the detecting thread was delayed. */
+    /* Perhaps paused: the interval overlaps a time in which the process may have been paused. */
     gf_pause_maybe,
     gf_pause_certain,
 };
@@ -31,7 +31,10 @@ enum gf_pause gf_pause_in(uint64_t start_ns, uint64_t end_ns);
 /* Forgets all pauses. Called in a forked child, which has no detecting thread. */
 void gf_pause_reset(void);
 
-/* A pause that ended between from_ns and to_ns. certain: false if it may have been a delay. */
+/*
+ * A pause of the process that ended between from_ns and to_ns. certain: false if the detecting
+ * thread may only have been delayed.
+ */
 struct gf_pause_span {
     uint64_t from_ns, to_ns;
     bool certain;

@@ -21,15 +21,19 @@
 #include <unistd.h>
 
 /*
- * Number of calls timed in each window. A typical step makes several: it copies to the GPU, waits
- * for kernels and copies back.
+ * Maximum number of waits that a thread times in a window. A typical step has several waits: it
+ * copies to the GPU, waits for kernels and copies back.
  */
 #define SAMPLES 4
-#define SAMPLE_TICKS (UINT64_C(1) << 20) /* a window of 0.3 to 1 ms, depending on the CPU's clock */
-/* Small copies have a longer window, because threads that only copy are slowed most by timing. */
+/* Length of a window: 0.3 to 1 ms, depending on the CPU's clock. */
+#define SAMPLE_TICKS (UINT64_C(1) << 20)
+/*
+ * Small copies have a longer window, because timing slows down a thread most if it only makes small
+ * copies.
+ */
 #define SMALL_COPY ((size_t)1 << 20)
 #define SMALL_COPY_TICKS (16 * SAMPLE_TICKS)
-/* Maximum age of a reading of the thread's usage that is reused. */
+/* A reading of the thread's usage is reused if it is at most this old. */
 #define USAGE_NS UINT64_C(20000)
 #define QUERY_SHARE 200 /* queries take at most 1/QUERY_SHARE of the time */
 /*
@@ -39,12 +43,12 @@
 #define QUERY_PRICE_LEAST_NS UINT64_C(2500000)
 #define QUERY_PRICE_MOST_NS UINT64_C(20000000)
 #define QUERY_CREDIT_NS UINT64_C(100000000) /* how far query_paid_ns may be ahead of the clock */
-#define FIRST_COPIES_NS UINT64_C(20000000)  /* time after the first copy without queries */
+#define FIRST_COPIES_NS UINT64_C(20000000)  /* no query for this time after the first copy */
 
 static __thread struct gf_pressure_counters pressure_before;
-/* in ns; 0 if the calls are not watched */
+/* Thresholds in ns for waits and for all other driver calls; 0: such calls are not watched. */
 static _Atomic uint64_t driver_threshold, wait_threshold;
-static _Atomic uint64_t query_paid_ns; /* time up to which queries are paid for */
+static _Atomic uint64_t query_paid_ns; /* clock time up to which queries are paid for */
 static gf_stall_current_gpu *_Atomic current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *_Atomic process_gpu; /* an element of known_gpus, or NULL */
@@ -54,7 +58,7 @@ static enum gf_timed timed_of(enum gf_slowpath_call call)
     return gf_timed_malloc + (call - gf_slowpath_malloc);
 }
 
-/* /proc/self/task has two links and one for each thread. */
+/* The link count of /proc/self/task is the number of threads plus 2. */
 static bool is_single_threaded(void)
 {
     struct stat found;
@@ -90,7 +94,10 @@ static void gather_evidence(const struct gf_slowpath *slow, struct gf_evidence *
         gf_pressure_counters_read(&pressure);
         gf_pressure_counters_rise(&pressure_before, &pressure, &ret->pressure);
     }
-    /* Reads another file, so only for a call in which the thread was mostly off the CPU. */
+    /*
+     * This reads another file, so it is done only if the thread was mostly off the CPU during the
+     * call.
+     */
     if (!ret->pressure.known && ret->used.known && !ret->used.voluntary &&
         ret->used.cpu_us * 2000 < slow->end_ns - slow->start_ns)
         ret->throttled_before_us = gf_pressure_throttled_since();
@@ -102,7 +109,7 @@ static void judge_call(const char *call, struct gf_evidence *evidence)
     struct gf_finding finding;
 
     gf_cause_find(evidence, &finding);
-    /* A copy without another cause has waited for copies of other streams. */
+    /* If no cause was found, the copy has waited for copies of other streams, which is no stall. */
     if (evidence->driver == gf_driver_copy && finding.cause == gf_cause_unknown)
         return;
     gf_stall_count_add(finding.cause, (slow->end_ns - slow->start_ns) / 1000);
@@ -175,9 +182,9 @@ static bool is_wait(enum gf_timed kind)
 }
 
 /*
- * Two clock readings take a thirtieth of a small copy's time, so only SAMPLES calls per window are
- * timed. With one sample per window, only the first wait of each step would be timed, never the
- * wait for its kernels.
+ * Whether this wait is timed. Two clock readings take a thirtieth of the time of a small copy, so
+ * only SAMPLES waits per window are timed. With one wait per window, only the first wait of each
+ * step would be timed, and never the wait for the step's kernels.
  */
 static bool is_sampled(bool small_copy)
 {
@@ -200,8 +207,8 @@ static bool is_sampled(bool small_copy)
 
 /*
  * Reads the thread's usage at the start of a call. Reuses a reading that is at most USAGE_NS old,
- * which is little compared with a stall. The two system calls take as long as serving a small
- * pinned block from the cache.
+ * because USAGE_NS is short compared with a stall. A new reading makes two system calls. They would
+ * take as long as serving a small pinned block from the cache.
  */
 static void read_recent_usage(struct gf_slowpath_usage *ret, uint64_t now)
 {

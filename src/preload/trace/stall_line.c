@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Bytes reserved for the end of the line: finding and number of dropped lines. */
+/* Bytes that are reserved for the end of the line: the finding and the number of dropped lines. */
 #define END_SIZE 512
 
 static void put_parts(struct gf_json *json, const struct gf_slowpath *slow)

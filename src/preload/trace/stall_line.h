@@ -12,7 +12,10 @@ struct gf_stall_line {
     uint64_t step; /* number of the current step; 0 if unknown */
 };
 
-/* Runs on the thread that stalled, and records its name, CPU and stack. Keeps errno. */
+/*
+ * Called on the thread that stalled, because it records the calling thread's name, CPU and stack.
+ * Keeps errno.
+ */
 void gf_stall_log(const struct gf_stall_line *stall);
 
 #endif

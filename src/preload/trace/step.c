@@ -6,7 +6,8 @@
 #include "preload/trace/step_log.h"
 
 static _Atomic uint64_t current, ended;
-static _Atomic uint64_t first_ns, last_ns; /* times of marks; 0 before the first step */
+/* Times of the first and of the last mark; 0 before the first mark. */
+static _Atomic uint64_t first_ns, last_ns;
 
 void gf_step_mark(uint64_t number)
 {

@@ -10,16 +10,19 @@
 #define MARKS 64
 #define OLD_NS UINT64_C(1000000000) /* a line is written when its oldest mark has this age */
 #define LINE_NS UINT64_C(250000000) /* least time between two lines */
-/* An eighth of the log's limit, so that enough is left for stalls. */
+/*
+ * Maximum size of all lines of marks: an eighth of the log's limit, so that enough is left for
+ * stalls.
+ */
 #define MOST_BYTES ((size_t)8 << 20)
 
-/* The process of the thread that uses `batch`; 0: not in use. */
+/* Id of the process whose thread uses `batch`; 0: no thread uses it. */
 static _Atomic pid_t holder;
 
 static struct {
     pid_t pid; /* the process that made the marks */
     unsigned count;
-    uint64_t skipped; /* marks since the last line that did not fit */
+    uint64_t skipped; /* number of marks since the last line that did not fit into `marks` */
     uint64_t line_ns; /* time of the last line */
     size_t bytes;     /* bytes of all lines */
     struct {
@@ -28,8 +31,9 @@ static struct {
 } batch;
 
 /*
- * False while another thread uses the batch, or if this thread's use of it was interrupted by a
- * signal. Then the mark is not logged. A forked child takes the batch from a holder in its parent.
+ * Returns false while another thread uses the batch, and in a signal handler that interrupted this
+ * thread while it used the batch. The mark is then not logged. In a forked child, the holder may be
+ * a thread of the parent, which does not exist in the child. Then the child takes the batch.
  */
 static bool take_batch(pid_t pid)
 {
@@ -62,8 +66,8 @@ static void put_marks(struct gf_json *json)
 }
 
 /*
- * If no line can be begun, the batch is kept, and later marks are skipped once it is full. So
- * skipped marks always follow those in the line.
+ * If no line can be begun, the batch keeps its marks. Once the batch is full, later marks are
+ * skipped. So skipped marks are always later than the marks in the next line.
  */
 static void log_batch(uint64_t now)
 {
@@ -78,7 +82,7 @@ static void log_batch(uint64_t now)
     batch.count = 0;
 }
 
-/* Reads the index only once, because a child of vfork may change it. */
+/* Reads batch.count only once, because a child of vfork may change it at any time. */
 static void add_mark(uint64_t step, uint64_t ns)
 {
     const unsigned at = batch.count;

@@ -11,7 +11,8 @@
 
 static struct {
     void *(*_Atomic this_thread)(void);
-    void *(*current)(void); /* the holder of Python's lock; NULL if its symbol is missing */
+    /* Returns the state that holds Python's lock; NULL if its symbol is missing. */
+    void *(*current)(void);
     const char *(*version)(void);
     /* The object that contains both functions, from gf_unwind_object. */
     const void *object;
@@ -19,10 +20,16 @@ static struct {
     size_t runtime_size;
 } interpreter;
 
-/* The interpreter's layout; NULL: not known yet. Every thread stores the same value. */
+/*
+ * The layout of the interpreter's structs; NULL until it is known. Every thread stores the same
+ * value.
+ */
 static const struct gf_pystack_layout *_Atomic layout;
 
-/* Checked at each use, because a program that embeds Python may unload the interpreter. */
+/*
+ * Whether the interpreter is still loaded. Checked at each use, because a program that embeds
+ * Python may unload the interpreter.
+ */
 static bool is_loaded(void)
 {
     void *(*const function)(void) = gf_load_acquire(&interpreter.this_thread);
@@ -79,10 +86,10 @@ static size_t read_own(void *closure, uintptr_t address, void *ret, size_t size)
 }
 
 /*
- * Up to Python 3.11, PyGILState_GetThisThreadState returns the first state of the thread. That is
- * the state in the main interpreter, even while the thread runs a subinterpreter. If the state that
- * holds Python's lock belongs to this thread, that state is used instead. Another thread may end it
- * at any time.
+ * Up to Python 3.11, PyGILState_GetThisThreadState returns the thread's first state. That is its
+ * state in the main interpreter, even while the thread runs a subinterpreter. So if the state that
+ * holds Python's lock belongs to this thread, that state is returned. If it belongs to another
+ * thread, it may be freed at any time, so it is read through `memory`.
  */
 static uintptr_t find_thread_state(const struct gf_pystack_layout *of,
                                    const struct gf_pystack_memory *memory)

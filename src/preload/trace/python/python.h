@@ -19,16 +19,20 @@ void gf_python_open(void);
 
 /*
  * Fills in the frames, innermost first, and returns their number. Returns 0 if the thread does not
- * belong to a known interpreter. Allocates nothing; any thread, inside malloc.
+ * belong to a known interpreter. Allocates nothing. May be called on any thread, also inside
+ * malloc.
  */
 size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap);
 
-/* The calling thread's PyThreadState; 0 if it has none, or no interpreter is known. Any thread. */
+/*
+ * Returns the calling thread's PyThreadState; 0 if the thread has none, or if no interpreter is
+ * known. May be called on any thread.
+ */
 uintptr_t gf_python_thread_state(void);
 
 /*
- * Describes the interpreter that gf_python_open found. False if it found none, or if that was
- * unloaded. Any thread.
+ * Describes the interpreter that gf_python_open found. Returns false if it found none, or if that
+ * interpreter was unloaded. May be called on any thread.
  */
 bool gf_python_describe(struct gf_python *ret);
 

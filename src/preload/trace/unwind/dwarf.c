@@ -56,7 +56,10 @@ static bool read_encoded(struct gf_bytes *bytes, unsigned encoding, uint64_t *re
     return true;
 }
 
-/* Finds the contents of an entry, which follow its length. False if they exceed the table. */
+/*
+ * Finds the contents of an entry, which follow the entry's length. Returns false if they extend
+ * beyond the table.
+ */
 static bool open_entry(const struct gf_table *table, const unsigned char *entry,
                        struct gf_bytes *ret)
 {
@@ -327,8 +330,8 @@ static bool execute_program(struct machine *m)
 }
 
 /*
- * Finds the last entry of the sorted table that starts at or before pc. The table's values are
- * relative to the header.
+ * Finds the last entry of the sorted table whose code starts at or before pc. The addresses in the
+ * table are relative to the header.
  */
 static const unsigned char *search_table(const struct gf_table *table, uintptr_t pc)
 {

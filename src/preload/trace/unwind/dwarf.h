@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Call frame information (DWARF), from the unwind table of an object. The code reads the mapped
- * table, never beyond the given bounds, so a damaged table does no harm. No lock, no allocation;
- * any thread, inside malloc.
+ * table, and never beyond the given bounds, so a damaged table does no harm. No function here takes
+ * a lock or allocates. The functions may be called on any thread, also inside malloc.
  */
 #ifndef GF_PRELOAD_TRACE_UNWIND_DWARF_H
 #define GF_PRELOAD_TRACE_UNWIND_DWARF_H
@@ -30,22 +30,24 @@ enum gf_rule {
 };
 
 /*
- * The header of an object's sorted table (.eh_frame_hdr), and the readable segment that contains
- * header and table.
+ * An object's unwind table in memory: the header of its sorted index (.eh_frame_hdr), and the
+ * readable segment, from start to end, that contains header and table.
  */
 struct gf_table {
     const unsigned char *header, *start, *end;
 };
 
 /*
- * How to find the caller's registers: from the canonical frame address (CFA), a register, or an
- * expression.
+ * A row of the table: where the caller's registers are saved. A rule refers to the canonical frame
+ * address (CFA), to another register, or to an expression.
  */
 struct gf_row {
     unsigned char rule[GF_REGISTERS];
-    int32_t
-        /* an offset from the CFA, a register's value, or an expression in the table */
-        at[GF_REGISTERS];
+    /*
+     * Depending on the rule: an offset from the CFA, the number of a register, or the offset of an
+     * expression in the table.
+     */
+    int32_t at[GF_REGISTERS];
     unsigned cfa_register;
     int64_t cfa_offset;
     const unsigned char *cfa_expression; /* NULL: the CFA is register + offset */
@@ -54,7 +56,7 @@ struct gf_row {
 struct gf_rows {
     struct gf_row now, initial, kept[2];
     unsigned return_column;
-    bool signal; /* a signal frame, whose return address is exact */
+    bool signal; /* a signal frame: the return address is the interrupted instruction */
 };
 
 /*
@@ -67,8 +69,9 @@ bool gf_dwarf_find(const struct gf_table *table, uintptr_t pc, struct gf_rows *r
 typedef bool gf_dwarf_read(void *closure, uintptr_t address, uintptr_t *ret);
 
 /*
- * Evaluates an expression in the table, which begins with its length. `first` is pushed first,
- * unless NULL. False for operations that are not implemented.
+ * Evaluates a DWARF expression in the table. `expression` points to the expression's length, which
+ * precedes it. Unless `first` is NULL, *first is on the stack when the evaluation begins. Returns
+ * false if memory cannot be read, or if an operation is not implemented.
  */
 bool gf_dwarf_evaluate(const struct gf_table *table, const unsigned char *expression,
                        const uintptr_t *registers, gf_dwarf_read *read, void *closure,
@@ -76,16 +79,17 @@ bool gf_dwarf_evaluate(const struct gf_table *table, const unsigned char *expres
 
 /*
  * A thread's registers in one frame. On x86_64, value[16] must also contain the pc, because the
- * rows of PLTs use it.
+ * rows of PLT entries use it.
  */
 struct gf_dwarf_frame {
     uintptr_t pc, value[GF_REGISTERS];
 };
 
 /*
- * Replaces a frame by its caller's. The new pc is inside the call instruction, or, after a signal
- * frame, at the interrupted instruction. False at the outermost frame, without a row for pc, if
- * memory cannot be read, or if the stack does not grow. rows: scratch memory.
+ * Replaces a frame by the frame of its caller. The new pc is inside the call instruction or, after
+ * a signal frame, at the interrupted instruction. Returns false at the outermost frame, if the
+ * table has no row for pc, if memory cannot be read, or if the caller's frame does not lie above
+ * this one. rows: scratch memory.
  */
 bool gf_dwarf_step(const struct gf_table *table, struct gf_dwarf_frame *frame, struct gf_rows *rows,
                    gf_dwarf_read *read, void *closure);

@@ -157,8 +157,8 @@ bool gf_dwarf_step(const struct gf_table *table, struct gf_dwarf_frame *frame, s
     if (!gf_dwarf_find(table, frame->pc, rows) || !find_cfa(&a))
         return false;
     /*
-     * Each frame must lie above the last one, unless the return address was popped into a register
-     * (vfork).
+     * The caller's frame must lie above this frame. Both may have the same address only if the
+     * return address was popped into a register, as in vfork.
      */
     const unsigned back = rows->now.rule[rows->return_column];
     if (back == gf_rule_undefined || a.cfa < before[GF_REGISTER_SP] ||

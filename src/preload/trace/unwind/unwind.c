@@ -17,10 +17,16 @@ typedef int find_object_fn(void *pc, struct dl_find_object *ret);
 static find_object_fn *_Atomic find_object;
 
 #define SEGMENTS_MOST 16 /* segments of one object; later ones are ignored */
-/* The limit includes frames of this library and frames without a table. */
+/*
+ * Maximum number of frames that a walk visits. Frames of this library and frames of unknown code
+ * are visited, too, but not recorded.
+ */
 #define STEPS_MOST (4 * GF_UNWIND_FRAMES)
 
-/* A copy of an object's program headers, because these may lie outside of mapped memory. */
+/*
+ * A copy of an object's program headers. They are copied by a safe read, because they may not be
+ * mapped.
+ */
 struct segments {
     const void *of; /* the object's start */
     ElfW(Phdr) at[SEGMENTS_MOST];
@@ -35,9 +41,9 @@ struct walk {
     struct object {
         const void *start;
         struct gf_table table;
-    } object[GF_UNWIND_MODULES + 1], *in; /* the objects of earlier frames, and the current one */
+    } object[GF_UNWIND_MODULES + 1], *in; /* objects of the frames until now; `in`: of this frame */
     size_t objects;
-    struct segments segments; /* the object that was read last */
+    struct segments segments; /* of the object whose headers were read last */
     struct gf_rows rows;
     unsigned char window[1024];
 };
@@ -59,8 +65,8 @@ const void *gf_unwind_object(const void *address)
 }
 
 /*
- * Reads a word of the stack. A miss refills the window from this address on; the next frames lie
- * above it.
+ * Reads a word of the stack. If the window does not contain the word, the window is refilled from
+ * this address on, because the next frames lie above it.
  */
 static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
 {
@@ -80,7 +86,10 @@ static bool read_word(void *closure, uintptr_t address, uintptr_t *ret)
     return true;
 }
 
-/* Unwinds by the frame pointer. Code without a table, such as a JIT compiler's, often keeps one. */
+/*
+ * Finds the caller's frame by the frame pointer. Code without an unwind table, such as the code of
+ * a JIT compiler, often keeps a frame pointer.
+ */
 static bool step_by_pointer(struct walk *walk)
 {
     const uintptr_t frame = walk->frame.value[GF_REGISTER_FP];
@@ -95,7 +104,10 @@ static bool step_by_pointer(struct walk *walk)
     return true;
 }
 
-/* buf: scratch memory for the ELF header and the program headers, which usually follow it. */
+/*
+ * Reads an object's program headers. buf: scratch memory for the ELF header and for the program
+ * headers, which usually follow the ELF header.
+ */
 static void read_segments(const struct dl_find_object *object, unsigned char buf[1024],
                           struct segments *ret)
 {
@@ -115,7 +127,10 @@ static void read_segments(const struct dl_find_object *object, unsigned char buf
         memcpy(ret->at, buf + sizeof(elf), count * sizeof(ret->at[0]));
     else if (!gf_safe_read(start + elf.e_phoff, ret->at, count * sizeof(ret->at[0])))
         return;
-    /* The bytes are the program headers only if the first segment maps that part of the file. */
+    /*
+     * The bytes that were read are the program headers only if the first segment maps that part of
+     * the file.
+     */
     for (size_t i = 0; i < count; i++) {
         const ElfW(Phdr) *segment = &ret->at[i];
         if (segment->p_type == PT_LOAD && segment->p_offset == 0 &&
@@ -126,7 +141,7 @@ static void read_segments(const struct dl_find_object *object, unsigned char buf
     }
 }
 
-/* Finds the table in the readable segment that holds its header. */
+/* Finds the object's unwind table, and the bounds of the readable segment that contains it. */
 static void find_table(const struct dl_find_object *object, const struct segments *segments,
                        struct gf_table *ret)
 {
@@ -155,7 +170,7 @@ static void load_segments(struct walk *walk, const struct dl_find_object *object
     read_segments(object, walk->window, &walk->segments);
 }
 
-/* False if there are too many objects. */
+/* Makes the object the current one. Returns false if there are too many objects. */
 static bool enter_object(struct walk *walk, const struct dl_find_object *object)
 {
     for (size_t i = 0; i < walk->objects; i++)
@@ -194,7 +209,10 @@ static void read_id(struct walk *walk, const struct dl_find_object *object, stru
     }
 }
 
-/* The object's index in ret->module; GF_UNWIND_MODULES if there are too many modules. */
+/*
+ * Adds the object to ret->module, unless it is already there, and returns its index. Returns
+ * GF_UNWIND_MODULES if there are too many modules.
+ */
 static unsigned add_module(struct walk *walk, const struct dl_find_object *object,
                            struct gf_stack *ret)
 {
@@ -212,7 +230,7 @@ static unsigned add_module(struct walk *walk, const struct dl_find_object *objec
     return (unsigned)ret->modules++;
 }
 
-/* False if there are too many modules. */
+/* Records the current frame. Returns false if there are too many modules. */
 static bool add_frame(struct walk *walk, const struct dl_find_object *object, struct gf_stack *ret)
 {
     const unsigned module = add_module(walk, object, ret);
@@ -230,7 +248,10 @@ static bool step_by_table(struct walk *walk)
            gf_dwarf_step(&walk->in->table, &walk->frame, &walk->rows, read_word, walk);
 }
 
-/* Frames of the object `skipped` are omitted, up to the first frame of another object. */
+/*
+ * Walks up the stack and records the frames. Omits frames of the object `skipped` up to the first
+ * frame of another object.
+ */
 static void walk_up(struct walk *walk, const void *skipped, struct gf_stack *ret)
 {
     struct dl_find_object object;
@@ -250,7 +271,7 @@ static void walk_up(struct walk *walk, const void *skipped, struct gf_stack *ret
     }
 }
 
-/* False if glibc has no _dl_find_object. */
+/* Prepares a walk. Returns false if glibc has no _dl_find_object. */
 static bool begin_walk(struct walk *walk, gf_unwind_peek *peek, struct gf_stack *ret)
 {
     ret->frames = ret->modules = 0;

@@ -6,8 +6,9 @@
  * system calls, so that a wrong table ends the walk, and does not crash the process.
  *
  * libunwind is not suitable here. Its local API calls dl_iterate_phdr, which takes the loader's
- * lock. Its generic API, with own accessors, avoids that lock and finds the same frames, but locks
- * a memory pool with all signals blocked. About 1 % of the children forked during a walk hung.
+ * lock. Its generic API, with accessors that the caller provides, avoids that lock and finds the
+ * same frames. But it locks a memory pool with all signals blocked. About 1 % of the children
+ * forked during a walk hung.
  *
  * Also, damaged tables crash libunwind, it is slower, and Debian's archives are not
  * position-independent. The measurements are in bench/NOTES.md, "Unwinding". The tests use
@@ -23,10 +24,11 @@
 
 struct gf_module {
     /*
-     * The object's name as the loader has it, "" for the program. Valid while the object is loaded.
+     * The object's path as the loader stores it; "" for the program. Valid while the object is
+     * loaded.
      */
     const char *path;
-    uintptr_t base; /* the load address; offsets are relative to it */
+    uintptr_t base; /* the load address, to which offsets are relative */
     uintptr_t start, end;
     unsigned char id[32]; /* the build id */
     size_t id_length;
@@ -34,7 +36,7 @@ struct gf_module {
 
 struct gf_frame {
     unsigned module;
-    uintptr_t offset; /* the call's offset in the object: the return address minus one */
+    uintptr_t offset; /* offset of the call in the object: that of the return address minus one */
 };
 
 struct gf_stack {
@@ -52,8 +54,8 @@ struct gf_stack {
 void gf_unwind_open(void);
 
 /*
- * The start of the loaded object that contains the address; NULL if not found, or without
- * _dl_find_object. Takes no lock.
+ * Returns the start of the loaded object that contains the address. Returns NULL if no object
+ * contains it, or if glibc has no _dl_find_object. Takes no lock.
  */
 const void *gf_unwind_object(const void *address);
 
@@ -68,8 +70,8 @@ void gf_unwind(struct gf_stack *ret, void *scratch);
 typedef size_t gf_unwind_peek(uintptr_t address, void *ret, size_t size);
 
 /*
- * Finds all frames of a stopped thread, from `first` on. Its process must have the same objects at
- * the same addresses as this one, for example as a forked child.
+ * Finds all frames of a stopped thread, from `first` on. The thread's process must have the same
+ * objects at the same addresses as this process. This is true, for example, for a forked child.
  */
 void gf_unwind_stopped(const struct gf_dwarf_frame *first, gf_unwind_peek *peek,
                        struct gf_stack *ret, void *scratch);
