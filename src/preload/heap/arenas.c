@@ -29,7 +29,7 @@ void gf_arenas_thread_started(void)
         return;
     const int error = errno;
     unsigned arena = gf_add_relaxed(&arena_turn, 1) % limit;
-    /* With percpu_arena, this fails, and jemalloc itself assigns arenas by CPU. */
+    /* With the setting percpu_arena, this call fails, and jemalloc itself assigns arenas by CPU. */
     je_mallctl("thread.arena", NULL, NULL, &arena, sizeof(arena));
     errno = error;
 }
@@ -47,9 +47,10 @@ static void add_threads(void *arena, unsigned times, bool internal, void (*add)(
 }
 
 /*
- * To a thread's first call, jemalloc assigns an arena that no thread uses, if there is one. So
- * arena 0's two thread counts (for the program's calls and for jemalloc's own) are set to 0 during
- * that call. With mallctl("thread.arena") instead, the thread would be counted in two arenas.
+ * At a thread's first heap call, jemalloc assigns to it an arena that no other thread uses, if
+ * there is one. So arena 0's two thread counts (for the program's calls and for jemalloc's own) are
+ * set to 0 during that call. With mallctl("thread.arena") instead, the thread would be counted in
+ * two arenas.
  */
 void gf_arenas_share_main(void)
 {

@@ -9,8 +9,7 @@
 #include "base/base.h"
 
 /*
- * Lets threads that start from now on share the first `cpus` arenas. The member set_cpus of
- * gf_heap_ops.
+ * Lets threads that start from now on share the first `cpus` arenas. This is gf_heap_ops.set_cpus.
  */
 void gf_arenas_set_cpus(unsigned cpus);
 
@@ -21,10 +20,11 @@ void gf_arenas_set_cpus(unsigned cpus);
 void gf_arenas_thread_started(void);
 
 /*
- * Lets the calling thread, of the library or the driver, share the main thread's arena. Called
- * before the thread's first heap call. Such threads hardly allocate, but another arena would have
- * locks on nine pages, which each fork writes and the kernel then copies (docs/heap.md). A thread
- * that never allocates must not call this, because it creates a cache for the thread.
+ * Lets the calling thread share the main thread's arena. Called before the thread's first heap
+ * call, on threads of the library and of the driver. Such threads hardly allocate. But an arena of
+ * their own would have locks on nine pages, which each fork writes and the kernel then copies
+ * (docs/heap.md). A thread that never allocates must not call this function, because the function
+ * creates a cache for the thread.
  */
 void gf_arenas_share_main(void);
 

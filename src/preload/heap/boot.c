@@ -3,8 +3,9 @@
  * A static pool for calls that come too early for any allocator. Two kinds of calls use it:
  *
  * 1. Calls before the loader has relocated this object. The loader relocates libraries before
- *    preloaded objects, so an indirect function's resolver in a library may allocate by then. Such
- *    a call must not use a pointer table, a thread-local variable, errno or a function of libc.
+ *    preloaded objects. So the resolver of an indirect function (IFUNC) of a library may allocate
+ *    before this object is relocated. Such a call must not use a pointer table, a thread-local
+ *    variable, errno or a function of libc.
  * 2. Calls from inside the decision about the mode, on the deciding thread.
  *
  * Both kinds come from one thread, so the pool has no lock. In a process with such a call, jemalloc
@@ -115,7 +116,7 @@ void *gf_boot_pvalloc(size_t size)
                : boot_alloc(BOOT_PAGE, (size + BOOT_PAGE - 1) & ~(size_t)(BOOT_PAGE - 1));
 }
 
-/* No early caller needs the remaining functions. */
+/* No early caller needs the remaining functions, so they do nothing. */
 int gf_boot_malloc_trim(size_t pad)
 {
     (void)pad;

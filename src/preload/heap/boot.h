@@ -12,7 +12,7 @@
 #define GF_FAMILY(name, type, parameters, arguments) type gf_boot_##name parameters;
 #include "abi/family.def"
 
-/* Serves the thread that decides the mode, until it has decided. */
+/* These functions serve the thread that decides the heap's mode, until it has decided. */
 extern const struct gf_family gf_family_boot;
 
 /* Whether the block belongs to the pool. */

@@ -27,29 +27,30 @@ static struct {
 
 /*
  * How this thread's fork keeps other threads out of the heap. A process with one thread never
- * writes this variable. No fork handler of the program runs while it is not held_none, because the
- * heap's handlers are registered first (on_fork.c). So they run last before a fork, and first after
- * it.
+ * writes this variable. The heap's handlers are registered first (on_fork.c), so they run last
+ * before a fork, and first after it. So no fork handler of the program runs while `held` has
+ * another value than held_none.
  */
 static __thread enum { held_none, held_gate, held_locks } held;
 
 /*
- * A thread that registers a handler holds libc's lock of the handler list, and may allocate under
- * it. A fork takes that lock again after our handler, while the heap is closed to other threads. To
- * avoid a deadlock, a fork first waits for registrations in progress, and later ones wait for the
- * fork. They wait at the gate, or on this lock if the fork takes jemalloc's locks.
+ * A thread that registers a fork handler holds libc's lock of the handler list, and may allocate
+ * while it holds that lock. A fork takes that lock again after our handler, while the heap is
+ * closed to other threads. To avoid a deadlock, a fork first waits for registrations in progress,
+ * and later ones wait for the fork. The later registrations wait at the gate, or for the lock
+ * `registering` if the fork takes jemalloc's locks.
  *
- * Every thread enters the gate before it takes this lock, even to fork. So the lock is free when
- * the gate is closed. Otherwise the child would inherit a locked lock, or the holder would wait at
- * the gate for a fork that waits for the holder.
+ * Every thread enters the gate before it takes `registering`, also a thread that forks. So
+ * `registering` is free when the gate is closed. Otherwise the child would inherit a locked lock,
+ * or the holder would wait at the gate for a fork that waits for the holder.
  *
- * glibc before 2.36 holds its lock while it runs handlers, so no registration overlaps a fork.
- * There this lock is not used, because it would deadlock with libc's.
+ * glibc before 2.36 holds its lock while it runs handlers, so no registration overlaps a fork. With
+ * such a glibc, `registering` is not used, because it would deadlock with libc's lock.
  */
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
-static __thread unsigned registration_depth; /* nonzero: this thread holds the lock */
-static __thread bool fork_registering;       /* this thread's fork holds the lock */
-/* Our fork handlers are registered; they release the lock in the child. */
+static __thread unsigned registration_depth; /* nonzero: this thread holds `registering` */
+static __thread bool fork_registering;       /* this thread's fork holds `registering` */
+/* True once our fork handlers are registered, which release `registering` in the child. */
 static _Atomic bool handled;
 
 static bool handlers_run_unlocked(void)
@@ -74,7 +75,8 @@ void gf_fork_registration_end(void)
 }
 
 /*
- * A fork in a signal handler that interrupted a registration may deadlock, as without the library.
+ * Takes all locks for a fork. A fork in a signal handler that interrupted a registration may
+ * deadlock, as it may without the library.
  */
 static void take_locks(void)
 {
@@ -86,7 +88,10 @@ static void take_locks(void)
     jemalloc.before();
 }
 
-/* True if the fork held the lock, so that it must also leave the gate. */
+/*
+ * Releases `registering` if this thread's fork holds it. Returns true in that case; the fork must
+ * then also leave the gate.
+ */
 static bool release_registering(void)
 {
     if (!fork_registering)
@@ -102,8 +107,8 @@ static void heap_before_fork(void)
         return;
     gf_stream_list_lock();
     /*
-     * With background threads, jemalloc's prepare handler must run: it records them for the child's
-     * handler, which resets them.
+     * If jemalloc has background threads, its prepare handler must run. That handler records these
+     * threads for the child's handler, which resets them.
      */
     const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
     held = !threads && !registration_depth && gf_fork_gate_close() ? held_gate : held_locks;
@@ -134,8 +139,8 @@ static void heap_in_child(void)
     gf_arenas_in_child();
     held = held_none;
     release_registering();
-    if (registration_depth >
-        0) /* the gate has been reset, and the end of the registration will leave it */
+    /* The gate was reset, but the end of the interrupted registration will leave it. */
+    if (registration_depth > 0)
         gf_fork_gate_enter();
     gf_stream_list_reset();
 }
@@ -169,8 +174,8 @@ int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child
 }
 
 /*
- * libc exports this function, but no header declares it. These calls reach our hook in on_fork.c,
- * which passes them to libc.
+ * libc exports this function, but no header declares it. The calls below reach our hook in
+ * on_fork.c, which passes them to libc.
  */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                       void *object);

@@ -7,23 +7,24 @@
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
 /*
- * Called around a libc call that registers fork handlers. A fork waits for registrations in
- * progress, and a registration waits for a fork in progress. The calls nest. Any thread that holds
- * no lock of the heap. No effect until jemalloc has registered its handlers.
+ * Called before and after a libc call that registers fork handlers. A fork waits for registrations
+ * in progress, and a registration waits for a fork in progress. Pairs of calls may be nested. May
+ * be called on any thread that holds no lock of the heap. Has no effect until jemalloc has
+ * registered its handlers.
  */
 void gf_fork_registration_begin(void);
 void gf_fork_registration_end(void);
 
 /*
  * Stores the arguments of a __register_atfork call that comes before the loader has relocated this
- * object. One thread only. ENOMEM after eight calls.
+ * object. Only one thread may call this. After eight calls, it returns ENOMEM.
  */
 int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                        void *object);
 
 /*
- * Registers the stored handlers by __register_atfork. Called once, after the heap registered its
- * own.
+ * Registers the stored handlers by __register_atfork. Called once, after the heap has registered
+ * its own handlers.
  */
 void gf_fork_register_early(void);
 

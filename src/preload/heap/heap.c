@@ -43,7 +43,10 @@ static const char *object_before(void)
     return first.object;
 }
 
-/* Skips other copies of the library, because they leave malloc to this copy. */
+/*
+ * Returns the object that would serve malloc without this library, or NULL if libc would. Skips
+ * other copies of the library, because they leave malloc to this copy.
+ */
 static const char *object_behind(void)
 {
     const uintptr_t libc = gf_libc_base();
@@ -97,8 +100,8 @@ static void start_jemalloc(void)
 }
 
 /*
- * Twice as much as jemalloc maps at its start. If a mapping fails there, jemalloc writes to address
- * NULL.
+ * Twice as much as jemalloc maps at its start. If such a mapping failed, jemalloc would write to
+ * address NULL.
  */
 #define START_SPACE ((size_t)16 << 20)
 

@@ -9,16 +9,17 @@
 #include "abi/heap_api.h"
 
 /*
- * Decides the mode and starts jemalloc. Idempotent; any thread, before main, under the loader's
- * lock; keeps errno. True only in the call that decided. Only gf_start (preload/malloc/start.h)
- * calls this; it then opens the log.
+ * Decides the mode, and starts jemalloc if jemalloc is to serve malloc. Returns true only to the
+ * call that decided. Only gf_start (preload/malloc/start.h) calls this function, and then opens the
+ * log. Idempotent. Keeps errno. May be called on any thread, also before main and under the
+ * loader's lock.
  */
 bool gf_heap_init(void);
 
-/* Whether the calling thread is in a call by which the heap removes pages. */
+/* Whether the calling thread is inside a libc call by which the heap removes pages. */
 bool gf_heap_unmaps(void);
 
-/* The heap's functions for the engine. After gf_heap_init; any thread. */
+/* Returns the heap's functions for the engine. May be called on any thread, after gf_heap_init. */
 const struct gf_heap_ops *gf_heap_ops(void);
 
 #endif

@@ -66,13 +66,13 @@ struct mallinfo gf_info_mallinfo(void)
     };
 }
 
-/* Accepts and refuses the same values as glibc. No parameter has an effect on jemalloc. */
+/* Accepts and refuses the same values as glibc, but no parameter has an effect on jemalloc. */
 int gf_info_mallopt(int parameter, int value)
 {
     return parameter != M_MXFAST || (value >= 0 && (size_t)value <= 80 * sizeof(size_t) / 4);
 }
 
-/* As in glibc, not a cancellation point. */
+/* Like glibc's function, this is not a cancellation point. */
 void gf_info_malloc_stats(void)
 {
     const int error = errno;

@@ -33,8 +33,8 @@ static void *jemalloc_memalign(size_t alignment, size_t size)
 }
 
 /*
- * Sets errno if memory is short, as glibc does, although POSIX does not define errno here. If the
- * call fails, *ret is unchanged.
+ * Sets errno if memory is short, as glibc does, although POSIX does not require that. If the call
+ * fails, *ret is unchanged.
  */
 static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
 {
@@ -46,8 +46,8 @@ static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
 }
 
 /*
- * Before 2.38, glibc's aligned_alloc is memalign. Since then it refuses alignments that are not a
- * power of two.
+ * Whether this glibc's aligned_alloc accepts any alignment. Before 2.38, aligned_alloc is the same
+ * as memalign. Since then it refuses alignments that are not a power of two.
  */
 static bool takes_any_alignment(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jemalloc with glibc's semantics. */
+/* The malloc family of jemalloc, with glibc's semantics. */
 #ifndef GF_PRELOAD_HEAP_JEMALLOC_FAMILY_H
 #define GF_PRELOAD_HEAP_JEMALLOC_FAMILY_H
 
@@ -11,8 +11,8 @@
 extern const struct gf_family gf_family_jemalloc;
 
 /*
- * Sets errno on failure, as glibc's realloc does and jemalloc's does not. With a block and size 0,
- * both free the block and return NULL.
+ * Sets errno on failure. glibc's realloc does so, but jemalloc's does not. With a block and size 0,
+ * realloc frees the block and returns NULL in both allocators; that is no failure.
  */
 static inline void *gf_jemalloc_realloc(void *block, size_t size)
 {

@@ -36,10 +36,13 @@ struct gf_mode_facts {
     size_t page; /* the kernel's page size, in bytes */
     /* The page size that jemalloc was built for; it can also use smaller pages. */
     size_t jemalloc_page;
-    bool called_inside; /* an allocation arrived before or during the decision */
+    bool called_inside; /* malloc was called before or during the decision */
     bool cramped;       /* too little address space is left for jemalloc's start */
-    bool duplicate;     /* another copy of the library precedes this one */
-    /* An object that serves malloc and precedes this one in search order, or NULL. */
+    bool duplicate;     /* another copy of this library precedes this copy */
+    /*
+     * An object that defines malloc and precedes this object in search order; NULL if there is
+     * none.
+     */
     const char *before;
     /* The object that would serve malloc without this library; NULL if that is libc. */
     const char *behind;

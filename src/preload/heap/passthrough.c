@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static struct gf_family next; /* the functions that were found, unchanged */
+static struct gf_family next; /* the functions of the program's own allocator */
 /* The same functions, but able to handle blocks of the boot pool. */
 struct gf_family gf_family_passthrough;
 
@@ -39,7 +39,10 @@ static void *find_next(const char *name)
     return gf_symbol_find(name, (const void *)(uintptr_t)&find_next, &found) ? found.address : NULL;
 }
 
-/* If the other allocator lacks a function, libc's is found, as it would be without the library. */
+/*
+ * If the program's allocator lacks a function, libc's function is found, as it would be without
+ * this library.
+ */
 void gf_passthrough_resolve(void)
 {
 #define GF_FAMILY(name, type, parameters, arguments)                                               \

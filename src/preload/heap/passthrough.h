@@ -9,7 +9,7 @@
 #include "preload/heap/family.h"
 
 /*
- * NULL for a function that no other object defines. The fields are not _Atomic, so that one
+ * A field is NULL if no other object defines the function. The fields are not _Atomic, so that one
  * instruction reads a field and jumps. All stores are atomic.
  */
 extern struct gf_family gf_family_passthrough __attribute__((visibility("hidden")));

@@ -43,8 +43,9 @@ static void *sampled_realloc(void *block, size_t size)
 }
 
 /*
- * A thread without a cache may be ending (see tsd_fetch_slow in callouts/wraps.c). It is not
- * sampled: je_malloc_usable_size would make it a cache, which je_free does not.
+ * A thread without a cache may be ending (see tsd_fetch_slow in callouts/wraps.c). Its frees are
+ * not timed, because je_malloc_usable_size would create a cache for the thread. je_free alone
+ * creates none.
  */
 static void sampled_free(void *block)
 {

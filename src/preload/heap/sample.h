@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times a few calls of malloc from time to time. Meanwhile the heap's mode is gf_heap_mode_sampled,
- * whose functions time each call. At other times sampling costs nothing, because each call tests
- * the mode anyway.
+ * Times a few calls of malloc from time to time. While calls are timed, the heap's mode is
+ * gf_heap_mode_sampled, whose functions time each call. At other times sampling costs nothing,
+ * because each call tests the mode anyway.
  */
 #ifndef GF_PRELOAD_HEAP_SAMPLE_H
 #define GF_PRELOAD_HEAP_SAMPLE_H
@@ -15,7 +15,7 @@
  */
 void gf_sample_start(unsigned calls);
 
-/* The functions of the mode gf_heap_mode_sampled. */
+/* Returns the functions that serve malloc in the mode gf_heap_mode_sampled. */
 const struct gf_family *gf_sample_family(void);
 
 #endif

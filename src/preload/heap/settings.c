@@ -13,8 +13,8 @@ struct setting {
     const char *name;
     enum kind kind;
     const char *reason;
-    char training[12],
-        inference[12]; /* the value for each GPUFEED_PROFILE; "" keeps jemalloc's default */
+    /* The value for each GPUFEED_PROFILE; "" keeps jemalloc's default. */
+    char training[12], inference[12];
 };
 
 /* docs/heap.md has the measurements behind these values. */
@@ -57,8 +57,8 @@ static enum gf_profile profile;
  * arena would keep a threshold of 8 MiB. Each larger block that the main thread frees would be
  * purged at once, so each batch would cause page faults. The arena copies its threshold from this
  * variable, so the variable is set before jemalloc's first call. A mallctl could set the threshold
- * later, but would build jemalloc's whole control tree in every short-lived process. A user's
- * threshold in MALLOC_CONF still applies to all other arenas.
+ * later, but would make jemalloc build its whole control tree in every short-lived process. A
+ * user's threshold in MALLOC_CONF still applies to all other arenas.
  */
 static void correct_arena_0(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jemalloc's settings, passed by its symbol malloc_conf. Not by the environment, because child
- * processes and other copies of jemalloc read it. A user's MALLOC_CONF overrides each setting.
+ * jemalloc's settings. They are passed by jemalloc's symbol malloc_conf. They are not passed by the
+ * environment, because child processes and other copies of jemalloc would read them there. A user's
+ * MALLOC_CONF overrides each setting.
  */
 #ifndef GF_PRELOAD_HEAP_SETTINGS_H
 #define GF_PRELOAD_HEAP_SETTINGS_H
@@ -12,12 +13,15 @@
 /* Called once, before jemalloc's first call. */
 void gf_settings_apply(const struct gf_startup_env *startup);
 
-/* Called once, after jemalloc has started. Aligns blocks of up to 8 bytes to 16. */
+/*
+ * Called once, after jemalloc has started. Makes jemalloc align blocks of up to 8 bytes to 16
+ * bytes.
+ */
 void gf_settings_align_tiny(void);
 
 /*
- * Whether the decay times in force are the library's, not a user's. Call it after jemalloc has
- * started.
+ * Whether the decay times in force are set by the library, and not by a user. Call this after
+ * jemalloc has started.
  */
 bool gf_settings_decay_is_ours(void);
 

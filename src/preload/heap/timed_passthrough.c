@@ -21,9 +21,10 @@ struct row {
 static struct gf_family plain;
 static struct row rows[ROWS];
 /*
- * How many large blocks begin in each MiB of addresses. Small blocks lie in other regions. So when
- * a small block is freed, one word of this table shows that it has no row. The blocks' page offsets
- * would not show that, because jemalloc randomizes them.
+ * How many large blocks begin in each MiB of addresses. Small blocks usually lie in other regions.
+ * So when a small block is freed, one word of this table shows that the block has no row. A block's
+ * offset within its page would not show that, because some allocators, such as jemalloc, choose a
+ * random offset for large blocks.
  */
 static _Atomic uint16_t begun[REGIONS];
 
@@ -42,7 +43,7 @@ static inline bool may_be_large(const void *block)
     return gf_load_relaxed(begun_near(block)) && block;
 }
 
-/* Without a free row, the free of this block is not timed. */
+/* Records a large block. If no row is free, the later call that frees the block is not timed. */
 static void add_block(const void *block, size_t size)
 {
     if (size < TIMED_MIN || !block)
@@ -60,8 +61,8 @@ static void add_block(const void *block, size_t size)
 }
 
 /*
- * Returns the size of a large block and frees its row; 0 if it has no row. Call it before the block
- * is freed, because then another thread can get the address.
+ * Returns the size of a large block and frees the block's row; returns 0 if the block has no row.
+ * Call this before the block is freed, because after that another thread can get the same address.
  */
 static size_t remove_block(const void *block)
 {

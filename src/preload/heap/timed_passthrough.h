@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times calls of the program's own allocator for blocks of at least 1 MiB, which are few and may be
- * slow. A call of free is timed if its block is in a table of large blocks. How the time of a call
- * divides into lock waits, system calls and so on is unknown. Calls for smaller blocks are not
- * timed, because reading the clock takes several times as long as the call.
+ * Times calls of the program's own allocator for blocks of at least 1 MiB. Such calls are few and
+ * may be slow. A call of free is timed if the block is in a table of large blocks. How the time of
+ * a call divides into lock waits, system calls and so on is unknown. Calls for smaller blocks are
+ * not timed, because reading the clock takes several times as long as the call.
  */
 #ifndef GF_PRELOAD_HEAP_TIMED_PASSTHROUGH_H
 #define GF_PRELOAD_HEAP_TIMED_PASSTHROUGH_H
 
 /*
- * Copies the functions that the timed ones call. Called once, after gf_passthrough_resolve and
- * before the mode is published, so that every thread sees the copies.
+ * Copies the pointers to the allocator's functions, which the timed functions call. Called once,
+ * after gf_passthrough_resolve and before the mode is published, so that every thread sees the
+ * copies.
  */
 void gf_timed_passthrough_prepare(void);
 
-/* Starts timing. The member time_passthrough of gf_heap_ops. Idempotent; any thread. */
+/* Starts timing. This is gf_heap_ops.time_passthrough. Idempotent. May be called on any thread. */
 void gf_timed_passthrough_start(void);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 for the sets of free extents. Each arena has a
- * dirty set, a lazily freed set, and a set of extents without pages. Counts the kept bytes
- * (unused.h), and purges a part of them (purge_unused.h); jemalloc itself could only purge all.
+ * dirty set, a lazily freed set, and a set of extents without pages. The wrappers count the bytes
+ * of free pages in the first two sets (unused.h), and can purge a part of them (purge_unused.h).
+ * jemalloc itself can only purge all of them.
  */
 #include "preload/heap/callouts/evict.h"
 
@@ -35,7 +36,7 @@ void __real_je_arena_decay(void *thread, void *arena, bool background, bool all)
 
 /*
  * The offset of the dirty set in an arena's page allocator; 0: not known yet. Each allocation
- * searches the dirty set first, so the process's first call shows the offset.
+ * searches the dirty set first, so the process's first call of ecache_alloc shows the offset.
  */
 static _Atomic size_t dirty_at;
 
@@ -72,9 +73,9 @@ void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struc
 }
 
 /*
- * How many bytes at the start of the extent are kept, so that at most `most` are purged. jemalloc
- * takes new blocks from the start of an extent, so the program reuses the start first. Large
- * extents are cut at a boundary of huge pages.
+ * Returns how many bytes at the start of the extent must be kept, so that at most `most` bytes are
+ * purged. jemalloc takes new blocks from the start of an extent, so the program reuses the start
+ * first. Large extents are cut at a boundary of huge pages.
  */
 static size_t staying(const struct extent *extent, size_t most)
 {
@@ -116,7 +117,7 @@ struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void
     return trail;
 }
 
-/* Purges up to `most` bytes of one set of an arena, and returns the number of bytes. */
+/* Purges up to `most` bytes of one set of an arena, and returns the number of purged bytes. */
 static size_t purge_unused(void *thread, void *arena, bool dirty, size_t most)
 {
     struct eviction limit = {.dirty = dirty, .left = most};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jemalloc's extent, a run of free or used pages, with the layout of jemalloc 5.3.0. Each
- * allocation verifies the layout by the requested size (extents.c).
+ * jemalloc's extent, a run of free or used pages, with the layout of jemalloc 5.3.0. To verify the
+ * layout, extents.c compares the size in each new extent with the requested size.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_EXTENT_H
 #define GF_PRELOAD_HEAP_CALLOUTS_EXTENT_H

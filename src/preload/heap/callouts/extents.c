@@ -2,8 +2,8 @@
 /*
  * Wraps the four functions (jemalloc.syms) by which jemalloc allocates and frees the pages of slabs
  * and large blocks. They are called about a hundred times less often than malloc and free.
- * jemalloc's assertions state that the caller holds no lock of its core. So retention may purge
- * here, as jemalloc does.
+ * According to jemalloc's assertions, callers of these functions hold no lock of jemalloc's core.
+ * So the library may purge pages within these functions, as jemalloc itself does.
  */
 #include "preload/heap/callouts/extent.h"
 #include "preload/heap/pages/first_touch.h"
@@ -63,7 +63,7 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
 {
     const size_t size = gf_extent_size(extent);
 
-    /* Only large blocks, because slabs are smaller. */
+    /* An extent of this size is a large block, because slabs are smaller. */
     if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !sizes_unknown())
         gf_first_touch_freed(extent->start, size, size);
     /* Counts the pages before another thread can reuse them. */
@@ -73,7 +73,7 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
     count_freed(size);
 }
 
-/* Expands an extent in place. True if impossible. */
+/* Expands an extent in place. Returns true if that is impossible. */
 bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
                          size_t after, unsigned class, bool zero, bool *deferred)
 {

@@ -10,16 +10,17 @@
 #include <unistd.h>
 
 /*
- * A slot contains the depth to which its thread has entered the gate; only that thread writes it. A
- * thread that finds no free slot, or that is about to end, counts itself in a shared word instead.
+ * A slot contains how often its thread has entered the gate without leaving it. Only that thread
+ * writes to the slot. A thread that finds no free slot, or that is about to end, counts itself in
+ * the shared word `others` instead.
  */
 #define SLOTS 512
 
 static struct slot {
     _Alignas(64) _Atomic unsigned depth;
 } slots[SLOTS];
-static _Atomic uint64_t taken[SLOTS / 64]; /* slots of live threads */
-static _Atomic unsigned others;            /* number of threads inside without a slot */
+static _Atomic uint64_t taken[SLOTS / 64]; /* bit set: a live thread owns the slot */
+static _Atomic unsigned others;            /* number of threads inside that have no slot */
 static _Atomic unsigned closed;            /* 1 while a thread has closed the gate */
 static _Atomic bool allowed;               /* the gate may be closed */
 
@@ -69,9 +70,9 @@ static GF_COLD void choose_slot(void)
 
 /*
  * A Dekker-style handshake. A thread that enters stores its depth, then loads `closed`. A thread
- * that closes stores `closed`, then loads all depths. At least one sees the other's store. The
- * entering thread needs no fence, because the closing thread's membarrier orders its store and
- * load.
+ * that closes the gate stores `closed`, then loads all depths. At least one of the two threads sees
+ * the other's store. The entering thread needs no fence, because the closing thread's membarrier
+ * orders its store and load.
  *
  * If a signal handler interrupts the thread after the store and calls malloc, the handler enters
  * without waiting, as a nested call. Otherwise it would wait for a fork that waits for the
@@ -242,8 +243,8 @@ static void open_for_all(void)
 }
 
 /*
- * Does not count the caller in `others`, because a thread that closes the gate waits until `others`
- * is 0.
+ * Changes the calling thread's depth. Does not change `others`, because a thread that closes the
+ * gate waits until `others` is 0.
  */
 static void count_myself(int by)
 {
@@ -328,7 +329,7 @@ void gf_fork_gate_use_slot(bool possible)
 }
 
 /*
- * Wrapped (jemalloc.syms). One of the last functions that jemalloc's destructor calls for a thread
+ * Wraps (jemalloc.syms) one of the last functions that jemalloc's destructor calls for a thread
  * that ends.
  */
 void __real_je_witnesses_cleanup(void *tsd);

@@ -4,8 +4,8 @@
  * and keeps threads from taking one until the fork is done. So the fork need not take all locks.
  *
  * A thread enters the gate before it takes a lock of jemalloc, and leaves it after it has released
- * the lock. So that a thread inside eventually leaves, it may always enter again, and may wait only
- * for these locks. No function here allocates or changes errno.
+ * the lock. A thread inside the gate must be able to leave it in the end. So it may always enter
+ * again, and it may wait only for locks of jemalloc. No function here allocates or changes errno.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_FORK_GATE_H
 #define GF_PRELOAD_HEAP_CALLOUTS_FORK_GATE_H
@@ -16,9 +16,9 @@
 #include <time.h>
 
 /*
- * jemalloc calls these in place of pthread's functions (jemalloc.syms). The results are the same.
- * Entering costs two loads and a store to the thread's own cache line; leaving costs a store and a
- * load.
+ * jemalloc calls these functions in place of pthread's (jemalloc.syms). They return the same
+ * results. Entering costs two loads and a store to the thread's own cache line; leaving costs a
+ * store and a load.
  */
 int gf_heap_mutex_lock(pthread_mutex_t *mutex);
 int gf_heap_mutex_trylock(pthread_mutex_t *mutex); /* also returns EBUSY while the gate is closed */
@@ -35,14 +35,19 @@ int gf_heap_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 void gf_fork_gate_allow(void);
 
 /*
- * Closes the gate: waits for the threads inside, and for another thread that has closed it. Until
- * gf_fork_gate_open, the caller is the only thread inside, and may take locks. Returns false at
- * once if the gate may not be closed. The caller must not be inside the gate, or it deadlocks.
+ * Closes the gate, and waits until all threads inside have left it. If another thread has closed
+ * the gate, first waits until that thread opens it. Until gf_fork_gate_open, the caller is the only
+ * thread inside, and may take locks. Returns false, with the gate open, if gf_fork_gate_allow has
+ * not succeeded or membarrier fails. The caller must not be inside the gate, because it would wait
+ * for itself.
  */
 bool gf_fork_gate_close(void);
 void gf_fork_gate_open(void);
 
-/* Enter and leave the gate without a lock. The calls nest, also with the lock functions. */
+/*
+ * Enter and leave the gate without taking a lock. Such pairs may be nested, and the lock functions
+ * above may be called between the two calls.
+ */
 void gf_fork_gate_enter(void);
 void gf_fork_gate_leave(void);
 
@@ -52,7 +57,10 @@ void gf_fork_gate_leave(void);
  */
 void gf_fork_gate_in_child(void);
 
-/* Frees the slot of the calling thread, which is about to end. Its later calls cost more. */
+/*
+ * Frees the slot of the calling thread, which is about to end. Later calls of this thread cost
+ * more.
+ */
 void gf_fork_gate_forget(void);
 
 /*

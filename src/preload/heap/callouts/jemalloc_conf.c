@@ -17,7 +17,10 @@ static void keep_ignored(const char *text, size_t length)
     gf_fmt(ignored + at, sizeof(ignored) - at, "%s%.*s", at ? "; " : "", (int)length, text);
 }
 
-/* jemalloc calls this once for each line. Lines that do not concern a setting are dropped. */
+/*
+ * jemalloc calls this for each line that it would print. Lines that do not concern a setting are
+ * dropped.
+ */
 static void keep_message(void *closure, const char *text)
 {
     static const char prefix[] = "<jemalloc>: ";
@@ -52,7 +55,10 @@ static bool is_without_effect(const char *item, size_t length)
     return false;
 }
 
-/* Removes ignored items in place. Returns the new length; conf need not be terminated. */
+/*
+ * Removes the settings without effect, in place, and returns the new length. conf need not be
+ * terminated.
+ */
 static size_t filter_conf(char *conf, size_t length)
 {
     size_t kept = 0;

@@ -26,8 +26,8 @@ static double of_bits(uint64_t bits)
 }
 
 /*
- * Writes x as m * 2^e with m near 1, and uses log m = 2 atanh((m - 1) / (m + 1)). For normal
- * numbers.
+ * Writes x as m * 2^e with m near 1, and uses log m = 2 atanh((m - 1) / (m + 1)). x must not be
+ * subnormal.
  */
 double gf_heap_log(double x)
 {
@@ -89,7 +89,10 @@ void gf_profile_start(void)
     gf_store_release(&backtrace_of_libgcc, (__typeof__(_Unwind_Backtrace) *)backtrace.address);
 }
 
-/* jemalloc takes a first backtrace during its start, under a lock, before gf_profile_start. */
+/*
+ * jemalloc takes a first backtrace during its start, under a lock and before gf_profile_start. That
+ * backtrace is empty.
+ */
 _Unwind_Reason_Code gf_heap_unwind(_Unwind_Trace_Fn step, void *closure)
 {
     __typeof__(_Unwind_Backtrace) *const backtrace = gf_load_acquire(&backtrace_of_libgcc);
@@ -102,8 +105,8 @@ _Unwind_Ptr gf_heap_unwind_ip(struct _Unwind_Context *context)
 }
 
 /*
- * Finds the original pthread_create, because the hook must not take jemalloc's threads for the
- * program's.
+ * Finds the original pthread_create, because the hook would mistake jemalloc's threads for threads
+ * of the program.
  */
 void *gf_heap_dlsym(void *handle, const char *name)
 {

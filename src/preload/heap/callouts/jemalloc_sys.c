@@ -24,10 +24,10 @@ static bool removes_pages(int protection, int flags)
 }
 
 /*
- * A larger mapping is first tried without MAP_NORESERVE. With MAP_NORESERVE, which jemalloc uses,
- * the kernel grants even more memory than the machine has, so malloc would succeed. The final
- * mapping still uses it, because at a fork the kernel would count a mapping without it a second
- * time.
+ * A mapping of at least ASKED_MIN bytes is first tried without MAP_NORESERVE. With MAP_NORESERVE,
+ * which jemalloc uses, the kernel grants even more memory than the machine has, so malloc would
+ * succeed. The final mapping uses MAP_NORESERVE nevertheless. Otherwise the kernel would count the
+ * mapping a second time at a fork.
  *
  * A mapping has the size of the next size class, so the program's request may be a fifth smaller.
  * So only four fifths are tried.
@@ -40,7 +40,7 @@ static bool is_too_large(size_t size, int flags)
            !gf_mappings_fit(size - size / 5);
 }
 
-/* The caller restores errno, because jemalloc sets it for the program. */
+/* May change errno. The caller restores it, because jemalloc itself sets errno for the program. */
 static void *map_pages(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
     if (is_too_large(size, flags))
@@ -72,7 +72,10 @@ int gf_heap_munmap(void *address, size_t size)
     const int error = errno;
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_unmap);
 
-    /* Removed before the call, because afterwards another thread can map the addresses. */
+    /*
+     * The range is removed from the table before the call, because after the call another thread
+     * can map the addresses.
+     */
     gf_mappings_remove((uintptr_t)address, size);
     const int result = gf_monitored_munmap(address, size);
     if (result == 0) {

@@ -8,7 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Monitors look for calls of "mmap". libc's header would call mmap64. */
+/*
+ * Monitors intercept only calls of "mmap". With the declaration in libc's header, the call would go
+ * to mmap64.
+ */
 void *gf_libc_mmap(void *address, size_t size, int protection, int flags, int fd,
                    off_t offset) __asm__("mmap");
 
@@ -16,9 +19,15 @@ void *__real_je_pages_map(void *address, size_t size, size_t alignment, bool *co
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
 
 static _Atomic bool started;
-/* This thread is creating a mapping for jemalloc, which may unmap superfluous parts of it. */
+/*
+ * True while this thread creates a mapping for jemalloc. jemalloc may unmap superfluous parts of
+ * the new mapping.
+ */
 static __thread bool maps;
-/* The nesting depth of these calls, because a monitor's callback may call them again. */
+/*
+ * Number of monitored calls that this thread is in. They nest if a monitor's callback makes such a
+ * call again.
+ */
 static __thread unsigned monitored;
 
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit)

@@ -7,8 +7,8 @@
  * functions before jemalloc starts.
  *
  * A monitor's callback may allocate and free. The thread holds no lock that the callback needs, but
- * its cache may be half flushed. So the thread is marked as reentrant, as jemalloc does around
- * user-defined hooks. Its calls then bypass the cache.
+ * the thread's cache may be half flushed. So the thread is marked as reentrant, as jemalloc does
+ * around user-defined hooks. The callback's calls then bypass the cache.
  *
  * Mappings that jemalloc has never used are unmapped by a raw system call. No program can have
  * registered them, and a lock of jemalloc is held.
@@ -20,13 +20,13 @@
 
 #include <sys/types.h>
 
-/* Called once, after jemalloc's start, which makes no call that a monitor must see. */
+/* Called once, after jemalloc has started. Calls before that need not be visible to monitors. */
 void gf_monitored_call_start(void);
 
 /* Whether the calling thread is in one of the calls below. */
 bool gf_monitored_call_now(void);
 
-/* These may change errno. */
+/* These functions may change errno. */
 int gf_monitored_munmap(void *address, size_t size);
 int gf_monitored_madvise(void *address, size_t size, int advice);
 void *gf_monitored_mmap(void *address, size_t size, int protection, int flags, int fd,

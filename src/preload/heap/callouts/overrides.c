@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replaces functions (jemalloc.syms) of jemalloc 5.3.0 whose cost has no benefit here. Each
- * replacement leaves jemalloc in a state that it can also reach by itself. docs/heap.md lists the
- * changes.
+ * Replaces functions (jemalloc.syms) of jemalloc 5.3.0 that cost time or memory without a benefit
+ * here. Each replacement leaves jemalloc in a state that it can also reach by itself. docs/heap.md
+ * lists the changes.
  */
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/purge_unused.h"
@@ -45,7 +45,7 @@ uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
  * present, writing zeros takes a fraction of that time. Blocks up to CLEAR_UNSEEN are always zeroed
  * by writing. Blocks up to CLEAR_MAX (glibc's largest M_MMAP_THRESHOLD) are zeroed by writing if
  * most of their pages are present. Otherwise writing would populate a whole block, of which the
- * caller may use little. jemalloc adds one page to each block.
+ * caller may use little. Both limits include the page that jemalloc adds to each block.
  */
 #define CLEAR_UNSEEN (1 * MIB + GF_JEMALLOC_PAGE)
 #define CLEAR_MAX (32 * MIB + GF_JEMALLOC_PAGE)

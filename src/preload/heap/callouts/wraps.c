@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (timing/slowpath.h): some begin
- * and end the frame of a call, two are slow parts of a call that are not system calls. Pointers to
- * jemalloc's structs are passed on without access.
+ * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (timing/slowpath.h). Most wrappers
+ * begin and end the frame of a call. The first two time slow parts of a call that are not system
+ * calls. The wrappers pass pointers to jemalloc's structs on without reading the structs.
  */
 #include "os/permit.h"
 #include "preload/heap/callouts/evict.h"
@@ -66,9 +66,9 @@ void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
     gf_slowpath_leave(handed_out)
 
 /*
- * Whether this thread has run the destructors of its thread-specific data. From then until the
- * thread ends, glibc since 2.35 blocks signal 32, which a program cannot block. A sealed process
- * (os/permit.h) does not make the system call that shows this.
+ * Whether this thread has run the destructors of its thread-specific data. Since 2.35, glibc blocks
+ * signal 32 from then until the thread ends; a program cannot block that signal. A sealed process
+ * (os/permit.h) does not make the system call that reads the blocked signals.
  */
 static enum ending { ending_no, ending_yes, ending_unknown } ending(void)
 {
@@ -83,13 +83,13 @@ static enum ending { ending_no, ending_yes, ending_unknown } ending(void)
 /*
  * In jemalloc 5.3.0 a thread that only frees, such as a queue's consumer, stays "minimal". It gets
  * no cache, and each free takes the locks of the block's arena. Here it becomes an ordinary thread
- * after this many frees, as in later releases, or at its first other call, such as malloc.
+ * after MINIMAL_FREES frees, as in later releases, or at its first other call, such as malloc.
  *
  * A thread that is ending stays minimal. The last thing glibc does in a detached thread is to free
- * the thread-local variables of threads that ended before, which can be hundreds of frees. The
- * destructor that removes an ordinary thread from jemalloc's list would not run any more, and the
- * list would refer to a stack that is unmapped later. For the same reason such a thread takes no
- * slot of the fork gate.
+ * the thread-local variables of threads that ended before, which can be hundreds of frees. If the
+ * thread became ordinary then, jemalloc would add it to a list. But the destructor that removes it
+ * from the list would not run any more, and the list would refer to a stack that is unmapped later.
+ * For the same reason such a thread takes no slot of the fork gate.
  */
 #define MINIMAL_FREES 128
 
@@ -134,7 +134,10 @@ void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsign
            __real_je_tcache_bin_flush_large(tsd, tcache, bin, class, remain));
 }
 
-/* jemalloc's housekeeping, due after a number of allocated or freed bytes. */
+/*
+ * Wraps jemalloc's housekeeping, which is due whenever the thread has allocated or freed a number
+ * of bytes.
+ */
 void __wrap_je_te_event_trigger(void *tsd, const struct gf_purge_unused_count *count)
 {
     FRAMED(count->allocates ? gf_slowpath_malloc : gf_slowpath_free, 0, 0, NULL,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions and variables of the embedded jemalloc, with the names that scripts/embed-jemalloc.sh
- * gives them. Its sources document them: github.com/jemalloc/jemalloc, release 5.3.0. jemalloc.syms
- * lists those that are private to jemalloc.
+ * gives them. jemalloc's sources document them: github.com/jemalloc/jemalloc, release 5.3.0.
+ * jemalloc.syms lists the functions and variables that are private to jemalloc.
  */
 #ifndef GF_PRELOAD_HEAP_JEMALLOC_JEMALLOC_H
 #define GF_PRELOAD_HEAP_JEMALLOC_JEMALLOC_H
@@ -20,9 +20,15 @@ void *je_aligned_alloc(size_t alignment, size_t size);
 size_t je_malloc_usable_size(const void *block);
 int je_mallctl(const char *name, void *old, size_t *old_size, void *new, size_t new_size);
 
-/* Compiled-in settings, read at the first call. /etc/malloc.conf and MALLOC_CONF override them. */
+/*
+ * Compiled-in settings, which jemalloc reads at its first call. /etc/malloc.conf and MALLOC_CONF
+ * override them.
+ */
 extern const char *je_malloc_conf;
-/* Called with each line that jemalloc would print; NULL: jemalloc prints it. */
+/*
+ * A function that gets each line that jemalloc would print. If it is NULL, jemalloc prints the
+ * lines itself.
+ */
 extern void (*je_malloc_message)(void *closure, const char *text);
 /* The oversize threshold that an arena copies when it is created. */
 extern size_t je_oversize_threshold;
@@ -41,8 +47,8 @@ size_t je_eset_npages_get(void *set);
 /* Whether jemalloc runs background threads, which MALLOC_CONF can enable. Read it atomically. */
 extern bool je_background_thread_enabled_state;
 /*
- * The first fields of a thread's state. While reentrancy_level is not 0, the thread's calls use no
- * cache, and arena 0. je_tsd_slow_update makes a new level effective.
+ * The first fields of a thread's state. While reentrancy_level is not 0, the thread's calls use
+ * arena 0, and no cache. je_tsd_slow_update makes a new level effective.
  */
 struct je_tsd {
     bool tcache_enabled;
@@ -54,8 +60,9 @@ void je_tsd_slow_update(void *tsd);
 extern bool je_opt_prof;
 
 /*
- * The arenas by number, to be read atomically. The functions read and change how many threads use
- * an arena: for jemalloc's internal calls, or for the program's.
+ * je_arenas contains the arenas by number; read its elements atomically. The functions read and
+ * change the number of threads that use an arena for jemalloc's internal calls, or for calls of the
+ * program.
  */
 extern void *je_arenas[];
 unsigned je_arena_nthreads_get(void *arena, bool internal);

@@ -21,17 +21,16 @@
 
 static struct {
     /*
-     * Two counters, because a program that alternates malloc and free would sample only one of the
-     * two with a common counter.
+     * There is one counter for each of malloc and free. With a common counter, a program that
+     * alternates malloc and free would have only one of the two sampled.
      */
     _Alignas(64) _Atomic uint64_t turn_allocated, turn_freed;
     _Atomic uint64_t looks, missing_bytes;
-    _Atomic uint64_t
-        /* the part of missing_bytes that was still missing when the blocks were freed */
-        untouched_bytes;
+    /* The part of missing_bytes that was still missing when the blocks were freed. */
+    _Atomic uint64_t untouched_bytes;
     _Atomic uint64_t timed, timed_ns;
-    _Atomic uint64_t due_ns;     /* when the next fault is timed */
-    _Atomic uint64_t ns_per_mib; /* the duration at the latest timed fault */
+    _Atomic uint64_t due_ns;     /* when the next fault is to be timed */
+    _Atomic uint64_t ns_per_mib; /* the duration for 1 MiB, by the latest timed fault */
     _Atomic uint64_t us;
 } touch;
 
@@ -86,7 +85,7 @@ static uint64_t count_missing(uintptr_t start, size_t size, uintptr_t *ret_one)
 }
 
 /*
- * Returns the number of blocks that this one represents in the estimate; 0 if it is not examined.
+ * Returns how many blocks this block represents in the estimate; 0 if this block is not examined.
  */
 static uint64_t sample_weight(_Atomic uint64_t *turn, size_t block)
 {
@@ -133,7 +132,7 @@ void gf_first_touch_freed(void *start, size_t size, size_t block)
 void gf_first_touch_read(struct gf_heap_first_touch *ret)
 {
     const uint64_t all = gf_load_relaxed(&touch.missing_bytes);
-    /* The two are sampled separately, so untouched bytes may exceed missing bytes. */
+    /* malloc and free are sampled separately, so untouched bytes may exceed missing bytes. */
     const uint64_t missing = all - gf_min(all, gf_load_relaxed(&touch.untouched_bytes));
     const uint64_t us = gf_load_relaxed(&touch.us);
     const uint64_t first = gf_min(missing, gf_mappings_bytes());
@@ -144,7 +143,7 @@ void gf_first_touch_read(struct gf_heap_first_touch *ret)
         .looks = gf_load_relaxed(&touch.looks),
         .timed = gf_load_relaxed(&touch.timed),
         .missing_bytes = missing,
-        /* The part cannot exceed the bytes that were freed lazily or purged. */
+        /* These bytes cannot exceed the bytes that were freed lazily or purged. */
         .again_bytes = gf_min(missing - first, taken),
         .us = all ? (uint64_t)((double)us * (double)missing / (double)all) : 0,
         .ns_per_mib = gf_load_relaxed(&touch.ns_per_mib),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Estimates the cost of page faults in new large blocks. mincore on four pages of a block shows how
- * much of it is missing. Touching one missing page measures the duration of a fault. Pages that are
- * still missing when the block is freed caused no fault, and are subtracted. A live block counts as
- * completely touched.
+ * Estimates the cost of page faults in new large blocks. Four pages of a block are examined by
+ * mincore, to estimate how much of the block is missing. Touching one missing page measures the
+ * duration of a fault. Pages that are still missing when the block is freed caused no fault, and
+ * are subtracted. A live block counts as completely touched.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_FIRST_TOUCH_H
 #define GF_PRELOAD_HEAP_PAGES_FIRST_TOUCH_H
@@ -14,9 +14,10 @@
 #define GF_FIRST_TOUCH_MIN ((size_t)1 << 20)
 
 /*
- * Called just before a block or an added part is returned to the caller, and just before it is
- * freed. block: the size of the whole block, at least GF_FIRST_TOUCH_MIN. Both keep errno. The
- * caller holds no lock of jemalloc.
+ * gf_first_touch_allocated is called just before a block, or the part by which a block has grown,
+ * is returned to the program. gf_first_touch_freed is called just before a block, or a part of a
+ * block, is freed. block: the size of the whole block, at least GF_FIRST_TOUCH_MIN. Both functions
+ * keep errno. The caller must hold no lock of jemalloc.
  */
 GF_COLD void gf_first_touch_allocated(void *start, size_t size, size_t block);
 GF_COLD void gf_first_touch_freed(void *start, size_t size, size_t block);

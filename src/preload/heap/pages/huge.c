@@ -13,7 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The 512 small faults of a huge page take 1 to 3 ms; zeroing a huge page takes less than 1 ms. */
+/*
+ * A first touch of a huge page is slow if it takes this long. It normally takes less than 1 ms. The
+ * 512 faults of small pages that it replaces take 1 to 3 ms.
+ */
 #define SLOW_NS UINT64_C(3000000)
 #define WINDOW 16
 
@@ -22,7 +25,8 @@ static struct {
     _Atomic bool stopped;
     _Atomic uint64_t asked, advised;
     struct gf_huge_guard guard; /* used only by the holder of `judging` */
-    _Atomic bool judging;       /* a thread adds a sample; stays true once advising has stopped */
+    /* A thread adds a sample; remains true after advising has stopped. */
+    _Atomic bool judging;
     const char *reason;
 } huge = {.reason = "the heap is starting"};
 
@@ -70,8 +74,8 @@ bool gf_huge_judge(struct gf_huge_guard *guard, uint64_t ns, bool is_huge)
 }
 
 /*
- * Also revokes earlier advice. Otherwise the kernel would search for a huge page at each fault in
- * these mappings.
+ * Stops advising, and revokes earlier advice. Otherwise the kernel would search for a huge page at
+ * each fault in the advised mappings.
  */
 static void stop_advising(void)
 {
@@ -96,7 +100,8 @@ static void judge_sample(uint64_t ns, bool is_huge)
 }
 
 /*
- * If some large mapping was not advised, a small page there proves nothing, so it does not count.
+ * Uses the sample only if all large mappings were advised. In a mapping without advice, a small
+ * page would not show that the kernel lacks huge pages.
  */
 void gf_huge_touched(uint64_t ns, bool is_huge)
 {
@@ -107,9 +112,9 @@ void gf_huge_touched(uint64_t ns, bool is_huge)
 }
 
 /*
- * The thread's CPU time, which excludes waits for a CPU. Reading it takes a system call that
- * neither glibc nor jemalloc makes. So until such calls are allowed, returns the wall clock
- * instead.
+ * Returns the thread's CPU time, which excludes waits for a CPU. Reading it takes a system call
+ * that neither glibc nor jemalloc makes. So until such calls are allowed, returns the time of the
+ * wall clock instead.
  */
 static uint64_t touch_clock(void)
 {
@@ -118,8 +123,8 @@ static uint64_t touch_clock(void)
 
 /*
  * Advises and touches one huge page before the rest of a mapping is advised. If the kernel takes
- * long to find the page, or a hypervisor takes long to back it, all further pages would take as
- * long.
+ * long to find the page, or a hypervisor takes long to provide its memory, the same would be true
+ * of all further pages.
  */
 static bool try_one(uintptr_t page)
 {

@@ -21,14 +21,15 @@ void gf_huge_init(enum gf_profile profile);
 void gf_huge_mapped(void *start, size_t size, int protection);
 
 /*
- * Adds a sample: the first touch of a page in a large block took `ns` of CPU time. huge: the kernel
- * provided a huge page. The caller holds no lock of jemalloc.
+ * Adds a sample: the first touch of a page in a large block took `ns` nanoseconds of CPU time.
+ * huge: whether the kernel provided a huge page. The caller must hold no lock of jemalloc.
  */
 void gf_huge_touched(uint64_t ns, bool huge);
 
 /*
- * Pure function: adds a sample, and starts a new window when one is complete. Returns true if
- * advising must stop.
+ * The samples of the current window: their number, how many were slow, and how many got a small
+ * page. gf_huge_judge is a pure function. It adds a sample, and starts a new window when the
+ * current one is complete. It returns true if advising must stop.
  */
 struct gf_huge_guard {
     unsigned samples, slow, small;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static struct gf_ranges ranges;
-static _Atomic uint64_t bytes; /* ranges.bytes, for readers without the lock */
+static _Atomic uint64_t bytes; /* the same as ranges.bytes, for readers without the lock */
 
 static struct {
     _Atomic int policy; /* 0 for no policy */
@@ -25,8 +25,8 @@ static _Atomic uint64_t refused;
 
 /*
  * Protects `ranges` and `wanted`. Held for a few instructions, never across a system call. Only a
- * fork holds it longer, while libc takes other locks. The fork handlers are registered first, so
- * the lock is taken last before the fork and released first after it. Waiting threads sleep,
+ * fork holds it longer, while libc takes other locks. The lock's fork handlers are registered
+ * before all others, so a fork takes this lock last and releases it first. Waiting threads sleep,
  * because a real-time thread that calls sched_yield in a loop could keep the holder off its CPU.
  */
 enum { lock_free, lock_held, lock_wanted };
@@ -57,8 +57,8 @@ static void unlock_mappings(void)
 }
 
 /*
- * In a process with one thread, a fork does not take the lock, because writing to it would copy its
- * page in each child.
+ * In a process with one thread, a fork does not take the lock, because a write to the lock would
+ * copy its page in each child.
  */
 static __thread bool forks; /* this thread's fork holds the lock */
 

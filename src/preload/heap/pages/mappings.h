@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The address ranges that jemalloc has mapped, and the memory policy of new ones. Any thread, also
- * with jemalloc's locks held, because this module's lock is taken after them.
+ * The address ranges that jemalloc has mapped, and the memory policy of new mappings. The functions
+ * may be called on any thread. The caller may hold locks of jemalloc, because this module's lock is
+ * taken after them.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_MAPPINGS_H
 #define GF_PRELOAD_HEAP_PAGES_MAPPINGS_H
@@ -17,8 +18,8 @@ void gf_mappings_init(void);
 /* Records a range that was mapped. */
 void gf_mappings_add(uintptr_t start, size_t size);
 /*
- * Removes a range. Call it before the range is unmapped, because then another thread can map the
- * addresses.
+ * Removes a range. Call this before the range is unmapped, because after that another thread can
+ * map the addresses.
  */
 void gf_mappings_remove(uintptr_t start, size_t size);
 
@@ -28,12 +29,13 @@ void gf_mappings_apply_policy(void *start, size_t size);
 /* Bytes that are mapped now, including jemalloc's own tables. */
 uint64_t gf_mappings_bytes(void);
 
-/* Copies the i-th range; false if i is too large. */
+/* Copies the i-th range. Returns false if there is no i-th range. */
 bool gf_mappings_at(size_t i, struct gf_range *ret);
 
 /*
- * Tries whether the kernel maps another `size` bytes that count as used memory. Limits are ulimit
- * -v, ulimit -d, strict overcommit, and the sum of memory and swap. Keeps errno.
+ * Tries whether the kernel maps another `size` bytes if it counts them as used memory. The kernel
+ * may refuse because of ulimit -v, ulimit -d, strict overcommit, or the sum of memory and swap.
+ * Keeps errno.
  */
 bool gf_mappings_fit(size_t size);
 

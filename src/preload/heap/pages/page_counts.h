@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts of the heap's pages, in bytes. heap/callouts updates them; page retention, the first-touch
- * estimate and the report read them. Any thread; takes no lock and keeps errno.
+ * Counts of the heap's pages, in bytes. The code in heap/callouts updates them. Page retention, the
+ * first-touch estimate and the report read them. The functions may be called on any thread, take no
+ * lock and keep errno.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_PAGE_COUNTS_H
 #define GF_PRELOAD_HEAP_PAGES_PAGE_COUNTS_H
@@ -15,15 +16,17 @@
 struct gf_page_counts {
     _Atomic uint64_t large;        /* bytes in large blocks */
     _Atomic uint64_t large_most;   /* the maximum of `large` */
-    _Atomic uint64_t lazily_freed; /* bytes freed by MADV_FREE so far */
-    _Atomic uint64_t purged;       /* bytes freed by MADV_DONTNEED or munmap so far */
-    /* The part of `purged` that was purged because it stayed unused. */
+    _Atomic uint64_t lazily_freed; /* bytes freed by MADV_FREE until now */
+    _Atomic uint64_t purged;       /* bytes freed by MADV_DONTNEED or munmap until now */
+    /* The part of `purged` that was purged because the pages stayed unused. */
     _Atomic uint64_t unused_purged;
     _Atomic bool unknown; /* extents have an unexpected layout, so their sizes are wrong */
 };
 extern struct gf_page_counts gf_page_counts __attribute__((visibility("hidden")));
 
-/* Counts that a block of `before` bytes now has `after` bytes; 0: no block. */
+/*
+ * Records that a block of `before` bytes now has `after` bytes. 0 bytes: there was or is no block.
+ */
 static inline void gf_page_counts_large(size_t before, size_t after)
 {
     const uint64_t was = before >= GF_PAGE_COUNTS_LARGE ? before : 0;
@@ -37,8 +40,8 @@ static inline void gf_page_counts_large(size_t before, size_t after)
 }
 
 /*
- * By how many bytes `large` is below its maximum. The program may reuse as many bytes of free
- * pages.
+ * Returns by how many bytes `large` is below its maximum. The program is likely to allocate as many
+ * bytes in large blocks again, from free pages.
  */
 uint64_t gf_page_counts_missing(void);
 

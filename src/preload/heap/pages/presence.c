@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SAMPLES 64 /* pages of a block that are read if mincore must not be called */
+#define SAMPLES 64 /* number of pages of a block that are read if mincore must not be called */
 
 static _Atomic bool allowed;
 

@@ -15,33 +15,47 @@
 
 #define WINDOW_NS (10000 * MS) /* pages are purged after one to two windows */
 #define ROUND_NS (1000 * MS)   /* the time between rounds */
-/* The time to the next round after one that purged more than half of its allowance. */
+/*
+ * The time to the next round if the last round purged more than half of the bytes that it was
+ * allowed to purge.
+ */
 #define PART_NS (50 * MS)
-/* The bytes purged at once. Purging a part takes 1 to 2 ms within a call of malloc. */
+/*
+ * The bytes that a round may purge for each PART_NS since the last round, at most PART_MAX. Purging
+ * PART bytes takes 1 to 2 ms, within a call of malloc.
+ */
 #define PART (16 * MIB)
 #define PART_MAX (128 * MIB)
-/* A process that keeps less than this purges nothing. */
+/* A process that keeps fewer bytes of free pages than this purges nothing. */
 #define LITTLE (32 * MIB)
 
-/* Bytes that a thread allocates between two of its events. */
+/*
+ * Bytes that a thread allocates before its first event, and at least and at most between two
+ * events.
+ */
 #define WAIT_FIRST (UINT64_C(64) << 10)
 #define WAIT_MIN (UINT64_C(16) << 10)
 #define WAIT_MAX (4 * MIB)
 
 static struct {
     _Atomic uint64_t due_ns; /* when the next round is due */
-    /* When the last window and round began; used only within a round. */
+    /* When the current window and the last round began. Used only within a round. */
     uint64_t window_ns, round_ns;
 } purge_unused;
 
 __thread uint64_t *gf_purge_unused_left;
 
-/* The events of the calling thread. */
+/*
+ * State of the calling thread's events: pointers to jemalloc's counts, and data on the last event.
+ */
 static __thread struct {
     const uint64_t *now;
     uint64_t *next, *next_fast;
     uint64_t last_ticks; /* the clock at the last event */
-    /* Allocated bytes between the last event and the next; 0 before the first. */
+    /*
+     * Bytes to be allocated between the last event and the next one; 0 before the thread's first
+     * event.
+     */
     uint64_t wait;
 } event;
 
@@ -66,8 +80,8 @@ static void set_next(uint64_t wait)
 }
 
 /*
- * Adapts the bytes between two events to the thread's rate of allocation, so that it has about one
- * event per millisecond.
+ * Adapts the bytes between two events to how fast the thread allocates, so that the thread has
+ * about one event per millisecond.
  */
 static void schedule(uint64_t passed)
 {

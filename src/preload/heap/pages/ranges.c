@@ -8,7 +8,7 @@ static uintptr_t range_end(const struct gf_range *range)
     return range->start + range->size;
 }
 
-/* The first range that ends at or after `address`. */
+/* Returns the index of the first range that ends at or after `address`. */
 static size_t first_range_reaching(const struct gf_ranges *ranges, uintptr_t address)
 {
     size_t low = 0, high = ranges->count;

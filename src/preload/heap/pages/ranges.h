@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A sorted table of address ranges, of fixed size. Adjacent ranges are merged. The kernel places
- * mappings side by side, so a heap of many GiB needs only a few entries. The caller holds a lock.
+ * mappings side by side, so a heap of many GiB needs only a few entries. The caller must hold a
+ * lock that protects the table.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_RANGES_H
 #define GF_PRELOAD_HEAP_PAGES_RANGES_H
@@ -18,7 +19,7 @@ struct gf_ranges {
 };
 
 void gf_ranges_add(struct gf_ranges *ranges, uintptr_t start, size_t size);
-/* Removes the parts of a range that the table contains. */
+/* Removes a range from the table. Parts of the range that are not in the table are ignored. */
 void gf_ranges_remove(struct gf_ranges *ranges, uintptr_t start, size_t size);
 
 #endif

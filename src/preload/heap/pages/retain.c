@@ -14,16 +14,20 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A process that retains less than this checks nothing, so small programs open no file. */
+/*
+ * A process that retains fewer bytes than this does not read the headroom, so small programs open
+ * no file.
+ */
 #define LITTLE (32 * MIB)
 /* After a new mapping, the next check is made when this many bytes have been freed. */
 #define SOON (32 * MIB)
 /*
- * The headroom is read again only after this time. A reading waits for a thread (os/own_table.h),
- * which a busy machine may delay. The engine reads more often.
+ * The headroom is read again only after this time. A reading waits for another thread
+ * (os/own_table.h), which may be delayed on a busy machine. The engine reads the headroom more
+ * often.
  */
 #define READING_NS UINT64_C(500000000)
-/* A forked child purges inherited free pages if they have at least this many bytes. */
+/* A forked child purges the free pages that it inherits if they have at least this many bytes. */
 #define CHILD_MIN (16 * MIB)
 
 struct gf_retain_count gf_retain_count = {.check_at = LITTLE};
@@ -47,8 +51,8 @@ uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watche
     if (headroom == GF_HEADROOM_UNKNOWN)
         return 8 * SOON;
     /*
-     * The limit is lower without an engine: such a process keeps its pages while it sleeps, and a
-     * machine may have many such processes.
+     * Without an engine, the bound is lower. Such a process keeps its free pages while it sleeps,
+     * and a machine may have many such processes.
      */
     if (!watched)
         bound = gf_min(headroom / 8, most_unwatched);
@@ -120,8 +124,8 @@ static uint64_t retain_headroom(void)
 {
     static struct gf_headroom_scratch scratch;
     /*
-     * The headroom cannot be read from any file. It is not tried again, because a sandbox might
-     * kill the process for that.
+     * True if no file shows the headroom. Then no file is opened again, because a sandbox might
+     * kill the process for opening it.
      */
     static bool blind;
     static uint64_t read_ns;
@@ -147,7 +151,7 @@ static uint64_t retained_bytes(void)
     return gf_load_relaxed(&gf_page_counts.unknown) ? 0 : gf_unused_kept();
 }
 
-/* Wakes the engine, once after each gf_retain_watch. */
+/* Wakes the engine, at most once after each call of gf_retain_watch. */
 static void wake_engine(void)
 {
     void (*const wake)(void) = gf_load_acquire(&retain.wake);
@@ -164,7 +168,7 @@ static uint64_t check_step(uint64_t bound, uint64_t dirty, bool watched)
 {
     const uint64_t left = dirty < bound ? bound - dirty : 0;
     const uint64_t step = gf_max(left, bound / 8);
-    /* The engine sleeps while few bytes are dirty, and must be woken at LITTLE. */
+    /* The engine sleeps while few bytes are dirty. It must be woken when LITTLE bytes are dirty. */
     return dirty < LITTLE && watched ? gf_min(step, LITTLE) : step;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Retention of freed pages. They stay dirty for some seconds, so that the next batch reuses them.
- * Then they are freed lazily (MADV_FREE): until the kernel reclaims them, reuse causes no page
- * fault. They are purged (MADV_DONTNEED) if memory is short, in forked children, and if they stay
- * unused (purge_unused.h).
+ * Then they are freed lazily (MADV_FREE). Until the kernel reclaims a lazily freed page, reusing it
+ * causes no page fault. They are purged (MADV_DONTNEED) if memory is short, in forked children, and
+ * if they stay unused (purge_unused.h).
  *
  * The bound on dirty bytes is a share of the headroom. The headroom is read again only after the
- * program has freed as many bytes as the bound. So most rounds of a loop of batches neither read it
- * nor free pages lazily.
+ * program has freed as many bytes as the bound. So in a loop over batches, most iterations neither
+ * read the headroom nor free pages lazily.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_RETAIN_H
 #define GF_PRELOAD_HEAP_PAGES_RETAIN_H
@@ -39,10 +39,13 @@ static inline void gf_retain_freed(size_t size)
  */
 bool gf_retain_allows_purge(void);
 
-/* Purges all free pages, also for malloc_trim. */
+/* Purges all free pages. malloc_trim calls it too. */
 void gf_retain_purge(void);
 
-/* Called after a new mapping: schedules an early check. jemalloc's locks may be held. */
+/*
+ * Called after a new mapping was made. Makes the next check come earlier. The caller may hold locks
+ * of jemalloc.
+ */
 void gf_retain_grown(void);
 
 /*
@@ -55,13 +58,16 @@ void gf_retain_init(enum gf_profile profile, bool managed);
 uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watched);
 
 /*
- * A try-lock: one thread at a time checks, frees lazily or purges. False if another thread holds
- * it. A forked child resets it.
+ * A try-lock, with which only one thread at a time checks, frees lazily or purges. gf_retain_begin
+ * returns false if another thread holds the lock. A forked child resets it.
  */
 bool gf_retain_begin(void);
 void gf_retain_end(void);
 
-/* Whether the library sets the decay times, and whether the engine checks regularly. */
+/*
+ * gf_retain_managed: whether the library sets the decay times. gf_retain_watched: whether the
+ * engine checks regularly.
+ */
 bool gf_retain_managed(void);
 bool gf_retain_watched(void);
 

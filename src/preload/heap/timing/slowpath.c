@@ -10,9 +10,9 @@
 #include <sys/resource.h>
 
 /*
- * Above CLOCK_MIN, reading the clock is cheap compared with the call. Reading the thread's usage is
- * cheap compared with the first touch of USAGE_MIN bytes, or with copying or clearing WORK_MIN
- * bytes.
+ * For blocks of at least CLOCK_MIN bytes, reading the clock is cheap compared with the call.
+ * Reading the thread's usage is cheap compared with the first touch of USAGE_MIN bytes, or with
+ * copying or clearing WORK_MIN bytes.
  */
 #define CLOCK_MIN ((size_t)256 << 10)
 #define USAGE_MIN ((size_t)16 << 20)
@@ -20,9 +20,9 @@
 
 struct call {
     unsigned depth;  /* nesting depth of frames */
-    bool begun;      /* the clock runs */
-    bool reporting;  /* this thread is in the watcher or in fork; nothing is timed */
-    uint64_t nested; /* duration of nested parts so far */
+    bool begun;      /* the call's clock runs */
+    bool reporting;  /* this thread is in the watcher or in fork, so nothing is timed */
+    uint64_t nested; /* duration of the parts within the current one */
     struct gf_slowpath slow;
 };
 
@@ -174,7 +174,10 @@ struct gf_slowpath_mark gf_slowpath_begin(enum gf_slowpath_part part)
             call.slow.size = 0;
             call.slow.work = 0;
         }
-        /* Reading the usage takes a system call, which is too expensive for each lock wait. */
+        /*
+         * Reading the usage takes system calls, which would be too expensive for each wait for a
+         * lock.
+         */
         start_clock(mark.at, part != gf_slowpath_lock);
     }
     mark.nested = call.nested;
@@ -203,7 +206,7 @@ void gf_slowpath_end(const struct gf_slowpath_mark *mark, enum gf_slowpath_part 
 bool gf_slowpath_enter(enum gf_slowpath_call kind, size_t size, size_t work)
 {
     if (!watched() || (call.begun && !call.depth))
-        /* A part is open that counts as a call, so frames within it are ignored. */
+        /* The thread is in a part that itself counts as a call, so frames within it are ignored. */
         return false;
     if (call.depth++)
         return true;

@@ -2,9 +2,9 @@
 /*
  * Times the operations that can make a heap call slow: waits for jemalloc's locks, system calls,
  * creation of arenas, copying and clearing of large blocks. The fast path has no timing code.
- * Wrapped functions mark a call by a frame, and a slow operation by a part. A call lasts as long as
- * the thread's outermost frame; its clock starts at the first slow part. No function here
- * allocates, takes a lock or changes errno.
+ * Wrappers of jemalloc's functions mark a call as a frame, and a slow operation as a part. A call
+ * lasts as long as the thread's outermost frame. The call's clock starts at its first slow part. No
+ * function here allocates, takes a lock or changes errno.
  */
 #ifndef GF_PRELOAD_HEAP_TIMING_SLOWPATH_H
 #define GF_PRELOAD_HEAP_TIMING_SLOWPATH_H
@@ -34,8 +34,8 @@ enum gf_slowpath_call {
 };
 
 /*
- * A thread's resource usage so far. CPU time comes from the thread's clock, because getrusage's may
- * be a tick old.
+ * A thread's resource usage until now. The CPU time is read from the thread's clock, because
+ * getrusage may return a value that is a tick old.
  */
 struct gf_slowpath_usage {
     bool known;
@@ -44,7 +44,7 @@ struct gf_slowpath_usage {
     uint64_t voluntary, forced; /* context switches */
 };
 
-/* One slow call. Sizes in bytes, times by CLOCK_MONOTONIC. */
+/* One slow call. Sizes are in bytes, and times are those of CLOCK_MONOTONIC. */
 struct gf_slowpath {
     enum gf_slowpath_call call;
     size_t size;       /* 0: unknown */
@@ -57,34 +57,38 @@ struct gf_slowpath {
     uint64_t part_ns[GF_SLOWPATH_PARTS];
     unsigned part_count[GF_SLOWPATH_PARTS];
     uint64_t part_bytes[GF_SLOWPATH_PARTS];
-    /* Usage at the start; unknown if a lock wait started the clock. */
+    /* The thread's usage when the clock started; unknown if a wait for a lock started the clock. */
     struct gf_slowpath_usage before;
 };
 
 /*
- * before_work is called before this much work, because reading system counters is then cheap in
- * comparison.
+ * before_work is called before a call that clears or copies at least this many bytes. Compared with
+ * that work, reading system counters is cheap.
  */
 #define GF_SLOWPATH_MUCH_WORK ((size_t)8 << 20)
 
-/* These run on the thread of the call, and may not allocate. */
+/* These functions run on the thread that made the call, and must not allocate. */
 struct gf_slowpath_watcher {
-    /* A call took longer than the threshold. No lock of the heap is held, unless slow->locked. */
+    /*
+     * Called after a call that took longer than the threshold. No lock of the heap is held, unless
+     * slow->locked is true.
+     */
     void (*report)(const struct gf_slowpath *slow);
-    /* A call with at least GF_SLOWPATH_MUCH_WORK begins. */
+    /* Called before a call that clears or copies at least GF_SLOWPATH_MUCH_WORK bytes. */
     void (*before_work)(void);
-    /* A call was sampled; it may be short. */
+    /* Called after a call that was sampled. The call may have been short. */
     void (*sampled)(enum gf_slowpath_call call, size_t size, uint64_t ns);
 };
 
 /*
- * Starts calling the watcher; threshold 0 stops. The watcher must never be freed. Called after the
- * heap's start, so that our fork handlers enclose the heap's.
+ * Starts calling the watcher. A threshold of 0 stops that. The watcher must never be freed. Called
+ * after the heap's start, so that our fork handlers run before those of the heap prior to a fork,
+ * and after them following the fork.
  */
 void gf_slowpath_watch(uint64_t threshold_ns, const struct gf_slowpath_watcher *watcher);
 uint64_t gf_slowpath_threshold(void);
 
-/* Marks all later calls as those of another allocator. */
+/* Marks all later calls as calls of another allocator. */
 void gf_slowpath_foreign(void);
 
 /* Passes a sampled call to the watcher. */
@@ -96,24 +100,27 @@ void gf_slowpath_sampled(enum gf_slowpath_call call, size_t size, uint64_t ns);
  */
 void gf_slowpath_before_huge(void);
 
-/* Reads the calling thread's usage so far. Takes about a microsecond. */
+/* Reads the calling thread's usage until now. Takes about a microsecond. */
 void gf_slowpath_usage(struct gf_slowpath_usage *ret);
 
 /* Whether the process was forking at some time in this interval. */
 bool gf_slowpath_forked(uint64_t start_ns, uint64_t end_ns);
 
-/* Called around a part. Pass the mark of begin to end. */
+/*
+ * Called before and after a part. Pass the mark that gf_slowpath_begin returned to gf_slowpath_end.
+ */
 struct gf_slowpath_mark {
     uint64_t at;     /* start time; 0: the part is not timed */
-    uint64_t nested; /* duration of the enclosing part's earlier nested parts */
+    uint64_t nested; /* duration of earlier parts within the enclosing part */
 };
 struct gf_slowpath_mark gf_slowpath_begin(enum gf_slowpath_part part);
 void gf_slowpath_end(const struct gf_slowpath_mark *mark, enum gf_slowpath_part part, size_t bytes);
 
 /*
- * Open and close a frame, around a call that may copy or clear `work` bytes. If work or size is
- * large, the clock starts at once. Do not call gf_slowpath_leave if enter returned false. Frames
- * nest; only the outermost counts. block: the block that the call returns, or NULL.
+ * Open and close a frame, before and after a call that may copy or clear `work` bytes. If work or
+ * size is large, the clock starts at once. If gf_slowpath_enter returns false, do not call
+ * gf_slowpath_leave. Frames may be nested; only the outermost frame counts. block: the block that
+ * the call returns, or NULL.
  */
 bool gf_slowpath_enter(enum gf_slowpath_call call, size_t size, size_t work);
 void gf_slowpath_leave(const void *block);
