@@ -5,7 +5,7 @@
 #include "preload/hook/attach/engine_call.h"
 #include "preload/trace/step.h"
 
-/* More than enough, because writing a report takes a few milliseconds. */
+/* This is longer than needed, because writing a report takes a few milliseconds. */
 #define REPORT_WAIT_MS 100
 
 void gpufeed_step(unsigned long long step)

@@ -7,9 +7,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* If all sets are taken, so many of them are checked for an owner that has ended. */
+/* If all sets are taken, this number of sets is checked for an owner that has ended. */
 #define PROBES 4
-/* Distance of the checked sets, because neighbouring sets often have live owners. */
+/*
+ * Distance between two checked sets. They are not neighbours, because if a set's owner lives, the
+ * owners of neighbouring sets often live too.
+ */
 #define STRIDE 17
 
 __thread struct gf_thread gf_thread;
@@ -57,7 +60,7 @@ static unsigned find_set(pid_t process, pid_t thread)
 
 unsigned gf_counters_join(void)
 {
-    gf_libc_bind(); /* the process's first hooked call may be one of a driver function */
+    gf_libc_bind(); /* the first hooked call of the process may be that of a driver function */
     const int error = errno;
 
     gf_thread.counters = find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
@@ -65,7 +68,10 @@ unsigned gf_counters_join(void)
     return gf_thread.counters;
 }
 
-/* Earlier fork handlers may have started threads in the child, which keep their sets. */
+/*
+ * Fork handlers that ran earlier may have started threads in the child. Such threads keep their
+ * sets.
+ */
 void gf_counters_in_child(void)
 {
     const pid_t process = getpid();

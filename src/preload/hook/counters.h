@@ -19,7 +19,7 @@ enum gf_hook {
 
 struct gf_counter {
     _Atomic uint64_t calls;
-    _Atomic uint64_t more; /* further copies of calls that contain several copies */
+    _Atomic uint64_t more; /* copies beyond the first of each call */
     _Atomic uint64_t bytes, offered, offered_bytes, unfit, unfit_bytes;
 };
 
@@ -38,9 +38,9 @@ extern struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
 
 /*
  * The owner of each set, as gf_counter_owner returns it; 0 if the set never had one. A new thread
- * takes over the set of a thread that has ended. In a forked child, each set may belong to the
- * thread that forked. So all sets stay taken until gf_counters_in_child, which children forked
- * before cuInit never call.
+ * takes over the set of a thread that has ended. In a forked child, any set may belong to the
+ * thread that forked, so all sets stay taken until gf_counters_in_child runs. That function never
+ * runs in a child that was forked before cuInit.
  */
 extern _Atomic uint64_t gf_counter_owners[GF_COUNTER_OWN];
 
@@ -49,7 +49,10 @@ static inline uint64_t gf_counter_owner(pid_t process, pid_t thread)
     return (uint64_t)(uint32_t)process << 32 | (uint32_t)thread;
 }
 
-/* Assigns a set to the calling thread, and returns the set's number, from 1. Keeps errno. */
+/*
+ * Assigns a set to the calling thread, and returns the number of the set, counted from 1. Keeps
+ * errno.
+ */
 unsigned gf_counters_join(void);
 /* In a forked child: frees the sets of the parent's other threads. */
 void gf_counters_in_child(void);
@@ -74,7 +77,9 @@ static inline void gf_count_add(unsigned set, _Atomic uint64_t *counter, uint64_
         gf_add_relaxed(counter, add);
 }
 
-/* The same, after all earlier stores of the calling thread. */
+/*
+ * The same, but other threads see the addition only after all earlier stores of the calling thread.
+ */
 static inline void gf_count_add_release(unsigned set, _Atomic uint64_t *counter, uint64_t add)
 {
     if (gf_likely(set <= GF_COUNTER_OWN))
@@ -102,7 +107,10 @@ static inline void gf_count_more(enum gf_hook hook, uint64_t copies)
     gf_count_add(set, &gf_counter_in(set, hook)->more, copies);
 }
 
-/* Counts a copy that is large enough for staging. offered: its shape can be staged. */
+/*
+ * Counts a copy that is large enough for staging. offered: whether the copy has a shape that can be
+ * staged.
+ */
 static inline void gf_count_large(enum gf_hook hook, uint64_t bytes, bool offered)
 {
     const unsigned set = gf_counters_mine();

@@ -8,11 +8,12 @@
 #include <pthread.h>
 
 struct gf_thread {
-    unsigned guard;     /* nonzero inside this library, where hooks pass through */
-    unsigned in_driver; /* inside cuInit or context creation, where libcuda starts threads */
+    unsigned guard; /* nonzero inside this library, where hooks pass through */
+    /* Nonzero inside cuInit or context creation, where libcuda starts threads. */
+    unsigned in_driver;
     /* Number of the thread's counter set (hook/counters.h); 0 before it has one. */
     unsigned counters;
-    bool ours; /* started by this library, or by a thread with this mark */
+    bool ours; /* started by this library, or by a thread that is `ours` */
 };
 
 /* The variable is in the static TLS block, so that an access never allocates. */

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 /*
- * The longest wait for the sampler's query, which must not reach the driver after the stream was
- * destroyed. On a host that starved the sampler, a query took 1.4 s.
+ * The longest time that a hook waits for the end of a query by the sampler. The query must not
+ * reach the driver after its stream was destroyed. On a host on which the sampler was starved, a
+ * query took 1.4 s.
  */
 #define PAUSE_NS UINT64_C(10000000000)
 #define SPIN_NS 50000
@@ -123,9 +124,9 @@ static bool belongs(uintptr_t context, int own_device, CUcontext ended, int devi
 }
 
 /*
- * Streams and contexts that remain in use are listed again at their next submission. For that, the
- * other records of work are cleared too, because only a submission to a stream without recorded
- * work lists a context.
+ * Streams and contexts that remain in use are listed again at their next submission. Only a
+ * submission to a stream without recorded work lists a context. So the records of work of the
+ * legacy stream and of per-thread streams are cleared too.
  */
 void gf_submissions_unlist_context(CUcontext context, int device)
 {

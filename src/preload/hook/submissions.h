@@ -2,8 +2,8 @@
 /*
  * Records the work that the program submits to GPUs, so that the sampler knows which streams to
  * query. A submission costs two plain additions to words of the calling thread, and two tests of
- * the stream's slot. Only the submission that ends a gap reads the clock. No locks, no allocation.
- * Any thread.
+ * the stream's slot. Only the submission that ends a gap reads the clock. The functions take no
+ * lock and allocate nothing. They may be called on any thread.
  */
 #ifndef GF_PRELOAD_HOOK_SUBMISSIONS_H
 #define GF_PRELOAD_HOOK_SUBMISSIONS_H
@@ -21,7 +21,10 @@ struct gf_submission {
     _Atomic unsigned *stream_work;
 };
 
-/* Facts about a stream when it is listed. The function returns false if they cannot be read now. */
+/*
+ * Facts about a stream, which are read when the stream is listed. A gf_stream_facts_fn returns
+ * false if they cannot be read now.
+ */
 struct gf_stream_facts {
     CUcontext context;
     int device;
@@ -34,21 +37,30 @@ typedef bool gf_stream_facts_fn(CUstream stream, struct gf_stream_facts *ret);
  * or if `facts` returns false. stream: neither 0 nor a predefined handle.
  */
 struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *facts);
-/* Lists a context. True if it was not listed before. */
+/*
+ * Adds a context to the list. Returns true if the context was added, and false if it was already
+ * listed or could not be added.
+ */
 bool gf_submissions_list_context(CUcontext context, int device);
 
-/* Records the work of streams without a slot; the sampler does not read it. */
+/* A common record of work of all streams without a slot. The sampler does not read it. */
 extern _Atomic unsigned gf_submissions_elsewhere;
 
 /*
- * Called by hooks of calls that may end or capture a stream, or end a context. Between pause and
- * resume the sampler queries nothing. pause waits for a query in progress, at most 10 s.
+ * Called by hooks of calls that may end or capture a stream, or end a context. Between the two
+ * calls, the sampler queries nothing. gf_submissions_pause waits for the end of a query in
+ * progress, but at most 10 s.
  */
 void gf_submissions_pause(void);
 void gf_submissions_resume(void);
-/* Remove a stream, or the streams and entries of a context. Called between pause and resume. */
+/*
+ * Remove a stream from the table, or a context and its streams. Called between gf_submissions_pause
+ * and gf_submissions_resume.
+ */
 void gf_submissions_unlist(CUstream stream);
-/* If context is NULL: all contexts of the device, or of all devices if device is negative. */
+/*
+ * If context is NULL, removes all contexts of the device, or of all devices if device is negative.
+ */
 void gf_submissions_unlist_context(CUcontext context, int device);
 /* Called in a forked child, which has no sampler. */
 void gf_submissions_in_child(void);
@@ -59,12 +71,14 @@ void gf_submissions_in_child(void);
  */
 void gf_submissions_set_python(uintptr_t (*thread_state)(void));
 /*
- * Ends the gap of the device to which work was submitted, if one is open: records time and thread.
+ * Ends the open gap, if there is one, of the device to which work was submitted. Records when the
+ * gap ended, and the calling thread.
  */
 void gf_submissions_end_gap(int device);
 
 /*
- * Publishes which timed driver call the calling thread is in: 1 + an enum gf_timed, or 0 for none.
+ * Publishes which timed driver call the calling thread is in: 1 + an enum gf_timed. 0: it is in
+ * none.
  */
 static inline void gf_submissions_doing(unsigned doing)
 {

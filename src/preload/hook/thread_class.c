@@ -7,7 +7,7 @@
 #include <sched.h>
 
 #define ENTRIES 4096 /* a power of two */
-#define WINDOW 32    /* a look-up of an id tries so many entries */
+#define WINDOW 32    /* number of entries that a look-up of an id tries */
 
 struct entry {
     _Atomic uint64_t key;    /* thread id << 8 | class; 0: free */
@@ -68,7 +68,9 @@ static bool is_gone(pid_t tid)
     return gone;
 }
 
-/* Takes a free entry, or that of a thread that has ended. NULL if the table overflows. */
+/*
+ * Takes a free entry, or the entry of a thread that has ended. Returns NULL if the table overflows.
+ */
 static struct entry *claim_entry(pid_t tid, enum gf_thread_class class)
 {
     for (unsigned pass = 0; pass < 2; pass++) {

@@ -2,8 +2,8 @@
 /*
  * The class of each thread, in a hash table of fixed size, by thread id, without locks or
  * allocation. A thread without an entry is an ordinary thread of the program. Once the table has
- * overflowed, threads without an entry count as gf_thread_self_set, so they are not bound. Keeps
- * errno. Any thread, also in a signal handler.
+ * overflowed, threads without an entry count as gf_thread_self_set, so they are not bound. The
+ * functions keep errno. They may be called on any thread, also in a signal handler.
  */
 #ifndef GF_PRELOAD_HOOK_THREAD_CLASS_H
 #define GF_PRELOAD_HOOK_THREAD_CLASS_H
@@ -14,7 +14,8 @@
 enum gf_thread_class gf_thread_class_get(pid_t tid);
 
 /*
- * Records the class of a new thread. gf_thread_program removes an entry that an ended thread left.
+ * Records the class of a new thread. If the class is gf_thread_program, removes the entry that an
+ * ended thread with the same id may have left.
  */
 void gf_thread_class_set(pid_t tid, enum gf_thread_class class);
 
@@ -22,9 +23,10 @@ void gf_thread_class_set(pid_t tid, enum gf_thread_class class);
 bool gf_thread_class_used(void);
 
 /*
- * Records that the program changed tid's mask from `before` to `after`. From then on the thread is
- * not bound. This ends if the mask from before the first change is restored, because libraries
- * save, set and restore masks. Threads of the driver and of this library keep their class.
+ * Records that the program changed tid's mask from `before` to `after`. From then on the library
+ * does not bind the thread. This ends when the program restores the mask from before the first
+ * change, because some libraries change a mask only for a while. Threads of the driver and of this
+ * library keep their class.
  */
 void gf_thread_class_affinity(pid_t tid, const struct gf_cpus *before, const struct gf_cpus *after);
 

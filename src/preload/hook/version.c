@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exported, and used to recognise a handle of this library (driver_shim.c). */
+/* Exported to programs. Also used to recognise a handle of this library (driver_shim.c). */
 #define GPUFEED_BUILDING
 #include "gpufeed.h"
 

@@ -24,7 +24,10 @@ static inline bool passes_through(void)
     return gf_likely(gf_mode_get() == gf_heap_mode_passthrough);
 }
 
-/* The first call decides the mode. Calls during the decision are served from the boot pool. */
+/*
+ * The first call decides the mode. Calls that the deciding thread makes during the decision are
+ * served from the boot pool.
+ */
 GF_COLD static const struct gf_family *decided_family(void)
 {
     gf_start();
@@ -42,10 +45,10 @@ GF_COLD static const struct gf_family *decided_family(void)
 }
 
 /*
- * Serves the first call, and calls before relocation. The latter use the boot pool's functions
- * directly, because they must not read a pointer table.
+ * Serves the first call, calls while the heap samples, and calls before relocation. Calls before
+ * relocation use the boot pool's functions directly, because they must not read a pointer table.
  *
- * The header marks mallinfo as deprecated, but programs still call it.
+ * libc's header marks mallinfo as deprecated, but programs still call it.
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -138,8 +141,8 @@ GF_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 }
 
 /*
- * A program may allocate by one of glibc's internal names and call free, so both must use the same
- * allocator.
+ * A program may allocate a block by one of glibc's internal names, and free it by free. So the
+ * functions of these names must use the same allocator as free.
  */
 #if __has_attribute(copy)
 #define ALIAS_OF(symbol) __attribute__((alias(#symbol), copy(symbol)))

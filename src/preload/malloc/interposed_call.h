@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Call realloc and free as the program does: in this library, or in an allocator that precedes it
- * in search order. reallocarray and cfree must use these, as libc's do. If the other allocator
- * lacks reallocarray and cfree, they receive its blocks. Do not call these before the loader has
+ * Call the realloc and the free that the program calls: those of this library, or of an allocator
+ * that precedes this library in search order. reallocarray and cfree must use these functions, as
+ * libc's reallocarray and cfree do. If the preceding allocator lacks reallocarray and cfree, its
+ * blocks are passed to those of this library. Do not call these functions before the loader has
  * relocated this object.
  */
 #ifndef GF_PRELOAD_MALLOC_INTERPOSED_CALL_H

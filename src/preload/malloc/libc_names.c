@@ -4,8 +4,8 @@
  * first, and finds libc's free. But libc's strdup, asprintf and getline call the exported malloc.
  * So the opened library would pass a block of jemalloc to libc's free, and the program would abort.
  * Likewise, ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim a heap that is not in use.
- * Both lookups read libc's symbol table, which is mapped privately. So its entries for these names
- * are set to the functions that serve malloc.
+ * Both lookups read libc's symbol table, which is mapped privately. So this file sets the table's
+ * entries for these names to the functions that serve malloc.
  */
 #include "preload/malloc/libc_names.h"
 
@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 /*
- * Functions that handle blocks, and malloc_trim. reallocarray is not listed, because it calls
- * realloc.
+ * The names whose entries are changed: the functions that allocate, free or measure blocks, and
+ * malloc_trim. reallocarray is not listed, because libc's reallocarray calls the exported realloc.
  */
 static const char *const names[] = {
 #define GF_FAMILY(name, type, parameters, arguments) #name,
@@ -121,6 +121,6 @@ bool gf_libc_names_prepare(void)
         errno = error;
     }
     while (gf_load_acquire(&state) == unknown)
-        sched_yield(); /* A short wait: the other thread makes two system calls. */
+        sched_yield(); /* A short wait, because the other thread only makes two system calls. */
     return state == leads;
 }

@@ -11,7 +11,7 @@
 
 /*
  * Whether the loader has relocated this object and initialised the first thread's thread-local
- * variables. Before, the resolver of an indirect function (IFUNC) of another library may call
+ * variables. Before that, the resolver of an indirect function (IFUNC) of another library may call
  * malloc. Such a call must not use a pointer table, a thread-local variable or a function of
  * another object, so jemalloc cannot start.
  */
@@ -25,9 +25,9 @@ static inline bool gf_start_loaded(void)
 }
 
 /*
- * Decides which allocator serves malloc, and opens the log if GPUFEED_LOG is set. Idempotent; any
- * thread; keeps errno. Other threads wait until the decision is made. A nested call on the deciding
- * thread returns at once.
+ * Decides which allocator serves malloc, and opens the log if GPUFEED_LOG is set. Idempotent. Keeps
+ * errno. May be called on any thread. Other threads that call it wait until the decision is made. A
+ * nested call on the deciding thread returns at once.
  */
 void gf_start(void);
 
@@ -38,8 +38,8 @@ void gf_start(void);
 void gf_start_watch(const struct gf_options *options);
 
 /*
- * Called if the process has a log or uses a GPU. Finds which of the wanted calls of os/permit.h the
- * process may make, and lets the heap make them.
+ * Called if the process has a log or uses a GPU. Finds out which of the wanted system calls
+ * (os/permit.h) the process may make, and allows the heap to make them.
  */
 void gf_start_probes(unsigned wanted);
 

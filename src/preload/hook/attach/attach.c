@@ -39,7 +39,8 @@
 
 /*
  * The pointer to the published engine is in a page that the kernel wipes in forked children. So in
- * a child, whatever system call created it, the same load reads NULL, and calls pass through.
+ * a forked child, whichever system call created it, a load of the pointer returns NULL, and hooks
+ * pass calls through.
  */
 struct engine_page {
     const struct gf_engine *_Atomic engine;
@@ -49,8 +50,8 @@ struct engine_page {
 enum {
     stage_none,
     stage_taken,   /* a thread of the program is starting the library's thread */
-    stage_running, /* the library's thread runs, and takes the loader's lock */
-    stage_free,    /* it got the lock, so the lock's holder did not wait for a thread in cuInit */
+    stage_running, /* the library's thread runs, and waits for the loader's lock */
+    stage_free,    /* it got that lock, so no holder of the lock waited for cuInit */
     stage_done,    /* the engine is published, or the load failed */
 };
 
@@ -86,7 +87,10 @@ static void announce_stage(unsigned to)
     syscall(SYS_futex, &stage, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* False after the timeout. The raw system call is not a cancellation point. */
+/*
+ * Waits until a stage is reached. Returns false after the timeout. Uses a raw system call, which is
+ * not a cancellation point.
+ */
 static bool await_stage(unsigned wanted, unsigned ms)
 {
     const uint64_t until = gf_now_ns() + (uint64_t)ms * 1000000;
@@ -102,7 +106,7 @@ static bool await_stage(unsigned wanted, unsigned ms)
     return true;
 }
 
-/* True if the library's thread sleeps, or if unknown; false if it is runnable. */
+/* Whether the library's thread sleeps. False if it is runnable; true if its state is unknown. */
 static bool loader_thread_sleeps(void)
 {
     char text[64];
@@ -114,9 +118,9 @@ static bool loader_thread_sleeps(void)
 }
 
 /*
- * Waits until the library's thread has got the loader's lock. Gives up if that thread sleeps,
- * because the lock's holder may be the caller, or may wait for the caller. Continues to wait if the
- * thread only waits for a CPU.
+ * Waits until the library's thread has got the loader's lock. Gives up if that thread sleeps. It
+ * then waits for the lock, whose holder may be the caller, or may wait for the caller. Continues to
+ * wait if the thread is runnable and only waits for a CPU.
  */
 static bool await_loader_lock(void)
 {
@@ -128,7 +132,10 @@ static bool await_loader_lock(void)
     return false;
 }
 
-/* If the loader's lock is free, the load takes 20 to 40 ms. */
+/*
+ * Waits for the end of the load, with a time limit. If the loader's lock is free, a load takes 20
+ * to 40 ms.
+ */
 static bool await_engine(void)
 {
     return await_stage(stage_running, 2000) && await_loader_lock() && await_stage(stage_done, 2000);
@@ -160,9 +167,10 @@ static void attach_in_child(void)
 }
 
 /*
- * Opens the engine by name. libc searches the RUNPATH of dlopen's caller, so this library must call
- * libc's dlopen. If the first call fails, it may have reached a wrapper in another preloaded
- * library; then the last dlopen in search order is called.
+ * Opens the engine by name. libc searches the RUNPATH of the object that calls dlopen, so this
+ * library itself must call libc's dlopen. The first call below may reach a wrapper of dlopen in
+ * another preloaded library, and then fails. In that case the last dlopen in search order is
+ * called.
  */
 static void *open_engine(void)
 {

@@ -17,8 +17,8 @@ struct gf_engine_call {
 };
 
 /*
- * False without an engine, and if called from inside the engine; then do not call
- * gf_engine_call_end.
+ * Returns false if there is no engine, and if called from inside the engine. In these cases, do not
+ * call gf_engine_call_end.
  */
 static inline bool gf_engine_call_begin(struct gf_engine_call *ret)
 {
@@ -38,8 +38,8 @@ static inline void gf_engine_call_end(const struct gf_engine_call *call)
 }
 
 /*
- * The same, but returns the engine's transfer functions. NULL without them; then do not call
- * gf_engine_call_end.
+ * The same, but returns the engine's transfer functions. Returns NULL if there are none, and if
+ * gf_engine_call_begin returned false. In these cases, do not call gf_engine_call_end.
  */
 static inline const struct gf_transfer_ops *gf_engine_call_transfer(struct gf_engine_call *ret)
 {

@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-/* The queries only read values that the driver stores, without waiting. */
+/*
+ * Finds the GPU of the current context. The driver answers these queries from stored values,
+ * without waiting.
+ */
 static bool current_gpu(struct gf_stall_gpu *ret)
 {
     const struct gf_cuda *cuda = gf_driver_functions();
@@ -21,8 +24,8 @@ static bool current_gpu(struct gf_stall_gpu *ret)
     CUdevice device;
 
     /*
-     * Without a context the second query fails, and CUDA tools would report that as the program's
-     * error.
+     * Without a context, cuCtxGetDevice would fail, and CUDA tools would report that as an error of
+     * the program.
      */
     if (!cuda || !cuda->cuCtxGetCurrent || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
         !context || !cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)

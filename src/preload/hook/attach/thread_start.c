@@ -23,8 +23,9 @@ struct thread_start {
 };
 
 /*
- * Blocks that new threads have read. A new thread does not free its block, because a first free
- * creates an arena and a cache. Their locks and pages would make later forks slower.
+ * A list of struct thread_start that their new threads have read. A later thread start reuses one
+ * of them and frees the others. A new thread does not free its own struct, because its first call
+ * of free would create an arena and a cache. Their locks and pages would make later forks slower.
  */
 static struct thread_start *_Atomic spent;
 
@@ -37,8 +38,8 @@ static void thread_start_return(struct thread_start *self)
 }
 
 /*
- * Reuses one block, and frees the others. One exchange takes the whole list, which avoids the ABA
- * problem.
+ * Returns an element of the list `spent` and frees the others, or allocates a new struct if the
+ * list is empty. One exchange takes the whole list, which avoids the ABA problem.
  */
 static struct thread_start *thread_start_get(void)
 {
@@ -64,7 +65,7 @@ static void *begin_thread(void *closure)
      */
     gf_thread_class_set(gettid(), own.class);
     if (own.class == gf_thread_program)
-        /* Before any other call of the heap, which would choose an arena. */
+        /* Called before the thread's first heap call, which would choose an arena. */
         gf_arenas_thread_started();
     else if (own.class == gf_thread_driver)
         gf_arenas_share_main(); /* not for threads of this library: helpers allocate nothing */
@@ -79,7 +80,7 @@ int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(voi
 {
     const int before = errno;
     struct thread_start *self = thread_start_get();
-    errno = before; /* pthread_create does not set errno */
+    errno = before; /* like pthread_create, this must not set errno */
     if (!self)
         return gf_originals()->pthread_create(ret, attr, run, arg);
     *self = (struct thread_start){.run = run, .arg = arg, .on_start = on_start, .class = class};

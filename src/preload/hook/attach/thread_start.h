@@ -8,8 +8,8 @@
 #include <pthread.h>
 
 /*
- * Like the original pthread_create, with a class. If `on_start` is not NULL, the new thread calls
- * it before `run`. Keeps errno. Any thread may call this.
+ * Like the original pthread_create, but also records the class of the new thread. If `on_start` is
+ * not NULL, the new thread calls it before `run`. Keeps errno. Any thread may call this.
  */
 int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg,
                     enum gf_thread_class class, void (*on_start)(void));

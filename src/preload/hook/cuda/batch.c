@@ -21,7 +21,10 @@ bool gf_batch_is_sound(const struct gf_batch *batch)
     return true;
 }
 
-/* The overlap hint has no effect on staging, because a staged copy is also a DMA. */
+/*
+ * Whether these attributes allow staging. The hint to overlap a copy with computation does not
+ * prevent staging, because a staged copy is also made by DMA.
+ */
 static bool attrs_are_plain(const CUmemcpyAttributes *attrs)
 {
     return (attrs->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||

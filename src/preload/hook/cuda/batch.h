@@ -15,7 +15,7 @@ struct gf_batch {
     size_t *sizes;
     size_t count;
     CUmemcpyAttributes *attrs;
-    size_t *attrs_idxs; /* for each element of attrs, the first member to which it applies */
+    size_t *attrs_idxs; /* for each element of attrs, the first member that has these attributes */
     size_t attr_count;
 };
 
@@ -36,13 +36,19 @@ struct gf_split {
     bool *staged;
 };
 
-/* Allocates enough for any split of a batch. False if out of memory. Paired with gf_split_end. */
+/*
+ * Allocates enough memory for any split of the batch. Returns false if out of memory. After it has
+ * returned true, gf_split_end must be called.
+ */
 bool gf_split_begin(const struct gf_batch *batch, struct gf_split *ret);
 /* Fills in split->rest: all members that are not staged, with their attributes, in order. */
 void gf_split_rest(const struct gf_batch *batch, struct gf_split *split);
 void gf_split_end(struct gf_split *split);
 
-/* A batch of one member. Valid while *ret and the whole batch are valid. */
+/*
+ * A batch that consists of one member of another batch. gf_batch_single fills it in. It is valid
+ * while *ret and the other batch are valid.
+ */
 struct gf_single {
     struct gf_batch batch;
     size_t first;

@@ -7,8 +7,8 @@
 
 /*
  * Number of large copies in progress, in the engine or in the driver. If a thread leaves the
- * driver's call by longjmp, the copy stays counted. Then more small copies are offered to the
- * engine.
+ * driver's call by longjmp, the copy stays counted. The only effect is that more small copies are
+ * offered to the engine.
  */
 static _Atomic unsigned copies_now;
 

@@ -8,14 +8,17 @@
 #include "preload/hook/cuda/submit.h"
 #include "preload/hook/cuda/timed_call.h"
 
-/* The smallest copy that is offered to the engine, in bytes; SIZE_MAX without an engine. */
+/*
+ * Returns the size of the smallest copy that is offered to the engine, in bytes; SIZE_MAX without
+ * an engine.
+ */
 static inline size_t gf_copy_offload_least(void)
 {
     const struct gf_engine *engine = gf_engine();
     return engine && engine->transfer ? engine->transfer->copy_least : SIZE_MAX;
 }
 
-/* The smallest copy that counts as in progress, in bytes. */
+/* Returns the size of the smallest copy that is counted as in progress, in bytes. */
 static inline size_t gf_copy_offload_counted(void)
 {
     const struct gf_engine *engine = gf_engine();
@@ -28,22 +31,23 @@ struct gf_copy_offload {
     CUresult result;                /* set if the engine made the copy */
     struct gf_copy_refusal refusal; /* set if the engine declined the copy */
     uint64_t since; /* when the engine declined, in ns; 0 if the copy was not offered */
-    bool counted;   /* counted as in progress */
+    bool counted;   /* the copy is counted as in progress */
 };
 
 /*
- * Both offer the copy to the engine, and return true if the engine made it. gf_copy_offload_large
- * takes a copy of at least gf_copy_offload_counted bytes. It first counts the copy as in progress,
- * and offers it only if it is large enough.
+ * Both functions offer a copy to the engine, and return true if the engine made the copy.
+ * gf_copy_offload_large is for copies of at least gf_copy_offload_counted bytes. It first counts
+ * the copy as in progress, and offers the copy only if it is large enough.
  */
 bool gf_copy_offload_to_engine(struct gf_copy_offload *offload);
 bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, bool linear);
 void gf_copy_offload_ended(const struct gf_copy_offload *offload);
 
 /*
- * Counts a copy, and offers it to the engine if it is large enough. linear: its shape can be
- * staged. True: the engine made the copy, and the hook returns ret->result. False: the hook calls
- * the driver, and then gf_copy_offload_end.
+ * Counts a copy, and offers it to the engine if it is large enough. linear: whether the copy has a
+ * shape that can be staged. If this returns true, the engine made the copy, and the hook must
+ * return ret->result. If this returns false, the hook must call the driver, and then
+ * gf_copy_offload_end.
  */
 static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hook,
                                    const struct gf_copy_call *call, bool linear)
@@ -66,7 +70,10 @@ static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload
     return result;
 }
 
-/* Wrap the copy. Only a blocking copy waits, so only blocking copies are timed. */
+/*
+ * These macros wrap a copy, and record that it was submitted. Only a blocking copy waits, so only
+ * blocking copies are timed.
+ */
 #define GF_RUN_ASYNC(symbol, call, copy) GF_SUBMIT((call).stream, gf_work_copy, copy)
 #define GF_RUN_BLOCKING(symbol, call, copy)                                                        \
     GF_SUBMIT((call).stream, gf_work_copy,                                                         \

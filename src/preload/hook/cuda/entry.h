@@ -23,8 +23,8 @@
     GF_EXPORT __typeof__(symbol) symbol __attribute__((alias("gf_on_" #symbol)))
 
 /*
- * The driver's function, or NULL if the driver lacks it. Counts the call, unless it comes from the
- * engine.
+ * Returns the driver's function, or NULL if the driver lacks it. Counts the call, unless the call
+ * comes from the engine.
  */
 #define GF_REAL(symbol)                                                                            \
     ({                                                                                             \
@@ -36,7 +36,7 @@
 
 /*
  * Defines the hooks of both stream flavours of a function. `hook` is a macro with two parameters:
- * the symbol, and the stream that a stream argument of 0 means.
+ * the symbol, and the stream that is meant by the stream argument 0.
  */
 #define GF_BLOCKING_PAIR(hook, symbol)                                                             \
     hook(symbol, CU_STREAM_LEGACY);                                                                \

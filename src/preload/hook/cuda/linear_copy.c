@@ -35,8 +35,9 @@ static bool is_sane(const struct extent *extent, const struct end *end)
 }
 
 /*
- * Finds the address of the first byte. Returns false if the block is not contiguous. A pitch or
- * height of 0 means that of the block. Returns false if an offset depends on such a value of 0.
+ * Finds the address of the first byte of one side. Returns false if the bytes of that side are not
+ * contiguous. Also returns false if the pitch or the height is 0, and the address of a byte depends
+ * on it.
  */
 static bool end_is_contiguous(const struct extent *extent, const struct end *end, CUdeviceptr *ret)
 {
@@ -65,8 +66,8 @@ static bool end_is_contiguous(const struct extent *extent, const struct end *end
 }
 
 /*
- * A unified address may be host or device memory. If one side has such an address, the type of the
- * other side determines the direction.
+ * Finds the direction of a copy. A unified address may be host or device memory. If only one side
+ * has such an address, the type of the other side determines the direction.
  */
 static bool find_way(CUmemorytype dst, CUmemorytype src, enum gf_copy_way *ret)
 {
@@ -97,7 +98,10 @@ static bool is_contiguous(const struct extent *extent, const struct end *dst, co
            end_is_contiguous(extent, dst, &ret->dst) && end_is_contiguous(extent, src, &ret->src);
 }
 
-/* One side of a 2D or 3D copy, whose members have the same names. */
+/*
+ * Initialises a struct end from one side of a 2D or 3D copy. CUDA_MEMCPY2D and CUDA_MEMCPY3D use
+ * the same names for these members.
+ */
 #define END(block, side)                                                                           \
     {                                                                                              \
         .type = (block)->side##MemoryType, .host = (uintptr_t)(block)->side##Host,                 \

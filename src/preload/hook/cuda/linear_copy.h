@@ -8,9 +8,10 @@
 #include "abi/transfer_api.h"
 
 /*
- * True if the driver would certainly accept the block, and copy the same bytes as one linear copy.
- * Then sets way, dst, src and bytes of *ret; the caller sets async and stream. Always sets bytes to
- * the size of the block: 0 without a block, SIZE_MAX on overflow.
+ * Both return true if the driver would certainly accept the block, and if one linear copy would
+ * copy the same bytes. They then set way, dst, src and bytes of *ret; the caller sets async and
+ * stream. In every case they set ret->bytes to the size of the block: 0 if block is NULL, SIZE_MAX
+ * on overflow.
  */
 bool gf_linear_copy_2d(const CUDA_MEMCPY2D *block, struct gf_copy_call *ret);
 bool gf_linear_copy_3d(const CUDA_MEMCPY3D *block, struct gf_copy_call *ret);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hooks of batches of copies. First, all members that cannot be staged go to the driver as one
- * batch. If the driver refuses it, the caller gets the driver's result and failIdx, and nothing is
- * staged. Then the other members go to the engine one by one. If no member can certainly be staged,
- * the driver gets the whole batch unchanged.
+ * batch. If the driver refuses that batch, the program gets the driver's result and failIdx, and
+ * nothing is staged. Otherwise the remaining members then go to the engine one by one. If no member
+ * can certainly be staged, the driver gets the whole batch unchanged.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/batch.h"
 #include "preload/hook/cuda/copy_offload.h"
 
-/* One of the two versions of the driver's function, and the caller's stream. */
+/*
+ * The version of the driver's function that the program called (v1 or v2; the other pointer is
+ * NULL), and the program's stream.
+ */
 struct entry {
     __typeof__(cuMemcpyBatchAsync) *v1;
     __typeof__(cuMemcpyBatchAsync_v2) *v2;
@@ -37,7 +40,8 @@ static CUresult submit_batch(const struct entry *entry, const struct gf_batch *b
 }
 
 /*
- * The engine declines copies from the device, because their source access order is not documented.
+ * Describes a member to the engine. The engine declines copies from the device, because their
+ * source access order is not documented.
  */
 static struct gf_copy_call call_of_member(const struct plan *plan, size_t member)
 {
@@ -85,8 +89,8 @@ static bool choose_members(struct plan *plan)
 }
 
 /*
- * If all members would be staged, leaves the smallest to the driver, because only the driver knows
- * the value of failIdx after a success.
+ * If all members would be staged, leaves the smallest one to the driver. It is not documented which
+ * value the driver stores in failIdx after a success, so the driver must store it.
  */
 static void leave_smallest(struct plan *plan)
 {
@@ -135,7 +139,10 @@ static CUresult submit_rest(const struct entry *entry, const struct gf_split *sp
     return result;
 }
 
-/* The engine may still decline the copy, for example if the ring is full or a capture has begun. */
+/*
+ * Submits one member that was to be staged. The engine may decline it even now, for example if the
+ * ring is full or a capture has begun.
+ */
 static CUresult submit_member(const struct entry *entry, const struct plan *plan, size_t member,
                               size_t *fail_idx)
 {
@@ -181,7 +188,7 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
         dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs                                       \
     }
 
-/* CUDA 12.8 and 12.9. */
+/* The version of CUDA 12.8 and 12.9, with failIdx. */
 #define BATCH_V1(symbol, null_stream)                                                              \
     CUresult gf_on_##symbol(PARAMETERS, size_t *failIdx, CUstream hStream)                         \
     {                                                                                              \

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hooks of calls by which a stream enters or leaves a capture. A stream enters a capture by the
- * call that begins the capture, or by waiting for an event of a captured stream. The engine is
- * notified before that, because a capture must not record a part of a copy that the engine issues
- * for another thread.
+ * call that begins the capture, or by a call that makes it wait for an event of a captured stream.
+ * The engine is notified before such a call, because a capture must not record a part of a copy
+ * that the engine issues for another thread.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 
 /*
- * The number of open captures, and of those that ended by the destruction of their stream. Any
- * thread.
+ * Returns the number of open captures. A capture that ended because its stream was destroyed is
+ * still counted. May be called on any thread.
  */
 static unsigned captures_live(void)
 {
     return gf_load_relaxed(&gf_submissions.captures);
 }
 
-/* True if the engine was notified; then it must also be notified after the call. */
+/*
+ * Notifies the engine before the call. Returns true if the engine was notified; then tell_begun
+ * must be called after the call.
+ */
 static bool tell_begins(void)
 {
     struct gf_engine_call call;
@@ -88,8 +91,8 @@ static bool has_ended(CUresult result)
 }
 
 /*
- * Counts the end of a capture. Stops at 0, because the capture may have begun before the hooks
- * counted.
+ * Counts the end of a capture. The count does not fall below 0, because the capture may have begun
+ * before the hooks counted captures.
  */
 static void count_end(void)
 {
@@ -113,7 +116,10 @@ static void count_end(void)
 
 GF_STREAM_PAIR(END, cuStreamEndCapture);
 
-/* Without an open capture, no event can bring the stream into one. */
+/*
+ * If no capture is open, the call cannot make the stream enter a capture, so the engine is not
+ * notified.
+ */
 #define WAIT(symbol, null_stream)                                                                  \
     CUresult gf_on_##symbol(CUstream hStream, CUevent hEvent, unsigned int Flags)                  \
     {                                                                                              \

@@ -9,7 +9,10 @@
 
 #define NO_DEVICE (-1)
 
-/* True if the engine was notified; then notify it of the result too. */
+/*
+ * Notifies the engine before the driver's call. Returns true if the engine was notified; then it
+ * must also be notified of the result.
+ */
 static bool notify_leaving(CUcontext context, CUdevice device)
 {
     struct gf_engine_call call;
@@ -23,7 +26,7 @@ static bool notify_leaving(CUcontext context, CUdevice device)
     return true;
 }
 
-/* Keeps the sampler from querying streams of the context. */
+/* Makes the sampler stop querying streams of the context. */
 static void unlist(CUcontext context, CUdevice device)
 {
     if (!context && device == NO_DEVICE)
@@ -60,7 +63,10 @@ static void notify_left(CUcontext context, CUdevice device, CUresult result)
 
 #define END_CONTEXT(symbol) END(symbol, CUcontext, ended, NO_DEVICE)
 #define END_PRIMARY(symbol) END(symbol, CUdevice, NULL, ended)
-/* A green context may hold the last reference to its device's primary context. */
+/*
+ * The end of a green context may also end its device's primary context, because the green context
+ * may hold the last reference to it.
+ */
 #define END_GREEN(symbol) END(symbol, CUgreenCtx, NULL, ended ? GF_ANY_DEVICE : NO_DEVICE)
 
 END_CONTEXT(cuCtxDestroy);

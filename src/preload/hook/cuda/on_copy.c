@@ -10,8 +10,8 @@
 #include "preload/hook/cuda/copy_offload.h"
 
 /*
- * Defines the hook of `symbol`, by its parameters, the arguments for the driver, and the fields of
- * gf_copy_call.
+ * Defines the hook of `symbol` from its parameters, the arguments for the driver, and the values of
+ * the members of gf_copy_call.
  */
 #define COPY(symbol, run, parameters, arguments, ...)                                              \
     CUresult gf_on_##symbol parameters                                                             \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hook of cuInit loads the engine. The other hooks tell the engine which device the program
- * uses: hooks of calls that create or select a context, or allocate device memory.
+ * uses. They are the hooks of calls that create or select a context, or allocate device memory.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
@@ -16,7 +16,7 @@ static void notify_device(CUdevice device, enum gf_sighting how, uint64_t bytes)
     gf_engine_call_end(&call);
 }
 
-/* Notifies the engine of the current context's device. */
+/* Notifies the engine that the program uses the device of the current context. */
 static void notify_current(enum gf_sighting how, uint64_t bytes)
 {
     CUdevice device;
@@ -53,7 +53,10 @@ CUresult gf_on_cuInit(unsigned int Flags)
 }
 GF_ENTRY(cuInit);
 
-/* Defines the hook of `symbol`. `call` calls `real`; `notify` runs if it succeeded. */
+/*
+ * Defines the hook of `symbol`. The expression `call` calls `real`. The statement `notify` runs if
+ * that call succeeded.
+ */
 #define NOTIFYING(symbol, parameters, call, notify)                                                \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
@@ -82,7 +85,7 @@ NOTIFYING(cuCtxCreate_v4,
           IN_DRIVER(real(pctx, ctxCreateParams, flags, dev)),
           notify_device(dev, gf_sighting_retained, 0));
 
-/* A NULL context shows no device. */
+/* A NULL context does not show which device is used. */
 NOTIFYING(cuCtxSetCurrent, (CUcontext ctx), real(ctx),
           if (ctx) notify_current(gf_sighting_current, 0));
 NOTIFYING(cuCtxPushCurrent_v2, (CUcontext ctx), real(ctx),
@@ -110,8 +113,8 @@ GF_STREAM_PAIR(ALLOC_ASYNC, cuMemAllocAsync);
 GF_STREAM_PAIR(ALLOC_FROM_POOL, cuMemAllocFromPoolAsync);
 
 /*
- * The call needs no context; its properties name the device. An allocation of host memory does not
- * show which device is used.
+ * The call needs no current context, because its properties name the device. An allocation of host
+ * memory does not show which device is used.
  */
 NOTIFYING(cuMemCreate,
           (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *prop,

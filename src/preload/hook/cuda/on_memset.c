@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hooks of work on device memory alone: fills, and copies within or between devices. */
+/*
+ * The hooks of work that accesses only device memory: fills, and copies within or between devices.
+ */
 #include "preload/hook/cuda/submit.h"
 
 #define FILL(symbol, null_stream, type)                                                            \

@@ -7,7 +7,7 @@
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/cuda/timed_call.h"
 
-/* Whether the engine served the call by this function of struct gf_transfer_ops. */
+/* Calls `function` of struct gf_transfer_ops. True if the engine has served the program's call. */
 #define ENGINE_SERVED(function, ...)                                                               \
     ({                                                                                             \
         struct gf_engine_call call_;                                                               \
@@ -72,7 +72,7 @@ CUresult gf_on_cuMemHostGetFlags(unsigned int *pFlags, void *p)
 }
 GF_ENTRY(cuMemHostGetFlags);
 
-/* Replaces the size of the library's mapping by that of the program's allocation. */
+/* Replaces the size of the library's mapping by the size of the program's allocation. */
 static void correct_mapping_size(CUdeviceptr p, size_t *bytes)
 {
     struct gf_engine_call call;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hooks of calls that destroy a stream, which the sampler must not query any more. */
+/*
+ * The hooks of calls that destroy a stream. The sampler must not query a stream that is destroyed.
+ */
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hooks of calls that wait for the GPU. They are timed for the report. A wait is a stall only
- * if the GPU was idle. The driver has no idle query for a whole context, so cuCtxSynchronize is
- * only timed. Freeing device memory also waits, but programs do not expect that, so every slow free
- * is a stall.
+ * The hooks of calls that wait for the GPU. The calls are timed for the report. A wait is a stall
+ * only if the GPU was idle when the wait began. The driver cannot be asked whether a whole context
+ * is idle, so a wait by cuCtxSynchronize is timed, but never a stall. Freeing device memory also
+ * waits, but programs do not expect that, so every slow free is a stall.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/cuda/timed_call.h"
 
-/* Called after a call that waited for all work of the current context. */
+/* Notifies the engine after a driver call that waited for all work of the current context. */
 static CUresult notify_waited(CUresult result)
 {
     struct gf_engine_call call;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks the driver just before a wait whether the awaited work is already complete. A query is legal
- * wherever the wait is. It runs in relaxed capture mode, and never on a stream that is captured, so
- * it invalidates no capture that the wait leaves valid. False if the query fails. Any thread of the
- * program; keeps errno.
+ * wherever the wait is. It runs in relaxed capture mode, and never on a stream that is captured. So
+ * it invalidates no capture that the wait itself would leave valid. The functions return false if
+ * the query fails, and keep errno. They may be called on any thread of the program.
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_STREAM_IDLE_H
 #define GF_PRELOAD_HOOK_CUDA_STREAM_IDLE_H
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* stream: never 0, because its meaning depends on the function's stream flavour. */
+/* stream: never 0, because the meaning of 0 depends on the stream flavour of the program's call. */
 bool gf_stream_is_idle(CUstream stream);
 bool gf_event_is_idle(CUevent event);
 /*

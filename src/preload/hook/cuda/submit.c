@@ -19,9 +19,9 @@ static int current_device(const struct gf_cuda *cuda)
 }
 
 /*
- * False while a capture is open, because then no stream may be queried. Also false for streams of a
- * context that is not current, and of green contexts, because their device or their end would be
- * unknown.
+ * Reads facts about a stream. Returns false while a capture is open, because then no stream may be
+ * queried. Also returns false for streams of green contexts and of contexts that are not current.
+ * The library would not know the device of such a context, or when the context ends.
  */
 static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
 {
@@ -52,7 +52,10 @@ _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream)
     return &gf_submissions_elsewhere;
 }
 
-/* The sampler starts with the first context that gets work. */
+/*
+ * Notifies the engine that a context was listed. The sampler starts when the first context gets
+ * work.
+ */
 static void notify_listed(void)
 {
     struct gf_engine_call call;
@@ -76,8 +79,8 @@ void gf_submit_first(const struct gf_submission *submission)
         gf_submissions_end_gap(device);
     }
     /*
-     * Work of unlisted streams is not recorded. The record would never be cleared, so it would hide
-     * the end of the next gap.
+     * Work of unlisted streams is not recorded. The sampler would never clear such a record, so the
+     * record would hide the end of the next gap.
      */
     if (submission->stream_work != &gf_submissions_elsewhere)
         atomic_fetch_or(submission->stream_work, submission->work);

@@ -6,11 +6,14 @@
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 
-/* The stream's record of work, if it is not in the first slot to try; may be new. Keeps errno. */
+/*
+ * Returns the stream's record of work, for a stream that is not in the first slot of the look-up.
+ * Creates the record if there is none. Keeps errno.
+ */
 _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream);
 /*
- * Called if the stream's record lacks this kind of work: the sampler saw the stream empty, or the
- * record is new. Keeps errno.
+ * Called if the stream's record does not contain this kind of work, because the sampler saw the
+ * stream empty, or because the record is new. Keeps errno.
  */
 void gf_submit_first(const struct gf_submission *submission);
 
@@ -40,9 +43,10 @@ static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, u
 }
 
 /*
- * Orders the calling thread's `begun` before its second look at the record (clear_seen in
- * engine/gputime/questions.c). On x86, the driver's call contains a locked instruction, which is a
- * full barrier. On arm64, locks of the driver are only acquire and release operations.
+ * Orders the calling thread's store of `begun` before its second test of the record, in
+ * gf_submit_end (see clear_seen in engine/gputime/questions.c). On x86, the driver's call contains
+ * a locked instruction, which is a full barrier. On arm64, the driver's locks are only acquire and
+ * release operations, so a fence is needed.
  */
 static inline void gf_submit_fence(void)
 {
@@ -55,8 +59,8 @@ static inline void gf_submit_fence(void)
 
 /*
  * Tests the record again, because the sampler may have seen the stream empty, and cleared its work,
- * just before the driver's call. `ended` is released after the record, so that the sampler does not
- * take the call for ended while it misses the record.
+ * just before the driver's call. `ended` is stored after the record, by a release store. So if the
+ * sampler sees that the call has ended, it also sees the record.
  */
 static inline void gf_submit_end(const struct gf_submission *submission)
 {
@@ -80,8 +84,8 @@ static inline void gf_submit_end(const struct gf_submission *submission)
     })
 
 /*
- * Defines the hook of a function that submits work and needs nothing else. `of`: its stream
- * argument, or 0 if it has none.
+ * Defines the hook of a function that submits work, if the hook only records the submission. `of`:
+ * the function's stream argument, or 0 if it has none.
  */
 #define GF_SUBMIT_HOOK(symbol, of, null_stream, work, parameters, arguments)                       \
     CUresult gf_on_##symbol parameters                                                             \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times calls of the driver, so that a slow call becomes a stall. */
+/* Times calls of the driver, so that a slow call is reported as a stall. */
 #ifndef GF_PRELOAD_HOOK_CUDA_TIMED_CALL_H
 #define GF_PRELOAD_HOOK_CUDA_TIMED_CALL_H
 
@@ -24,9 +24,9 @@
     })
 
 /*
- * The same for a call that waits for the GPU. is_idle: whether the work is already complete;
- * evaluated only before some calls, because it queries the driver. Only a wait on an idle GPU is a
- * stall.
+ * The same for a call that waits for the GPU. is_idle: an expression that tells whether the work is
+ * already complete. It queries the driver, so it is evaluated only before some calls. Only a wait
+ * on an idle GPU is a stall.
  */
 #define GF_WAITED(kind, name, size, is_idle, call)                                                 \
     ({                                                                                             \

@@ -12,8 +12,8 @@ static uintptr_t address_at(const struct gf_entry *entry, int32_t offset)
 }
 
 /*
- * Whether the hook may run already. Hooks of the kind GF_ENTRY_ALWAYS use no thread-local variables
- * and no heap, so they only need the relocation.
+ * Whether the hook may run at this time. Hooks of the kind GF_ENTRY_ALWAYS use no thread-local
+ * variables and no heap, so they may run as soon as this library is relocated.
  */
 static bool serves(const struct gf_entry *entry)
 {

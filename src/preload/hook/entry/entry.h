@@ -8,15 +8,18 @@
 #ifndef GF_PRELOAD_HOOK_ENTRY_ENTRY_H
 #define GF_PRELOAD_HOOK_ENTRY_ENTRY_H
 
-/* The original with GPUFEED=off and in a second copy, otherwise the hook. */
+/*
+ * Kinds of entries, by their target. GF_ENTRY_HOOK: with GPUFEED=off, and in a second copy of this
+ * library, the target is the original; otherwise it is the hook.
+ */
 #define GF_ENTRY_HOOK 0
 #define GF_ENTRY_ALWAYS 1 /* the hook in every mode */
-#define GF_ENTRY_EARLY 2  /* the hook in every mode, and before the relocation */
+#define GF_ENTRY_EARLY 2  /* the hook in every mode, even before the relocation */
 
 #ifndef __ASSEMBLER__
 #include "base/base.h"
 
-/* Addresses are stored as offsets from the struct, so that it needs no relocation. */
+/* Addresses are stored as offsets from the struct, so that the struct needs no relocation. */
 struct gf_entry {
     int32_t hook;
     /* Offset of the word that stores the target, which is 0 before the first call. */
@@ -26,8 +29,8 @@ struct gf_entry {
 };
 
 /*
- * Returns the target of this call. Any thread, under the loader's lock, inside malloc, in a forked
- * child. Keeps errno.
+ * Returns the target of this call. Keeps errno. May be called on any thread, also under the
+ * loader's lock, inside malloc and in a forked child.
  */
 void *gf_entry_open(const struct gf_entry *entry);
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hooks of sched_setaffinity and pthread_setaffinity_np, which pass the calls through.
- * Successful calls are recorded, because threads whose mask the program set are never bound.
+ * Successful calls are recorded, because the library never binds a thread whose mask the program
+ * has set.
  */
 #include "config/startup_env.h"
 #include "preload/hook/counters.h"
@@ -16,8 +17,8 @@
 #include <unistd.h>
 
 /*
- * Uses a raw system call, because another preloaded library may wrap the function. False on
- * failure.
+ * Uses a raw system call, because another preloaded library may wrap libc's function. Returns false
+ * on failure.
  */
 static bool read_affinity(pid_t tid, struct gf_cpus *ret)
 {
@@ -28,7 +29,9 @@ static bool read_affinity(pid_t tid, struct gf_cpus *ret)
     return known;
 }
 
-/* Whether the call is the program's. Also records the start mask, before the call can change it. */
+/*
+ * Whether the program makes this call. Also records the start mask, before the call can change it.
+ */
 static bool is_programs_call(void)
 {
     gf_startup_env();

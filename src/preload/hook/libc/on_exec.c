@@ -15,8 +15,9 @@
 #include <time.h>
 
 /*
- * The id in libc's thread descriptor: that of the calling thread, or in a child of vfork that of
- * the thread which called vfork. A thread's clock id contains it. 0 if unknown.
+ * Returns the thread id in libc's thread descriptor; 0 if unknown. It is the id of the calling
+ * thread or, in a child of vfork, of the thread that called vfork. A thread's clock id contains
+ * this id.
  */
 static pid_t descriptor_id(void)
 {
@@ -25,8 +26,8 @@ static pid_t descriptor_id(void)
 }
 
 /*
- * The engine is left before the program starts, because a successful exec does not return, and a
- * child of vfork would leave its parent's guard raised.
+ * Leaves the engine before the other program starts, because a successful exec does not return.
+ * Otherwise a child of vfork would never reset the guard, which belongs to its parent's memory.
  */
 static bool begin_start(enum gf_hook hook)
 {

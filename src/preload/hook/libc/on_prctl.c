@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hook of prctl, which passes the call through. By prctl a program installs a seccomp filter,
- * or first sets no_new_privs. Before either, the library stops making system calls for which the
- * filter may kill the process.
+ * The hook of prctl, which passes the call through. By prctl, a program sets no_new_privs, and then
+ * installs a seccomp filter. Before either call, the library stops making system calls for which
+ * the filter may kill the process.
  */
 #include "os/permit.h"
 #include "preload/hook/originals/originals.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hook of pthread_create. For a thread of the program, it passes the call through until there
- * is an engine or a recorded class. Otherwise it records the new thread's class, and calls the
- * engine in new threads of the program.
+ * The hook of pthread_create. While there is no engine and no thread's class was recorded, a call
+ * that creates a thread of the program passes through. In all other cases the hook records the new
+ * thread's class. A new thread of the program then also calls the engine.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/attach/thread_start.h"
@@ -26,7 +26,10 @@ static void announce_thread(void)
     gf_engine_leave();
 }
 
-/* If attr has no mask, glibc returns all ones. If the mask does not fit, it returns EINVAL. */
+/*
+ * Whether attr sets a CPU mask. If attr has no mask, glibc returns a mask of all ones. If the mask
+ * does not fit, glibc returns EINVAL.
+ */
 static bool has_affinity(const pthread_attr_t *attr)
 {
     struct gf_cpus mask;

@@ -11,7 +11,7 @@
 
 #include <sys/mman.h>
 
-/* Below this size, waking the helpers takes as long as they save. */
+/* For a smaller range, waking the helpers takes as long as the time that they save. */
 #define LEAST ((size_t)32 << 20)
 
 /* Offers the range to the engine. Returns true if the engine has unmapped it. */

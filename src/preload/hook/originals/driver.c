@@ -25,9 +25,9 @@ static const struct {
 
 static struct gf_driver *_Atomic published;
 
-/* A loaded object to find, and its mapping. */
+/* A search for a loaded object, and its result. */
 struct object {
-    uintptr_t address; /* an address in the object; 0 for any object */
+    uintptr_t address; /* an address in the wanted object; 0: any object */
     uintptr_t base, start, end;
     const char *path;
 };
@@ -66,8 +66,8 @@ static int match_libcuda(struct dl_phdr_info *info, size_t size, void *closure)
 }
 
 /*
- * Keeps the object loaded until the process ends, because the table stores its addresses. False if
- * another object has replaced it.
+ * Keeps the object loaded until the process ends, because the table stores addresses in it. Returns
+ * false if another object has replaced it.
  */
 static bool pin_object(const struct object *object)
 {
@@ -80,7 +80,10 @@ static bool pin_object(const struct object *object)
     return map->l_addr == object->base;
 }
 
-/* Searches the shim first, then the libcuda behind it, as the loader would. */
+/*
+ * Finds a function of the driver. Searches the shim first, then the libcuda behind it, as the
+ * loader would.
+ */
 static bool find_function(const struct object *driver, const struct object *behind,
                           const char *symbol, struct gf_symbol *ret)
 {
@@ -124,7 +127,7 @@ static struct gf_driver *publish_table(const struct object *driver, const struct
     return there;
 }
 
-/* A shim was loaded at the start, so it is never unloaded. */
+/* A shim was loaded when the process started, so it is never unloaded. */
 static struct gf_driver *build_for_shim(void)
 {
     struct object shim = {.address = (uintptr_t)gf_driver_shim()->address}, behind = {0};
@@ -135,8 +138,9 @@ static struct gf_driver *build_for_shim(void)
 }
 
 /*
- * pin: keeps the driver loaded, which takes the loader's lock. If not set, callers must call again,
- * to check that the driver is still loaded.
+ * Builds and publishes the table of the loaded driver. pin: keeps the driver loaded, which takes
+ * the loader's lock. If pin is false, the table must be built again before each use, to check that
+ * the driver is still loaded.
  */
 static GF_COLD const struct gf_driver *build_table(const void *address, bool pin)
 {

@@ -2,13 +2,14 @@
 /*
  * The loaded driver: where libcuda is mapped, and a table of its functions.
  *
- * The library never opens libcuda. When it first finds the one that the program opened, it builds
- * the table from that object's symbol table. A driver shim (driver_shim.h) counts as the driver,
- * and calls of the libcuda behind it are not hooked.
+ * The library never opens libcuda. When it first finds the libcuda that the program opened, it
+ * builds the table from that object's symbol table. A driver shim (driver_shim.h) counts as the
+ * driver, and calls of the libcuda behind it are not hooked.
  *
- * Any thread, under the loader's lock, in a constructor, in a forked child. Only the functions that
- * take the loader's lock may wait. If several threads build a table at the same time, one publishes
- * it, and the others discard theirs. Keeps errno.
+ * The functions may be called on any thread, also under the loader's lock, in a constructor and in
+ * a forked child. They keep errno. Only the functions that take the loader's lock may wait. If
+ * several threads build a table at the same time, one thread publishes its table, and the others
+ * discard theirs.
  */
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_DRIVER_H
 #define GF_PRELOAD_HOOK_ORIGINALS_DRIVER_H
@@ -21,19 +22,20 @@ struct gf_driver {
     uintptr_t start, end; /* where libcuda, or the shim, is mapped */
     /* Where the libcuda behind a shim is mapped; 0 without a shim. */
     uintptr_t behind_start, behind_end;
-    _Atomic bool pinned; /* the loader never unloads it */
+    _Atomic bool pinned; /* true: the loader never unloads the driver */
 };
 
-/* NULL until libcuda was found. The table is never freed. */
+/* Returns the driver; NULL until libcuda was found. The table is never freed. */
 const struct gf_driver *gf_driver(void);
 
 /*
- * The driver if `address` is in libcuda or in the shim, otherwise NULL. May take the loader's lock,
- * to keep libcuda loaded, so call it only where the program takes that lock itself. Clears dlerror.
+ * Returns the driver if `address` is in libcuda or in the shim, otherwise NULL. May take the
+ * loader's lock, to keep libcuda loaded, so call it only where the program takes that lock itself.
+ * Clears dlerror.
  */
 const struct gf_driver *gf_driver_by_address(const void *address);
 
-/* The driver's functions; NULL if the process has not loaded libcuda. */
+/* Returns the driver's functions; NULL if the process has not loaded libcuda. */
 const struct gf_cuda *gf_driver_functions(void);
 
 /*

@@ -54,8 +54,8 @@ const struct gf_symbol *gf_driver_shim(void)
 bool gf_driver_shim_is_own_handle(void *handle)
 {
     /*
-     * A shim may return handles that are not the loader's, whose link_map cannot be read. If the
-     * handle resolves our symbol, it is the loader's.
+     * A shim may return handles that do not come from the loader, and which point to no link_map. A
+     * handle by which our symbol is found comes from the loader.
      */
     return handle != RTLD_DEFAULT && handle != RTLD_NEXT &&
            gf_originals()->dlsym(handle, "gpufeed_version") == (void *)gpufeed_version &&

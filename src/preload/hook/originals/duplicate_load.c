@@ -5,7 +5,7 @@
 #include "base/loader/own_image.h"
 #include "config/startup_env.h"
 
-static const char here; /* an address in this copy */
+static const char here; /* an address in this copy of the library */
 
 bool gf_duplicate_load_passes(void)
 {

@@ -2,9 +2,9 @@
 /*
  * Handles two copies of this library in one process, for example if /etc/ld.so.preload names one
  * file, and `gpufeed run` preloads another. The loader distinguishes objects by file, so it loads
- * both. The first in search order gets the program's calls and serves them. The other one passes
- * every call through, as with GPUFEED=off. The search reads only symbol tables. Any thread, before
- * main, under the loader's lock.
+ * both. The first copy in search order gets the program's calls and serves them. The other copy
+ * passes every call through, as with GPUFEED=off. The functions only read symbol tables. They may
+ * be called on any thread, also before main and under the loader's lock.
  */
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_DUPLICATE_LOAD_H
 #define GF_PRELOAD_HOOK_ORIGINALS_DUPLICATE_LOAD_H

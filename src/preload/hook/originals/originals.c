@@ -21,7 +21,8 @@ void *gf_originals_find(const char *name)
 }
 
 /*
- * Threads that run this at the same time store the same values, so readers always see valid ones.
+ * Threads that run this at the same time store the same values, so other threads always read valid
+ * values.
  */
 static GF_COLD void resolve_originals(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The originals of the libc functions that this library hooks: the next definitions in search
- * order, as for RTLD_NEXT. So a wrapper in a library that is preloaded after this one is called.
+ * order, as for RTLD_NEXT. If a library that is preloaded after this one wraps the function, the
+ * original is its wrapper.
  */
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_ORIGINALS_H
 #define GF_PRELOAD_HOOK_ORIGINALS_ORIGINALS_H
@@ -33,7 +34,8 @@ struct gf_originals {
 
 /*
  * The first call resolves all originals by reading symbol tables. It does not allocate, and keeps
- * errno and dlerror. Any thread, before main, inside malloc, in a forked child.
+ * errno and dlerror. May be called on any thread, also before main, inside malloc and in a forked
+ * child.
  */
 const struct gf_originals *gf_originals(void);
 

@@ -31,7 +31,7 @@ static bool ends_in(const char *symbol, size_t length, const char *end)
 }
 
 /*
- * The length of the part of a name that determines the parameters. For example,
+ * Returns the length of the part of a function's name that determines its parameters. For example,
  * cuMemAllocAsync_ptsz is cuMemAllocAsync with another default stream, and cuCtxDestroy_v2 is
  * cuCtxDestroy with other effects on other threads.
  */
@@ -57,9 +57,9 @@ static bool have_same_stem(const struct hooked *a, const struct hooked *b)
 }
 
 /*
- * Several names may have one address. If they have the same parameters, they share the first one's
- * hook. Otherwise the address gets no hook, because it is a stub for functions that the driver does
- * not support.
+ * Several functions may have the same address. If they have the same parameters, the address gets
+ * the hook of the first of them. Otherwise the address gets no hook, because it is a stub for
+ * functions that the driver does not support.
  */
 void *gf_hook_table_find(const struct gf_driver *driver, const void *address)
 {
@@ -88,8 +88,8 @@ bool gf_hook_table_contains(const void *address)
 }
 
 /*
- * Called after the driver has resolved the caller's name, version and flags, so a function that the
- * driver lacks stays missing. The returned address selects the hook.
+ * Called after the driver has looked up the caller's name, version and flags, so a function that
+ * the driver lacks stays missing. The address that the driver returned selects the hook.
  */
 static CUresult substitute_hook(CUresult result, void **pfn)
 {

@@ -39,8 +39,8 @@ void gf_jump_prepare_dlopen(void)
 
 /*
  * A program may search the global scope to learn whether CUDA is present. That scope contains this
- * library's exports even if no libcuda is loaded. So the program gets the answer without this
- * library: the next definition after this library, or NULL.
+ * library's exports even if no libcuda is loaded. So the program gets the answer that it would get
+ * without this library: the next definition after this library, or NULL.
  */
 static struct gf_jump_answer answer_global(const char *name)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hooks of dlsym, dlvsym and dlopen. They are written in assembly (jump_<arch>.S), to jump to
- * the original, because glibc identifies the caller by the return address. If they called it,
- * RTLD_NEXT and RTLD_DEFAULT would be relative to this library, and dlopen would search this
- * library's RUNPATH. C cannot guarantee a jump: at -O0, a sibling call becomes a call.
- * jump_<arch>.S uses the variables and functions below.
+ * The hooks of dlsym, dlvsym and dlopen. They are written in assembly (jump_<arch>.S), so that they
+ * can jump to the original, because glibc identifies the caller by the return address. If the hooks
+ * called the original, RTLD_NEXT and RTLD_DEFAULT would be relative to this library, and dlopen
+ * would search this library's RUNPATH. C cannot guarantee a jump: at -O0, a sibling call becomes a
+ * call. jump_<arch>.S uses the variables and functions below.
  */
 #ifndef GF_PRELOAD_HOOK_RESOLVE_JUMP_H
 #define GF_PRELOAD_HOOK_RESOLVE_JUMP_H
@@ -13,7 +13,7 @@
 
 #include <dlfcn.h>
 
-/* The originals; NULL until prepared. */
+/* The originals. NULL until gf_jump_prepare_dlsym and gf_jump_prepare_dlopen have set them. */
 extern _Atomic(__typeof__(dlsym) *) gf_jump_dlsym;
 extern _Atomic(__typeof__(dlvsym) *) gf_jump_dlvsym;
 extern _Atomic(__typeof__(dlopen) *) gf_jump_dlopen;
@@ -37,8 +37,9 @@ struct gf_jump_answer {
 };
 
 /*
- * Called for names that begin with cu and a capital, with any handle except RTLD_NEXT. Returns the
- * hook of the function that the original finds. dlerror is as without this library.
+ * Called for names that begin with "cu" and a capital letter, with any handle except RTLD_NEXT.
+ * Returns the hook of the function that the original finds. Afterwards dlerror returns the same
+ * text as without this library.
  */
 struct gf_jump_answer gf_jump_answer(void *handle, const char *name);
 
