@@ -10,8 +10,9 @@
  * Any thread may call these functions, and they keep errno. Only gpufeed_report may block or
  * allocate. A signal handler may call all others.
  *
- * In a program that is neither position-independent nor linked against the library, the symbols are
- * NULL even under the preload. gcc and clang make position-independent programs by default.
+ * A program that is not position-independent must be linked against the library. Otherwise the
+ * symbols are NULL even if the library is preloaded. gcc and clang make position-independent
+ * programs by default.
  */
 #ifndef GPUFEED_H
 #define GPUFEED_H
@@ -57,9 +58,9 @@ GPUFEED_API void gpufeed_step(unsigned long long step);
 /*
  * Writes the current report (GPUFEED_REPORT, docs/report.md) into text, as JSON with a terminating
  * 0. Like snprintf, returns the length that the whole report needs, and writes at most size bytes;
- * text may be NULL if size is 0. The report may become longer between two calls. Returns 0 while
- * gpufeed_active() is 0, at exit, and if another thread takes longer than 100 ms to write a report.
- * Signal handlers must not call this function.
+ *   text may be NULL if size is 0. The report may become longer between two calls. Returns 0 while
+ *   gpufeed_active() returns 0, while the process exits, and if another thread takes longer than
+ *   100 ms to write a report. Signal handlers must not call this function.
  */
 GPUFEED_API size_t gpufeed_report(char *text, size_t size);
 

@@ -9,10 +9,10 @@
  * store, every hook only calls the original function. If gf_engine_start returns NULL, every hook
  * does so for the life of the process. docs/concurrency.md lists the library's other threads.
  *
- * Hooks call the engine on the program's threads, possibly under the loader's lock (a constructor
- * may be calling CUDA). These functions never wait for another thread, never call back into a hook,
- * keep errno, and return quickly. Only the functions of `transfer` may wait, as long as the
- * driver's own functions would.
+ * Hooks call the functions of struct gf_engine on the program's threads, possibly under the
+ * loader's lock (a constructor may be calling CUDA). These functions never wait for another thread,
+ * never call a hook, keep errno, and return quickly. Only the functions of `transfer` may wait, as
+ * long as the driver's own functions would.
  */
 #ifndef GF_ABI_ENGINE_API_H
 #define GF_ABI_ENGINE_API_H
@@ -35,7 +35,7 @@
 #define GF_ENGINE_FILE "libgpufeed-engine.so"
 #define GF_ENGINE_START "gf_engine_start"
 
-/* The owner of a thread. */
+/* To whom a thread belongs. */
 enum gf_thread_class {
     gf_thread_program, /* a thread of the program */
     /*
@@ -109,7 +109,7 @@ struct gf_preload {
 enum gf_sighting {
     gf_sighting_retained, /* its primary context was retained, or a context was created on it */
     gf_sighting_current,  /* a context of the device was made current */
-    gf_sighting_memory,   /* `bytes` were allocated on it */
+    gf_sighting_memory,   /* `bytes` of memory were allocated on it */
 };
 
 struct gf_engine {
@@ -154,7 +154,8 @@ struct gf_engine {
     int (*gpu_node)(void);
     /*
      * Writes the current report. Like snprintf, returns the length that the whole report needs.
-     * Returns 0 at exit, and if another thread takes longer than wait_ms to write a report.
+     * Returns 0 while the process exits, and if another thread takes longer than wait_ms to write a
+     * report.
      */
     size_t (*report)(char *buf, size_t size, unsigned wait_ms);
     /*

@@ -21,7 +21,8 @@
 
 /* Kinds of submitted work, as bits. */
 enum gf_work {
-    gf_work_kernel = 1, /* kernels, graphs, memsets, host functions, waits and writes of values */
+    /* Kernels, graphs, memsets, host functions, and memory operations of streams. */
+    gf_work_kernel = 1,
     gf_work_copy = 2,
     gf_work_comm = 4, /* submitted by a communication library */
 };
@@ -34,8 +35,8 @@ struct gf_stream_slot {
     _Alignas(64) _Atomic(uintptr_t) stream; /* 0: free */
     _Atomic(uintptr_t) context;
     /*
-     * The kinds of work (bits of enum gf_work) submitted since the sampler last saw the stream
-     * empty.
+     * The kinds of work (bits of enum gf_work) that were submitted since the sampler last saw the
+     * stream empty.
      */
     _Atomic unsigned work;
     _Atomic int device;

@@ -69,7 +69,9 @@ struct gf_heap_huge {
     uint64_t advised_bytes;
 };
 
-/* Estimates from samples: src/preload/heap/pages/first_touch.h. */
+/*
+ * First touches of new large blocks, estimated from samples: src/preload/heap/pages/first_touch.h.
+ */
 struct gf_heap_first_touch {
     uint64_t looks; /* blocks examined */
     uint64_t timed; /* page faults timed */
@@ -80,7 +82,7 @@ struct gf_heap_first_touch {
     uint64_t missing_bytes;
     uint64_t again_bytes; /* the part of missing_bytes whose pages an earlier purge had removed */
     uint64_t us;          /* estimated duration of the first touch of missing_bytes */
-    uint64_t ns_per_mib;  /* the duration at the latest sample */
+    uint64_t ns_per_mib;  /* the duration for 1 MiB, by the latest sample */
 };
 
 /* A setting of jemalloc, its value in force, and the reason for the value. */
@@ -93,7 +95,7 @@ struct gf_heap_setting {
 
 struct gf_heap_ops {
     enum gf_heap_mode mode;
-    const char *mode_reason; /* "GPUFEED_HEAP=off", "tcmalloc is preloaded", ... never NULL */
+    const char *mode_reason; /* such as "GPUFEED_HEAP=off"; never NULL */
     /*
      * Sets the memory policy (MPOL_PREFERRED or MPOL_BIND) that each new mapping of the heap gets
      * by mbind. With policy 0, new mappings get no policy. If the kernel refuses an mbind, the call

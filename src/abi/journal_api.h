@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of the event log that the engine reads. */
+/* Counters of the event log. The engine reads them. */
 #ifndef GF_ABI_JOURNAL_API_H
 #define GF_ABI_JOURNAL_API_H
 

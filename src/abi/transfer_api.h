@@ -27,7 +27,10 @@ enum gf_copy_way {
     gf_copy_batched,
 };
 
-/* One linear copy of `bytes`. dst and src hold host addresses as numbers. */
+/*
+ * One linear copy of `bytes`. If dst or src is host memory, the member contains its address as a
+ * number.
+ */
 struct gf_copy_call {
     enum gf_copy_way way;
     bool async;
@@ -122,9 +125,9 @@ struct gf_transfer_ops {
     void (*waited)(void);
 
     /*
-     * Called before a large munmap. Helpers may remove the range's pages from the page tables, so
-     * that the munmap takes less time. Returns true if the engine has unmapped the range from these
-     * addresses; then the hook must not call munmap. May be NULL.
+     * Called before a large munmap. Helpers may remove the range's pages from the page tables
+     * first, so that the munmap takes less time. Returns true if the engine has unmapped the range
+     * from these addresses; then the hook must not call munmap. May be NULL.
      */
     bool (*unmap)(void *at, size_t bytes);
 

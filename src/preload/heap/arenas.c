@@ -49,8 +49,8 @@ static void add_threads(void *arena, unsigned times, bool internal, void (*add)(
 /*
  * At a thread's first heap call, jemalloc assigns to it an arena that no other thread uses, if
  * there is one. So arena 0's two thread counts (for the program's calls and for jemalloc's own) are
- * set to 0 during that call. With mallctl("thread.arena") instead, the thread would be counted in
- * two arenas.
+ * set to 0 during that call. If mallctl("thread.arena") were used instead, jemalloc would count the
+ * thread in two arenas.
  */
 void gf_arenas_share_main(void)
 {

@@ -6,18 +6,19 @@
  *    preloaded objects. So the resolver of an indirect function (IFUNC) of a library may allocate
  *    before this object is relocated. Such a call must not use a pointer table, a thread-local
  *    variable, errno or a function of libc.
- * 2. Calls from inside the decision about the mode, on the deciding thread.
+ * 2. Calls that the thread which decides the mode makes during the decision.
  *
- * Both kinds come from one thread, so the pool has no lock. In a process with such a call, jemalloc
- * does not serve malloc, because it could not free these blocks. passthrough.c recognises the
- * blocks.
+ * Both kinds come from one thread, so the pool has no lock. If a process has made such a call,
+ * jemalloc does not serve malloc in it, because jemalloc could not free these blocks. passthrough.c
+ * recognises the blocks.
  */
 #include "preload/heap/boot.h"
 
 #include <errno.h>
 
 #define BOOT_UNIT 16
-#define BOOT_PAGE 4096 /* The pool's alignment. valloc and pvalloc fail here if pages are larger. */
+/* The pool's alignment. valloc and pvalloc fail if the kernel's pages are larger. */
+#define BOOT_PAGE 4096
 
 static _Alignas(BOOT_PAGE) unsigned char pool[64 << 10];
 static size_t used;
@@ -60,7 +61,7 @@ void *gf_boot_calloc(size_t count, size_t size)
     size_t total;
     if (__builtin_mul_overflow(count, size, &total))
         total = SIZE_MAX;
-    return boot_alloc(BOOT_UNIT, total); /* the pool never reuses memory, so it is still zero */
+    return boot_alloc(BOOT_UNIT, total); /* never used before, so it is zero */
 }
 
 void gf_boot_free(void *block)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * By default jemalloc takes all its locks before a fork, and releases them in parent and child. The
- * kernel then copies a page for every few locks. Closing the fork gate instead ensures that no lock
- * is held, so only the child writes to the locks, to initialise them.
+ * kernel then copies a page for every few locks. If the fork gate is closed instead, no lock is
+ * held, so only the child writes to the locks, to initialise them.
  *
  * A process with one thread forks without gate and locks, as with glibc. So a fork in a signal
  * handler that interrupted malloc does not deadlock.
@@ -37,8 +37,8 @@ static __thread enum { held_none, held_gate, held_locks } held;
  * A thread that registers a fork handler holds libc's lock of the handler list, and may allocate
  * while it holds that lock. A fork takes that lock again after our handler, while the heap is
  * closed to other threads. To avoid a deadlock, a fork first waits for registrations in progress,
- * and later ones wait for the fork. The later registrations wait at the gate, or for the lock
- * `registering` if the fork takes jemalloc's locks.
+ * and registrations that begin later wait for the fork. They wait at the gate or, if the fork takes
+ * jemalloc's locks, for the lock `registering`.
  *
  * Every thread enters the gate before it takes `registering`, also a thread that forks. So
  * `registering` is free when the gate is closed. Otherwise the child would inherit a locked lock,

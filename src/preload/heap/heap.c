@@ -83,8 +83,8 @@ static void start_jemalloc(void)
     ops.purge = gf_retain_purge_now;
     ops.purge_unused = gf_purge_unused_now;
     /*
-     * Set before jemalloc starts, so that nested calls go to jemalloc, which handles them. The boot
-     * pool could not free jemalloc's blocks.
+     * The mode is set before jemalloc starts, so that calls of malloc during the start go to
+     * jemalloc, which can handle them. The boot pool could not free jemalloc's blocks.
      */
     gf_mode_set(gf_heap_mode_replace);
     gf_mappings_init();

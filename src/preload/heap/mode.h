@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which allocator serves malloc in this process. */
+/* The mode of the heap: which allocator serves malloc in this process. */
 #ifndef GF_PRELOAD_HEAP_MODE_H
 #define GF_PRELOAD_HEAP_MODE_H
 
@@ -7,10 +7,10 @@
 #include "config/options.h"
 
 /*
- * The mode. The deciding thread writes it once. Afterwards only sampling switches it between
- * replace and sampled. The variable is not _Atomic, because every call of the malloc family reads
- * it, and a relaxed C11 load takes one more instruction. All stores are atomic, and an aligned int
- * is never half written.
+ * The mode. The deciding thread writes it once. Afterwards only sampling changes it, from
+ * gf_heap_mode_replace to gf_heap_mode_sampled and back. The variable is not _Atomic, because every
+ * call of the malloc family reads it, and a relaxed C11 load takes one more instruction. A plain
+ * read is safe, because all stores are atomic, and an aligned int is never half written.
  */
 extern enum gf_heap_mode gf_mode_now __attribute__((visibility("hidden")));
 

@@ -7,7 +7,10 @@
 #include <string.h>
 
 static struct gf_family next; /* the functions of the program's own allocator */
-/* The same functions, but able to handle blocks of the boot pool. */
+/*
+ * The same functions, except that free, realloc and malloc_usable_size can handle blocks of the
+ * boot pool.
+ */
 struct gf_family gf_family_passthrough;
 
 static void passthrough_free(void *block)
@@ -50,7 +53,8 @@ void gf_passthrough_resolve(void)
 #include "abi/family.def"
     gf_family_passthrough = next;
     if (!gf_boot_used())
-        return; /* the pool will never be used, because all later calls use this table */
+        /* No block of the pool exists, and later calls use this table, so none will exist. */
+        return;
     gf_family_passthrough.free = passthrough_free;
     gf_family_passthrough.realloc = passthrough_realloc;
     gf_family_passthrough.malloc_usable_size = passthrough_usable_size;

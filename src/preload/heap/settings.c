@@ -127,15 +127,15 @@ bool gf_settings_read(size_t i, struct gf_heap_setting *ret)
     if (!read_back(&settings[i], ret->value, sizeof(ret->value)))
         gf_fmt(ret->value, sizeof(ret->value), "unknown");
     ret->ours = strcmp(ret->value, wanted_value(&settings[i])) == 0;
-    /* If the user set the value, the reason is unknown. */
+    /* If a user has set the value, the reason for it is unknown. */
     ret->reason = ret->ours ? settings[i].reason : NULL;
     return true;
 }
 
 /*
  * glibc aligns every block to 16 bytes, and programs rely on that. jemalloc aligns blocks of its
- * 8-byte class to 8. So this changes the table by which jemalloc finds a size's class: sizes up to
- * 8 then get the 16-byte class, at no cost per call.
+ * 8-byte class to 8. So this function changes the table by which jemalloc finds a size's class.
+ * Sizes of up to 8 bytes then get the 16-byte class, which costs no time per call.
  */
 void gf_settings_align_tiny(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock that libc has for its list of open FILEs. libc's fork takes it after all fork handlers.
- * The holder of the lock, such as fflush(NULL), may wait for a FILE that another thread has locked
- * while that thread is in malloc. To avoid a deadlock, a fork takes this lock before it closes the
- * heap to other threads. glibc's fork does the same before it locks glibc's malloc.
+ * libc's lock of its list of open FILEs. libc's fork takes this lock after it has run all fork
+ * handlers. The holder of the lock, such as fflush(NULL), may wait for a FILE that another thread
+ * has locked while that thread is in malloc. To avoid a deadlock, a fork takes this lock before it
+ * closes the heap to other threads. glibc's fork does the same before it locks glibc's malloc.
  *
  * The lock is recursive: libc takes it again during the fork. These functions do not allocate. If
  * libc does not export the lock, they do nothing.
@@ -18,8 +18,9 @@ void gf_stream_list_lock(void);
 void gf_stream_list_unlock(void);
 
 /*
- * Called in the child. Initializes the lock. An unlock would be wrong: if the process had several
- * threads, libc has already initialized the lock, and unlocking a free lock leaves it held forever.
+ * Called in the child. Initializes the lock. Unlocking it would be wrong. If the process had
+ * several threads, libc has already initialized the lock, and unlocking a free lock would leave it
+ * held forever.
  */
 void gf_stream_list_reset(void);
 

@@ -21,10 +21,10 @@ struct row {
 static struct gf_family plain;
 static struct row rows[ROWS];
 /*
- * How many large blocks begin in each MiB of addresses. Small blocks usually lie in other regions.
- * So when a small block is freed, one word of this table shows that the block has no row. A block's
- * offset within its page would not show that, because some allocators, such as jemalloc, choose a
- * random offset for large blocks.
+ * How many large blocks begin in each MiB of addresses, for all addresses modulo REGIONS MiB. Small
+ * blocks usually lie in other regions. So when a small block is freed, one word of this table shows
+ * that the block has no row. A block's offset within its page would not show that, because some
+ * allocators, such as jemalloc, choose a random offset for large blocks.
  */
 static _Atomic uint16_t begun[REGIONS];
 

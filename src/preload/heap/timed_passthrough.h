@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Times calls of the program's own allocator for blocks of at least 1 MiB. Such calls are few and
- * may be slow. A call of free is timed if the block is in a table of large blocks. How the time of
- * a call divides into lock waits, system calls and so on is unknown. Calls for smaller blocks are
- * not timed, because reading the clock takes several times as long as the call.
+ * may be slow. A call of free is timed if the block is in a table of large blocks. It is not known
+ * which part of a call's time was spent on waits for locks, system calls and so on. Calls for
+ * smaller blocks are not timed, because reading the clock takes several times as long as the call.
  */
 #ifndef GF_PRELOAD_HEAP_TIMED_PASSTHROUGH_H
 #define GF_PRELOAD_HEAP_TIMED_PASSTHROUGH_H

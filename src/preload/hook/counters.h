@@ -26,7 +26,7 @@ struct gf_counter {
 /*
  * Up to GF_COUNTER_OWN threads each have a set of their own; all other threads share a few sets. A
  * thread needs no locked instruction for its own set. A locked instruction would wait for all
- * earlier stores, which after a small copy takes a fiftieth of the copy's time (bench/NOTES.md).
+ * earlier stores. After a small copy, that takes a fiftieth of the copy's time (bench/NOTES.md).
  */
 #define GF_COUNTER_OWN 64u
 #define GF_COUNTER_SHARED 16u
@@ -100,7 +100,7 @@ static inline void gf_count_bytes(enum gf_hook hook, uint64_t bytes)
     gf_count_add(set, &gf_counter_in(set, hook)->bytes, gf_bytes_counted(bytes));
 }
 
-/* Counts the copies of a call that follow its first copy. */
+/* Counts the copies of a call other than its first copy. */
 static inline void gf_count_more(enum gf_hook hook, uint64_t copies)
 {
     const unsigned set = gf_counters_mine();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State of a thread, for the hooks; all zero in a new thread. */
+/* What the hooks know about a thread. All members are zero in a new thread. */
 #ifndef GF_PRELOAD_HOOK_HOOK_THREAD_H
 #define GF_PRELOAD_HOOK_HOOK_THREAD_H
 
@@ -21,8 +21,8 @@ extern __thread struct gf_thread gf_thread __attribute__((tls_model("initial-exe
 
 /*
  * Disables cancellation around a call into the engine. The engine calls open, read and write, which
- * are cancellation points. A hook must not be a cancellation point unless the original is, and a
- * thread must not end inside the engine.
+ * are cancellation points. A hook must not be a cancellation point unless the original function is
+ * one, and a thread must not end inside the engine.
  */
 static inline int gf_thread_hold_cancel(void)
 {

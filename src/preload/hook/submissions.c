@@ -31,8 +31,8 @@ static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts 
 }
 
 /*
- * Two threads that add the same stream at the same time may create two slots. Both are queried, and
- * both are removed.
+ * Two threads that add the same stream at the same time may create two slots. The sampler then
+ * queries both, and gf_submissions_unlist removes both.
  */
 static struct gf_stream_slot *take_slot(CUstream stream, const struct gf_stream_facts *facts)
 {

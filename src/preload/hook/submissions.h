@@ -14,7 +14,10 @@
 
 extern struct gf_submit_table gf_submissions;
 
-/* One call that submits work. set: the thread's counter set; 0 if the call is not recorded. */
+/*
+ * One call that submits work. set: the number of the thread's counter set; 0 if the call is not
+ * recorded.
+ */
 struct gf_submission {
     unsigned set;
     unsigned work; /* bits of enum gf_work */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The class of each thread, in a hash table of fixed size, by thread id, without locks or
- * allocation. A thread without an entry is an ordinary thread of the program. Once the table has
- * overflowed, threads without an entry count as gf_thread_self_set, so they are not bound. The
+ * A hash table with the class of each thread, by thread id. It has a fixed size and needs no lock
+ * and no allocation. A thread without an entry is an ordinary thread of the program. Once the table
+ * has overflowed, threads without an entry count as gf_thread_self_set, so they are not bound. The
  * functions keep errno. They may be called on any thread, also in a signal handler.
  */
 #ifndef GF_PRELOAD_HOOK_THREAD_CLASS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exported malloc family. If jemalloc serves malloc, a call is one well-predicted branch and a
- * jump. Otherwise, while sampling, and at the first call, a function table is used.
+ * jump. If another allocator serves malloc, while the heap samples, and at the first call, a
+ * function table is used.
  */
 #include "preload/malloc/exports.h"
 

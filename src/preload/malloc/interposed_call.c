@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A separate file, because in the file that defines realloc and free, -fno-semantic-interposition
- * would bind the calls to these definitions.
+ * These functions are in a file of their own. In the file that defines realloc and free,
+ * -fno-semantic-interposition would bind their calls to the definitions there.
  */
 #include "preload/malloc/interposed_call.h"
 

@@ -3,9 +3,9 @@
  * If a program opens a library with RTLD_DEEPBIND, the loader searches the library's dependencies
  * first, and finds libc's free. But libc's strdup, asprintf and getline call the exported malloc.
  * So the opened library would pass a block of jemalloc to libc's free, and the program would abort.
- * Likewise, ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim a heap that is not in use.
- * Both lookups read libc's symbol table, which is mapped privately. So this file sets the table's
- * entries for these names to the functions that serve malloc.
+ * Likewise, ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim libc's heap, which is not
+ * in use. Both lookups read libc's symbol table, which is mapped privately. So this file sets the
+ * table's entries for these names to the functions that serve malloc.
  */
 #include "preload/malloc/libc_names.h"
 
@@ -66,8 +66,8 @@ static bool make_plan(struct plan *ret)
 }
 
 /*
- * The entries must be in read-only data. Otherwise mprotect could make code not executable while
- * other threads run it.
+ * The entries must be in read-only data. Otherwise the mprotect below could remove the execute
+ * permission of code while other threads run it.
  */
 static int in_read_only_data(struct dl_phdr_info *info, size_t size, void *closure)
 {
@@ -91,7 +91,10 @@ static bool lead_here(void)
     if (!make_plan(&plan) || !dl_iterate_phdr(in_read_only_data, &plan) ||
         syscall(SYS_mprotect, plan.start, plan.end - plan.start, PROT_READ | PROT_WRITE) != 0)
         return false;
-    /* Atomic stores, so that a concurrent lookup finds the old value or the new one. */
+    /*
+     * The stores are atomic, so that a lookup at the same time finds either the old value or the
+     * new value.
+     */
     for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
         if (plan.entry[i])
             __atomic_store_n(&plan.entry[i]->st_value, plan.value[i], __ATOMIC_RELAXED);

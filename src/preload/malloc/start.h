@@ -17,7 +17,10 @@
  */
 static inline bool gf_start_loaded(void)
 {
-    /* The loader first relocates addresses, and initialises thread-local variables last. */
+    /*
+     * The loader relocates addresses first, and initialises thread-local variables last, so both
+     * are tested.
+     */
     static const volatile uintptr_t relocated = (uintptr_t)&gf_mode_now;
     static __thread volatile bool initialised = true;
 

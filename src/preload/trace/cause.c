@@ -187,7 +187,7 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
         /* find_reclaim has already set the cause */
     } else if (evidence->single_threaded && used->voluntary <= 4 && is_half(sums->work_us, sums) &&
                evidence->pressure.known) {
-        /* Clearing memory never blocks if no other thread shares the address space. */
+        /* If no other thread shares the address space, clearing memory never blocks. */
         SET_CAUSE(paused, "stopped for %llu us in code that does not wait", idle);
     } else {
         find_part(evidence, sums, ret);

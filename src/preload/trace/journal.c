@@ -382,7 +382,7 @@ void gf_journal_share(void)
     if (!gf_journal_wanted() || journal_slots() != &own)
         return;
     detect_fork();
-    /* A raw system call, because another preloaded library's mmap may allocate. */
+    /* A raw system call, because the mmap of another preloaded library may allocate. */
     shared = (struct gf_line_slots *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
                                              MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
     if (shared == MAP_FAILED)

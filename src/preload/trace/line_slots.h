@@ -34,7 +34,7 @@ struct gf_line {
     uint64_t number; /* lines are written in the order of their numbers */
     pid_t pid;
     uint64_t made_ns;
-    uint64_t start_ns, end_ns; /* times of the stall */
+    uint64_t start_ns, end_ns; /* begin and end of the stall */
     bool header;
     bool last;  /* this is the event `full` */
     bool found; /* the line ends with the cause of a stall, from `finding` */

@@ -58,7 +58,10 @@ static ssize_t append_to(const char *file, const struct append *append)
                           append->second_length);
 }
 
-/* Writes a child's line in the parent. Not inlined, because the path buffer takes much stack. */
+/*
+ * Writes a child's line in the parent. Not inlined, because the path buffer takes much space on the
+ * stack.
+ */
 static GF_COLD ssize_t append_for_child(const struct append *append)
 {
     char other[PATH_MAX];

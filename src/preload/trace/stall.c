@@ -35,10 +35,11 @@
 #define SMALL_COPY_TICKS (16 * SAMPLE_TICKS)
 /* A reading of the thread's usage is reused if it is at most this old. */
 #define USAGE_NS UINT64_C(20000)
-#define QUERY_SHARE 200 /* queries take at most 1/QUERY_SHARE of the time */
+#define QUERY_SHARE 200 /* queries may take at most 1/QUERY_SHARE of the time */
 /*
- * Each query adds a price to query_paid_ns, which limits the rate of queries. The least price
- * accounts for other threads, which may wait for the driver's locks during a query.
+ * Each query adds a price to query_paid_ns, which limits the rate of queries. The minimum price,
+ * QUERY_PRICE_LEAST_NS, accounts for other threads, which may wait for the driver's locks during a
+ * query.
  */
 #define QUERY_PRICE_LEAST_NS UINT64_C(2500000)
 #define QUERY_PRICE_MOST_NS UINT64_C(20000000)

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 static struct gf_stall_count own[GF_CAUSE_COUNT];
-/* `own`, or memory shared with children; changed by the __atomic_* builtins. */
+/*
+ * `own`, or memory that is shared with children. The counts are changed by the __atomic_* builtins.
+ */
 static struct gf_stall_count *_Atomic counts = own;
 
 void gf_stall_count_share(void)

@@ -9,7 +9,7 @@
 
 #define MARKS 64
 #define OLD_NS UINT64_C(1000000000) /* a line is written when its oldest mark has this age */
-#define LINE_NS UINT64_C(250000000) /* least time between two lines */
+#define LINE_NS UINT64_C(250000000) /* minimum time between two lines */
 /*
  * Maximum size of all lines of marks: an eighth of the log's limit, so that enough is left for
  * stalls.

@@ -14,7 +14,7 @@
 #include "preload/heap/pages/unused.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-/* The eviction ends when the remaining number of bytes to purge is below this. */
+/* The eviction ends when fewer bytes than this remain to be purged. */
 #define LEAST ((size_t)256 << 10)
 
 struct extent *__real_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
@@ -40,7 +40,7 @@ void __real_je_arena_decay(void *thread, void *arena, bool background, bool all)
  */
 static _Atomic size_t dirty_at;
 
-/* Limits this thread's call of arena_decay to one set and to `left` bytes. */
+/* Limits a call of arena_decay by this thread to one set and to `left` bytes. */
 struct eviction {
     bool dirty;
     size_t left, taken;
@@ -88,8 +88,8 @@ static size_t staying(const struct extent *extent, size_t most)
 }
 
 /*
- * jemalloc calls this function to remove the set's oldest extent, which it then frees lazily or
- * purges.
+ * jemalloc calls this function to remove the oldest extent of a set. It then frees that extent
+ * lazily or purges it.
  */
 struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
                                       size_t pages_min)

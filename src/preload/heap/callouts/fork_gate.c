@@ -22,12 +22,12 @@ static struct slot {
 static _Atomic uint64_t taken[SLOTS / 64]; /* bit set: a live thread owns the slot */
 static _Atomic unsigned others;            /* number of threads inside that have no slot */
 static _Atomic unsigned closed;            /* 1 while a thread has closed the gate */
-static _Atomic bool allowed;               /* the gate may be closed */
+static _Atomic bool allowed;               /* true: the gate may be closed */
 
 static __thread struct {
     struct slot *slot;
     unsigned depth; /* the depth of a thread without a slot */
-    bool never;     /* the thread is not allowed to take a slot */
+    bool never;     /* true: the thread must not take a slot */
 } here;
 
 static struct slot *gate_slot(unsigned word, uint64_t bits)
@@ -75,9 +75,9 @@ static GF_COLD void choose_slot(void)
  * orders its store and load.
  *
  * If a signal handler interrupts the thread after the store and calls malloc, the handler enters
- * without waiting, as a nested call. Otherwise it would wait for a fork that waits for the
- * interrupted thread. The handler may then change the heap during that fork. Without the gate, it
- * would deadlock on a lock.
+ * without waiting, as a nested call. Otherwise the handler would wait for a fork that waits for the
+ * interrupted thread. As a consequence, the handler may change the heap during that fork. With
+ * jemalloc's own fork handlers, such a signal handler would deadlock.
  */
 static void set_depth(struct slot *slot, unsigned depth)
 {
@@ -186,9 +186,9 @@ int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
 }
 
 /*
- * Enters the gate after a condition wait, which returned with the mutex locked. A thread inside may
- * need the mutex, and a closing thread waits for that thread. So the mutex is released before this
- * thread waits at the gate.
+ * Enters the gate after a condition wait, which has returned with the mutex locked. A thread inside
+ * the gate may need the mutex, and the thread that closes the gate waits for the thread inside. So
+ * the mutex is released before this thread waits at the gate.
  */
 static void reenter(pthread_mutex_t *mutex)
 {
@@ -296,7 +296,7 @@ void gf_fork_gate_in_child(void)
             if (slot == here.slot)
                 continue;
             /*
-             * Stores only where the value is not 0, because in a forked child each store copies a
+             * Stores only if the value is not 0, because in a forked child each store may copy a
              * page.
              */
             if (gf_load_relaxed(&slot->depth) > 0)

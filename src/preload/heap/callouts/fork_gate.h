@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The fork gate quiesces the heap before a fork: it waits until no thread holds a lock of jemalloc,
- * and keeps threads from taking one until the fork is done. So the fork need not take all locks.
+ * and then prevents threads from taking such a lock until the fork is done. So the fork itself need
+ * not take all locks.
  *
  * A thread enters the gate before it takes a lock of jemalloc, and leaves it after it has released
  * the lock. A thread inside the gate must be able to leave it in the end. So it may always enter
@@ -53,7 +54,7 @@ void gf_fork_gate_leave(void);
 
 /*
  * Called in a forked child, instead of gf_fork_gate_open, even if the gate was not closed. Opens
- * the gate, with no thread inside.
+ * the gate, and marks it as empty.
  */
 void gf_fork_gate_in_child(void);
 
@@ -64,8 +65,8 @@ void gf_fork_gate_in_child(void);
 void gf_fork_gate_forget(void);
 
 /*
- * Sets whether the calling thread may take a slot. A thread must not take one if it may end without
- * gf_fork_gate_forget, which frees the slot. A thread that has a slot keeps it.
+ * Sets whether the calling thread may take a slot. A thread must not take a slot if it may end
+ * without a call of gf_fork_gate_forget, which frees the slot. A thread that has a slot keeps it.
  */
 void gf_fork_gate_use_slot(bool possible);
 

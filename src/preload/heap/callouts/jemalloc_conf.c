@@ -77,7 +77,7 @@ static size_t filter_conf(char *conf, size_t length)
     return kept;
 }
 
-/* The result is static, because jemalloc uses it until it has started. */
+/* Returns static memory, because jemalloc uses the text until it has started. */
 char *gf_heap_getenv(const char *name)
 {
     static char copy[1024];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Controls how jemalloc reads MALLOC_CONF and /etc/malloc.conf, which may be meant for another
- * jemalloc on the same machine. Settings that this jemalloc does not know are ignored silently, and
- * the report names them. abort_conf and confirm_conf, which would abort the process or print, have
- * no effect.
+ * jemalloc on the same machine. Settings that this jemalloc does not know are ignored without a
+ * message, and the report names them. The settings abort_conf and confirm_conf, which would abort
+ * the process or print text, have no effect.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_CONF_H
 #define GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_CONF_H

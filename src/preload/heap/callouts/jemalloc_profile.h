@@ -2,7 +2,7 @@
 /*
  * The functions of libm and libgcc_s that jemalloc's heap profiling (MALLOC_CONF=prof:true) needs.
  * jemalloc calls the functions below instead (jemalloc.syms). In a short program, loading the two
- * libraries would be most of the preload library's cost.
+ * libraries would take most of the time that the preload library costs.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_PROFILE_H
 #define GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_PROFILE_H

@@ -15,8 +15,8 @@
 
 /*
  * Whether a call of mmap removes pages that the program may have registered. A call without
- * MAP_FIXED removes no page. A call that makes pages writable removes only pages that the program
- * could not use.
+ * MAP_FIXED removes no page. jemalloc makes pages writable only where the program could not use
+ * them before, so such a call removes no page that the program used.
  */
 static bool removes_pages(int protection, int flags)
 {
@@ -29,8 +29,8 @@ static bool removes_pages(int protection, int flags)
  * succeed. The final mapping uses MAP_NORESERVE nevertheless. Otherwise the kernel would count the
  * mapping a second time at a fork.
  *
- * A mapping has the size of the next size class, so the program's request may be a fifth smaller.
- * So only four fifths are tried.
+ * jemalloc rounds the program's request up to a size class, so the request may be a fifth smaller
+ * than the mapping. So only four fifths of the mapping are tried.
  */
 #define ASKED_MIN ((size_t)1 << 30)
 

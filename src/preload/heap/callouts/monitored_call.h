@@ -2,16 +2,16 @@
 /*
  * Makes jemalloc's system calls that remove pages through libc's functions, because registration
  * caches of RDMA libraries monitor these: UCX patches libc's code, libfabric the procedure linkage
- * tables of all objects. If a page is removed without their knowledge, it stays registered, and the
- * device uses a stale page. gf_libc_bind has set this library's procedure linkage table to libc's
- * functions before jemalloc starts.
+ * tables of all objects. If a page were removed without the cache's knowledge, it would stay
+ * registered, and the device would use a stale page. gf_libc_bind has set this library's procedure
+ * linkage table to libc's functions before jemalloc starts.
  *
  * A monitor's callback may allocate and free. The thread holds no lock that the callback needs, but
  * the thread's cache may be half flushed. So the thread is marked as reentrant, as jemalloc does
  * around user-defined hooks. The callback's calls then bypass the cache.
  *
- * Mappings that jemalloc has never used are unmapped by a raw system call. No program can have
- * registered them, and a lock of jemalloc is held.
+ * Mappings that jemalloc has never used are unmapped by a raw system call, because a lock of
+ * jemalloc is held at that time. No program can have registered such mappings.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_MONITORED_CALL_H
 #define GF_PRELOAD_HEAP_CALLOUTS_MONITORED_CALL_H

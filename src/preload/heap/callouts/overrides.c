@@ -26,7 +26,7 @@ void __wrap_je_cache_bin_info_init(void *info, uint16_t slots);
 /*
  * jemalloc would update each thread's peak usage every 64 KiB. Only mallctl's "thread.peak" reads
  * the peak, and mallctl is not exported. So this function makes the event due only once on each
- * thread, as the first event of purge_unused.h.
+ * thread. purge_unused.h uses it as the thread's first event.
  */
 uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd)
 {
@@ -42,10 +42,11 @@ uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
 
 /*
  * To zero used pages, jemalloc purges them, and they fault in again one by one. If the pages are
- * present, writing zeros takes a fraction of that time. Blocks up to CLEAR_UNSEEN are always zeroed
- * by writing. Blocks up to CLEAR_MAX (glibc's largest M_MMAP_THRESHOLD) are zeroed by writing if
- * most of their pages are present. Otherwise writing would populate a whole block, of which the
- * caller may use little. Both limits include the page that jemalloc adds to each block.
+ * present, writing zeros takes a fraction of that time. Blocks of up to CLEAR_UNSEEN bytes are
+ * always zeroed by writing. Blocks of up to CLEAR_MAX bytes (glibc's largest M_MMAP_THRESHOLD) are
+ * zeroed by writing if most of their pages are present. Otherwise writing would populate a whole
+ * block, of which the caller may use little. Both limits include the page that jemalloc adds to
+ * each block.
  */
 #define CLEAR_UNSEEN (1 * MIB + GF_JEMALLOC_PAGE)
 #define CLEAR_MAX (32 * MIB + GF_JEMALLOC_PAGE)
@@ -70,9 +71,9 @@ void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
  * Finds a free extent of an arena for a block; the caller holds the arena's lock. To keep extents
  * whole for the next batch, jemalloc splits no dirty extent of more than 64 times the requested
  * size. But slabs that are freed together merge into one large extent, which then serves no small
- * request. Because the heap retains dirty pages, each new thread would then map more memory. So a
- * large extent may be split if the set's free bytes exceed SPARE plus twice the bytes that large
- * blocks may reuse.
+ * request. As the heap retains dirty pages, such extents stay dirty, and each new thread would map
+ * more memory. So a large extent may be split if the free extents of the set have more bytes than
+ * SPARE plus twice the bytes that the program is likely to need for large blocks again.
  */
 #define FIT_LG 6 /* jemalloc's default; a user's setting is respected */
 #define ANY_LG 63
@@ -91,8 +92,8 @@ void *__wrap_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, u
 /*
  * Sets how many blocks of a size class each thread may cache. jemalloc calls this once for each
  * class, in ascending order, and uses one number for all large classes. A sleeping thread keeps its
- * cached blocks, so here the number falls with the size: one class may cache CACHED_MAX bytes, or a
- * single larger block. A user's number is respected.
+ * cached blocks. So this function lowers the number for larger sizes: one class may cache
+ * CACHED_MAX bytes, or a single block that is larger. A user's number is respected.
  */
 #define CACHED_MAX ((size_t)256 << 10)
 #define LARGE_MIN ((size_t)4 * GF_JEMALLOC_PAGE)

@@ -30,15 +30,15 @@ extern const char *je_malloc_conf;
  * lines itself.
  */
 extern void (*je_malloc_message)(void *closure, const char *text);
-/* The oversize threshold that an arena copies when it is created. */
+/* The oversize threshold. An arena copies it when the arena is created. */
 extern size_t je_oversize_threshold;
 /* The decay times for new arenas, in milliseconds, from the library or from MALLOC_CONF. */
 extern ssize_t je_opt_dirty_decay_ms, je_opt_muzzy_decay_ms;
 /* The system's setting for huge pages: 0 madvise, 1 always, 2 never, 3 not supported. */
 extern int je_init_system_thp_mode;
 /*
- * Two tables: the number of the size class, indexed by size / 8 rounded up; and the size of each
- * class.
+ * Two tables. The first contains the number of a size's class, and is indexed by the size, divided
+ * by 8 and rounded up. The second contains the size of each class.
  */
 extern uint8_t je_sz_size2index_tab[];
 extern size_t je_sz_index2size_tab[];

@@ -14,10 +14,10 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define PROBES 4
-/* All blocks of at least this size are examined, and one in ONE_IN of the smaller ones. */
+/* All blocks of at least this size are examined. Of smaller blocks, one in ONE_IN is examined. */
 #define ALWAYS (16 * MIB)
 #define ONE_IN 64
-#define GAP_NS UINT64_C(10000000) /* least time between two timed faults */
+#define GAP_NS UINT64_C(10000000) /* minimum time between two timed faults */
 
 static struct {
     /*

@@ -3,7 +3,7 @@
  * Estimates the cost of page faults in new large blocks. Four pages of a block are examined by
  * mincore, to estimate how much of the block is missing. Touching one missing page measures the
  * duration of a fault. Pages that are still missing when the block is freed caused no fault, and
- * are subtracted. A live block counts as completely touched.
+ * are subtracted. A block that was not freed yet counts as completely touched.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_FIRST_TOUCH_H
 #define GF_PRELOAD_HEAP_PAGES_FIRST_TOUCH_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Advises transparent huge pages for the heap's large mappings, if the system's setting is madvise
- * and the profile favours throughput. Advising ends for this process if the kernel takes long to
- * find huge pages, or finds too few.
+ * and the profile favours throughput. This process stops advising if the kernel takes long to find
+ * huge pages, or finds too few.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_HUGE_H
 #define GF_PRELOAD_HEAP_PAGES_HUGE_H
@@ -11,10 +11,16 @@
 #include "config/options.h"
 
 #define GF_HUGE_PAGE ((size_t)2 << 20)
-/* Smaller mappings are not advised. Only a large heap or a large block maps this much at once. */
+/*
+ * Smaller mappings get no advice. Only a large heap or a large block leads to a mapping of this
+ * size.
+ */
 #define GF_HUGE_MIN ((size_t)16 << 20)
 
-/* Called once, after jemalloc has read the system's setting. Earlier mappings are not advised. */
+/*
+ * Called once, after jemalloc has read the system's setting. Mappings made before the call get no
+ * advice.
+ */
 void gf_huge_init(enum gf_profile profile);
 
 /* Called for a new mapping, with jemalloc's locks held. May change errno. */

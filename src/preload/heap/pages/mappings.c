@@ -24,10 +24,11 @@ static struct {
 static _Atomic uint64_t refused;
 
 /*
- * Protects `ranges` and `wanted`. Held for a few instructions, never across a system call. Only a
- * fork holds it longer, while libc takes other locks. The lock's fork handlers are registered
- * before all others, so a fork takes this lock last and releases it first. Waiting threads sleep,
- * because a real-time thread that calls sched_yield in a loop could keep the holder off its CPU.
+ * Protects `ranges` and `wanted`. The lock is held for a few instructions, and never during a
+ * system call. Only a fork holds it longer, while libc takes other locks. The lock's fork handlers
+ * are registered before all others, so a fork takes this lock last and releases it first. Threads
+ * that wait for it sleep. If a real-time thread called sched_yield in a loop instead, it could keep
+ * the holder off the CPU.
  */
 enum { lock_free, lock_held, lock_wanted };
 static _Atomic unsigned lock_state;
@@ -158,8 +159,8 @@ void gf_mappings_apply_policy(void *start, size_t size)
     if (policy == 0)
         return;
     /*
-     * The kernel uses one bit less than maxnode (get_nodes in mm/mempolicy.c), so one more is
-     * passed.
+     * The kernel reads one bit less than maxnode (get_nodes in mm/mempolicy.c), so one more than
+     * the number of bits is passed.
      */
     if (syscall(SYS_mbind, start, size, policy, nodes.word, GF_NODES_MAX + 1UL, 0UL) != 0)
         gf_add_relaxed(&refused, 1);

@@ -20,7 +20,7 @@ struct gf_page_counts {
     _Atomic uint64_t purged;       /* bytes freed by MADV_DONTNEED or munmap until now */
     /* The part of `purged` that was purged because the pages stayed unused. */
     _Atomic uint64_t unused_purged;
-    _Atomic bool unknown; /* extents have an unexpected layout, so their sizes are wrong */
+    _Atomic bool unknown; /* true: extents have an unexpected layout, so their sizes are wrong */
 };
 extern struct gf_page_counts gf_page_counts __attribute__((visibility("hidden")));
 
@@ -45,7 +45,9 @@ static inline void gf_page_counts_large(size_t before, size_t after)
  */
 uint64_t gf_page_counts_missing(void);
 
-/* Resets the maximum to the current value, so that no free pages are reserved for large blocks. */
+/*
+ * Resets the maximum to the current value. After that, no free pages are reserved for large blocks.
+ */
 void gf_page_counts_forget_most(void);
 
 #endif

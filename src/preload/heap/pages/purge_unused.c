@@ -13,7 +13,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define MS UINT64_C(1000000)
 
-#define WINDOW_NS (10000 * MS) /* pages are purged after one to two windows */
+#define WINDOW_NS (10000 * MS) /* pages are purged one to two windows after they were freed */
 #define ROUND_NS (1000 * MS)   /* the time between rounds */
 /*
  * The time to the next round if the last round purged more than half of the bytes that it was
@@ -116,7 +116,7 @@ static uint64_t do_round(uint64_t now_ns)
         return now_ns + ROUND_NS;
     purge_unused.round_ns = now_ns;
     gf_purge_unused_left = &left;
-    je_mallctl("arena.0.decay", NULL, NULL, NULL, 0); /* becomes a round in callouts/evict.c */
+    je_mallctl("arena.0.decay", NULL, NULL, NULL, 0); /* callouts/evict.c makes a round of it */
     gf_purge_unused_left = NULL;
     gf_add_relaxed(&gf_page_counts.unused_purged, part - left);
     return now_ns + (left < part / 2 ? PART_NS : ROUND_NS);

@@ -30,7 +30,7 @@ uint64_t gf_purge_unused_first(void);
 
 /*
  * Called at an event, within a call of malloc or free that holds no lock of jemalloc. Does a round
- * if due, and sets the count of the next event. Keeps errno.
+ * if one is due, and sets the count at which the next event is due. Keeps errno.
  */
 void gf_purge_unused_event(const struct gf_purge_unused_count *count);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sorted table of address ranges, of fixed size. Adjacent ranges are merged. The kernel places
- * mappings side by side, so a heap of many GiB needs only a few entries. The caller must hold a
- * lock that protects the table.
+ * A sorted table of address ranges, of fixed size. Adjacent ranges are merged. The kernel usually
+ * places new mappings next to each other, so a heap of many GiB needs only a few entries. The
+ * caller must hold a lock that protects the table.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_RANGES_H
 #define GF_PRELOAD_HEAP_PAGES_RANGES_H

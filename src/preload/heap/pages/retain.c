@@ -35,9 +35,9 @@ struct gf_retain_count gf_retain_count = {.check_at = LITTLE};
 static struct {
     enum gf_profile profile;
     bool managed;               /* false: a user's MALLOC_CONF sets the decay */
-    _Atomic bool watched;       /* the engine of this process checks regularly */
+    _Atomic bool watched;       /* true: the engine of this process checks regularly */
     void (*_Atomic wake)(void); /* wakes the engine, which sleeps while little is retained */
-    _Atomic bool woken;         /* the engine was woken since its last check */
+    _Atomic bool woken;         /* true: the engine was woken since its last check */
     _Atomic bool busy;          /* a thread checks, frees lazily or purges */
     _Atomic uint64_t headroom, dirty_limit; /* their values at the last check */
     _Atomic uint64_t readings, lazy_frees, purges;
@@ -161,8 +161,8 @@ static void wake_engine(void)
 }
 
 /*
- * Returns how many bytes may be freed before the next check. So the dirty bytes exceed their bound
- * by at most an eighth.
+ * Returns how many bytes may be freed before the next check. With this step, the dirty bytes exceed
+ * their bound by at most an eighth.
  */
 static uint64_t check_step(uint64_t bound, uint64_t dirty, bool watched)
 {
@@ -241,8 +241,8 @@ bool gf_retain_purge_now(void)
 }
 
 /*
- * Purges free pages that the child shares with the parent. While they are shared, each write by the
- * parent copies a page.
+ * Purges free pages that the child shares with the parent. While they are shared, the parent's
+ * first write to each such page makes the kernel copy the page.
  */
 static void retain_in_child(void)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retention of freed pages. They stay dirty for some seconds, so that the next batch reuses them.
- * Then they are freed lazily (MADV_FREE). Until the kernel reclaims a lazily freed page, reusing it
- * causes no page fault. They are purged (MADV_DONTNEED) if memory is short, in forked children, and
- * if they stay unused (purge_unused.h).
+ * Retention of freed pages. Freed pages stay dirty for some seconds, so that the next batch reuses
+ * them. Then they are freed lazily (MADV_FREE). Until the kernel reclaims a lazily freed page,
+ * reusing it causes no page fault. They are purged (MADV_DONTNEED) if memory is short, in forked
+ * children, and if they stay unused (purge_unused.h).
  *
- * The bound on dirty bytes is a share of the headroom. The headroom is read again only after the
- * program has freed as many bytes as the bound. So in a loop over batches, most iterations neither
- * read the headroom nor free pages lazily.
+ * The number of dirty bytes is bounded by a share of the headroom. The headroom is read again only
+ * after the program has freed as many bytes as the bound. So in a loop over batches, most
+ * iterations neither read the headroom nor free pages lazily.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_RETAIN_H
 #define GF_PRELOAD_HEAP_PAGES_RETAIN_H
@@ -34,8 +34,9 @@ static inline void gf_retain_freed(size_t size)
 }
 
 /*
- * Whether jemalloc may now purge all free pages of an arena. By default it does so when an arena's
- * last thread ends, so programs with short-lived threads would pay all page faults again.
+ * Whether jemalloc may now purge all free pages of an arena. By default jemalloc purges an arena
+ * when the arena's last thread ends. So programs with short-lived threads would have all page
+ * faults again.
  */
 bool gf_retain_allows_purge(void);
 

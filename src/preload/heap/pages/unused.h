@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts the bytes of free pages that each arena keeps, dirty or lazily freed, and how many of them
- * stayed free. The minimum in a window of time is the number of bytes that the program did not
- * reuse in that window. The functions may be called on any thread, take no lock and keep errno.
- * Concurrent updates may make a minimum inexact, so that pages count as unused too late, or one
- * window too early.
+ * Counts the bytes of free pages that each arena keeps, dirty or lazily freed, and how many of
+ * these bytes stayed free. The minimum in a window of time is the number of bytes that the program
+ * did not reuse in that window. The functions may be called on any thread, take no lock and keep
+ * errno. Concurrent updates may make a minimum inexact, so that pages count as unused too late, or
+ * one window too early.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_UNUSED_H
 #define GF_PRELOAD_HEAP_PAGES_UNUSED_H

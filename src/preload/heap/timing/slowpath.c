@@ -33,7 +33,7 @@ static _Atomic bool foreign;
 
 static struct {
     _Atomic unsigned under_way; /* number of forks in progress */
-    _Atomic uint64_t began;     /* start of the first fork in progress; 0 without a fork */
+    _Atomic uint64_t began;     /* when the first fork in progress began; 0: no fork */
     _Atomic uint64_t last_began, last_ended;
 } forking;
 
@@ -80,7 +80,7 @@ static void slowpath_before_fork(void)
 {
     if (gf_add_relaxed(&forking.under_way, 1) == 0)
         gf_store_relaxed(&forking.began, gf_now_ns());
-    call.reporting = true; /* the fork's own waits are not heap calls */
+    call.reporting = true; /* waits of the fork itself are not timed */
 }
 
 static void slowpath_after_fork(void)
@@ -94,7 +94,7 @@ static void slowpath_after_fork(void)
 
 static void slowpath_in_child(void)
 {
-    gf_store_relaxed(&forking.under_way, 1); /* other threads' forks continue only in the parent */
+    gf_store_relaxed(&forking.under_way, 1); /* forks by other threads do not exist in the child */
     slowpath_after_fork();
 }
 
@@ -196,7 +196,7 @@ void gf_slowpath_end(const struct gf_slowpath_mark *mark, enum gf_slowpath_part 
     call.slow.part_count[part]++;
     call.slow.part_bytes[part] += bytes;
     call.nested = mark->nested + took;
-    /* If no frame is open, the outermost part itself counts as a call. */
+    /* If the thread is in no frame, the outermost part itself counts as a call. */
     if (!call.depth && mark->at == call.slow.start_ns) {
         call.slow.locked = true;
         stop_clock(now);

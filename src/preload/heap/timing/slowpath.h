@@ -19,12 +19,12 @@ enum gf_slowpath_part {
     gf_slowpath_map,   /* mmap, and setting the new mapping's NUMA policy and huge pages */
     gf_slowpath_unmap,
     gf_slowpath_setup, /* a new arena */
-    gf_slowpath_huge,  /* the first touch of a new mapping that was advised huge pages */
+    gf_slowpath_huge,  /* the first touch of a new mapping for which huge pages were advised */
     GF_SLOWPATH_PARTS,
 };
 
 enum gf_slowpath_call {
-    gf_slowpath_other, /* work of jemalloc outside the program's calls */
+    gf_slowpath_other, /* work of jemalloc outside the calls listed below */
     gf_slowpath_malloc,
     gf_slowpath_calloc,
     gf_slowpath_realloc,

@@ -46,7 +46,7 @@ struct engine_page {
     const struct gf_engine *_Atomic engine;
 };
 
-/* The progress of the load. The stage only increases; each wait for a stage has a time limit. */
+/* The progress of the load. The stage only increases. Every wait for a stage has a time limit. */
 enum {
     stage_none,
     stage_taken,   /* a thread of the program is starting the library's thread */
@@ -248,7 +248,7 @@ static void publish_engine(const struct gf_engine *engine)
 
 /*
  * The main function of the library's thread. This thread does all work that needs the loader's
- * lock, so that the program never waits for that lock.
+ * lock, so that no thread of the program has to wait for that lock.
  */
 static void *load_engine(void *caller)
 {
@@ -286,7 +286,10 @@ static GF_COLD void start_load(void)
     const int error = errno;
     int cancel;
 
-    /* The engine's reads and writes are cancellation points, but the driver's cuInit is not. */
+    /*
+     * The engine reads and writes files, and such calls are cancellation points. The driver's
+     * cuInit is no cancellation point.
+     */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     gf_thread.guard++;
     gf_log_expect_stderr(gf_startup_env()->stderr_device, gf_startup_env()->stderr_inode);

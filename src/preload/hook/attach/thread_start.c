@@ -68,7 +68,8 @@ static void *begin_thread(void *closure)
         /* Called before the thread's first heap call, which would choose an arena. */
         gf_arenas_thread_started();
     else if (own.class == gf_thread_driver)
-        gf_arenas_share_main(); /* not for threads of this library: helpers allocate nothing */
+        /* Not on threads of this library, because helpers allocate nothing. */
+        gf_arenas_share_main();
     thread_start_return(self);
     if (own.on_start)
         own.on_start();

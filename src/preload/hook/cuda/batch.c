@@ -67,7 +67,7 @@ bool gf_split_begin(const struct gf_batch *batch, struct gf_split *ret)
 void gf_split_rest(const struct gf_batch *batch, struct gf_split *split)
 {
     struct gf_batch *rest = &split->rest;
-    size_t kind = 0, kept = SIZE_MAX; /* index of the attributes that were copied last */
+    size_t kind = 0, kept = SIZE_MAX; /* `kept`: index of the attributes copied last */
 
     for (size_t member = 0; member < batch->count; member++) {
         if (kind + 1 < batch->attr_count && batch->attrs_idxs[kind + 1] == member)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Splits a batch of copies into members that are staged one by one, and a batch of the others.
- * Calls only malloc and free.
+ * Splits a batch of copies into members that are staged one by one, and a batch of the other
+ * members. Calls only malloc and free.
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_BATCH_H
 #define GF_PRELOAD_HOOK_CUDA_BATCH_H
@@ -19,7 +19,7 @@ struct gf_batch {
     size_t attr_count;
 };
 
-/* Whether the driver would accept the batch, apart from addresses and sizes. */
+/* Whether the driver would accept the batch. Addresses and sizes are not checked. */
 bool gf_batch_is_sound(const struct gf_batch *batch);
 
 /*

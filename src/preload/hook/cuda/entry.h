@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hooks of the driver. A hook calls the driver first, with the caller's arguments, and returns
- * the driver's result. It acts only if the driver succeeded, reads no out-parameter that is NULL,
- * and keeps errno. If the installed driver lacks the function, it returns CUDA_ERROR_NOT_FOUND.
+ * the driver's result. The hook's own work follows, and only if the driver succeeded. A hook reads
+ * no out-parameter that is NULL, and keeps errno. If the installed driver lacks the function, the
+ * hook returns CUDA_ERROR_NOT_FOUND.
  *
- * There are two exceptions. Copies and calls for pinned memory are offered to the engine before the
- * driver (on_copy.c, on_pinned.c). The engine is notified before a context ends (on_context.c).
+ * There are two exceptions. Copies, and calls for pinned memory, are offered to the engine before
+ * the driver is called (on_copy.c, on_pinned.c). The engine is notified before a context ends
+ * (on_context.c).
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_ENTRY_H
 #define GF_PRELOAD_HOOK_CUDA_ENTRY_H

@@ -25,7 +25,7 @@ static size_t multiply_saturated(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
-/* Within these limits, no sum below overflows. */
+/* Within these limits, no sum of two of these values overflows. */
 static bool is_sane(const struct extent *extent, const struct end *end)
 {
     const size_t limit = (size_t)1 << 31;

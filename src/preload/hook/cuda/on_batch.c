@@ -23,11 +23,11 @@ struct plan {
     enum gf_hook hook;
     const struct gf_batch *batch;
     CUstream stream;   /* never 0 */
-    size_t least;      /* smallest copy that is offered to the engine, in bytes */
-    size_t candidates; /* members that the engine may stage */
+    size_t least;      /* size of the smallest copy that is offered to the engine */
+    size_t candidates; /* number of members that the engine may stage */
     struct gf_split *split;
     const struct gf_transfer_ops *transfer;
-    size_t staged; /* members that go to the engine */
+    size_t staged; /* number of members that go to the engine */
 };
 
 static CUresult submit_batch(const struct entry *entry, const struct gf_batch *b, size_t *fail_idx)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hooks of calls that may end contexts. The engine's objects in a context must be destroyed
- * before or with the context.
+ * The hooks of calls that may end contexts. The engine must destroy its objects in a context before
+ * the context ends, or forget them when the context has ended.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"

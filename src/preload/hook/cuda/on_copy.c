@@ -4,8 +4,8 @@
  * keeps the driver's semantics. Small copies, and copies that the engine declines, go to the driver
  * with the caller's arguments.
  *
- * The macro COPY creates the names gf_on_<symbol>. A search for a driver function's name finds the
- * list at the end of the file.
+ * The macro COPY creates the names gf_on_<symbol>. So if you search for the name of a driver
+ * function, you find it in the list at the end of the file.
  */
 #include "preload/hook/cuda/copy_offload.h"
 

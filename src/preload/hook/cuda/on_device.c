@@ -28,7 +28,7 @@ static void notify_current(enum gf_sighting how, uint64_t bytes)
     notify_device(device, how, bytes);
 }
 
-/* Wraps a call in which the driver may start threads. */
+/* Wraps a driver call in which the driver may start threads. */
 #define IN_DRIVER(call)                                                                            \
     ({                                                                                             \
         gf_thread.in_driver++;                                                                     \

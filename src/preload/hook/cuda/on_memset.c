@@ -23,8 +23,8 @@
                    (dstDevice, dstPitch, value, Width, Height, hStream))
 
 /*
- * Combines each macro for fills with each type of value, in the form that the macros for pairs of
- * hooks expect.
+ * Combine each macro for fills with each type of value. The results have the parameters that
+ * GF_BLOCKING_PAIR and GF_STREAM_PAIR expect.
  */
 #define D8(hook, symbol, stream) hook(symbol, stream, unsigned char)
 #define D16(hook, symbol, stream) hook(symbol, stream, unsigned short)

@@ -40,7 +40,7 @@ CUresult gf_on_cuCtxSynchronize(void)
 }
 GF_ENTRY(cuCtxSynchronize);
 
-/* The log uses one name for both stream flavours. */
+/* The log uses the same name for both stream flavours. */
 #define STREAM_WAIT(symbol, null_stream)                                                           \
     CUresult gf_on_##symbol(CUstream hStream)                                                      \
     {                                                                                              \

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the driver just before a wait whether the awaited work is already complete. A query is legal
- * wherever the wait is. It runs in relaxed capture mode, and never on a stream that is captured. So
- * it invalidates no capture that the wait itself would leave valid. The functions return false if
- * the query fails, and keep errno. They may be called on any thread of the program.
+ * Asks the driver, just before the program waits for work, whether that work is already complete. A
+ * query is allowed wherever the wait itself is allowed. It runs in relaxed capture mode, and never
+ * on a stream that is captured. So it invalidates no capture that the wait itself would leave
+ * valid. The functions return false if the query fails, and keep errno. They may be called on any
+ * thread of the program.
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_STREAM_IDLE_H
 #define GF_PRELOAD_HOOK_CUDA_STREAM_IDLE_H

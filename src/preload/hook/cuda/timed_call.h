@@ -9,8 +9,8 @@
 #include "preload/trace/stall.h"
 
 /*
- * The macro's value is the call's result. block: host memory that the call allocated or was passed,
- * or NULL; evaluated only if the call succeeded.
+ * The macro's value is the call's result. block: an expression for the host memory that the call
+ * allocated or got as an argument, or NULL. It is evaluated only if the call succeeded.
  */
 #define GF_TIMED(kind, name, size, block, call)                                                    \
     ({                                                                                             \

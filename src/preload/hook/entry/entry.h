@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exported entries of the hooks of libc functions (entry_<arch>.S), generated from hooks.def.
- * An entry jumps, so that the return address stays the caller's. The first call stores the target:
- * the hook, or with GPUFEED=off the original. Before the loader has relocated this library, a call
- * jumps to the next definition, and stores nothing.
+ * An entry jumps to its target, so that the return address stays that of the caller. The first call
+ * stores the target: the hook, or with GPUFEED=off the original. Before the loader has relocated
+ * this library, a call jumps to the next definition, and stores nothing.
  */
 #ifndef GF_PRELOAD_HOOK_ENTRY_ENTRY_H
 #define GF_PRELOAD_HOOK_ENTRY_ENTRY_H

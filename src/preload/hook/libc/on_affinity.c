@@ -60,7 +60,10 @@ int gf_on_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
     return result;
 }
 
-/* A thread's clock id contains its thread id. glibc before 2.42 has no function for this. */
+/*
+ * Returns a thread's id, which is a part of the thread's clock id. glibc before 2.42 has no
+ * function that returns it.
+ */
 static pid_t thread_id(pthread_t thread)
 {
     clockid_t clock;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hooks of the functions that start another program: exec, posix_spawn, system and popen. If
- * only threads that submit work are bound, the calling thread has the start mask during the call,
- * so that the other program inherits it. All other calls pass through. execl, execlp and execle are
- * not hooked, because C cannot pass on a list of arguments.
+ * only threads that submit work are bound, the calling thread gets the start mask for the duration
+ * of the call, so that the new program inherits the start mask. All other calls pass through.
+ * execl, execlp and execle are not hooked, because C cannot pass on a list of arguments.
  *
- * exec may run in a child of vfork, which uses the memory of its parent, but whose mask is its own.
+ * exec may be called in a child of vfork. Such a child uses the memory of its parent, but has its
+ * own CPU mask.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/counters.h"

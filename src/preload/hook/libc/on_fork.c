@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hook of __register_atfork, which libc's static pthread_atfork calls. It passes the call
- * through after the heap has registered its own handlers. Handlers that are registered first run
- * last before a fork, and first after it. So no lock of the heap is held while a handler of the
- * program runs. As with glibc's malloc, the handler may allocate, wait for a thread that allocates,
- * start a thread, or fork.
+ * The hook of __register_atfork, which libc's static pthread_atfork calls. The hook first lets the
+ * heap register its own handlers, and then passes the call through. Handlers that are registered
+ * first run last before a fork, and first after it. So no lock of the heap is held while a handler
+ * of the program runs. As with glibc's malloc, such a handler may allocate, wait for a thread that
+ * allocates, start a thread, or fork.
  *
  * May be called before main, under the loader's lock, and by the heap's start.
  */

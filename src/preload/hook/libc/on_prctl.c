@@ -12,9 +12,9 @@
 #include <time.h>
 
 /*
- * False in a child of vfork, which uses its parent's memory, but whose filter does not apply to the
- * parent. In such a child, libc's thread descriptor still has the parent's thread id, so it differs
- * from gettid(). The thread's clock id contains the descriptor's id.
+ * Returns false in a child of vfork. Such a child uses its parent's memory, but its filter does not
+ * apply to the parent. In such a child, libc's thread descriptor still contains the parent's thread
+ * id, which differs from gettid(). The thread's clock id contains the descriptor's id.
  */
 static bool is_in_own_memory(void)
 {

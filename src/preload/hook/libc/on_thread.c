@@ -55,8 +55,9 @@ static enum gf_thread_class classify_thread(const pthread_attr_t *attr, const vo
 /*
  * glibc places this library's thread-local variables in each thread's stack, and the hooks need
  * more stack than libc's functions. So STACK_EXTRA is added to a small stack if the caller set its
- * size, but not its address. Without an address, glibc reports the stack's end as 0. The copy
- * shares pointers with attr, which libc only reads.
+ * size, but not its address. If attr contains no address, pthread_attr_getstack reports a stack
+ * that ends at address 0. The copy contains the same pointers as attr, and libc only reads what
+ * they point to.
  */
 #define STACK_EXTRA ((size_t)16 << 10)
 #define STACK_LARGE ((size_t)1 << 20)

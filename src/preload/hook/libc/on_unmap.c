@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hook of munmap. In a process that uses a GPU, helpers may first remove the page table entries
- * of a large range, or unmap it later. All other calls are passed through, also those of the heap,
- * which a memory monitor may redirect to this hook.
+ * of a large range, or may unmap the range later. All other calls pass through. That includes calls
+ * of the heap, which a memory monitor may redirect to this hook.
  */
 #include "preload/heap/heap.h"
 #include "preload/hook/attach/engine_call.h"
@@ -14,7 +14,10 @@
 /* For a smaller range, waking the helpers takes as long as the time that they save. */
 #define LEAST ((size_t)32 << 20)
 
-/* Offers the range to the engine. Returns true if the engine has unmapped it. */
+/*
+ * Offers the range to the engine. Returns true if the engine takes care of the range, so that
+ * munmap must not be called.
+ */
 static GF_COLD bool unmap_range(void *at, size_t bytes)
 {
     bool done = false;

@@ -3,8 +3,8 @@
  * The loaded driver: where libcuda is mapped, and a table of its functions.
  *
  * The library never opens libcuda. When it first finds the libcuda that the program opened, it
- * builds the table from that object's symbol table. A driver shim (driver_shim.h) counts as the
- * driver, and calls of the libcuda behind it are not hooked.
+ * builds the table from that object's symbol table. If there is a driver shim (driver_shim.h), it
+ * counts as the driver, and calls of the libcuda behind it are not hooked.
  *
  * The functions may be called on any thread, also under the loader's lock, in a constructor and in
  * a forked child. They keep errno. Only the functions that take the loader's lock may wait. If

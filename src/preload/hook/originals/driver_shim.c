@@ -18,8 +18,8 @@ static bool is_nsight(const char *path)
 }
 
 /*
- * If no definition of dlopen follows the object, it was itself opened by dlopen, so it intercepts
- * no call. Another copy of this library is not a shim either.
+ * If no definition of dlopen follows the object in search order, the object itself was opened by
+ * dlopen, so it intercepts no call. Another copy of this library is not a shim either.
  */
 static bool is_shim(const struct gf_symbol *object)
 {

@@ -32,8 +32,8 @@ static bool ends_in(const char *symbol, size_t length, const char *end)
 
 /*
  * Returns the length of the part of a function's name that determines its parameters. For example,
- * cuMemAllocAsync_ptsz is cuMemAllocAsync with another default stream, and cuCtxDestroy_v2 is
- * cuCtxDestroy with other effects on other threads.
+ * cuMemAllocAsync_ptsz differs from cuMemAllocAsync only in the default stream, and cuCtxDestroy_v2
+ * differs from cuCtxDestroy only in its effects on other threads.
  */
 static size_t stem_length(const char *symbol)
 {

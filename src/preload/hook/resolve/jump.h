@@ -17,16 +17,19 @@
 extern _Atomic(__typeof__(dlsym) *) gf_jump_dlsym;
 extern _Atomic(__typeof__(dlvsym) *) gf_jump_dlvsym;
 extern _Atomic(__typeof__(dlopen) *) gf_jump_dlopen;
-/* A mask for dlopen's mode. Removes RTLD_DEEPBIND if it would lead to two heaps (docs/hooks.md). */
+/*
+ * A mask for the argument mode of dlopen. It removes RTLD_DEEPBIND if that flag would lead to two
+ * heaps (docs/hooks.md).
+ */
 extern _Atomic int gf_jump_dlopen_mask;
 
 void gf_jump_prepare_dlsym(void);
 void gf_jump_prepare_dlopen(void);
 
 /*
- * Called before a lookup with RTLD_NEXT. If the name is in the malloc family, libc's symbol is
- * first set to the function that serves malloc (libc_names.h). Otherwise a library that calls the
- * next malloc would mix two heaps.
+ * Called before a lookup with RTLD_NEXT. If the name is that of a function of the malloc family,
+ * first sets libc's symbol to the function that serves malloc (libc_names.h). Otherwise a library
+ * that looks up the next malloc and calls it would mix two heaps.
  */
 void gf_jump_before_next(void *handle, const char *name);
 

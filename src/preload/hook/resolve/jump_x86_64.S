@@ -34,7 +34,8 @@ gf_on_dlsym:
     je      .Ldlsym_original
     cmpq    $-1, %rdi               /* RTLD_NEXT */
     je      .Ldlsym_next
-    cmpb    $'c', (%rsi) /* compares byte by byte, because a shorter name may end its page */
+    /* Compares byte by byte, because a short name may end at the end of its page. */
+    cmpb    $'c', (%rsi)
     jne     .Ldlsym_original
     cmpb    $'u', 1(%rsi)
     jne     .Ldlsym_original

@@ -100,7 +100,7 @@ static uintptr_t find_thread_state(const struct gf_pystack_layout *of,
                : (uintptr_t)interpreter.this_thread();
 }
 
-/* Calls functions of the interpreter, which only read stored values. */
+/* The functions of the interpreter that are called here only read stored values. */
 size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
 {
     static const struct gf_pystack_memory own = {read_own, NULL};

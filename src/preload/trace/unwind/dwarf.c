@@ -214,7 +214,7 @@ static bool step_cfa(struct machine *m, unsigned code)
     case 0x0d: /* def_cfa_register */
         column = gf_bytes_uleb(&m->bytes);
         break;
-    case 0x0e: /* def_cfa_offset: does not replace an expression, as in libgcc */
+    case 0x0e: /* def_cfa_offset: as in libgcc, does not replace an expression */
         row->cfa_offset = (int64_t)gf_bytes_uleb(&m->bytes);
         return true;
     case 0x13: /* def_cfa_offset_sf */

@@ -19,7 +19,7 @@ static bool push_value(struct stack *stack, uintptr_t value)
     return true;
 }
 
-/* Operators with two operands, which the rows of PLT entries use. */
+/* Executes an operator with two operands. The rows of PLT entries use such operators. */
 static bool apply_binary(struct stack *stack, unsigned code)
 {
     if (stack->depth < 2)

@@ -36,7 +36,7 @@ struct segments {
 struct walk {
     struct gf_dwarf_frame frame;
     gf_unwind_peek *peek;
-    uintptr_t window_at; /* the range of memory that the window contains */
+    uintptr_t window_at; /* the memory of which `window` is a copy */
     size_t window_size;
     struct object {
         const void *start;

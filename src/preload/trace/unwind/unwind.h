@@ -10,8 +10,8 @@
  * same frames. But it locks a memory pool with all signals blocked. About 1 % of the children
  * forked during a walk hung.
  *
- * Also, damaged tables crash libunwind, it is slower, and Debian's archives are not
- * position-independent. The measurements are in bench/NOTES.md, "Unwinding". The tests use
+ * Also, damaged tables crash libunwind, it is slower than this code, and its archives in Debian are
+ * not position-independent. The measurements are in bench/NOTES.md, "Unwinding". The tests use
  * libunwind and libgcc as references (tests/unwind).
  */
 #ifndef GF_PRELOAD_TRACE_UNWIND_UNWIND_H
@@ -60,8 +60,9 @@ void gf_unwind_open(void);
 const void *gf_unwind_object(const void *address);
 
 /*
- * Finds the frames of the calling thread, from the first one outside of this library on. scratch:
- * GF_UNWIND_SCRATCH bytes, for which the thread's stack may be too small.
+ * Finds the frames of the calling thread, beginning with the first frame outside of this library.
+ * scratch: GF_UNWIND_SCRATCH bytes of memory, which is not on the stack, because the thread's stack
+ * may be too small.
  */
 #define GF_UNWIND_SCRATCH 6144
 void gf_unwind(struct gf_stack *ret, void *scratch);
