@@ -245,7 +245,7 @@ def test_of_two_copies_one_serves(run, tmp_path, first):
                GPUFEED_STALL_US=0)
     assert (done.returncode, done.stdout) == (0, "\n0 0 0\n1\n"), done.stderr
     warning, *others = done.stderr.splitlines()
-    assert warning == (f"gpufeed: two copies of the library are loaded: {serves} serves, {out} passes every call through. "
+    assert warning == (f"gpufeed: two copies of the library are loaded: {serves} is active, {out} passes every call through. "
                        "Name only one in LD_PRELOAD; `gpufeed run` adds its own.")
     assert [line.split()[1] for line in others] == ["GPU", "after"], done.stderr
     told = json.loads(report.read_text())

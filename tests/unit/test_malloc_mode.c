@@ -86,10 +86,10 @@ static void pages_must_fit(void **state)
     (void)state;
     facts.page = 65536;
     expect(gf_heap_mode_passthrough,
-           "the kernel has pages of 64 KiB, but jemalloc was built for 4");
+           "the kernel has pages of 64 KiB, but jemalloc was built for at most 4 KiB");
     options.heap = gf_heap_replace;
     expect(gf_heap_mode_passthrough,
-           "the kernel has pages of 64 KiB, but jemalloc was built for 4");
+           "the kernel has pages of 64 KiB, but jemalloc was built for at most 4 KiB");
     facts.jemalloc_page = 65536;
     expect(gf_heap_mode_replace, "GPUFEED_HEAP=replace");
     facts.page = 4096;
@@ -100,7 +100,7 @@ static void an_allocation_during_the_decision(void **state)
 {
     (void)state;
     facts.called_inside = true;
-    expect(gf_heap_mode_passthrough, "a library allocated before the heap could start");
+    expect(gf_heap_mode_passthrough, "a library called malloc before the heap could start");
 }
 
 int main(void)

@@ -31,10 +31,11 @@ enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, s
     else if (options->heap == gf_heap_wrap)
         *ret_reason = "GPUFEED_HEAP=wrap";
     else if (facts->page > facts->jemalloc_page)
-        gf_fmt(buf, size, "the kernel has pages of %zu KiB, but jemalloc was built for %zu",
+        gf_fmt(buf, size,
+               "the kernel has pages of %zu KiB, but jemalloc was built for at most %zu KiB",
                facts->page >> 10, facts->jemalloc_page >> 10);
     else if (facts->called_inside)
-        *ret_reason = "a library allocated before the heap could start";
+        *ret_reason = "a library called malloc before the heap could start";
     else if (facts->cramped)
         *ret_reason = "too little address space is left for jemalloc";
     else if (options->heap == gf_heap_auto && other)

@@ -31,14 +31,14 @@ static struct setting settings[] = {
      "lazily freed pages stay until the kernel reclaims them: reuse costs no page fault", "-1",
      "-1"},
     {"tcache_max", kind_size,
-     "a malloc and a free of up to this size take 50 ns together, instead of 250 to 400", "262144",
+     "up to this size, a malloc and a free take 50 ns together, instead of 250 to 400 ns", "262144",
      "262144"},
     {"tcache_nslots_large", kind_unsigned,
      "a thread caches at most this many blocks of a large size class, and at most 256 KiB or one "
      "block",
      GF_STRINGIFY(GF_JEMALLOC_LARGE_SLOTS), GF_STRINGIFY(GF_JEMALLOC_LARGE_SLOTS)},
     {"tcache_gc_incr_bytes", kind_size,
-     "a thread trims its cache after it has allocated this much, not after each 64 KiB", "4194304",
+     "a thread trims its cache each time it has allocated this much, not every 64 KiB", "4194304",
      "4194304"},
     {"narenas", kind_unsigned,
      "one for each CPU that the process may use; jemalloc's default, four for each CPU, retains "

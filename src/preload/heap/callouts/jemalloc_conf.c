@@ -87,7 +87,7 @@ char *gf_heap_getenv(const char *name)
     if (!value)
         return NULL;
     if (length >= sizeof(copy)) {
-        static const char cut[] = "what follows the first 1023 characters";
+        static const char cut[] = "all text after the first 1023 characters";
         keep_ignored(cut, strlen(cut));
         for (length = sizeof(copy) - 1; length > 0 && value[length] != ','; length--)
             ;

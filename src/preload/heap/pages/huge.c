@@ -43,9 +43,9 @@ static void huge_in_child(void)
 void gf_huge_init(enum gf_profile profile)
 {
     /* Indexed by jemalloc's enum: madvise, always, never, not supported. */
-    static const char *const system[] = {NULL, "the system provides them in every process",
+    static const char *const system[] = {NULL, "the system provides huge pages in every process",
                                          "the system's setting is 'never'",
-                                         "the kernel does not support them"};
+                                         "the kernel does not support huge pages"};
     const unsigned mode = (unsigned)je_init_system_thp_mode;
 
     if (profile == gf_profile_inference)
@@ -55,8 +55,8 @@ void gf_huge_init(enum gf_profile profile)
         huge.reason =
             mode < GF_ARRAY_LEN(system) ? system[mode] : "the system's setting is unknown";
     else {
-        huge.reason = "GPUFEED_PROFILE=training: they cut the time of a large block's first touch "
-                      "to a quarter";
+        huge.reason = "GPUFEED_PROFILE=training: with huge pages, the first touch of a large block "
+                      "takes a quarter of the time";
         huge.on = true;
         pthread_atfork(NULL, NULL, huge_in_child);
     }

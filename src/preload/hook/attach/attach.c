@@ -276,7 +276,7 @@ static void warn_of_duplicate(void)
     struct gf_symbol here, second;
 
     if (gf_duplicate_load_find(&here, &second))
-        gf_warn("two copies of the library are loaded: %s serves, %s passes every call through. "
+        gf_warn("two copies of the library are loaded: %s is active, %s passes every call through. "
                 "Name only one in LD_PRELOAD; `gpufeed run` adds its own.",
                 here.object, second.object);
 }
