@@ -8,7 +8,7 @@
  *         printf("fed by gpufeed %s from node %d\n", gpufeed_get_version(), gpufeed_get_node());
  *
  * Any thread may call these functions, and they keep errno. Only gpufeed_report may block or
- * allocate. A signal handler may call all others.
+ * allocate. A signal handler may call all functions except gpufeed_report.
  *
  * A program that is not position-independent must be linked against the library. Otherwise the
  * symbols are NULL even if the library is preloaded. gcc and clang make position-independent
@@ -66,8 +66,8 @@ GPUFEED_API size_t gpufeed_report(char *text, size_t size);
 
 #ifndef GPUFEED_BUILDING
 /*
- * The same functions for programs that must also run without the library. If the library is not
- * loaded, these functions return NULL, 0 or -1.
+ * For programs that must also run without the library: each function below calls the one above. If
+ * the library is not loaded, it returns NULL, 0 or -1 instead.
  */
 static inline const char *gpufeed_get_version(void)
 {

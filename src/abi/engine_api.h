@@ -4,10 +4,10 @@
  *
  * The preload library (libgpufeed.so) is in every process. After the first successful cuInit it
  * creates the library's own thread, "gpufeed". That thread opens the engine (libgpufeed-engine.so)
- * once, with RTLD_LOCAL, and calls gf_engine_start with a struct gf_preload. It publishes the
- * returned struct gf_engine by one atomic store, and then runs the engine's watch(). Before that
- * store, every hook only calls the original function. If gf_engine_start returns NULL, every hook
- * does so for the life of the process. docs/concurrency.md lists the library's other threads.
+ * once, with RTLD_LOCAL, and calls gf_engine_start with a struct gf_preload. The thread publishes
+ * the returned struct gf_engine by one atomic store, and then runs the engine's watch(). Before
+ * that store, every hook only calls the original function. If gf_engine_start returns NULL, every
+ * hook does so for the life of the process. docs/concurrency.md lists the library's other threads.
  *
  * Hooks call the functions of struct gf_engine on the program's threads, possibly under the
  * loader's lock (a constructor may be calling CUDA). These functions never wait for another thread,
@@ -141,9 +141,10 @@ struct gf_engine {
     void (*forked)(void);
     /*
      * program_begin is called just before the calling thread starts another program, also in a
-     * child of vfork. It returns true if it changed the calling thread's CPU mask. In that case
-     * program_end is called afterwards and restores the mask; a successful exec never returns to
-     * that call. Both call only async-signal-safe functions. Both pointers may be NULL.
+     * child of vfork. program_begin returns true if it changed the calling thread's CPU mask. In
+     * that case program_end is called afterwards and restores the mask, except after a successful
+     * exec, which does not return. Both functions call only async-signal-safe functions. Both
+     * pointers may be NULL.
      */
     bool (*program_begin)(void);
     void (*program_end)(void);

@@ -116,7 +116,7 @@ struct gf_heap_ops {
     void (*set_cpus)(unsigned cpus);
     /*
      * From now on a fork quiesces the heap instead of taking jemalloc's locks, so that the fork
-     * copies fewer pages. This call takes milliseconds. It has no effect if the kernel refuses
+     * copies fewer pages. allow_quiesce takes milliseconds, and has no effect if the kernel refuses
      * membarrier.
      */
     void (*allow_quiesce)(void);

@@ -48,7 +48,7 @@ struct gf_stall_count {
 
 /* A GPU, identified as in the report. */
 struct gf_stall_gpu {
-    int device; /* -1: unknown or several */
+    int device; /* -1: the GPU is unknown, or there are several */
     char pci[20];
 };
 

@@ -7,8 +7,8 @@
  * Hooks call them on the program's threads, with cancellation disabled. The thread is marked by
  * gf_engine_enter, so hooks pass the engine's own CUDA calls through. A function with a parameter
  * ret_result returns true if it has served the program's call; *ret_result is then the driver's
- * result. It returns false if it had no effect that the program can see. The hook then calls the
- * driver with the caller's own arguments, and *ret_result is unspecified.
+ * result. Such a function returns false if it had no effect that the program can see. The hook then
+ * calls the driver with the caller's own arguments, and *ret_result is unspecified.
  */
 #ifndef GF_ABI_TRANSFER_API_H
 #define GF_ABI_TRANSFER_API_H

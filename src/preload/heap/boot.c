@@ -8,9 +8,9 @@
  *    variable, errno or a function of libc.
  * 2. Calls that the thread which decides the mode makes during the decision.
  *
- * Both kinds come from one thread, so the pool has no lock. If a process has made such a call,
- * jemalloc does not serve malloc in it, because jemalloc could not free these blocks. passthrough.c
- * recognises the blocks.
+ * Both kinds of calls come from one thread, so the pool has no lock. If a process has made such a
+ * call, jemalloc does not serve malloc in it, because jemalloc could not free these blocks.
+ * passthrough.c recognises the blocks.
  */
 #include "preload/heap/boot.h"
 

@@ -6,13 +6,16 @@
 #include "preload/heap/family.h"
 
 /*
- * The pool's functions for the malloc family. They may be called before relocation, and only on one
- * thread.
+ * The pool's functions for the malloc family. These functions may be called before relocation, and
+ * only on one thread.
  */
 #define GF_FAMILY(name, type, parameters, arguments) type gf_boot_##name parameters;
 #include "abi/family.def"
 
-/* These functions serve the thread that decides the heap's mode, until it has decided. */
+/*
+ * The table of the pool's functions. It serves the thread that decides the heap's mode, until that
+ * thread has decided.
+ */
 extern const struct gf_family gf_family_boot;
 
 /* Whether the block belongs to the pool. */

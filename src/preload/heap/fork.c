@@ -35,10 +35,10 @@ static __thread enum { held_none, held_gate, held_locks } held;
 
 /*
  * A thread that registers a fork handler holds libc's lock of the handler list, and may allocate
- * while it holds that lock. A fork takes that lock again after our handler, while the heap is
- * closed to other threads. To avoid a deadlock, a fork first waits for registrations in progress,
- * and registrations that begin later wait for the fork. They wait at the gate or, if the fork takes
- * jemalloc's locks, for the lock `registering`.
+ * while it holds that lock. A fork takes libc's lock again after our handler has run, while the
+ * heap is closed to other threads. To avoid a deadlock, a fork first waits for registrations in
+ * progress, and registrations that begin later wait for the fork. Such registrations wait at the
+ * gate or, if the fork takes jemalloc's locks, for the lock `registering`.
  *
  * Every thread enters the gate before it takes `registering`, also a thread that forks. So
  * `registering` is free when the gate is closed. Otherwise the child would inherit a locked lock,

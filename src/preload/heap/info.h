@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glibc's functions that report on the heap and tune it, based on jemalloc's statistics. They keep
- * errno. Their numbers are 0 if jemalloc was built without statistics.
+ * glibc's functions that report on the heap and tune it, based on jemalloc's statistics. The
+ * functions keep errno. The numbers that they report are 0 if jemalloc was built without
+ * statistics.
  */
 #ifndef GF_PRELOAD_HEAP_INFO_H
 #define GF_PRELOAD_HEAP_INFO_H

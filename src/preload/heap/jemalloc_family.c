@@ -6,7 +6,7 @@
 #include <gnu/libc-version.h>
 #include <sys/auxv.h>
 
-/* These functions of jemalloc behave as glibc's do. */
+/* The following functions of jemalloc behave as those of glibc do. */
 #define jemalloc_malloc je_malloc
 #define jemalloc_calloc je_calloc
 #define jemalloc_free je_free

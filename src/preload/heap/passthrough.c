@@ -8,8 +8,8 @@
 
 static struct gf_family next; /* the functions of the program's own allocator */
 /*
- * The same functions, except that free, realloc and malloc_usable_size can handle blocks of the
- * boot pool.
+ * The functions of the program's own allocator, but free, realloc and malloc_usable_size can handle
+ * blocks of the boot pool.
  */
 struct gf_family gf_family_passthrough;
 

@@ -10,8 +10,8 @@
 /* If all sets are taken, this number of sets is checked for an owner that has ended. */
 #define PROBES 4
 /*
- * Distance between two checked sets. They are not neighbours, because if a set's owner lives, the
- * owners of neighbouring sets often live too.
+ * Distance between two checked sets. Neighbouring sets are not checked in turn, because if the
+ * owner of a set lives, the owners of its neighbours often live too.
  */
 #define STRIDE 17
 

@@ -39,8 +39,8 @@ extern struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
 /*
  * The owner of each set, as gf_counter_owner returns it; 0 if the set never had one. A new thread
  * takes over the set of a thread that has ended. In a forked child, any set may belong to the
- * thread that forked, so all sets stay taken until gf_counters_in_child runs. That function never
- * runs in a child that was forked before cuInit.
+ * thread that forked, so all sets stay taken until gf_counters_in_child runs. gf_counters_in_child
+ * never runs in a child that was forked before cuInit.
  */
 extern _Atomic uint64_t gf_counter_owners[GF_COUNTER_OWN];
 
@@ -78,7 +78,8 @@ static inline void gf_count_add(unsigned set, _Atomic uint64_t *counter, uint64_
 }
 
 /*
- * The same, but other threads see the addition only after all earlier stores of the calling thread.
+ * The same as gf_count_add, but other threads see the addition only after all earlier stores of the
+ * calling thread.
  */
 static inline void gf_count_add_release(unsigned set, _Atomic uint64_t *counter, uint64_t add)
 {

@@ -4,8 +4,9 @@
  * first, and finds libc's free. But libc's strdup, asprintf and getline call the exported malloc.
  * So the opened library would pass a block of jemalloc to libc's free, and the program would abort.
  * Likewise, ctypes.CDLL("libc.so.6").malloc_trim(0) in Python would trim libc's heap, which is not
- * in use. Both lookups read libc's symbol table, which is mapped privately. So this file sets the
- * table's entries for these names to the functions that serve malloc.
+ * in use. The loader's lookup and the lookup by ctypes read libc's symbol table, which is mapped
+ * privately. So this file sets the table's entries for these names to the functions that serve
+ * malloc.
  */
 #include "preload/malloc/libc_names.h"
 

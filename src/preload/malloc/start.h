@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts the preload library. It has no constructor. The first call of the malloc family, or of a
- * hook that needs the heap, starts it. Usually that is before main, under the loader's lock.
+ * Starts the preload library. The library has no constructor. The first call of the malloc family,
+ * or of a hook that needs the heap, starts it. Usually that is before main, under the loader's
+ * lock.
  */
 #ifndef GF_PRELOAD_MALLOC_START_H
 #define GF_PRELOAD_MALLOC_START_H

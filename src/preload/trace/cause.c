@@ -67,9 +67,9 @@ static void find_preempted(const struct gf_evidence *evidence, const struct sums
 
 /*
  * Returns true if the cgroup waited for memory for at least half of the call. If the duration of
- * these waits is unknown, returns true if the cgroup met its limit. It then also returns true if
- * the kernel reclaimed memory anywhere on the machine, but only for a thread that was mostly on a
- * CPU. Such reclaim does not explain why a thread was blocked.
+ * these waits is unknown, returns true if the cgroup met its limit. If the thread was mostly on a
+ * CPU, it is then enough that the kernel reclaimed memory anywhere on the machine. Such reclaim
+ * does not explain why a thread was blocked.
  */
 static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *sums,
                          struct gf_finding *ret)

@@ -30,7 +30,8 @@
 static struct gf_line own_lines[4];
 static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
 
-static struct gf_line_slots *_Atomic current = &own; /* `own`, or slots shared with children */
+/* The slots in use: `own`, or slots that children share. */
+static struct gf_line_slots *_Atomic current = &own;
 static bool opened;
 static const char *version;
 static char *const *environment;
@@ -91,9 +92,9 @@ static void reset_copy(void)
 
 /*
  * Prepares the log in a forked child, whichever system call created the child. The child writes a
- * new header. Private slots are reset, because their holders do not exist in the child. Their
- * counts are reset, because the parent reports its own dropped lines. Slots that are shared with
- * the parent keep their state and limits.
+ * new header. Private slots are reset, because their holders do not exist in the child. The counts
+ * of private slots are reset, because the parent reports its own dropped lines. Slots that are
+ * shared with the parent keep their state and limits.
  *
  * Returns false in a child of vfork, which shares the slots with its parent's threads. Returns
  * false, without waiting, while another thread of a forked child prepares the log.
@@ -205,8 +206,8 @@ struct gf_line *gf_journal_begin(const char *event)
 }
 
 /*
- * Decides whether a pause of the process caused the stall. Only the writer thread detects pauses.
- * It detects pauses of its own process, but not of child processes.
+ * Decides whether a pause of the process caused the stall. Only the writer thread detects pauses,
+ * and it detects no pauses of child processes.
  */
 static void settle_finding(struct gf_line *line)
 {

@@ -2,11 +2,11 @@
 /*
  * The process's event log (GPUFEED_LOG), with one JSON object for each line (docs/log.md). The
  * preload library writes the log, also for events of the engine. The thread that reports an event
- * formats the line in a slot. One write with O_APPEND appends the line.
+ * formats the line in a slot. A single write with O_APPEND then appends the line to the file.
  *
- * In a process that uses a GPU, a writer thread makes these writes. All children share the slots,
- * so that the last lines of a killed worker are not lost. In other processes, the thread that
- * reports the event writes at once.
+ * In a process that uses a GPU, a writer thread writes the lines to the file. All children share
+ * the slots, so that the last lines of a killed worker are not lost. In other processes, the thread
+ * that reports the event writes at once.
  *
  * No function here allocates, is a cancellation point or changes errno. A function waits only if
  * its comment says so.

@@ -28,8 +28,8 @@ struct sum {
 
 static struct row rows[ROWS];
 /*
- * Rows that are shared by all threads for which `rows` has no free row. They are needed, because a
- * program may have any number of threads.
+ * All threads for which `rows` has no free row share these rows. A program may have more threads
+ * than `rows` has space for.
  */
 static struct row others[GF_TIMED_COUNT][CLASSES];
 

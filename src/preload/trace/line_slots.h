@@ -51,7 +51,7 @@ struct gf_line_slots {
     uint64_t due_ns;   /* for the rate limit (gf_line_slots_within_rate) */
     uint64_t written;  /* in bytes */
     uint64_t dropped;  /* number of lines that were not written, for any reason */
-    uint64_t reported; /* the part of `dropped` that lines of the log have reported */
+    uint64_t reported; /* number of dropped lines that the log has reported */
     bool ended;        /* the event `full` was begun */
     bool torn;         /* the last write was incomplete, so the next one begins with a newline */
     unsigned count;

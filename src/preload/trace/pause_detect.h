@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Detects pauses of this process by SIGSTOP, a debugger or the cgroup freezer, which the kernel
- * does not record. They are detected by one thread of the library, which mostly waits, with all
+ * does not record. One thread of the library detects pauses. That thread mostly waits, with all
  * signals blocked. A pause interrupts that thread's wait, or adds a context switch that the
  * thread's own waits do not explain.
  */

@@ -37,19 +37,21 @@
 #define USAGE_NS UINT64_C(20000)
 #define QUERY_SHARE 200 /* queries may take at most 1/QUERY_SHARE of the time */
 /*
- * Each query adds a price to query_paid_ns, which limits the rate of queries. The minimum price,
- * QUERY_PRICE_LEAST_NS, accounts for other threads, which may wait for the driver's locks during a
- * query.
+ * Limits the rate of queries. query_paid_ns is a time on the clock. Each query adds a price to it.
+ * No query is made while query_paid_ns is more than QUERY_CREDIT_NS ahead of the clock. The minimum
+ * price, QUERY_PRICE_LEAST_NS, accounts for other threads, which may wait for the driver's locks
+ * during a query.
  */
 #define QUERY_PRICE_LEAST_NS UINT64_C(2500000)
 #define QUERY_PRICE_MOST_NS UINT64_C(20000000)
-#define QUERY_CREDIT_NS UINT64_C(100000000) /* how far query_paid_ns may be ahead of the clock */
-#define FIRST_COPIES_NS UINT64_C(20000000)  /* no query for this time after the first copy */
+/* Maximum by which query_paid_ns is ahead of the clock. */
+#define QUERY_CREDIT_NS UINT64_C(100000000)
+#define FIRST_COPIES_NS UINT64_C(20000000) /* no query for this time after the first copy */
 
 static __thread struct gf_pressure_counters pressure_before;
 /* Thresholds in ns for waits and for all other driver calls; 0: such calls are not watched. */
 static _Atomic uint64_t driver_threshold, wait_threshold;
-static _Atomic uint64_t query_paid_ns; /* clock time up to which queries are paid for */
+static _Atomic uint64_t query_paid_ns; /* see QUERY_PRICE_LEAST_NS; compared with the clock */
 static gf_stall_current_gpu *_Atomic current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *_Atomic process_gpu; /* an element of known_gpus, or NULL */
@@ -96,8 +98,8 @@ static void gather_evidence(const struct gf_slowpath *slow, struct gf_evidence *
         gf_pressure_counters_rise(&pressure_before, &pressure, &ret->pressure);
     }
     /*
-     * This reads another file, so it is done only if the thread was mostly off the CPU during the
-     * call.
+     * gf_pressure_throttled_since reads another file, so it is called only if the thread was mostly
+     * off the CPU during the call.
      */
     if (!ret->pressure.known && ret->used.known && !ret->used.voluntary &&
         ret->used.cpu_us * 2000 < slow->end_ns - slow->start_ns)
@@ -208,8 +210,8 @@ static bool is_sampled(bool small_copy)
 
 /*
  * Reads the thread's usage at the start of a call. Reuses a reading that is at most USAGE_NS old,
- * because USAGE_NS is short compared with a stall. A new reading makes two system calls. They would
- * take as long as serving a small pinned block from the cache.
+ * because USAGE_NS is short compared with a stall. A new reading makes two system calls. These
+ * calls would take as long as serving a small pinned block from the cache.
  */
 static void read_recent_usage(struct gf_slowpath_usage *ret, uint64_t now)
 {

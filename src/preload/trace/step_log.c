@@ -24,7 +24,7 @@ static struct {
     unsigned count;
     uint64_t skipped; /* number of marks since the last line that did not fit into `marks` */
     uint64_t line_ns; /* time of the last line */
-    size_t bytes;     /* bytes of all lines */
+    size_t bytes;     /* bytes of all lines of marks until now */
     struct {
         uint64_t step, ns;
     } marks[MARKS];
@@ -33,7 +33,8 @@ static struct {
 /*
  * Returns false while another thread uses the batch, and in a signal handler that interrupted this
  * thread while it used the batch. The mark is then not logged. In a forked child, the holder may be
- * a thread of the parent, which does not exist in the child. Then the child takes the batch.
+ * a thread of the parent, which does not exist in the child. In that case the child takes the
+ * batch.
  */
 static bool take_batch(pid_t pid)
 {

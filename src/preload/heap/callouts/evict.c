@@ -88,8 +88,8 @@ static size_t staying(const struct extent *extent, size_t most)
 }
 
 /*
- * jemalloc calls this function to remove the oldest extent of a set. It then frees that extent
- * lazily or purges it.
+ * jemalloc calls this function to remove the oldest extent of a set, before jemalloc frees that
+ * extent lazily or purges it.
  */
 struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
                                       size_t pages_min)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Wraps the four functions (jemalloc.syms) by which jemalloc allocates and frees the pages of slabs
- * and large blocks. They are called about a hundred times less often than malloc and free.
- * According to jemalloc's assertions, callers of these functions hold no lock of jemalloc's core.
- * So the library may purge pages within these functions, as jemalloc itself does.
+ * and large blocks. These functions are called about a hundred times less often than malloc and
+ * free. According to jemalloc's assertions, callers of these functions hold no lock of jemalloc's
+ * core. So the library may purge pages within these functions, as jemalloc itself does.
  */
 #include "preload/heap/callouts/extent.h"
 #include "preload/heap/pages/first_touch.h"

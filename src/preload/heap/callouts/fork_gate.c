@@ -146,9 +146,9 @@ static inline bool try_enter_gate(void)
 }
 
 /*
- * Wakes the closing thread first, because it may be asleep on this thread's depth. That happens if
- * this code runs in a signal handler that interrupted the thread between the store of its depth and
- * futex_wake.
+ * Wakes the closing thread first, because the closing thread may sleep until this thread's depth is
+ * 0. It may not have been woken yet if this code runs in a signal handler that interrupted this
+ * thread between the store of its depth and futex_wake.
  */
 static GF_COLD void await_open(void)
 {

@@ -18,8 +18,8 @@
 
 /*
  * jemalloc calls these functions in place of pthread's (jemalloc.syms). They return the same
- * results. Entering costs two loads and a store to the thread's own cache line; leaving costs a
- * store and a load.
+ * results as pthread's functions. Entering costs two loads and a store to the thread's own cache
+ * line; leaving costs a store and a load.
  */
 int gf_heap_mutex_lock(pthread_mutex_t *mutex);
 int gf_heap_mutex_trylock(pthread_mutex_t *mutex); /* also returns EBUSY while the gate is closed */
@@ -46,8 +46,8 @@ bool gf_fork_gate_close(void);
 void gf_fork_gate_open(void);
 
 /*
- * Enter and leave the gate without taking a lock. Such pairs may be nested, and the lock functions
- * above may be called between the two calls.
+ * Enter and leave the gate without taking a lock. Pairs of these calls may be nested. The lock
+ * functions above may be called between enter and leave.
  */
 void gf_fork_gate_enter(void);
 void gf_fork_gate_leave(void);

@@ -90,8 +90,8 @@ void gf_profile_start(void)
 }
 
 /*
- * jemalloc takes a first backtrace during its start, under a lock and before gf_profile_start. That
- * backtrace is empty.
+ * jemalloc takes a first backtrace during its start, under a lock and before gf_profile_start. For
+ * that backtrace, this function returns no frame.
  */
 _Unwind_Reason_Code gf_heap_unwind(_Unwind_Trace_Fn step, void *closure)
 {

@@ -25,8 +25,8 @@ static _Atomic bool started;
  */
 static __thread bool maps;
 /*
- * Number of monitored calls that this thread is in. They nest if a monitor's callback makes such a
- * call again.
+ * Number of monitored calls that this thread is in. It exceeds 1 if a monitor's callback makes
+ * another monitored call.
  */
 static __thread unsigned monitored;
 
@@ -53,7 +53,10 @@ static bool is_unseen(void)
     return maps || !gf_load_relaxed(&started);
 }
 
-/* These do the same as jemalloc's tsd_pre_reentrancy_raw and tsd_post_reentrancy_raw. */
+/*
+ * begin_monitored and end_monitored do the same as jemalloc's tsd_pre_reentrancy_raw and
+ * tsd_post_reentrancy_raw.
+ */
 static void begin_monitored(void)
 {
     monitored++;

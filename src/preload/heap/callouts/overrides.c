@@ -45,8 +45,8 @@ uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
  * present, writing zeros takes a fraction of that time. Blocks of up to CLEAR_UNSEEN bytes are
  * always zeroed by writing. Blocks of up to CLEAR_MAX bytes (glibc's largest M_MMAP_THRESHOLD) are
  * zeroed by writing if most of their pages are present. Otherwise writing would populate a whole
- * block, of which the caller may use little. Both limits include the page that jemalloc adds to
- * each block.
+ * block, of which the caller may use little. CLEAR_UNSEEN and CLEAR_MAX include the page that
+ * jemalloc adds to each block.
  */
 #define CLEAR_UNSEEN (1 * MIB + GF_JEMALLOC_PAGE)
 #define CLEAR_MAX (32 * MIB + GF_JEMALLOC_PAGE)

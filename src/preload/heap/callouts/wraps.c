@@ -81,15 +81,17 @@ static enum ending { ending_no, ending_yes, ending_unknown } ending(void)
 }
 
 /*
- * In jemalloc 5.3.0 a thread that only frees, such as a queue's consumer, stays "minimal". It gets
- * no cache, and each free takes the locks of the block's arena. Here it becomes an ordinary thread
- * after MINIMAL_FREES frees, as in later releases, or at its first other call, such as malloc.
+ * In jemalloc 5.3.0 a thread that only frees, such as a queue's consumer, stays "minimal". A
+ * minimal thread gets no cache, and each of its frees takes the locks of the block's arena. With
+ * this wrapper, the thread becomes an ordinary thread after MINIMAL_FREES frees, as in later
+ * releases, or at its first other call, such as malloc.
  *
  * A thread that is ending stays minimal. At the end of a detached thread, glibc frees the
- * thread-local variables of threads that ended before. That can be hundreds of frees. If the thread
- * became ordinary then, jemalloc would add it to a list. But the destructor that removes it from
- * the list would not run any more, and the list would refer to a stack that is unmapped later. For
- * the same reason such a thread takes no slot of the fork gate.
+ * thread-local variables of threads that ended before, which can take hundreds of frees. If the
+ * ending thread became ordinary then, jemalloc would add it to a list of threads. But the
+ * destructor that removes threads from this list would not run any more, and the list would refer
+ * to a stack that is unmapped later. For the same reason such a thread takes no slot of the fork
+ * gate.
  */
 #define MINIMAL_FREES 128
 

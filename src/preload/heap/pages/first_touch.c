@@ -143,7 +143,7 @@ void gf_first_touch_read(struct gf_heap_first_touch *ret)
         .looks = gf_load_relaxed(&touch.looks),
         .timed = gf_load_relaxed(&touch.timed),
         .missing_bytes = missing,
-        /* These bytes cannot exceed the bytes that were freed lazily or purged. */
+        /* again_bytes cannot exceed the bytes that were freed lazily or purged. */
         .again_bytes = gf_min(missing - first, taken),
         .us = all ? (uint64_t)((double)us * (double)missing / (double)all) : 0,
         .ns_per_mib = gf_load_relaxed(&touch.ns_per_mib),

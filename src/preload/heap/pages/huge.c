@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /*
- * A first touch of a huge page is slow if it takes this long. It normally takes less than 1 ms. The
- * 512 faults of small pages that it replaces take 1 to 3 ms.
+ * A first touch of a huge page is slow if it takes this long. Normally such a touch takes less than
+ * 1 ms. The 512 faults of small pages that a huge page replaces take 1 to 3 ms.
  */
 #define SLOW_NS UINT64_C(3000000)
 #define WINDOW 16

@@ -34,8 +34,8 @@ void gf_huge_touched(uint64_t ns, bool huge);
 
 /*
  * The samples of the current window: their number, how many were slow, and how many got a small
- * page. gf_huge_judge is a pure function. It adds a sample, and starts a new window when the
- * current one is complete. It returns true if advising must stop.
+ * page. gf_huge_judge is a pure function. gf_huge_judge adds a sample, and starts a new window when
+ * the current one is complete. It returns true if advising must stop.
  */
 struct gf_huge_guard {
     unsigned samples, slow, small;

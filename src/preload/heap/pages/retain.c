@@ -51,8 +51,8 @@ uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watche
     if (headroom == GF_HEADROOM_UNKNOWN)
         return 8 * SOON;
     /*
-     * Without an engine, the bound is lower. Such a process keeps its free pages while it sleeps,
-     * and a machine may have many such processes.
+     * Without an engine, the bound is lower. A process without an engine keeps its free pages while
+     * it sleeps, and a machine may have many such processes.
      */
     if (!watched)
         bound = gf_min(headroom / 8, most_unwatched);
@@ -124,8 +124,8 @@ static uint64_t retain_headroom(void)
 {
     static struct gf_headroom_scratch scratch;
     /*
-     * True if no file shows the headroom. Then no file is opened again, because a sandbox might
-     * kill the process for opening it.
+     * True if no file shows the headroom. In that case no file is opened again, because a sandbox
+     * might kill the process for opening it.
      */
     static bool blind;
     static uint64_t read_ns;
@@ -168,7 +168,10 @@ static uint64_t check_step(uint64_t bound, uint64_t dirty, bool watched)
 {
     const uint64_t left = dirty < bound ? bound - dirty : 0;
     const uint64_t step = gf_max(left, bound / 8);
-    /* The engine sleeps while few bytes are dirty. It must be woken when LITTLE bytes are dirty. */
+    /*
+     * The engine sleeps while few bytes are dirty. The engine must be woken when LITTLE bytes are
+     * dirty.
+     */
     return dirty < LITTLE && watched ? gf_min(step, LITTLE) : step;
 }
 

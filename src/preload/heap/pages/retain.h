@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Retention of freed pages. Freed pages stay dirty for some seconds, so that the next batch reuses
- * them. Then they are freed lazily (MADV_FREE). Until the kernel reclaims a lazily freed page,
- * reusing it causes no page fault. They are purged (MADV_DONTNEED) if memory is short, in forked
- * children, and if they stay unused (purge_unused.h).
+ * them. After that, the pages are freed lazily (MADV_FREE). Until the kernel reclaims a lazily
+ * freed page, reusing it causes no page fault. Free pages are purged (MADV_DONTNEED) if memory is
+ * short, in forked children, and if they stay unused (purge_unused.h).
  *
  * The number of dirty bytes is bounded by a share of the headroom. The headroom is read again only
  * after the program has freed as many bytes as the bound. So in a loop over batches, most

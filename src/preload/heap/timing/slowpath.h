@@ -81,9 +81,9 @@ struct gf_slowpath_watcher {
 };
 
 /*
- * Starts calling the watcher. A threshold of 0 stops that. The watcher must never be freed. Called
- * after the heap's start, so that our fork handlers run before those of the heap prior to a fork,
- * and after them following the fork.
+ * Starts calling the watcher. With a threshold of 0, stops calling it. The watcher must never be
+ * freed. Called after the heap's start, so that our fork handlers run before those of the heap
+ * prior to a fork, and after them following the fork.
  */
 void gf_slowpath_watch(uint64_t threshold_ns, const struct gf_slowpath_watcher *watcher);
 uint64_t gf_slowpath_threshold(void);

@@ -118,9 +118,9 @@ static bool loader_thread_sleeps(void)
 }
 
 /*
- * Waits until the library's thread has got the loader's lock. Gives up if that thread sleeps. It
- * then waits for the lock, whose holder may be the caller, or may wait for the caller. Continues to
- * wait if the thread is runnable and only waits for a CPU.
+ * Waits until the library's thread has got the loader's lock. Gives up if that thread sleeps. A
+ * thread that sleeps waits for the lock, and the lock's holder may be the caller, or may wait for
+ * the caller. Continues to wait if the thread is runnable and only waits for a CPU.
  */
 static bool await_loader_lock(void)
 {

@@ -8,11 +8,11 @@
 
 /*
  * Called after cuInit succeeded. The first caller starts the library's thread, which loads the
- * engine, and waits for the load with a time limit. It stops waiting if the library's thread must
- * wait for the loader's lock, because the lock's holder may be the caller, or may wait for the
- * caller. All other callers return at once. A child that is forked afterwards never loads an
- * engine, because the driver does not work in it. Keeps errno and dlerror. If the load fails, every
- * call passes through.
+ * engine, and waits for the load with a time limit. The first caller stops waiting if the library's
+ * thread must wait for the loader's lock, because the lock's holder may be the caller, or may wait
+ * for the caller. All other callers return at once. A child that is forked afterwards never loads
+ * an engine, because the driver does not work in it. Keeps errno and dlerror. If the load fails,
+ * every call passes through.
  */
 void gf_attach(void);
 

@@ -39,7 +39,7 @@ static void thread_start_return(struct thread_start *self)
 
 /*
  * Returns an element of the list `spent` and frees the others, or allocates a new struct if the
- * list is empty. One exchange takes the whole list, which avoids the ABA problem.
+ * list is empty. The whole list is taken by one exchange, which avoids the ABA problem.
  */
 static struct thread_start *thread_start_get(void)
 {

@@ -46,8 +46,8 @@ void gf_split_rest(const struct gf_batch *batch, struct gf_split *split);
 void gf_split_end(struct gf_split *split);
 
 /*
- * A batch that consists of one member of another batch. gf_batch_single fills it in. It is valid
- * while *ret and the other batch are valid.
+ * A batch that consists of one member of another batch. gf_batch_single fills it in. The new batch
+ * is valid while *ret and the other batch are valid.
  */
 struct gf_single {
     struct gf_batch batch;

@@ -36,8 +36,9 @@ struct gf_copy_offload {
 
 /*
  * Both functions offer a copy to the engine, and return true if the engine made the copy.
- * gf_copy_offload_large is for copies of at least gf_copy_offload_counted bytes. It first counts
- * the copy as in progress, and offers the copy only if it is large enough.
+ * gf_copy_offload_large is for copies of at least gf_copy_offload_counted bytes.
+ * gf_copy_offload_large first counts the copy as in progress, and offers the copy only if it is
+ * large enough.
  */
 bool gf_copy_offload_to_engine(struct gf_copy_offload *offload);
 bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, bool linear);

@@ -5,9 +5,9 @@
  * no out-parameter that is NULL, and keeps errno. If the installed driver lacks the function, the
  * hook returns CUDA_ERROR_NOT_FOUND.
  *
- * There are two exceptions. Copies, and calls for pinned memory, are offered to the engine before
- * the driver is called (on_copy.c, on_pinned.c). The engine is notified before a context ends
- * (on_context.c).
+ * Two kinds of hooks do something before the driver's call. Copies, and calls for pinned memory,
+ * are offered to the engine before the driver is called (on_copy.c, on_pinned.c). The engine is
+ * notified before a context ends (on_context.c).
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_ENTRY_H
 #define GF_PRELOAD_HOOK_CUDA_ENTRY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hook of cuInit loads the engine. The other hooks tell the engine which device the program
- * uses. They are the hooks of calls that create or select a context, or allocate device memory.
+ * uses. These are hooks of calls that create or select a context, or allocate device memory.
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"

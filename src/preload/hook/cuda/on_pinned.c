@@ -31,7 +31,9 @@ CUresult gf_on_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 }
 GF_ENTRY(cuMemHostAlloc);
 
-/* The same without flags. The 32-bit cuMemAllocHost of CUDA 2 is not hooked. */
+/*
+ * The same as cuMemHostAlloc, but without flags. The 32-bit cuMemAllocHost of CUDA 2 is not hooked.
+ */
 CUresult gf_on_cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
     CUresult result;
@@ -109,7 +111,7 @@ CUresult gf_on_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attr
 }
 GF_ENTRY(cuPointerGetAttributes);
 
-/* Both versions have the same parameters. */
+/* Both versions of cuMemHostRegister have the same parameters. */
 #define REGISTER(symbol)                                                                           \
     CUresult gf_on_##symbol(void *p, size_t bytesize, unsigned int Flags)                          \
     {                                                                                              \

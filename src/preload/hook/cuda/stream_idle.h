@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks the driver, just before the program waits for work, whether that work is already complete. A
- * query is allowed wherever the wait itself is allowed. It runs in relaxed capture mode, and never
- * on a stream that is captured. So it invalidates no capture that the wait itself would leave
- * valid. The functions return false if the query fails, and keep errno. They may be called on any
- * thread of the program.
+ * query is allowed wherever the wait itself is allowed. The query runs in relaxed capture mode, and
+ * never on a stream that is captured. So the query invalidates no capture that the wait itself
+ * would leave valid. The functions return false if the query fails, and keep errno. The functions
+ * may be called on any thread of the program.
  */
 #ifndef GF_PRELOAD_HOOK_CUDA_STREAM_IDLE_H
 #define GF_PRELOAD_HOOK_CUDA_STREAM_IDLE_H
@@ -17,8 +17,8 @@
 bool gf_stream_is_idle(CUstream stream);
 bool gf_event_is_idle(CUevent event);
 /*
- * The same before a blocking copy on the legacy or the per-thread stream. Such a copy waits for
- * both streams, so both must be idle.
+ * The same as gf_stream_is_idle, before a blocking copy on the legacy or the per-thread stream.
+ * Such a copy waits for both streams, so both must be idle.
  */
 bool gf_copy_is_idle(CUstream stream);
 

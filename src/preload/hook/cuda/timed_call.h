@@ -10,7 +10,7 @@
 
 /*
  * The macro's value is the call's result. block: an expression for the host memory that the call
- * allocated or got as an argument, or NULL. It is evaluated only if the call succeeded.
+ * allocated or got as an argument, or NULL. The expression is evaluated only if the call succeeded.
  */
 #define GF_TIMED(kind, name, size, block, call)                                                    \
     ({                                                                                             \
@@ -24,9 +24,9 @@
     })
 
 /*
- * The same for a call that waits for the GPU. is_idle: an expression that tells whether the work is
- * already complete. It queries the driver, so it is evaluated only before some calls. Only a wait
- * on an idle GPU is a stall.
+ * The same as GF_TIMED, for a call that waits for the GPU. is_idle: an expression that tells
+ * whether the work is already complete. The expression queries the driver, so it is evaluated only
+ * before some calls. Only a wait on an idle GPU is a stall.
  */
 #define GF_WAITED(kind, name, size, is_idle, call)                                                 \
     ({                                                                                             \

@@ -16,7 +16,7 @@
 #include <time.h>
 
 /*
- * Returns the thread id in libc's thread descriptor; 0 if unknown. It is the id of the calling
+ * Returns the thread id in libc's thread descriptor; 0 if unknown. That id is the id of the calling
  * thread or, in a child of vfork, of the thread that called vfork. A thread's clock id contains
  * this id.
  */

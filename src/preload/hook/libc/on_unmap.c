@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hook of munmap. In a process that uses a GPU, helpers may first remove the page table entries
- * of a large range, or may unmap the range later. All other calls pass through. That includes calls
- * of the heap, which a memory monitor may redirect to this hook.
+ * of a large range, or may unmap the range later. All other calls pass through. A memory monitor
+ * may redirect the heap's calls of munmap to this hook; they pass through, too.
  */
 #include "preload/heap/heap.h"
 #include "preload/hook/attach/engine_call.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A driver shim is a library, preloaded after this one, that replaces the driver, such as Nsight
- * Compute's libcuda-injection.so. It defines cuInit and dlopen. When a program opens libcuda, the
- * shim returns a handle of the first object that defines dlopen, which it assumes to be the shim
- * itself. But the first object that defines dlopen is this library. So the program gets a handle of
- * this library, and uses it to look up functions that only the shim has.
+ * Compute's libcuda-injection.so. A shim defines cuInit and dlopen. When a program opens libcuda,
+ * the shim returns a handle of the first object that defines dlopen, which it assumes to be the
+ * shim itself. But the first object that defines dlopen is this library. So the program gets a
+ * handle of this library, and uses it to look up functions that only the shim has.
  */
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_DRIVER_SHIM_H
 #define GF_PRELOAD_HOOK_ORIGINALS_DRIVER_SHIM_H

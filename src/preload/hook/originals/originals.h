@@ -33,9 +33,9 @@ struct gf_originals {
 };
 
 /*
- * The first call resolves all originals by reading symbol tables. It does not allocate, and keeps
- * errno and dlerror. May be called on any thread, also before main, inside malloc and in a forked
- * child.
+ * The first call resolves all originals by reading symbol tables. The call does not allocate, and
+ * keeps errno and dlerror. May be called on any thread, also before main, inside malloc and in a
+ * forked child.
  */
 const struct gf_originals *gf_originals(void);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hooks of dlsym, dlvsym and dlopen. They are written in assembly (jump_<arch>.S), so that they
- * can jump to the original, because glibc identifies the caller by the return address. If the hooks
- * called the original, RTLD_NEXT and RTLD_DEFAULT would be relative to this library, and dlopen
- * would search this library's RUNPATH. C cannot guarantee a jump: at -O0, a sibling call becomes a
- * call. jump_<arch>.S uses the variables and functions below.
+ * The hooks of dlsym, dlvsym and dlopen. These hooks are written in assembly (jump_<arch>.S), so
+ * that they can jump to the original, because glibc identifies the caller by the return address. If
+ * the hooks called the original, RTLD_NEXT and RTLD_DEFAULT would be relative to this library, and
+ * dlopen would search this library's RUNPATH. C cannot guarantee a jump: at -O0, a sibling call
+ * becomes a call. jump_<arch>.S uses the variables and functions below.
  */
 #ifndef GF_PRELOAD_HOOK_RESOLVE_JUMP_H
 #define GF_PRELOAD_HOOK_RESOLVE_JUMP_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the calling thread's Python frames. This does not need the GIL, because only the thread
+ * Reads the calling thread's Python frames. The GIL is not needed for this, because only the thread
  * itself changes its frames.
  */
 #ifndef GF_PRELOAD_TRACE_PYTHON_PYTHON_H

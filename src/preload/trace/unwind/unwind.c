@@ -24,8 +24,8 @@ static find_object_fn *_Atomic find_object;
 #define STEPS_MOST (4 * GF_UNWIND_FRAMES)
 
 /*
- * A copy of an object's program headers. They are copied by a safe read, because they may not be
- * mapped.
+ * A copy of an object's program headers. The headers are copied by a safe read, because they may
+ * not be mapped.
  */
 struct segments {
     const void *of; /* the object's start */
