@@ -66,8 +66,8 @@ GPUFEED_API size_t gpufeed_report(char *text, size_t size);
 
 #ifndef GPUFEED_BUILDING
 /*
- * For programs that must also run without the library: each function below calls the one above. If
- * the library is not loaded, it returns NULL, 0 or -1 instead.
+ * For programs that must also run without the library. Each function below calls the corresponding
+ * function above. If the library is not loaded, it returns NULL, 0 or -1 instead.
  */
 static inline const char *gpufeed_get_version(void)
 {

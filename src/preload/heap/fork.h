@@ -8,8 +8,8 @@ int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(vo
 
 /*
  * Called before and after a libc call that registers fork handlers. A fork waits for registrations
- * in progress, and a registration waits for a fork in progress. Pairs of calls may be nested. May
- * be called on any thread that holds no lock of the heap. Has no effect until jemalloc has
+ * in progress, and a registration waits for a fork in progress. Pairs of these calls may be nested.
+ * May be called on any thread that holds no lock of the heap. Has no effect until jemalloc has
  * registered its handlers.
  */
 void gf_fork_registration_begin(void);

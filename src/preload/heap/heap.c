@@ -31,7 +31,7 @@
 static struct gf_heap_ops ops;
 static char reason[160];
 static atomic_flag taken = ATOMIC_FLAG_INIT; /* set by the thread that decides the mode */
-static __thread bool deciding;               /* this thread decides the mode */
+static __thread bool deciding;               /* true while this thread decides the mode */
 
 static const char *object_before(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jemalloc's settings. The library passes the settings by jemalloc's symbol malloc_conf. It does
- * not pass them by the environment, because child processes and other copies of jemalloc would read
- * them there. A user's MALLOC_CONF overrides each setting.
+ * jemalloc's settings. The library passes the settings by jemalloc's symbol malloc_conf. The
+ * library does not use the environment for that, because child processes and other copies of
+ * jemalloc would read the settings there. A user's MALLOC_CONF overrides each setting.
  */
 #ifndef GF_PRELOAD_HEAP_SETTINGS_H
 #define GF_PRELOAD_HEAP_SETTINGS_H

@@ -69,8 +69,8 @@ void gf_submissions_unlist_context(CUcontext context, int device);
 void gf_submissions_in_child(void);
 
 /*
- * Sets the function that returns the calling thread's PyThreadState. Called once, before work is
- * recorded.
+ * Sets the function that returns the calling thread's PyThreadState. Called once, before any work
+ * is recorded.
  */
 void gf_submissions_set_python(uintptr_t (*thread_state)(void));
 /*

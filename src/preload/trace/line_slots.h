@@ -99,7 +99,8 @@ bool gf_line_slots_within_rate(struct gf_line_slots *slots, uint64_t now);
 
 void gf_line_slots_count_dropped(struct gf_line_slots *slots);
 /*
- * Returns the number of dropped lines that no line has reported yet. The caller must report them.
+ * Returns the number of dropped lines that no line has reported yet. The caller must report these
+ * lines.
  */
 uint64_t gf_line_slots_report(struct gf_line_slots *slots);
 /* Undoes gf_line_slots_report if the caller could not report the lines. */

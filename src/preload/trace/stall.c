@@ -37,10 +37,10 @@
 #define USAGE_NS UINT64_C(20000)
 #define QUERY_SHARE 200 /* queries may take at most 1/QUERY_SHARE of the time */
 /*
- * Limits the rate of queries. query_paid_ns is a time on the clock. Each query adds a price to it.
- * No query is made while query_paid_ns is more than QUERY_CREDIT_NS ahead of the clock. The minimum
- * price, QUERY_PRICE_LEAST_NS, accounts for other threads, which may wait for the driver's locks
- * during a query.
+ * Limits the rate of queries. query_paid_ns is a time on the clock. Each query adds a price to
+ * query_paid_ns. No query is made while query_paid_ns is more than QUERY_CREDIT_NS ahead of the
+ * clock. The minimum price, QUERY_PRICE_LEAST_NS, accounts for other threads, which may wait for
+ * the driver's locks during a query.
  */
 #define QUERY_PRICE_LEAST_NS UINT64_C(2500000)
 #define QUERY_PRICE_MOST_NS UINT64_C(20000000)
@@ -49,9 +49,11 @@
 #define FIRST_COPIES_NS UINT64_C(20000000) /* no query for this time after the first copy */
 
 static __thread struct gf_pressure_counters pressure_before;
-/* Thresholds in ns for waits and for all other driver calls; 0: such calls are not watched. */
+/*
+ * Thresholds in ns: for driver calls that are no waits, and for waits. 0: such calls are no stalls.
+ */
 static _Atomic uint64_t driver_threshold, wait_threshold;
-static _Atomic uint64_t query_paid_ns; /* see QUERY_PRICE_LEAST_NS; compared with the clock */
+static _Atomic uint64_t query_paid_ns; /* see the comment on QUERY_PRICE_LEAST_NS */
 static gf_stall_current_gpu *_Atomic current_gpu;
 static struct gf_stall_gpu known_gpus[8];
 static const struct gf_stall_gpu *_Atomic process_gpu; /* an element of known_gpus, or NULL */

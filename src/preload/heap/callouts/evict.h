@@ -4,7 +4,8 @@
 
 /*
  * Does the work of one round (purge_unused.h): in each arena, runs jemalloc's decay, then purges
- * unused pages. thread: jemalloc's state of the calling thread, which holds no lock.
+ * unused pages. thread: jemalloc's state of the calling thread. The calling thread must hold no
+ * lock.
  */
 void gf_evict_round(void *thread);
 

@@ -147,8 +147,8 @@ static inline bool try_enter_gate(void)
 
 /*
  * Wakes the closing thread first, because the closing thread may sleep until this thread's depth is
- * 0. It may not have been woken yet if this code runs in a signal handler that interrupted this
- * thread between the store of its depth and futex_wake.
+ * 0. This code may run in a signal handler that interrupted this thread after it had stored depth
+ *   0, and before its futex_wake. Then the closing thread has not been woken yet.
  */
 static GF_COLD void await_open(void)
 {

@@ -25,7 +25,7 @@ static struct {
     _Atomic bool stopped;
     _Atomic uint64_t asked, advised;
     struct gf_huge_guard guard; /* used only by the holder of `judging` */
-    /* A thread adds a sample; remains true after advising has stopped. */
+    /* True while a thread adds a sample, and always after advising has stopped. */
     _Atomic bool judging;
     const char *reason;
 } huge = {.reason = "the heap is starting"};

@@ -23,7 +23,7 @@ void gf_mappings_add(uintptr_t start, size_t size);
  */
 void gf_mappings_remove(uintptr_t start, size_t size);
 
-/* Gives a new mapping the policy of gf_mappings_set_node. May change errno. */
+/* Gives a new mapping the policy that gf_mappings_set_node has set. May change errno. */
 void gf_mappings_apply_policy(void *start, size_t size);
 
 /* Bytes that are mapped now, including jemalloc's own tables. */

@@ -34,12 +34,12 @@ struct gf_retain_count gf_retain_count = {.check_at = LITTLE};
 
 static struct {
     enum gf_profile profile;
-    bool managed;               /* false: a user's MALLOC_CONF sets the decay */
+    bool managed;               /* false: a user's MALLOC_CONF sets the decay times */
     _Atomic bool watched;       /* true: the engine of this process checks regularly */
     void (*_Atomic wake)(void); /* wakes the engine, which sleeps while little is retained */
     _Atomic bool woken;         /* true: the engine was woken since its last check */
     _Atomic bool busy;          /* a thread checks, frees lazily or purges */
-    _Atomic uint64_t headroom, dirty_limit; /* their values at the last check */
+    _Atomic uint64_t headroom, dirty_limit; /* the values at the last check */
     _Atomic uint64_t readings, lazy_frees, purges;
 } retain;
 
@@ -280,7 +280,7 @@ void gf_retain_watch(void (*wake)(void))
     gf_store_relaxed(&retain.watched, true);
     if (!gf_exchange_acq_rel(&retain.woken, false) && asks_again)
         return;
-    gf_store_relaxed(&gf_retain_count.check_at, 0); /* The next free makes a check. */
+    gf_store_relaxed(&gf_retain_count.check_at, 0); /* The next call of free then makes a check. */
 }
 
 bool gf_retain_managed(void)

@@ -46,12 +46,16 @@ struct engine_page {
     const struct gf_engine *_Atomic engine;
 };
 
-/* The progress of the load. The stage only increases. Every wait for a stage has a time limit. */
+/*
+ * The progress of the load. If the library's thread gets the loader's lock, no holder of the lock
+ * has waited for a thread in cuInit. The stage only increases. Every wait for a stage has a time
+ * limit.
+ */
 enum {
     stage_none,
     stage_taken,   /* a thread of the program is starting the library's thread */
     stage_running, /* the library's thread runs, and waits for the loader's lock */
-    stage_free,    /* it got that lock, so no holder of the lock waited for cuInit */
+    stage_free,    /* the library's thread got that lock */
     stage_done,    /* the engine is published, or the load failed */
 };
 
@@ -155,7 +159,7 @@ static void attach_before_fork(void)
 
 static void attach_in_child(void)
 {
-    gf_store_relaxed(&engine_page, NULL); /* needed on kernels without MADV_WIPEONFORK */
+    gf_store_relaxed(&engine_page, NULL); /* for kernels without MADV_WIPEONFORK */
     gf_store_relaxed(&stage, stage_done); /* the child has no loading thread */
     gf_counters_in_child();
     gf_submissions_in_child();

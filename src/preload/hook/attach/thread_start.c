@@ -25,7 +25,8 @@ struct thread_start {
 /*
  * A list of struct thread_start that their new threads have read. A later thread start reuses one
  * of them and frees the others. A new thread does not free its own struct, because its first call
- * of free would create an arena and a cache. Their locks and pages would make later forks slower.
+ * of free would create an arena and a cache. The locks and pages of these would make later forks
+ * slower.
  */
 static struct thread_start *_Atomic spent;
 

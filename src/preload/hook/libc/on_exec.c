@@ -27,8 +27,8 @@ static pid_t descriptor_id(void)
 }
 
 /*
- * Leaves the engine before the other program starts, because a successful exec does not return.
- * Otherwise a child of vfork would never reset the guard, which belongs to its parent's memory.
+ * Leaves the engine before the other program starts, because a successful exec does not return. A
+ * child of vfork would otherwise never reset the guard, which is in its parent's memory.
  */
 static bool begin_start(enum gf_hook hook)
 {

@@ -41,7 +41,7 @@ struct walk {
     struct object {
         const void *start;
         struct gf_table table;
-    } object[GF_UNWIND_MODULES + 1], *in; /* objects of the frames until now; `in`: of this frame */
+    } object[GF_UNWIND_MODULES + 1], *in; /* objects visited until now; `in`: the current one */
     size_t objects;
     struct segments segments; /* of the object whose headers were read last */
     struct gf_rows rows;
