@@ -52,10 +52,10 @@ static void find_preempted(const struct gf_evidence *evidence, const struct sums
     const uint64_t throttled = evidence->pressure.throttled_us;
 
     if (throttled && throttled * 2 >= sums->idle_us)
-        SET_CAUSE(
-            throttled,
-            "off the CPU for %llu us; the cgroup's CPU quota throttled the thread for %llu us",
-            ULL(sums->idle_us), ULL(throttled));
+        SET_CAUSE(throttled,
+                  "off the CPU for %llu us; the cgroup's CPU quota throttled the thread "
+                  "for %llu us",
+                  ULL(sums->idle_us), ULL(throttled));
     else if (evidence->throttled_before_us && evidence->throttled_before_us * 2 >= sums->idle_us)
         SET_CAUSE(preempted,
                   "off the CPU for %llu us: another thread ran, or the cgroup's CPU quota "
@@ -270,10 +270,10 @@ static void find_driver(const struct gf_evidence *evidence, const struct sums *s
     else if (evidence->driver == gf_driver_copy)
         SET_CAUSE(unknown, "%llu us in a copy", ULL(sums->total_us));
     else if (waits)
-        SET_CAUSE(
-            gpu,
-            "%llu us in the driver, %llu of them on a CPU; the GPU was idle when the wait began",
-            ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
+        SET_CAUSE(gpu,
+                  "%llu us in the driver, %llu of them on a CPU; the GPU was idle when "
+                  "the wait began",
+                  ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
     else
         SET_CAUSE(gpu, "%llu us in the driver, %llu of them on a CPU", ULL(sums->total_us),
                   ULL(sums->total_us - sums->idle_us));
