@@ -61,7 +61,7 @@ struct gf_heap_retained {
 struct gf_heap_huge {
     bool on;
     const char *reason;   /* why huge pages are on or off */
-    uint64_t asked_bytes; /* bytes of new mappings that are large enough for advice */
+    uint64_t asked_bytes; /* bytes of new mappings that are large enough to get huge pages */
     /*
      * The part of asked_bytes that was advised to use huge pages, because the kernel allocated the
      * mapping's first huge page quickly.

@@ -41,7 +41,7 @@ int gf_info_malloc_trim(size_t pad)
     return gf_load_relaxed(&gf_page_counts.purged) != before;
 }
 
-/* Programs rely on arena = uordblks + fordblks. */
+/* Programs rely on the equation arena = uordblks + fordblks. */
 struct mallinfo2 gf_info_mallinfo2(void)
 {
     const int error = errno;

@@ -36,7 +36,7 @@ struct gf_line {
     uint64_t made_ns;
     uint64_t start_ns, end_ns; /* begin and end of the stall */
     bool header;
-    bool last;  /* this is the event `full` */
+    bool last;  /* true: the line is the event `full` */
     bool found; /* the line ends with the cause of a stall, from `finding` */
     struct gf_finding finding;
     struct gf_json json;

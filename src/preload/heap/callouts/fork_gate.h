@@ -39,8 +39,8 @@ void gf_fork_gate_allow(void);
  * Closes the gate, and waits until all threads inside have left it. If another thread has closed
  * the gate, first waits until that thread opens it. Until gf_fork_gate_open, the caller is the only
  * thread inside, and may take locks. Returns false, with the gate open, if gf_fork_gate_allow has
- * not succeeded or membarrier fails. The caller must not be inside the gate, because it would wait
- * for itself.
+ * not succeeded or membarrier fails. The caller must not be inside the gate, because this function
+ * would then wait for the caller itself.
  */
 bool gf_fork_gate_close(void);
 void gf_fork_gate_open(void);

@@ -52,7 +52,7 @@ struct gf_slowpath {
     size_t work;       /* bytes cleared or copied outside the timed parts; 0 below 1 MiB */
     bool locked;       /* a lock of jemalloc may be held, so the stack must not be unwound */
     bool forked;       /* the process forked during the call */
-    bool foreign;      /* a call of another allocator; its parts are unknown */
+    bool foreign;      /* a call of another allocator; the call's parts are unknown */
     uint64_t start_ns, end_ns;
     uint64_t part_ns[GF_SLOWPATH_PARTS];
     unsigned part_count[GF_SLOWPATH_PARTS];

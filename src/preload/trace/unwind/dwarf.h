@@ -65,13 +65,13 @@ struct gf_rows {
  */
 bool gf_dwarf_find(const struct gf_table *table, uintptr_t pc, struct gf_rows *ret);
 
-/* Reads a word of memory. False if it is not mapped. */
+/* Reads a word of memory. Returns false if the address is not mapped. */
 typedef bool gf_dwarf_read(void *closure, uintptr_t address, uintptr_t *ret);
 
 /*
- * Evaluates a DWARF expression in the table. `expression` points to the expression's length, which
- * precedes it. Unless `first` is NULL, *first is on the stack when the evaluation begins. Returns
- * false if memory cannot be read, or if an operation is not implemented.
+ * Evaluates a DWARF expression in the table. `expression` points to the length of the expression;
+ * the expression itself follows. Unless `first` is NULL, *first is on the stack when the evaluation
+ * begins. Returns false if memory cannot be read, or if an operation is not implemented.
  */
 bool gf_dwarf_evaluate(const struct gf_table *table, const unsigned char *expression,
                        const uintptr_t *registers, gf_dwarf_read *read, void *closure,
