@@ -6,6 +6,7 @@
 #include "config/names.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <strings.h>
 
@@ -15,6 +16,8 @@
     _Static_assert(sizeof(enum gf_##token) == sizeof(int), "set_value copies an int");
 #define GF_LIST(token, name, help, text)                                                           \
     static const char *const words_of_##token[] = {GF_CHOICES_##token(GF_WORD) NULL};
+#define GF_NUMBER(token, name, fallback, low, high, help, text)                                    \
+    _Static_assert((high) <= UINT_MAX, name ": the field is an unsigned");
 #include "config/options.def"
 #undef GF_WORD
 

@@ -108,6 +108,14 @@ def test_environment_is_complained_about_and_goes_on(gpufeed):
     assert gpufeed("run", "--bind=node", "/bin/true", GPUFEED_BIND="both").stderr == ""
 
 
+def test_the_doctor_names_invalid_options(gpufeed):
+    """A check that depends on the option would otherwise be omitted without a word."""
+    result = gpufeed("doctor", GPUFEED_PROFILE="inferense", GPUFEED_BNID="off")
+    assert "gpufeed doctor: GPUFEED_PROFILE=inferense is not valid" in result.stderr
+    assert "GPUFEED_BNID is not an option (did you mean GPUFEED_BIND?)" in result.stderr
+    assert "problem" in result.stdout
+
+
 def test_what_was_complained_about_is_not_passed_on(gpufeed):
     """The command removes an invalid option, because the library in a child that uses CUDA would report it again."""
     result = gpufeed("run", *SHOW_ENV, GPUFEED_BIND="both", GPUFEED_BNID="1", GPUFEED_MEM="off",

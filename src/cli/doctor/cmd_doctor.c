@@ -7,6 +7,7 @@
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/doctor_schema.h"
 #include "config/options.h"
+#include "config/validate.h"
 #include "engine/machine/machine_load.h"
 
 #include <errno.h>
@@ -149,6 +150,12 @@ static int show_findings(struct gf_check_input *input, enum output output)
     return count_status(&findings, gf_status_problem) ? GF_EXIT_PROBLEM : GF_EXIT_OK;
 }
 
+static void report_invalid(void *closure, const char *line)
+{
+    (void)closure;
+    gf_cli_error("doctor", "%s", line);
+}
+
 enum { FLAG_JSON = 1, FLAG_FIX, FLAG_DATA, FLAG_MACHINE };
 
 static const struct option flags[] = {
@@ -195,6 +202,7 @@ int gf_cmd_doctor(int argc, char **argv)
     }
     if (reader.at < argc)
         return gf_flags_excess("doctor", argv[reader.at]);
+    gf_validate_environment(environ, false, report_invalid, NULL);
     gf_options_load(&options, environ);
     input.root = machine ? machine : options.machine;
     input.inference = options.profile == gf_profile_inference;
