@@ -18,14 +18,14 @@
 #define gf_store_release(p, value) atomic_store_explicit((p), (value), memory_order_release)
 #define gf_store_seq_cst(p, value) atomic_store_explicit((p), (value), memory_order_seq_cst)
 
-/* ThreadSanitizer knows no fences, and gcc warns of them. */
+/* ThreadSanitizer does not support fences, and gcc warns about each fence. */
 #if defined(__SANITIZE_THREAD__)
 #define gf_fence_seq_cst() atomic_signal_fence(memory_order_seq_cst)
 #else
 #define gf_fence_seq_cst() atomic_thread_fence(memory_order_seq_cst)
 #endif
 
-/* These return the value before the operation. */
+/* The gf_add macros return the value that *p had before the addition. */
 #define gf_add_relaxed(p, n) atomic_fetch_add_explicit((p), (n), memory_order_relaxed)
 #define gf_add_release(p, n) atomic_fetch_add_explicit((p), (n), memory_order_release)
 #define gf_add_acq_rel(p, n) atomic_fetch_add_explicit((p), (n), memory_order_acq_rel)
@@ -51,7 +51,7 @@
 #define gf_cas_seq_cst(p, expected, value)                                                         \
     atomic_compare_exchange_strong_explicit((p), (expected), (value), memory_order_seq_cst,        \
                                             memory_order_seq_cst)
-/* The same, but may fail although *p equals *expected, so call it in a loop. */
+/* Like gf_cas_relaxed, but it may fail although *p equals *expected. So call it in a loop. */
 #define gf_cas_weak_relaxed(p, expected, value)                                                    \
     atomic_compare_exchange_weak_explicit((p), (expected), (value), memory_order_relaxed,          \
                                           memory_order_relaxed)

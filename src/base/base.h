@@ -26,15 +26,15 @@
 #define gf_max(a, b) ((a) > (b) ? (a) : (b))
 
 /*
- * The number of bytes that a call of this size adds to a counter. Returns 0 for sizes from 2^48 on,
- * because such a call fails.
+ * Returns the number that a call for this many bytes adds to a counter. Returns 0 from 2^48 bytes
+ * on, because such a call fails.
  */
 static inline uint64_t gf_bytes_counted(uint64_t bytes)
 {
     return bytes >> 48 ? 0 : bytes;
 }
 
-/* For qsort: sorts doubles, the smallest first. */
+/* A comparison function for qsort: sorts doubles in ascending order. */
 static inline int gf_by_double(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;

@@ -13,8 +13,9 @@ static inline uint64_t gf_now_ns(void)
 }
 
 /*
- * A clock with a resolution of about 1 ns, for cheap checks of elapsed time: a read costs a third
- * of gf_now_ns. Earlier instructions may complete after the read, and CPUs may differ.
+ * Reads a clock with a resolution of about 1 ns, for cheap checks of elapsed time. A read takes a
+ * third of the time of gf_now_ns. Instructions before the read may complete after it, and the
+ * clocks of two CPUs may differ.
  */
 static inline uint64_t gf_ticks(void)
 {
@@ -29,7 +30,10 @@ static inline uint64_t gf_ticks(void)
 #endif
 }
 
-/* CPU time of the calling thread, without the time in which it waited for a CPU. */
+/*
+ * Returns the CPU time of the calling thread. The time in which the thread waited for a CPU is not
+ * included.
+ */
 static inline uint64_t gf_thread_cpu_ns(void)
 {
     struct timespec now;

@@ -127,7 +127,10 @@ int gf_bits_parse(const char *text, uint64_t *ret, size_t n)
     return 0;
 }
 
-/* Ends the text with ",..." after a whole item, so that no number or range is split. */
+/*
+ * Shortens the text to the items that fit before ",...", and appends ",...". No number or range is
+ * split.
+ */
 static char *cut_off(char *buf, size_t at, size_t size)
 {
     if (size <= sizeof("..."))

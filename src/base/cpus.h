@@ -19,11 +19,11 @@ struct gf_nodes {
     uint64_t word[GF_NODES_MAX / 64];
 };
 
-/* Bit operations on the words of either set; `n` counts words. */
+/* Operations on the words of a set of CPUs or of nodes. `n` is the number of words. */
 bool gf_bits_test(const uint64_t *word, size_t n, unsigned bit);
 void gf_bits_set(uint64_t *word, size_t n, unsigned bit);
 unsigned gf_bits_count(const uint64_t *word, size_t n);
-/* The first set bit at or after `from`; -1 if not found. */
+/* Returns the index of the first set bit at or after `from`; -1 if no such bit is set. */
 int gf_bits_next(const uint64_t *word, size_t n, unsigned from);
 bool gf_bits_equal(const uint64_t *a, const uint64_t *b, size_t n);
 bool gf_bits_within(const uint64_t *inner, const uint64_t *outer, size_t n);
@@ -32,15 +32,15 @@ void gf_bits_and(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n);
 void gf_bits_or(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n);
 
 /*
- * Parses the kernel's list format, "0-3,8,10-11". Trailing white space is allowed; "" is the empty
- * set. Returns 0, -ERANGE for a bit that the set cannot hold, -EINVAL for any other invalid text.
- * On failure *ret is unchanged.
+ * Parses the kernel's list format, "0-3,8,10-11". Trailing white space is allowed; an empty text is
+ * the empty set. Returns 0 on success, -ERANGE if a number is too large for the set, or -EINVAL if
+ * the text is invalid otherwise. On failure *ret is unchanged.
  */
 int gf_bits_parse(const char *text, uint64_t *ret, size_t n);
 
 /*
- * Writes the list format into buf, always terminated. If buf is too small, the text ends with
- * ",...".
+ * Writes the set in the kernel's list format into buf. The text is always terminated. If buf is too
+ * small, the text ends with ",...".
  */
 char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size);
 

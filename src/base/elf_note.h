@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The build id among ELF notes. Reads only the given bytes, and calls only memcpy. */
+/* Finds the build id in a section of ELF notes. */
 #ifndef GF_BASE_ELF_NOTE_H
 #define GF_BASE_ELF_NOTE_H
 
@@ -9,8 +9,9 @@
 #include <string.h>
 
 /*
- * The build id, of *ret_length bytes, or NULL. Notes are aligned to 4 bytes, as GNU tools write
- * them.
+ * Returns the build id, and sets *ret_length to its length in bytes. Returns NULL if not found. The
+ * notes are aligned to 4 bytes, as GNU tools write them. Reads only the given bytes, and calls only
+ * memcpy.
  */
 static inline const unsigned char *gf_elf_note_build_id(const unsigned char *notes, size_t size,
                                                         size_t *ret_length)

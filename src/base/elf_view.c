@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 /*
- * Opens a regular file for reading; -errno on failure. Opening a device or a FIFO may wait or have
- * side effects, so the type is checked first. Then the opened file must be the checked one.
+ * Opens a regular file for reading. Returns a descriptor or -errno. Opening a device or a FIFO may
+ * wait or have side effects, so the type is checked before the file is opened. If path names
+ * another file by then, the function fails with -EAGAIN.
  */
 static int open_regular(const char *path)
 {
@@ -60,8 +61,8 @@ void gf_elf_view_close(struct gf_elf_view *view)
 }
 
 /*
- * `size` bytes of the file; NULL if the file is shorter, or if the offset is not a multiple of
- * align.
+ * Returns the address of the `size` bytes at this offset of the file. Returns NULL if the file ends
+ * before these bytes, or if the offset is not a multiple of align.
  */
 static const void *bytes_at(const struct gf_elf_view *view, uint64_t offset, uint64_t size,
                             size_t align)
@@ -125,7 +126,7 @@ const char *gf_elf_view_interpreter(const struct gf_elf_view *view)
     return path && segment->p_filesz && !path[segment->p_filesz - 1] ? path : NULL;
 }
 
-/* The bytes of the file that the loader maps at an address. */
+/* Returns the bytes of the file that the loader would map at this address; NULL if it maps none. */
 static const void *at_address(const struct gf_elf_view *view, uint64_t address, uint64_t size)
 {
     size_t count;

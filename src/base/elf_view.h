@@ -18,7 +18,8 @@ struct gf_elf_view {
 };
 
 /*
- * Maps a regular file of any content. 0 or -errno; -EINVAL if it is not a regular file, or empty.
+ * Maps a regular file of any content. Returns 0 or -errno. The error is -EINVAL if the file is
+ * empty or not a regular file.
  */
 int gf_elf_view_open(const char *path, struct gf_elf_view *ret);
 void gf_elf_view_close(struct gf_elf_view *view);
@@ -26,12 +27,15 @@ void gf_elf_view_close(struct gf_elf_view *view);
 /* The header; NULL if the file is not ELF. In 32-bit files only e_ident and e_machine are valid. */
 const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view);
 
-/* The following return NULL or false for 32-bit files, and if the file lacks the requested part. */
+/*
+ * The functions below return NULL or false if the file is a 32-bit file or lacks the requested
+ * part.
+ */
 
 /* All program headers. */
 const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *ret_count);
 
-/* The first program header of a type. */
+/* The first program header of this type. */
 const Elf64_Phdr *gf_elf_view_segment(const struct gf_elf_view *view, uint32_t type);
 
 /* The path of the loader that a dynamic program requests (PT_INTERP). */
@@ -52,7 +56,7 @@ struct gf_elf_symbols {
     size_t strings_size;
 };
 
-/* The symbol table; in a stripped file the dynamic symbol table. */
+/* Finds the symbol table, or in a stripped file the dynamic symbol table. */
 bool gf_elf_view_symbols(const struct gf_elf_view *view, struct gf_elf_symbols *ret);
 
 #endif

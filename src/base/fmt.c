@@ -192,8 +192,8 @@ static const char *put_conversion(struct out *out, const char *percent, va_list 
         put(out, '%');
         break;
     /*
-     * An unknown conversion is copied as written. The types of the later arguments are then
-     * unknown, too.
+     * An unknown conversion is copied as written. Its argument is not read, because its type is
+     * unknown. So later conversions read the wrong arguments.
      */
     default:
         put(out, '%');

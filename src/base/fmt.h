@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A formatter that never allocates, ignores the locale and is async-signal-safe. printf guarantees
- * none of these, and must not be called inside malloc.
+ * Formats text without allocating memory or reading the locale, and is async-signal-safe. printf
+ * guarantees none of this, so it must not be called inside malloc.
  */
 #ifndef GF_BASE_FMT_H
 #define GF_BASE_FMT_H

@@ -22,8 +22,8 @@ static void put_line(struct gf_json *json)
 }
 
 /*
- * The length of the UTF-8 sequence at p. 0 if the bytes are not valid UTF-8, which paths and names
- * may contain.
+ * Returns the length of the UTF-8 sequence at p; 0 if the bytes are not valid UTF-8. Paths and
+ * names may contain such bytes.
  */
 static size_t utf8_length(const unsigned char *p)
 {

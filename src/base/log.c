@@ -64,9 +64,10 @@ static bool is_file(const struct stat *found, dev_t device, ino_t inode)
 }
 
 /*
- * Whether the file of descriptor 2 that the program put there later is standard error, too: a
- * terminal or a pipe, or a file that is appended to, or that is also standard output. Any other
- * file or socket may be data of the program.
+ * Whether a file that the program has assigned to descriptor 2 after the start is a redirection of
+ * standard error. So is a terminal, another character device, a pipe, a file opened with O_APPEND,
+ * and the file that is also standard output. Any other file or socket may contain data of the
+ * program.
  */
 static bool is_redirection(const struct stat *found)
 {
@@ -79,9 +80,9 @@ static bool is_redirection(const struct stat *found)
 }
 
 /*
- * A daemon may close descriptor 2, and a file that it opens later may get the number. If that file
- * has FD_CLOEXEC, it is not standard error: inherited descriptors and those made by dup2 lack the
- * flag.
+ * Whether descriptor 2 is standard error. A daemon may close descriptor 2, and a file that it opens
+ * later may get this number. A descriptor with FD_CLOEXEC was opened so, because inherited
+ * descriptors and those made by dup2 lack the flag.
  */
 static bool is_standard_error(void)
 {
@@ -95,7 +96,7 @@ static bool is_standard_error(void)
            is_redirection(&found);
 }
 
-/* area is "" or ends in ": ". */
+/* area: "", or the name of an area and ": ". */
 GF_PRINTF(2, 0) static void write_line(const char *area, const char *format, va_list args)
 {
     const int error = errno;

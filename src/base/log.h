@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints lines for the user on standard error. Each line begins with "gpufeed:", and is written by
- * one write(2). The level starts at GF_LOG_SILENT. Only the command raises it, and the library
- * after the first successful cuInit. So the library prints nothing in a process that does not use
- * CUDA.
+ * one write(2). The level starts at GF_LOG_SILENT. The library raises the level only after the
+ * first successful cuInit. So the library prints nothing in a process that does not use CUDA.
  *
  * GPUFEED_DEBUG also names areas. Lines of these areas appear at every level except GF_LOG_SILENT.
- * They explain decisions, and are never printed on a fast path.
+ * These lines explain decisions, and are never printed on a fast path.
  */
 #ifndef GF_BASE_LOG_H
 #define GF_BASE_LOG_H
@@ -18,7 +17,7 @@
 
 enum gf_log_level {
     GF_LOG_SILENT = 0,
-    GF_LOG_WARN,  /* a request of the user failed, or a setting is invalid */
+    GF_LOG_WARN,  /* something that the user requested failed, or a setting is invalid */
     GF_LOG_INFO,  /* GPUFEED_VERBOSE=1: the verdict, the summary */
     GF_LOG_DEBUG, /* GPUFEED_VERBOSE=2 */
 };
@@ -30,25 +29,25 @@ enum gf_log_area {
 };
 
 /*
- * Sets the level. Any thread, any time. Each copy of base (preload library, engine, command) has
- * its own level.
+ * Sets the level. It may be called on any thread at any time. The preload library, the engine and
+ * the command each contain a copy of base, and each copy has its own level.
  */
 void gf_log_set_level(enum gf_log_level level);
 bool gf_log_wants(enum gf_log_level level);
 /*
- * Names the file that descriptor 2 had at the start. If the descriptor has another file that may be
- * data of the program, lines are dropped.
+ * Sets the identity of the file that descriptor 2 referred to at the start. If the descriptor later
+ * refers to a file that may contain data of the program, lines are dropped.
  */
 void gf_log_expect_stderr(dev_t device, ino_t inode);
 /*
- * Sets the name of this process, such as "rank 3", which later lines contain after "gpufeed: ".
- * Called once, by the only thread that prints.
+ * Sets the name of this process, such as "rank 3". Later lines contain the name after "gpufeed: ".
+ * Must be called at most once, while no other thread prints.
  */
 void gf_log_set_process(const char *name);
 void gf_log_set_areas(unsigned bits); /* Bit n enables the n-th area. */
 bool gf_log_wants_area(enum gf_log_area area);
 
-/* Prints a line. Keeps errno; cuts a line at 1 KiB. */
+/* Prints a line, truncated to 1 KiB. Keeps errno. */
 void gf_log(enum gf_log_level level, const char *format, ...) GF_PRINTF(2, 3);
 
 /* Prints a line of an area: "gpufeed: copy: ...". */

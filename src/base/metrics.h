@@ -9,18 +9,20 @@
 /* X(token, name, type, help) */
 #define GF_METRICS(X)                                                                              \
     X(stalls, "gpufeed_stalls_total", "counter", "Calls that stalled, by cause.")                  \
-    X(stall_seconds, "gpufeed_stall_seconds_total", "counter", "Durations of these calls.")        \
+    X(stall_seconds, "gpufeed_stall_seconds_total", "counter", "Durations of calls that stalled.") \
     X(delay_seconds, "gpufeed_run_queue_delay_seconds_total", "counter",                           \
       "Run-queue delay of the threads that the log names.")                                        \
     X(copies, "gpufeed_copies_total", "counter",                                                   \
-      "Copies of at least the size that the library examines.")                                    \
-    X(copied_bytes, "gpufeed_copied_bytes_total", "counter", "Bytes of these copies.")             \
+      "Copies that are large enough for the library to examine.")                                  \
+    X(copied_bytes, "gpufeed_copied_bytes_total", "counter",                                       \
+      "Bytes of the copies that the library examined.")                                            \
     X(copy_seconds, "gpufeed_copy_seconds_total", "counter",                                       \
-      "Durations of those copies that were timed.")                                                \
+      "Total duration of the copies that were timed.")                                             \
     X(gpu_seconds, "gpufeed_gpu_seconds_total", "counter", "Time of each GPU by its state.")       \
     X(gpu_empty_seconds, "gpufeed_gpu_empty_seconds_total", "counter",                             \
-      "Time in which a GPU had nothing to do, by what the program did.")                           \
-    X(steps, "gpufeed_steps_total", "counter", "Steps that ended, as the program marks them.")     \
+      "Time in which a GPU had nothing to do, by what the program did at that time.")              \
+    X(steps, "gpufeed_steps_total", "counter",                                                     \
+      "Steps that ended, according to the program's marks.")                                       \
     X(step_seconds, "gpufeed_step_seconds_total", "counter",                                       \
       "Time from the first mark of a step to the last mark.")                                      \
     X(run_seconds, "gpufeed_run_seconds", "gauge",                                                 \
@@ -30,7 +32,8 @@
       "Calls that waited because the staging ring was too small.")                                 \
     X(pinned_cache_bytes, "gpufeed_pinned_cache_bytes", "gauge",                                   \
       "Freed pinned memory that is kept for reuse.")                                               \
-    X(dropped_lines, "gpufeed_log_dropped_lines_total", "counter", "Lines that the log lacks.")    \
+    X(dropped_lines, "gpufeed_log_dropped_lines_total", "counter",                                 \
+      "Lines that could not be written to the log.")                                               \
     X(device_bytes, "gpufeed_device_memory_allocated_bytes_total", "counter",                      \
       "Device memory that the program allocated in total.")                                        \
     X(ended, "gpufeed_ended", "gauge", "1 if the report was written at a normal exit.")

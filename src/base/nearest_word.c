@@ -12,7 +12,10 @@ static bool are_swapped(const char *a, const char *b)
     return gf_lower(a[0]) == gf_lower(b[1]) && gf_lower(a[1]) == gf_lower(b[0]);
 }
 
-/* Optimal string alignment distance; LENGTH_MAX if a word is longer than that. */
+/*
+ * Returns the optimal string alignment distance of two words; LENGTH_MAX if a word is longer than
+ * LENGTH_MAX.
+ */
 static unsigned edit_distance(const char *a, const char *b)
 {
     const size_t la = strlen(a), lb = strlen(b);

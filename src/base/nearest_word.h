@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The closest valid word to a misspelt one, for "did you mean". */
+/* Finds the valid word that is closest to a misspelt one, for "did you mean". */
 #ifndef GF_BASE_NEAREST_WORD_H
 #define GF_BASE_NEAREST_WORD_H
 
@@ -7,11 +7,14 @@
 
 struct gf_nearest_word {
     const char *wanted; /* what the user wrote */
-    const char *found;  /* NULL if no candidate is close enough so far */
-    unsigned edits;     /* edits to the closest candidate so far; a closer one needs fewer */
+    const char *found;  /* result of the closest candidate so far; NULL if none is close enough */
+    unsigned edits;     /* number of edits; only a candidate with fewer edits replaces `found` */
 };
 
-/* Starts a search. Candidates with more than min(3, 1 + length/4) edits are ignored. */
+/*
+ * Starts a search. Candidates with more than min(3, 1 + length/4) edits are ignored, where `length`
+ * is the number of characters of `wanted`.
+ */
 void gf_nearest_word_begin(struct gf_nearest_word *search, const char *wanted);
 
 /*

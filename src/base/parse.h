@@ -12,8 +12,8 @@
 int gf_parse_u64(const char *text, uint64_t *ret);
 
 /*
- * The same for a size in bytes: digits and an optional unit K, M, G or T, which are powers of 1024.
- * "KiB" and "KB" mean the same as "K".
+ * Parses a size in bytes in the same way: digits and an optional unit K, M, G or T. The units are
+ * powers of 1024. "KiB" and "KB" mean the same as "K".
  */
 int gf_parse_size(const char *text, uint64_t *ret);
 

@@ -21,7 +21,10 @@ int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t s
 
     if (uname(&host) != 0)
         memcpy(host.nodename, "localhost", sizeof("localhost"));
-    /* A host name may hold any byte; a '/' in it must not lead to another folder. */
+    /*
+     * A host name may contain any byte. A '/' in it is replaced, so that it does not name another
+     * folder.
+     */
     for (char *slash; (slash = strchr(host.nodename, '/'));)
         *slash = '_';
     for (const char *p = pattern; *p && at < size; p++) {
@@ -65,10 +68,11 @@ static bool begins(const char *path, const char *with)
 }
 
 /*
- * Whether path is a device, a pipe, or a link in /dev or /proc, such as /dev/stdout. A file that is
- * renamed over it would destroy it for all its users. A link of the process's user is not special,
- * because it is followed first. Nor is a link of another user but root, which might lead to a
- * device that only this process may write.
+ * Whether path is a device, a pipe, or a link in /dev or /proc, such as /dev/stdout. Renaming a
+ * file to such a path would destroy it for all its users. The caller has already followed the links
+ * that the process's user owns. A link of root counts if it leads to a device or a pipe. A link of
+ * any other user does not count, because it might lead to a device that only this process may
+ * write.
  */
 static bool is_special(const char *path)
 {
@@ -98,8 +102,8 @@ static int write_special(const char *path, const char *bytes, size_t length)
 
 /*
  * Creates a new file in the folder of path, and sets ret to its path. Returns a descriptor or
- * -errno. The name contains the time in nanoseconds, so another user cannot guess it. A process
- * with the same pid in another container also gets another name.
+ * -errno. The name contains the time in nanoseconds, so another user cannot guess it. So a process
+ * with the same pid in another container gets another name, too.
  */
 static int open_beside(const char *path, char *ret, size_t size)
 {
@@ -119,8 +123,8 @@ static int open_beside(const char *path, char *ret, size_t size)
 }
 
 /*
- * Replaces the path in ret by the target of the link that it names. False if it names no link, if
- * another user owns the link, or if the new path would be too long.
+ * If the path in ret is a symbolic link, replaces the path by the target of the link. Returns false
+ * if the path is not a link, if another user owns the link, or if the new path would be too long.
  */
 static GF_COLD bool follow_own_link(char *ret, size_t size)
 {

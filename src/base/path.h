@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* The part of a path behind its last slash. */
+/* Returns the part of a path after its last slash. */
 static inline const char *gf_path_file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -21,10 +21,11 @@ static inline const char *gf_path_file_name(const char *path)
 int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t size);
 
 /*
- * Replaces the file at path by these bytes atomically: a reader sees either the old or the new
- * content. A link at path is followed if the process's user owns it, otherwise replaced. To
- * devices, pipes and the targets of links in /dev and /proc, the bytes are appended. On failure the
- * new file is removed. Returns 0 or -errno.
+ * Atomically replaces the content of the file at path by these bytes: a reader sees either the old
+ * or the new content. If path is a symbolic link that the process's user owns, the target of the
+ * link is replaced; a link of another user is itself replaced. If path is a device, a pipe or a
+ * link in /dev or /proc, the bytes are appended instead. If the function fails, it removes the new
+ * file. Returns 0 or -errno.
  */
 int gf_path_replace(const char *path, const char *bytes, size_t length);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Properties of the processor or the kernel, determined at first use. Several threads may determine
- * the same property at the same time; they get the same result.
+ * Determines a property of the processor or the kernel at first use, and stores the result. Several
+ * threads may determine the same property at the same time; all get the same result.
  */
 #ifndef GF_BASE_PROBE_H
 #define GF_BASE_PROBE_H
@@ -12,8 +12,9 @@
 enum gf_probed { gf_probed_unknown, gf_probed_no, gf_probed_yes };
 
 /*
- * `known` is a static variable that starts at 0. If find_out returns unknown, the result is false,
- * and the next call asks again.
+ * Whether this machine has a property. `known` is a static variable that is initially 0, and holds
+ * the result. If find_out returns gf_probed_unknown, the result is false, and the next call of
+ * gf_probe calls find_out again.
  */
 static inline bool gf_probe(_Atomic unsigned char *known, enum gf_probed (*find_out)(void))
 {

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 /*
- * A bit of the kernel's signal set. libc's functions for it may be interposed by another preload.
+ * The bit of a signal in the kernel's signal set. libc's functions for signal sets are not used,
+ * because another preload may replace them.
  */
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 
@@ -37,8 +38,8 @@ ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count)
 }
 
 /*
- * In a folder that other users can write to, they could create a link to any file that this process
- * can write.
+ * Whether root or the process's user owns the link at path. In a folder that other users can write
+ * to, another user could create a link to any file that this process can write.
  */
 static GF_COLD bool is_trusted_link(const char *path)
 {

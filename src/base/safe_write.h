@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes of the library. A plain write raises SIGPIPE if a pipe has no reader, and SIGXFSZ if a
- * file is at its size limit (ulimit -f). Either signal could end the program. These functions only
- * fail.
+ * Writes that raise no signal. A plain write raises SIGPIPE if a pipe has no reader, and SIGXFSZ if
+ * a file is at its size limit (ulimit -f). Either signal could end the program. The functions below
+ * return an error instead.
  */
 #ifndef GF_BASE_SAFE_WRITE_H
 #define GF_BASE_SAFE_WRITE_H
@@ -12,7 +12,10 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* Like writev. Not a cancellation point; any thread, inside malloc, in a forked child. */
+/*
+ * Like writev, but not a cancellation point. It may be called on any thread, inside malloc and in a
+ * forked child.
+ */
 ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count);
 
 static inline ssize_t gf_safe_write(int fd, const void *bytes, size_t length)
@@ -22,9 +25,10 @@ static inline ssize_t gf_safe_write(int fd, const void *bytes, size_t length)
 }
 
 /*
- * Appends both texts to the file by one write, and creates a missing file. A symbolic link at path
- * is followed only if root or the process's user owns it; otherwise returns -ELOOP. Returns -errno,
- * or the number of bytes written, which may be smaller if the file system is full.
+ * Appends both texts to the file by one write, and creates the file if it is missing. A symbolic
+ * link at path is followed only if root or the process's user owns it; otherwise the result is
+ * -ELOOP. Returns -errno, or the number of bytes written, which is less than the length of both
+ * texts if the file system is full.
  */
 ssize_t gf_safe_append(const char *path, const char *first, size_t first_length, const char *second,
                        size_t second_length);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for one call, if it needs more than a small stack has: a thread's stack may have only 16
- * KiB, which includes all thread-local variables. Costs about 2 us. The memory is mapped, not from
- * the heap, and no hook sees the mapping. Any thread, inside malloc, in a forked child. Keeps errno
- * unless it fails.
+ * Memory for one call that needs more than a small stack can hold. A thread's stack may have only
+ * 16 KiB, including all thread-local variables. The memory is mapped by system calls, so it is not
+ * from the heap, and no hook of this library is called. Taking and returning it costs about 2 us.
+ * The functions may be called on any thread, inside malloc and in a forked child. They keep errno
+ * unless the kernel refuses the mapping.
  */
 #ifndef GF_BASE_SCRATCH_H
 #define GF_BASE_SCRATCH_H
@@ -15,8 +16,8 @@
 #include <unistd.h>
 
 /*
- * ThreadSanitizer must see these calls. Otherwise it reports a race if two threads map the same
- * address one after the other.
+ * ThreadSanitizer observes mmap and munmap, but no raw system calls. Without these calls it would
+ * report a race if two threads map the same address one after the other.
  */
 #ifdef __SANITIZE_THREAD__
 #define gf_scratch_map(bytes, prot, flags) mmap(NULL, bytes, prot, flags, -1, 0)
@@ -27,7 +28,7 @@
 #define gf_scratch_unmap(at, bytes) syscall(SYS_munmap, at, bytes)
 #endif
 
-/* Zeroed; NULL if the kernel refuses the mapping. */
+/* Returns zeroed memory; NULL if the kernel refuses the mapping. */
 static inline void *gf_scratch_take(size_t bytes)
 {
     void *at = gf_scratch_map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);

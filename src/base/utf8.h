@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes one code point as UTF-8, without a terminating null, and returns the number of bytes written. */
+/*
+ * Writes one code point as UTF-8, without a terminating null. Returns the number of bytes written.
+ */
 static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
 {
     if (point < 0x80) {

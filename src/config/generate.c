@@ -13,8 +13,8 @@
 #include <string.h>
 
 /*
- * Writes one sentence per line, as is usual in roff. Dashes are escaped, because roff would print
- * them as hyphens.
+ * Writes a text as roff, one sentence per line, as is usual there. Dashes are escaped, because roff
+ * would print them as hyphens.
  */
 static void print_roff(const char *text)
 {
@@ -67,7 +67,9 @@ static void md_section(const char *title)
     printf("| **%s** | | | | |\n", title);
 }
 
-/* Larger ranges are not completed, because bash would list all their numbers. */
+/*
+ * A range of more than NUMBERS_MAX numbers is not completed, because bash would list all of them.
+ */
 #define NUMBERS_MAX 65
 
 static void bash_numbers(uint64_t low, uint64_t high)
@@ -139,7 +141,7 @@ static void print_list(const struct format *format)
     }
 }
 
-/* All flags, as one line of words. */
+/* Writes all flags on one line, separated by spaces. */
 static void print_flags(void)
 {
     char flag[GF_OPTION_FLAG_MAX];
@@ -183,8 +185,9 @@ static int expand_file(const struct format *format, const char *name)
 }
 
 /*
- * Whether the parser accepts each default. A size written as a C expression would appear in the
- * documentation, and users could not write it.
+ * Whether the parser accepts the default of each option. The documentation shows a default as
+ * options.def spells it. So a size that is spelled as a C expression is an error, because users
+ * could not write it.
  */
 static bool are_defaults_valid(void)
 {
@@ -196,7 +199,8 @@ static bool are_defaults_valid(void)
         if (row->kind != gf_option_size || strcmp(row->fallback, "auto") == 0 ||
             (gf_parse_size(row->fallback, &bytes) == 0 && bytes >= row->low && bytes <= row->high))
             continue;
-        fprintf(stderr, "options.def: the default %s of %s is no size. Write it as users do: 64M\n",
+        fprintf(stderr,
+                "options.def: the default %s of %s is not a size. Write it as users do: 64M\n",
                 row->fallback, row->name);
         ret = false;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The build runs this program to document the fields of a JSON output, as Markdown tables (md) or as a
- * JSON schema (json). GF_FIELDS is the file with the fields, GF_SCHEMA_HEADER the header with the
- * schema's number. GF_FIELDS consists of:
+ * The build runs this program to document the fields of a JSON output, as Markdown tables (md) or
+ * as a JSON schema (json). The macro GF_FIELDS names the file that lists the fields.
+ * GF_SCHEMA_HEADER names the header that defines the schema's number. The file of GF_FIELDS
+ * consists of these rows:
  *
  *   GF_SCHEMA(title, number)   once, first
  *   GF_SECTION(title, text)    a heading of the documentation
@@ -11,8 +12,9 @@
  *   GF_SHAPE(name, text)       begins the fields of an object; other fields use its name as their type
  *   GF_FIELD(path, type, unit, presence, text)
  *
- * path: the names from the outermost object on, separated by dots. The row of a list or map precedes
- * the rows of its elements, whose paths begin with the path of the list or map.
+ * path: the names of the objects that contain the field, outermost first, and the field's name,
+ * separated by dots. The row of a list or map precedes the rows of its elements. The paths of these
+ * rows begin with the path of the list or map.
  * type: bool, int, count (an integer from 0 on), number, text, cpus (a list such as 0-3,8), numbers or
  * texts (a list of them), object, list (of objects), map (of objects by name), counts (numbers by
  * name), schema (the schema's number), a|b|c (one of these words), the name of a shape, or "map of" one
@@ -29,7 +31,8 @@ enum kind { KIND_SECTION, KIND_EVENT, KIND_SHAPE, KIND_FIELD };
 
 struct row {
     enum kind kind;
-    const char *path; /* or the title */
+    /* The path of a field; otherwise the name or title of a section, event or shape. */
+    const char *path;
     const char *type, *unit, *presence, *text;
 };
 
@@ -61,7 +64,10 @@ static const struct {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* The rows of the top level, of an event or of a shape, without the row that begins it. */
+/*
+ * A range of rows: those before the first event or shape, or those of one event or shape without
+ * the row that begins it.
+ */
 struct scope {
     size_t begin, end;
 };
@@ -108,7 +114,7 @@ static bool has(const struct row *row, const char *presence)
     return strstr(row->presence, presence);
 }
 
-/* Markdown. */
+/* Output as Markdown. */
 
 static void md_words(const char *type)
 {
@@ -156,8 +162,8 @@ static void md_type(const char *type)
 }
 
 /*
- * Finds the row whose path is the first `length` characters of path, in the event or shape to which
- * row `index` belongs.
+ * Finds the row whose path equals the first `length` characters of `path`. Only the event or shape
+ * to which row `index` belongs is searched.
  */
 static const struct row *container(size_t index, const char *path, size_t length)
 {
@@ -169,7 +175,7 @@ static const struct row *container(size_t index, const char *path, size_t length
     return NULL;
 }
 
-/* The path, with "[]" after each list and ".*" after each map. */
+/* Writes the path of a row, with "[]" after each list and ".*" after each map. */
 static bool md_path(size_t index)
 {
     const char *path = rows[index].path, *from = path;
@@ -228,14 +234,14 @@ static bool md_all(void)
     return true;
 }
 
-/* The JSON schema. */
+/* Output as a JSON schema. */
 
 static void json_indent(unsigned depth)
 {
     printf("\n%*s", (int)(2 * depth), "");
 }
 
-/* A text without its markup: `code`, [link](target). */
+/* Writes a text as a JSON string, without the markup of `code` and [link](target). */
 static void json_text(const char *text)
 {
     putchar('"');
@@ -327,7 +333,7 @@ static void json_field(struct scope scope, const struct row *row, const char *na
     fputs(nullable ? "}, {\"type\": \"null\"}]}" : "}", stdout);
 }
 
-/* The field's name if its path is prefix and one more name; otherwise NULL. */
+/* Returns the field's name if its path consists of the prefix and one more name, otherwise NULL. */
 static const char *name_below(const struct row *row, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -368,7 +374,10 @@ static void json_required(struct scope scope, const char *prefix, bool *first)
     }
 }
 
-/* Writes the members of an object's schema. event: also the fields that every line has; or NULL. */
+/*
+ * Writes the members of an object's schema. If `event` is not NULL, the schema describes a line
+ * with this event, so it also gets the fields that every line has.
+ */
 static void json_object(struct scope scope, const char *prefix, const char *event, unsigned depth)
 {
     const struct scope common = scope_from(0);

@@ -6,22 +6,22 @@
 #include "base/base.h"
 
 /*
- * A process that was bound passes this variable to its children (docs/environment.md). It holds the
- * mask from before the binding, and the mask and memory policy that the library set. A child uses
- * it only if its current mask equals the mask that was set.
+ * A process that the library has bound passes this variable to its children (docs/environment.md).
+ * Its value contains the process's mask before the binding, and the mask and memory policy that the
+ * library set. A child uses the value only if its own mask equals the mask that the library set.
  */
 #define GF_NAME_BOUND "GPUFEED_BOUND"
 
 /*
- * Whether a variable is GPUFEED_BOUND, or one that Kubernetes sets in every pod for a service named
- * gpufeed. These are neither options nor mistakes.
+ * Whether the variable is GPUFEED_BOUND, or one of those that Kubernetes sets in every pod for a
+ * service named gpufeed. Such a variable is neither an option nor a mistake.
  */
 bool gf_name_is_internal(const char *name);
 
 /*
- * Splits "NAME=value" if NAME is GPUFEED or begins with GPUFEED_. Case is ignored, because a
- * lower-case name is a mistake that must be reported. Copies NAME, truncated to size, and returns
- * the value. NULL for any other entry.
+ * If the entry is "NAME=value", and NAME is GPUFEED or begins with GPUFEED_: copies NAME, truncated
+ * to size, and returns the value. Otherwise returns NULL. Case is ignored, because a lower-case
+ * name is a mistake that must be reported.
  */
 const char *gf_name_split(const char *entry, char *name, size_t size);
 

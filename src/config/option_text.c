@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Joins the words whose bits are set. Returns buf. */
+/* Writes the words of the row whose bits are set, joined by the separator. Returns buf. */
 static const char *join_words(const struct gf_option_row *row, unsigned bits, const char *separator,
                               char *buf, size_t size)
 {

@@ -37,8 +37,8 @@ const struct gf_option_row gf_option_rows[GF_OPTION_COUNT] = {
 };
 
 /*
- * A section's enumerator has the index of the row that follows. before_<id> then lowers the counter
- * of the enum by one, so that this row gets the same number.
+ * section_<id> gets the index of the row that follows the heading. before_<id> is one less, so that
+ * the enumerator of that row gets the same number as section_<id>.
  */
 enum {
 #define GF_SECTION(id, title) section_##id, before_##id = section_##id - 1,
@@ -74,7 +74,10 @@ enum gf_origin gf_option_origin(const struct gf_options *o, const struct gf_opti
     return origin;
 }
 
-/* A value of any kind except a path, as struct gf_options holds it. */
+/*
+ * A value of any kind except a path or names, with the type that its member of struct gf_options
+ * has.
+ */
 union value {
     int choice; /* a value of the row's enum */
     unsigned number;
@@ -97,8 +100,9 @@ static bool means_off(const char *value)
 }
 
 /*
- * A choice that includes "off" also accepts other words for off, so that GPUFEED=0 disables the
- * library. Words that mean on select the first word of the list.
+ * Returns the index of a word. A choice that includes "off" also accepts other words for off, so
+ * that GPUFEED=0 disables the library. Such a choice also accepts words for on, which select the
+ * first word of the list.
  */
 static int parse_choice(const struct gf_option_row *row, const char *value, int *ret)
 {
@@ -133,7 +137,8 @@ static int parse_bytes(const struct gf_option_row *row, const char *value, uint6
 }
 
 /*
- * Copies the first word of a list, truncated to size. Returns the rest; NULL after the last word.
+ * Copies the first word of a list, truncated to size. Returns the list without this word; NULL if
+ * it was the last word.
  */
 static const char *split_word(const char *list, char *ret, size_t size)
 {
@@ -196,7 +201,7 @@ const char *gf_option_wrong_word(const struct gf_option_row *row, const char *va
     return row->kind == gf_option_list && parse_list(row, value, &bits, buf) ? buf : value;
 }
 
-/* gf_option_check has accepted value. */
+/* Stores a value that gf_option_check has accepted. */
 static void set_value(struct gf_options *o, size_t index, const char *value)
 {
     const struct gf_option_row *row = &gf_option_rows[index];

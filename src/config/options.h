@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options of one process, read from its environment. No function here allocates, logs or calls
- * getenv (which races with setenv): each reads the vector that the caller passes. Any thread, any
- * time, also inside malloc.
+ * The options of one process, read from its environment. The functions allocate nothing and print
+ * nothing. They read the environment that the caller passes instead of calling getenv, which races
+ * with setenv. They may be called on any thread at any time, also inside malloc.
  */
 #ifndef GF_CONFIG_OPTIONS_H
 #define GF_CONFIG_OPTIONS_H
@@ -13,7 +13,7 @@
 #define GF_OPTION_PATH_MAX 1024
 #define GF_OPTION_FLAG_MAX 32
 #define GF_OPTION_WORD_MAX 32   /* a longer word of a list is truncated, and is then invalid */
-#define GF_SIZE_AUTO UINT64_MAX /* auto */
+#define GF_SIZE_AUTO UINT64_MAX /* the value of a size that is set to auto */
 
 /* enum gf_mode { gf_mode_on, ... }, enum gf_bind { gf_bind_auto, ... } and so on. */
 #include "config/options.def"
@@ -24,8 +24,8 @@
 #undef GF_ENUMERATOR
 
 /*
- * The source of a value. gf_origin_rejected: the default is used, because the environment's value
- * is invalid.
+ * Where the value of an option came from. gf_origin_rejected: the default is used, because the
+ * value in the environment is invalid.
  */
 enum gf_origin { gf_origin_default, gf_origin_environment, gf_origin_rejected };
 
@@ -52,14 +52,15 @@ enum gf_option_kind {
     gf_option_list
 };
 
-/* One row of options.def. */
+/* A row of options.def. */
 struct gf_option_row {
     const char *token;
     const char *name;
     enum gf_option_kind kind;
-    const char *fallback;       /* the default as text; "" for a path or names */
-    const char *const *choices; /* NULL-terminated; of gf_option_choice and gf_option_list */
-    uint64_t low, high;         /* gf_option_number and gf_option_size (bytes) */
+    const char *fallback; /* the default as text; "" for a path or names */
+    /* The words of gf_option_choice and gf_option_list, NULL-terminated. */
+    const char *const *choices;
+    uint64_t low, high; /* range of gf_option_number, and of gf_option_size in bytes */
     const char *help;
     const char *text;
 };
@@ -73,7 +74,7 @@ enum gf_option_index {
 
 extern const struct gf_option_row gf_option_rows[GF_OPTION_COUNT];
 
-/* A heading and the index of the row that it precedes. */
+/* A heading, and the index of the first row below it. */
 struct gf_option_section {
     const char *title;
     size_t first;
@@ -82,35 +83,44 @@ struct gf_option_section {
 extern const struct gf_option_section gf_option_sections[];
 extern const size_t gf_option_section_count;
 
-/* Sets the defaults, then the valid values in envp, which may be NULL. */
+/*
+ * Sets each option to its value in envp if that is valid, otherwise to its default. envp may be
+ * NULL.
+ */
 void gf_options_load(struct gf_options *ret, char *const *envp);
 
-/* Whether the row accepts the value: 0 or -EINVAL. */
+/* Returns 0 if the value is valid for the row, otherwise -EINVAL. */
 int gf_option_check(const struct gf_option_row *row, const char *value);
 
-/* The invalid part of a rejected value: a word of a list (in buf), or the value itself. */
+/*
+ * Returns the invalid part of a value that gf_option_check rejects: the first invalid word of a
+ * list, copied to buf, or the value itself.
+ */
 const char *gf_option_wrong_word(const struct gf_option_row *row, const char *value,
                                  char buf[GF_OPTION_WORD_MAX]);
 
 /*
- * The default as text, or "" if the option has none. from_run: the default under `gpufeed run`,
- * which differs for some options.
+ * Returns the default as text, or "" if the option has none. from_run: whether to return the
+ * default under `gpufeed run`, which differs for some options.
  */
 const char *gf_option_fallback(const struct gf_option_row *row, bool from_run);
 
 /*
- * The row's field in o. Its type depends on the kind: an int-sized enum, unsigned, uint64_t or
- * char[GF_OPTION_PATH_MAX].
+ * Returns the address of the row's value in o. The type of the value depends on the kind of the
+ * row: an int-sized enum, unsigned, uint64_t or char[GF_OPTION_PATH_MAX].
  */
 const void *gf_option_value(const struct gf_options *o, const struct gf_option_row *row);
 enum gf_origin gf_option_origin(const struct gf_options *o, const struct gf_option_row *row);
 
 /*
- * The flag of `gpufeed run` without its leading dashes: the token, with '-' for '_'. Returns buf.
+ * Writes the flag of `gpufeed run` without its leading dashes: row->token with each '_' replaced by
+ * '-'. Returns buf.
  */
 const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t size);
 
-/* The row of a flag ("stage-min") or a variable ("GPUFEED_STAGE_MIN"); NULL if not found. */
+/*
+ * Return the row of a flag ("stage-min") or of a variable ("GPUFEED_STAGE_MIN"); NULL if not found.
+ */
 const struct gf_option_row *gf_option_by_flag(const char *flag);
 const struct gf_option_row *gf_option_by_name(const char *name);
 

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 /*
- * The address of argc, argv and the environment on the initial stack. Weak, because only glibc's
- * loader defines this symbol.
+ * A pointer to argc, which argv and the environment follow on the initial stack. The symbol is
+ * weak, because only glibc's loader defines it.
  */
 extern void *__libc_stack_end __attribute__((weak));
 
@@ -24,8 +24,8 @@ enum { unrecorded, recording, recorded };
 static _Atomic int state;
 
 /*
- * The environment on the initial stack. Needed because an IFUNC resolver or libc's startup code may
- * call malloc before libc has set environ.
+ * Returns the environment on the initial stack. It is needed because an IFUNC resolver or libc's
+ * startup code may call malloc before libc has set `environ`.
  */
 static char *const *kernel_environment(void)
 {
@@ -39,8 +39,8 @@ static char *const *kernel_environment(void)
 }
 
 /*
- * Makes a path absolute, based on the current folder: some programs change folders before they use
- * CUDA. The path is a pattern, so percent signs of the folder are doubled.
+ * Makes a relative path absolute, because some programs change the current folder before they use
+ * CUDA. The path is a pattern, so percent signs in the name of the current folder are doubled.
  */
 static void make_absolute(char path[GF_OPTION_PATH_MAX])
 {
@@ -49,8 +49,8 @@ static void make_absolute(char path[GF_OPTION_PATH_MAX])
     size_t at = 0;
 
     /*
-     * Unlike libc's getcwd, the raw call never allocates. The result for an unreachable folder does
-     * not begin with a slash.
+     * Unlike libc's getcwd, the system call never allocates. If the current folder is unreachable
+     * from the root folder, the result does not begin with a slash.
      */
     if (!length || *path == '/' || syscall(SYS_getcwd, folder, sizeof(folder)) <= 0 ||
         *folder != '/')
@@ -68,7 +68,7 @@ static void make_absolute(char path[GF_OPTION_PATH_MAX])
     memcpy(path, whole, at + length + 1);
 }
 
-/* Whether the program's file name is among the names, which commas separate. */
+/* Whether `names`, separated by commas, contains the program's file name. */
 static bool is_kept_out(const char *names)
 {
     const char *program =
@@ -90,7 +90,10 @@ static void record_state(void)
 {
     startup.envp = environ ? environ : kernel_environment();
     startup.pid = getpid();
-    /* Raw calls, because another library may replace libc's functions by some that allocate. */
+    /*
+     * The system calls are made directly, because another library may replace libc's functions by
+     * ones that allocate.
+     */
     const long size = syscall(SYS_sched_getaffinity, 0, sizeof(startup.cpus), &startup.cpus);
     startup.known = size > 0;
     struct stat found;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of the process before the library changed anything: options, CPU mask, environment.
- * Recorded at the first malloc or hooked call. Allocates nothing; any thread, before any
- * constructor, inside malloc.
+ * The state of the process before the library changed anything: options, CPU mask, environment. The
+ * state is recorded at the first call of malloc or of a hooked function. The functions allocate
+ * nothing. They may be called on any thread, inside malloc and before any constructor has run.
  */
 #ifndef GF_CONFIG_STARTUP_ENV_H
 #define GF_CONFIG_STARTUP_ENV_H
@@ -15,20 +15,21 @@
 struct gf_startup_env {
     bool known; /* false if the kernel's mask does not fit into `cpus`; then nothing is bound */
     /*
-     * The program started without descriptor 2, so a file that it opens later may get this number.
+     * True if the program started without descriptor 2. A file that it opens later may get this
+     * number.
      */
     bool stderr_closed;
-    dev_t stderr_device; /* the file of descriptor 2 */
+    dev_t stderr_device; /* identity of the file that descriptor 2 referred to */
     ino_t stderr_inode;
-    /* The process that made the record. Forked children inherit the record. */
+    /* The id of the process that made the record. Forked children inherit the record. */
     pid_t pid;
-    struct gf_cpus cpus; /* sched_getaffinity of the recording thread */
-    char *const *envp;   /* the environment at that time; it may have changed since */
+    struct gf_cpus cpus; /* the CPU mask of the recording thread */
+    char *const *envp;   /* the environment when the record was made; it may have changed since */
 };
 
 /*
- * Returns the record. The first call makes the record, and other callers wait for it. Never NULL.
- * Keeps errno.
+ * Returns the record, never NULL. The first call makes the record; calls on other threads wait
+ * until it is made. Keeps errno.
  */
 const struct gf_startup_env *gf_startup_env(void);
 const struct gf_options *gf_startup_env_options(void);

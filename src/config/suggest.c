@@ -14,7 +14,10 @@ static const char *without_prefix(const char *name)
     return *name == '_' ? name + 1 : name;
 }
 
-/* The setting of the main switch for a word such as "disable"; NULL for other words. */
+/*
+ * Returns the setting of GPUFEED for a word such as "disable": "GPUFEED=off". Returns NULL for
+ * other words.
+ */
 static const char *main_switch(const char *wanted)
 {
     static const struct {
@@ -38,13 +41,16 @@ const char *gf_suggest_name(const char *name)
     gf_nearest_word_begin(&nearest, wanted);
     for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
         const char *candidate = without_prefix(gf_option_rows[i].name);
-        /* The name in another case, or the flag in capitals: --mode sets GPUFEED. */
+        /*
+         * Return the name if it was only spelled in another case, or if the user wrote a flag as a
+         * variable: GPUFEED_MODE for --mode, which sets GPUFEED.
+         */
         if (gf_same_word(name, gf_option_rows[i].name) ||
             gf_same_word(wanted, gf_option_rows[i].token))
             return gf_option_rows[i].name;
         /*
-         * Skips GPUFEED, whose name without the prefix is empty: every short name would be close to
-         * it.
+         * GPUFEED is skipped. Without the prefix it is an empty word, to which every short word is
+         * close.
          */
         if (*candidate)
             gf_nearest_word_try(&nearest, candidate, gf_option_rows[i].name);
@@ -52,7 +58,10 @@ const char *gf_suggest_name(const char *name)
     return nearest.found;
 }
 
-/* Words that mean "off", but may be closer to another word: "none" to "node". */
+/*
+ * Whether the value is a word that means "off". By edit distance, such a word may be closer to
+ * another word, as "none" is to "node".
+ */
 static bool means_off(const char *value)
 {
     static const char *const words[] = {"none", "never", "disable", "disabled"};

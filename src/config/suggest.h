@@ -6,15 +6,16 @@
 #include "config/options.h"
 
 /*
- * The option that is closest to an unknown GPUFEED_ name, compared without the prefix. For names
- * such as GPUFEED_DISABLE, the assignment with that effect: "GPUFEED=off". NULL if no name is
- * close.
+ * Returns the name of the option that is closest to an unknown GPUFEED_ name. The prefix is not
+ * compared. For a name such as GPUFEED_DISABLE, returns the assignment that has this effect:
+ * "GPUFEED=off". Returns NULL if no name is close.
  */
 const char *gf_suggest_name(const char *name);
 
 /*
- * A word of the row for a rejected value: one that begins with the value, or the closest one. NULL
- * if no word is close, for a value of one letter, and for rows without words.
+ * Returns the valid word of the row that begins with a rejected value, or the word that is closest
+ * to it. Returns NULL if no word is close, if the value has fewer than two letters, or if the row
+ * has no words.
  */
 const char *gf_suggest_value(const struct gf_option_row *row, const char *value);
 

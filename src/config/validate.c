@@ -30,8 +30,8 @@ static void format_unknown_name(const char *name, char *line, size_t size)
 }
 
 /*
- * Describes the mistake in an entry of the environment. Returns false if the entry is valid, or
- * does not belong to the library.
+ * Describes the mistake in an entry of the environment. Returns false if the entry is valid or is
+ * not a setting of the library.
  */
 static bool format_mistake(const char *entry, bool from_run, char *line, size_t size)
 {

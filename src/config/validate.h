@@ -14,7 +14,7 @@ const char *gf_validate_value(const struct gf_option_row *row, const char *value
 
 /*
  * Calls report(closure, line) once for each invalid value and each unknown GPUFEED_ name in envp,
- * which may be NULL. from_run: name the defaults of `gpufeed run`.
+ * which may be NULL. from_run: whether `line` names the default under `gpufeed run`.
  */
 void gf_validate_environment(char *const *envp, bool from_run,
                              void (*report)(void *closure, const char *line), void *closure);

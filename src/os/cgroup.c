@@ -11,7 +11,7 @@
 
 #define MOUNT GF_CGROUP_MOUNT
 
-/* Whether the comma-separated list of n bytes contains the word. */
+/* Whether the list of n bytes, whose words are separated by commas, contains the word. */
 static bool has_word(const char *list, size_t n, const char *word)
 {
     const size_t length = strlen(word);
@@ -25,8 +25,9 @@ static bool has_word(const char *list, size_t n, const char *word)
 }
 
 /*
- * Returns the path in a line of /proc/self/cgroup ("4:memory:/a/b", "0::/a/b") if the line belongs
- * to the controller, otherwise NULL. *ret_valid is false if the line has another form.
+ * Returns the path in a line of /proc/self/cgroup ("4:memory:/a/b" or "0::/a/b") if the line
+ * belongs to the controller, otherwise NULL. Sets *ret_valid to false if the line does not have
+ * this form.
  */
 static const char *group_path(const char *line, const char *controller, bool *ret_valid)
 {
@@ -94,9 +95,10 @@ bool gf_cgroup_to_parent(char *group)
 }
 
 /*
- * Reads a file of the group, or of the nearest parent that has the file. A container without a
- * cgroup namespace has its group mounted at the top. Also, a controller may be disabled below some
- * level.
+ * Reads a file of the group, or of the nearest parent that has the file. The group's own file may
+ * be missing for two reasons. In a container without a cgroup namespace, the path of the group is
+ * not below the mount point, where the group itself is mounted. And a controller may be disabled
+ * below some level of the hierarchy.
  */
 static int read_nearest(const char *root, const char *mount, char *group, const char *file,
                         char *buf, size_t size)
@@ -136,7 +138,10 @@ static double quota_share(long long quota, long long period)
     return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
 }
 
-/* Parses "max 100000" or "400000 100000": quota and period in microseconds. */
+/*
+ * Parses the text of cpu.max, "max 100000" or "400000 100000": quota and period in microseconds.
+ * Returns the number of CPUs; 0 if unlimited.
+ */
 static double quota_v2(const char *text)
 {
     char *end;
@@ -200,7 +205,7 @@ bool gf_cgroup_has_no_swap(const char *root)
     return false;
 }
 
-/* Whether the file of the group exists, has text, and is not "max". */
+/* Whether the file of the group exists and sets a limit: its text is neither empty nor "max". */
 static bool is_limited(const char *root, const char *mount, const char *group, const char *file)
 {
     char text[64];

@@ -16,7 +16,10 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-/* Adds a character; true if it ends a run of exactly 64 hex digits. */
+/*
+ * Adds the next character of the text. Returns true if the character ends a run of exactly 64 hex
+ * digits.
+ */
 static bool feed_run(struct run *run, char c)
 {
     if (is_hex(c)) {
@@ -49,8 +52,8 @@ static bool find_run(const char *path, struct run *run)
 static void find_id(void *closure)
 {
     /*
-     * In a cgroup namespace the first file shows no path, but the container's mounts contain the
-     * id.
+     * In a cgroup namespace, the first file shows no path. Then the id is in the paths of the
+     * container's mounts.
      */
     static const char *const paths[] = {"/proc/self/cgroup", "/proc/self/mountinfo"};
 

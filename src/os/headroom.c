@@ -12,14 +12,14 @@
 #define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
 #define UNKNOWN GF_HEADROOM_UNKNOWN
 
-/* Version 1 writes a larger number for "unlimited". */
+/* A limit of at least this number means "unlimited" in version 1. */
 #define UNLIMITED (UINT64_C(1) << 62)
 
 struct names {
     const char *mount;
     const char *limits[2];
     const char *usage;
-    const char *inactive, *active; /* keys of memory.stat; each sum includes the child groups */
+    const char *inactive, *active; /* keys of memory.stat whose values include the child groups */
 };
 
 static const struct names names_v2[] = {
@@ -40,7 +40,9 @@ static const struct names names_v1 = {MOUNT_V1,
                                       "total_inactive_file",
                                       "total_active_file"};
 
-/* The number in a file; UNKNOWN for "max" or a missing file. */
+/*
+ * Returns the number in a file of the group; UNKNOWN if the text is "max" or the file is missing.
+ */
 static uint64_t read_limit(const char *root, const char *mount, const char *group, const char *file)
 {
     char text[32], *end;
@@ -56,7 +58,10 @@ static uint64_t saturating_sub(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* Counts only half of the active file pages, because they may be the program's input. */
+/*
+ * Returns how many bytes of file pages the kernel can reclaim. Only half of the active file pages
+ * are counted, because they may be the program's input.
+ */
 static uint64_t reclaimable_bytes(uint64_t inactive, uint64_t active)
 {
     return inactive + active / 2;
@@ -105,7 +110,8 @@ static void read_groups_headroom(const struct names *names, const char *controll
 }
 
 /*
- * Parses "Node 0 MemFree:   123 kB", or a line of /proc/meminfo, which lacks the first two words.
+ * Returns the value of the key in bytes. A line of the text is like "Node 0 MemFree:   123 kB"; in
+ * /proc/meminfo the first two words are missing.
  */
 static uint64_t meminfo_bytes(const char *text, const char *key)
 {

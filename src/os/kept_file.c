@@ -11,7 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The descriptor's number is above those that programs usually choose, and below FD_SETSIZE. */
+/*
+ * The number of a kept descriptor is at least MOST - BELOW, if the limit of open files allows it.
+ * Such a number is above those that programs usually choose, and below FD_SETSIZE.
+ */
 #define MOST 1024
 #define BELOW 64L
 
@@ -23,7 +26,7 @@ static bool is_file(int fd, const struct stat *wanted)
            found.st_ino == wanted->st_ino;
 }
 
-/* Returns the least number that the descriptor should have. */
+/* Returns the lowest number that a kept descriptor should have. */
 static long least_number(void)
 {
     struct rlimit limit = {.rlim_cur = MOST};
@@ -34,9 +37,9 @@ static long least_number(void)
 }
 
 /*
- * Returns a high descriptor of the file. openat returns a low one, which the program may replace at
- * any time. So the file's identity is read by its path, and the low descriptor is closed only if it
- * still refers to this file.
+ * Opens the file, and returns a descriptor with a high number. The number that openat returns is
+ * low, and the program may replace this descriptor at any time. So the file's identity is read by
+ * its path, and the low descriptor is closed only if it still refers to this file.
  */
 static long open_high(const char *path, struct stat *ret)
 {

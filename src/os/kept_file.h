@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of /proc or of a control group that stays open. Opening it at each use could take a
- * descriptor number that the program is about to use, and a seccomp filter could kill the process.
- * The program may close the descriptor or reuse its number, so each use compares the file's
- * identity first.
+ * A file of /proc or of a control group that stays open. If the library opened the file at each
+ * use, it could take a descriptor number that the program is about to use, and a seccomp filter
+ * could kill the process. The program may close the descriptor or reuse its number, so each use
+ * first compares the file's identity.
  */
 #ifndef GF_OS_KEPT_FILE_H
 #define GF_OS_KEPT_FILE_H
@@ -29,16 +29,17 @@ struct gf_kept_file {
 
 /*
  * Opens the file, unless it is open. The descriptor's number is high, but below FD_SETSIZE and the
- * limit of open files. Call it within cuInit, where the driver opens files as well, or in a process
- * with one thread. Any thread. Keeps errno.
+ * limit of open files. This function must be called within cuInit, where the driver opens files as
+ * well, or while the process has one thread. Keeps errno.
  */
 void gf_kept_file_open(struct gf_kept_file *file);
 
 /*
- * Returns the descriptor if it still refers to the file that was opened, otherwise -1. Also -1 in a
- * forked child, unless `everywhere` is set: a file of /proc/self still refers to the parent. The
- * program may replace the file at any time. So use the descriptor only for calls that are harmless
- * on any file, such as pread. Any thread. Keeps errno.
+ * Returns the descriptor if it still refers to the file that was opened, otherwise -1. Unless
+ * `everywhere` is set, returns -1 in a forked child, because an open file of /proc/self describes
+ * the parent there. The program may replace the descriptor's file at any time, so use the
+ * descriptor only for calls that are harmless on any file, such as pread. May be called on any
+ * thread. Keeps errno.
  */
 int gf_kept_file_get(const struct gf_kept_file *file);
 

@@ -30,8 +30,8 @@ static int rank_number(char *const *envp, const char *name)
     if (!value)
         return -1;
     /*
-     * Slurm writes "8", or "8(x2)" for two equal hosts. "8,4" does not show which number is this
-     * host's.
+     * Slurm writes the number of tasks on each host: "8", or "8(x2)" if two hosts have 8 each. If
+     * the hosts differ, as in "8,4", the number of this host is unknown.
      */
     char digits[16];
     const size_t length = strspn(value, "0123456789");
@@ -87,7 +87,7 @@ static bool is_off_word(const char *value)
     return false;
 }
 
-/* The first of the variables that is set, and not to a word that means off; NULL if not found. */
+/* Returns the name of the first variable whose value does not mean off; NULL if not found. */
 static const char *first_on(char *const *envp, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -100,7 +100,7 @@ static const char *first_on(char *const *envp, const char *const *names, size_t 
 
 const char *gf_launch_pinning(char *const *envp)
 {
-    /* MKL follows its OpenMP runtime and has no variable itself. */
+    /* MKL has no variable in this list, because it uses the settings of its OpenMP runtime. */
     static const char *const names[] = {
         "OMP_PROC_BIND",   "OMP_PLACES",          "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
         "KMP_HW_SUBSET",   "I_MPI_PIN",           "I_MPI_PIN_DOMAIN",  "I_MPI_PIN_PROCESSOR_LIST",
@@ -109,7 +109,10 @@ const char *gf_launch_pinning(char *const *envp)
     return first_on(envp, names, GF_ARRAY_LEN(names));
 }
 
-/* A command-line flag by which vLLM, SGLang or torchrun bind their workers; NULL if not found. */
+/*
+ * Returns the argument of this process with which vLLM, SGLang or torchrun binds its workers; NULL
+ * if not found.
+ */
 static const char *binding_flag(const char *root)
 {
     static const char *const flags[] = {"--numa-binding", "--numa-bind", "--numa-node"};

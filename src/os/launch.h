@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placement settings of launchers, OpenMP runtimes and frameworks, from environment and arguments.
- * Allocates nothing; any thread. envp ends with NULL. Results point into envp or to constants.
+ * Reads the placement settings of launchers, OpenMP runtimes and frameworks from the environment
+ * and the arguments of the process. The functions allocate nothing, and may be called on any
+ * thread. envp ends with NULL. Results point into envp or to constants.
  */
 #ifndef GF_OS_LAUNCH_H
 #define GF_OS_LAUNCH_H
 
 #include "base/base.h"
 
-/* The launcher's rank numbers, from the first complete set of its variables. */
+/*
+ * The rank numbers that a launcher set. If several sets of variables are present, the first
+ * complete set is used.
+ */
 struct gf_rank {
     int local_rank;     /* -1 unknown */
     int local_size;     /* -1 unknown */
@@ -17,21 +21,22 @@ struct gf_rank {
     const char *source; /* "torchrun", "Slurm", "Open MPI", "MPICH", or NULL */
 };
 
-/* The value of a variable in envp; NULL if absent. */
+/* Returns the value of a variable in envp; NULL if absent. */
 const char *gf_launch_variable(char *const *envp, const char *name);
 
 void gf_launch_rank(char *const *envp, struct gf_rank *ret);
-/* Names of the variables that identify a job of a scheduler or launcher; NULL ends the list. */
+/* The names of the variables that identify a job of a scheduler or launcher. NULL ends the list. */
 extern const char *const gf_launch_job_variables[];
 
 /*
- * The variable with which an OpenMP or MPI runtime pins each thread to few CPUs; NULL if none is
- * set.
+ * Returns the name of the variable with which an OpenMP or MPI runtime pins each thread to few
+ * CPUs; NULL if no such variable is set.
  */
 const char *gf_launch_pinning(char *const *envp);
 /*
- * The variable or argument with which a framework binds its own workers; NULL if not found.
- * root: os/procfs.h.
+ * Returns the name of the variable or argument with which a framework binds its own workers; NULL
+ * if not found.
+ * root: see os/procfs.h.
  */
 const char *gf_launch_binder(const char *root, char *const *envp);
 

@@ -13,16 +13,16 @@
 #include <sys/single_threaded.h>
 
 #define STACK ((size_t)512 << 10)
-#define YIELDS 1000 /* limits the time that a hook waits */
+#define YIELDS 1000 /* limits how long await_end delays a hook */
 #define UNSHARE 2U  /* CLOSE_RANGE_UNSHARE, since Linux 5.9 */
-/* The flags of pthread_create: seccomp filters may allow no others. */
+/* The flags that pthread_create uses. A seccomp filter may refuse any other combination. */
 #define FLAGS                                                                                      \
     (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |            \
      CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
 /*
- * All signals except those of the thread's own faults, and SIGSYS, by which a seccomp filter may
- * run a handler of the program.
+ * All signals, except those that the thread's own faults raise, and except SIGSYS, by which a
+ * seccomp filter may call a handler of the program.
  */
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 #define BLOCKED                                                                                    \
@@ -31,7 +31,7 @@
 struct call {
     void (*work)(void *closure);
     void *closure;
-    bool shared; /* the thread was created with the program's descriptor table */
+    bool shared; /* true if the thread starts with the program's descriptor table */
     bool done;
     _Atomic int tid; /* the kernel stores 0 when the thread has ended */
 };
@@ -45,7 +45,9 @@ static __thread __attribute__((tls_model("initial-exec"))) enum {
     table_of_short_thread,
     table_for_life
 } table;
-/* Set if the kernel lacks close_range; then threads get a copy of the table instead. */
+/*
+ * True if the kernel lacks close_range. Then each thread starts with a copy of the program's table.
+ */
 static _Atomic bool copies;
 
 static void run_call(struct call *call)
@@ -59,8 +61,8 @@ static void run_call(struct call *call)
 }
 
 /*
- * Creates a thread that calls run_call and ends. Not by pthread_create, which allocates. Returns
- * the thread's id or -errno.
+ * Creates a thread that calls run_call and ends. It does not use pthread_create, which allocates.
+ * Returns the thread's id or -errno.
  */
 static long create_thread(unsigned long flags, char *stack_end, struct call *call)
 {
@@ -115,10 +117,10 @@ static long create_thread(unsigned long flags, char *stack_end, struct call *cal
 }
 
 /*
- * Waits until the thread has ended. The kernel's wake at the end of a thread is not FUTEX_PRIVATE,
- * so the wait is not either. After the wake, /proc/self/task may still list the thread for a
- * moment. A program that opens the thread's files then would fail, so the loop waits until it is
- * gone.
+ * Waits until the thread has ended. The kernel wakes waiters at the end of a thread without
+ * FUTEX_PRIVATE_FLAG, so the wait must not use the flag either. For a moment after the wake,
+ * /proc/self/task still lists the thread. A program that opened the thread's files at that moment
+ * would fail. So the loop also waits until the thread no longer exists.
  */
 static void await_end(struct call *call, long tid)
 {
@@ -150,8 +152,8 @@ static void run_on_thread(struct call *call)
         await_end(call, tid);
     }
     /*
-     * A pending signal's handler runs when the mask is restored. It may open files, and may not
-     * return.
+     * When the signal mask is restored, the handler of a pending signal runs. It may open files,
+     * and may never return. So `table` and the stack are restored first.
      */
     table = table_shared;
     gf_scratch_give(stack, STACK);
@@ -159,8 +161,8 @@ static void run_on_thread(struct call *call)
 }
 
 /*
- * Shared by the serving thread and its only client. `posted` and `finished` count calls, and are
- * futexes.
+ * The state that the serving thread and its only client share. `posted` and `finished` count calls,
+ * and each is a futex.
  */
 static struct {
     struct call *call;
@@ -247,6 +249,6 @@ bool gf_own_table_leave(void)
     table = table_for_life;
     for (int fd = 0; fd <= 2; fd++)
         if (syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR) < 0)
-            syscall(SYS_openat, AT_FDCWD, "/", O_PATH); /* a container may lack the device */
+            syscall(SYS_openat, AT_FDCWD, "/", O_PATH); /* a container may have no /dev/null */
     return true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs code with a descriptor table of its own, in which the library can open files. In the
- * program's table, the program could replace a descriptor of the library by dup2, and the library
- * would then close the program's file.
+ * program's table, the program could replace a descriptor of the library by dup2. The library would
+ * then close the program's file.
  */
 #ifndef GF_OS_OWN_TABLE_H
 #define GF_OS_OWN_TABLE_H
@@ -16,14 +16,15 @@
  * the caller already has its own table, work runs on the calling thread.
  *
  * Returns false if work did not run, because the kernel refuses a thread, or the process is sealed
- * (os/permit.h). Takes 0.1 ms on a busy machine. Any thread, inside malloc, in a signal handler, in
- * a forked child. Keeps errno. Asynchronous signals are blocked during the call.
+ * (os/permit.h). A call takes 0.1 ms on a busy machine. It may be made on any thread, inside
+ * malloc, in a signal handler and in a forked child. Keeps errno. Asynchronous signals are blocked
+ * during the call.
  */
 bool gf_own_table_run(void (*work)(void *closure), void *closure);
 
 /*
- * Whether the calling thread may open files: it runs in gf_own_table_run, called
- * gf_own_table_leave, or is the process's only thread.
+ * Whether the calling thread may open files. This is so while it runs the work of gf_own_table_run,
+ * after it called gf_own_table_leave, and if it is the process's only thread.
  */
 bool gf_own_table_is_own(void);
 
@@ -31,16 +32,17 @@ bool gf_own_table_is_own(void);
 bool gf_own_table_on_short_thread(void);
 
 /*
- * Gives the calling thread its own table until it ends, with 0, 1 and 2 as /dev/null. For threads
- * of the library that neither call the driver nor print. False if the kernel cannot do this. errno
- * may change.
+ * Gives the calling thread its own descriptor table until it ends. Descriptors 0, 1 and 2 of this
+ * table are /dev/null. Use it only on threads of the library that neither call the driver nor
+ * print. Returns false if the kernel cannot do this. errno may change.
  */
 bool gf_own_table_leave(void);
 
 /*
- * Makes the calling thread the server of one other thread, the client: it does the work of the
- * client's calls of gf_own_table_run, so that they need no new threads. Calls begin first, and
- * never returns. Returns false if the calling thread cannot leave the program's table.
+ * Makes the calling thread the server of one other thread, the client. The server does the work of
+ * the client's calls of gf_own_table_run, so that these calls create no threads. The function first
+ * calls begin(), then serves and never returns. It returns false if the calling thread cannot leave
+ * the program's table.
  */
 bool gf_own_table_serve(void (*begin)(void));
 /* Makes the calling thread the client. Call it once, after the serving thread was started. */

@@ -9,12 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE ((uintptr_t)4096) /* larger system pages are multiples of this size */
+/* A page of the system may be larger; its size is then a multiple of this. */
+#define PAGE ((uintptr_t)4096)
 #define PAGES_MAX 16
 
 /*
- * Without target nodes, move_pages only queries. get_mempolicy(MPOL_F_ADDR) would populate absent
- * pages.
+ * Without target nodes, move_pages only reports the nodes of the pages. get_mempolicy(MPOL_F_ADDR)
+ * is not used, because it would populate absent pages.
  */
 static bool query_pages(void **pages, unsigned count, int *ret_status)
 {

@@ -6,7 +6,7 @@
 #define SEALED (1U << 31)
 
 static _Atomic unsigned own = GF_PERMIT_ALL & ~(1U << gf_permit_close_range);
-/* The engine's pointer to the preload library's word; NULL: `own` is used. */
+/* In the engine: a pointer to the preload library's word. NULL: `own` is used. */
 static _Atomic unsigned *_Atomic shared;
 
 _Atomic unsigned *gf_permit_word(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which system calls the library may make. A seccomp filter may kill the process for a call that
- * neither glibc nor CUDA makes. Until gf_permit_find has run, every call is permitted except
- * close_range, which has a substitute. Any thread; keeps errno.
+ * Records which system calls the library may make. A seccomp filter may kill the process for a call
+ * that neither glibc nor CUDA makes. Until gf_permit_find has run, every call is permitted except
+ * close_range, which has a substitute. The functions may be called on any thread, and keep errno.
  */
 #ifndef GF_OS_PERMIT_H
 #define GF_OS_PERMIT_H
@@ -12,7 +12,7 @@
 enum gf_permit {
     /* These calls only read. */
     gf_permit_mincore,
-    gf_permit_move_pages,  /* without targets */
+    gf_permit_move_pages,  /* without target nodes */
     gf_permit_read_memory, /* process_vm_readv of the process itself */
     /* With CLOSE_RANGE_UNSHARE, which changes only the calling thread's table. */
     gf_permit_close_range,
@@ -29,18 +29,21 @@ enum gf_permit {
 
 bool gf_permit(enum gf_permit call);
 
-/* Permits these calls, as bits, and no others. */
+/* Permits only the calls whose bits are set. */
 void gf_permit_only(unsigned calls);
 
 /*
- * Seals the process. Called before the program installs a filter, or sets no_new_privs, which
- * usually precedes a filter. In a sealed process, none of the calls above is permitted, and no file
- * of /proc or /sys is opened.
+ * Seals the process. Called before the program installs a seccomp filter or sets no_new_privs,
+ * which programs usually set before they install a filter. In a sealed process, none of the calls
+ * above is permitted, and the library opens no file of /proc or /sys.
  */
 void gf_permit_seal(void);
 bool gf_permit_sealed(void);
 
-/* The word that holds the permitted calls, as bits. The engine uses the preload library's word. */
+/*
+ * Returns the word whose bits are the permitted calls. gf_permit_share makes the engine use the
+ * preload library's word.
+ */
 _Atomic unsigned *gf_permit_word(void);
 void gf_permit_share(_Atomic unsigned *word);
 

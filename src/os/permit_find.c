@@ -15,13 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096UL /* larger system pages are multiples of this size */
+#define PAGE 4096UL /* if the system's pages are larger, their size is a multiple of this */
 
-/* Progress of the trials, in memory that parent and children share. */
+/* The progress of the trials. The parent and its children share this memory. */
 struct trial {
-    unsigned passed; /* bits of the calls that returned, with any result */
-    unsigned begun;  /* the number of calls begun by all children so far */
-    bool shielded;   /* the child is not able to dump core */
+    unsigned passed; /* bits of the calls that have returned, with any result */
+    unsigned begun;  /* number of calls that the children have begun so far */
+    bool shielded;   /* true if the child cannot dump core */
 };
 
 static void make_call(enum gf_permit call, struct trial *trial)
@@ -70,8 +70,8 @@ static void make_call(enum gf_permit call, struct trial *trial)
 }
 
 /*
- * Tries the calls. Makes only system calls. A child that could dump core tries nothing, because the
- * core of a large process takes long to write.
+ * Tries the calls in a child, which makes only system calls. A child that could dump core tries no
+ * call, because writing the core of a large process takes long.
  */
 static _Noreturn void run_child(struct trial *trial, unsigned wanted)
 {
@@ -88,10 +88,11 @@ static _Noreturn void run_child(struct trial *trial, unsigned wanted)
 }
 
 /*
- * Runs a child until a call kills it. The child gets a copy of the memory: before Linux 5.16, a
- * signal that dumps core kills every process that shares the memory. The program gets no signal
- * when the child ends, and its own waits ignore the child, unless they use __WALL or __WCLONE.
- * Returns false if no call can be tried.
+ * Runs a child that tries the remaining calls until a call kills it or all are tried. The child
+ * gets a copy of the memory, because before Linux 5.16 a signal that dumps core kills every process
+ * that shares the memory. The program gets no signal when the child ends. The program's own calls
+ * of wait ignore the child, unless they use __WALL or __WCLONE. Returns false if the child tried no
+ * call.
  */
 static bool run_trial(struct trial *trial, unsigned wanted)
 {
@@ -116,7 +117,8 @@ static unsigned try_calls(unsigned wanted)
     if (trial == MAP_FAILED)
         return 0;
     /*
-     * Signals are blocked, so the child runs no signal handler of the program, not even for SIGSYS.
+     * All signals are blocked, so the child runs no signal handler of the program, not even for
+     * SIGSYS.
      */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
     while (trial->begun < GF_PERMITS && run_trial(trial, wanted))
@@ -127,7 +129,7 @@ static unsigned try_calls(unsigned wanted)
     return passed;
 }
 
-/* Finds whether the thread has a filter; true if unknown. */
+/* Sets *closure to whether the thread has a seccomp filter. Leaves it true if this is unknown. */
 static void find_filter(void *closure)
 {
     char text[512];

@@ -6,10 +6,10 @@
 #include "os/permit.h"
 
 /*
- * Permits those wanted calls (bits) that the calling thread's filters allow, and returns them.
- * Without a filter, all wanted calls are permitted. With a filter, child processes try the calls,
- * so the filter kills a child instead of this process; the audit log shows such a child. Opens a
- * file. Keeps errno.
+ * wanted: bits of calls. Permits those of them that the seccomp filters of the calling thread
+ * allow, and returns their bits. Without a filter, all wanted calls are permitted. With a filter,
+ * child processes try the calls. If the filter kills for a call, it kills a child instead of this
+ * process; the audit log shows such a child. Opens a file. Keeps errno.
  */
 unsigned gf_permit_find(unsigned wanted);
 

@@ -19,13 +19,13 @@
 #define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
 
 struct row {
-    const char *key; /* the word before the number; "" if the file contains only a number */
+    const char *key; /* word before the number in a line; "" if the file contains only a number */
     uint64_t *value;
 };
 
 /*
- * For each line whose first word is a key, adds its number to the key's value. Several keys may
- * share a value.
+ * For each line whose first word is the key of a row, adds the line's number to the row's value.
+ * Several rows may share a value.
  */
 static void add_lines(struct gf_procfs_lines *lines, const struct row *rows, size_t count)
 {
@@ -49,7 +49,10 @@ static bool add_rows(const char *path, const struct row *rows, size_t count)
     return true;
 }
 
-/* The descriptor; -1 in a sealed process (os/permit.h), because a filter may forbid the reads. */
+/*
+ * Returns the descriptor of the file. Returns -1 in a sealed process (os/permit.h), because a
+ * seccomp filter may forbid reading the file.
+ */
 static int counter_file(const struct gf_kept_file *file)
 {
     return gf_permit_sealed() ? -1 : gf_kept_file_get(file);
@@ -68,7 +71,9 @@ static bool add_kept_rows(const struct gf_kept_file *file, const struct row *row
     return !lines.error;
 }
 
-/* The number after "total=" in the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234". */
+/*
+ * Parses the number after "total=" in the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234".
+ */
 static bool parse_stalled(const char *text, uint64_t *ret_us)
 {
     const char *total = strncmp(text, "some ", 5) == 0 ? strstr(text, "total=") : NULL;
@@ -85,10 +90,10 @@ static bool read_stalled(const char *path, uint64_t *ret_us)
     return gf_procfs_read_at(AT_FDCWD, text, sizeof(text), path) > 0 && parse_stalled(text, ret_us);
 }
 
-/* The paths of one group's files. */
+/* A buffer for the paths of the files of one group. */
 struct files {
     char path[GF_PROCFS_PATH_MAX];
-    size_t folder; /* length of the folder's path */
+    size_t folder; /* length of the path of the group's folder */
 };
 
 static const char *group_file(struct files *files, const char *name)
@@ -183,8 +188,9 @@ void gf_pressure_read(const char *root, struct gf_pressure *ret)
 }
 
 /*
- * The files for stalls in the log: the machine's, and those of the process's group. They stay open,
- * because the stalled thread reads them, and must not open files. A missing file has no descriptor.
+ * The files whose counters explain stalls in the log: one of the machine, the others of the
+ * process's group. They stay open, because a stalled thread reads them, and must not open files.
+ * For a missing file, fd stays -1.
  */
 #define COUNTERS(...)                                                                              \
     {                                                                                              \
@@ -292,7 +298,7 @@ void gf_pressure_counters_rise(const struct gf_pressure_counters *before,
     ret->compactions = now->compactions - before->compactions;
     ret->reclaims = now->reclaims - before->reclaims;
     ret->huge = now->huge - before->huge;
-    /* After a move to another group, the numbers may be smaller. */
+    /* If the process moved to another group, a counter may be smaller than before. */
     ret->high = now->high - gf_min(before->high, now->high);
     ret->max = now->max - gf_min(before->max, now->max);
     ret->waits_known = before->waits_known && now->waits_known;

@@ -111,7 +111,10 @@ int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path)
     return length < 0 ? length : gf_set_parse(text, ret);
 }
 
-/* Finds the line that starts with key and `end`, and returns the text after these. */
+/*
+ * Finds the line that starts with the key, followed by the character `end`. Returns the text after
+ * this character.
+ */
 static const char *find_key(const char *text, const char *key, char end)
 {
     const size_t length = strlen(key);
@@ -157,7 +160,10 @@ void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd)
     lines->fd = fd;
 }
 
-/* Moves the unread bytes to the front of the buffer, and appends more; false at the file's end. */
+/*
+ * Moves the unread bytes to the front of the buffer, and appends more bytes of the file. Returns
+ * false at the end of the file.
+ */
 static bool fill_lines(struct gf_procfs_lines *lines)
 {
     lines->held -= lines->at;

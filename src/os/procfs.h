@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads files of /proc, /sys and cgroups, for callers inside malloc, in a hook or in a forked
- * child. Makes only system calls, because libc's open and read are cancellation points, and other
- * preloads may replace them by functions that allocate. Allocates nothing and takes no lock. Files
- * are opened in a descriptor table that the program cannot see (os/own_table.h). errno may change.
- * Any thread.
+ * Reads files of /proc, /sys and cgroups. The functions may be called on any thread, inside malloc,
+ * in a hook and in a forked child. They make only system calls, because libc's open and read are
+ * cancellation points, and other preloads may replace them by functions that allocate. They
+ * allocate nothing and take no lock. Files are opened in a descriptor table that the program cannot
+ * see (os/own_table.h). errno may change.
  *
  * root: the folder that replaces "/", for tests and recorded machines; "" or NULL for this system.
  */
@@ -19,9 +19,9 @@
 #define GF_PROCFS_PATH_MAX 2048
 
 /*
- * Returns a descriptor for reading, or -errno. folder: a descriptor, or AT_FDCWD. -EPERM once the
- * process is sealed (os/permit.h). -EBADF if the thread uses the program's descriptor table; call
- * the function within gf_own_table_run.
+ * Opens a file for reading. Returns a descriptor or -errno. folder: a descriptor, or AT_FDCWD. The
+ * error is -EPERM if the process is sealed (os/permit.h). It is -EBADF if the thread uses the
+ * program's descriptor table, so call the function within gf_own_table_run.
  */
 int gf_procfs_open(int folder, const char *path);
 void gf_procfs_close(int fd);
@@ -29,13 +29,13 @@ void gf_procfs_close(int fd);
 ssize_t gf_procfs_chunk(int fd, void *buf, size_t size);
 
 /*
- * Reads root + "/" + path into buf, terminated, without trailing white space. Text that does not
- * fit is truncated. Returns the length or -errno. To read several files, one gf_own_table_run
- * around all calls is cheaper.
+ * Reads the file root + "/" + path into buf, terminated, without trailing white space. Text that
+ * does not fit is truncated. Returns the length or -errno. To read several files, make all calls
+ * within one gf_own_table_run, which is cheaper.
  */
 int gf_procfs_read(char *buf, size_t size, const char *root, const char *format, ...)
     GF_PRINTF(4, 5);
-/* The same for a path below an open folder. */
+/* Like gf_procfs_read, but the path is relative to an open folder. */
 int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path);
 
 /*
@@ -45,33 +45,36 @@ int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path);
 int gf_procfs_cpus(struct gf_cpus *ret, const char *root, const char *path);
 int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path);
 
-/* The text after a line's initial "key:" and white space; NULL if no line has the key. */
+/*
+ * Finds the line that begins with the key and a colon. Returns the text after the colon and white
+ * space; NULL if there is no such line.
+ */
 const char *gf_procfs_field(const char *text, const char *key);
-/* The number in the line "key number", as in memory.stat; 0 if no line has the key. */
+/* Returns the number in the line "key number", as in memory.stat; 0 if no line has the key. */
 uint64_t gf_procfs_value(const char *text, const char *key);
-/* The value of the decimal digits at p; 0 if p points to other text. */
+/* Returns the value of the decimal digits at p; 0 if the first character is not a digit. */
 uint64_t gf_procfs_number(const char *p);
 
-/* Reads line by line through a small buffer. */
+/* Reads a file line by line through a small buffer. */
 struct gf_procfs_lines {
     char *buf; /* the caller's buffer; a longer line is returned in pieces */
     size_t size;
     size_t at, held;
-    bool continued; /* the last returned piece continues the one before */
-    bool cut;       /* the next piece continues the last returned one */
+    bool continued; /* true if the last returned piece continues the piece before it */
+    bool cut;       /* true if the next piece continues the last returned piece */
     int fd;
     int64_t offset; /* offset of the next read */
     int error;      /* after the last line: -errno of a failed read, or 0 */
 };
 
 /*
- * Opens the file by gf_procfs_open. On failure returns false, with -errno in lines->fd; then do not
- * close it.
+ * Opens the file by gf_procfs_open. On failure, sets lines->fd to -errno and returns false; then
+ * gf_procfs_lines_close must not be called.
  */
 bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path);
 /* Reads an open file from its beginning. The caller closes the file. */
 void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd);
-/* The next line without its newline; NULL after the last one. */
+/* Returns the next line without its newline; NULL after the last line. */
 char *gf_procfs_lines_next(struct gf_procfs_lines *lines);
 void gf_procfs_lines_close(struct gf_procfs_lines *lines);
 

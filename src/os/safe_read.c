@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Used if a sandbox forbids process_vm_readv. */
+/* The file through which memory is read if a sandbox forbids process_vm_readv. */
 static struct gf_kept_file memory = GF_KEPT_FILE("/proc/thread-self/mem");
 static _Atomic bool refused;
 

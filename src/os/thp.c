@@ -18,8 +18,9 @@ const char *const gf_thp_shared_files[2] = {FOLDER "hugepages-2048kB/shmem_enabl
                                             FOLDER "shmem_enabled"};
 
 /*
- * Linux 6.10 and later have a file for each page size. Its default, "inherit", means that the
- * general file applies. "deny" in the general file applies to all sizes.
+ * Linux 6.10 and later have a file for each page size, and one general file. The default in the
+ * file of a size is "inherit", which means that the general file applies. "deny" in the general
+ * file applies to all sizes.
  */
 void gf_thp_read_shared(const char *root, struct gf_thp *ret)
 {

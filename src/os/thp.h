@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's settings of transparent huge pages. Reads files only; any thread. */
+/*
+ * Reads the kernel's settings of transparent huge pages from files. The functions may be called on
+ * any thread.
+ */
 #ifndef GF_OS_THP_H
 #define GF_OS_THP_H
 
 #include "base/base.h"
 
 struct gf_thp {
-    bool on;          /* shared memory gets huge pages, always or on request */
-    const char *file; /* the file that decides, below root; NULL if absent */
-    char line[128];   /* its content: "always within_size [advise] never deny force" */
+    bool on;          /* true if shared memory gets huge pages, always or on request */
+    const char *file; /* the file that decides, relative to root; NULL if absent */
+    char line[128];   /* content of the file: "always within_size [advise] never deny force" */
 };
 
-/* The setting for shared memory and 2 MiB pages. root: os/procfs.h. */
+/* Reads the setting for shared memory and 2 MiB pages. root: see os/procfs.h. */
 void gf_thp_read_shared(const char *root, struct gf_thp *ret);
 
-/* The files that may decide, below root. */
+/* The files that may decide, relative to root. */
 extern const char *const gf_thp_shared_files[2];
 
-/* Whether the word is the one in brackets, which is the active setting. */
+/* Whether the word is the active setting, which is the word in brackets. */
 bool gf_thp_chosen(const char *line, const char *word);
 
 #endif

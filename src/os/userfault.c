@@ -27,7 +27,10 @@ static bool is_userfault(int fd, const struct stat *file)
     return length == (long)sizeof(name) - 1 && memcmp(target, name, sizeof(name) - 1) == 0;
 }
 
-/* The number of open descriptors, which is the folder's size since Linux 6.2. 0: unknown. */
+/*
+ * Returns the number of open descriptors; 0 if unknown. Since Linux 6.2, it is the size of the
+ * folder.
+ */
 static long count_open(void)
 {
     struct stat folder;

@@ -11,7 +11,7 @@
 
 #define SONAME "libc.so.6"
 #define GET_AUXV 0x41555856 /* PR_GET_AUXV of prctl, since Linux 6.4 */
-#define VERSIONS 32         /* at most this many symbol versions are supported */
+#define VERSIONS 32         /* largest supported number of symbol versions */
 #define AUXILIARY 64
 
 #if defined(__x86_64__)
@@ -29,8 +29,9 @@ bool gf_libc_relocated(void)
 }
 
 /*
- * The address of the loader, from the auxiliary vector. If the loader was started as a program,
- * AT_BASE is 0, and its program headers show the address.
+ * Returns the load address of the dynamic loader, from the auxiliary vector. If the loader was
+ * started as a program, AT_BASE is 0. Then the address is computed from AT_PHDR, the address of the
+ * loader's program headers.
  */
 static uintptr_t early_loader(void)
 {
@@ -76,7 +77,10 @@ static const struct link_map *early_objects(void)
     return symbol ? ((const struct r_debug *)(base + symbol->st_value))->r_map : NULL;
 }
 
-/* Weak, because the loader defines it, and this library must need no library but libc. */
+/*
+ * The symbol is weak, because the loader defines it, and this library must not depend on any
+ * library except libc.
+ */
 #pragma weak _r_debug
 
 /* The loader's list of objects, in search order. */
@@ -87,12 +91,12 @@ static const struct link_map *objects(void)
     return &_r_debug ? _r_debug.r_map : NULL;
 }
 
-/* Set by the linker: the start of this library. */
+/* The start of this library in memory. The linker defines this symbol. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
 /*
- * This library in the loader's list. NULL if it is in another link namespace, because the list has
- * only objects of the first one.
+ * Returns the entry of this library in the loader's list. Returns NULL if this library is in
+ * another link namespace, because the list contains only objects of the first namespace.
  */
 static const struct link_map *own(void)
 {
@@ -141,7 +145,10 @@ void *gf_libc_early_next(const char *name)
     return NULL;
 }
 
-/* For each symbol version that this library needs, maps its number here to its number in libc. */
+/*
+ * For each symbol version that this library needs: stores libc's number of the version at the index
+ * that is this library's number of the version.
+ */
 static void match_versions(const struct gf_object *self, const struct gf_object *libc,
                            unsigned ret[VERSIONS])
 {
@@ -209,7 +216,10 @@ static void bind_call(const struct gf_object *self, const struct gf_object *libc
         __atomic_store_n((uintptr_t *)(self->base + call->r_offset), address, __ATOMIC_RELAXED);
 }
 
-/* In a library linked with -z now, the loader has made the table of call addresses read-only. */
+/*
+ * Changes the protection of the table of call addresses. If this library is linked with -z now, the
+ * loader has made the table read-only.
+ */
 static bool protect(const struct gf_object *self, const struct gf_object *libc, int protection)
 {
     const ElfW(Ehdr) *header = (const void *)__ehdr_start;
@@ -243,13 +253,13 @@ static void bind_calls(const struct link_map *map)
 
 void gf_libc_bind(void)
 {
-    static bool bound; /* threads that bind at the same time store the same addresses */
+    static bool bound; /* threads that bind the calls at the same time store the same addresses */
     const struct link_map *map;
 
     if (gf_likely(__atomic_load_n(&bound, __ATOMIC_ACQUIRE)) || !gf_libc_relocated())
         return;
     map = own();
-    if (map && map->l_name[0]) /* the program's own name is empty */
+    if (map && map->l_name[0]) /* the name is empty if this code is part of the program */
         bind_calls(map);
     __atomic_store_n(&bound, true, __ATOMIC_RELEASE);
 }

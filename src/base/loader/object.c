@@ -3,11 +3,12 @@
 
 #define VERSION_MASK 0x7fff
 #define VERSION_HIDDEN 0x8000 /* not the default version */
-#define FIRST_VERSION 2       /* 0 is local, 1 is the object's own name */
+/* Version 0 marks local symbols; version 1 is the name of the object itself. */
+#define FIRST_VERSION 2
 
 /*
- * glibc relocates the pointers of a dynamic section in place. In the vDSO and with musl they stay
- * offsets.
+ * Returns the address that an entry of the dynamic section refers to. glibc replaces the offsets in
+ * a dynamic section by addresses. In the vDSO, and with musl, the entries remain offsets.
  */
 static const void *table(const struct gf_object *object, ElfW(Addr) value)
 {
@@ -52,9 +53,9 @@ bool gf_object_read(uintptr_t base, const ElfW(Dyn) * dynamic, struct gf_object 
 }
 
 /*
- * Used instead of strcmp. A sanitizer that is linked into the program exports a strcmp that jumps
- * to address 0 until the sanitizer has resolved libc's by dlsym. But this code runs in the hook of
- * dlsym.
+ * Used instead of strcmp. A sanitizer that is linked into the program exports its own strcmp. This
+ * strcmp jumps to address 0 until the sanitizer has found libc's strcmp by dlsym. But the hook of
+ * dlsym runs this code.
  */
 bool gf_object_names_equal(const char *a, const char *b)
 {
@@ -117,7 +118,8 @@ const ElfW(Sym) * gf_object_find(const struct gf_object *object, const char *nam
 }
 
 /*
- * Skips indirect functions (IFUNC): their resolvers must not run before their object is relocated.
+ * Returns NULL for an indirect function (IFUNC), because its resolver must not run before its
+ * object is relocated.
  */
 const ElfW(Sym) * gf_object_function(const struct gf_object *object, const char *name)
 {

@@ -21,29 +21,33 @@ struct gf_object {
     const ElfW(Verdef) * defined;
     const ElfW(Verneed) * needed;
     const ElfW(Rela) * calls; /* relocations of the procedure linkage table */
-    size_t calls_size;        /* bytes */
-    const char *soname;       /* "" where the object has none */
-    bool now;                 /* linked with -z now */
+    size_t calls_size;        /* size of these relocations in bytes */
+    const char *soname;       /* "" if the object has no soname */
+    bool now;                 /* true if the object was linked with -z now */
 };
 
-/* False if the object has no symbols. dynamic may be NULL. */
+/*
+ * Fills in *ret from a dynamic section, which may be NULL. Returns false if the object has no
+ * symbol table.
+ */
 bool gf_object_read(uintptr_t base, const ElfW(Dyn) * dynamic, struct gf_object *ret);
 
 /*
- * The default version of a function. NULL if the object does not define it, or if it is indirect
- * (IFUNC).
+ * Finds the default version of a function. Returns NULL if the object does not define the function,
+ * or if it is an indirect function (IFUNC).
  */
 const ElfW(Sym) * gf_object_function(const struct gf_object *object, const char *name);
 
 /*
- * A symbol of any type, in the version with this number (from gf_object_version; 0: the default
- * version).
+ * Finds a symbol of any type. version: a number that gf_object_version returned, or 0 for the
+ * default version. Returns NULL if not found.
  */
 const ElfW(Sym) *
     gf_object_find(const struct gf_object *object, const char *name, unsigned version);
 
 /*
- * The object's number of the version whose name has this ELF hash; 0 if it defines no such version.
+ * Returns the number that the object gives to the symbol version whose name has this ELF hash.
+ * Returns 0 if the object does not define the version.
  */
 unsigned gf_object_version(const struct gf_object *object, uint32_t hash);
 

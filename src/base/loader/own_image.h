@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Other copies of the library in this process (src/preload/hook/originals/duplicate_load.h). Reads
- * only symbol tables, as symbols.h does: any thread, before main, under the loader's lock.
+ * Finds other copies of the library in this process (src/preload/hook/originals/duplicate_load.h).
+ * The functions only read symbol tables. They may be called on any thread, before main and under
+ * the loader's lock.
  */
 #ifndef GF_BASE_LOADER_OWN_IMAGE_H
 #define GF_BASE_LOADER_OWN_IMAGE_H
@@ -14,12 +15,15 @@
  */
 bool gf_own_image_is(uintptr_t base);
 
-/* Whether another copy precedes the one that contains the address `self`, in search order. */
+/*
+ * Whether another copy of the library precedes, in search order, the copy that contains the address
+ * `self`.
+ */
 bool gf_own_image_before(const void *self);
 
 /*
- * The next copy after the object that contains `self`, or the first copy if `self` is NULL. False
- * if not found.
+ * Finds the next copy after the object that contains the address `self`, or the first copy if
+ * `self` is NULL. Returns false if not found.
  */
 bool gf_own_image_behind(const void *self, struct gf_symbol *ret);
 

@@ -8,9 +8,10 @@
 
 struct query {
     const char *name;
-    const void *self; /* skip objects up to the one with this address; NULL: none to skip */
-    bool data;        /* find a variable instead of a function */
-    /* Search only the object at `base`, which is 0 for a program that is not a PIE. */
+    /* If not NULL, skip all objects up to the one that contains this address. */
+    const void *self;
+    bool data; /* find a variable instead of a function */
+    /* True: search only the object at `base`. The base of a program that is not a PIE is 0. */
     bool within;
     uintptr_t base;
     bool found;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds functions in the symbol tables of loaded objects. dlsym cannot be used, because it may
- * allocate, and because the preload library hooks it. These look-ups call only dl_iterate_phdr, so
- * they work inside the first malloc.
+ * allocate, and because the preload library hooks it. The functions below call only
+ * dl_iterate_phdr, so they work inside the first malloc.
  */
 #ifndef GF_BASE_LOADER_SYMBOLS_H
 #define GF_BASE_LOADER_SYMBOLS_H
@@ -12,24 +12,28 @@
 struct gf_symbol {
     void *address;
     const char *object; /* file name of the object; "" for the main program */
-    uintptr_t base;     /* its load address: the object's identity */
-    const void *entry;  /* its entry in the symbol table (ElfW(Sym)); NULL from gf_symbol_holder */
+    uintptr_t base;     /* the object's load address, which identifies it */
+    const void *entry;  /* the symbol's table entry (ElfW(Sym)); gf_symbol_holder sets NULL */
 };
 
 /*
- * Finds the default version of the function `name` in load order. self: NULL, or an address in an
- * object; only objects after that one are searched, as with RTLD_NEXT. False if not found. Objects
- * opened by dlopen are searched last, even without RTLD_GLOBAL.
+ * Finds the default version of the function `name`. Objects are searched in load order; those
+ * opened by dlopen are last, and are searched even without RTLD_GLOBAL. If `self` is an address in
+ * an object, only the objects after this one are searched, as with RTLD_NEXT. If `self` is NULL,
+ * all are searched. Returns false if not found.
  */
 bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret);
 
-/* The same, but only in the object loaded at `base`. */
+/* Like gf_symbol_find, but searches only the object loaded at `base`. */
 bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret);
 
-/* The variable `name` of the object loaded at `base`. */
+/* Finds the variable `name` of the object loaded at `base`. */
 bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret);
 
-/* The object that contains the address; false if not found. Sets ret->address to the address. */
+/*
+ * Finds the object that contains the address, and sets ret->address to the address. Returns false
+ * if no object contains it.
+ */
 bool gf_symbol_holder(const void *address, struct gf_symbol *ret);
 
 #endif

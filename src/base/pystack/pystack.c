@@ -6,21 +6,31 @@
 
 #include <string.h>
 
-/* Byte offsets in CPython's structs on 64-bit machines, from the headers of each version. */
+/*
+ * Byte offsets of members in CPython's structs on 64-bit machines, from the headers of each
+ * version.
+ */
 struct gf_pystack_layout {
     unsigned minor;
-    unsigned thread_frame;   /* thread state: the innermost frame, or the C frame with it */
-    unsigned thread_id;      /* thread state: pthread_self(); 0: not needed for this version */
-    int c_frame;             /* C frame: the innermost frame; -1 if the thread state has it */
-    unsigned code, previous; /* frame */
-    unsigned at; /* frame: the current instruction, as a number or as a pointer into the bytecode */
-    /* Frame: its byte is 3 in the interpreter's own frames; -1 if the version has no such byte. */
+    /* In the thread state: the pointer to the innermost frame, or to a C frame. */
+    unsigned thread_frame;
+    /* In the thread state: the thread's pthread_self(). 0: not used for this version. */
+    unsigned thread_id;
+    /* In the C frame: the pointer to the innermost frame. -1: this version has no C frame. */
+    int c_frame;
+    unsigned code, previous; /* in a frame: pointers to the code object and the caller's frame */
+    /* In a frame: the current instruction, as a number or as a pointer into the bytecode. */
+    unsigned at;
+    /*
+     * In a frame: the byte that is OWNER_INTERPRETER in the interpreter's own frames; -1 if frames
+     * of this version have no such byte.
+     */
     int owner;
-    unsigned file, name, qualified, first_line, table; /* code object */
-    /* Code object: the bytecode; 0: `at` is a number. */
+    unsigned file, name, qualified, first_line, table; /* in a code object */
+    /* In a code object: the bytecode; 0 if the instruction at offset `at` is a number. */
     unsigned bytecode;
-    unsigned at_scale;       /* bytes per unit of that number */
-    unsigned ascii, compact; /* sizes of a string's header */
+    unsigned at_scale;       /* number of bytes of bytecode per unit of that number */
+    unsigned ascii, compact; /* sizes of the headers of an ASCII string and of another string */
     gf_pystack_line_fn *line;
 };
 
@@ -43,14 +53,14 @@ enum {
     string_state = 32
 };
 #define OWNER_INTERPRETER 3
-#define STEPS_MOST 64 /* limit of frames read, including the interpreter's own frames */
+#define STEPS_MOST 64 /* largest number of frames that are read, including the interpreter's own */
 
 struct reader {
     const struct gf_pystack_layout *layout;
     const struct gf_pystack_memory *memory;
 };
 
-/* The text begins like "3.11.2 (main, ...". */
+/* version: a text such as "3.11.2 (main, Nov 30 2024, ...) [GCC 12.2.0]". */
 const struct gf_pystack_layout *gf_pystack_layout(const char *version)
 {
     unsigned minor = 0;
@@ -85,9 +95,9 @@ static bool is_code(const struct reader *r, uintptr_t object)
            memcmp(text, "code", sizeof(text)) == 0;
 }
 
-/* A str's header. */
+/* The header of a Python str. */
 struct string {
-    uintptr_t length; /* characters */
+    uintptr_t length; /* number of characters */
     unsigned width;   /* bytes per character */
     bool ascii;
 };
@@ -106,7 +116,9 @@ static bool read_string_header(const struct reader *r, uintptr_t object, struct 
            (!ret->ascii || ret->width == 1) && ret->length <= 1 << 20;
 }
 
-/* Reads the end of a str, as many characters as fit. */
+/*
+ * Reads a Python str as UTF-8. If ret is too small, reads only the last characters, as many as fit.
+ */
 static bool read_string(const struct reader *r, uintptr_t object, char *ret, size_t size)
 {
     struct string string;
@@ -128,8 +140,8 @@ static bool read_string(const struct reader *r, uintptr_t object, char *ret, siz
             uint32_t point = 0;
             memcpy(&point, units + k * width, width);
             /*
-             * In freed memory the flag for ASCII may be wrong. `room` holds only if each byte is
-             * ASCII, so each byte is checked.
+             * If the memory was freed, the ASCII flag may be wrong. A byte that is not ASCII needs
+             * two bytes of UTF-8, for which `room` has no space. So each byte is checked.
              */
             if (ascii && point >= 0x80)
                 return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pystack/pystack_line.h"
 
-/* The table, read in pieces. */
+/* Reads the bytes of a line table through a small buffer. */
 struct reader {
     const struct gf_pystack_table *table;
     size_t at, start, held;
@@ -79,7 +79,7 @@ bool gf_pystack_line_ranges(const struct gf_pystack_table *table, size_t at, int
     return false;
 }
 
-/* Reads a number of six bits per byte, the lowest first. */
+/* Reads a number that is encoded with six bits per byte, the lowest bits first. */
 static unsigned next_number(struct reader *r)
 {
     unsigned value = 0, shift = 0, byte;
@@ -115,7 +115,7 @@ bool gf_pystack_line_locations(const struct gf_pystack_table *table, size_t at, 
             *ret = line;
             return kind != 15 && !r.failed;
         }
-        /* Only the first byte of an entry has its highest bit set. */
+        /* Skip to the next entry. Only the first byte of an entry has its highest bit set. */
         while (!is_at_end(&r) && !(peek_byte(&r) & 0x80))
             r.at++;
     }

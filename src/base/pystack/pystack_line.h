@@ -10,12 +10,15 @@
 
 struct gf_pystack_table {
     const struct gf_pystack_memory *memory;
-    uintptr_t data; /* the table's address in that memory */
+    uintptr_t data; /* address of the table's first byte in `memory` */
     size_t size;
     int first_line; /* first line of the code object */
 };
 
-/* at: the offset in bytes. False if the table has no line for this offset, or cannot be read. */
+/*
+ * Sets *ret to the source line of the instruction at offset `at`, in bytes, of the bytecode.
+ * Returns false if the table has no line for this offset, or cannot be read.
+ */
 typedef bool gf_pystack_line_fn(const struct gf_pystack_table *table, size_t at, int *ret);
 
 gf_pystack_line_fn gf_pystack_line_lnotab;    /* up to 3.9: co_lnotab */

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* The memory of the process that runs Python. */
+/* Reads the memory of the process that runs Python. */
 struct gf_pystack_memory {
     /* Copies up to `size` bytes from `address` to ret; returns the number of bytes copied. */
     size_t (*read)(void *closure, uintptr_t address, void *ret, size_t size);
