@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of Python at which a GPU's empty time was spent, by cause. Lines are read less often
- * than samples are taken. So each reading stands for the cause's empty time since the last reading.
+ * The lines of Python that the program executed while a GPU was empty, with the empty time that
+ * counts for each line, by cause. A line is read less often than samples are taken. So each line
+ * that is read gets all empty time of its cause since a line was last read for this cause.
  */
 #ifndef GF_ENGINE_GPUTIME_CAUSE_LINES_H
 #define GF_ENGINE_GPUTIME_CAUSE_LINES_H
@@ -18,25 +19,30 @@ struct gf_cause_line {
 };
 
 struct gf_cause_lines {
-    uint64_t pending_ns[GF_HOST_CAUSE_COUNT]; /* empty time since the last reading, by cause */
-    _Atomic bool locked;                      /* row is being read or written */
+    /* For each cause, the empty time since a line was last read for it. */
+    uint64_t pending_ns[GF_HOST_CAUSE_COUNT];
+    _Atomic bool locked; /* true while a thread reads or writes `row` */
     unsigned count;
     struct gf_cause_line row[GF_CAUSE_LINES];
 };
 
 /*
- * Adds time in which the GPU was empty for this cause. The cause's next reading takes it. Called on
- * the sampler's thread.
+ * Adds time in which the GPU was empty for this cause. The time counts for the line that is read
+ * next for this cause. Called on the sampler's thread.
  */
 void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, uint64_t ns);
 /*
- * Records a reading: all time that was added for this cause since its last reading counts for this
- * line. If the table is full, the line is not counted. Called on the sampler's thread.
+ * Records that a line was read: all time that was added for this cause since its previous line was
+ * read counts for this line. If the table is full, the line is ignored. Called on the sampler's
+ * thread.
  */
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
                         const struct gf_python_line *at);
 
-/* For each cause, the line with the most time; line 0: no line is known. Any thread. */
+/*
+ * Sets ret[cause] to the line with the most time; its `line` is 0 if no line is known. May be
+ * called on any thread.
+ */
 void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT]);
 

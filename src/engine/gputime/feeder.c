@@ -23,7 +23,7 @@ enum gf_host_cause gf_feeder_by_link(const char *link)
     return gf_host_waiting;
 }
 
-/* System calls whose first argument is the descriptor that they wait for. */
+/* Whether this is a system call whose first argument is the descriptor that it waits for. */
 static bool waits_for_first(long number)
 {
     switch (number) {
@@ -51,8 +51,8 @@ static bool waits_for_first(long number)
 }
 
 /*
- * System calls that wait for any of several descriptors, as a queue or a loader with several
- * workers does.
+ * Whether this is a system call that waits for any of several descriptors. Queues and loaders with
+ * several workers make such calls.
  */
 static bool waits_for_several(long number)
 {
@@ -121,7 +121,10 @@ static enum gf_host_cause read_link(int fd)
     return gf_feeder_by_link(link);
 }
 
-/* Reads the second number of schedstat: how long the thread was runnable without a CPU. */
+/*
+ * Returns the second number of the thread's schedstat: for how many nanoseconds the thread was
+ * runnable without a CPU.
+ */
 static uint64_t read_delay(pid_t tid)
 {
     char text[96];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The activity of the thread that feeds the GPU, from two small files of /proc. A thread with its
- * own descriptor table reads them, which takes about 60 us of CPU time. So they are read at most
- * every 20 ms, and the last answer is used in between. Allocates nothing.
+ * Finds what the thread that feeds the GPU does, from two small files of /proc. A thread with its
+ * own descriptor table reads the files, which takes about 60 us of CPU time. So they are read at
+ * most every 20 ms; until then, the last result is returned. Allocates nothing.
  */
 #ifndef GF_ENGINE_GPUTIME_FEEDER_H
 #define GF_ENGINE_GPUTIME_FEEDER_H
@@ -12,28 +12,31 @@
 #include <sys/types.h>
 
 struct gf_feeder {
-    pid_t tid;         /* 0: not known yet */
-    uint64_t delay_ns; /* its run-queue delay at the last reading */
+    pid_t tid;         /* the thread that feeds the GPU; 0 before the first reading */
+    uint64_t delay_ns; /* the thread's run-queue delay at the last reading */
     uint64_t read_ns;
     enum gf_host_cause cause; /* the cause at the last reading */
-    uintptr_t futex;          /* the futex on which it slept at the last reading; 0: none */
+    uintptr_t futex;          /* the futex on which the thread slept at the last reading; 0: none */
 };
 
-/* A wait as /proc/self/task/T/syscall shows it. */
+/* What a thread waits for, as /proc/self/task/T/syscall shows it. */
 struct gf_wait {
-    /* The cause that the system call shows; gf_host_computing for a running thread. */
+    /* The cause that follows from the system call alone; gf_host_computing for a running thread. */
     enum gf_host_cause cause;
-    int fd;          /* the descriptor that it waits for, or -1 */
-    uintptr_t futex; /* the futex that it waits for, or 0 */
-    bool is_fault;   /* blocked outside a system call: in a page fault */
+    int fd;          /* the descriptor that the thread waits for, or -1 */
+    uintptr_t futex; /* the futex that the thread waits for, or 0 */
+    bool is_fault;   /* true if the thread is blocked outside a system call, in a page fault */
 };
 
-/* The cause for a wait on a descriptor, by the target of its link in /proc/self/fd. */
+/*
+ * Returns the cause for a wait on a descriptor. link: the target of the descriptor's link in
+ * /proc/self/fd.
+ */
 enum gf_host_cause gf_feeder_by_link(const char *link);
-/* Describes the wait by the text of /proc/self/task/T/syscall. */
+/* Fills in *ret from the text of /proc/self/task/T/syscall. */
 void gf_feeder_by_syscall(const char *text, struct gf_wait *ret);
 
-/* The activity of thread `tid` now, or at the last reading. */
+/* Returns what thread `tid` does now, or what it did at the last reading. */
 enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now);
 
 #endif

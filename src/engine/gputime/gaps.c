@@ -31,7 +31,10 @@ static enum gf_host_cause most_seen(const struct gf_gaps *gaps)
     return most;
 }
 
-/* If a reader holds the list, the gap is counted but not listed. */
+/*
+ * Adds the gap to the list of the longest gaps if it is long enough. If a reader holds the list for
+ * too long, the gap is not listed.
+ */
 static void keep_if_long(struct gf_gaps *gaps, const struct gf_gpu_gap *gap)
 {
     if (gap->ns <= gaps->longest[GF_GAPS_LONGEST - 1].ns || !lock_list(gaps))
@@ -63,7 +66,10 @@ static void end_gap(struct gf_gaps *gaps, uint64_t now)
     gaps->since_ns = 0;
 }
 
-/* The gap began between the last two samples, so its start is set to the middle. */
+/*
+ * Begins a gap. Its true start is between the last sample or the end of the previous gap (`after`)
+ * and now, so it is set to the middle.
+ */
 static void begin_gap(struct gf_gaps *gaps, uint64_t after, uint64_t now)
 {
     gaps->since_ns = after ? after + (now - after) / 2 : now;

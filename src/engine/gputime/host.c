@@ -2,9 +2,12 @@
 #include "engine/gputime/host.h"
 
 #define READ_NS UINT64_C(50000000)
-#define READ_LEAST_NS (READ_NS / 4) /* least time between readings if the cause has changed */
+#define READ_LEAST_NS (READ_NS / 4) /* shortest time between readings if the cause has changed */
 
-/* Whether the thread waits for Python's lock. If so, *line becomes the lock holder's line. */
+/*
+ * Whether the feeding thread waits for Python's lock. If another thread holds the lock and its line
+ * can be read, *line becomes this line.
+ */
 static bool waits_for_lock(const struct gf_host *host, uintptr_t python,
                            struct gf_python_line *line)
 {

@@ -13,14 +13,18 @@
 #include <unistd.h>
 
 #define FRAMES 24u
-/* If a thread waits in a queue, one of this many innermost frames is the queue's. */
+/*
+ * A thread counts as waiting in a queue if one of this many innermost frames is in a file of a
+ * queue.
+ */
 #define QUEUE_FRAMES 4u
 #define BLOCK 512u
 #define BLOCKS 32u
 /*
- * In CPython 3.9 to 3.13, Python's lock consists of the holder's thread state, a flag, a counter,
- * and a condition variable. A waiting thread sleeps on one of the two futexes at this offset of
- * glibc's condition variable.
+ * In CPython 3.9 to 3.13, Python's lock consists of a pointer to the holder's thread state, a flag,
+ * a counter and a condition variable. glibc's condition variable contains two futexes, and a
+ * waiting thread sleeps on one of them. CONDITION_FUTEX is the offset of the first futex in the
+ * condition variable. HOLDER_BEFORE is the distance from the pointer to the condition variable.
  */
 #define CONDITION_FUTEX 40u
 #define HOLDER_BEFORE 24u
@@ -31,10 +35,10 @@ static struct {
     size_t runtime_size;
 } interpreter;
 
-/* Caches blocks of memory, because a reading of frames needs many small pieces of few pages. */
+/* Caches blocks of memory, because reading frames needs many small pieces of few pages. */
 struct cache {
     pid_t pid;
-    uintptr_t at[BLOCKS]; /* 0: free */
+    uintptr_t at[BLOCKS]; /* the address of each block; 0: the slot is free */
     size_t held[BLOCKS];
     unsigned char bytes[BLOCKS][BLOCK];
 };
@@ -53,7 +57,10 @@ static size_t read_memory(pid_t pid, uintptr_t address, void *ret, size_t size)
     return got < 0 ? 0 : (size_t)got;
 }
 
-/* The bytes that the block at `at` holds; fewer than BLOCK before an unmapped page. */
+/*
+ * Returns the bytes of the block at `at`, and sets *ret_held to their number. There are fewer than
+ * BLOCK if an unmapped page follows.
+ */
 static const unsigned char *find_block(struct cache *cache, uintptr_t at, size_t *ret_held)
 {
     const unsigned slot = (unsigned)(at / BLOCK) % BLOCKS;
@@ -109,8 +116,8 @@ bool gf_python_line_is_library(const char *file)
 }
 
 /*
- * Whether a thread in this file waits for data of another thread or process. A DataLoader's worker
- * does its work in other files.
+ * Whether a thread that executes code of this file waits for data of another thread or process. The
+ * work of a DataLoader's worker is in other files.
  */
 static bool is_queue(const char *file)
 {
@@ -120,7 +127,7 @@ static bool is_queue(const char *file)
            strstr(file, "/torch/utils/data/dataloader.py");
 }
 
-/* Copies the end of a path, because its last folders say most. */
+/* Copies a path. If the path is too long, copies its end, because the last folders say most. */
 static void copy_end(char *ret, size_t size, const char *text)
 {
     const size_t length = strlen(text);

@@ -11,7 +11,7 @@
  * streams becomes 3 to 6 % slower (bench/NOTES.md).
  */
 #define QUESTIONS 16u
-/* One sample clears at most this many records of work of idle streams. */
+/* One sample clears the records of submitted work of at most this many idle streams. */
 #define CLEARED 128u
 
 struct round {
@@ -23,7 +23,7 @@ struct round {
         unsigned was;
     } cleared[CLEARED];
     unsigned cleared_count;
-    /* For each context of the table: its device, and whether its legacy stream has work. */
+    /* The contexts of the table, each with its device and whether its legacy stream has work. */
     struct {
         uintptr_t handle;
         int device;
@@ -33,7 +33,9 @@ struct round {
     uintptr_t current;
 };
 
-/* For each device, the slot that was busy last; it is queried first. */
+/*
+ * For each device, the number of the slot whose stream was busy last. This slot is queried first.
+ */
 static unsigned last_busy[GF_SUBMIT_DEVICES];
 
 static uint64_t sum_ended(const struct gf_submit_table *table)
@@ -53,8 +55,8 @@ static uint64_t sum_begun(const struct gf_submit_table *table)
 }
 
 /*
- * Counts the ended calls first, then the begun ones. So if both sums are equal, no call was running
- * between the two counts.
+ * Counts the calls that have ended, then the calls that have begun. If both sums are equal, no call
+ * was running at the time between the two counts.
  */
 static void read_counts(const struct gf_submit_table *table, struct gf_answers *ret)
 {
@@ -71,7 +73,10 @@ static bool may_ask(const struct gf_submit_table *table)
     return !gf_load_seq_cst(&table->closed) && !gf_load_seq_cst(&table->captures);
 }
 
-/* Adds a record to the list that is cleared if nothing is submitted during the round. */
+/*
+ * Adds the record of work of an idle stream to a list. clear_seen clears the listed records if
+ * nothing was submitted during the round.
+ */
 static void seen_empty(struct round *round, _Atomic unsigned *work)
 {
     if (round->ret->settled && round->cleared_count < CLEARED && gf_load_relaxed(work))
@@ -79,9 +84,10 @@ static void seen_empty(struct round *round, _Atomic unsigned *work)
 }
 
 /*
- * A Dekker-style handshake with gf_submit_end: this thread clears a record, then reads how many
- * calls have begun. A hook counts its call as begun, and reads the record after the driver's call.
- * The fences on both sides make at least one of them see the other's store.
+ * Clears the listed records. This is a Dekker-style handshake with gf_submit_end: this thread
+ * clears a record, then reads how many calls have begun. A hook counts its call as begun, and reads
+ * the record after the driver's call. Because of the fences on both sides, at least one of the two
+ * threads sees the other's store. If a call has begun, the records are restored.
  */
 static void clear_seen(struct round *round)
 {
@@ -110,7 +116,10 @@ static CUresult query_in(struct round *round, uintptr_t context, CUstream stream
     return result;
 }
 
-/* Queries the context's legacy stream, which covers its blocking and per-thread streams. */
+/*
+ * Queries the context's legacy stream. If it is idle, the context's blocking and per-thread streams
+ * are idle, too.
+ */
 static void ask_context(struct round *round, uintptr_t handle, int device)
 {
     struct gf_answer *answer = &round->ret->device[device];
@@ -134,7 +143,7 @@ static void ask_contexts(struct round *round)
     }
 }
 
-/* The index of the context in the round; -1 if it is not listed. */
+/* Returns the index of the context in round->context; -1 if not found. */
 static int find_context(const struct round *round, uintptr_t handle)
 {
     for (unsigned i = 0; i < round->contexts; i++)
@@ -144,8 +153,9 @@ static int find_context(const struct round *round, uintptr_t handle)
 }
 
 /*
- * Queries the slot's stream, except in three cases: it got no work, the idle legacy stream covers
- * it, or unfinished kernels on another stream already decide the device's state.
+ * Queries the slot's stream, except in three cases: the stream got no work; it is a blocking
+ * stream, and the legacy stream is idle; or unfinished kernels on another stream already decide the
+ * device's state.
  */
 static void ask_slot(struct round *round, unsigned number)
 {
@@ -190,9 +200,9 @@ static void ask_slots(struct round *round)
 }
 
 /*
- * The legacy stream is busy, but no listed blocking stream has work. So the work was submitted to
- * the legacy stream itself, to a per-thread stream, or by a call without a hook. Returns the kind
- * of this work.
+ * Returns the kind of work if the legacy stream is busy, but no listed stream has work. Then the
+ * work was submitted to the legacy stream itself, to a per-thread stream, or by a call without a
+ * hook.
  */
 static unsigned work_of_legacy(const struct gf_submit_table *table)
 {
@@ -220,8 +230,8 @@ static void judge_legacy(struct round *round)
 }
 
 /*
- * A thread inside a blocking copy counts as copying, because the library's own streams, which such
- * a copy may use, have no slot.
+ * Finds whether a thread is inside a blocking copy. Such a copy may use the library's own streams,
+ * which have no slot and are not queried, so the devices then count as copying.
  */
 static void find_copies(struct round *round)
 {

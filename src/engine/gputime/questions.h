@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queries which streams have unfinished work. Only the sampler's thread calls this. Between
- * the first and the last query, gf_submit_table.asking is set, so no listed stream or context ends,
- * and no capture begins.
+ * Queries which streams have unfinished work. Only the sampler's thread calls gf_questions_ask.
+ * Between the first and the last query, gf_submit_table.asking is true, so that no listed stream or
+ * context ends, and no capture begins.
  */
 #ifndef GF_ENGINE_GPUTIME_QUESTIONS_H
 #define GF_ENGINE_GPUTIME_QUESTIONS_H
@@ -10,12 +10,20 @@
 #include "abi/gputime_api.h"
 
 struct gf_answers {
-    bool asked;         /* false: a capture is open, or a stream or a context is about to end */
+    /*
+     * False: nothing was queried, because a capture is open, or a stream or context is about to
+     * end.
+     */
+    bool asked;
     unsigned questions; /* number of queries */
-    unsigned refused;   /* queries that failed: the stream or its context is broken or gone */
-    /* The counts of submissions before the first query. */
+    /* Number of queries that failed because a stream or its context is broken or gone. */
+    unsigned refused;
+    /*
+     * Before the first query: how many calls that submit work had begun, and how many submissions
+     * went to streams without a slot.
+     */
     uint64_t begun, unlisted;
-    bool settled; /* no call that submits work was running then */
+    bool settled; /* true if no call that submits work was running at that time */
     struct gf_answer {
         bool has_context; /* the program submitted work to this device */
         bool failed;      /* a query failed, or there were too many streams to query */

@@ -16,24 +16,27 @@
 #include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
-/* The thread's CPU time is compared with the clock after this many samples. */
+/* After this many samples, the sampler computes which share of a CPU it used. */
 #define REVIEW 64u
 /*
- * Above the first share of a CPU (in thousandths) the thread samples less often, below the second
- * more often.
+ * Shares of a CPU, in thousandths. From SHARE_MOST on, the thread samples less often; below
+ * SHARE_LEAST, more often.
  */
 #define SHARE_MOST 8u
 #define SHARE_LEAST 4u
 #define INTERVAL_MOST (SECOND / 5)
 /*
- * Above this rate the thread's CPU time is not limited, because the user asked for so many samples.
+ * If GPUFEED_GPU_TIME is above this rate, the thread's CPU time is not limited, because the user
+ * asked for so many samples.
  */
 #define HZ_UNLIMITED 1000u
 /* A sample is late if it comes later than four times the planned interval plus this time. */
 #define LATE_NS (SECOND / 20)
-/* If the mean time between submissions is at most this, the launch rate limits the GPU. */
+/*
+ * If the mean time between submissions is less than this, the rate of submissions limits the GPU.
+ */
 #define LAUNCH_BOUND_NS UINT64_C(100000)
-#define STOP_TRIES 200u /* number of waits, of 100 us each */
+#define STOP_TRIES 200u /* number of waits of 100 us each */
 
 struct device {
     struct gf_gpu_shares shares;
@@ -50,9 +53,9 @@ static struct sampler {
     unsigned hz;
     uint64_t random;
     uint64_t nominal_ns;                 /* 1 / hz */
-    _Atomic uint64_t interval_ns;        /* the present mean interval */
-    uint64_t planned_ns;                 /* length of the present sleep */
-    uint64_t before_ns, begun, unlisted; /* time of the previous sample */
+    _Atomic uint64_t interval_ns;        /* the present mean interval between samples */
+    uint64_t planned_ns;                 /* duration of the present sleep */
+    uint64_t before_ns, begun, unlisted; /* time and counts of the previous sample */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
     _Atomic uint64_t cpu_ns, questions, refused, longest_ns;
@@ -70,8 +73,8 @@ static uint64_t next_random(void)
 }
 
 /*
- * Sleeps between half and one and a half intervals, so that no loop of the program stays in step
- * with the samples.
+ * Sleeps for a random time between half and one and a half intervals, so that no loop of the
+ * program runs in step with the samples.
  */
 static void sleep_some(void)
 {
@@ -121,7 +124,7 @@ static enum gf_host_cause cause_of_delay(void)
     return gf_pressure_throttled_since() ? gf_host_throttled : gf_host_paused;
 }
 
-/* The timed driver call that a thread is in; gf_host_other if no thread is in one. */
+/* Returns the cause if a thread is inside a timed driver call; gf_host_other if no thread is. */
 static enum gf_host_cause cause_of_call(void)
 {
     for (unsigned i = 0; i < GF_SUBMITTERS; i++) {
@@ -135,8 +138,8 @@ static enum gf_host_cause cause_of_call(void)
 }
 
 /*
- * Returns the cause, which follows from the driver calls that threads are in and the state of the
- * feeding thread.
+ * Returns the cause. It follows from the driver calls that threads are inside of, and from the
+ * state of the feeding thread.
  */
 static enum gf_host_cause cause_of_feeder(struct device *device, uint64_t interval, uint64_t moved,
                                           uint64_t now)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread that samples whether GPUs have work. It sleeps for random times around the wanted
- * interval, queries the streams (questions.h), and adds to each device's shares. It keeps its own
- * CPU time below 1 % of one CPU by sampling less often.
+ * The thread that samples whether GPUs have work. It sleeps for a random time around the wanted
+ * interval, queries the streams (questions.h), and adds the sample to each device's shares. If its
+ * own CPU time would exceed 1 % of one CPU, it samples less often.
  */
 #ifndef GF_ENGINE_GPUTIME_SAMPLER_H
 #define GF_ENGINE_GPUTIME_SAMPLER_H
@@ -14,17 +14,19 @@
 
 struct gf_gpu_time {
     bool on;              /* false: nothing was sampled */
-    const char *reason;   /* why not; NULL: no work was submitted yet */
-    unsigned hz;          /* the requested rate */
+    const char *reason;   /* why nothing was sampled; NULL: no work was submitted yet */
+    unsigned hz;          /* the requested number of samples per second */
     uint64_t interval_us; /* the present mean interval */
-    uint64_t cpu_ns;      /* CPU time of the thread and of the readings that it starts */
+    /* CPU time of the sampler's thread and of the threads that read files for it. */
+    uint64_t cpu_ns;
     uint64_t questions, refused, longest_question_ns;
     struct gf_gpu_time_device {
         bool used;
         uint64_t state_ns[GF_GPU_STATE_COUNT];
         uint64_t cause_ns[GF_HOST_CAUSE_COUNT];
         uint64_t exact_ns, samples, gap_count;
-        struct gf_gpu_gap longest[GF_GAPS_LONGEST]; /* longest first; ns 0: no further gap */
+        /* Longest first; a gap with `ns` 0 ends the list. */
+        struct gf_gpu_gap longest[GF_GAPS_LONGEST];
         /* For each cause, the line with the most time. */
         struct gf_cause_line line[GF_HOST_CAUSE_COUNT];
     } device[GF_SUBMIT_DEVICES];
@@ -33,23 +35,29 @@ struct gf_gpu_time {
 struct gf_sampler_setup {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
-    bool (*python)(struct gf_python *ret); /* finds Python; false if not found */
+    bool (*python)(struct gf_python *ret); /* finds the Python interpreter; false if not found */
     unsigned hz;
-    const char *reason; /* NULL, or why nothing is sampled */
+    const char *reason; /* why nothing is sampled; NULL: sample */
 };
 
-/* Starts recording, so that the first submission is seen. Starts no thread. */
+/* Makes the hooks record submissions from the first one on. Starts no thread. */
 void gf_sampler_prepare(const struct gf_sampler_setup *setup);
-/* Starts the thread, once, with all signals blocked. Does nothing if nothing is sampled. */
+/*
+ * Starts the sampler's thread, unless it was started before or nothing is sampled. The caller must
+ * have blocked all signals; the new thread inherits its signal mask.
+ */
 void gf_sampler_start(void);
 /*
- * Called at exit. The thread makes no further query. Waits up to 20 ms for queries under way. Makes
- * no CUDA call.
+ * Called at exit. Prevents further queries of the sampler's thread, and waits up to 20 ms until its
+ * present queries have ended. Makes no CUDA call.
  */
 void gf_sampler_stop(void);
-/* Any thread. The sums may be one sample apart. */
+/*
+ * Reads the results. Some sums may include one sample more than others. May be called on any
+ * thread.
+ */
 void gf_sampler_read(struct gf_gpu_time *ret);
-/* Gets only each device's time by state. All times are 0 if nothing is sampled. */
+/* Reads only each device's time by state. All times are 0 if nothing is sampled. */
 void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT]);
 
 #endif

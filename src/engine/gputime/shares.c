@@ -35,7 +35,9 @@ static void add_state(struct gf_gpu_shares *shares, enum gf_gpu_state state,
 }
 
 /*
- * The state before a late sample is unknown, unless nothing was submitted in the interval (quiet).
+ * Adds a sample. If the sample is late, the state in the interval before it is unknown. But if
+ * nothing was submitted in the interval (quiet), and the GPU was empty before and after it, the GPU
+ * was empty all the time.
  */
 void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a GPU's time divides into states, from samples at random times. Each sample stands for half of
- * the interval before it and half of the interval after it, so the shares sum to the whole time. Pure
- * functions; one thread writes, any thread reads.
+ * Computes how a GPU's time divides into states, from samples at random times. Each sample counts
+ * for half of the interval before it and half of the interval after it, so the shares sum to the
+ * whole time. Only one thread may add samples. Any thread may read the shares at the same time.
  */
 #ifndef GF_ENGINE_GPUTIME_SHARES_H
 #define GF_ENGINE_GPUTIME_SHARES_H
@@ -57,16 +57,17 @@ const char *gf_host_cause_name(enum gf_host_cause cause);
 struct gf_gpu_sample {
     uint64_t at_ns;
     enum gf_gpu_state state;
-    enum gf_host_cause cause; /* the cause, if the GPU is empty */
-    /* No work was submitted between the previous sample and this one. */
+    enum gf_host_cause cause; /* the cause if the GPU is empty */
+    /* True if no work was submitted between the previous sample and this one. */
     bool quiet;
-    bool late; /* the interval before this sample is much longer than planned */
+    bool late; /* true if the interval before this sample is much longer than planned */
 };
 
 struct gf_gpu_shares {
     _Atomic uint64_t state_ns[GF_GPU_STATE_COUNT];
-    _Atomic uint64_t cause_ns[GF_HOST_CAUSE_COUNT]; /* they sum to state_ns[gf_gpu_empty] */
-    _Atomic uint64_t exact_ns; /* the empty time between two empty samples without a submission */
+    _Atomic uint64_t cause_ns[GF_HOST_CAUSE_COUNT]; /* the sum is state_ns[gf_gpu_empty] */
+    /* Total of the intervals between two empty samples in which nothing was submitted. */
+    _Atomic uint64_t exact_ns;
     _Atomic uint64_t samples;
     struct gf_gpu_sample last; /* used only by the thread that adds samples */
 };

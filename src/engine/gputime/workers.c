@@ -13,9 +13,12 @@
 #include <unistd.h>
 
 #define LIST_NS UINT64_C(2000000000)
-#define COST_TIMES 200u /* the pause after a reading is this many times the reading's CPU time */
+#define COST_TIMES 200u /* after a reading, none is made for this many times its CPU time */
 
-/* The number of children in each state, and a line for each state. */
+/*
+ * The result of a reading: the number of children in each state, and the line of one child in each
+ * state.
+ */
 struct readings {
     struct gf_workers *workers;
     uint64_t now;
@@ -24,7 +27,7 @@ struct readings {
     struct gf_python_line line[GF_WORKER_STATE_COUNT];
 };
 
-/* Copies the earlier data of a child that still exists to the new list. */
+/* Adds a child to the list. If the previous list contains it, its data is copied from there. */
 static void add_worker(struct gf_workers *workers, const struct gf_workers *before, pid_t pid)
 {
     struct gf_worker *worker = &workers->worker[workers->count++];
@@ -65,7 +68,10 @@ static bool was_starved(struct gf_worker *worker, uint64_t passed)
     return starved;
 }
 
-/* Reading a pipe is a wait for work; reading a file or the network is part of the work. */
+/*
+ * Returns the state of a child that waits for a descriptor. A child that reads a pipe waits for
+ * work; reading a file or the network is part of its work.
+ */
 static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
 {
     char path[48], link[64];
@@ -87,8 +93,9 @@ static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
 }
 
 /*
- * Sets *ret_waits if the child waits and its system call does not show for what. If the kernel
- * refuses a reading, no further reading is made, because an audit may log each refusal.
+ * Returns the state that follows from the child's system call. Sets *ret_waits if the child waits,
+ * and the system call does not show what it waits for. If the kernel refuses a reading, no further
+ * reading is made, because the audit system may log each refusal.
  */
 static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid, bool *ret_waits)
 {
@@ -98,7 +105,7 @@ static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid,
 
     workers->refused |= length == -EPERM || length == -EACCES;
     if (length <= 0)
-        return gf_worker_idle; /* it has ended, or may not be read */
+        return gf_worker_idle; /* the child has ended, or may not be read */
     gf_feeder_by_syscall(text, &wait);
     *ret_waits = wait.cause == gf_host_waiting && wait.fd < 0;
     if (wait.fd >= 0)
@@ -106,7 +113,7 @@ static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid,
     switch (wait.cause) {
     case gf_host_file:
         return gf_worker_storage;
-    case gf_host_data: /* poll, by a queue */
+    case gf_host_data: /* the child polls, as queues do */
         return gf_worker_idle;
     default:
         return wait.is_fault ? gf_worker_storage : gf_worker_busy;
@@ -122,7 +129,7 @@ static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t p
 
     if (r->workers->refused)
         return;
-    /* Whether a sleeping process is at work can be seen only from its Python frames. */
+    /* If the child sleeps, only its Python frames show whether it waits for work. */
     if (gf_python_line_read(worker->pid, r->state, &place) ? place.in_queue : waits)
         state = gf_worker_idle;
     if (state == gf_worker_busy && starved)

@@ -18,7 +18,8 @@ struct query {
 };
 
 /*
- * Runs in a child process that shares this memory, while the caller waits. Makes only system calls.
+ * Runs in a child process that shares the caller's memory, while the caller waits. Makes only
+ * system calls.
  */
 static int query_in_child(void *arg)
 {
@@ -35,7 +36,10 @@ static int query_in_child(void *arg)
 int gf_allowed_cpus(struct gf_cpus *ret)
 {
     _Alignas(16) char stack[16384];
-    /* Keeps this value if a tool turns the clone into a fork, whose child writes to a copy. */
+    /*
+     * Some tools replace the clone by a fork. Then the child writes to its own copy of `query`, and
+     * this initial value of the error remains.
+     */
     struct query query = {.error = -EAGAIN};
     const int saved = errno;
     uint64_t all = ~UINT64_C(0), before;
@@ -43,14 +47,14 @@ int gf_allowed_cpus(struct gf_cpus *ret)
     if (!gf_permit(gf_permit_set_affinity))
         return -EPERM;
     /*
-     * All signals are blocked, so the child runs no signal handler of the program. It sends no
-     * signal when it exits.
+     * All signals are blocked, so the child runs no signal handler of the program. No signal is
+     * sent to the parent when the child exits.
      */
     if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)))
         return -errno;
     const pid_t pid = clone(query_in_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK, &query);
     const int failed = pid < 0 ? -errno : 0;
-    /* A raw system call, because libc's waitpid is a cancellation point. */
+    /* The system call is made directly, because libc's waitpid is a cancellation point. */
     while (pid > 0 && syscall(SYS_wait4, pid, NULL, __WALL, NULL) < 0 && errno == EINTR)
         ;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));

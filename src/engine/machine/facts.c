@@ -20,13 +20,15 @@ static void read_cpuset(const char *root, struct gf_facts *ret)
         online = ret->start;
     const bool is_this_machine = !root || !*root;
     /*
-     * In a container without /sys/fs/cgroup, only a test call of the kernel shows the allowed CPUs.
+     * In a container without /sys/fs/cgroup, the allowed CPUs are known only after a test: setting
+     * a mask.
      */
     if (gf_cgroup_cpuset(root, &ret->cpuset) && (!is_this_machine || gf_allowed_cpus(&ret->cpuset)))
         ret->cpuset = online;
     gf_set_and(&ret->cpuset, &ret->cpuset, &online);
     /*
-     * A default mask never includes isolated CPUs, so a mask without them counts as not narrowed.
+     * A default mask never includes isolated CPUs. So they are removed from the cpuset if the start
+     * mask has none of them. Otherwise the start mask would count as narrowed.
      */
     if (gf_procfs_cpus(&isolated, root, "sys/devices/system/cpu/isolated") == 0 &&
         !gf_set_meet(&isolated, &ret->start)) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limits that this process runs under, and the settings that launchers, frameworks and the user
- * made.
+ * The limits under which this process runs, and the settings of launchers, frameworks and the user.
  */
 #ifndef GF_ENGINE_MACHINE_FACTS_H
 #define GF_ENGINE_MACHINE_FACTS_H
@@ -11,29 +10,35 @@
 
 struct gf_facts {
     struct gf_cpus
-        start; /* the mask before the library acted; see struct gf_startup_env and GPUFEED_BOUND */
+        /* The CPU mask before the library acted; see struct gf_startup_env and GPUFEED_BOUND. */
+        start;
     /*
-     * The CPUs that the process could use with the widest mask. They come from the cpuset cgroup,
-     * because Cpus_allowed shows the mask. If no cgroup file gives them, they come from
-     * gf_allowed_cpus; if that fails, they are all online CPUs. Excludes isolated CPUs that the
-     * start mask lacks.
+     * The CPUs that the process could use with the widest mask. They are read from the cpuset
+     * cgroup, because Cpus_allowed shows only the present mask. If no cgroup file contains them,
+     * they come from gf_allowed_cpus. If that fails, they are all online CPUs. If the start mask
+     * contains no isolated CPU, neither does this set.
      */
     struct gf_cpus cpuset;
-    struct gf_nodes mems;               /* Mems_allowed */
-    struct gf_cpus isolated;            /* CPUs that isolcpus= keeps out of the start mask */
-    int start_policy;                   /* get_mempolicy's mode, or -errno */
+    struct gf_nodes mems; /* nodes on which the process may allocate (Mems_allowed) */
+    /* Isolated CPUs (isolcpus=) that were removed from `cpuset`. */
+    struct gf_cpus isolated;
+    /* Mode of the memory policy before the library acted, or -errno. */
+    int start_policy;
     struct gf_nodes start_policy_nodes; /* nodes of that policy; empty if it has none */
     /*
-     * The CPUs of the program's threads that have their own mask, at the time of a decision
-     * (gf_thread_binding_read_own); empty if no thread has one. all_own: no thread has the start
-     * mask.
+     * At the time of a decision: the CPUs in the masks of those threads of the program that have
+     * set their own mask (gf_thread_binding_read_own). Empty if no thread has. all_own: whether no
+     * thread has the start mask.
      */
     struct gf_cpus own;
     bool all_own;
-    double cpu_quota;           /* the CPU quota in CPUs; 0 if unlimited */
-    bool single_cpu_pinning;    /* OMP_PROC_BIND, GOMP_CPU_AFFINITY, KMP_AFFINITY, I_MPI_PIN, ... */
-    const char *pinning_source; /* the variable's name; NULL if none is set */
-    /* the variable or flag that turns on a framework's binder, or NULL */
+    double cpu_quota; /* the CPU quota in CPUs; 0 if unlimited */
+    /* True if OMP_PROC_BIND, KMP_AFFINITY, I_MPI_PIN or the like is set. */
+    bool single_cpu_pinning;
+    const char *pinning_source; /* name of that variable; NULL if none is set */
+    /*
+     * Name of the variable or flag with which a framework binds its workers; NULL if none is set.
+     */
     const char *binder_source;
     struct gf_rank rank;
     unsigned threads; /* number of threads of this process */
@@ -41,8 +46,9 @@ struct gf_facts {
 };
 
 /*
- * Reads /proc and /sys below root (os/procfs.h) and envp. start is the recorded mask. A fact that
- * cannot be read keeps its "unknown" value. *ret points into envp.
+ * Reads the facts from /proc and /sys below root (os/procfs.h), and from envp. start: the CPU mask
+ * that was recorded at the start. A fact that cannot be read has its value for "unknown". Members
+ * of *ret point into envp.
  */
 void gf_facts_gather(const char *root, char *const *envp, const struct gf_cpus *start,
                      struct gf_facts *ret);

@@ -10,7 +10,7 @@
 #define DEVICES_MAX 64
 #define BDF_SIZE sizeof(((struct gf_gpu *)0)->bdf)
 
-static int nvml_nodes[DEVICES_MAX]; /* indexed by the driver's ordinal */
+static int nvml_nodes[DEVICES_MAX]; /* the node of each GPU, by the driver's ordinal */
 static size_t nvml_count;
 
 static int attribute_node(const struct gf_cuda *cuda, CUdevice device)
@@ -22,7 +22,7 @@ static int attribute_node(const struct gf_cuda *cuda, CUdevice device)
     return node;
 }
 
-/* The PCI address in lower case; "" if the driver does not report it. */
+/* Reads the PCI address in lower case; "" if the driver does not report it. */
 static void read_bdf(const struct gf_cuda *cuda, int device, char ret[BDF_SIZE])
 {
     if (!cuda->cuDeviceGetPCIBusId ||

@@ -54,7 +54,7 @@ static void read_map_word(const char *word, struct mapping *ret)
     }
 }
 
-/* Overwrites the line: splits it into words. */
+/* Parses a line of numa_maps. The line is overwritten, because it is split into words. */
 static void read_map_line(char *line, struct mapping *ret)
 {
     uint64_t start;
@@ -82,17 +82,18 @@ static int by_start(const void *a, const void *b)
 
 struct reader {
     const char *file;
-    const struct gf_range *ranges; /* by start */
+    const struct gf_range *ranges; /* ranges of the heap, sorted by their start */
     size_t count;
     size_t next;         /* index of the first range that may cover a later mapping */
-    struct mapping last; /* held back, because its end is known only from the next line */
+    struct mapping last; /* not counted yet, because only the next line shows its end */
     bool have;
     struct gf_locality *ret;
 };
 
 /*
- * numa_maps does not give the ends of mappings. A mapping counts as the heap's if a range of the
- * heap covers its start or begins before the next mapping.
+ * Whether a mapping belongs to the heap: a range of the heap contains its start, or begins between
+ * its start and the next mapping. numa_maps does not show where a mapping ends. `next` is the start
+ * of the next mapping.
  */
 static bool is_heap(struct reader *reader, uintptr_t start, uintptr_t next)
 {
@@ -131,8 +132,8 @@ static void read_file(void *closure)
     if (!gf_procfs_lines_open(&lines, reader->file))
         return;
     /*
-     * Only a file name of thousands of characters makes a line longer than the buffer. The counts
-     * follow the name, so such a mapping counts no pages.
+     * A line is longer than the buffer only if it contains a file name of thousands of characters.
+     * The numbers of pages follow the name, so the pages of such a mapping are not counted.
      */
     for (char *line; (line = gf_procfs_lines_next(&lines));)
         if (!lines.continued)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine: NUMA nodes, packages, cores, and the nodes of PCI devices. A plain struct, so that
- * tests can run each decision on any machine. Constant after loading, except for the list of GPUs
- * (gf_pci_add).
+ * Describes a machine: its NUMA nodes, packages and cores, and the nodes of PCI devices. It is a
+ * plain struct, so that tests can run each decision for any machine. After loading, only the list
+ * of GPUs may change (gf_pci_add).
  */
 #ifndef GF_ENGINE_MACHINE_MACHINE_H
 #define GF_ENGINE_MACHINE_MACHINE_H
@@ -10,25 +10,26 @@
 #include "base/cpus.h"
 
 struct gf_node {
-    unsigned id;         /* the kernel's number; numbers have gaps on Grace */
-    int package;         /* index of the socket; -1 if unknown */
-    bool has_memory;     /* false: the node has only CPUs */
-    bool is_device;      /* memory without CPUs: a GPU's, CXL, or another expander */
-    bool is_gpu;         /* the memory is known to be a GPU's own */
+    unsigned id;     /* the kernel's number of the node; on Grace, some numbers are missing */
+    int package;     /* index of the socket; -1 if unknown */
+    bool has_memory; /* false: the node has CPUs only */
+    /* True if the node has memory without CPUs: that of a GPU, CXL or another expander. */
+    bool is_device;
+    bool is_gpu;         /* true if the memory is known to be that of a GPU */
     struct gf_cpus cpus; /* online CPUs of the node; empty for memory-only nodes */
     uint64_t memory_bytes;
 };
 
 struct gf_core {
-    struct gf_cpus cpus; /* SMT siblings */
+    struct gf_cpus cpus; /* the CPUs of the core (SMT siblings) */
     int package;
 };
 
 struct gf_pci {
     char bdf[20];        /* "0000:41:00.0", lower case */
-    int numa_node;       /* its node, from /sys; -1 if unknown */
-    struct gf_cpus cpus; /* local_cpulist; empty if unknown */
-    bool is_gpu;         /* NVIDIA, class 0x0300 or 0x0302 */
+    int numa_node;       /* the device's node, from /sys; -1 if unknown */
+    struct gf_cpus cpus; /* CPUs of the file local_cpulist; empty if unknown */
+    bool is_gpu;         /* true if the vendor is NVIDIA and the class 0x0300 or 0x0302 */
 };
 
 struct gf_machine {
@@ -36,23 +37,23 @@ struct gf_machine {
     struct gf_cpus online;
     struct gf_node *nodes; /* sorted by id */
     size_t node_count;
-    unsigned *distances;   /* node_count * node_count, SLIT; NULL if unknown */
+    unsigned *distances;   /* SLIT, node_count * node_count elements; NULL if unknown */
     struct gf_core *cores; /* sorted by their first CPU */
     size_t core_count;
-    struct gf_pci *gpus; /* sorted by bdf: the NVIDIA GPUs that /sys shows, hidden ones included */
+    struct gf_pci *gpus; /* the NVIDIA GPUs in /sys, also those hidden from CUDA; sorted by bdf */
     size_t gpu_count;
 };
 
-/* Frees the result of gf_machine_load; NULL is allowed. */
+/* Frees a machine that gf_machine_load returned. NULL is allowed. */
 void gf_machine_free(struct gf_machine *machine);
 
-/* The node with this id; NULL if not found. */
+/* Returns the node with this id; NULL if not found. */
 const struct gf_node *gf_machine_node(const struct gf_machine *machine, unsigned id);
 
-/* SLIT distance between two nodes by id; 0 if unknown. */
+/* Returns the SLIT distance between the nodes with these ids; 0 if unknown. */
 unsigned gf_machine_distance(const struct gf_machine *machine, unsigned from, unsigned to);
 
-/* Union of the CPUs of all nodes of a package. */
+/* Computes the union of the CPUs of all nodes of a package. */
 void gf_machine_package_cpus(const struct gf_machine *machine, int package, struct gf_cpus *ret);
 
 #endif

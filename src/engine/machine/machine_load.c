@@ -41,8 +41,8 @@ static void read_node(const char *root, unsigned id, const struct gf_cpus *onlin
 }
 
 /*
- * -ENOENT: /sys has no nodes, because the kernel lacks NUMA or the recorded machine has only
- * hwloc's file.
+ * Reads the nodes from /sys. Returns -ENOENT if /sys has none. Then the kernel was built without
+ * NUMA, or the folder of the recorded machine contains only hwloc's file.
  */
 static int read_nodes(const char *root, struct gf_machine *machine)
 {
@@ -77,7 +77,7 @@ static bool read_distances_of(const char *root, const struct gf_machine *machine
     return true;
 }
 
-/* Reads the SLIT. If a row is missing, no distances are stored. */
+/* Reads the distances between nodes (SLIT). If a row is missing, no distances are stored. */
 static int read_distances(const char *root, struct gf_machine *machine)
 {
     const size_t n = machine->node_count;
@@ -115,8 +115,9 @@ static void mark_gpu_memory(struct gf_machine *machine, long id)
 }
 
 /*
- * Finds the nodes of the GPUs' own memory. The driver names such a node in numa_status ("Node: 2"),
- * and some firmware puts the GPU itself on it. Programs may use other nodes without CPUs.
+ * Finds the nodes that consist of a GPU's own memory. The driver's file numa_status contains such a
+ * node ("Node: 2"), or the GPU itself is on the node according to firmware. All other nodes without
+ * CPUs remain usable for programs.
  */
 static void find_gpu_memory(const char *root, struct gf_machine *machine)
 {

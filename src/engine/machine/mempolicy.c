@@ -15,12 +15,12 @@ _Static_assert(GF_MPOL_DEFAULT == MPOL_DEFAULT && GF_MPOL_PREFERRED == MPOL_PREF
 _Static_assert(sizeof(unsigned long) == sizeof(uint64_t),
                "node masks are passed as words of 64 bits");
 
-/* The headers of Debian 12 lack these numbers. */
+/* The kernel's numbers of two policies that the headers of Debian 12 lack. */
 #define PREFERRED_MANY GF_MPOL_PREFERRED_MANY
 #define WEIGHTED_INTERLEAVE 6
 
-#define MODE_FLAGS 0xe000 /* MPOL_F_STATIC_NODES and the like */
-/* The kernel expects the number of bits plus one. */
+#define MODE_FLAGS 0xe000 /* MPOL_F_STATIC_NODES and the other mode flags */
+/* The kernel expects the number of bits of the mask plus one. */
 #define MASK_BITS (GF_NODES_MAX + 1)
 
 static const unsigned long *mask_of(int mode, const struct gf_nodes *nodes)

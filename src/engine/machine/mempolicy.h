@@ -1,66 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory policies of the calling thread and of address ranges. Any thread; keeps errno. Some
- * containers refuse these calls (engine/machine/probe.h).
+ * Reads and sets the memory policies of the calling thread and of address ranges. Some containers
+ * refuse these system calls (engine/machine/probe.h). The functions may be called on any thread,
+ * and keep errno.
  */
 #ifndef GF_ENGINE_MACHINE_MEMPOLICY_H
 #define GF_ENGINE_MACHINE_MEMPOLICY_H
 
 #include "base/cpus.h"
 
-/* The kernel's numbers, checked against <numaif.h> in mempolicy.c. */
+/* The kernel's numbers of the policies. mempolicy.c compares them with <numaif.h>. */
 #define GF_MPOL_DEFAULT 0
 #define GF_MPOL_PREFERRED 1
 #define GF_MPOL_BIND 2
-#define GF_MPOL_PREFERRED_MANY 5 /* Linux 5.15 */
+#define GF_MPOL_PREFERRED_MANY 5 /* since Linux 5.15 */
 
-/* The calling thread's policy without mode flags, or -errno. */
+/* Returns the mode of the calling thread's policy without mode flags, or -errno. */
 int gf_mempolicy_get(void);
 
 /*
- * Reads the calling thread's policy with its mode flags, and the policy's nodes. False if the
- * kernel refuses the call.
+ * Reads the mode of the calling thread's policy, including mode flags, and the policy's nodes.
+ * Returns false if the kernel refuses the call.
  */
 bool gf_mempolicy_read(int *ret_mode, struct gf_nodes *ret_nodes);
 
 /*
- * Whether the calling thread has this policy; mode flags are ignored. False if the kernel refuses
- * the call.
+ * Whether the calling thread's policy has this mode and these nodes. Mode flags are ignored.
+ * Returns false if the kernel refuses the call.
  */
 bool gf_mempolicy_is(int mode, const struct gf_nodes *nodes);
 
 /*
- * Sets the policy of the calling thread. Threads that it creates inherit the policy. 0 or -errno.
+ * Sets the policy of the calling thread. Threads that this thread creates inherit the policy.
+ * Returns 0 or -errno.
  */
 int gf_mempolicy_set(int mode, const struct gf_nodes *nodes);
 
 /*
- * Whether a seccomp filter refuses a call that sets policies. Returns 0, or the filter's errno and
- * the call's name. The tried calls pass an invalid address as node mask, so the kernel fails them
- * with EFAULT and sets nothing.
+ * Tries whether a seccomp filter refuses set_mempolicy or mbind. Returns 0 if not. Otherwise
+ * returns the filter's errno, and sets *ret_call to the name of the call. The tried calls pass an
+ * invalid address as node mask, so the kernel sets no policy and fails with EFAULT.
  */
 int gf_mempolicy_refusal(const char **ret_call);
 
-/* Sets the policy of a range, for pages touched later. 0 or -errno. */
+/*
+ * Sets the policy of an address range. It applies to pages that are touched later. Returns 0 or
+ * -errno.
+ */
 int gf_mempolicy_set_range(void *start, size_t size, int mode, const struct gf_nodes *nodes);
 
 /*
- * The same, and moves the present pages. Blocks page faults of other threads, so pass 2 MiB at a
- * time.
+ * Sets the policy of a range, and moves the pages that are present. Page faults of other threads
+ * wait during the call, so pass 2 MiB at a time.
  */
 int gf_mempolicy_move_range(void *start, size_t size, int mode, const struct gf_nodes *nodes);
 
-/* Whether the policy takes pages only from the policy's nodes. Mode flags are ignored. */
+/* Whether a policy of this mode takes pages only from its own nodes. Mode flags are ignored. */
 bool gf_mempolicy_binds(int mode);
 
-/* The name of a policy, such as "preferred" or "bind". Mode flags are ignored. */
+/* Returns the name of a mode, such as "preferred" or "bind". Mode flags are ignored. */
 const char *gf_mempolicy_name(int mode);
 
-/* The policy as numa_maps shows it: "prefer:1", "prefer (many):0-1", "bind:0-1". Returns buf. */
+/*
+ * Writes the policy as numa_maps shows it: "prefer:1", "prefer (many):0-1", "bind:0-1". Returns
+ * buf.
+ */
 char *gf_mempolicy_kernel_text(int mode, const struct gf_nodes *nodes, char *buf, size_t size);
 
 /*
- * Writes the policy and its nodes, as in "bind:0-1", or the name alone if there are no nodes.
+ * Writes the name of the mode and the nodes, as in "bind:0-1"; without nodes, only the name.
  * Returns buf.
  */
 char *gf_mempolicy_format(int mode, const struct gf_nodes *nodes, char *buf, size_t size);

@@ -23,7 +23,10 @@ bool gf_nvml_open(struct gf_nvml *ret)
     ret->handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (!ret->handle)
         return false;
-    /* NVML counts init and shutdown calls, so the program's own use of NVML is not disturbed. */
+    /*
+     * NVML counts its calls of init and shutdown, so these calls do not disturb the program's own
+     * use of NVML.
+     */
     if (find_functions(ret) && ret->init() == 0)
         return true;
     dlclose(ret->handle);

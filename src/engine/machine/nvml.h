@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML knows the node of a GPU even if firmware gives the kernel no node. It is used only if the
- * process has already loaded it: loading it would change the program's behaviour.
+ * Reads the node of a GPU from NVML, which knows it even if firmware reports no node to the kernel.
+ * NVML is used only if the process has already loaded it, because loading it would change the
+ * program's behaviour.
  */
 #ifndef GF_ENGINE_MACHINE_NVML_H
 #define GF_ENGINE_MACHINE_NVML_H
@@ -17,13 +18,13 @@ struct gf_nvml {
 };
 
 /*
- * False if the process has not loaded NVML, or if NVML fails; then there is nothing to close. Takes
- * the loader's lock, so no hook may call it.
+ * Returns false if the process has not loaded NVML, or if NVML fails; then gf_nvml_close must not
+ * be called. Takes the loader's lock, so no hook may call this function.
  */
 bool gf_nvml_open(struct gf_nvml *ret);
 void gf_nvml_close(struct gf_nvml *nvml);
 
-/* The node of the GPU with this PCI address; -1 if NVML does not know it. */
+/* Returns the node of the GPU with this PCI address; -1 if NVML does not know it. */
 int gf_nvml_node(const struct gf_nvml *nvml, const char *bdf);
 
 #endif

@@ -42,13 +42,15 @@ static bool is_nvidia_gpu(const char *root, const char *bdf)
     return strncmp(text, "0x0300", 6) == 0 || strncmp(text, "0x0302", 6) == 0;
 }
 
-/* bdf is in canonical spelling. */
+/* Reads the device with the address bdf, which is in canonical spelling. */
 static int read_device(const char *root, const char *bdf, struct gf_pci *ret)
 {
     char text[4096];
 
     *ret = (struct gf_pci){.numa_node = -1};
-    /* Every PCI device has this file; the other files depend on the kernel's configuration. */
+    /*
+     * Every PCI device has the file `vendor`; the other files depend on the kernel's configuration.
+     */
     if (gf_procfs_read(text, sizeof(text), root, DEVICES "/%s/vendor", bdf) < 0)
         return -ENOENT;
     gf_fmt(ret->bdf, sizeof(ret->bdf), "%s", bdf);

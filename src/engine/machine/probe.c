@@ -35,7 +35,7 @@ static void *run_probe(void *arg)
     gf_set_add(&nodes, job->node);
     result->set_affinity = -gf_tasks_set_mask(0, job->cpus);
     result->get_mempolicy = mode < 0 ? -mode : 0;
-    /* The thread ends with its policy, so nothing needs to be restored. */
+    /* The thread's policy ends with the thread, so it need not be restored. */
     result->set_mempolicy = -gf_mempolicy_set(GF_MPOL_PREFERRED, &nodes);
     result->preferred_many = -gf_mempolicy_set(GF_MPOL_PREFERRED_MANY, &nodes);
     result->mbind = probe_mbind(&nodes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which calls the kernel permits this process, found by trying them. Capability bits and the
- * seccomp mode do not show this: a container's profile may refuse any of these calls with EPERM or
- * ENOSYS.
+ * Finds which calls the kernel permits this process, by trying them. Capability bits and the
+ * seccomp mode do not show this, because a container's profile may refuse any of these calls with
+ * EPERM or ENOSYS.
  */
 #ifndef GF_ENGINE_MACHINE_PROBE_H
 #define GF_ENGINE_MACHINE_PROBE_H
@@ -18,23 +18,29 @@
  */
 #define GF_UNTRIED ECANCELED
 
-/* Each is 0 if the call succeeded on a scratch thread, otherwise its errno or GF_UNTRIED. */
+/*
+ * Each member is 0 if the call succeeded on a scratch thread, otherwise the call's errno or
+ * GF_UNTRIED.
+ */
 struct gf_probe {
     int set_affinity;
     int get_mempolicy;
-    int set_mempolicy;  /* MPOL_PREFERRED of the given node */
-    int preferred_many; /* MPOL_PREFERRED_MANY of that node: EINVAL before Linux 5.15 */
-    int mbind;          /* tried on a separate page */
+    int set_mempolicy;  /* set_mempolicy with MPOL_PREFERRED and the given node */
+    int preferred_many; /* set_mempolicy with MPOL_PREFERRED_MANY; EINVAL before Linux 5.15 */
+    int mbind;          /* mbind of a page that is mapped for the test */
 };
 
 /*
- * Runs the probe on a scratch thread and waits for it, so no hook may call this. create replaces
- * pthread_create; NULL: pthread_create itself. node has memory.
+ * Runs the probe on a scratch thread and waits for the thread, so no hook may call this function.
+ * create: a function that creates the thread; NULL: pthread_create is used. node: a node with
+ * memory.
  */
 void gf_probe_run(int (*create)(pthread_t *ret, void *(*run)(void *), void *arg), unsigned node,
                   const struct gf_cpus *cpus, struct gf_probe *ret);
 
-/* A one-line remedy for a refused call ("--cap-add SYS_NICE"); NULL if unknown. */
+/*
+ * Returns a remedy for a refused call as one line, such as "--cap-add SYS_NICE"; NULL if unknown.
+ */
 const char *gf_probe_remedy(int error);
 
 #endif

@@ -13,7 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Creates the parent folders of the file at path; modifies path during the call. 0 or -errno. */
+/*
+ * Creates the parent folders of the file at path. During the call, path is modified. Returns 0 or
+ * -errno.
+ */
 static int make_parents(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {

@@ -4,13 +4,14 @@
 #define GF_ENGINE_MACHINE_RECORD_H
 
 /*
- * Writes this machine into the folder, in the form that gf_machine_load reads. Creates the folder
- * if it is missing. 0 or -errno. Allocates.
+ * Writes the description of this machine into the folder, in the form that gf_machine_load reads.
+ * Creates the folder if it is missing. Returns 0 or -errno. Allocates memory.
  */
 int gf_record_machine(const char *folder);
 
 /*
- * Copies one more file of this system ("proc/meminfo"). 0 or -errno; 0 if the file is missing here.
+ * Copies one more file of this system, such as "proc/meminfo", into the folder. Returns 0 or
+ * -errno. If this system lacks the file, returns 0.
  */
 int gf_record_file(const char *folder, const char *name);
 

@@ -27,7 +27,7 @@ static void proc_path(pid_t pid, const char *name, char ret[PATH_SIZE])
         gf_fmt(ret, PATH_SIZE, "/proc/self/%s", name);
 }
 
-/* A file of a thread, below the task folder of its process. */
+/* Reads a file of a thread. task: a descriptor of the task folder of the thread's process. */
 static int read_task_file(int task, pid_t tid, const char *name, char *buf, size_t size)
 {
     char path[PATH_SIZE];
@@ -48,7 +48,7 @@ static void list_tasks(void *closure)
     struct listing *listing = closure;
     _Alignas(struct dirent64) char entries[2048];
     char path[PATH_SIZE];
-    /* A thread that exists only for this listing is not listed. */
+    /* If the calling thread was created only for this listing, it is not listed. */
     const pid_t skipped = gf_own_table_on_short_thread() ? (pid_t)syscall(SYS_gettid) : 0;
     long got;
 
@@ -57,7 +57,7 @@ static void list_tasks(void *closure)
     listing->error = fd < 0 ? fd : 0;
     if (fd < 0)
         return;
-    /* Uses getdents instead of readdir, because readdir allocates. */
+    /* getdents is used instead of readdir, because readdir allocates. */
     while ((got = syscall(SYS_getdents64, fd, entries, sizeof(entries))) > 0) {
         for (long at = 0; at < got;) {
             const struct dirent64 *entry = (const struct dirent64 *)(entries + at);
@@ -83,7 +83,7 @@ int gf_tasks_each(pid_t pid, void (*visit)(void *closure, int task, pid_t tid), 
 bool gf_tasks_has_children(void)
 {
     siginfo_t info;
-    /* A raw system call, because libc's waitid is a cancellation point. */
+    /* The system call is made directly, because libc's waitid is a cancellation point. */
     return syscall(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL, NULL) == 0 ||
            errno != ECHILD;
 }
@@ -157,8 +157,9 @@ int gf_tasks_find_map(pid_t pid, const char *needle, uintptr_t *ret)
 }
 
 /*
- * The text before field `number` of a stat file, fields counted from 1; NULL if it is missing. The
- * second field, the name, may contain blanks and parentheses.
+ * Returns a pointer to the blank before field `number` of a stat file, where the first field has
+ * the number 1. Returns NULL if the field is missing. The second field, the name, may contain
+ * blanks and parentheses.
  */
 static char *stat_field(char *text, unsigned number)
 {
@@ -233,7 +234,7 @@ static bool parse_stat(char *text, struct gf_task_account *ret)
 }
 
 /*
- * Parses a line like "55d0c8a00000 prefer (many):0-1 file=...". Because the read is this short, the
+ * Reads a line like "55d0c8a00000 prefer (many):0-1 file=...". The buffer is small, so that the
  * kernel walks only one mapping.
  */
 int gf_tasks_policy(int task, pid_t tid, char *buf, size_t size)

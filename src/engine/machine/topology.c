@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 /*
- * Without these settings hwloc loads plugins, and prints on standard error if firmware data
- * contradicts itself.
+ * The variables that the private copy of hwloc sees. Without them it would load plugins, and print
+ * on standard error if firmware data contradicts itself.
  */
 static const struct gf_hwloc_env_variable environment[] = {
     {"HWLOC_HIDE_ERRORS", "2"},
@@ -38,7 +38,7 @@ static int configure_topology(hwloc_topology_t topology)
     flags |= HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
              HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;
 #endif
-    /* hwloc always keeps NUMA nodes and PUs. */
+    /* Only packages and cores are kept, besides NUMA nodes and PUs, which hwloc always keeps. */
     if (hwloc_topology_set_flags(topology, flags) ||
         hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) ||
         hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL) ||
@@ -47,10 +47,13 @@ static int configure_topology(hwloc_topology_t topology)
     return 0;
 }
 
-/* The XML of a machine with 1024 CPUs and 16 GPUs has about 1 MiB. */
+/* The largest XML that is read. The XML of a machine with 1024 CPUs and 16 GPUs has about 1 MiB. */
 #define XML_MOST ((int)16 << 20)
 
-/* Passes hwloc the text that was checked, because the file may change after the check. */
+/*
+ * Passes to hwloc the text that was checked, not the path of the file, because the file may change
+ * after the check.
+ */
 static int set_xml(hwloc_topology_t topology, const char *recorded)
 {
     char *text = malloc(XML_MOST);
@@ -76,7 +79,10 @@ static int choose_source(hwloc_topology_t topology, const char *recorded)
     char path[GF_PROCFS_PATH_MAX], description[8192];
 
     if (!recorded || !*recorded) {
-        /* On other processors hwloc lacks this component, and refuses its name. */
+        /*
+         * The result is ignored: on other processors, hwloc lacks the component and refuses its
+         * name.
+         */
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
         return 0;
     }
@@ -121,7 +127,7 @@ static void to_cpus(hwloc_const_bitmap_t bitmap, struct gf_cpus *ret)
 {
     int bit;
     *ret = (struct gf_cpus){0};
-    /* An infinite bitmap is truncated to the size of the set. */
+    /* If the bitmap is infinite, only the bits that fit into the set are copied. */
     for (bit = hwloc_bitmap_first(bitmap); bit >= 0 && bit < GF_CPUS_MAX;
          bit = hwloc_bitmap_next(bitmap, bit))
         gf_set_add(ret, (unsigned)bit);
@@ -191,8 +197,8 @@ int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machin
         node->memory_bytes = object->attr->numanode.local_memory;
         node->has_memory = node->memory_bytes > 0;
         /*
-         * hwloc assigns a memory-only node the CPUs of an earlier node; they stay with the earlier
-         * node.
+         * To a node without CPUs, hwloc assigns the CPUs of an earlier node. They are counted only
+         * for the earlier node.
          */
         to_cpus(object->cpuset, &node->cpus);
         if (gf_set_meet(&node->cpus, &taken))

@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of struct gf_machine that comes from hwloc. Used in this folder only. */
+/* Reads the part of struct gf_machine that comes from hwloc. Used in this folder only. */
 #ifndef GF_ENGINE_MACHINE_TOPOLOGY_H
 #define GF_ENGINE_MACHINE_TOPOLOGY_H
 
 #include "engine/machine/machine.h"
 
 /*
- * Opens this machine (recorded is NULL or "") or a recorded one. 0 or -errno. The caller closes
- * *ret.
+ * Opens the topology of this machine (recorded is NULL or "") or of a recorded one. Returns 0 or
+ * -errno. The caller closes *ret.
  */
 struct hwloc_topology;
 int gf_topology_open(const char *recorded, struct hwloc_topology **ret);
 void gf_topology_close(struct hwloc_topology *topology);
 
-/* Cores by ascending first CPU. If hwloc knows no cores, each CPU counts as one. 0 or -errno. */
+/*
+ * Reads the cores, sorted by their first CPU. If hwloc knows no cores, each CPU counts as a core.
+ * Returns 0 or -errno.
+ */
 int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machine);
 
-/* Nodes with their CPUs and memory, for a machine whose /sys has no nodes. 0 or -errno. */
+/*
+ * Reads the nodes with their CPUs and memory, for a machine whose /sys has no nodes. Returns 0 or
+ * -errno.
+ */
 int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machine);
 
 void gf_topology_online(struct hwloc_topology *topology, struct gf_cpus *ret);
 
-/* Writes hwloc's XML to path. 0 or -errno. */
+/* Writes hwloc's XML to path. Returns 0 or -errno. */
 int gf_topology_export(struct hwloc_topology *topology, const char *path);
 
 #endif

@@ -11,8 +11,8 @@ static bool begins_count(const char *text, const char *at)
 }
 
 /*
- * Whether the number at `at`, in parentheses, begins a size ("memory=8GB"). Otherwise it is an
- * index ("indexes=0,2,1,3", "indexes=2*2:1*2").
+ * Whether a number in parentheses is a size, as in "memory=8GB". Otherwise it is an index, as in
+ * "indexes=0,2,1,3" or "indexes=2*2:1*2". at: the number's first character.
  */
 static bool begins_size(const char *text, const char *at)
 {
@@ -25,8 +25,9 @@ static bool begins_size(const char *text, const char *at)
 }
 
 /*
- * The number of objects is the product of the levels' counts. "Package:2 [NUMANode(memory=8GB)]
- * Core:4 PU:2(indexes=...)" has 16. hwloc reads a negative number as a very large one.
+ * The number of objects is the product of the counts of all levels. For example, "Package:2
+ * [NUMANode(memory=8GB)] Core:4 PU:2(indexes=...)" has 16 objects. Negative numbers are refused,
+ * because hwloc reads them as very large ones.
  */
 bool gf_topology_synthetic_is_sound(const char *text, uint64_t most)
 {

@@ -26,8 +26,8 @@ static bool is_text(const char *text, size_t length, const char *expected)
 }
 
 /*
- * Reads name="value" at *at, and moves *at past it. False at the end of the tag, or if there is no
- * attribute. hwloc ignores the rest of such a tag, including its sets.
+ * Reads an attribute, name="value", at *at, and moves *at to the end of the attribute. Returns
+ * false if there is no well-formed attribute at *at, for example at the end of the tag.
  */
 static bool next_attribute(const char **at, const char *end, struct attribute *ret)
 {
@@ -48,8 +48,8 @@ static bool next_attribute(const char **at, const char *end, struct attribute *r
 }
 
 /*
- * Checks a set such as "0x00000003" or "0x1,0xffffffff". Refuses "0xf...f", which means an infinite
- * set.
+ * Whether the value is a set such as "0x00000003" or "0x1,0xffffffff". Returns false for "0xf...f",
+ * which means an infinite set.
  */
 static bool is_set(const char *value, size_t length)
 {
@@ -84,7 +84,10 @@ static bool is_attribute_sound(const struct attribute *attribute, uint64_t most)
            (*value >= '0' && *value <= '9' && strtoull(value, NULL, 10) <= most);
 }
 
-/* Objects that describe devices have no sets of CPUs or nodes. */
+/*
+ * Whether the attribute is the type of an object that describes a device. Such an object has no
+ * sets of CPUs or nodes.
+ */
 static bool is_device(const struct attribute *attribute)
 {
     static const char *const types[] = {"Bridge", "PCIDev", "OSDev", "Misc"};
@@ -96,7 +99,7 @@ static bool is_device(const struct attribute *attribute)
     return false;
 }
 
-/* at: the first character after the tag's name. */
+/* Checks the attributes of a tag. at: the first character after the tag's name. */
 static bool is_tag_sound(const char *at, const char *end, bool is_object, uint64_t most)
 {
     struct attribute attribute;

@@ -6,7 +6,10 @@
 
 #include <string.h>
 
-/* scripts/privatize.py makes the private copy of hwloc refer to these names. */
+/*
+ * scripts/privatize.py makes the private copy of hwloc call these functions instead of getenv and
+ * dlopen.
+ */
 GF_EXPORT char *gfhenv(const char *name);
 GF_EXPORT void *gfhopn(const char *path, int flags);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * getenv, dlopen and libudev for the private copy of hwloc: a short list of variables, no plugin,
- * no udev. HWLOC_* in the environment is meant for the program's own hwloc, and a plugin would load
- * OpenCL, X11 or CUDA.
+ * Replaces getenv, dlopen and libudev for the private copy of hwloc, which then sees only a short
+ * list of variables, no plugin and no udev. Variables HWLOC_* in the environment are meant for the
+ * program's own hwloc, and a plugin would load OpenCL, X11 or CUDA.
  */
 #ifndef GF_ENGINE_MACHINE_PRIVATE_HWLOC_ENV_H
 #define GF_ENGINE_MACHINE_PRIVATE_HWLOC_ENV_H
@@ -11,7 +11,10 @@ struct gf_hwloc_env_variable {
     const char *name, *value;
 };
 
-/* Sets the variables. list ends with a NULL name and must stay valid until the process ends. */
+/*
+ * Sets the variables that the copy sees. list: ends with a NULL name, and must stay valid until the
+ * process ends.
+ */
 void gf_hwloc_env_set(const struct gf_hwloc_env_variable *list);
 
 #endif

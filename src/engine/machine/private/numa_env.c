@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* scripts/privatize.py makes the private copy of libnuma refer to this name. */
+/* scripts/privatize.py makes the private copy of libnuma call this function instead of syscall. */
 GF_EXPORT long gfscall(long number, ...);
 
 static _Atomic bool allowed;
@@ -19,7 +19,10 @@ GF_EXPORT void gf_numa_env_allow(void)
     gf_store_relaxed(&allowed, true);
 }
 
-/* Passes six arguments on, as libc's syscall does; the kernel ignores those that it does not use. */
+/*
+ * Always passes six arguments, as libc's syscall does. The kernel ignores those that a call does
+ * not use.
+ */
 long gfscall(long number, ...)
 {
     long arg[6];
