@@ -7,18 +7,21 @@
 #include <errno.h>
 #include <string.h>
 
-#define PASSES_MAX 32 /* at most this many passes; new threads inherit the mask of their creator */
-#define DEPTH_MAX 32  /* how many generations of child processes are visited */
+#define PASSES_MAX 32 /* largest number of passes; new threads inherit the mask of their creator */
+#define DEPTH_MAX 32  /* number of generations of child processes that are visited */
 
 struct walk {
     const struct gf_bind_scope *scope;
     struct gf_bind_result *result;
-    bool changed; /* counts in this pass */
+    bool changed; /* true if this pass changed a mask */
     unsigned depth;
     uintptr_t cuda; /* address of libcuda in this process; 0 if unknown or not mapped */
 };
 
-/* 1: the mask was changed and read back; 0: there was nothing to change; -1: failed. */
+/*
+ * Changes the mask of a thread that has the mask `from`. Returns 1 if the mask was changed and read
+ * back, 0 if there was nothing to change, or -1 on failure.
+ */
 static int bind_thread(struct walk *walk, pid_t tid, struct gf_cpus *ret_mask)
 {
     const struct gf_bind_scope *scope = walk->scope;
@@ -30,7 +33,7 @@ static int bind_thread(struct walk *walk, pid_t tid, struct gf_cpus *ret_mask)
     if (!error)
         error = gf_tasks_get_mask(tid, ret_mask);
     if (!error && !gf_set_equal(ret_mask, &scope->to))
-        error = -EXDEV; /* other CPUs than requested: the cpuset shrank, or CPUs went offline */
+        error = -EXDEV; /* the mask lacks requested CPUs: the cpuset shrank, or CPUs went offline */
     if (error == -ESRCH)
         return 0;
     if (!error)
@@ -76,9 +79,10 @@ static void bind_child_thread(void *closure, int task, pid_t tid)
 static void bind_children_of(void *closure, int task, pid_t tid);
 
 /*
- * A child that loaded libcuda itself is placed by its own GPU, and so are its children. A libcuda
- * inherited by fork has the same address as in this process; one that a new program loaded has
- * another address.
+ * Whether a child process has loaded libcuda itself. Such a child and its own children are left
+ * unchanged, because the library in the child places them by the child's GPU. A child inherits a
+ * mapped libcuda by fork at the address that it has in this process. In a new program, libcuda is
+ * at another address.
  */
 static bool has_own_cuda(struct walk *walk, pid_t child)
 {
@@ -121,8 +125,8 @@ void gf_bind_apply(const struct gf_bind_scope *scope, struct gf_bind_result *ret
 
     memset(ret, 0, sizeof(*ret));
     /*
-     * A thread whose creator was not visited yet may still get the old mask. So passes repeat until
-     * one changes nothing.
+     * During a pass, a thread that was not visited yet may create a thread, which then has the old
+     * mask. So passes are repeated until one changes no mask.
      */
     for (unsigned pass = 0; pass < PASSES_MAX; pass++) {
         ret->bound = ret->left = ret->failed = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carries out a verdict: sets the masks of this process's threads, and of child processes forked
- * earlier. Idempotent. Linear in threads: 200 threads take less than 20 ms.
+ * Carries out a verdict: sets the masks of this process's threads, and of the threads of its child
+ * processes. A second call with the same scope changes nothing. The time grows linearly with the
+ * number of threads: 200 threads take less than 20 ms.
  */
 #ifndef GF_ENGINE_PLACE_BIND_H
 #define GF_ENGINE_PLACE_BIND_H
@@ -13,29 +14,39 @@
 struct gf_bind_scope {
     struct gf_cpus from; /* only threads with this mask are changed */
     struct gf_cpus to;
-    /* True for threads that must not be changed. NULL: all threads may be changed. */
+    /* Returns true for a thread that must not be changed. NULL: all threads may be changed. */
     bool (*skip)(void *closure, pid_t tid);
-    /* True for threads of the library: they are changed, but counted as left. NULL: none. */
+    /*
+     * Returns true for a thread of the library: its mask is set, but it is counted in `left`. NULL:
+     * no thread is of the library.
+     */
     bool (*uncounted)(void *closure, pid_t tid);
     void *closure;
-    bool descendants; /* also bind threads of child processes that have no libcuda of their own */
+    /* Also bind threads of child processes that have not loaded libcuda themselves. */
+    bool descendants;
     /*
-     * When this process initialised CUDA (gf_tasks_now); 0 if it has not. Children forked later
-     * have its libcuda mapped but cannot use it, so they are bound like other workers.
+     * The time when this process initialised CUDA (gf_tasks_now); 0 if it has not. A child that was
+     * forked later has libcuda mapped, but cannot use it. So it is bound like other workers.
      */
     uint64_t cuda_since;
 };
 
 struct gf_bind_result {
-    unsigned bound;       /* threads of this process whose mask is `to`, read back */
-    unsigned left;        /* threads with another mask, skipped ones, and the library's */
-    unsigned failed;      /* threads whose mask could not be set, or reads back otherwise */
+    /* Threads of this process whose mask is `to`, as read back from the kernel. */
+    unsigned bound;
+    /* Threads with another mask, threads that were skipped, and threads of the library. */
+    unsigned left;
+    /* Threads whose mask could not be set, or differs from `to` when read back. */
+    unsigned failed;
     unsigned descendants; /* threads of child processes that were bound */
-    int error;            /* the last errno */
+    int error;            /* errno of the last failure */
     unsigned usec;
 };
 
-/* Repeats until a pass changes nothing. Any thread; allocates nothing; keeps errno. */
+/*
+ * Sets the masks in several passes over all threads, until a pass changes no mask. May be called on
+ * any thread. Allocates nothing and keeps errno.
+ */
 void gf_bind_apply(const struct gf_bind_scope *scope, struct gf_bind_result *ret);
 
 #endif

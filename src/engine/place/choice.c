@@ -27,8 +27,8 @@ bool gf_choice_memory(struct gf_choice *choice, int device, uint64_t bytes)
     if (!in_range(device))
         return false;
     /*
-     * The choice is settled by the memory allocated on all devices. Another device joins by the
-     * memory allocated on it.
+     * The memory allocated on all devices together settles the choice. Whether a further device
+     * joins depends on the memory allocated on that device.
      */
     const uint64_t held = gf_add_relaxed(&choice->bytes[device], bytes) + bytes;
     const uint64_t total = gf_add_relaxed(&choice->total, bytes) + bytes;
@@ -43,7 +43,10 @@ bool gf_choice_preset(struct gf_choice *choice, int visible, int local_rank, int
         choice->settled = true;
         return true;
     }
-    /* If the numbers differ, the program itself maps ranks to GPUs. */
+    /*
+     * If there are not as many local ranks as visible GPUs, the program itself assigns GPUs to
+     * ranks.
+     */
     if (local_rank >= 0 && local_size == visible && local_rank < visible && in_range(local_rank)) {
         choice->chosen = UINT64_C(1) << local_rank;
         choice->why = gf_choice_why_rank;
@@ -67,7 +70,10 @@ static int device_with_most(const struct gf_choice *choice)
     return best;
 }
 
-/* Devices with enough memory to join, and at least a sixteenth of all memory. */
+/*
+ * Returns the devices that join the choice: those with at least GF_CHOICE_BYTES of memory and a
+ * sixteenth of all memory.
+ */
 static uint64_t joining_devices(const struct gf_choice *choice)
 {
     uint64_t devices = 0;

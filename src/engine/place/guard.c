@@ -5,17 +5,22 @@
 
 #define SECOND UINT64_C(1000000000)
 #define STARVING_NS (5 * SECOND)
-#define GAP_NS (10 * SECOND) /* a longer gap between readings resets the starvation time */
+/* If two readings are further apart, the starvation time begins anew. */
+#define GAP_NS (10 * SECOND)
 
 static uint64_t increase_of(uint64_t now, uint64_t before)
 {
-    /* A sum may fall, because a CPU that went offline no longer reports its idle time. */
+    /*
+     * The sum of idle times falls when a CPU goes offline, because /proc/stat no longer contains
+     * it.
+     */
     return now > before ? now - before : 0;
 }
 
 /*
- * Whether threads waited for a CPU for more than a tenth of their runnable time, not counting
- * throttling. Demand below a tenth of one CPU is ignored.
+ * Whether threads starved: in the interval they waited for a CPU for more than a tenth of the time
+ * in which they ran or were runnable. Time in which the cgroup was throttled does not count as
+ * waiting. If the threads needed less than a tenth of one CPU, they do not count as starved.
  */
 static bool is_starving(const struct gf_guard_reading *now, const struct gf_guard_reading *last,
                         uint64_t interval)
@@ -28,7 +33,10 @@ static bool is_starving(const struct gf_guard_reading *now, const struct gf_guar
     return (run + delay) * 10 >= interval && waited * 10 > run + delay;
 }
 
-/* Whether at least one CPU, and a tenth of the CPUs that the step would add, was idle. */
+/*
+ * Whether the CPUs that the step would add were idle enough: by their total idle time, at least one
+ * CPU and at least a tenth of these CPUs.
+ */
 static bool has_idle(uint64_t idle_ns, unsigned cpus, uint64_t interval)
 {
     return cpus > 0 && idle_ns >= interval && idle_ns * 10 >= interval * cpus;

@@ -3,9 +3,12 @@
 
 #include <string.h>
 
-#define STEPS_MAX 16 /* a look-up tries at most this many slots */
+#define STEPS_MAX 16 /* largest number of slots that a search examines */
 
-/* The thread's slot, or a free slot for it; NULL if all slots tried are occupied. */
+/*
+ * Returns the thread's slot, or a free slot for it; NULL if all examined slots belong to other
+ * threads.
+ */
 static struct gf_guard_task *find_task(struct gf_guard_task *tasks, int tid)
 {
     for (unsigned step = 0; step < STEPS_MAX; step++) {
@@ -30,15 +33,15 @@ void gf_guard_deltas_count(struct gf_guard_deltas *past, int tid, uint64_t run_n
     const struct gf_guard_task *before = find_task(past->task[past->turn ^ 1], tid);
     struct gf_guard_task *now = find_task(past->task[past->turn], tid);
 
-    if (!now || now->tid) /* the table is full, or the walk met the thread twice */
+    if (!now || now->tid) /* the table is full, or the thread was visited twice */
         return;
     *now = (struct gf_guard_task){tid, run_ns, delay_ns};
-    /* The kernel may have reused the number for another thread. */
+    /* If a time has decreased, the kernel has reused the thread's id for another thread. */
     if (before && before->tid && run_ns >= before->run_ns && delay_ns >= before->delay_ns) {
         past->run_ns += run_ns - before->run_ns;
         past->delay_ns += delay_ns - before->delay_ns;
     } else if (run_ns + delay_ns <= past->interval_ns) {
         past->run_ns += run_ns; /* the thread started in this interval */
         past->delay_ns += delay_ns;
-    } /* otherwise the thread is older than this interval */
+    } /* otherwise the thread is older than this interval, and its earlier times are unknown */
 }

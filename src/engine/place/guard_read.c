@@ -40,8 +40,8 @@ static void read_own(void *closure, int task, pid_t tid)
 }
 
 /*
- * Workers count too: the parent of starved workers waits for them but has no run-queue delay
- * itself.
+ * Adds a thread of a child process if it has the bound mask. Worker processes are included, because
+ * the parent of starved workers waits for them, but has no run-queue delay itself.
  */
 static void read_inherited(void *closure, int task, pid_t tid)
 {
@@ -70,7 +70,8 @@ static bool would_add(const struct gf_cpus *bound, const struct gf_cpus *wide, u
 }
 
 /*
- * Parses "cpu3 user nice system idle iowait ..." in ticks; false at the first line without a CPU.
+ * Parses a line of /proc/stat, "cpu3 user nice system idle iowait ...", with times in ticks.
+ * Returns false if the line is not about CPUs.
  */
 static bool add_cpu_line(char *line, uint64_t tick_ns, const struct gf_cpus *bound,
                          const struct gf_cpus *socket, const struct gf_cpus *start,
@@ -82,7 +83,7 @@ static bool add_cpu_line(char *line, uint64_t tick_ns, const struct gf_cpus *bou
     if (strncmp(line, "cpu", 3) != 0)
         return false;
     if (*at == ' ')
-        return true; /* the sum over all CPUs */
+        return true; /* the line contains the sums over all CPUs */
     const unsigned cpu = (unsigned)strtoul(at, &at, 10);
     for (size_t i = 0; i < GF_ARRAY_LEN(field); i++)
         field[i] = strtoull(at, &at, 10);
@@ -99,8 +100,8 @@ static bool add_cpu_line(char *line, uint64_t tick_ns, const struct gf_cpus *bou
 }
 
 /*
- * Returns the mask to widen to. Returns an empty mask if `wide` lacks CPUs of `bound`, as with a
- * forced binding.
+ * Returns the mask after widening `bound` to `wide`. Returns an empty mask if `wide` lacks CPUs of
+ * `bound`, as may happen with GPUFEED_BIND=force.
  */
 static struct gf_cpus widened_mask(const struct gf_cpus *bound, const struct gf_cpus *wide)
 {

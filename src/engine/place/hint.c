@@ -72,14 +72,17 @@ int gf_hint_format(const struct gf_hint *hint, char *buf, size_t size)
     return out.at < size ? (int)out.at : -ENOSPC;
 }
 
-/* Removes "name=value;" from *at, in place, and returns the value; "?" if it is missing. */
+/*
+ * Expects "name=value;" at *at. Terminates and returns the value, and moves *at past the field.
+ * Returns "?" if the field is missing.
+ */
 static const char *take_field(char **at, const char *name)
 {
     const size_t length = strlen(name);
     char *value = *at;
     if (!value || strncmp(value, name, length) != 0 || value[length] != '=') {
         *at = NULL;
-        return "?"; /* not valid in any field */
+        return "?"; /* "?" is not a valid value of any field */
     }
     value += length + 1;
     char *end = value + strcspn(value, ";");
@@ -150,7 +153,10 @@ static size_t count_entries(char *const *envp)
     return count;
 }
 
-/* A copy of envp without the variable, plus `entry` unless it is NULL. NULL: out of memory. */
+/*
+ * Returns a copy of envp without GPUFEED_BOUND, plus `entry` if it is not NULL. Returns NULL if
+ * memory is exhausted.
+ */
 static char **copy_environment(char *const *envp, size_t count, char *entry)
 {
     char **copy = malloc((count + 2) * sizeof(*copy));
@@ -168,7 +174,7 @@ static char **copy_environment(char *const *envp, size_t count, char *entry)
 
 /*
  * Whether the copy still equals the original vector, which setenv in another thread may change in
- * place. These words belong to libc, so they are not C11 atomics.
+ * place. The elements of the vector belong to libc, so they are not C11 atomics.
  */
 static bool still_copied(char *const *old, size_t count, char *const *copy)
 {
@@ -211,8 +217,8 @@ int gf_hint_publish(const struct gf_hint *hint)
             return -ENOMEM;
         }
         /*
-         * setenv's lock is internal to libc. So the copy is checked afterwards, and repeated if it
-         * is stale.
+         * The lock of setenv is internal to libc, so this code cannot take it. Instead, it compares
+         * the copy with the original, and copies again if they differ.
          */
         if (still_copied(old, count, copy) &&
             __atomic_compare_exchange_n(&environ, &old, copy, false, __ATOMIC_ACQ_REL,

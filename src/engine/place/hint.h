@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hint GPUFEED_BOUND. A process that bound itself passes two masks to the programs that it
- * starts: the mask before binding and the mask that it set. docs/environment.md has the format. A
- * reader uses the hint only if its present mask still equals the mask that was set.
+ * Writes and reads the hint GPUFEED_BOUND. A process that the library has bound passes two masks to
+ * the programs that it starts: the mask before the binding and the mask that was set.
+ * docs/environment.md describes the format. A process uses the hint only if its own mask equals the
+ * mask that was set.
  */
 #ifndef GF_ENGINE_PLACE_HINT_H
 #define GF_ENGINE_PLACE_HINT_H
@@ -12,33 +13,39 @@
 #include <sys/types.h>
 
 struct gf_hint {
-    pid_t pid;             /* the process that bound */
-    struct gf_cpus was;    /* the mask before binding */
+    pid_t pid;             /* the process whose threads were bound */
+    struct gf_cpus was;    /* the mask before the binding */
     struct gf_cpus set;    /* the mask that was set */
-    int policy;            /* MPOL_DEFAULT (no policy was set) or a policy of a verdict */
+    int policy;            /* the policy that was set; MPOL_DEFAULT: none was set */
     struct gf_nodes nodes; /* nodes of the policy; empty for MPOL_DEFAULT */
 };
 
-/* Enough for two lists of 4096 CPUs at their longest, a list of nodes, and the names. */
+/*
+ * Enough bytes for the longest possible hint: two lists of 4096 CPUs, a list of nodes, and the
+ * names.
+ */
 #define GF_HINT_MAX (2 * 5 * GF_CPUS_MAX / 2 + 5 * GF_NODES_MAX / 2 + 128)
 
 /* Writes the whole entry, "GPUFEED_BOUND=v1;...". Returns its length, or -ENOSPC. */
 int gf_hint_format(const struct gf_hint *hint, char *buf, size_t size);
 
 /*
- * Parses the value, which must have every field in order and nothing else. 0 or -EINVAL. Allocates.
+ * Parses the value, which must contain each field once, in order, and nothing else. Returns 0 or
+ * -EINVAL. Allocates memory.
  */
 int gf_hint_parse(const char *value, struct gf_hint *ret);
 
 /*
- * Reads the hint from an environment. 0, -ENOENT if the variable is absent, or -EINVAL. Allocates.
+ * Reads the hint from an environment. Returns 0, -ENOENT if the variable is absent, or -EINVAL.
+ * Allocates memory.
  */
 int gf_hint_read(char *const *envp, struct gf_hint *ret);
 
 /*
- * Puts the hint into this process's environment; if hint is NULL, removes it. One store publishes a
- * complete new environ, and the old one stays allocated. So getenv in another thread sees the old
- * or the new one. setenv would move memory that such threads read. Returns 0 or -errno.
+ * Puts the hint into this process's environment; if hint is NULL, removes it. The function builds a
+ * complete new vector, publishes it by one store to `environ`, and never frees the old vector. So
+ * getenv in another thread sees either the old or the new vector. setenv is not used, because it
+ * would move memory that such a thread reads. Returns 0 or -errno.
  */
 int gf_hint_publish(const struct gf_hint *hint);
 

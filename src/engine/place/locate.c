@@ -19,8 +19,9 @@ unsigned gf_locate_cpu_nodes(const struct gf_machine *machine)
 }
 
 /*
- * The nodes with CPUs at the smallest distance from a node without CPUs. Empty if all are equally
- * far, because the SLIT does not distinguish them then.
+ * Finds the nodes with CPUs at the smallest distance from a node without CPUs. The result is empty
+ * if there are several and all are equally far, because the SLIT then does not identify the nearest
+ * node.
  */
 static void nearest_with_cpus(const struct gf_machine *machine, unsigned id, struct gf_nodes *ret)
 {
@@ -56,7 +57,10 @@ static bool nodes_by_id(const struct gf_machine *machine, int id, struct gf_node
     return !gf_set_empty(ret);
 }
 
-/* A list with CPUs of every node does not identify the device's node. */
+/*
+ * Finds the nodes that have CPUs in the list. Returns false if the list contains CPUs of every
+ * node, because it then does not identify the device's node.
+ */
 static bool nodes_by_cpus(const struct gf_machine *machine, const struct gf_cpus *cpus,
                           struct gf_nodes *ret)
 {
@@ -80,8 +84,8 @@ bool gf_locate(const struct gf_machine *machine, const struct gf_gpu *gpu, struc
     else if (nodes_by_id(machine, gpu->nvml_node, ret))
         *ret_source = "NVML";
     /*
-     * The driver's 0 is not evidence: it also reports 0 if firmware gives no node, as in a virtual
-     * machine whose numa_node is -1.
+     * The driver's node is ignored if it is 0. The driver also reports 0 if firmware reports no
+     * node, for example in a virtual machine whose numa_node is -1.
      */
     else if (gpu->attr_node > 0 && nodes_by_id(machine, gpu->attr_node, ret))
         *ret_source = "driver attribute";

@@ -10,7 +10,10 @@
 
 #define SAY(ret, ...) gf_fmt((ret)->policy_reason, sizeof((ret)->policy_reason), __VA_ARGS__)
 
-/* Whether a node has memory but no CPUs. only_gpus: counts only nodes known to be a GPU's. */
+/*
+ * Whether the machine has a node with memory but no CPUs. only_gpus: consider only nodes that are
+ * known to be the memory of a GPU.
+ */
 static bool has_device_memory(const struct gf_machine *machine, bool only_gpus)
 {
     for (size_t i = 0; i < machine->node_count; i++)
@@ -20,9 +23,9 @@ static bool has_device_memory(const struct gf_machine *machine, bool only_gpus)
 }
 
 /*
- * Binds to all nodes except the GPUs' own: pages come from the nearest one, and never from a GPU's
- * memory. Memory expanders are included, because the OOM killer kills the program if the bound
- * nodes are full.
+ * Chooses MPOL_BIND to all nodes except those of GPU memory. The kernel then takes pages from the
+ * nearest of these nodes, and never from the memory of a GPU. Memory expanders are included,
+ * because the OOM killer kills the program when all bound nodes are full.
  */
 static void bind_to_host(const struct gf_machine *machine, const struct gf_nodes *mems,
                          struct gf_verdict *ret)
@@ -40,7 +43,10 @@ static void bind_to_host(const struct gf_machine *machine, const struct gf_nodes
     SAY(ret, "bound to all nodes except the GPUs' own");
 }
 
-/* Prefers the nodes with CPUs, the nearest first; when they are full, pages go to the expander. */
+/*
+ * Chooses to prefer the nodes with CPUs, the nearest first. When they are full, pages come from
+ * memory expanders. Returns false if this is impossible.
+ */
 static bool prefer_host(const struct gf_machine *machine, const struct gf_nodes *mems,
                         const struct gf_probe *probe, struct gf_verdict *ret)
 {
@@ -85,8 +91,8 @@ static void follow_gpu(const struct gf_machine *machine, const struct gf_nodes *
 }
 
 /*
- * The rules of the decision table by which the user, a launcher or an option decides. Returns true
- * if one of them applies.
+ * Applies those rules of the decision table (docs/placement.md) by which the user, a launcher or an
+ * option decides the policy. Returns true if one of these rules applies.
  */
 static bool is_policy_decided(const struct gf_facts *facts, const struct gf_options *options,
                               enum gf_cpu_choice choice, struct gf_verdict *ret)
@@ -122,7 +128,7 @@ void gf_memory_verdict_decide(const struct gf_machine *machine, const struct gf_
         bind_to_host(machine, &facts->mems, ret);
     else if (has_device_memory(machine, false) && options->mem != gf_mem_strict &&
              prefer_host(machine, &facts->mems, probe, ret))
-        ; /* on kernels before 5.15, a later rule prefers the GPU's node */
+        ; /* prefer_host fails on kernels before 5.15; then a rule below prefers the GPU's node */
     else if (choice == gf_cpu_choice_remote && !asked)
         SAY(ret, "hardly any of the CPUs is near the GPU, so no policy is set, and memory stays "
                  "near the CPUs");

@@ -3,7 +3,7 @@
 
 #define NEED_LEAST 4
 #define NEED_MOST 16
-#define NEED_SHARE 4 /* a quarter */
+#define NEED_SHARE 4 /* divisor: a quarter of the CPUs */
 
 unsigned gf_min_cpus(unsigned allowed, double quota)
 {

@@ -18,7 +18,10 @@ static bool is_on_node(const struct gf_machine *machine, const struct gf_pci *pc
            gf_set_test(&nodes, node);
 }
 
-/* The GPU's index among the GPUs of its node, and their number. */
+/*
+ * Finds the index of the GPU among the GPUs of its node, and the number of these GPUs. Returns
+ * false if /sys does not show that the GPU is on the node.
+ */
 static bool index_by_pci(const struct gf_machine *machine, const struct gf_gpu *gpu, unsigned node,
                          unsigned *ret_index, unsigned *ret_count)
 {
@@ -39,7 +42,8 @@ static bool index_by_pci(const struct gf_machine *machine, const struct gf_gpu *
 }
 
 /*
- * Block `index` of `count` blocks of the cores that have a CPU in `among`, by ascending first CPU.
+ * Divides the cores that have a CPU in `among`, sorted by their first CPU, into `count` blocks.
+ * Sets *ret to the CPUs of block `index` that are in `among`.
  */
 static int take_block(const struct gf_machine *machine, const struct gf_cpus *among, unsigned index,
                       unsigned count, struct gf_cpus *ret)

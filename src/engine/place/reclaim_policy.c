@@ -11,7 +11,9 @@ static bool has_increased(uint64_t now, uint64_t before)
     return now != GF_PRESSURE_UNKNOWN && before != GF_PRESSURE_UNKNOWN && now > before;
 }
 
-/* Whether tasks waited for memory during at least a tenth of the interval. */
+/*
+ * Whether some task waited for memory during at least a tenth of the interval between the readings.
+ */
 static bool is_stalled(const struct gf_reclaim_reading *now, const struct gf_reclaim_reading *last)
 {
     const uint64_t interval_us = (now->now_ns - last->now_ns) / 1000;
@@ -20,8 +22,9 @@ static bool is_stalled(const struct gf_reclaim_reading *now, const struct gf_rec
 }
 
 /*
- * Reaching the limit alone does not mean that memory is short: the page cache of a group that reads
- * files always grows to the limit. It counts only if headroom is short too.
+ * Whether the retained pages must be purged. That the group reached its limit is not sufficient,
+ * because the page cache of a group that reads files always grows to the limit. The headroom must
+ * be small as well.
  */
 static bool must_purge(const struct gf_reclaim_reading *now, const struct gf_reclaim_reading *last)
 {

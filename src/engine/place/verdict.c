@@ -12,7 +12,10 @@
 #include <string.h>
 
 #define LIST_MAX 64
-/* On fewer CPUs, threads that submit work would wait for the driver's threads. */
+/*
+ * Threads that submit work are bound to at least this many CPUs. On fewer CPUs, they would wait for
+ * the driver's threads.
+ */
 #define SUBMITTERS_LEAST 3
 #define SAY(ret, ...) gf_fmt((ret)->reason, sizeof((ret)->reason), __VA_ARGS__)
 #define ADVISE(ret, ...) gf_fmt((ret)->remedy, sizeof((ret)->remedy), __VA_ARGS__)
@@ -27,11 +30,14 @@ struct input {
     size_t gpu_count;
     struct gf_cpus allowed; /* CPUs that the process could use with the widest mask */
     struct gf_cpus local;   /* all CPUs of the GPUs' nodes */
-    /* The CPUs of `local` that are in the start mask; if forced, those that are allowed. */
+    /*
+     * The CPUs of `local` that are in the start mask. With GPUFEED_BIND=force: those that are in
+     * `allowed`.
+     */
     struct gf_cpus usable;
     char nodes[LIST_MAX]; /* the GPUs' nodes, as text */
     bool user_bound;
-    bool too_few; /* set if `usable` has too few CPUs to bind to */
+    bool too_few; /* true if `usable` has too few CPUs to bind to */
 };
 
 const char *gf_bound_name(enum gf_bound bound)
@@ -86,14 +92,17 @@ static const char *node_word(const struct gf_verdict *v)
     return gf_set_count(&v->nodes) > 1 ? "nodes" : "node";
 }
 
-/* False if the list was truncated: it is long if nodes number their CPUs alternately. */
+/*
+ * Writes the CPUs as a list. Returns false if the list was truncated. It is long if the numbers of
+ * CPUs alternate between nodes.
+ */
 static bool format_whole(const struct gf_cpus *cpus, char ret[LIST_MAX])
 {
     gf_set_format(cpus, ret, LIST_MAX);
     return !strstr(ret, "...");
 }
 
-/* A command that starts the process on the GPU's CPUs. */
+/* Sets the remedy to a command that starts the program on the CPUs of the GPU's node. */
 static void advise_start(const struct input *d, struct gf_verdict *ret)
 {
     struct gf_cpus better;
@@ -134,8 +143,8 @@ static void say_user_bound(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * Whether the user's memory policy keeps pages away from all nodes of the GPUs. CPUs near the GPU
- * would then be far from the program's memory.
+ * Whether the user's memory policy keeps pages away from all nodes of the GPUs. If so, CPUs near
+ * the GPU would be far from the program's memory.
  */
 static bool has_policy_elsewhere(const struct input *d, const struct gf_verdict *v)
 {
@@ -162,8 +171,8 @@ static void say_policy_elsewhere(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * The rules of the decision table (docs/placement.md) that keep every mask, whatever the GPU's node
- * is. Returns true if one of them applies.
+ * Applies those rules of the decision table (docs/placement.md) that keep every mask, whatever the
+ * GPU's node is. Returns true if one of these rules applies.
  */
 static bool is_off(const struct input *d, struct gf_verdict *ret)
 {
@@ -180,14 +189,17 @@ static bool is_off(const struct input *d, struct gf_verdict *ret)
     return true;
 }
 
-/* The rules by which a framework, a launcher or the user chooses the CPUs. */
+/*
+ * Applies the rules by which a framework, a launcher or the user decides the CPUs. Returns true if
+ * one of these rules applies.
+ */
 static bool are_cpus_decided(const struct input *d, struct gf_verdict *ret)
 {
     if (is_forced(d))
         return false;
     if (d->facts->binder_source) {
         SAY(ret, "%s binds the program's CPUs; the masks are kept", d->facts->binder_source);
-        /* Under CUDA_VISIBLE_DEVICES, Accelerate uses the node of another GPU. */
+        /* For example, Accelerate uses the node of another GPU if CUDA_VISIBLE_DEVICES is set. */
         if (d->user_bound && gf_set_empty(&d->usable)) {
             SAY(ret, "%s bound the program to CPUs away from the GPU's %s %s",
                 d->facts->binder_source, node_word(ret), d->nodes);
@@ -208,8 +220,8 @@ static bool are_cpus_decided(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * Whether the kernel refuses memory on all of the GPUs' nodes. False with GPUFEED_MACHINE, because
- * the recorded machine may have nodes that this one lacks.
+ * Whether the process may not use memory on any of the GPUs' nodes. Returns false with
+ * GPUFEED_MACHINE, because the recorded machine may have nodes that this machine lacks.
  */
 static bool memory_excluded(const struct input *d, const struct gf_verdict *v)
 {
@@ -221,7 +233,10 @@ static bool memory_excluded(const struct input *d, const struct gf_verdict *v)
            !gf_set_meet(&host, &d->facts->mems);
 }
 
-/* The node's CPUs exist, but a control group or isolcpus= keeps all of them from the program. */
+/*
+ * Explains why the program may use no CPU of the GPU's node: a control group or isolcpus= excludes
+ * all of them.
+ */
 static void say_no_cpu(const struct input *d, struct gf_verdict *ret)
 {
     char list[LIST_MAX];
@@ -244,7 +259,10 @@ static void say_no_cpu(const struct input *d, struct gf_verdict *ret)
            list);
 }
 
-/* The rules for cases in which binding is impossible or useless. */
+/*
+ * Applies the rules for cases in which binding is impossible or useless. Returns true if one of
+ * these rules applies.
+ */
 static bool is_impossible(const struct input *d, struct gf_verdict *ret)
 {
     if (gf_set_empty(&d->usable)) {
@@ -316,8 +334,8 @@ static void bind_socket(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * The node has too few CPUs. Binds to the socket if that has enough CPUs, but not all of the start
- * mask.
+ * Decides if the node has too few CPUs. Binds to the socket if it has enough CPUs, and if the start
+ * mask has CPUs outside the socket. Otherwise binds only the threads that submit work, or nothing.
  */
 static void bind_small(struct input *d, unsigned need, struct gf_verdict *ret)
 {
@@ -350,8 +368,8 @@ static void bind_node(struct input *d, struct gf_verdict *ret)
     const unsigned need = gf_min_cpus(gf_set_count(&d->facts->start), d->facts->cpu_quota);
 
     /*
-     * Only GPUFEED_BIND=auto requires enough CPUs. The guard widens any mask if the program
-     * starves.
+     * The number of CPUs matters only with GPUFEED_BIND=auto. With every setting, the guard widens
+     * the mask if the program starves.
      */
     if (d->options->bind == gf_bind_auto && gf_set_count(&d->usable) < need) {
         bind_small(d, need, ret);
@@ -373,9 +391,10 @@ static void add_quota(const struct input *d, struct gf_verdict *ret)
 }
 
 /*
- * The program set the masks of all its threads itself, for example by pinning the main thread
- * before cuInit. Such masks are kept, even with GPUFEED_BIND=force. The binding holds for threads
- * that get the start mask back: a library may save, set and restore it.
+ * Explains that the program itself has set the masks of all its threads, for example by pinning the
+ * main thread before cuInit. Such masks are kept, even with GPUFEED_BIND=force. The binding still
+ * applies to a thread that gets the start mask again, because a library may save, set and restore a
+ * thread's mask.
  */
 static void say_pinned_all(const struct input *d, struct gf_verdict *ret)
 {
@@ -392,7 +411,7 @@ static void say_pinned_all(const struct input *d, struct gf_verdict *ret)
 
 static void decide_cpus(struct input *d, struct gf_verdict *ret)
 {
-    /* Finds the nodes first, because the report names them even if nothing is bound. */
+    /* The nodes are found first, because the report contains them even if nothing is bound. */
     const bool known = d->gpu_count > 0 && find_nodes(d, ret);
     if (is_off(d, ret))
         return;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The decision: which CPUs and which memory policy to use, given the GPUs, the machine and the
- * facts of the process. Pure: each row of the decision table (docs/placement.md) is a unit test.
+ * Decides which CPUs and which memory policy to use, given the GPUs, the machine and the facts of
+ * the process. The decision has no side effects; each row of the decision table (docs/placement.md)
+ * is a unit test.
  */
 #ifndef GF_ENGINE_PLACE_VERDICT_H
 #define GF_ENGINE_PLACE_VERDICT_H
@@ -14,8 +15,9 @@
 #include "engine/place/verdict_types.h"
 
 /*
- * probe has the calls that the kernel refused; NULL: assume that it refuses none. Callers decide
- * twice: first without a probe, then with a probe of the first verdict's node and CPUs. Any thread.
+ * probe: the calls that the kernel refused; NULL: assume that it refuses none. Callers decide
+ * twice: first without a probe, then with a probe that tried the node and CPUs of the first
+ * verdict. May be called on any thread.
  */
 void gf_verdict_decide(const struct gf_machine *machine, const struct gf_facts *facts,
                        const struct gf_probe *probe, const struct gf_options *options,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decision about CPUs and memory: the types shared by the modules that make it and read it. */
+/* The types of the decision about CPUs and memory, for the modules that make it and read it. */
 #ifndef GF_ENGINE_PLACE_VERDICT_TYPES_H
 #define GF_ENGINE_PLACE_VERDICT_TYPES_H
 
@@ -8,26 +8,30 @@
 enum gf_bound { /* the CPUs that threads are bound to */
                 gf_bound_none,
                 gf_bound_node,
-                gf_bound_nodes, /* GPUs on several nodes: their union */
+                gf_bound_nodes, /* the GPUs are on several nodes: the CPUs of all these nodes */
                 gf_bound_socket,
                 gf_bound_exclusive,
-                gf_bound_submitters /* too few CPUs: only threads that submit work are bound */
+                /* The node has too few CPUs: only threads that submit work are bound. */
+                gf_bound_submitters
 };
 
 struct gf_verdict {
     enum gf_bound bound;
     struct gf_cpus cpus; /* the mask to set; empty if bound is gf_bound_none */
-    /* The allowed CPUs of the package, to which the guard's first step widens. */
+    /*
+     * The CPUs of the package that the program may use. The guard's first step widens the mask to
+     * them.
+     */
     struct gf_cpus socket;
-    struct gf_nodes nodes; /* the GPUs' nodes; empty if unknown */
-    int policy;            /* GF_MPOL_DEFAULT for first touch, or another of mempolicy.h */
+    struct gf_nodes nodes; /* the nodes of the GPUs; empty if unknown */
+    int policy;            /* a policy of mempolicy.h; GF_MPOL_DEFAULT: no policy is set */
     struct gf_nodes policy_nodes;
-    char policy_reason[128]; /* why this policy, or why no policy; always set */
+    char policy_reason[128]; /* reason for this policy, or for no policy; never empty */
     const char
         *node_source; /* "sysfs", "local_cpulist", "NVML", "driver attribute"; NULL if unknown */
-    char reason[192]; /* why these CPUs, or why no binding; always set */
+    char reason[192]; /* reason for these CPUs, or for no binding; never empty */
     char remedy[192]; /* a command or option that helps; or "" */
-    bool warn;        /* print the reason even at GPUFEED_VERBOSE=0 */
+    bool warn;        /* true: print the reason even at GPUFEED_VERBOSE=0 */
 };
 
 #endif

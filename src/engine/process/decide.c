@@ -25,7 +25,7 @@ static const struct gf_options *effective_options(void)
 static void read_gpus(struct gf_decision *ret)
 {
     struct gf_process *p = &gf_process;
-    /* With one node nothing is bound, so the driver is not asked for the GPU's node. */
+    /* On a machine with one node nothing is bound, so the GPU's node is not needed. */
     const bool several = p->machine && p->machine->node_count > 1;
 
     for (int device = 0; device < GF_CHOICE_DEVICES; device++) {
@@ -46,17 +46,20 @@ static unsigned probe_node(const struct gf_verdict *verdict)
     return node < 0 ? 0 : (unsigned)node;
 }
 
-/* Replaces pthread_create for gf_probe_run. Creates no thread, but runs the function at once. */
+/*
+ * gf_probe_run calls this function instead of pthread_create. It creates no thread, but calls
+ * work(arg) at once.
+ */
 static int run_here(pthread_t *ret, void *(*work)(void *), void *arg)
 {
     *ret = pthread_self();
     work(arg);
-    return EAGAIN; /* so that gf_probe_run does not join a thread */
+    return EAGAIN; /* an error, so that gf_probe_run does not join a thread */
 }
 
 /*
- * Probes on the calling thread and restores its mask and policy. Waiting for another thread could
- * deadlock under the loader's lock.
+ * Runs the probe on the calling thread, and restores the thread's mask and policy. No other thread
+ * is used, because waiting for it could deadlock under the loader's lock.
  */
 static void probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_probe *ret)
 {
@@ -74,8 +77,8 @@ static void probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_prob
 }
 
 /*
- * Decides on the assumption that the kernel refuses nothing. If that verdict changes anything,
- * tries the calls and decides again.
+ * Decides on the assumption that the kernel refuses no call. If the verdict binds threads or sets a
+ * policy, tries the calls and decides again.
  */
 static void decide_verdict(struct gf_decision *ret)
 {
@@ -83,7 +86,8 @@ static void decide_verdict(struct gf_decision *ret)
     struct gf_verdict *verdict = &ret->verdict;
     struct gf_options effective = *effective_options();
 
-    effective.mode = gf_mode_on; /* GPUFEED=observe reports the verdict of GPUFEED=on */
+    /* With GPUFEED=observe, the report contains the verdict of GPUFEED=on. */
+    effective.mode = gf_mode_on;
     ret->facts = p->facts;
     gf_thread_binding_read_own(&ret->facts);
     gf_verdict_decide(p->machine, &ret->facts, NULL, &effective, ret->gpus, ret->gpu_count,
@@ -125,7 +129,10 @@ static struct gf_placement *make_placement(const struct gf_decision *decision,
 static void bind_threads(const struct gf_placement *old, const struct gf_placement *now,
                          struct gf_bind_result *ret)
 {
-    /* The mask set by an earlier decision, or by the process that started this one. */
+    /*
+     * The mask that an earlier decision set, or that this process inherited from a process that was
+     * bound.
+     */
     const struct gf_cpus *ours = old && old->bound   ? &old->cpus
                                  : gf_process.hinted ? &gf_process.hint.set
                                                      : NULL;
@@ -163,7 +170,10 @@ static void publish_hint(const struct gf_placement *old, const struct gf_placeme
 static void carry_out(const struct gf_placement *old, struct gf_placement *now,
                       struct gf_decision *decision)
 {
-    /* Published before binding, so that a thread that starts during the binding finds it. */
+    /*
+     * The placement is published before threads are bound, so that a thread that starts during the
+     * binding finds it.
+     */
     gf_store_release(&gf_process.placement, now);
     bind_threads(old, now, &decision->bind);
     gf_thread_binding_settle(true);
@@ -181,7 +191,10 @@ static void carry_out(const struct gf_placement *old, struct gf_placement *now,
                sizeof("the kernel did not keep the masks"));
 }
 
-/* Publishes the GPU for the log's stall lines; none if there are several. */
+/*
+ * Tells the preload library which GPU the log's lines about stalls contain; none if several GPUs
+ * were chosen.
+ */
 static void publish_gpu(const struct gf_decision *decision)
 {
     struct gf_stall_gpu gpu = {.device = decision->gpus[0].device};
@@ -194,7 +207,10 @@ static void publish_decision(struct gf_decision *decision, const struct gf_decis
 {
     char from[256], to[256], gpus[32];
 
-    /* Stored first, because the library's thread reads it as soon as it sees the decision. */
+    /*
+     * decided_ns is stored before the decision, because the library's thread reads it as soon as it
+     * sees the decision.
+     */
     if (!before)
         gf_process.decided_ns = gf_now_ns();
     gf_store_release(&gf_process.decision, decision);

@@ -3,9 +3,9 @@
 #define GF_ENGINE_PROCESS_DECIDE_H
 
 /*
- * Decides for the currently chosen devices, carries out the decision and publishes it. Only
- * gf_requests_serve may call it: one thread at a time, any thread, possibly in a hook under the
- * loader's lock.
+ * Decides for the devices that are chosen now, carries out the decision and publishes it. Only
+ * gf_requests_serve may call this function, so that one thread calls it at a time. This may be any
+ * thread, possibly in a hook under the loader's lock.
  */
 void gf_decide(void);
 

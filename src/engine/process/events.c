@@ -9,7 +9,10 @@
 #include "engine/report/report.h"
 #include "engine/report/summary.h"
 
-/* Each thread fills its own row, so no lock is needed. A process has only a few events. */
+/*
+ * The events for the report. A process has only a few. Each call takes the next row, so no lock is
+ * needed.
+ */
 static struct {
     struct gf_report_event event;
     _Atomic bool ready;
@@ -40,7 +43,7 @@ void gf_events_record(enum gf_report_event_kind kind, const char *text)
         log_fields(&json, gf_report_event_name(kind));
     }
     if (kind == gf_report_ring)
-        return; /* there are too many of these events to list, so the report only counts them */
+        return; /* there may be many of these events, so the report does not list them */
     const unsigned row = gf_add_relaxed(&row_count, 1);
     if (row < GF_REPORT_EVENTS) {
         struct gf_report_event *event = &rows[row].event;

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Prints each line of the text. */
+/* Prints each line of the text as a line of its own. */
 static void print_lines(char *text)
 {
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
@@ -21,7 +21,10 @@ static void print_lines(char *text)
             gf_info("%s", line);
 }
 
-/* Prints the answer first: where the GPU's time went, copies, stalls, and the placement. */
+/*
+ * Prints the summary, with the most important lines first: where the GPU's time went, then copies,
+ * stalls and the placement.
+ */
 static void print_summary(const struct gf_report *report)
 {
     char text[2048];

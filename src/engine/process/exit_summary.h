@@ -9,9 +9,9 @@
 void gf_exit_summary_run(void);
 
 /*
- * Ends the engine without report and summary. Called if another thread holds the report lock for
- * too long, for example because a file system does not answer. Afterwards the engine makes no query
- * and replaces no file.
+ * Ends the engine without a last report and summary. Called if another thread holds the report lock
+ * for too long, for example because a file system does not respond. After the call, the engine
+ * makes no query and replaces no file.
  */
 void gf_exit_summary_skip(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of GPUFEED_DEBUG=heap and =place: each decision with its facts. Any thread.
+ * Prints the lines of GPUFEED_DEBUG=heap and =place: each decision with the facts on which it is
+ * based. The functions may be called on any thread.
  */
 #ifndef GF_ENGINE_PROCESS_EXPLAIN_H
 #define GF_ENGINE_PROCESS_EXPLAIN_H

@@ -9,7 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A tool that the driver loads by this variable sees the sampler's queries as the program's. */
+/*
+ * Whether the driver loads a tool because of the variable CUDA_INJECTION64_PATH. Such a tool would
+ * take the sampler's queries for calls of the program.
+ */
 static bool has_injection(void)
 {
     static const char name[] = "CUDA_INJECTION64_PATH=";
@@ -26,13 +29,13 @@ static bool is_mapped(const char *file)
 }
 
 /*
- * The reason why nothing is sampled: a query would disturb the program or a tool. NULL if there is
- * no such reason.
+ * Returns a reason not to sample, because queries would disturb the program or a tool. Returns NULL
+ * if there is no such reason.
  */
 static const char *find_reason(const struct gf_preload *preload)
 {
     if (preload->options->origin.gpu_time == gf_origin_environment)
-        return NULL; /* the user asked for it */
+        return NULL; /* the user requested sampling */
     if (preload->driver_shim)
         return "a profiler is preloaded in the driver's place";
     if (is_mapped("libsanitizer-"))

@@ -14,38 +14,38 @@
 #include <unistd.h>
 
 #define ROWS 256
-#define THREADS_MAX 16        /* at most this many threads in one line */
-#define MUCH_PER_MILLE 50     /* a delay of a smaller share of the interval is not logged */
-#define MAJOR_FAULTS_MUCH 100 /* fewer major faults are not logged */
+#define THREADS_MAX 16        /* largest number of threads in one line of the log */
+#define MUCH_PER_MILLE 50     /* smallest share of the interval (in thousandths) that is logged */
+#define MAJOR_FAULTS_MUCH 100 /* smallest number of major faults that is logged */
 /*
- * Shorter intervals are not logged: the thread also wakes for other work, and a twentieth of a
- * short interval is not meaningful.
+ * Shorter intervals are not logged. The library's thread also wakes for other work, so an interval
+ * may be short, and a twentieth of a short interval is not meaningful.
  */
 #define SHORTEST_NS UINT64_C(900000000)
 /*
- * An interval of activity lasts at least the time so far divided by this, so that a long job has
- * few lines.
+ * An interval of activity lasts at least the age of the process divided by this number, so that the
+ * log of a long job has few such lines.
  */
 #define PARTS 2000
 /* An eighth of the log's limit, so that lines of activity leave most of the log to stalls. */
 #define ACTIVITY_BYTES ((size_t)8 << 20)
 
 struct row {
-    pid_t tid; /* 0 if the row is free */
-    bool seen; /* the thread exists in this reading */
+    pid_t tid; /* thread id; 0 if the row is free */
+    bool seen; /* true if this reading has found the thread */
     struct gf_task_account account;
 };
 
 static struct {
     struct row row[ROWS];
     uint64_t at_ns, throttled_ns;
-    uint64_t fault_ns; /* estimated duration of a page's first touch */
+    uint64_t fault_ns; /* estimated duration of the first touch of a page */
 } past;
 
-/* Used by the holder of `busy`. */
+/* State of the activity lines. Only the thread that has set `busy` uses the other members. */
 static struct {
     _Atomic bool busy;
-    uint64_t at_ns; /* end of the last interval; 0: nothing is logged */
+    uint64_t at_ns; /* end of the last interval; 0 if no activity is logged */
     size_t bytes;
 } activity;
 
@@ -55,7 +55,10 @@ struct interval {
     unsigned logged;
 };
 
-/* The mean over 64 pages that the library maps: an estimate for this machine. */
+/*
+ * Estimates the duration of a first touch on this machine: the mean over 64 pages that the library
+ * maps for this.
+ */
 static uint64_t measure_fault(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 64 * page;
@@ -127,7 +130,7 @@ static void visit_thread(void *closure, int task, pid_t tid)
 
     if (!row || gf_tasks_account(task, tid, &now))
         return;
-    /* If a time has decreased, the kernel has reused the number for another thread. */
+    /* If a time has decreased, the kernel has reused the thread's id for another thread. */
     if (interval->length_ns && row->account.run_ns && now.run_ns >= row->account.run_ns)
         put_interval_thread(interval, tid, &now, &row->account);
     row->account = now;
@@ -198,8 +201,8 @@ static bool is_due(uint64_t now, uint64_t length_ns)
 }
 
 /*
- * If the library's thread and an exiting thread call this at the same time, one of them does
- * nothing.
+ * Logs the activity since the last line if a line is due or `last` is true. If the library's thread
+ * and an exiting thread call this function at the same time, one of the calls does nothing.
  */
 static void log_activity_when_due(bool last)
 {

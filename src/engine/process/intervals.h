@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Logs what happened in each interval: large delays of threads between their calls (run-queue
+ * Logs what happened in each interval: threads with large delays outside of hooked calls (run-queue
  * delay, throttling, first touches of pages), and the activity of GPUs and copies.
  */
 #ifndef GF_ENGINE_PROCESS_INTERVALS_H
@@ -10,7 +10,8 @@
 void gf_intervals_start(void);
 
 /*
- * Logs the intervals since the last lines, if they are long enough. Called on the library's thread.
+ * Logs the interval since the last line of each kind if it is long enough. Called on the library's
+ * thread.
  */
 void gf_intervals_log(void);
 

@@ -16,15 +16,16 @@
 #include <unistd.h>
 
 #define FIRST_TEXT ((size_t)4096)
-#define TEXT_BYTES ((size_t)1 << 20) /* only pages with text take memory */
+/* Size of each of the two texts; only the pages that are written take memory. */
+#define TEXT_BYTES ((size_t)1 << 20)
 #define FILE_BYTES (FIRST_TEXT + 2 * TEXT_BYTES)
 #define PERIOD_S 1
 #define LOCK_WAIT_MS 200
 #define STACK_BYTES ((size_t)1 << 20) /* `ulimit -s` may be smaller */
 
 /*
- * The descriptor is in a table of this thread alone, so that the program's descriptor numbers do
- * not change. NULL if the kernel refuses.
+ * Creates and maps the file in memory. This thread first gets its own descriptor table, so that the
+ * program's descriptor numbers do not change. Returns NULL if the kernel refuses a call.
  */
 static struct gf_live_header *map_file(void)
 {
@@ -38,8 +39,9 @@ static struct gf_live_header *map_file(void)
 }
 
 /*
- * Formats the report into the half of the file that readers do not use now. If the report does not
- * fit, or if another thread holds the report lock, the previous report stays.
+ * Formats the report into the half of the file that does not contain the current text, then makes
+ * it the current text. If the report does not fit, or if another thread holds the report lock, the
+ * previous text stays current.
  */
 static void write_report(struct gf_live_header *file)
 {

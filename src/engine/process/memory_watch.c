@@ -7,24 +7,27 @@
 #include "engine/transfer/api/transfer_ops.h"
 
 /*
- * The time between readings of the heap's counters while much is dirty. Meanwhile another process
- * can allocate about 200 MiB.
+ * The time between two readings of the heap's counters while the heap retains many dirty pages. In
+ * this time, another process can allocate about 200 MiB.
  */
 #define BUSY_NS UINT64_C(100000000)
-/* The longest time between readings of headroom and pressure. */
+/* The longest time between two readings of headroom and pressure while the heap is not resting. */
 #define IDLE_NS UINT64_C(1000000000)
 /*
- * The time between checks while little is retained. The heap wakes the thread earlier; this
- * interval covers a wake-up that came during a check.
+ * The time between two checks while the heap retains little. Usually the heap wakes the thread
+ * earlier, when it retains more. The limit is for a wake-up that is lost because it arrives during
+ * a check.
  */
 #define REST_NS UINT64_C(5000000000)
 
 static struct {
     struct gf_reclaim reclaim;
     uint64_t next_ns;
-    _Atomic bool woken; /* set by the heap: check at once */
-    bool resting;       /* little is retained: checks only when the thread runs for other reasons */
-    uint64_t files_ns;  /* when to read headroom and pressure next, while little is dirty */
+    _Atomic bool woken; /* the heap sets it: the next call must check */
+    /* The heap retains little, so the library's thread does not wake only for a check. */
+    bool resting;
+    /* Time of the next reading of headroom and pressure while there are few dirty pages. */
+    uint64_t files_ns;
     uint64_t freed, lazily_freed_bytes; /* the heap's counters at the last reading */
 } watch;
 
@@ -76,14 +79,17 @@ static void report_reading(const struct gf_reclaim_reading *now, enum gf_reclaim
     gf_report_unlock();
 }
 
-/* The heap calls this within a free. */
+/* Wakes the library's thread. The heap calls it within a call of free. */
 static void wake_up(void)
 {
     gf_store_release(&watch.woken, true);
     sem_post(&gf_process.wake);
 }
 
-/* Returns when the next check is due. The heap may wake the thread earlier. */
+/*
+ * Checks the retained memory. Returns when the next check is due. The heap may wake the thread
+ * earlier.
+ */
 static uint64_t check_retained(uint64_t now_ns)
 {
     const struct gf_heap_ops *heap = gf_process.preload->heap;
@@ -111,7 +117,8 @@ static uint64_t check_retained(uint64_t now_ns)
         gf_transfer_memory_is_short();
     }
     heap->purge_unused();
-    remember_heap(); /* so that this step does not count as activity of the program */
+    /* So that the changes made by this step do not count as activity of the program. */
+    remember_heap();
     report_reading(&now, step);
     watch.files_ns = now_ns + gf_min(gf_reclaim_wait(&watch.reclaim), IDLE_NS);
     return now.dirty < GF_RECLAIM_LITTLE ? watch.files_ns : now_ns + BUSY_NS;

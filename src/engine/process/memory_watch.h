@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The watch on memory: lazily frees or purges the freed pages that the heap retains, before the
- * host or another process runs short of memory. Runs on the library's thread.
+ * Watches the memory of the cgroup and the host. If it may run short, frees lazily or purges the
+ * freed pages that the heap retains. Runs on the library's thread.
  */
 #ifndef GF_ENGINE_PROCESS_MEMORY_WATCH_H
 #define GF_ENGINE_PROCESS_MEMORY_WATCH_H
 
 #include <stdint.h>
 
-/* Called once, before the first check. */
+/* Starts the watch. Called once, before the first check. */
 void gf_memory_watch_start(void);
 
-/* Reads memory if a reading is due, and acts on it. Returns when the next reading is due. */
+/*
+ * If a check is due, reads the counters, and frees lazily or purges if necessary. Returns when the
+ * next check is due.
+ */
 uint64_t gf_memory_watch_check(uint64_t now_ns);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUFEED_METRICS: the file with the process's metrics, which exists while the process runs. The
- * caller holds the report lock.
+ * Writes and removes the file of GPUFEED_METRICS, which contains the process's metrics and exists
+ * while the process runs. The caller holds the report lock.
  */
 #ifndef GF_ENGINE_PROCESS_METRICS_FILE_H
 #define GF_ENGINE_PROCESS_METRICS_FILE_H
 
 #include "engine/report/report_data.h"
 
-/* Whether the option names a file. */
+/* Whether GPUFEED_METRICS names a file. */
 bool gf_metrics_file_wanted(const struct gf_report *report);
 
 /* Replaces the file as a whole. Prints a warning at the first failure. */
@@ -18,8 +18,8 @@ void gf_metrics_file_write(const struct gf_report *report);
 void gf_metrics_file_remove(const struct gf_report *report);
 
 /*
- * Warns if node_exporter would ignore the path, because it does not end in .prom. Called at the
- * start.
+ * Warns if the path does not end in .prom, because node_exporter would ignore the file. Called at
+ * the start.
  */
 void gf_metrics_file_check(const struct gf_report *report);
 

@@ -9,16 +9,20 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* One mbind of 128 MiB stopped page faults of another thread for over a second: bench/NOTES.md. */
-#define PIECE ((size_t)2 << 20)
-#define BUDGET_NS UINT64_C(3000000000) /* the most time spent in mbind, in total */
 /*
- * The pause after a piece is this many times the piece's duration, so a tenth of the time is work.
+ * Pages are moved in pieces of this size. One mbind of 128 MiB made page faults of another thread
+ * wait for more than a second (bench/NOTES.md).
+ */
+#define PIECE ((size_t)2 << 20)
+#define BUDGET_NS UINT64_C(3000000000) /* largest total time in mbind */
+/*
+ * The pause after a piece is this many times as long as moving the piece, so pages are moved for a
+ * tenth of the time.
  */
 #define REST 9
 
 static struct {
-    unsigned epoch; /* the sequence number of the placement for which pages move */
+    unsigned epoch; /* sequence number of the placement for which pages are moved */
     struct gf_range *ranges;
     size_t count, at;
     size_t offset;
@@ -67,8 +71,9 @@ static bool begin_job(const struct gf_placement *placement, struct gf_report_mig
 }
 
 /*
- * On a machine with device memory the policy allows all nodes with CPUs, so mbind with it would
- * move no page from a far node. So while pages move, the policy prefers the GPU's node.
+ * Moves the pages of a range to the GPU's node. On a machine with device memory, the placement's
+ * policy allows all nodes with CPUs, so an mbind with this policy would move no page. There, the
+ * range gets a policy that prefers the GPU's node, and after the move the placement's policy.
  */
 static int move_range(const struct gf_placement *placement, void *start, size_t size)
 {

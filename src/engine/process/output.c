@@ -17,13 +17,17 @@
 #include <string.h>
 #include <time.h>
 
-/* Reading numa_maps holds the lock that page faults share, so its total time is limited. */
+/*
+ * Limits on the time for reading numa_maps, because the kernel then holds a lock that page faults
+ * take.
+ */
 #define SAMPLE_US_PER_MINUTE 50000
 #define SAMPLE_US_AT_EXIT 250000
-#define NUMA_MAPS_US_PER_GIB 9000 /* an estimate for the first sample */
+#define NUMA_MAPS_US_PER_GIB 9000 /* estimate, until a sample was measured */
 
 /*
- * The expected duration of reading numa_maps, by the last sample or otherwise by the resident size.
+ * Returns the expected duration of reading numa_maps: that of the last sample, or an estimate from
+ * the size of the heap.
  */
 static uint64_t sample_cost_us(void)
 {
@@ -56,9 +60,11 @@ static void read_pages(struct gf_locality *ret)
 }
 
 /*
- * A new thread sets its class in its first instructions. Before that, a thread of the driver or the
- * library counts as the program's. If only submitting threads are bound, a new thread also restores
- * the start mask there. So threads are read again a moment later.
+ * Counts the threads twice, 2 ms apart, because a new thread sets its class, and perhaps the start
+ * mask, only in its first instructions. Before that, a thread of the driver or the library counts
+ * as a thread of the program. If only submitting threads are bound, a new thread of such a thread
+ * counts as bound until it has set the start mask. The second result is used if it has fewer such
+ * threads.
  */
 static void read_threads(const struct gf_cpus *target, bool submitters, struct gf_threads *ret)
 {
@@ -91,7 +97,10 @@ void gf_output_sample(bool final)
     gf_report_add_sample(report, &sample);
 }
 
-/* Copies the decision with its present CPUs and policy, because the guard may have changed them. */
+/*
+ * Copies the decision, with the CPUs and the policy that are in force now, because the guard may
+ * have changed them.
+ */
 static void refresh_decision(struct gf_report *report, const struct gf_decision *decision)
 {
     const struct gf_placement *placement = gf_process_placement();
@@ -103,8 +112,8 @@ static void refresh_decision(struct gf_report *report, const struct gf_decision 
     report->decision.cpus = placement->cpus;
     report->decision.policy = placement->policy;
     /*
-     * Threads that submit work are bound at their next call, so only a sample shows whether one is
-     * bound.
+     * Threads that submit work are bound at their next call. So whether a thread is bound is known
+     * only from samples.
      */
     report->decision.bound =
         placement->bound && (placement->submitters ? report->peak.on_target > 0 : decision->bound);
@@ -148,8 +157,8 @@ void gf_output_report(bool ended)
 
     refresh_report(report, ended);
     /*
-     * A launcher process that only counts devices has no CUDA context. Its report would overwrite
-     * that of the worker, so it writes none.
+     * A process without a CUDA context writes no report. For example, a launcher that only counts
+     * devices would overwrite the report of its worker.
      */
     if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
         gf_report_file_write(report);
@@ -163,7 +172,9 @@ void gf_output_metrics(void)
     struct gf_report *report = &gf_process.report;
     const uint64_t start_ns = gf_now_ns();
 
-    /* As for the report, a process without a context would replace another process's file. */
+    /*
+     * A process without a CUDA context would replace the file of another process, as with reports.
+     */
     if (!gf_metrics_file_wanted(report) || !gf_load_relaxed(&gf_process.choice.contexts) ||
         gf_permit_sealed())
         return;
@@ -178,7 +189,7 @@ void gf_output_renew(uint64_t now)
 
     /*
      * A seccomp filter may kill a process that writes a file. So a sealed process (os/permit.h)
-     * writes only with its samples and at exit.
+     * writes the report only at its samples and at exit.
      */
     if (!*report->options->report || !gf_report_file_is_due(now) || gf_permit_sealed() ||
         !gf_report_lock(0))
@@ -205,7 +216,7 @@ size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms)
     return length;
 }
 
-/* Whether the path differs for each process, or for each rank. */
+/* Whether the path contains %p or %r, so that it differs for each process or rank. */
 static bool is_path_per_rank(const char *pattern)
 {
     for (const char *p = strchr(pattern, '%'); p && p[1]; p = strchr(p + 2, '%'))
@@ -214,7 +225,7 @@ static bool is_path_per_rank(const char *pattern)
     return false;
 }
 
-/* %j and %t are Slurm's, and are not replaced. */
+/* Warns if the path contains a pattern that is not replaced, such as Slurm's %j and %t. */
 static void check_pattern(const char *name, const char *pattern)
 {
     for (const char *p = strchr(pattern, '%'); p && p[1]; p = strchr(p + 2, '%'))
@@ -246,7 +257,7 @@ void gf_output_check(void)
     gf_metrics_file_check(&gf_process.report);
     check_ranks("GPUFEED_METRICS", "of their files", options->metrics);
     if (!*report || strncmp(report, "/dev/", 5) == 0)
-        return; /* a report is appended if the path is a device */
+        return; /* no report is overwritten, because reports are appended to a device */
     if (strcmp(report, options->log) == 0)
         gf_warn("GPUFEED_REPORT and GPUFEED_LOG are both %s; the report would overwrite the log. "
                 "Choose another path.",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes samples and writes the report's file. */
+/* Takes samples, and writes the files of the report and the metrics. */
 #ifndef GF_ENGINE_PROCESS_OUTPUT_H
 #define GF_ENGINE_PROCESS_OUTPUT_H
 
@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 /*
- * Reads the locality of threads and pages and adds a sample to the report. The caller holds the
- * report lock.
+ * Reads which masks threads have and on which nodes pages are, and adds this sample to the report.
+ * The caller holds the report lock.
  */
 void gf_output_sample(bool final);
 
 /*
- * Updates the report and writes its file. ended: at a normal exit. The caller holds the report
+ * Updates the report and writes its file. ended: true at a normal exit. The caller holds the report
  * lock.
  */
 void gf_output_report(bool ended);
@@ -23,19 +23,19 @@ void gf_output_report(bool ended);
 void gf_output_metrics(void);
 
 /*
- * Called between two samples. Writes the file again if the program has done something since the
- * last write: every 5 s, on a network file system every 60 s. now: gf_now_ns(). Called on the
- * library's thread, without the report lock.
+ * Called between two samples. If the program has used the GPU since the file of the report was last
+ * written, writes it again: every 5 s, or every 60 s on a network file system. now: gf_now_ns().
+ * Called on the library's thread, which does not hold the report lock.
  */
 void gf_output_renew(uint64_t now);
 
 /*
- * gf_engine.report (abi/engine_api.h): the current report, in the form of the file. Any thread of
- * the program that does not hold the report lock.
+ * Implements gf_engine.report (abi/engine_api.h): writes the current report into buf, in the form
+ * of the file. May be called on any thread that does not hold the report lock.
  */
 size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms);
 
-/* Warns of paths whose files would overwrite each other. Called at the start. */
+/* Warns if files of the options would overwrite each other. Called at the start. */
 void gf_output_check(void);
 
 #endif

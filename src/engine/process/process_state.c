@@ -17,7 +17,10 @@ uint64_t gf_process_elapsed_ms(void)
 size_t gf_process_heap_ranges(struct gf_range **ret)
 {
     const struct gf_heap_ops *heap = gf_process.preload->heap;
-    /* The heap may grow between the two calls; ranges that exceed the array are omitted. */
+    /*
+     * The heap may get more ranges between the two calls. Ranges that do not fit into the array are
+     * omitted.
+     */
     const size_t cap = heap->ranges ? gf_min(heap->ranges(NULL, 0), (size_t)RANGES_MAX) + 16 : 1;
 
     *ret = calloc(cap, sizeof(**ret));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's state that several of its modules share: one process, one struct.
+ * The state that several modules of the engine share. There is one struct for the process.
  *
  * Access to members:
  *   written by gf_engine_start before the engine is published, constant afterwards: preload, pid,
@@ -24,18 +24,19 @@
 #include <semaphore.h>
 
 /*
- * A placement: the masks and the policy that threads get now. Constant once published, and never
- * freed, because a process has only a few.
+ * A placement: the masks and the policy that threads get. It does not change after it was
+ * published. It is never freed, because a process has only a few placements.
  */
 struct gf_placement {
-    unsigned epoch;        /* counts from 1 */
-    struct gf_cpus start;  /* only threads with this mask are bound */
-    struct gf_cpus cpus;   /* the mask that they get; equal to start if nothing is bound */
+    unsigned epoch;       /* sequence number, from 1 */
+    struct gf_cpus start; /* only threads with this mask are bound */
+    /* The mask that these threads get; equal to `start` if nothing is bound. */
+    struct gf_cpus cpus;
     struct gf_cpus socket; /* the mask of the starvation guard's first step */
     bool bound;
-    bool given_up;   /* the guard restored the start mask, permanently */
+    bool given_up;   /* the guard has restored the start mask permanently */
     bool submitters; /* only threads that submit work are bound */
-    int policy;      /* memory policy of threads whose mask is cpus; or MPOL_DEFAULT */
+    int policy;      /* memory policy of threads with the mask `cpus`; MPOL_DEFAULT: none */
     struct gf_nodes policy_nodes;
     int node;                          /* the GPU's node; -1 if unknown or several */
     const struct gf_placement *before; /* the placement before this one, or NULL */
@@ -45,9 +46,9 @@ struct gf_process {
     const struct gf_preload *preload; /* NULL until gf_engine_start */
     pid_t pid;
     pid_t thread;      /* the library's own thread */
-    _Atomic bool dead; /* in a forked child, or at exit: the engine does nothing more */
+    _Atomic bool dead; /* true in a forked child and at exit: the engine does nothing more */
     uint64_t started_ns;
-    uint64_t cuda_since; /* when cuInit succeeded, by gf_tasks_now */
+    uint64_t cuda_since; /* time at which cuInit succeeded (gf_tasks_now) */
 
     struct gf_machine *machine; /* NULL if it could not be read */
     int machine_error;
@@ -57,16 +58,22 @@ struct gf_process {
 
     struct gf_choice choice;
     struct gf_placement *_Atomic placement; /* NULL until a decision has been carried out */
-    struct gf_decision *_Atomic decision;   /* NULL before the first; constant, never freed */
-    uint64_t decided_ns;                    /* time of the first decision */
+    /* NULL before the first decision; a decision is never changed or freed. */
+    struct gf_decision *_Atomic decision;
+    uint64_t decided_ns; /* time of the first decision */
 
     struct gf_process_counts {
-        /* Bound when they started, or after they restored the start mask. */
+        /*
+         * Number of threads that were bound when they started, or after they had restored the start
+         * mask.
+         */
         _Atomic unsigned late_threads;
         _Atomic unsigned policy_threads,
-            policy_refused;                /* threads that got a policy, or were refused */
-        _Atomic unsigned peak_descendants; /* most threads of child processes bound at one time */
-        _Atomic uint64_t decide_us;        /* total time of deciding and binding */
+            /* Numbers of threads that got a policy, and for which the kernel refused it. */
+            policy_refused;
+        /* Largest number of threads of child processes that were bound at one time. */
+        _Atomic unsigned peak_descendants;
+        _Atomic uint64_t decide_us; /* total time of deciding and binding */
     } counts;
 
     sem_t wake; /* posted to wake the library's thread */
@@ -90,12 +97,12 @@ static inline bool gf_process_dead(void)
     return gf_load_relaxed(&gf_process.dead);
 }
 
-/* Milliseconds since the engine started. */
+/* Returns the milliseconds since the engine started. */
 uint64_t gf_process_elapsed_ms(void);
 
 /*
- * Gets the heap's mappings. Returns the number of elements of *ret; the caller frees *ret, which is
- * NULL if there is no memory.
+ * Gets the heap's mappings. Returns the number of elements of *ret, which the caller frees. *ret is
+ * NULL if memory is exhausted.
  */
 size_t gf_process_heap_ranges(struct gf_range **ret);
 

@@ -21,8 +21,8 @@ static void run_replacement(void *closure)
 }
 
 /*
- * The user asked for the file. So if no thread with its own descriptor table can be started, the
- * calling thread writes it.
+ * If no thread with its own descriptor table can be started, the calling thread writes the file,
+ * because the user has requested it.
  */
 int gf_replace_file(const char *path, const char *bytes, size_t length)
 {
@@ -33,7 +33,7 @@ int gf_replace_file(const char *path, const char *bytes, size_t length)
     return replacement.error;
 }
 
-/* Runs on the calling thread, because unlink needs no descriptor. */
+/* Usually needs no other thread, because unlink uses no descriptor. */
 void gf_remove_file(const char *path)
 {
     struct stat found;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes and removes files that the user named. A thread with its own descriptor table does this,
- * so that the program's descriptors stay as they are. Waits for the disk.
+ * Writes and removes files that the user named. A thread with its own descriptor table writes them,
+ * so that the program's descriptors stay as they are. The functions wait for the disk.
  */
 #ifndef GF_ENGINE_PROCESS_REPLACE_FILE_H
 #define GF_ENGINE_PROCESS_REPLACE_FILE_H
 
 #include <stddef.h>
 
-/* gf_path_replace (base/path.h). Returns 0 or -errno. */
+/* Calls gf_path_replace (base/path.h). Returns 0 or -errno. */
 int gf_replace_file(const char *path, const char *bytes, size_t length);
 
 /* Removes a regular file. If the path is a symbolic link, empties the target instead. */

@@ -16,16 +16,16 @@
 
 #define SECOND UINT64_C(1000000000)
 /*
- * Slightly less than 5 s and 60 s. The library's thread checks every 5 s, and the file may then be
- * slightly younger than 5 s.
+ * The smallest age at which the file is replaced: slightly less than 5 s and 60 s. The library's
+ * thread checks every 5 s, and at this time the file may be slightly younger than 5 s.
  */
 #define LOCAL_NS (9 * SECOND / 2)
 #define NETWORK_NS (59 * SECOND)
 
 static struct {
-    _Atomic uint64_t due_ns; /* UINT64_MAX: only at samples */
-    uint64_t activity;       /* value of activity_of() for the report in the file */
-    bool refused;            /* the last attempt failed, and was reported */
+    _Atomic uint64_t due_ns; /* when to replace the file next; UINT64_MAX: only at samples */
+    uint64_t activity;       /* result of activity_of() when the file was written */
+    bool refused;            /* the last write failed, and a warning was printed */
 } file = {.due_ns = UINT64_MAX};
 
 static bool add_calls(void *closure, const struct gf_hook_counts *counts)
@@ -35,7 +35,10 @@ static bool add_calls(void *closure, const struct gf_hook_counts *counts)
     return true;
 }
 
-/* A number that increases with each hooked call, each stall and each sample of GPU time. */
+/*
+ * Returns a number that increases with each event of the report, hooked call, stall and sample of
+ * GPU time.
+ */
 static uint64_t activity_of(const struct gf_report *report)
 {
     struct gf_stall_count stalls[GF_CAUSE_COUNT] = {0};
@@ -79,7 +82,10 @@ static int write_file(const struct gf_report *report, char *text, size_t size)
 
 void gf_report_file_write(const struct gf_report *report)
 {
-    /* Counters increase between the two passes, so the buffer has space for more digits. */
+    /*
+     * Counters increase between this call and the next one, so the buffer has space for more
+     * digits.
+     */
     const size_t size = gf_report_json(report, NULL, 0) + 4096;
     char *text = malloc(size);
 

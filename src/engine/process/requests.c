@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-static _Atomic unsigned pending; /* bits of requests */
+static _Atomic unsigned pending; /* bits of the requests that are not served yet */
 static _Atomic bool serving;
 
 static void serve_bits(unsigned bits)
@@ -27,9 +27,10 @@ static void serve_bits(unsigned bits)
 }
 
 /*
- * A Dekker-style handshake. A thread sets its bits and then tries to become the server. The server
- * stops serving and then reads the bits again. Both use sequentially consistent order. So either
- * the server sees the bits or the thread becomes the server.
+ * A Dekker-style handshake. A thread with a request sets its bits, then tries to become the server.
+ * The server stops serving, then reads the bits again. All these accesses are sequentially
+ * consistent. So either the server sees the bits, or the thread with the request becomes the
+ * server.
  */
 void gf_requests_serve(unsigned bits)
 {

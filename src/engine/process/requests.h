@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests for a decision or a change of masks, served by one thread at a time. */
+/* Serves requests for a decision or a change of masks, on one thread at a time. */
 #ifndef GF_ENGINE_PROCESS_REQUESTS_H
 #define GF_ENGINE_PROCESS_REQUESTS_H
 
-/* Bits of a request. */
+/* The bits of requests. */
 enum {
     gf_request_decide = 1, /* the choice of devices may have changed */
-    /* The time for a provisional choice is over: decide with the present evidence. */
+    /*
+     * The time limit of a provisional choice is over: settle the choice if little memory suffices.
+     */
     gf_request_settle = 2,
-    gf_request_rescan = 4, /* bind threads that restored the start mask */
-    gf_request_socket = 8, /* the starvation guard's first step */
-    gf_request_start = 16, /* the guard's second step */
+    gf_request_rescan = 4, /* bind the threads that have restored the start mask */
+    gf_request_socket = 8, /* the starvation guard's first step: widen the mask to the socket */
+    gf_request_start = 16, /* the guard's second step: restore the start mask */
 };
 
 /*
- * Serves the request, or leaves it to the thread that is already serving, so no hook waits. Any
- * thread. Keeps errno.
+ * Serves the requests. If another thread is already serving, leaves the requests to that thread, so
+ * no hook waits. May be called on any thread. Keeps errno.
  */
 void gf_requests_serve(unsigned bits);
 

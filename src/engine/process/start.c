@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Called by hooks: any thread of the program, possibly under the loader's lock. */
+/* Hooks call this function on any thread of the program, possibly under the loader's lock. */
 
 static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes)
 {
@@ -44,14 +44,15 @@ static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes
     if ((how != gf_sighting_memory || !gf_load_relaxed(&choice->contexts)) &&
         gf_choice_context(choice, device)) {
         gf_requests_serve(gf_request_decide);
-        sem_post(&gf_process.wake); /* a process with a context writes a report */
+        /* Wakes the library's thread: with the first context, a report is due. */
+        sem_post(&gf_process.wake);
     }
     gf_thread_binding_settle(true);
 }
 
 static void on_work_seen(void)
 {
-    sem_post(&gf_process.wake); /* starts the sampler */
+    sem_post(&gf_process.wake); /* wakes the library's thread, which then starts the sampler */
 }
 
 /* Applies the placement to the thread that called cuInit, which may already have a context. */
@@ -121,11 +122,12 @@ static void read_program(char *ret, size_t size)
 }
 
 /*
- * Finds the start mask: the mask of the thread that called cuInit, which a launcher or taskset -p
- * may have changed since startup. If the program itself set that thread's mask, or the thread has
- * ended, the mask recorded at startup is used. If a process that bound itself passed a hint, the
- * start mask is that process's mask before binding. The library's thread has inherited mask and
- * policy from the caller.
+ * Finds the start mask. It is the mask of the thread that called cuInit, because a launcher or
+ * taskset -p may have changed this mask since startup. If the program itself set the mask of this
+ * thread, or the thread has ended, the start mask is the mask recorded at startup. If the result
+ * equals the mask of a hint that a bound process passed on, the start mask is the mask of that
+ * process before the binding. Then the calling thread, which has inherited the memory policy of the
+ * thread that called cuInit, also drops a policy that came with the hint.
  */
 static void find_start(const struct gf_preload *preload, struct gf_cpus *ret)
 {
@@ -151,7 +153,7 @@ static void load_machine(const struct gf_preload *preload)
 
     find_start(preload, &start);
     gf_facts_gather("", environ, &start, &p->facts);
-    /* The cpuset may have become smaller since the hint was written. */
+    /* The start mask of the hint may contain CPUs that are no longer in the cpuset. */
     if (p->hinted && gf_set_meet(&start, &p->facts.cpuset))
         gf_set_and(&p->facts.start, &start, &p->facts.cpuset);
     p->machine_error = gf_machine_load(preload->options->machine, &p->machine);
@@ -189,8 +191,8 @@ static void prepare_report(const struct gf_preload *preload)
 }
 
 /*
- * Decides at once if the GPU is known: it is the only visible one, or the launcher's rank selects
- * it.
+ * Decides at once if the GPU is known: either only one GPU is visible, or the launcher's rank
+ * selects it.
  */
 static void decide_early(const struct gf_cuda *cuda)
 {
@@ -211,7 +213,7 @@ static enum gf_log_level log_level(const struct gf_preload *preload)
                                            : GF_LOG_WARN;
 }
 
-/* Puts the rank into each line, so that the line shows which process printed it. */
+/* Makes each printed line contain the rank, so that it shows which process printed it. */
 static void name_rank(void)
 {
     struct gf_rank rank;
@@ -227,8 +229,8 @@ static void name_rank(void)
 GF_EXPORT gf_engine_start_fn gf_engine_start;
 
 /*
- * Called once, after the first successful cuInit, on the library's thread. NULL: the engine stays
- * off.
+ * Starts the engine. Called once, after the first successful cuInit, on the library's thread.
+ * Returns NULL if the engine stays off.
  */
 GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *preload)
 {
@@ -265,8 +267,8 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
 }
 
 /*
- * Called at a normal exit. The library's thread may hold the report lock to take a sample, so the
- * wait for this lock is limited.
+ * Ends the engine at a normal exit. The library's thread may hold the report lock while it takes a
+ * sample, so the wait for the lock is limited.
  */
 __attribute__((destructor)) static void end_engine(void)
 {

@@ -62,8 +62,8 @@ void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to
     if (ret->descendants > gf_load_relaxed(&gf_process.counts.peak_descendants))
         gf_store_relaxed(&gf_process.counts.peak_descendants, ret->descendants);
     /*
-     * The library's thread is moved whatever its mask is, because it touches memory for the
-     * program.
+     * The library's thread gets the mask `to` even if its mask is not `from`, because it touches
+     * memory for the program.
      */
     gf_tasks_set_mask(gf_process.thread, to);
 }
@@ -121,15 +121,15 @@ void gf_thread_binding_read_program(struct gf_cpus *ret)
 }
 
 /*
- * The number (epoch) of the placement that this thread has applied, 0 for none; and whether it did
- * so as a thread that submits work.
+ * The epoch of the placement that this thread has applied; 0 for none. settled_submits: whether it
+ * applied the placement as a thread that submits work.
  */
 static __thread unsigned settled_epoch;
 static __thread bool settled_submits;
 
 /*
- * Whether the policy equals the one in the hint (GPUFEED_BOUND), which a process that bound itself
- * passes to its children.
+ * Whether the policy equals the policy in the hint (GPUFEED_BOUND), which a bound process passes to
+ * its children.
  */
 static bool is_inherited(int mode, const struct gf_nodes *nodes)
 {
@@ -138,7 +138,9 @@ static bool is_inherited(int mode, const struct gf_nodes *nodes)
            gf_set_equal(nodes, &hint->nodes);
 }
 
-/* Whether the policy is one that the library has set, or that this process inherited from it. */
+/*
+ * Whether the library has set this policy, in this process or in the process that passed the hint.
+ */
 static bool is_of_library(int mode, const struct gf_nodes *nodes)
 {
     if (is_inherited(mode, nodes))
@@ -155,7 +157,10 @@ bool gf_thread_binding_user_policy(int *ret_mode, struct gf_nodes *ret_nodes)
            !is_of_library(*ret_mode, ret_nodes);
 }
 
-/* Whether this thread has no policy, or a policy of the library, which it may have inherited. */
+/*
+ * Whether the library may set the policy of the calling thread: the thread has no policy, or one
+ * that the library has set. Sets *ret_is_ours to whether it has one of the library.
+ */
 static bool may_set_policy(bool *ret_is_ours)
 {
     struct gf_nodes nodes;
@@ -191,7 +196,7 @@ static void set_thread_policy(const struct gf_placement *placement)
 }
 
 /*
- * Whether any placement so far, or the hint, has a policy. If not, no thread has a policy of the
+ * Whether the hint, or any placement so far, has a policy. If not, no thread has a policy of the
  * library.
  */
 static bool has_policy(const struct gf_placement *placement)
@@ -234,7 +239,10 @@ unsigned gf_thread_binding_count_kept(void)
     return kept.threads;
 }
 
-/* Binds the calling thread if it has the start mask, which it or its creator may have restored. */
+/*
+ * Binds the calling thread if it has the start mask. The thread or its creator may have restored
+ * this mask.
+ */
 static bool bind_late(const struct gf_placement *placement, struct gf_cpus *mask)
 {
     const pid_t tid = (pid_t)syscall(SYS_gettid);
@@ -282,7 +290,9 @@ void gf_thread_binding_program_end(void)
     struct gf_cpus mask;
     bool is_ours;
 
-    /* The guard may have widened the placement in between. */
+    /*
+     * If the guard has restored the start mask since program_begin, the thread is not bound again.
+     */
     if (placement->bound && gf_tasks_get_mask(0, &mask) == 0 &&
         gf_set_equal(&mask, &placement->start) && gf_tasks_set_mask(0, &placement->cpus) == 0 &&
         placement->policy != GF_MPOL_DEFAULT && may_set_policy(&is_ours))
@@ -341,7 +351,10 @@ void gf_thread_binding_rescan(void)
     gf_add_relaxed(&gf_process.counts.late_threads, found.on_target);
 }
 
-/* The heap's present and future mappings may use any node again, and children get no hint. */
+/*
+ * Lets the heap's present and future mappings use any node again, and removes the hint, so that
+ * child processes do not get it.
+ */
 static void undo_memory(void)
 {
     static const struct gf_nodes none;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Masks and memory policies of threads, by the placement in force. All functions keep errno and
- * take no lock.
+ * Sets the masks and memory policies of threads according to the placement in force. All functions
+ * keep errno and take no lock.
  */
 #ifndef GF_ENGINE_PROCESS_THREAD_BINDING_H
 #define GF_ENGINE_PROCESS_THREAD_BINDING_H
@@ -11,69 +11,75 @@
 #include "engine/machine/locality.h"
 #include "engine/place/bind.h"
 
-/* The class of a thread (program, driver or library), as the preload library tracks it. */
+/*
+ * Returns the class of a thread (program, driver or library), which the preload library has
+ * recorded.
+ */
 enum gf_mask_owner gf_thread_binding_owner(pid_t tid);
 
 /*
- * Fills `own` and `all_own` of facts. A thread has a mask of its own if the program set the
- * thread's mask, or if the mask is neither the start mask nor the library's.
+ * Sets `own` and `all_own` of facts. A thread has a mask of its own if the program set its mask, or
+ * if its mask is neither the start mask nor a mask that the library has set.
  */
 void gf_thread_binding_read_own(struct gf_facts *facts);
 
-/* The CPUs that any thread of the program may use now; empty if they cannot be read. */
+/*
+ * Computes the union of the present masks of all threads of the program; empty if they cannot be
+ * read.
+ */
 void gf_thread_binding_read_program(struct gf_cpus *ret);
 
 /*
- * Sets the mask `to` for each thread of this process whose mask is `from`; with descendants also
- * for threads of child processes. Adds to *ret.
+ * Sets the mask `to` for each thread of this process whose mask is `from`. descendants: also for
+ * threads of child processes. Adds the results to *ret.
  */
 void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to, bool descendants,
                             struct gf_bind_result *ret);
 
 /*
  * Applies the policy and the mask of the placement in force to the calling thread, once for each
- * placement. submits: the thread submits work to the GPU; false: it has just started. If only
- * threads that submit work are bound, a thread that one of them started gets the start mask.
+ * placement. submits: true if the thread submits work to the GPU, false if it has just started. If
+ * only threads that submit work are bound, a new thread that inherited such a binding gets the
+ * start mask.
  */
 void gf_thread_binding_settle(bool submits);
 
 /*
- * Reads the calling thread's memory policy, with mode flags. False: the thread has no policy or the
- * library's, or the kernel refuses the query.
+ * Reads the calling thread's memory policy, with mode flags. Returns false if the thread has no
+ * policy or one that the library has set, or if the kernel refuses the query.
  */
 bool gf_thread_binding_user_policy(int *ret_mode, struct gf_nodes *ret_nodes);
 
-/*
- * Removes the calling thread's memory policy if it was inherited from a process that bound itself.
- */
+/* Removes the calling thread's memory policy if it is the policy in the hint of a bound process. */
 void gf_thread_binding_drop_inherited(void);
 
 /*
- * In a forked child: if only threads that submit work are bound, the child gets the start mask and
- * loses the library's memory policy. Async-signal-safe.
+ * Called in a forked child. If only threads that submit work are bound, sets the start mask, and
+ * removes a memory policy of the library. Async-signal-safe.
  */
 void gf_thread_binding_release_child(void);
 
 /*
- * Around the start of another program by the calling thread, or by a child of vfork: if only
- * threads that submit work are bound, begin undoes the thread's binding, and end binds it again.
- * begin returns whether it changed the mask. Async-signal-safe.
+ * Called before and after the calling thread, or a child of its vfork, starts another program. If
+ * only threads that submit work are bound, program_begin undoes the binding of the calling thread,
+ * and program_end binds the thread again. program_begin returns whether it changed the mask.
+ * Async-signal-safe.
  */
 bool gf_thread_binding_program_begin(void);
 void gf_thread_binding_program_end(void);
 
 /*
- * The number of threads that have a policy of an earlier placement. A thread can change only its
- * own policy, which it does at its next call that reaches the engine.
+ * Returns the number of threads that still have the policy of an earlier placement. A thread can
+ * change only its own policy. It does so at its next call that reaches the engine.
  */
 unsigned gf_thread_binding_count_kept(void);
 
-/* Binds threads that restored the start mask. */
+/* Binds the threads that have restored the start mask. */
 void gf_thread_binding_rescan(void);
 
 /*
- * Carries out a step of the starvation guard: widens to the socket, or permanently to the start
- * mask.
+ * Carries out a step of the starvation guard. to_start: false: widens the mask to the socket; true:
+ * restores the start mask permanently.
  */
 void gf_thread_binding_widen(bool to_start);
 

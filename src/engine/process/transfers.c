@@ -17,7 +17,10 @@
 static const struct gf_transfer_ops *ops; /* NULL if both copies and pinned memory are off */
 static _Atomic bool prepare_wanted;
 
-/* The node nearest to the device; -1 if it is unknown or there are several. */
+/*
+ * Returns the node nearest to the device; -1 if it is unknown, or if several nodes are equally
+ * near.
+ */
 static int nearest_node(CUdevice device)
 {
     const struct gf_machine *machine = gf_process.machine;
@@ -36,8 +39,8 @@ static int nearest_node(CUdevice device)
 }
 
 /*
- * Returns only CPUs that the program itself may use, because ranks that share a node divide its
- * cores.
+ * Returns the CPUs that the program may use. Helpers get no other CPUs, because ranks that share a
+ * node may have divided its cores.
  */
 static const struct gf_cpus *program_cpus(void)
 {
@@ -89,7 +92,7 @@ void gf_transfers_prepare(void)
         gf_transfer_prepare();
 }
 
-/* If the process runs under compute-sanitizer, cuInit has loaded that tool's library by now. */
+/* Whether the process runs under compute-sanitizer. If so, cuInit has loaded the tool's library. */
 static bool is_sanitizer_loaded(void)
 {
     uintptr_t at;
@@ -122,9 +125,9 @@ const struct gf_transfer_ops *gf_transfers_start(void)
         .notify = record_event};
 
     /*
-     * A kernel profiler replays calls, and a memory checker would report the library's buffers as
-     * the program's. Both must see the program's own copies and buffers, and speed does not matter
-     * under them.
+     * The tool that replaces the driver is a profiler or a memory checker. A profiler of kernels
+     * repeats calls, and a memory checker would report the library's buffers as the program's. Both
+     * must see the program's own copies and buffers, and speed does not matter while they run.
      */
     if (preload->driver_shim)
         gf_info("copies and pinned memory are left to the driver: %s is preloaded in the driver's "

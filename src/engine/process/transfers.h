@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies and pinned memory in this process: connects engine/transfer to the state, log and report.
+ * Connects engine/transfer, which serves copies and pinned memory, to the engine's state, log and
+ * report.
  */
 #ifndef GF_ENGINE_PROCESS_TRANSFERS_H
 #define GF_ENGINE_PROCESS_TRANSFERS_H
@@ -9,26 +10,27 @@
 #include "engine/report/transfer_sums.h"
 
 /*
- * Starts engine/transfer. NULL if copies and pinned memory are both off. Called once, by
+ * Starts engine/transfer. Returns NULL if copies and pinned memory are both off. Called once, by
  * gf_engine_start.
  */
 const struct gf_transfer_ops *gf_transfers_start(void);
 
 /*
- * Does the preparation that copies requested. Called on the library's thread; a request wakes it.
+ * Makes the preparations that copies have requested. Called on the library's thread, which a
+ * request wakes.
  */
 void gf_transfers_prepare(void);
 
-/* Prints the counts of copies so far, at GPUFEED_VERBOSE=2. */
+/* At GPUFEED_VERBOSE=2, prints the counts of copies so far. */
 void gf_transfers_print(void);
 
 /*
- * Keeps helpers, and the library's thread, on CPUs that the program still uses. Called on the
- * library's thread.
+ * Moves helpers and the library's thread if the program's threads have moved to other CPUs. Called
+ * on the library's thread.
  */
 void gf_transfers_follow(void);
 
-/* Gets the counts for the report. Any thread; makes no CUDA call. */
+/* Reads the counts for the report. May be called on any thread. Makes no CUDA call. */
 void gf_transfers_read(struct gf_report_transfers *ret);
 
 #endif

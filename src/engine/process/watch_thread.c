@@ -25,15 +25,17 @@
 #include <time.h>
 
 #define SECOND UINT64_C(1000000000)
-#define SETTLE_NS (10 * SECOND) /* a provisional choice of devices settles after this time */
-#define EARLY_NS (60 * SECOND)  /* programs start most threads within this time after a decision */
-#define SAMPLE_GAP_NS (60 * SECOND) /* samples are at most this far apart */
-/* calls of malloc that are sampled in each round: they cost the program 25 us */
+#define SETTLE_NS (10 * SECOND) /* time after which a provisional choice of devices is settled */
+/* In this time after a decision, programs start most of their threads. */
+#define EARLY_NS (60 * SECOND)
+#define SAMPLE_GAP_NS (60 * SECOND) /* longest time between two samples */
+/* number of calls of malloc that are timed in each round, which costs the program 25 us */
 #define SAMPLED_CALLS 256
 #define READER_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
-#define METRICS_NS (10 * SECOND)       /* the least time between two files of metrics */
-#define SHALLOW_US 10  /* between shallow idle states (1 to 2 us) and deep ones (above 50 us) */
-#define SNAPSHOT_MS 20 /* formatting a report takes less time */
+#define METRICS_NS (10 * SECOND)       /* shortest time between two writes of the metrics */
+/* A limit between the exit times of shallow idle states (1 to 2 us) and deep ones (above 50 us). */
+#define SHALLOW_US 10
+#define SNAPSHOT_MS 20 /* formatting a report takes less time than this */
 
 static struct {
     uint64_t next_sample_ns;
@@ -41,11 +43,15 @@ static struct {
     uint64_t next_metrics_ns;
     struct gf_guard guard;
     struct gf_guard_deltas past;
-    unsigned guard_epoch;                    /* number of the placement that the guard judges */
-    uint64_t run_ns, delay_ns, throttled_ns; /* time of the guard's first reading */
+    /* Epoch of the placement for which the guard has readings. */
+    unsigned guard_epoch;
+    uint64_t run_ns, delay_ns, throttled_ns; /* times in the guard's first reading */
 } watch;
 
-/* Sleeps until the given time, or until another thread posts. True if another thread posted. */
+/*
+ * Sleeps until the given time, or until another thread posts gf_process.wake. Returns true if
+ * another thread posted.
+ */
 static bool sleep_until(uint64_t ns)
 {
     const struct timespec at = {.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
@@ -59,7 +65,7 @@ static bool sleep_until(uint64_t ns)
     return failed == 0;
 }
 
-/* The same, but also checks memory, which may run short between two rounds. */
+/* Like sleep_until, but also checks memory, which may run short between two rounds. */
 static void sleep_and_watch_memory(uint64_t ns)
 {
     uint64_t now;
@@ -96,7 +102,10 @@ static void check_starvation(void)
     if (gf_report_lock(0)) {
         report->guard_run_ns = now.run_ns - watch.run_ns;
         report->guard_delay_ns = now.delay_ns - watch.delay_ns;
-        /* After a move to another cgroup, the value may be smaller than at first. */
+        /*
+         * If the process moved to another cgroup, the value may be smaller than in the first
+         * reading.
+         */
         report->guard_throttled_ns =
             now.throttled_ns - gf_min(watch.throttled_ns, now.throttled_ns);
         gf_report_unlock();
@@ -107,7 +116,10 @@ static void check_starvation(void)
 
 static void take_sample(void)
 {
-    /* The program may be reading the report (gpufeed_report). */
+    /*
+     * If the lock is not free, the sample is skipped. A thread of the program may hold the lock,
+     * because it reads the report (gpufeed_report).
+     */
     if (!gf_report_lock(SNAPSHOT_MS))
         return;
     gf_process.report.costs.thread_us = gf_thread_cpu_ns() / 1000;
@@ -118,7 +130,10 @@ static void take_sample(void)
     gf_report_unlock();
 }
 
-/* Whether there is a new decision or placement, or the first context. Each is reported at once. */
+/*
+ * Whether there is a new decision, a new placement or the first context since the last call. Each
+ * of them is reported at once.
+ */
 static bool is_news(void)
 {
     static const struct gf_decision *seen;
@@ -166,11 +181,11 @@ static void settle_in_time(uint64_t now)
         gf_requests_serve(gf_request_settle);
 }
 
-static _Atomic int idle_states_error; /* an error that is still to be printed */
+static _Atomic int idle_states_error; /* an error that has not been printed yet */
 
 /*
- * GPUFEED_IDLE_STATES. Called on the thread that reads files, so the program does not see its
- * descriptor.
+ * Carries out GPUFEED_IDLE_STATES. Called on the thread that reads files, so that the program does
+ * not see the descriptor.
  */
 static void limit_idle_states(void)
 {
@@ -193,8 +208,8 @@ static void warn_of_idle_states(void)
 }
 
 /*
- * Runs on a thread that reads files for the library's thread. If it cannot be started, each reading
- * starts a thread.
+ * The main function of the thread that reads files for the library's thread. If this thread cannot
+ * be started, each reading starts a thread.
  */
 static void *read_files(void *unused)
 {

@@ -20,7 +20,7 @@ static const struct known {
     {"sn_rust_alloc", "snmalloc"},
 };
 
-/* Libraries with hidden allocators, by the beginning of the file name. */
+/* Libraries whose allocators have hidden symbols. `word` is the beginning of the file name. */
 static const struct known files[] = {
     {"libarrow.so", "jemalloc or mimalloc"},
     {"polars", "jemalloc or mimalloc"},
@@ -37,7 +37,7 @@ static bool starts_with(const char *text, const char *word)
     return strncmp(text, word, strlen(word)) == 0;
 }
 
-/* CPython without the GIL is a separate build: libpython3.13t.so. */
+/* Whether the file is the library of a CPython without the GIL, such as libpython3.13t.so. */
 static bool is_free_threading(const char *file)
 {
     if (!starts_with(file, "libpython3."))
@@ -67,14 +67,17 @@ static void add_one(struct gf_embedded *ret, const char *path, const char *alloc
     one->symbol = symbol;
 }
 
-/* The loader's lock is recursive, so the object may be looked up here. */
+/*
+ * dl_iterate_phdr calls this function under the loader's lock. The lock is recursive, so symbols of
+ * the object may be searched here.
+ */
 static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
 {
     struct gf_embedded *ret = closure;
     struct gf_symbol found;
 
     (void)size;
-    /* An object that exports malloc itself is interposed like any other object. */
+    /* If an object exports malloc, this library interposes its allocator, so it is not listed. */
     if (gf_symbol_find_in(info->dlpi_addr, "malloc", &found))
         return 0;
     const char *allocator = allocator_by_file(gf_path_file_name(info->dlpi_name));

@@ -28,7 +28,7 @@ static void put_nodes(struct gf_json *json, const char *key, const struct gf_nod
     gf_json_end(json, ']');
 }
 
-/* "ok", or the name of the error. */
+/* Writes "ok" if error is 0, otherwise the name of the error. */
 static void put_errno(struct gf_json *json, const char *key, int error)
 {
     gf_json_text(json, key, error ? strerrorname_np(error) : "ok");
@@ -334,8 +334,8 @@ void gf_report_add_sample(struct gf_report *report, const struct gf_report_sampl
     report->samples[report->sample_count++] = *sample;
     const struct gf_threads *now = &sample->threads, *peak = &report->peak;
     /*
-     * Of the samples with the most threads, returns the newest. An earlier one may have read a
-     * thread that still had its creator's mask.
+     * If several samples have the largest number of threads, the newest is kept. In an earlier one,
+     * a new thread may still have had its creator's mask.
      */
     if (now->program >= peak->program)
         report->peak = *now;

@@ -15,7 +15,7 @@ struct sums {
     struct gf_copy_counts copies[gf_direction_count][gf_copy_group_count];
 };
 
-static struct sums past; /* counts at the end of the last interval */
+static struct sums past; /* the sums at the end of the last interval */
 
 static void read_sums(struct sums *ret)
 {
@@ -33,8 +33,8 @@ static void read_sums(struct sums *ret)
 }
 
 /*
- * Writes each device's time by state since the last line. Returns the number of devices that have
- * any.
+ * Writes the time by state since the last line for each device that was sampled in this time.
+ * Returns the number of these devices.
  */
 static unsigned put_devices(struct gf_json *json, const struct sums *now)
 {
@@ -64,7 +64,10 @@ static void put_direction(struct gf_json *json, enum gf_direction direction)
     gf_json_text(json, "direction", direction == gf_direction_h2d ? "to_device" : "from_device");
 }
 
-/* Returns the number of rows: one for each direction and way with copies since the last line. */
+/*
+ * Writes a row for each direction and way in which copies were made since the last line. Returns
+ * the number of rows.
+ */
 static unsigned put_copies(struct gf_json *json, const struct sums *now)
 {
     unsigned count = 0;

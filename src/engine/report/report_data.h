@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The data of the report. engine/process fills it in. report and summary only format it, and read
- * nothing from the system. The holder of the report lock owns it (engine/process/report_lock.h).
+ * The data of the report. engine/process fills it in. The functions in this folder that write
+ * report and summary only format it. Only the holder of the report lock
+ * (engine/process/report_lock.h) may access it.
  */
 #ifndef GF_ENGINE_REPORT_REPORT_DATA_H
 #define GF_ENGINE_REPORT_REPORT_DATA_H
@@ -32,10 +33,10 @@ struct gf_report_sample {
 };
 
 enum gf_report_event_kind {
-    gf_report_rebound, /* moved to other CPUs, for another device */
-    gf_report_widened, /* widened by the starvation guard */
+    gf_report_rebound, /* threads were moved to other CPUs, because another device was chosen */
+    gf_report_widened, /* the starvation guard widened the masks */
     gf_report_left,    /* copies or pinned allocations are left to the driver from now on */
-    gf_report_ring,    /* a staging ring changed; in the log only */
+    gf_report_ring,    /* the size of a staging ring changed; only the log has this event */
 };
 
 struct gf_report_event {
@@ -44,11 +45,11 @@ struct gf_report_event {
     char text[160];
 };
 
-/* The durations of the library's own work. */
+/* Durations of the library's own work. */
 struct gf_report_costs {
     uint64_t start_us;   /* reading machine and facts, inside cuInit */
-    uint64_t decide_us;  /* deciding and binding, in total */
-    uint64_t sample_us;  /* reading locality, on the library's thread */
+    uint64_t decide_us;  /* total of all decisions and bindings */
+    uint64_t sample_us;  /* reading the nodes of pages, on the library's thread */
     uint64_t migrate_us; /* moving pages, on the library's thread */
     uint64_t report_us;  /* writing reports */
     uint64_t thread_us;  /* CPU time of the library's thread */
@@ -56,15 +57,15 @@ struct gf_report_costs {
 
 struct gf_report_migration {
     bool wanted, done;
-    bool stopped;   /* the time limit ended the move; left_bytes were not moved */
+    bool stopped;   /* the time limit ended the move, and left_bytes were not moved */
     uint64_t bytes; /* bytes passed to mbind */
     uint64_t left_bytes;
     uint64_t calls, refused;
-    int error;                     /* the last error */
-    struct gf_pages before, after; /* the heap's pages before and after */
+    int error;                     /* errno of the last failure */
+    struct gf_pages before, after; /* the heap's pages before and after the move */
 };
 
-/* The watch on memory: src/engine/process/memory_watch.c. */
+/* Results of the memory watch (src/engine/process/memory_watch.c). */
 struct gf_report_memory {
     uint64_t readings; /* number of readings; 0 if there was nothing to watch */
     uint64_t lazy_frees, purges;
@@ -88,16 +89,17 @@ struct gf_report {
     const struct gf_machine *machine; /* NULL if it could not be read */
     int machine_error;
     const struct gf_facts *facts;
-    const struct gf_hint *hint; /* the hint that was inherited and used, or NULL */
+    const struct gf_hint *hint; /* the hint that this process inherited and used, or NULL */
 
     bool decided;
-    struct gf_decision decision; /* the latest */
+    struct gf_decision decision; /* the latest decision */
 
     /* results of binding */
-    unsigned late_threads;   /* bound when they started, or after they restored the start mask */
+    /* Threads bound when they started, or after they restored the start mask. */
+    unsigned late_threads;
     unsigned policy_threads; /* threads that got a memory policy */
     unsigned policy_refused;
-    unsigned policy_kept; /* threads with a policy of an earlier placement */
+    unsigned policy_kept; /* threads that still have the policy of an earlier placement */
     struct gf_report_migration migration;
     const struct gf_heap_ops *heap;
     struct gf_report_memory memory;
@@ -108,12 +110,12 @@ struct gf_report {
     /* measurements */
     struct gf_report_sample samples[GF_REPORT_SAMPLES];
     size_t sample_count;
-    struct gf_threads peak; /* the newest sample with most threads of the program */
+    struct gf_threads peak; /* the newest of the samples with the most threads of the program */
     unsigned peak_descendants;
     struct gf_report_event events[GF_REPORT_EVENTS];
     size_t event_count;
     uint64_t guard_run_ns, guard_delay_ns, guard_throttled_ns;
-    uint64_t driver_bytes; /* device memory allocated so far, all devices */
+    uint64_t driver_bytes; /* device memory allocated so far on all devices */
     struct gf_report_costs costs;
 
     void (*each_hook)(gf_hook_counts_fn *fn, void *closure);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's section "kept": all memory that the library holds and the program does not use. */
+/*
+ * Writes the report's section "kept": all memory that the library holds and the program does not
+ * use.
+ */
 #ifndef GF_ENGINE_REPORT_REPORT_KEPT_H
 #define GF_ENGINE_REPORT_REPORT_KEPT_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report's section "heap": the heap's settings and counters, its pages by node, and the watch
- * on memory.
+ * Writes the report's section "heap": the heap's settings and counters, its pages by node, and the
+ * memory watch.
  */
 #ifndef GF_ENGINE_REPORT_REPORT_MEMORY_H
 #define GF_ENGINE_REPORT_REPORT_MEMORY_H
@@ -11,7 +11,7 @@
 
 void gf_report_memory_put(struct gf_json *json, const struct gf_report *report);
 
-/* Writes bytes by node. */
+/* Writes an object with the numbers of bytes by node. */
 void gf_report_memory_put_pages(struct gf_json *json, const char *key,
                                 const struct gf_pages *pages);
 

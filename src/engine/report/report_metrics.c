@@ -19,7 +19,10 @@ static void head(struct metrics *metrics, enum gf_metric metric)
            row->type);
 }
 
-/* The name and the labels that every line has; more labels and the value follow. */
+/*
+ * Writes the beginning of a line: the name of the metric and the labels that every line has. The
+ * caller then writes further labels and the value.
+ */
 static void line(struct metrics *metrics, enum gf_metric metric)
 {
     const struct gf_rank *rank = &metrics->report->facts->rank;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's main numbers as metrics in the text format of Prometheus (base/metrics.h). */
+/* Writes the report's main numbers as metrics in the text format of Prometheus (base/metrics.h). */
 #ifndef GF_ENGINE_REPORT_REPORT_METRICS_H
 #define GF_ENGINE_REPORT_REPORT_METRICS_H
 
 #include "engine/report/report_data.h"
 
-/* Enough for all metrics of a process. */
+/* Enough bytes for all metrics of a process. */
 #define GF_REPORT_METRICS_BYTES ((size_t)128 << 10)
 
-/* Writes the metrics, and returns their length; 0 if they do not fit. */
+/* Writes the metrics into buf. Returns the length of the text; 0 if it does not fit. */
 size_t gf_report_metrics(const struct gf_report *report, char *buf, size_t size);
 
 #endif

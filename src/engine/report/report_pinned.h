@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's section "pinned_memory" of "transfers". */
+/* Writes the object "pinned_memory" in the report's section "transfers". */
 #ifndef GF_ENGINE_REPORT_REPORT_PINNED_H
 #define GF_ENGINE_REPORT_REPORT_PINNED_H
 
@@ -10,7 +10,10 @@
 void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_stats *stats,
                           const struct gf_transfer_state *state);
 
-/* Writes bytes by node; the last element counts bytes on several or unknown nodes. */
+/*
+ * Writes an object with the numbers of bytes by node. The last element of `bytes` is the number of
+ * bytes on several or unknown nodes.
+ */
 void gf_report_pinned_put_nodes(struct gf_json *json, const char *key,
                                 const uint64_t bytes[GF_NODE_BYTES_COUNT]);
 

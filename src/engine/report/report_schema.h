@@ -3,8 +3,8 @@
 #define GF_ENGINE_REPORT_REPORT_SCHEMA_H
 
 /*
- * The number of the report's schema. Renaming or removing a field raises it; adding a field does
- * not.
+ * The number of the report's schema. Increase it if a field is renamed or removed, but not if a
+ * field is added.
  */
 #define GF_REPORT_SCHEMA 2
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/report_stalls.h"
 
-#define THREADS_MAX 32 /* rows of single threads */
+#define THREADS_MAX 32 /* number of threads that have rows of their own */
 
 static void put_counts(struct gf_json *json, const struct gf_report *report)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's sections "stalls", "latency" and "log". */
+/* Writes the report's sections "stalls", "latency" and "log". */
 #ifndef GF_ENGINE_REPORT_REPORT_STALLS_H
 #define GF_ENGINE_REPORT_REPORT_STALLS_H
 

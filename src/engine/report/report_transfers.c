@@ -40,7 +40,10 @@ static void put_direction(struct gf_json *json, const char *key, const struct gf
     gf_json_begin(json, key, '{');
     put_timed(json, "staged", &staged, true);
     gf_json_size(json, "inaccessible_bytes", copies->rest[direction].bytes);
-    /* A pinned copy that returns at once does not show the driver's speed. */
+    /*
+     * No rate is written for pinned copies: an asynchronous one returns at once, so its duration
+     * does not show the driver's speed.
+     */
     put_timed(json, "pinned", &pinned, false);
     put_timed(json, "driver", &driver, true);
     put_reasons(json, copies, direction);

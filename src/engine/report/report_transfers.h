@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's section "transfers": copies and pinned memory. */
+/* Writes the report's section "transfers": copies and pinned memory. */
 #ifndef GF_ENGINE_REPORT_REPORT_TRANSFERS_H
 #define GF_ENGINE_REPORT_REPORT_TRANSFERS_H
 

@@ -106,7 +106,7 @@ static void say_last_move(struct gf_textbuf *out, const struct gf_report *report
 {
     for (size_t i = report->event_count; i-- > 0;) {
         if (report->events[i].kind == gf_report_left)
-            continue; /* left out, because it was printed when it happened */
+            continue; /* this event was already printed when it happened */
         gf_say(out, "; %s", report->events[i].text);
         break;
     }

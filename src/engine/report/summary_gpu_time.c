@@ -8,7 +8,7 @@
 
 #define CAUSES_SAID 3u
 #define GPUS_SAID 3u
-#define SAMPLES_LEAST 20u /* with fewer samples, shares are not meaningful */
+#define SAMPLES_LEAST 20u /* with fewer samples, shares would not be meaningful */
 #define PERMILLE_LEAST 5u /* a cause below half a percent of the time is omitted */
 
 struct cause_text {
@@ -84,7 +84,7 @@ static void say_line(struct gf_textbuf *out, const struct gf_python_line *at)
         gf_say(out, " at %s:%d in %s", gf_path_file_name(at->file), at->line, at->function);
 }
 
-/* A line for each of the largest causes, the largest first. */
+/* Writes a line for each of the largest causes, the largest first. */
 static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
 {
     const uint64_t whole = whole_of(device);
@@ -137,8 +137,8 @@ static void say_communication(struct gf_textbuf *out, const struct gf_gpu_time_d
 }
 
 /*
- * Returns the device that was empty for the longest time, except the devices in `said`, which were
- * printed already.
+ * Returns the device that was empty for the longest time. The devices whose bits are set in `said`
+ * were already printed, and are skipped.
  */
 static int find_emptiest(const struct gf_gpu_time *time, unsigned said)
 {

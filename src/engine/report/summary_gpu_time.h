@@ -5,9 +5,10 @@
 #include "engine/gputime/sampler.h"
 
 /*
- * How long the GPU had nothing to do: a line, up to three lines of causes with a remedy, and a line
- * about communication. With several GPUs: a line for each of the three emptiest, and the causes of
- * the first. Lines are separated by '\n'. Empty if there were too few samples.
+ * Writes how long the GPU had nothing to do: one line, then up to three lines of causes, each with
+ * a remedy, and a line about communication. With several GPUs, writes a line for each of the three
+ * that were empty for the longest time, and the causes for the first of them. Lines are separated
+ * by '\n'. The text is empty if there were too few samples.
  */
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
 

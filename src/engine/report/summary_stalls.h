@@ -5,8 +5,8 @@
 #include "engine/report/report_data.h"
 
 /*
- * The exit summary's line on stalls, which is printed even if there were none. Empty if stalls were
- * not watched.
+ * Writes the exit summary's line about stalls, which is printed even if there was no stall. The
+ * text is empty if calls were not timed.
  */
 void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size);
 

@@ -3,7 +3,8 @@
 
 #include "base/textbuf.h"
 
-#define SMALL_BYTES_MIN (UINT64_C(16) << 20) /* a smaller sum of small copies is omitted */
+/* Small copies are omitted if they copied less than this. */
+#define SMALL_BYTES_MIN (UINT64_C(16) << 20)
 #define SAVING_MS_MIN 100
 
 #define ULL(x) ((unsigned long long)(x))
@@ -70,7 +71,10 @@ static bool add_hook(void *closure, const struct gf_hook_counts *counts)
     return true;
 }
 
-/* Mentions small copies, which are not examined, because the program may make no others. */
+/*
+ * Mentions the small copies, which the library does not examine, because the program may make only
+ * such copies.
+ */
 static void say_small(struct gf_textbuf *out, const struct gf_report_transfers *transfers,
                       gf_hook_counts_each *each_hook, const char *separator)
 {

@@ -14,7 +14,7 @@ bool gf_transfer_sums_is_pageable(enum gf_bypass why)
     return why != gf_bypass_pinned && why != gf_bypass_ends;
 }
 
-/* Pageable memory, staged or not, in both directions. */
+/* Sums the copies of pageable memory in both directions, staged or not. */
 static void sum_pageable(const struct gf_copy_stats *copies, bool async, struct gf_copy_counts *ret)
 {
     *ret = (struct gf_copy_counts){0};
@@ -52,7 +52,7 @@ void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direc
     add_counts(ret, &copies->bypassed[direction][1][why]);
 }
 
-/* bytes * unit / ns; UINT64_MAX on overflow. */
+/* Returns bytes * unit / ns; UINT64_MAX on overflow. */
 static uint64_t rate_in(uint64_t unit, uint64_t bytes, uint64_t ns)
 {
     const unsigned __int128 rate = (unsigned __int128)bytes * unit / ns;
@@ -89,8 +89,8 @@ bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hoo
     if (!counts->bytes)
         return false;
     /*
-     * The counters increase while they are read, so a copy may be in `offered` and not yet in
-     * `copies`.
+     * The counters increase while they are read. So `offered` may contain a copy that `copies` does
+     * not contain yet, and the difference may be negative.
      */
     sums->small += rest_of(counts->copies, counts->offered + counts->unfit);
     sums->small_bytes += rest_of(counts->bytes, counts->offered_bytes + counts->unfit_bytes);
