@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * base: attributes and small helpers that every layer uses. No function in this folder allocates,
- * takes a lock or changes errno, unless its comment says otherwise. So they may be called before
- * main, inside malloc, in a signal handler, in a forked child and under the loader's lock.
+ * takes a lock or changes errno, unless its comment says otherwise. So these functions may be
+ * called before main, inside malloc, in a signal handler, in a forked child and under the loader's
+ * lock.
  */
 #ifndef GF_BASE_BASE_H
 #define GF_BASE_BASE_H

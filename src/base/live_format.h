@@ -20,11 +20,11 @@ struct gf_live_header {
     char magic[8];
     uint32_t version;
     /*
-     * The id of the process that the report describes. A forked child inherits the file, and so can
-     * tell that the report is not its own.
+     * The id of the process that the report describes. A forked child inherits the file; the id
+     * then shows that the report is not about the child.
      */
     int32_t pid;
-    /* odd while the process changes the members below; 0 before the first text */
+    /* Odd while the process changes the members below; 0 before the first text. */
     uint64_t sequence;
     uint64_t text_at;    /* offset of the text; the next text is written at another offset */
     uint64_t text_bytes; /* length of the text */

@@ -64,10 +64,10 @@ static bool is_file(const struct stat *found, dev_t device, ino_t inode)
 }
 
 /*
- * Whether a file that the program has assigned to descriptor 2 after the start is a redirection of
- * standard error. So is a terminal, another character device, a pipe, a file opened with O_APPEND,
- * and the file that is also standard output. Any other file or socket may contain data of the
- * program.
+ * Whether the program has redirected standard error. Called if descriptor 2 refers to another file
+ * than at the start. A terminal or another character device, a pipe, a file opened with O_APPEND,
+ * and the file that is also standard output count as redirections. Any other file or socket may
+ * contain data of the program.
  */
 static bool is_redirection(const struct stat *found)
 {
@@ -81,7 +81,7 @@ static bool is_redirection(const struct stat *found)
 
 /*
  * Whether descriptor 2 is standard error. A daemon may close descriptor 2, and a file that it opens
- * later may get this number. A descriptor with FD_CLOEXEC was opened so, because inherited
+ * later may get this number. If descriptor 2 has FD_CLOEXEC, it is such a file, because inherited
  * descriptors and those made by dup2 lack the flag.
  */
 static bool is_standard_error(void)

@@ -4,8 +4,8 @@
  * one write(2). The level starts at GF_LOG_SILENT. The library raises the level only after the
  * first successful cuInit. So the library prints nothing in a process that does not use CUDA.
  *
- * GPUFEED_DEBUG also names areas. Lines of these areas appear at every level except GF_LOG_SILENT.
- * These lines explain decisions, and are never printed on a fast path.
+ * GPUFEED_DEBUG enables areas. The lines of an enabled area appear at every level except
+ * GF_LOG_SILENT. They explain decisions, and are never printed on a fast path.
  */
 #ifndef GF_BASE_LOG_H
 #define GF_BASE_LOG_H

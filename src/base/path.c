@@ -69,10 +69,10 @@ static bool begins(const char *path, const char *with)
 
 /*
  * Whether path is a device, a pipe, or a link in /dev or /proc, such as /dev/stdout. Renaming a
- * file to such a path would destroy it for all its users. The caller has already followed the links
- * that the process's user owns. A link of root counts if it leads to a device or a pipe. A link of
- * any other user does not count, because it might lead to a device that only this process may
- * write.
+ * file to such a path would destroy it for all its users. A link elsewhere counts only if root owns
+ * it and it leads to a device or a pipe. A link of the process's user does not count, because the
+ * caller follows it. A link of any other user does not count, because it might lead to a device
+ * that only this process may write.
  */
 static bool is_special(const char *path)
 {
@@ -102,8 +102,8 @@ static int write_special(const char *path, const char *bytes, size_t length)
 
 /*
  * Creates a new file in the folder of path, and sets ret to its path. Returns a descriptor or
- * -errno. The name contains the time in nanoseconds, so another user cannot guess it. So a process
- * with the same pid in another container gets another name, too.
+ * -errno. The name contains the time in nanoseconds, so another user cannot guess it, and a process
+ * with the same pid in another container gets another name.
  */
 static int open_beside(const char *path, char *ret, size_t size)
 {

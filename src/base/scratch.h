@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 /*
- * ThreadSanitizer observes mmap and munmap, but no raw system calls. Without these calls it would
- * report a race if two threads map the same address one after the other.
+ * ThreadSanitizer observes calls of mmap and munmap, but no raw system calls. With raw system
+ * calls, it would report a race if two threads map the same address one after the other.
  */
 #ifdef __SANITIZE_THREAD__
 #define gf_scratch_map(bytes, prot, flags) mmap(NULL, bytes, prot, flags, -1, 0)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Suggestions for misspelt option names and values (distance: base/nearest_word.h). */
+/*
+ * Suggests valid words for misspelt option names and values (by the edit distance of
+ * base/nearest_word.h).
+ */
 #ifndef GF_CONFIG_SUGGEST_H
 #define GF_CONFIG_SUGGEST_H
 

@@ -96,9 +96,9 @@ bool gf_cgroup_to_parent(char *group)
 
 /*
  * Reads a file of the group, or of the nearest parent that has the file. The group's own file may
- * be missing for two reasons. In a container without a cgroup namespace, the path of the group is
- * not below the mount point, where the group itself is mounted. And a controller may be disabled
- * below some level of the hierarchy.
+ * be missing for two reasons. In a container without a cgroup namespace, `group` is the path on the
+ * host, but the group itself is mounted at the mount point. And a controller may be disabled below
+ * some level of the hierarchy.
  */
 static int read_nearest(const char *root, const char *mount, char *group, const char *file,
                         char *buf, size_t size)

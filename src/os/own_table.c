@@ -153,7 +153,7 @@ static void run_on_thread(struct call *call)
     }
     /*
      * When the signal mask is restored, the handler of a pending signal runs. It may open files,
-     * and may never return. So `table` and the stack are restored first.
+     * and may never return. So `table` is restored and the stack is freed before.
      */
     table = table_shared;
     gf_scratch_give(stack, STACK);

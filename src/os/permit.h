@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Records which system calls the library may make. A seccomp filter may kill the process for a call
- * that neither glibc nor CUDA makes. Until gf_permit_find has run, every call is permitted except
- * close_range, which has a substitute. The functions may be called on any thread, and keep errno.
+ * that neither glibc nor CUDA makes. Until gf_permit_find has run, every call listed below is
+ * permitted except close_range, which has a substitute. The functions may be called on any thread,
+ * and keep errno.
  */
 #ifndef GF_OS_PERMIT_H
 #define GF_OS_PERMIT_H

@@ -125,7 +125,7 @@ static void stalls_and_their_absence_have_a_line(void **state)
     stalls[gf_cause_gpu] = (struct gf_stall_count){1, 2000};
     gf_summary_stalls(&report, line, sizeof(line));
     assert_string_equal(line, "4 stalls above 1 ms in 3 min took 42.5 ms: map 40.5 ms, gpu 2.0 ms "
-                              "(GPUFEED_LOG=FILE names their lines)");
+                              "(GPUFEED_LOG=FILE records each of them)");
     stalls[gf_cause_unknown] = (struct gf_stall_count){1, 3000000};
     stalls[gf_cause_throttled] = (struct gf_stall_count){1, 1000};
     report.log_count = no_log;

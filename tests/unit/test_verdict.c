@@ -217,7 +217,7 @@ static void container_without_the_node(void **state)
     assert_non_null(strstr(row.verdict.remedy, "--cpuset-cpus " NODE1));
     /* Memory follows the CPUs, unless GPUFEED_MEM requests it. */
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
-    assert_non_null(strstr(row.verdict.policy_reason, "hardly any of the CPUs is near"));
+    assert_non_null(strstr(row.verdict.policy_reason, "too few of the CPUs are near"));
     row.options.bind = gf_bind_force;
     assert_unbound(decide(), "not use any CPU of the GPU's node 1");
     row.options.bind = gf_bind_off;

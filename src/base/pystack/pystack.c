@@ -29,7 +29,7 @@ struct gf_pystack_layout {
     unsigned file, name, qualified, first_line, table; /* in a code object */
     /* In a code object: the bytecode; 0 if the instruction at offset `at` is a number. */
     unsigned bytecode;
-    unsigned at_scale;       /* number of bytes of bytecode per unit of that number */
+    unsigned at_scale;       /* bytes of bytecode per unit of this number */
     unsigned ascii, compact; /* sizes of the headers of an ASCII string and of another string */
     gf_pystack_line_fn *line;
 };

@@ -14,7 +14,7 @@
 #define GF_GPU_STATES(X)                                                                           \
     X(empty)         /* no stream has unfinished work */                                           \
     X(copying)       /* only copies are unfinished */                                              \
-    X(communicating) /* only work of a communication library, and perhaps copies */                \
+    X(communicating) /* only work of a communication library, with or without copies */            \
     X(queued)        /* other work is unfinished; whether it runs is not known */                  \
     X(unknown)       /* the streams could not be queried, or the sample is late */
 

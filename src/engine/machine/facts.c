@@ -20,8 +20,8 @@ static void read_cpuset(const char *root, struct gf_facts *ret)
         online = ret->start;
     const bool is_this_machine = !root || !*root;
     /*
-     * In a container without /sys/fs/cgroup, the allowed CPUs are known only after a test: setting
-     * a mask.
+     * In a container without /sys/fs/cgroup, no file shows the allowed CPUs. Then gf_allowed_cpus
+     * tries them.
      */
     if (gf_cgroup_cpuset(root, &ret->cpuset) && (!is_this_machine || gf_allowed_cpus(&ret->cpuset)))
         ret->cpuset = online;

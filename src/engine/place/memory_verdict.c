@@ -58,7 +58,7 @@ static bool prefer_host(const struct gf_machine *machine, const struct gf_nodes 
         return false;
     ret->policy = GF_MPOL_PREFERRED_MANY;
     ret->policy_nodes = nodes;
-    SAY(ret, "nodes with CPUs first, memory without CPUs when they are full");
+    SAY(ret, "nodes with CPUs first; when they are full, nodes without CPUs");
     return true;
 }
 
@@ -72,7 +72,7 @@ static void follow_gpu(const struct gf_machine *machine, const struct gf_nodes *
     gf_set_and(&nodes, &having, mems);
     if (gf_set_empty(&nodes)) {
         SAY(ret, "%s, so no policy is set",
-            gf_set_empty(&ret->nodes) ? "no node to prefer"
+            gf_set_empty(&ret->nodes) ? "the GPU's node is unknown"
             : gf_set_empty(&having)   ? "the GPU's node has no memory"
                                       : "the process may not use the node's memory");
     } else if (options->mem == gf_mem_strict) {
@@ -86,7 +86,7 @@ static void follow_gpu(const struct gf_machine *machine, const struct gf_nodes *
     } else {
         ret->policy = GF_MPOL_PREFERRED;
         ret->policy_nodes = nodes;
-        SAY(ret, "the GPU's node first, others when it is full");
+        SAY(ret, "the GPU's node first; when it is full, other nodes");
     }
 }
 
@@ -130,7 +130,7 @@ void gf_memory_verdict_decide(const struct gf_machine *machine, const struct gf_
              prefer_host(machine, &facts->mems, probe, ret))
         ; /* prefer_host fails on kernels before 5.15; then a rule below prefers the GPU's node */
     else if (choice == gf_cpu_choice_remote && !asked)
-        SAY(ret, "hardly any of the CPUs is near the GPU, so no policy is set, and memory stays "
+        SAY(ret, "too few of the CPUs are near the GPU, so no policy is set, and memory stays "
                  "near the CPUs");
     else if (choice == gf_cpu_choice_pinned && !asked)
         SAY(ret, "the program pinned threads to CPUs away from the GPU, so no policy is set");

@@ -318,7 +318,7 @@ static bool bind_exclusive(const struct input *d, struct gf_verdict *ret)
         gf_set_or(&all, &all, &share);
     }
     bind_to(gf_bound_exclusive, &all, ret);
-    SAY(ret, "whole cores of %s %s, split over all of its GPUs by PCI order", node_word(ret),
+    SAY(ret, "whole cores of %s %s, divided among all of its GPUs in PCI order", node_word(ret),
         d->nodes);
     return true;
 }

@@ -187,8 +187,8 @@ static void carry_out(const struct gf_placement *old, struct gf_placement *now,
         memcpy(decision->verdict.reason, "the program's threads starved on these CPUs earlier",
                sizeof("the program's threads starved on these CPUs earlier"));
     else if (now->bound && !decision->bound && !now->submitters && !decision->facts.all_own)
-        memcpy(decision->verdict.reason, "the kernel did not keep the masks",
-               sizeof("the kernel did not keep the masks"));
+        memcpy(decision->verdict.reason, "no thread had the new mask after the binding",
+               sizeof("no thread had the new mask after the binding"));
 }
 
 /*
@@ -222,7 +222,7 @@ static void publish_decision(struct gf_decision *decision, const struct gf_decis
             gf_fmt(gpus, sizeof(gpus), "GPU %d", decision->gpus[0].device);
         else
             gf_fmt(gpus, sizeof(gpus), "%zu GPUs", decision->gpu_count);
-        gf_events_announce(gf_report_rebound, "%s %s: moved from CPUs %s to %s", gpus,
+        gf_events_announce(gf_report_rebound, "%s %s: threads moved from CPUs %s to %s", gpus,
                            decision->choice, gf_set_format(&before->cpus, from, sizeof(from)),
                            gf_set_format(&decision->cpus, to, sizeof(to)));
     }

@@ -10,8 +10,8 @@
 #include "engine/report/summary.h"
 
 /*
- * The events for the report. A process has only a few. Each call takes the next row, so no lock is
- * needed.
+ * The events for the report. A process has only a few. Each call takes a row of its own, so no lock
+ * is needed.
  */
 static struct {
     struct gf_report_event event;

@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #define ROWS 256
-#define THREADS_MAX 16        /* largest number of threads in one line of the log */
-#define MUCH_PER_MILLE 50     /* smallest share of the interval (in thousandths) that is logged */
+#define THREADS_MAX 16 /* largest number of threads in one line of the log */
+/* Smallest share of the interval, in thousandths, that is logged as a delay. */
+#define MUCH_PER_MILLE 50
 #define MAJOR_FAULTS_MUCH 100 /* smallest number of major faults that is logged */
 /*
  * Shorter intervals are not logged. The library's thread also wakes for other work, so an interval

@@ -15,8 +15,8 @@
 #define IDLE_NS UINT64_C(1000000000)
 /*
  * The time between two checks while the heap retains little. Usually the heap wakes the thread
- * earlier, when it retains more. The limit is for a wake-up that is lost because it arrives during
- * a check.
+ * before this time has passed, when it retains more. The time limit is for a wake-up that is lost
+ * because it arrives during a check.
  */
 #define REST_NS UINT64_C(5000000000)
 
@@ -24,7 +24,9 @@ static struct {
     struct gf_reclaim reclaim;
     uint64_t next_ns;
     _Atomic bool woken; /* the heap sets it: the next call must check */
-    /* The heap retains little, so the library's thread does not wake only for a check. */
+    /*
+     * True if the heap retains little. The library's thread then does not wake up for checks alone.
+     */
     bool resting;
     /* Time of the next reading of headroom and pressure while there are few dirty pages. */
     uint64_t files_ns;

@@ -7,7 +7,8 @@
 enum {
     gf_request_decide = 1, /* the choice of devices may have changed */
     /*
-     * The time limit of a provisional choice is over: settle the choice if little memory suffices.
+     * The time limit of a provisional choice is over: settle it now, with GF_CHOICE_LITTLE as the
+     * limit.
      */
     gf_request_settle = 2,
     gf_request_rescan = 4, /* bind the threads that have restored the start mask */

@@ -33,7 +33,7 @@ static void put_gaps(struct gf_json *json, const struct gf_gpu_time_device *devi
     gf_json_end(json, ']');
 }
 
-/* Writes, for each cause, the line at which the most of its time was spent. */
+/* Writes, for each cause, the line at which most of its time was spent. */
 static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *device)
 {
     gf_json_begin(json, "lines", '[');

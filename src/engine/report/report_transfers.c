@@ -41,8 +41,8 @@ static void put_direction(struct gf_json *json, const char *key, const struct gf
     put_timed(json, "staged", &staged, true);
     gf_json_size(json, "inaccessible_bytes", copies->rest[direction].bytes);
     /*
-     * No rate is written for pinned copies: an asynchronous one returns at once, so its duration
-     * does not show the driver's speed.
+     * No rate is written for pinned copies. An asynchronous pinned copy returns at once, so its
+     * duration does not show the driver's speed.
      */
     put_timed(json, "pinned", &pinned, false);
     put_timed(json, "driver", &driver, true);

@@ -78,5 +78,5 @@ void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size)
     say_time(&out, us);
     say_causes(&out, counts);
     if (!report->log_count)
-        gf_say(&out, " (GPUFEED_LOG=FILE names their lines)");
+        gf_say(&out, " (GPUFEED_LOG=FILE records each of them)");
 }
