@@ -32,7 +32,7 @@ const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view);
  * part.
  */
 
-/* All program headers. */
+/* All program headers, and their number in *ret_count. */
 const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *ret_count);
 
 /* The first program header of this type. */

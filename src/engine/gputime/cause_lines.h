@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of Python that the program executed while a GPU was empty, with the empty time that
- * counts for each line, by cause. A line is read less often than samples are taken. So each line
- * that is read gets all empty time of its cause since a line was last read for this cause.
+ * Records which lines of Python the program executed while a GPU was empty, and for how long, by
+ * cause. A line is read less often than samples are taken. So a line that is read gets all empty
+ * time of its cause since the previous line was read for this cause.
  */
 #ifndef GF_ENGINE_GPUTIME_CAUSE_LINES_H
 #define GF_ENGINE_GPUTIME_CAUSE_LINES_H

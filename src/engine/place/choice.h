@@ -15,7 +15,8 @@
 #define GF_CHOICE_DEVICES 64
 /*
  * The choice is settled when this many bytes are allocated on all devices together. A further
- * device joins when this many bytes, and a sixteenth of all bytes, are allocated on it.
+ * device joins when at least this many bytes, and at least a sixteenth of all allocated bytes, are
+ * allocated on it.
  */
 #define GF_CHOICE_BYTES (UINT64_C(256) << 20)
 /*

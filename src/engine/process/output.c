@@ -62,9 +62,9 @@ static void read_pages(struct gf_locality *ret)
 /*
  * Counts the threads twice, 2 ms apart, because a new thread sets its class, and perhaps the start
  * mask, only in its first instructions. Before that, a thread of the driver or the library counts
- * as a thread of the program. If only submitting threads are bound, a new thread of such a thread
- * counts as bound until it has set the start mask. The second result is used if it has fewer such
- * threads.
+ * as a thread of the program. If only submitting threads are bound, a thread that one of them
+ * creates counts as bound until it has set the start mask. The second result is used if it has
+ * fewer such threads.
  */
 static void read_threads(const struct gf_cpus *target, bool submitters, struct gf_threads *ret)
 {

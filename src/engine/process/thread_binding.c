@@ -159,7 +159,7 @@ bool gf_thread_binding_user_policy(int *ret_mode, struct gf_nodes *ret_nodes)
 
 /*
  * Whether the library may set the policy of the calling thread: the thread has no policy, or one
- * that the library has set. Sets *ret_is_ours to whether it has one of the library.
+ * that the library has set. Sets *ret_is_ours to whether the library has set the thread's policy.
  */
 static bool may_set_policy(bool *ret_is_ours)
 {
