@@ -28,7 +28,7 @@ def network_card(served):
 # Each row changes files, variables or flags of a healthy machine, and names the check that must find a problem, with
 # words of its finding and of its fix.
 SICK = {
-    "thread-counts": ({}, {"OMP_NUM_THREADS": "512"}, "512 OpenMP threads share", "OMP_NUM_THREADS="),
+    "thread-counts": ({}, {"OMP_NUM_THREADS": "512"}, "512 OpenMP threads", "OMP_NUM_THREADS="),
     "thread-counts by ranks": ({}, {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", "RANK": "1", "WORLD_SIZE": "8"},
                                "8 ranks of", "OMP_NUM_THREADS=1"),
     "environment": ({}, {"CUDA_LAUNCH_BLOCKING": "1"}, "each kernel launch waits", "unset CUDA_LAUNCH_BLOCKING"),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's version and options, and memory that is reserved at boot. */
+/* Checks the kernel's version and options, and memory that is reserved at boot. */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
@@ -11,8 +11,9 @@
 #include <string.h>
 
 /*
- * The first patch level of Linux 6.12 without errors in long-term pins. Linux 6.11 leaks pages and
- * fails allocations (NVIDIA/NV-Kernels, pull request 108); up to 6.13 a pin may loop forever.
+ * The first patch level of Linux 6.12 in which long-term pins (FOLL_LONGTERM) have no known errors.
+ * Linux 6.11 leaks pages and fails allocations (NVIDIA/NV-Kernels, pull request 108). Up to Linux
+ * 6.13, a call that pins pages may loop forever.
  */
 #define CORRECTED_6_12 20
 
@@ -40,11 +41,11 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
     gf_finding_evidence(finding, "/%s: %s", gf_host_files[gf_host_release], release);
     gf_finding_fix(finding,
                    "use Linux 6.14 or later, 6.12.%d or later, 6.8, or a vendor's kernel "
-                   "with the corrections of pin_user_pages(FOLL_LONGTERM)",
+                   "in which pin_user_pages(FOLL_LONGTERM) is corrected",
                    CORRECTED_6_12);
 }
 
-/* Whether the command line contains the option as a whole word. */
+/* Whether the kernel's command line contains the option as a whole word. */
 static bool has_option(const char *line, const char *option)
 {
     const size_t length = strlen(option);
@@ -64,7 +65,7 @@ void gf_check_boot_options(const struct gf_check_input *input, struct gf_finding
         {"init_on_free=1", "the kernel clears each page when it is freed"},
         {"numa=off", "the kernel treats all memory as one NUMA node"},
         {"slub_debug", "the kernel checks each of its own allocations"},
-        {"idle=poll", "idle CPUs use power, which lowers the turbo clock of busy ones"},
+        {"idle=poll", "idle CPUs use power, which lowers the turbo clock of busy CPUs"},
     };
     char line[2048];
     bool any = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the CPUs near a GPU keep their clock high when they idle: their governors and energy
- * preferences.
+ * Checks whether the CPUs near a GPU keep their clock high when they idle. Their governors and
+ * energy preferences decide this.
  */
 #include "cli/doctor/checks.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 /*
- * A finding names at most this many settings. Only three settings keep the clock high, so one that
- * lowers it always fits.
+ * The most different settings that struct clocks holds. Only three settings keep the clock high, so
+ * at least one setting that lowers the clock fits.
  */
 #define SETTINGS_MAX 4
 
@@ -27,10 +27,10 @@ struct clocks {
     struct gf_cpus lowered;  /* governed CPUs that lower their clock when they idle */
     struct setting settings[SETTINGS_MAX];
     size_t count;
-    bool is_sample; /* only the first CPU is known, from an early recording */
+    bool is_sample; /* true: the machine is an early recording, which has only CPU 0's setting */
 };
 
-/* False if the file is missing, or its first line is empty. */
+/* Reads the first line of a file. Returns false if the file is missing or the line is empty. */
 static bool read_first_word(const char *root, unsigned cpu, enum gf_cpufreq_file file, char *ret,
                             size_t size)
 {
@@ -40,7 +40,7 @@ static bool read_first_word(const char *root, unsigned cpu, enum gf_cpufreq_file
     return *ret != '\0';
 }
 
-/* False if the CPU has no governor, as in a virtual machine. */
+/* Returns false if the CPU has no governor, for example in a virtual machine. */
 static bool read_setting(const char *root, unsigned cpu, struct setting *ret)
 {
     *ret = (struct setting){.cpu = cpu};
@@ -48,8 +48,8 @@ static bool read_setting(const char *root, unsigned cpu, struct setting *ret)
         return false;
     ret->keeps_up = strcmp(ret->governor, "performance") == 0;
     /*
-     * If the CPU itself chooses its clock, the governor is "powersave", and only the preference
-     * matters.
+     * If the CPU itself chooses its clock, the governor is "powersave", and only the energy
+     * preference decides.
      */
     if (strcmp(ret->governor, "powersave") == 0 &&
         read_first_word(root, cpu, gf_cpufreq_preference, ret->preference, sizeof(ret->preference)))
@@ -72,7 +72,10 @@ static void add_setting(struct clocks *clocks, const struct setting *setting,
         clocks->settings[clocks->count++] = *setting;
 }
 
-/* Reads the first online CPU of each policy, because a recording has only that CPU's files. */
+/*
+ * Reads the setting of each cpufreq policy from the files of the policy's first online CPU, because
+ * a recording has no files of other CPUs.
+ */
 static void read_clocks(const struct gf_check_input *input, const struct gf_cpus *wanted,
                         struct clocks *ret)
 {
@@ -92,7 +95,10 @@ static void read_clocks(const struct gf_check_input *input, const struct gf_cpus
     }
 }
 
-/* Reads an early recording, which has only CPU 0's files, and no list of a policy's CPUs. */
+/*
+ * Reads the setting of CPU 0 from an early recording, which has no files of other CPUs and no list
+ * of a policy's CPUs. Returns false if the machine is something else.
+ */
 static bool read_early_recording(const struct gf_check_input *input, struct clocks *ret)
 {
     struct setting setting;
@@ -110,9 +116,10 @@ static bool read_early_recording(const struct gf_check_input *input, struct cloc
 }
 
 /*
- * Finds the CPUs that the process may use on the nodes of its GPUs. If a node is unknown or has no
- * such CPU, returns false, and *ret are all CPUs that the process may use. A recording may lack the
- * process's mask, so there all CPUs count as usable.
+ * Sets *ret to the CPUs that the process may use on the nodes of its GPUs. Returns true if the
+ * machine has several nodes. If no GPU is visible, a GPU's node is unknown, or the process may use
+ * no CPU of that node, sets *ret to all CPUs that the process may use, and returns false. A
+ * recording may lack the process's mask, so all CPUs of a recorded machine count as usable.
  */
 static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cpus *ret)
 {
@@ -136,7 +143,10 @@ static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cp
     return topo->machine->node_count > 1;
 }
 
-/* Writes "powersave, preference balance_performance; schedutil". */
+/*
+ * Writes the settings whose keeps_up has the given value, such as "powersave, preference
+ * balance_performance; schedutil".
+ */
 static const char *join_settings(const struct clocks *clocks, bool keeps_up, char *ret, size_t size)
 {
     size_t at = 0;
@@ -151,7 +161,10 @@ static const char *join_settings(const struct clocks *clocks, bool keeps_up, cha
     return ret;
 }
 
-/* Cites, for each setting that lowers a clock, the files of the first CPU that has it. */
+/*
+ * Sets the evidence: for each setting that lowers the clock, the files of the first CPU with this
+ * setting.
+ */
 static void set_evidence(const struct clocks *clocks, struct gf_finding *finding)
 {
     char text[sizeof(finding->evidence)] = "", path[128];

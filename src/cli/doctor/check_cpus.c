@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether there are enough CPUs for the GPUs, and no more threads than CPUs. */
+/*
+ * Checks whether there are enough CPUs for the GPUs, and whether there are more threads than CPUs.
+ */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
@@ -8,7 +10,10 @@
 
 #include <stdlib.h>
 
-/* With one CPU no copy is staged; with fewer than four only some copies are (docs/transfers.md). */
+/*
+ * CPUs for each GPU. With one CPU no copy is staged; with two or three CPUs only some copies are
+ * staged (docs/transfers.md).
+ */
 #define CPUS_LEAST 2
 #define CPUS_ALL 4
 
@@ -29,9 +34,11 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
     const double each = (double)cpus / (double)gpus;
 
     if (each >= CPUS_LEAST) {
-        gf_finding_add(ret, gf_status_ok, "%.3g CPUs for each GPU%s", each,
-                       each < CPUS_ALL ? ": only copies of 8 MiB or more to the GPU are staged"
-                                       : "");
+        gf_finding_add(
+            ret, gf_status_ok, "%.3g CPUs for each GPU%s", each,
+            each < CPUS_ALL
+                ? ": copies are staged only to the GPU, and only if they have 8 MiB or more"
+                : "");
         return;
     }
     struct gf_finding *finding =
@@ -39,8 +46,8 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
             ? gf_finding_add(ret, gf_status_problem, "%u CPU%s: copies will not be staged", cpus,
                              cpus == 1 ? "" : "s")
             : gf_finding_add(ret, gf_status_problem,
-                             "%u CPUs for %zu GPUs: copies will not be staged on all of them", cpus,
-                             gpus);
+                             "%u CPUs for %zu GPUs: copies will not be staged on some of them",
+                             cpus, gpus);
     gf_finding_evidence(finding, "CPUs of the mask: %u; CPU quota: %.3g (0: none); GPUs: %zu",
                         gf_set_count(gf_host_cpus(input)), gf_cgroup_quota(input->root), gpus);
     gf_finding_fix(finding,
@@ -48,7 +55,10 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
                    CPUS_ALL);
 }
 
-/* The largest of the variables, and its name; 0 if none is set to a number. */
+/*
+ * Returns the largest value of the variables in `names`, and the name of that variable. Returns 0
+ * if no variable is set to a number.
+ */
 static unsigned long read_threads(const struct gf_check_input *input, const char **ret_name)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS",
@@ -86,7 +96,9 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
         return;
     }
     struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "%u rank%s of %lu OpenMP threads share %u CPU%s",
+        gf_finding_add(ret, gf_status_problem,
+                       ranks == 1 ? "%u rank%s with %lu OpenMP threads has %u CPU%s"
+                                  : "%u rank%s with %lu OpenMP threads each share %u CPU%s",
                        ranks, ranks == 1 ? "" : "s", each, cpus, cpus == 1 ? "" : "s");
     if (set)
         gf_finding_evidence(finding, "%s=%lu; ranks on this node: %u", name, set, ranks);

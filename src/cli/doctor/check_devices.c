@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Interrupts of GPUs, network cards and NVMe disks, and direct transfers between cards and GPUs. */
+/*
+ * Checks the interrupts of GPUs, network cards and NVMe disks, and whether network cards can access
+ * GPU memory directly.
+ */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
@@ -44,7 +47,10 @@ static bool read_device(const struct gf_check_input *input, const char *bdf, str
            !gf_set_empty(&ret->local);
 }
 
-/* Counts the device's interrupts, and in *ret_far the ones that only CPUs of other nodes serve. */
+/*
+ * Counts in *ret_all the device's interrupts, and in *ret_far those that only CPUs of other nodes
+ * serve.
+ */
 static void count_interrupts(const struct gf_check_input *input, const struct device *device,
                              unsigned *ret_all, unsigned *ret_far)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The version of NVIDIA's driver, and its error messages in the kernel's log. */
+/* Checks the version of NVIDIA's driver, and the driver's error messages in the kernel's log. */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
@@ -18,7 +18,10 @@ static const struct {
     unsigned cuda, driver;
 } oldest[] = {{13, 580}, {12, 525}, {11, 450}};
 
-/* The driver branch: 535 of "Kernel Module  535.104.05"; 0 if the line has no version. */
+/*
+ * Returns the driver's branch, which is 535 for "Kernel Module 535.104.05"; 0 if the line has no
+ * version.
+ */
 static unsigned parse_branch(const char *line)
 {
     for (const char *at = line; *at; at++) {
@@ -75,8 +78,8 @@ static const struct {
 };
 
 /*
- * Sets a bit of *found for each row of `xids` (NVIDIA's error numbers) that the text contains.
- * Copies the first such line.
+ * Sets a bit of *found for each error number in the table `xids` that the text contains. Copies the
+ * first line with such a number to `first`, unless *found already has a bit.
  */
 static void scan_text(const char *text, unsigned *found, char *first, size_t size)
 {
@@ -97,8 +100,8 @@ static void scan_text(const char *text, unsigned *found, char *first, size_t siz
 }
 
 /*
- * Scans the kernel's log. 0 or an errno. Each read of /dev/kmsg returns one message, or EPIPE if
- * messages were overwritten. In a recording it is an ordinary file.
+ * Scans the kernel's log. Returns 0 or an errno. Each read of /dev/kmsg returns one message, or
+ * fails with EPIPE if messages were overwritten. A recording contains the log as an ordinary file.
  */
 static int scan_log(const struct gf_check_input *input, unsigned *found, char *first, size_t size)
 {
@@ -126,7 +129,7 @@ void gf_check_gpu_errors(const struct gf_check_input *input, struct gf_findings 
     const int error = scan_log(input, &found, first, sizeof(first));
 
     if (error)
-        return; /* only root may read it, and most containers lack it */
+        return; /* only root may read /dev/kmsg, and most containers lack it */
     if (!found)
         gf_finding_add(ret, gf_status_ok, "the kernel's log has no error of a GPU");
     for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++) {

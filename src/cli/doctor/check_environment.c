@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables that make CUDA, PyTorch or NCCL slow. Often they were set for debugging, and left set. */
+/*
+ * Checks for variables that make CUDA, PyTorch or NCCL slow. Users often set them for debugging,
+ * and forget to unset them.
+ */
 #include "cli/doctor/checks.h"
 
 #include "os/launch.h"
@@ -8,7 +11,10 @@
 
 static const struct {
     const char *name;
-    /* A value that contains this word is slow; "": each value except "0" and "" is slow. */
+    /*
+     * A value that contains this word makes the program slow. If `part` is "", each value except
+     * "0" and "" does.
+     */
     const char *part;
     const char *effect, *fix;
 } slow[] = {

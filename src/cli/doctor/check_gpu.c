@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs that a program would see here, their links and nodes, and the CPUs near them. */
+/*
+ * Checks the GPUs that a program would see on this machine, their PCIe links and nodes, and the
+ * CPUs near them.
+ */
 #include "cli/doctor/checks.h"
 
 #include "engine/place/locate.h"
@@ -148,9 +151,10 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
 }
 
 /*
- * The number of CPUs near the GPU that are needed to bind all threads, if the process may use fewer
- * of the GPU's socket, and also farther CPUs; 0 otherwise. A process that has too few CPUs in total
- * is the subject of the check `feeding`.
+ * Returns how many CPUs the process needs on the GPU's socket so that the library binds all
+ * threads, if the process may use fewer of them, and also CPUs of other sockets. Otherwise returns
+ * 0. If the process has too few CPUs in total, also returns 0, because the check `feeding` reports
+ * this.
  */
 static unsigned lacking_cpus(const struct gf_topo *topo, const struct gf_topo_gpu *gpu)
 {
@@ -174,14 +178,16 @@ static void report_usable(const struct gf_topo *topo, const struct gf_topo_gpu *
 
     if (!need) {
         gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf,
-                           "this process may use %u of its node's %u CPUs", usable, all);
+                           "this process may use %u of the %u CPUs of the GPU's node", usable, all);
         return;
     }
     struct gf_finding *finding = gf_finding_add_gpu(
-        ret, gf_status_problem, gpu->bdf, "this process may use only %u of its node's %u CPUs: %s",
-        usable, all, usable > 2 ? "only threads that submit work are bound" : "nothing is bound");
+        ret, gf_status_problem, gpu->bdf,
+        "this process may use only %u of the %u CPUs of the GPU's node: %s", usable, all,
+        usable > 2 ? "only threads that submit work are bound" : "nothing is bound");
     gf_finding_evidence(finding,
-                        "the GPU's node has CPUs %s; this process may use %s; a binding needs %u",
+                        "the GPU's node has CPUs %s; this process may use %s; binding all threads "
+                        "needs %u near the GPU",
                         gf_set_format(&gpu->cpus, near, sizeof(near)),
                         gf_set_format(&topo->facts.start, allowed, sizeof(allowed)), need);
     gf_finding_fix(finding,
@@ -204,8 +210,8 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
             report_usable(input->topo, gpu, ret);
             continue;
         }
-        struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
-                                                        "this process may use no CPU of its node");
+        struct gf_finding *finding = gf_finding_add_gpu(
+            ret, gf_status_problem, gpu->bdf, "this process may use no CPU of the GPU's node");
         gf_finding_evidence(finding, "the GPU's node has CPUs %s; this process may use %s", near,
                             gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
         gf_finding_fix(finding,

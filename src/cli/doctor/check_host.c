@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings of the host's kernel. A container shares them and cannot change them. */
+/* Checks settings of the host's kernel, which a container shares and cannot change. */
 #include "cli/doctor/checks.h"
 
 #include "cli/topo/host_files.h"
@@ -32,7 +32,7 @@ static bool read_line(const struct gf_check_input *input, struct line *ret, enum
     return *ret->text != '\0';
 }
 
-/* Reads a first line that is a number of at least 0. */
+/* Reads the first line of a file as a number. Returns false if it is not a number of at least 0. */
 static bool read_number(const struct gf_check_input *input, struct line *ret,
                         enum gf_host_file file, long *ret_value)
 {
@@ -56,8 +56,8 @@ static bool release_at_least(const char *release, long major, long minor)
 }
 
 /*
- * 0 or an errno. Tries the call, because the version does not tell: vendors backport the call, and
- * sandboxes refuse it.
+ * Tries madvise(MADV_POPULATE_READ). Returns 0 or an errno. The kernel's version does not show
+ * whether the call works: vendors add the call to older kernels, and sandboxes refuse it.
  */
 static int try_populate(void)
 {
@@ -97,8 +97,8 @@ void gf_check_kernel(const struct gf_check_input *input, struct gf_findings *ret
 }
 
 /*
- * Whether prctl(PR_SET_THP_DISABLE) is in effect. It overrides all settings, and children inherit
- * it, also through execve.
+ * Whether prctl(PR_SET_THP_DISABLE) is in effect for the process. It overrides all settings of huge
+ * pages, and children inherit it, also through execve.
  */
 static bool is_thp_disabled(const struct gf_check_input *input)
 {
@@ -173,7 +173,7 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
     }
 }
 
-/* Checks that these bits of a sysctl are 0, on a machine with several nodes. */
+/* On a machine with several nodes, reports a problem if one of these bits of a sysctl is set. */
 static void check_bits(const struct gf_check_input *input, struct gf_findings *ret,
                        enum gf_host_file file, long bits, const char *sysctl, const char *summary)
 {
@@ -201,14 +201,17 @@ void gf_check_zone_reclaim(const struct gf_check_input *input, struct gf_finding
 
 void gf_check_numa_balancing(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    /* Ignores the second bit: it moves pages only between fast and slow memory. */
+    /*
+     * Checks only the first bit, because the second bit moves pages only between fast and slow
+     * memory.
+     */
     check_bits(input, ret, gf_host_numa_balancing, 1, "kernel.numa_balancing",
                "the kernel moves pages between nodes by itself");
 }
 
 /*
- * True if /proc/swaps lists only zram devices, and at least one: zram is compressed memory, not a
- * disk.
+ * True if /proc/swaps lists at least one device, and all devices are zram, which is compressed
+ * memory instead of a disk.
  */
 static bool is_swap_in_memory(const struct gf_check_input *input)
 {

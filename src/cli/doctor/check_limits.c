@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits that a container or a launcher sets: refused calls, quotas, memory, rlimits. */
+/*
+ * Checks the limits that a container or a launcher sets: refused system calls, the CPU quota,
+ * memory and rlimits.
+ */
 #include "cli/doctor/checks.h"
 
 #include "engine/machine/mempolicy.h"
@@ -20,12 +23,15 @@
 
 #define MEMORY_LEAST (UINT64_C(1) << 30)
 #define SHM_LEAST (UINT64_C(1) << 30) /* Docker's default is 64 MiB */
-/* Enough for the library's few threads and for one OpenMP team in each DataLoader worker. */
+/*
+ * With this many more threads, a program can start the library's few threads and one OpenMP team in
+ * each DataLoader worker.
+ */
 #define THREADS_LEAST 128
 
 /*
- * Sets the calling thread's mask to its present value. 0, or an errno and the name of the failed
- * call.
+ * Sets the calling thread's CPU mask to its present value. Returns 0, or an errno and in *ret_call
+ * the name of the failed call.
  */
 static int try_set_mask(const char **ret_call)
 {
@@ -41,7 +47,8 @@ static int try_set_mask(const char **ret_call)
 
 /*
  * A thread may always set its present mask, unless a seccomp filter (EPERM, ENOSYS) or SELinux
- * (EACCES) refuses the call. If all CPUs are on one node, the library binds no thread.
+ * (EACCES) refuses the call. If all CPUs are on one node, the check is skipped, because the library
+ * binds no thread then.
  */
 void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *ret)
 {
@@ -54,9 +61,9 @@ void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *r
         gf_finding_add(ret, gf_status_ok, "binding threads to CPUs is permitted");
         return;
     }
-    if (error == EINVAL) { /* more CPUs than the set holds, or the cpuset has just changed */
-        gf_finding_add(ret, gf_status_unknown, "binding threads to CPUs: %s: %s", call,
-                       strerror(error));
+    if (error == EINVAL) { /* the set is too small, or the cpuset has just changed */
+        gf_finding_add(ret, gf_status_unknown, "cannot test the binding of threads to CPUs: %s: %s",
+                       call, strerror(error));
         return;
     }
     struct gf_finding *finding =
@@ -119,8 +126,9 @@ void gf_check_memory(const struct gf_check_input *input, struct gf_findings *ret
 
     gf_headroom_read(input->root, -1, &headroom);
     if (headroom.bytes == GF_HEADROOM_UNKNOWN) {
-        gf_finding_add(ret, gf_status_unknown,
-                       "available memory: neither /proc/meminfo nor a control group reports it");
+        gf_finding_add(
+            ret, gf_status_unknown,
+            "available memory is unknown: neither /proc/meminfo nor a control group reports it");
         return;
     }
     if (headroom.bytes >= MEMORY_LEAST) {
@@ -165,7 +173,10 @@ void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
                    folder);
 }
 
-/* Looks in /dev for a card that the process may use: /sys shows all of the host's cards. */
+/*
+ * Whether /dev contains an InfiniBand card that the process may use. /sys would show all cards of
+ * the host.
+ */
 static bool has_infiniband(const struct gf_check_input *input)
 {
     char path[GF_PROCFS_PATH_MAX];
@@ -181,8 +192,8 @@ static bool has_infiniband(const struct gf_check_input *input)
 }
 
 /*
- * Whether the process has CAP_IPC_LOCK in the initial user namespace, so that no limit applies. That
- * namespace is recognized by its map of all ids.
+ * Whether the process has CAP_IPC_LOCK in the initial user namespace. If so, no limit of locked
+ * memory applies. The initial user namespace is the one whose uid_map contains all ids.
  */
 static bool may_lock_all(const struct gf_check_input *input)
 {
@@ -197,8 +208,8 @@ static bool may_lock_all(const struct gf_check_input *input)
 }
 
 /*
- * Reads a soft limit from /proc/self/limits, UINT64_MAX if unlimited. False if the file has no such
- * row.
+ * Reads a soft limit from /proc/self/limits. *ret is UINT64_MAX if there is no limit. Returns false
+ * if the file has no row with this name.
  */
 static bool read_limit(const struct gf_check_input *input, const char *name, uint64_t *ret)
 {
@@ -215,7 +226,10 @@ static bool read_limit(const struct gf_check_input *input, const char *name, uin
     return true;
 }
 
-/* The limit applies to RDMA registration, but not to CUDA's pinned memory (docs/transfers.md). */
+/*
+ * The limit of locked memory applies to RDMA registration, but not to CUDA's pinned memory
+ * (docs/transfers.md).
+ */
 void gf_check_memlock(const struct gf_check_input *input, struct gf_findings *ret)
 {
     uint64_t limit;

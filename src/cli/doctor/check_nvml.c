@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of GPUs, from NVML: modes, memory errors, clocks, power, link and fabric. */
+/* Checks what NVML reports about the GPUs: modes, memory errors, clocks, power, link and fabric. */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/gpu_state.h"
@@ -8,8 +8,8 @@
 
 /* The result of a check for one GPU. */
 struct answer {
-    bool known;          /* false: NVML does not report it, so there is no finding */
-    const char *problem; /* NULL: ok */
+    bool known;          /* false: NVML does not report this state, so there is no finding */
+    const char *problem; /* NULL: there is no problem */
     char evidence[160];
     char command[128];
     const char *fix; /* used if command is "" */
@@ -148,11 +148,11 @@ static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
 
 void gf_check_gpu_modes(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    check_each(input, "programs may use it, and no change of the MIG mode is pending", judge_modes,
-               ret);
+    check_each(input, "programs may use the GPU, and no change of the MIG mode is pending",
+               judge_modes, ret);
 }
 
-/* Judges only a busy GPU, because an idle one lowers the generation of its link. */
+/* Judges only a busy GPU, because an idle GPU lowers the generation of its link. */
 static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->generation > 0 && gpu->generation_most > 0 && gpu->busy > 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Idle states and turbo clocks of the CPUs. */
+/* Checks the idle states and turbo clocks of the CPUs. */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
@@ -13,10 +13,13 @@
 
 #define IDLE_STATES_MAX 16
 #define WAKE_UP_MOST_US 10 /* for inference */
-#define WAKE_UPS 15        /* an odd number: the median is one of them */
+#define WAKE_UPS 15        /* number of measured sleeps; odd, so that the median is one of them */
 #define NAP_NS 200000
 
-/* The exit latency in microseconds of the deepest enabled idle state, and its name; -1 if unknown. */
+/*
+ * Returns the exit latency in microseconds of the deepest enabled idle state, and the state's name;
+ * -1 if unknown.
+ */
 static long find_deepest(const struct gf_check_input *input, unsigned cpu, char *name, size_t size)
 {
     long deepest = -1, latency, disabled;
@@ -37,7 +40,10 @@ static long find_deepest(const struct gf_check_input *input, unsigned cpu, char 
     return deepest;
 }
 
-/* The limit of wake-up latency that processes request, in microseconds; -1 if unknown. */
+/*
+ * Returns the wake-up latency in microseconds to which processes have limited the CPUs
+ * (/dev/cpu_dma_latency); -1 if unknown.
+ */
 static long read_latency_limit(const struct gf_check_input *input)
 {
     char bytes[sizeof(int32_t) + 1];
@@ -55,7 +61,7 @@ static int compare_longs(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* By how many microseconds a short sleep ends too late: the median of several sleeps. */
+/* Returns by how many microseconds a short sleep ends too late, as the median of several sleeps. */
 static long measure_wake_up(void)
 {
     const struct timespec nap = {0, NAP_NS};

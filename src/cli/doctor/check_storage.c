@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the program's data is, and how the kernel writes checkpoints. */
+/* Checks where the program's data is stored, and when the kernel writes checkpoints to disk. */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fast disk takes more than a few seconds to write this much. */
+/* Even a fast disk needs more than a few seconds to write this many bytes. */
 #define DIRTY_MOST (UINT64_C(32) << 30)
 #define READ_AHEAD_LEAST_KB 128 /* the kernel's default */
 
@@ -70,7 +70,10 @@ static bool is_below(const char *path, const char *point)
            (strncmp(path, point, length) == 0 && (path[length] == '/' || path[length] == '\0'));
 }
 
-/* Finds the folder's mount: the longest matching path, and of equal paths the last, which hides others. */
+/*
+ * Finds the mount that contains the folder: the one with the longest matching path. Of several
+ * mounts with the same path, the last one counts, because it hides the others.
+ */
 static bool find_mount(const struct gf_check_input *input, const char *folder, struct mount *ret)
 {
     char path[GF_PROCFS_PATH_MAX], buf[4096];

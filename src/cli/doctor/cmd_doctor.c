@@ -34,10 +34,10 @@ static void print_help(void)
         "Finds settings of the host and limits of the container that keep a GPU waiting. For "
         "each\n"
         "problem, it shows the evidence, why it matters, and a fix. It changes nothing. Run it in\n"
-        "the container and under the launcher in which the program would run.\n\n"
+        "the container of the program, and start it by the program's launcher.\n\n"
         "  --json            print JSON\n"
         "  --fix             print a shell script that fixes the host; it is not executed\n"
-        "  --data FOLDER     check the storage of the program's data, too\n"
+        "  --data FOLDER     also check the storage of the program's data\n"
         "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
         "With GPUFEED_PROFILE=inference, it checks for latency instead of throughput.\n"
         "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine cannot be read.");
@@ -104,7 +104,7 @@ static int print_json(const struct gf_findings *findings)
     return failed;
 }
 
-/* Prints shell commands as a script. Fixes that are not commands become comments. */
+/* Prints the fixes as a shell script. Fixes that are not shell commands become comments. */
 static void print_script(const struct gf_findings *findings)
 {
     puts("#!/bin/sh\n# Written by gpufeed doctor. Read it, then run it as root on the host.\n"

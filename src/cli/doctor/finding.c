@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * Replaces each byte that is not printable ASCII: the text may contain bytes of a file, but JSON
- * allows only UTF-8, and a terminal interprets control characters.
+ * Formats a text, and replaces each byte that is not printable ASCII. The text may contain bytes of
+ * a file, but JSON allows only UTF-8, and a terminal interprets control characters.
  */
 GF_PRINTF(3, 0)
 static void format_printable(char *ret, size_t size, const char *format, va_list args)
@@ -69,7 +69,7 @@ static bool same_but_gpu(const struct gf_finding *a, const struct gf_finding *b)
            strcmp(a->summary, b->summary) == 0 && strcmp(a->fix, b->fix) == 0;
 }
 
-/* Puts "GPUs 0000:1b:00.0, 0000:43:00.0: " before the summary. */
+/* Puts the list of GPUs before the summary, such as "GPUs 0000:1b:00.0, 0000:43:00.0: ". */
 static void name_gpus(struct gf_finding *finding)
 {
     char text[sizeof(finding->summary)];

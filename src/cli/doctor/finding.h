@@ -10,12 +10,12 @@ struct gf_check_input {
     const struct gf_topo *topo;
     char *const *envp; /* this process's environment, also for a recorded machine */
     bool inference;    /* GPUFEED_PROFILE: latency matters more than throughput */
-    const char *data;  /* a folder with the program's data, an absolute path; NULL if not given */
+    const char *data;  /* absolute path of a folder with the program's data; NULL if not given */
 };
 
 /*
- * Whether the machine is a recorded one. Then a check must not make system calls other than reads of
- * recorded files, because they would examine this machine.
+ * Whether the checked machine is a recorded one. If so, a check may only read files of the
+ * recording, because other system calls would examine the machine on which this process runs.
  */
 static inline bool gf_check_is_recorded(const struct gf_check_input *input)
 {
@@ -27,7 +27,7 @@ enum gf_where { gf_where_docker, gf_where_kubernetes, gf_where_slurm, gf_where_c
 #define GF_FINDING_GPUS_LISTED 8 /* a summary names at most this many GPUs */
 
 enum gf_status {
-    gf_status_problem, /* has a fix, and makes the exit code 1 */
+    gf_status_problem, /* the finding has a fix, and the exit code is 1 */
     gf_status_unknown, /* neither a file nor a call gives the answer */
     gf_status_ok,
 };
@@ -35,13 +35,14 @@ enum gf_status {
 struct gf_finding {
     const char *check; /* name of the check; set by gf_doctor_run */
     enum gf_status status;
-    char summary[256];  /* printable ASCII on one line */
-    char evidence[512]; /* the file or call, and its content or result; "" if in summary */
-    char fix[384];      /* a command or setting; only for a problem */
-    char script[256];   /* shell lines for root on the host, printed by --fix; may be "" */
-    const char *why;    /* why a problem matters; if NULL, gf_doctor_run sets WHY of checks.def */
-    const char *page;   /* the page in docs/ that explains why; set by gf_doctor_run */
-    /* How to fix it in Docker, Kubernetes and Slurm; set by gf_doctor_run. */
+    char summary[256]; /* printable ASCII on one line */
+    /* The file or call, and its content or result; "" if the summary contains both. */
+    char evidence[512];
+    char fix[384];    /* a command or setting that fixes a problem; "" for other findings */
+    char script[256]; /* shell lines for root on the host, printed by --fix; may be "" */
+    const char *why;  /* why a problem matters; if NULL, gf_doctor_run sets WHY of checks.def */
+    const char *page; /* the page in docs/ that explains why; set by gf_doctor_run */
+    /* How to fix the problem in Docker, Kubernetes and Slurm; set by gf_doctor_run. */
     const char *where[gf_where_count];
     /* The GPUs with this finding; gf_findings_group puts their list before the summary. */
     char gpus[GF_FINDING_GPUS_LISTED][20];
@@ -54,7 +55,7 @@ enum {
 #include "cli/doctor/checks.def"
 };
 
-/* Room for one finding of each check for each GPU. */
+/* The list has space for one finding of each check for each GPU. */
 #define GF_FINDINGS_MAX (GF_CHECK_COUNT * GF_VISIBLE_GPUS_MAX)
 
 struct gf_findings {
@@ -81,8 +82,9 @@ struct gf_finding *gf_finding_add_gpu(struct gf_findings *findings, enum gf_stat
                                       const char *bdf, const char *format, ...) GF_PRINTF(4, 5);
 
 /*
- * Joins findings from index `from` on that differ only in their GPU and evidence, and puts the list
- * of GPUs before each summary. The evidence is that of the first GPU.
+ * Joins findings that differ only in their GPU and evidence, and puts the list of GPUs before each
+ * summary. Examines the findings from index `from` on. A joined finding has the evidence of its
+ * first GPU.
  */
 void gf_findings_group(struct gf_findings *findings, size_t from);
 

@@ -24,7 +24,7 @@ struct utilization { /* nvmlUtilization_t */
     unsigned gpu, memory;
 };
 
-/* Calls the function if the library exports it. True if it succeeded. */
+/* Calls an NVML function if the library exports it. The value is true if the call succeeded. */
 #define CALL(library, name, types, ...)                                                            \
     ({                                                                                             \
         int(*function) types = NULL;                                                               \
@@ -119,7 +119,7 @@ size_t gf_gpu_state_read(const struct gf_check_input *input, const struct gf_gpu
     if (done || gf_check_is_recorded(input))
         return count;
     done = true;
-    /* The library stays loaded, because the command exits soon. */
+    /* NVML stays loaded, because the command exits soon. */
     void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (!library || !CALL(library, "nvmlInit_v2", (void)))
         return 0;

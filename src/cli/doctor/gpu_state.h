@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of each GPU by NVML. A value is -1 if NVML does not report it. */
+/* The state of each GPU, as NVML reports it. A value is -1 if NVML does not report it. */
 #ifndef GF_CLI_DOCTOR_GPU_STATE_H
 #define GF_CLI_DOCTOR_GPU_STATE_H
 
@@ -21,10 +21,11 @@ struct gf_gpu_state {
     int64_t slow_reasons;                /* bits of gf_slow_* */
     int64_t power_limit, power_default;  /* in milliwatts */
     int64_t mig, mig_pending;            /* 0 or 1 */
-    int64_t compute_mode;                /* GF_COMPUTE_PROHIBITED: no program may use it */
-    int64_t generation, generation_most; /* generation of the PCIe link now, and at most */
-    int64_t busy;                        /* percent of NVML's last sample period */
-    int64_t fabric;                      /* GF_FABRIC_*, 0 not supported, 3 ready */
+    int64_t compute_mode;                /* GF_COMPUTE_PROHIBITED: no program may use the GPU */
+    int64_t generation, generation_most; /* current and highest generation of the PCIe link */
+    /* Percentage of NVML's last sample period in which the GPU was busy. */
+    int64_t busy;
+    int64_t fabric; /* GF_FABRIC_*; 0: not supported; 3: ready */
 };
 
 /* Bits of nvmlClocksThrottleReason* that mean a problem. */
@@ -36,8 +37,9 @@ enum {
 };
 
 /*
- * Reads the state of all GPUs, and returns their number; later calls return the same list. 0 for a
- * recorded machine or without NVML. Loads libnvidia-ml.so.1. Only one thread may call this.
+ * Reads the state of all GPUs, and returns the number of GPUs; later calls return the same list.
+ * Returns 0 for a recorded machine, or if NVML is missing. Loads libnvidia-ml.so.1. Only one thread
+ * may call this function.
  */
 size_t gf_gpu_state_read(const struct gf_check_input *input, const struct gf_gpu_state **ret);
 

@@ -11,11 +11,14 @@
  */
 bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
                   ...) GF_PRINTF(4, 5);
-/* The same for a line that is a number of at least 0. */
+/* Reads the first line of a file as a number. False if it is not a number of at least 0. */
 bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
     GF_PRINTF(3, 4);
 
-/* The CPUs that the process may use; all online CPUs if a recording lacks the mask. */
+/*
+ * Returns the CPUs that the process may use, or all online CPUs if a recording lacks the process's
+ * mask.
+ */
 const struct gf_cpus *gf_host_cpus(const struct gf_check_input *input);
 
 #endif
