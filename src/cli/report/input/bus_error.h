@@ -4,7 +4,8 @@
 #define GF_CLI_REPORT_INPUT_BUS_ERROR_H
 
 /*
- * Installs a handler of SIGBUS. It maps a zero page where a truncated file no longer has a page.
+ * Installs a handler of SIGBUS, which maps a zero page at an address where a truncated file no
+ * longer has a page.
  */
 void gf_bus_error_survive(void);
 

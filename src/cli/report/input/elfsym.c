@@ -11,7 +11,7 @@
 
 struct function {
     uint64_t start, end;
-    uint64_t reach; /* the largest `end` of this function and all before it */
+    uint64_t reach; /* the largest `end` of this function and all functions before it */
     uint32_t name;
     uint32_t row; /* index in the file's symbol table */
 };
@@ -36,7 +36,10 @@ static bool has_build_id(const struct gf_elf_view *view, const char *wanted)
     return strcmp(hex, wanted) == 0;
 }
 
-/* Of several names of a function, the first one in the file is sorted last, and is then used. */
+/*
+ * If a function has several names, the first name in the file is sorted last, because the search
+ * uses the last one.
+ */
 static int compare_functions(const void *a, const void *b)
 {
     const struct function *one = a, *other = b;
@@ -53,7 +56,7 @@ static bool is_function(const struct gf_elf_symbols *symbols, const Elf64_Sym *s
            symbol->st_size && symbol->st_name < symbols->strings_size;
 }
 
-/* If memory is short, the file counts as having no functions. */
+/* Collects the file's functions, sorted by start. If memory is short, the list stays empty. */
 static void sort_functions(struct gf_elfsym *file)
 {
     uint64_t reach = 0;

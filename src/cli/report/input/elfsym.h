@@ -14,7 +14,10 @@ struct gf_elfsym;
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id);
 void gf_elfsym_close(struct gf_elfsym *file);
 
-/* The function that covers the offset, and the offset within it; NULL if no function does. */
+/*
+ * Returns the name of the function that covers the offset, and the offset within the function; NULL
+ * if there is none.
+ */
 const char *gf_elfsym_function(const struct gf_elfsym *file, uint64_t offset,
                                uint64_t *ret_distance);
 

@@ -5,10 +5,13 @@
 
 #include "cli/report/input/scan.h"
 
-/* The latest possible time, in seconds since 1970. A later time counts as missing. */
+/*
+ * The latest time that an event can have, in seconds since 1970. An event with a later time counts
+ * as an event without a time.
+ */
 #define GF_TIME_MAX 1e11
 
-/* X(field): the fields that the command reads. Other fields are skipped. */
+/* Expands X(field) for each field of an event that the command reads. Other fields are skipped. */
 #define GF_EVENT_FIELDS(X)                                                                         \
     X(event)                                                                                       \
     X(time)                                                                                        \
@@ -49,14 +52,14 @@
     X(copies)                                                                                      \
     X(longest)
 
-/* A field that is absent has a span of size 0. */
+/* The fields of an event, as spans of its line. A field that is absent has a span of size 0. */
 struct gf_event {
 #define GF_EVENT_MEMBER(field) struct gf_span field;
     GF_EVENT_FIELDS(GF_EVENT_MEMBER)
 #undef GF_EVENT_MEMBER
 };
 
-/* Reads an object. False if the text is not an object, or is damaged. */
+/* Reads the fields of a line. Returns false if the line is not a JSON object, or is damaged. */
 bool gf_event_read(struct gf_span text, struct gf_event *ret);
 
 /* Seconds since 1970 at which an event occurred; 0 if its time is missing or impossible. */

@@ -9,11 +9,11 @@
 #include "cli/report/input/scan.h"
 
 /*
- * Writes "function+0x1a (file)" for a frame as the log writes it: "3+1a2b" is offset 0x1a2b in
- * object 3 of the event's modules. Writes "file+0x1a2b" if the file is missing, has another build
- * id, or has no name for the offset. with_distance = false omits "+0x1a", so that all frames of a
- * function have the same text. Control characters are replaced. False if the frame is damaged.
- * ret_path receives the object's path; it may be NULL.
+ * Writes the name of a native frame, such as "function+0x1a (file)". In the log, the frame "3+1a2b"
+ * means offset 0x1a2b in object 3 of the event's modules. Writes "file+0x1a2b" if the file is
+ * missing, has another build id, or has no name for the offset. with_distance = false omits
+ * "+0x1a", so that all frames of a function have the same text. Control characters are replaced.
+ * False if the frame is damaged. ret_path receives the object's path; it may be NULL.
  */
 bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_distance, char *buf,
                       size_t size, char ret_path[1024]);
@@ -26,7 +26,7 @@ struct gf_python_text {
     long long line;
 };
 
-/* Missing members are "" and 0. Control characters are replaced. */
+/* Reads a Python frame of a log. Missing members are "" or 0. Control characters are replaced. */
 void gf_frame_python(struct gf_span frame, struct gf_python_text *ret);
 
 #endif

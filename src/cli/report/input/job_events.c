@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AFTER_MAX_US 1e13 /* longer times of a mark are of damaged files */
+#define AFTER_MAX_US 1e13 /* a mark with a longer time is from a damaged file */
 #define NOTES_MAX 100000
 
 static uint32_t text_of(struct gf_job *job, struct gf_span value)
@@ -133,7 +133,10 @@ static void add_mark(struct gf_job *job, const struct gf_step_mark *mark)
     list[job->mark_count++] = *mark;
 }
 
-/* Adds a line's marks, and converts their times from `mono` to the clock of `time`. */
+/*
+ * Adds the step marks of a line, and converts their times from the clock of `mono` to the clock of
+ * `time`.
+ */
 static void add_marks(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
     const double first =

@@ -7,8 +7,8 @@
 #include "cli/report/input/job.h"
 
 /*
- * The processes of one log, by pid. Each log needs a separate one, because pids repeat on other
- * hosts. The caller initializes it with zeros.
+ * The processes of one log, by pid. Each log needs a separate struct, because processes on
+ * different hosts may have the same pid. The caller initializes it with zeros.
  */
 struct gf_job_log {
     struct gf_text_pool keys;
@@ -17,13 +17,13 @@ struct gf_job_log {
 };
 
 /*
- * Returns the process of an event. An event of kind "process" begins a new one. UINT32_MAX if memory
- * is short.
+ * Returns the process of an event. An event of kind "process" begins a new process. UINT32_MAX if
+ * memory is short.
  */
 uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log,
                            const struct gf_event *event);
 
-/* Adds an event. Impossible times and durations of stalls are stored as 0. */
+/* Adds an event of a log to the job. Impossible times and durations of stalls are stored as 0. */
 void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct gf_event *event);
 
 void gf_job_log_free(struct gf_job_log *log);

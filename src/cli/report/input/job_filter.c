@@ -55,7 +55,8 @@ static bool parse_length(const char *text, double *ret)
 }
 
 /*
- * Whether the text after the seconds is valid: it is empty, or a fraction of a second such as ".5".
+ * Parses the text after the seconds of a time: nothing, or a fraction of a second such as ".5".
+ * Returns false for other text.
  */
 static bool parse_fraction(const char *text, double *ret)
 {
@@ -69,8 +70,8 @@ static bool parse_fraction(const char *text, double *ret)
 }
 
 /*
- * If the text has a date, sets *ret_of_day to -1. If it has none, sets *ret to that time of the
- * current day.
+ * Parses a local time. Without a date in the text, *ret is the time on the current day, and
+ * *ret_of_day the seconds after midnight. With a date, *ret_of_day is -1.
  */
 static bool parse_moment(const char *text, double *ret, double *ret_of_day)
 {
@@ -128,7 +129,7 @@ static double end_of(const struct gf_job *job)
     return end;
 }
 
-/* Returns the given time of day on the day of `end`, or `days` days earlier. */
+/* Returns when the given time of day was on the day that is `days` days before the day of `end`. */
 static double time_of_day(double end, double of_day, int days)
 {
     const time_t second = (time_t)end;
@@ -215,7 +216,7 @@ static void format_time(double at, char *ret, size_t size)
         snprintf(ret, size, "%.0f", at);
 }
 
-/* Writes a text such as "the files have ranks 0 to 7". */
+/* Writes that no process has a rank of --rank, and which ranks the files have. */
 static void name_ranks(const struct gf_job *job, char *ret, size_t size)
 {
     int64_t first = RANK_MAX + 1, last = -1;

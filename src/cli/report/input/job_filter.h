@@ -28,12 +28,15 @@ bool gf_job_filter_since(struct gf_job_filter *filter, const char *text);
 
 bool gf_job_filter_takes_rank(const struct gf_job_filter *filter, int64_t rank);
 
-/* Whether gf_job_filter_moment needs the job: the filter has a duration, or a time without a date. */
+/*
+ * Whether gf_job_filter_moment needs the job, because the filter has a duration or a time without a
+ * date.
+ */
 bool gf_job_filter_needs_job(const struct gf_job_filter *filter);
 
 /*
- * The time of the earliest stalls that the filter keeps; 0 without a limit. A time without a date is
- * the last one before the job's end.
+ * Returns the time from which on the filter keeps stalls; 0 without a limit. For a time without a
+ * date, this is the last occurrence of the time before the job's end.
  */
 double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter *filter);
 
@@ -41,8 +44,8 @@ double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter);
 
 /*
- * Whether the filter left nothing of a job that has processes. Then *ret is a sentence that says why.
- * Called after gf_job_filter_apply.
+ * Called after gf_job_filter_apply. Returns whether the filter removed everything from a job that
+ * has processes. If so, writes a sentence with the reason to ret.
  */
 bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,
                             size_t size);

@@ -14,11 +14,11 @@
 struct frames {
     uint32_t list[FRAMES_MAX];
     uint32_t count;
-    /* Indexes of the program's own innermost line, and of the next one, in list. */
+    /* Indexes in `list` of the two innermost frames of the program's own code. */
     uint32_t own[2], own_count;
 };
 
-/* Files of Python itself and of installed packages. */
+/* Whether the file belongs to Python itself or to an installed package. */
 static bool is_library(const char *file)
 {
     const char *lib = strstr(file, "/lib/python");
@@ -27,7 +27,10 @@ static bool is_library(const char *file)
            strstr(file, "/dist-packages/");
 }
 
-/* Libraries of the run-time: their frames do not tell which part of the program made the call. */
+/*
+ * Whether the object is a run-time library, whose frames do not show which part of the program made
+ * the call.
+ */
 static bool is_runtime(const char *path)
 {
     static const char *const names[] = {"ld-linux", "libc.so",    "libc-",
@@ -84,7 +87,9 @@ static void read_frames(struct gf_job *job, struct frames *frames, const struct 
     }
 }
 
-/* Reverses the frames: the job has the innermost last. */
+/*
+ * Adds a stack to the job in reverse order, because in a job the innermost frame is the last one.
+ */
 static uint32_t append(struct gf_job *job, const struct frames *frames)
 {
     struct gf_job_stack *list =
@@ -110,7 +115,10 @@ static uint32_t append(struct gf_job *job, const struct frames *frames)
     return (uint32_t)job->stack_count++;
 }
 
-/* Returns the line's bytes that contain the stack. Two separate spans are joined in buf. */
+/*
+ * Returns the bytes of the event that contain the stack. The two spans of a native stack are joined
+ * in buf.
+ */
 static struct gf_span stack_text(const struct gf_event *event, char *buf, size_t size)
 {
     struct gf_span text = {"", 0};

@@ -10,12 +10,12 @@ struct gf_line_reader {
     int error; /* errno of a failed read; 0 otherwise */
     char *buf;
     size_t size, from, to;
-    uint64_t number; /* number of the last line, from 1 on */
-    uint64_t bytes;  /* bytes that were read from the file */
+    uint64_t number; /* number of the line that was read last; the first line is 1 */
+    uint64_t bytes;  /* number of bytes that were read from the file */
     bool ended;
 };
 
-/* The caller keeps the descriptor. */
+/* Begins to read from fd. The caller closes fd. */
 void gf_line_reader_begin(struct gf_line_reader *reader, int fd);
 
 /*
@@ -25,8 +25,9 @@ void gf_line_reader_begin(struct gf_line_reader *reader, int fd);
 bool gf_line_reader_next(struct gf_line_reader *reader, struct gf_span *ret);
 
 /*
- * Returns the rest of the file, beginning with `line`, the last line that was read. Valid until
- * gf_line_reader_end. False if it is longer than `limit` bytes, or after an error.
+ * Returns `line`, which must be the last line that was read, together with the rest of the file.
+ * The text is valid until gf_line_reader_end. Returns false if the text is longer than `limit`
+ * bytes, or after an error.
  */
 bool gf_line_reader_rest(struct gf_line_reader *reader, struct gf_span line, size_t limit,
                          struct gf_span *ret);

@@ -8,7 +8,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Skips empty lines: after a write that was cut short, the next one begins with a newline. */
+/*
+ * Reads the next line that is not empty. A log may contain empty lines: after a write that was cut
+ * short, the library begins the next write with a newline.
+ */
 static void read_line(struct gf_merge_input *input)
 {
     struct gf_merged_line *line = &input->line;

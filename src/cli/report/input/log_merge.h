@@ -8,7 +8,7 @@
 #include "cli/report/input/line_reader.h"
 #include "cli/report/input/sources.h"
 
-/* A line of a log. Damaged lines are not events. */
+/* A line of a log. is_event is false for a damaged line. */
 struct gf_merged_line {
     const struct gf_source *source;
     uint64_t number;
@@ -23,14 +23,14 @@ struct gf_merge_input {
     struct gf_line_reader lines;
     struct gf_job_log log;
     struct gf_merged_line line;
-    double time; /* time of the last line that has one */
+    double time; /* time of the last line that has a time */
     bool open;
 };
 
 struct gf_log_merge {
     struct gf_merge_input *inputs;
     size_t count;
-    struct gf_merge_input *last; /* the input of the last returned line */
+    struct gf_merge_input *last; /* the input whose line was returned last */
 };
 
 /*
@@ -42,7 +42,7 @@ bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sources *sou
 /* Returns the earliest remaining line; NULL at the end. */
 struct gf_merged_line *gf_log_merge_next(struct gf_log_merge *merge);
 
-/* Skips the rest of the last returned line's log. */
+/* Skips the rest of the log whose line was returned last. */
 void gf_log_merge_drop(struct gf_log_merge *merge);
 
 /* Closes all inputs. False if a log could not be read; each such log is named on standard error. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes characters from a text that would change a terminal's state. */
+/* Removes from a text the characters that would change a terminal's state. */
 #ifndef GF_CLI_REPORT_INPUT_PLAIN_TEXT_H
 #define GF_CLI_REPORT_INPUT_PLAIN_TEXT_H
 

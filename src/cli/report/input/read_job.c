@@ -81,7 +81,7 @@ static bool read_line(struct reading *reading, struct state *state, struct gf_sp
     struct gf_event event;
 
     if (!line.size)
-        return true; /* after a write that was cut short, the next one begins with a newline */
+        return true; /* the library begins a write with a newline if the last one was cut short */
     const bool is_event = gf_event_read(line, &event) && event.event.size;
     if (!state->events && begins_report(line, &event) && read_report(reading, state, whole))
         return false;

@@ -12,15 +12,16 @@
 /* Counts of the input. */
 struct gf_read_counts {
     size_t logs, reports, empty; /* sources */
-    size_t doctors;              /* files of `gpufeed doctor --json` */
+    size_t doctors;              /* files that `gpufeed doctor --json` wrote */
     size_t foreign;              /* other files in folders */
     uint64_t lines, damaged, bytes;
     char first_damaged[512]; /* "PATH:LINE"; "" if no line is damaged */
 };
 
 /*
- * Reads all sources. False if one of them cannot be read, or if a named one is neither a log nor a
- * report; each such source is named on standard error. Shows the progress on a terminal.
+ * Reads all sources. Returns false if a source cannot be read, or if a file that an operand names
+ * is neither a log nor a report; each such source is named on standard error. Shows the progress on
+ * a terminal.
  */
 bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf_read_counts *ret);
 

@@ -7,8 +7,9 @@
 #include <string.h>
 
 /*
- * A process may log events before its report begins (at cuInit) and after its report ends. An event
- * of the same process is at most this many seconds before or after.
+ * A process may log events before its report begins (at cuInit) and after its report ends. A log
+ * and a report are from the same process only if the log ends at most BEFORE_S seconds before the
+ * report begins, and begins at most BEHIND_S seconds after the report ends.
  */
 #define BEFORE_S 3600
 #define BEHIND_S 60
@@ -55,7 +56,10 @@ static bool is_report(const json_t *value)
            json_object_get(value, "schema") && json_object_get(value, "options");
 }
 
-/* Drops the largest unused parts, to save memory: all samples but the last one, and others. */
+/*
+ * Removes the largest parts of a report that the command does not use, to save memory: two sections,
+ * and all samples but the last one.
+ */
 static void drop_parts(json_t *report)
 {
     json_t *samples = json_object_get(report, "samples");
@@ -92,7 +96,10 @@ unsigned gf_report_file_add(json_t *reports, struct gf_span text)
     return count;
 }
 
-/* A list of objects that have these texts. */
+/*
+ * Whether the value is the output of `gpufeed doctor --json`: it has a list of findings, each with
+ * a status and a summary.
+ */
 static bool is_doctor(const json_t *value)
 {
     const json_t *findings = json_object_get(value, "findings"), *finding;
@@ -145,8 +152,8 @@ static bool belongs_to(const struct gf_job *job, const struct gf_job_process *pr
 }
 
 /*
- * Whether a report is a later one of the same process. A file that was written through a pipe
- * contains all reports of its process.
+ * Whether the report is a later report of a process that already has one. A file that was written
+ * through a pipe contains all reports of its process.
  */
 static bool renews(const struct gf_job_process *process, const json_t *report)
 {
@@ -177,7 +184,10 @@ static struct gf_job_process *process_for(struct gf_job *job, const json_t *repo
     return process;
 }
 
-/* Adds the report's causes to the job's texts, as is done for a log's causes. */
+/*
+ * Adds the names of the report's causes to the job's texts, which already contain the causes in
+ * logs.
+ */
 static void add_causes(struct gf_job *job, const json_t *report)
 {
     const char *name;

@@ -7,17 +7,22 @@
 #include "cli/report/input/scan.h"
 
 /*
- * Adds the reports in a text: a file has one, a pipe may have several in sequence. Returns their
- * number; 0 if the text is not a report, or is damaged.
+ * Adds the reports in a text to the list. A file contains one report; the output of a pipe may
+ * contain several in sequence. Returns the number of reports; 0 if the text is not a report, or is
+ * damaged.
  */
 unsigned gf_report_file_add(json_t *reports, struct gf_span text);
 
-/* Adds the output of `gpufeed doctor --json` that a file holds. False if it is something else. */
+/*
+ * Adds the output of `gpufeed doctor --json`, which was read from a file. False if the text is
+ * something else.
+ */
 bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const char *file);
 
 /*
- * Assigns each report to its process, after all logs were read. Both have the same pid, program and
- * rank, and their times overlap. If there is no such process, one is added.
+ * Called after all logs were read. Assigns each report to the process that has the report's pid,
+ * program and rank, and whose log overlaps the report's time. If there is no such process, adds
+ * one.
  */
 void gf_report_file_join(struct gf_job *job, json_t *reports);
 

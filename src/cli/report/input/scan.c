@@ -30,7 +30,9 @@ static bool take(struct gf_scan *scan, char c)
     return true;
 }
 
-/* `at` is after the opening quote. Returns the byte after the closing one, or NULL. */
+/*
+ * Returns the byte after the closing quote of a string, or NULL. `at` is after the opening quote.
+ */
 static const char *string_end(const char *at, const char *end)
 {
     while (at < end) {
@@ -47,8 +49,8 @@ static const char *string_end(const char *at, const char *end)
 }
 
 /*
- * `at` is after the opening bracket. A wrong kind of bracket is accepted here, and found when the
- * object or list is scanned.
+ * Finds the end of an object or list; `at` is after the opening bracket. A bracket of the wrong
+ * kind is accepted here; the later scan of the object or list detects it.
  */
 static const char *nested_end(const char *at, const char *end)
 {
@@ -161,7 +163,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* Four hexadecimal digits; -1 for other text. */
+/* Decodes four hexadecimal digits. Returns -1 for other text. */
 static int32_t code_unit(const char *at, const char *end)
 {
     int32_t unit = 0;
@@ -229,7 +231,7 @@ bool gf_span_text(struct gf_span value, char *buf, size_t size)
         if (!escape || at + 1 >= end)
             break;
         at = decode_escape(at + 1, end, &c);
-        if (c < 0) /* a byte of a longer code point behind a backslash */
+        if (c < 0) /* the first byte of a longer code point, after a backslash */
             buf[length++] = (char)c;
         else
             length += gf_utf8_encode((uint32_t)c, buf + length);

@@ -23,7 +23,10 @@ struct gf_scan {
 /* Begins a scan of the span, which contains an object (bracket is '{') or a list ('['). */
 struct gf_scan gf_scan_begin(struct gf_span text, char bracket);
 
-/* The next member of an object; the key has no quotes. False at the end or if the text is bad. */
+/*
+ * Returns the next member of an object; the key is without its quotes. False at the end, or if the
+ * text is damaged.
+ */
 bool gf_scan_member(struct gf_scan *scan, struct gf_span *ret_key, struct gf_span *ret_value);
 
 /* The next element of a list. */
@@ -40,7 +43,10 @@ bool gf_span_is(struct gf_span span, const char *word);
  */
 bool gf_span_text(struct gf_span value, char *buf, size_t size);
 
-/* The number; 0 if the value is not one. Integers are clamped to the range of the type. */
+/*
+ * Return the value as a number; 0 if it is not a number. Integers are clamped to the range of the
+ * type.
+ */
 double gf_span_number(struct gf_span value);
 int64_t gf_span_int(struct gf_span value);
 bool gf_span_is_number(struct gf_span value);

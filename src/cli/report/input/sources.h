@@ -7,7 +7,7 @@
 
 struct gf_source {
     char *path;
-    bool is_named; /* an operand names it; other files are members of a named folder */
+    bool is_named; /* an operand names it; other files are in a folder that an operand names */
 };
 
 struct gf_sources {

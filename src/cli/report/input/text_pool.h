@@ -11,7 +11,7 @@
 struct gf_text_pool {
     char **texts; /* each with a final zero byte */
     size_t *sizes;
-    uint32_t *slots; /* numbers + 1, by hash; 0 is free */
+    uint32_t *slots; /* hash table of numbers + 1; 0 is free */
     uint64_t *hashes;
     uint32_t count, room, slot_count;
     size_t bytes, limit; /* bytes of all strings; beyond the limit a new string becomes "..." */
@@ -22,7 +22,7 @@ struct gf_text_pool {
  * memory is short or the pool is full, returns the number of "...", or 0 if that does not fit either.
  */
 uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new);
-/* The number of a string, or 0 if it is not in the pool. */
+/* Returns the number of a string, or 0 if the string is not in the pool. */
 uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size);
 uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
 
