@@ -164,7 +164,7 @@ static int add_source(struct gf_report_flags *ret, const char *path)
     return GF_EXIT_FAILED;
 }
 
-/* Whether two of the files have the same path: one would overwrite the other. */
+/* Whether two of the output files have the same path, so that one would overwrite the other. */
 static bool has_same_file(const struct gf_report_flags *ret)
 {
     const char *const paths[] = {ret->html, ret->perfetto, ret->prometheus};

@@ -26,7 +26,7 @@ static int write_escaped(const char *text, size_t size, void *out)
     return 0;
 }
 
-/* Copies the members that are integers. */
+/* Returns a copy of the object with only those members that are integers. */
 static json_t *numbers_of(const json_t *object)
 {
     const char *key;
@@ -110,7 +110,7 @@ static void add_reports(json_t *page, const struct gf_job *job)
     json_object_set_new(page, "settings", settings);
 }
 
-/* Returns the files of `gpufeed doctor --json`, without the findings that are "ok". */
+/* Returns the outputs of `gpufeed doctor --json`, without the findings whose status is "ok". */
 static json_t *doctors_of(const struct gf_job *job)
 {
     json_t *list = json_array(), *doctor, *finding;
@@ -142,7 +142,10 @@ static json_t *doctors_of(const struct gf_job *job)
     return list;
 }
 
-/* Returns states or causes as lists of their description, their share of the GPU's time, and their main line. */
+/*
+ * Returns a list for each state or cause: its description, its share of the GPUs' time, and its
+ * main line.
+ */
 static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
                         const char *(*words)(const char *))
 {

@@ -5,7 +5,7 @@
 
 const char *const gf_lane_kinds[GF_LANE_KINDS] = {"gpu", "copies", "steps", "thread"};
 
-/* A thread or a process, and the time by which it competes for a lane. */
+/* A thread or a process that may get a lane. Those with the most time `s` get one. */
 struct candidate {
     uint32_t number;
     double s;
@@ -32,7 +32,7 @@ static int by_rank(const void *a, const void *b, void *job)
     const struct candidate *one = a, *other = b;
     const int64_t x = processes[one->number].rank, y = processes[other->number].rank;
 
-    /* Processes without a rank, which is -1, are the last. */
+    /* Processes without a rank are the last, because -1 is the largest unsigned number. */
     if (x != y)
         return (uint64_t)x < (uint64_t)y ? -1 : 1;
     return one->number < other->number ? -1 : one->number > other->number;
@@ -90,7 +90,10 @@ static void add_up(struct work *work)
     }
 }
 
-/* Sorts the list. Returns how many candidates get a lane; *ret_hidden is the number of others with time. */
+/*
+ * Sorts the list by time. Returns how many candidates get a lane. *ret_hidden is the number of
+ * candidates that have some time, but get no lane.
+ */
 static size_t choose(struct candidate *list, size_t count, size_t most, size_t *ret_hidden)
 {
     size_t used = 0;

@@ -24,7 +24,10 @@ struct gf_lanes {
     size_t count;
     int *of_thread;                  /* lane of each thread; -1 without one */
     int *of_process[GF_LANE_THREAD]; /* lane of each process by kind; -1 without one */
-    /* Threads with stalls or copies, and processes with activity or steps. */
+    /*
+     * Number of threads with stalls or copies, and of processes with activity or steps, that have
+     * no lane.
+     */
     size_t hidden_threads, hidden_processes;
 };
 

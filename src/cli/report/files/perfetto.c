@@ -7,9 +7,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Added to the pids of other hosts, because pids must be unique in a trace. */
+/*
+ * A multiple of this is added to the pids of all hosts but the first, because pids must be unique
+ * in a trace.
+ */
 #define OTHER_HOST 100000000
-/* Row of the steps: a step overlaps stalls, and slices of one row must nest. Exceeds any tid. */
+/*
+ * The thread id of the row of steps, which exceeds any real thread id. A step may overlap stalls,
+ * but slices of one row must nest, so steps have a row of their own.
+ */
 #define STEP_ROW 2000000000
 
 struct trace {
@@ -21,7 +27,10 @@ struct trace {
     bool more;
 };
 
-/* Times that 64 bits cannot express in nanoseconds are of damaged files. */
+/*
+ * Converts seconds to nanoseconds. A time that 64 bits cannot express in nanoseconds is from a
+ * damaged file, and is clamped.
+ */
 static int64_t ns_of(double time)
 {
     const double most = 9e9;
@@ -60,7 +69,10 @@ static void print_name(struct trace *trace, const char *kind, int64_t pid, int64
     fputs("}}", trace->out);
 }
 
-/* The name begins with the rank and contains no folder, because viewers show only its beginning. */
+/*
+ * Writes a process's name. The name begins with the rank and contains no folder, because viewers
+ * show only its beginning.
+ */
 static void print_process(struct trace *trace, uint32_t number)
 {
     const struct gf_job_process *process = &trace->job->processes[number];
@@ -111,9 +123,9 @@ static void print_stall(struct trace *trace, const struct gf_stall *stall)
 }
 
 /*
- * A step in progress is only begun ("B"). A step with an unknown end has a duration of 0. The others
- * end 1 ns before the next one begins, because readers drop slices of a row that overlap, and may
- * round to another nanosecond.
+ * A step in progress gets only a begin event ("B"). A step with an unknown end has a duration of 0.
+ * Other steps end 1 ns before the next step begins, because viewers drop slices of a row that
+ * overlap, and may round times to another nanosecond.
  */
 static void print_step(struct trace *trace, const struct gf_step *step)
 {
@@ -144,8 +156,9 @@ static void print_steps(struct trace *trace, const struct gf_steps *steps)
 }
 
 /*
- * Writes the counters at `time`, the interval's beginning or end: the GPU's time by state, and the
- * rates of copies. At the end they are 0. all: the sum of all states; 0 without a GPU.
+ * Writes the counters at `time`, which is the beginning or the end of the interval: the GPU's time
+ * by state, and the rates of copies. At the end, all counters are 0. `all` is the sum of the times
+ * of all states; 0 without a GPU.
  */
 static void print_counters(struct trace *trace, const struct gf_activity *activity, double time,
                            double all)
@@ -210,7 +223,10 @@ static void print_note(struct trace *trace, const struct gf_note *note)
     fputs("}}", trace->out);
 }
 
-/* Ids of the first host stay as they are, because PyTorch's trace contains the same ids. */
+/*
+ * Chooses the pids in the trace. The pids of the first host stay as they are, because PyTorch's
+ * trace contains the same pids.
+ */
 static bool number_processes(struct trace *trace)
 {
     const struct gf_job *job = trace->job;

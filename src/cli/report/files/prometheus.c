@@ -96,7 +96,7 @@ static bool find_owners(struct metrics *metrics)
     return true;
 }
 
-/* Whether the process is the first with these labels that has a report. */
+/* Whether the process has a report, and no earlier process with the same labels has one. */
 static bool has_report(const struct metrics *metrics, size_t process)
 {
     const struct gf_job_process *list = metrics->job->processes;
@@ -107,7 +107,7 @@ static bool has_report(const struct metrics *metrics, size_t process)
     return list[process].report && !list[process].excluded;
 }
 
-/* Whether a log has a line of a process with these labels. */
+/* Whether a log contains lines of a process with the same labels as `owner`. */
 static bool is_logged(const struct metrics *metrics, size_t owner)
 {
     for (size_t i = owner; i < metrics->job->process_count; i++)
@@ -176,7 +176,10 @@ static void print_causes(const struct metrics *metrics, enum gf_metric metric)
     }
 }
 
-/* Writes a number of a report. `scale` converts it to seconds. */
+/*
+ * Metrics whose value is a number at `path` in a report. `scale` converts the number to the
+ * metric's unit.
+ */
 static const struct gauge {
     enum gf_metric metric;
     const char *path;

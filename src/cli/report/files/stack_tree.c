@@ -7,8 +7,8 @@
 #define NONE UINT32_MAX
 
 /*
- * A frame with its callers. `child` is the first frame that it called, `sibling` the next frame that
- * its caller called.
+ * A frame that was reached through a particular chain of callers. `child` is a frame that it
+ * called, and `sibling` is another frame that its caller called.
  */
 struct node {
     uint32_t name, child, sibling;

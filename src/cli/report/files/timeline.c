@@ -134,7 +134,7 @@ static void add_activity(struct gf_activity *sum, const struct gf_activity *acti
         sum->bytes[i] += activity->bytes[i];
 }
 
-/* Adds the intervals of a process. If there are too many, joins several. */
+/* Returns the intervals of a process. If there are too many, joins successive intervals. */
 static json_t *spans_of(const struct gf_answer *answer, const struct gf_lane *lane, size_t count)
 {
     const struct gf_job *job = answer->job;
@@ -161,7 +161,7 @@ static json_t *spans_of(const struct gf_answer *answer, const struct gf_lane *la
     return list;
 }
 
-/* How many intervals each process has. NULL if memory is short. */
+/* Returns the number of intervals of each process. NULL if memory is short. */
 static size_t *count_intervals(const struct gf_job *job)
 {
     size_t *counts = calloc(job->process_count + 1, sizeof(*counts));

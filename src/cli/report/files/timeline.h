@@ -6,8 +6,8 @@
 #include "cli/report/output/answer.h"
 
 #define GF_TIMELINE_BINS 300
-#define GF_TIMELINE_EVENTS 1000 /* stalls, copies and steps, of each */
-#define GF_TIMELINE_SPANS 500   /* the most parts of a lane */
+#define GF_TIMELINE_EVENTS 1000 /* the most stalls, the most copies, and the most steps */
+#define GF_TIMELINE_SPANS 500   /* the most spans of a lane */
 
 /*
  * Adds these members to `page`. Times are seconds since the job's start. False if memory is short.

@@ -55,7 +55,7 @@ static void add_part(struct gf_gpu_parts *parts, const char *name, double s, con
     read_line(lines, name, part->line, sizeof(part->line));
 }
 
-/* Returns the sum of the times. */
+/* Adds the times of a device by state or by cause. Returns the sum of these times. */
 static double add_parts(struct gf_gpu_parts *parts, const json_t *rows, const json_t *lines,
                         int64_t rank)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of the reports' sections gpu_time (docs/report.md#gpu_time): the GPUs' time by state, and by
- * cause while they had nothing to do. States and causes that this version does not know are kept.
+ * Sums of the reports' sections gpu_time (docs/report.md#gpu_time): the GPUs' time by state, and
+ * their time without work by cause. States and causes that this version does not know are kept.
  */
 #ifndef GF_CLI_REPORT_SUMS_GPU_TIME_H
 #define GF_CLI_REPORT_SUMS_GPU_TIME_H
@@ -15,7 +15,10 @@
 struct gf_gpu_part {
     char name[32];
     double s;
-    /* For a cause: the rank with most of its time (-1 if unknown), and that rank's main line. */
+    /*
+     * For a cause: the rank of the GPU with the most time of this cause (-1 if unknown), that time,
+     * and the line of the program that caused most of it.
+     */
     int64_t rank;
     double rank_s;
     char line[96]; /* "train.py:4 in load"; "" if unknown */
@@ -32,16 +35,19 @@ struct gf_gpu_time {
     struct gf_gpu_parts states, causes;
 };
 
-/* Adds the section of a process of this rank; -1 if it has none. */
+/* Adds the section of a process's report. `rank` is the rank of the process, or -1. */
 void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank);
 
 /* Sorts the causes, the longest first. */
 void gf_gpu_time_finish(struct gf_gpu_time *time);
 
-/* The share of a state; 0 if no report has it. */
+/* Returns the share of the GPUs' time in this state; 0 if no report has the state. */
 double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state);
 
-/* The share of a cause; 0 if no report has it. */
+/*
+ * Returns the share of the GPUs' time that they had no work for this cause; 0 if no report has the
+ * cause.
+ */
 double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause);
 
 #endif

@@ -10,7 +10,7 @@
 #define LEAST_STALLS 20u
 #define LEAST_SPAN_S 2
 
-/* Returns the index of the bin with which the change begins; 0 without one. */
+/* Returns the index of the first bin after the change; 0 if there is no change. */
 static unsigned split_of(const double *sums, double total, double *ret_factor)
 {
     double before = 0, best = 0;
@@ -33,8 +33,8 @@ static unsigned split_of(const double *sums, double total, double *ret_factor)
 }
 
 /*
- * A stall's step is used only if the stall is near the change, because the time of the change is
- * known only to one bin.
+ * Sets step and rank to those of the first stall at the call site. Only stalls near the change are
+ * considered, because the time of the change is known only to the length of one bin.
  */
 static void find_step(const struct gf_job *job, double bin_s, int64_t site, struct gf_onset *ret)
 {

@@ -7,14 +7,16 @@
 struct gf_onset {
     double at;     /* time of the change; 0: there is none */
     double factor; /* factor by which stalls took more time afterwards, at most 1000 */
-    /* The first stall after the change at the call site with the most stalled time: its step, or
-     * GF_NO_STEP, and its rank, or -1. */
+    /*
+     * Step and rank of the first stall after the change at the call site with the most stalled
+     * time; GF_NO_STEP and -1 if unknown.
+     */
     int64_t step, rank;
 };
 
 /*
- * Finds the time in a job (from `from` to `to`) from which on stalls took several times as much time
- * as before. Ignores other stalls. `site` is the call site with the most stalled time.
+ * Finds the time from which on the stalls of a job took several times as much time as before.
+ * Ignores stalls before `from` and after `to`. `site` is the call site with the most stalled time.
  */
 struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, int64_t site);
 

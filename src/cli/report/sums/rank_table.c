@@ -64,7 +64,7 @@ static void add_process(struct gf_rank_row *row, const struct gf_job_process *pr
         if (way != GF_WAY_DRIVER)
             add_sum(&row->of_pinned, sum);
     }
-    if (!process->logged) { /* the report has no median of the steps, but their sum */
+    if (!process->logged) { /* a report has the sum of the steps' durations, but not their median */
         const double ended = gf_report_number(process->report, "steps.ended");
         row->step_s = ended > 0 ? gf_report_number(process->report, "steps.us") / 1e6 / ended : 0;
         row->step_mean_s = row->step_s;
@@ -103,7 +103,7 @@ static void add_stalls(const struct gf_rank_table *table, const struct gf_job *j
     }
 }
 
-/* The number of steps of each rank. NULL if memory is short. */
+/* Counts the ended steps of each rank. Returns NULL if memory is short. */
 static size_t *count_steps(const struct gf_rank_table *table, const struct gf_job *job,
                            const struct gf_steps *steps)
 {
@@ -117,7 +117,10 @@ static size_t *count_steps(const struct gf_rank_table *table, const struct gf_jo
     return counts;
 }
 
-/* The list of steps is sorted, the longest first. So a rank's median is the middle one of its steps. */
+/*
+ * Sets the median and the mean of each rank's steps. The list of steps is sorted, the longest
+ * first, so a rank's median is the middle one of its steps in the list.
+ */
 static void add_steps(const struct gf_rank_table *table, const struct gf_job *job,
                       const struct gf_steps *steps)
 {

@@ -12,20 +12,21 @@ struct gf_rank_row {
     size_t processes;
     double first, last;
     double stall_s, delay_s;
-    double first_step, last_step; /* when its steps began and ended; 0 without steps in a log */
-    double step_stall_s;          /* stalls that began between them; all stalls without steps */
+    /* When the first step began and the last one ended; 0 without steps in a log. */
+    double first_step, last_step;
+    /* Stalled time between first_step and last_step; without steps, the time of all stalls. */
+    double step_stall_s;
     uint64_t stalls;
-    struct gf_copy_sum to_device; /* copies that were timed */
-    struct gf_copy_sum
-        of_pinned;      /* those from pinned memory, and staged ones: the link limits them */
-    size_t steps;       /* steps with a known end */
-    double step_s;      /* the median of their durations; 0 without steps */
-    double step_mean_s; /* their mean, without the longest tenth */
-    double gpu_s, gpu_empty_s,
-        gpu_copying_s; /* time of its GPUs; the parts without work, and with only copies */
-    double
-        /* Seconds by which it took longer than the median of all ranks; 0 if it does not differ. */
-        excess_s;
+    struct gf_copy_sum to_device; /* copies to the GPU that were timed */
+    /* The pinned and the staged copies among them, whose rate the PCIe link limits. */
+    struct gf_copy_sum of_pinned;
+    size_t steps;       /* number of steps with a known end */
+    double step_s;      /* median duration of these steps; 0 without steps */
+    double step_mean_s; /* mean duration of these steps, without the longest tenth of them */
+    /* Time of the rank's GPUs; the part of it without work; the part with only copies. */
+    double gpu_s, gpu_empty_s, gpu_copying_s;
+    /* Seconds by which the rank took longer than the median of all ranks; 0 if it does not differ. */
+    double excess_s;
 };
 
 struct gf_rank_table {
@@ -33,7 +34,7 @@ struct gf_rank_table {
     size_t count;
 };
 
-/* Makes a table of the processes that have a rank. */
+/* Makes a table with a row for each rank that a process has. */
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps);
 
 void gf_rank_table_free(struct gf_rank_table *table);

@@ -9,12 +9,12 @@
 #define EDGE 8            /* least number of steps before and after the change */
 #define LEAST_FACTOR 1.25 /* least ratio of the medians after and before the change */
 /*
- * A longer step counts as this many medians, so that a single long step does not look like a
- * change.
+ * A step that is longer than this many medians counts as this many medians, so that a single long
+ * step does not look like a change.
  */
 #define CLIP 3
 
-/* What the search needs of a step. */
+/* The data of a step that the search uses. */
 struct point {
     uint32_t process;
     uint64_t step;
@@ -40,7 +40,11 @@ static double median(const struct point *list, size_t count, double *buf)
     return buf[count / 2];
 }
 
-/* Returns the first step after the split that explains most of the variance (least squares); 0 without one. */
+/*
+ * Finds the split that explains most of the variance of the steps' durations (least squares), with
+ * longer steps after the split. Returns the index of the first step after it; 0 without such a
+ * split.
+ */
 static size_t split_of(const struct point *list, size_t count, double most)
 {
     const size_t edge = gf_max((size_t)EDGE, count / 16);
@@ -82,9 +86,9 @@ static int by_onset(const void *a, const void *b)
 }
 
 /*
- * Returns the median of the steps at which the processes became slower, if at least half of the
- * processes did. If the steps of all processes were searched together, the result would be the time
- * at which fast processes end.
+ * Searches the steps of each process separately. If at least half of the processes became slower,
+ * returns the median of the steps at which they did. A search in the steps of all processes
+ * together would find the time at which fast processes end.
  */
 static struct gf_step_onset common_onset(const struct point *list, size_t count, double *buf,
                                          struct gf_step_onset *onsets)

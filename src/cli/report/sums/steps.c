@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOWEST 1000 /* only the stalls of this many longest steps are summed */
+#define SLOWEST 1000 /* stalls are summed only for this many of the longest steps */
 
 static int by_length(const void *a, const void *b)
 {
@@ -19,7 +19,10 @@ static int by_length(const void *a, const void *b)
     return one->process < other->process ? -1 : one->process > other->process;
 }
 
-/* Walks backwards, so that the next mark of each process is already known. */
+/*
+ * Makes a step of each mark. Goes backwards through the marks, so that the next mark of the
+ * process, which ends the step, is already known.
+ */
 static void pair_marks(const struct gf_job *job, struct gf_steps *steps)
 {
     uint32_t *next = malloc((job->process_count + 1) * sizeof(*next));
@@ -53,8 +56,8 @@ struct key {
 };
 
 /*
- * Sums the stalls of the longest steps. A text pool serves as the map from process and number to
- * the step.
+ * Sums the stalls of the longest steps. A text pool serves as the map from a process and a step
+ * number to the step.
  */
 static void add_stalls(const struct gf_job *job, struct gf_steps *steps)
 {

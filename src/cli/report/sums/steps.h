@@ -10,7 +10,7 @@
 
 struct gf_step {
     uint64_t step;
-    double at, s; /* s: duration; 0 unless has_end */
+    double at, s; /* when the step began; its duration, which is 0 unless has_end */
     uint32_t process, thread;
     bool has_end;      /* the duration is known */
     bool is_open;      /* the step was in progress when the log ended */
@@ -23,7 +23,7 @@ struct gf_steps {
     double median_s;
 };
 
-/* The list is empty if memory is short. */
+/* Finds the steps of a job. The list is empty if memory is short. */
 struct gf_steps gf_steps_find(const struct gf_job *job);
 void gf_steps_free(struct gf_steps *steps);
 

@@ -24,10 +24,13 @@ struct gf_tally {
     size_t count;
 };
 
-/* Sums all stalls by `by`. Each row's `main` is a value of `second`. Empty if memory is short. */
+/*
+ * Sums all stalls by the property `by`. The `main` of a row is the value of the property `second`
+ * with the longest sum. The tally is empty if memory is short.
+ */
 struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second);
 
-/* The value of a property of a stall. */
+/* Returns the value of a property of a stall, as in gf_tally_row.key. */
 int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enum gf_by by);
 
 /*
@@ -40,7 +43,7 @@ const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key,
 /* The row of a key; NULL if not found. */
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key);
 
-/* Adds stalls of which only the sum is known, and keeps the rows sorted. */
+/* Adds to the row of a key stalls of which only the sum is known, and keeps the rows sorted. */
 void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
                   double last);
 
