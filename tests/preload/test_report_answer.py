@@ -168,7 +168,7 @@ def test_a_report_and_a_log_of_one_process_count_once(shown):
 def test_gpu_time_leads(shown):
     idle = gpu_time({"empty": 6, "copying": 1, "queued": 3, "communicating": 0, "unknown": 0}, {"data": 5, "gil": 0.7, "new_cause": 0.3})
     busy = gpu_time({"empty": 0.2, "copying": 0, "queued": 9.8, "communicating": 0, "unknown": 0}, {"computing": 0.2})
-    assert answer(shown, report(gpu_time=busy))["verdict"][0] == "The GPU nearly always had work: nothing to do 2.0 % of the time."
+    assert answer(shown, report(gpu_time=busy))["verdict"][0] == "The GPU nearly always had work, except for 2.0 % of the time."
     done = shown(LOG, report(gpu_time=idle))
     assert " ".join(done.stdout.split()).startswith("The GPU had nothing to do 60 % of the time: waiting for data 50 %, waiting for Python's "
                                                    "lock 7.0 %, new_cause 3.0 %. ")

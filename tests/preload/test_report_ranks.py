@@ -31,8 +31,8 @@ def test_slow_copies_of_a_rank(shown):
     ways = [{"staged": copied(10, 1 << 30, 3.0 if rank == 1 else 0.4)} for rank in range(3)]
     found = answer(shown, *(report(20 + rank, rank, to_device=way) for rank, way in enumerate(ways)))
     assert found["differing"] == ["rank 1 copied to the GPU at 3.6 GB/s (median 26.8 GB/s)"]
-    assert found["helps"] == ["pinned and staged copies of rank 1 (3.6 GB/s, median 26.8 GB/s): its PCIe link may be slow: run `gpufeed doctor` on its "
-                              "host, and read \"GPU Link Info\" of `nvidia-smi -q` while it copies"]
+    assert found["helps"] == ["pinned and staged copies of rank 1 are slow (3.6 GB/s, median 26.8 GB/s), perhaps because of its PCIe link: run `gpufeed "
+                              "doctor` on its host, and read \"GPU Link Info\" of `nvidia-smi -q` while the rank copies"]
 
 
 def test_slow_copies_of_pageable_memory_are_no_slow_link(shown):

@@ -12,7 +12,7 @@
 #define LITTLE_SHARE 0.01
 /* A cause with less than this share of the GPUs' time needs no remedy. */
 #define LEAST_GPU_SHARE 0.05
-/* A cause with less than this share of the stalled time needs no remedy. */
+/* A cause with less than 1 / LEAST_STALL_SHARE of the stalled time needs no remedy. */
 #define LEAST_STALL_SHARE 20
 #define CAUSES 3
 #define ITEMS 16
@@ -21,10 +21,10 @@
 struct item {
     enum {
         OF_SLOW_RANK, /* for the rank that is slower than the others */
-        OF_GPU,       /* a cause for which a GPU had nothing to do */
-        OF_THREADS,   /* time of threads; a GPU may have had work meanwhile */
+        OF_GPU,       /* for a cause that left a GPU without work */
+        OF_THREADS,   /* for lost time of threads; a GPU may have had work in this time */
     } of;
-    double gain_s; /* at most so much time, summed over ranks or threads */
+    double gain_s; /* the most time that the remedy saves, summed over ranks or threads */
     char text[768];
 };
 
@@ -41,7 +41,10 @@ static struct item *new_item(struct items *items, double gain_s, int of)
     return item;
 }
 
-/* Returns ", mostly of rank 5 at train.py:4 in load"; "" if both are unknown. Rank -1, line "": unknown. */
+/*
+ * Returns a text such as ", mostly of rank 5 at train.py:4 in load". A rank of -1 and a line of ""
+ * are unknown; if both are unknown, returns "".
+ */
 static const char *where_text(const struct gf_answer *answer, int64_t rank, const char *line,
                               char *buf, size_t size)
 {
@@ -75,7 +78,10 @@ static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
     }
 }
 
-/* The value that has more than half of a row's time; -1 if no value has. */
+/*
+ * Returns the value of the second property that has more than half of the row's time; -1 if there
+ * is none.
+ */
 static int64_t most_of(const struct gf_tally_row *row)
 {
     return row && row->main_us > row->us / 2 ? row->main : -1;
@@ -163,7 +169,7 @@ static void say_placement(struct gf_answer *answer)
     }
 }
 
-/* The sum of a reason's bytes in both directions. */
+/* Returns the sum of a reason's bytes in both directions. */
 static double reason_bytes(const struct gf_copies *copies, const char *name)
 {
     double bytes = 0;

@@ -5,9 +5,9 @@
 #include "cli/report/output/answer.h"
 
 /*
- * Adds what helps to answer->helps: remedies for the rank that is slower than the others, then for
- * causes for which GPUs had nothing to do, then for lost time of threads. In each group the largest
- * gain is first. Remedies whose gain is unknown are last. Needs gf_rank_compare.
+ * Adds remedies to answer->helps: first for the rank that is slower than the others, then for
+ * causes that left GPUs without work, then for lost time of threads. In each group, the remedy with
+ * the largest gain is first. Remedies whose gain is unknown are last. Called after gf_rank_compare.
  */
 void gf_advice_say(struct gf_answer *answer);
 

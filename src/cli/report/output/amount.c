@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Uses the largest unit in which the value is at least 1. Below 10, prints a nonzero decimal. */
+/*
+ * Formats the value in the largest unit in which it is at least 1. A result below 10 has one
+ * decimal, unless this decimal is 0.
+ */
 static const char *with_unit(double value, const double *sizes, const char *const *units,
                              size_t count, char *buf)
 {

@@ -16,8 +16,8 @@ const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT]);
 /* A share: "0.3 %", "67 %". */
 const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);
 /*
- * A time in local time, without or with the date: "08:51:09", "2026-11-23 08:51:09". "-" if
- * unknown.
+ * A time as local time, without or with the date: "08:51:09", "2026-11-23 08:51:09"; "-" if the
+ * time is unknown.
  */
 const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT]);
 /* A number with its noun: "1 stall", "12 stalls". */

@@ -42,7 +42,10 @@ static void add_gpu_value(struct gf_answer *answer, const json_t *value, const c
         add_gpu_time(answer, value, name, levels - 1);
 }
 
-/* Adds each number in the section, named by its path such as "devices.0.samples". */
+/*
+ * Adds each number in the section to answer->gpu. A number's name is its path, such as
+ * "devices.0.samples".
+ */
 static void add_gpu_time(struct gf_answer *answer, const json_t *section, const char *prefix,
                          unsigned levels)
 {
@@ -113,7 +116,7 @@ static size_t count_hosts(const struct gf_job *job)
     return different;
 }
 
-/* Adds the causes of a process without a log, from the sums in its report. */
+/* Adds the stalls of a process without a log to answer->causes, from the sums in its report. */
 static void add_reported_causes(struct gf_answer *answer, const struct gf_job_process *process)
 {
     const json_t *causes = gf_report_at(process->report, "stalls.causes");
@@ -135,7 +138,11 @@ static void add_reported_causes(struct gf_answer *answer, const struct gf_job_pr
     }
 }
 
-/* The time of the steps, because a program's start and end differ from its steps; the whole job without steps. */
+/*
+ * Returns when the first step began and the last step ended. The start and the end of a program are
+ * left out, because they differ from its steps. If there are no steps, returns the times of the
+ * whole job.
+ */
 static void step_window(const struct gf_answer *answer, double *ret_from, double *ret_to)
 {
     const struct gf_steps *steps = &answer->steps;

@@ -13,7 +13,10 @@
 #include "cli/report/sums/steps.h"
 #include "cli/report/sums/tally.h"
 
-/* A number of the reports' section gpu_time: its path, its sum over all reports, their count. */
+/*
+ * A number in the section gpu_time of the reports: its path, its sum over the reports that have it,
+ * and how many reports have it.
+ */
 struct gf_gpu_number {
     char name[96];
     double sum;
@@ -37,13 +40,16 @@ struct gf_answer {
     uint32_t longest_us;
     uint64_t delay_ms, throttled_ms, fault_ms, dropped;
     size_t processes, hosts, ranks_known, running, observing, reported;
-    int64_t
-        slow_rank; /* the rank that took the most time more than the others; -1 if none differs */
+    /* The rank that exceeds the median of all ranks by the most time; -1 if none differs. */
+    int64_t slow_rank;
     struct gf_onset onset;
     struct gf_lines verdict, differing, helps, notes;
 };
 
-/* The answer refers to the job and the counts: the caller must not change them while it exists. */
+/*
+ * The answer refers to the job and the counts, so the caller must not change these while the answer
+ * exists.
+ */
 void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
                     struct gf_answer *ret);
 void gf_answer_free(struct gf_answer *answer);

@@ -96,7 +96,8 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
     for (enum gf_by by = 0; by < GF_BY_COUNT; by++) {
         if (wanted != GF_BY_COUNT && wanted != by)
             continue;
-        if (by == GF_BY_CAUSE) { /* answer->causes also contains the sums of reports */
+        /* The list answer->causes also contains stalls of processes without a log. */
+        if (by == GF_BY_CAUSE) {
             json_array_append_new(list, table_of(answer, &answer->causes, top));
             continue;
         }

@@ -17,7 +17,7 @@
 #define DIFFERING_MAX 4
 #define HELPS_MAX 4
 #define GPU_COLUMNS 56
-#define REASONS_MAX 1         /* the page and --json have all */
+#define REASONS_MAX 1         /* reasons that are printed; the page and --json contain all */
 #define LEAST_GPU_SHARE 0.005 /* smaller shares are not printed */
 
 /* The terminal's width; 100 columns for a file or a pipe. */
@@ -236,7 +236,7 @@ static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, en
         gf_rank_text_print(out, answer, top);
         return;
     }
-    if (by == GF_BY_CAUSE) { /* answer->causes also has the sums of reports */
+    if (by == GF_BY_CAUSE) { /* answer->causes also has stalls of processes without a log */
         print_table(out, answer, &answer->causes, top);
     } else {
         tally = second_tally(answer, by);
@@ -264,7 +264,7 @@ void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, en
         print_table(out, answer, &answer->sites, top);
         print_steps(out, answer, top);
         print_copies(out, answer);
-        if (answer->differing.count > 1) /* the verdict begins with the first one */
+        if (answer->differing.count > 1) /* the verdict names the first rank */
             print_lines(out, "Ranks that differ", &answer->differing, gf_max(top, DIFFERING_MAX));
         print_lines(out, "What helps", &answer->helps, gf_max(top, HELPS_MAX));
     } else {

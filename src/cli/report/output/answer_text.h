@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 /*
- * Prints an answer in one screen: verdict, stalls, copies, ranks, what helps. Tables have at most
- * `top` rows. With another `by` than GF_BY_COUNT, prints only the table by this property.
+ * Prints an answer that fits on one screen: verdict, stalls, copies, ranks, what helps. Tables have
+ * at most `top` rows. If `by` is not GF_BY_COUNT, prints only the table by this property.
  */
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by);
 

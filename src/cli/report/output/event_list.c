@@ -8,14 +8,14 @@
 
 #include <stdlib.h>
 
-/* Counts of a log's lines that were read so far. */
+/* How many events and damaged lines of a log were read so far. */
 struct known {
     unsigned events, bad;
 };
 
 /*
- * Called for a file with `bad` damaged lines and no event so far. True if it is not a log; prints an
- * error if an operand names it.
+ * Called for a file in which only `bad` damaged lines and no event were read so far. Returns true
+ * if the file is not a log; then also prints an error if an operand names the file.
  */
 static bool is_foreign(const struct gf_merged_line *line, unsigned bad)
 {
@@ -45,8 +45,8 @@ static bool takes(struct gf_job *job, const struct gf_merged_line *line,
 }
 
 /*
- * Prints a line. False if the rest of its file is to be skipped, because the file is not a log. Sets
- * *ret_failed if an operand names the file.
+ * Prints the line's event if it passes the filter. Returns false if the file is not a log, so that
+ * the caller skips the rest of the file; then also sets *ret_failed if an operand names the file.
  */
 static bool print_line(struct gf_job *job, const struct gf_merged_line *line, struct known *known,
                        const struct gf_job_filter *filter, bool *ret_failed)

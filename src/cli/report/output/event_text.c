@@ -70,7 +70,7 @@ static void print_steps(const json_t *event)
     puts("");
 }
 
-/* The GPU's time in milliseconds by state, and the sums of copies. */
+/* Prints each GPU's time in milliseconds by state, and the sums of copies. */
 static void print_activity(const json_t *event)
 {
     static const char *const states[] = {"empty", "copying", "communicating", "queued", "unknown"};

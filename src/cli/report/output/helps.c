@@ -53,7 +53,10 @@ static const struct row *row_of(const struct row *rows, size_t count, const char
 
 #define ROW(table, name) row_of(table, GF_ARRAY_LEN(table), name)
 
-/* Returns the name itself if the table does not have it. */
+/*
+ * Returns the words of the row. If the name is unknown, so that the row has no words, returns the
+ * name.
+ */
 static const char *words_or_name(const struct row *row, const char *name)
 {
     return row->words ? row->words : name;

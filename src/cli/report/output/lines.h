@@ -10,7 +10,7 @@ struct gf_lines {
     size_t count;
 };
 
-/* Adds a sentence, unless the list has it already. */
+/* Adds a sentence, unless the list already contains it. */
 void gf_lines_add(struct gf_lines *lines, const char *format, ...) GF_PRINTF(2, 3);
 void gf_lines_free(struct gf_lines *lines);
 

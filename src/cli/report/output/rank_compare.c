@@ -10,18 +10,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Differences below this share of the run, or below this many seconds, are ignored. */
+/* A difference in time is ignored if it is below this share of the run, or below LEAST_S. */
 #define LEAST_SHARE 0.01
 #define LEAST_S 0.2
 #define FACTOR 2
-/* Smaller than FACTOR, because medians of steps vary less than sums of stalls. */
+/*
+ * The factor for durations of steps. It is smaller than FACTOR, because medians of steps vary less
+ * than sums of stalls.
+ */
 #define STEP_FACTOR 1.2
 #define GPU_SHARE 0.1 /* a smaller difference of the GPU's time without work is ignored */
 #define TEXT 640
 
 typedef double value_of(const struct gf_rank_row *row);
 
-/* The medians of all ranks, and the least difference in seconds. */
+/* The medians of all ranks, and the least difference in seconds that is not ignored. */
 struct usual {
     double stall_s, delay_s, step_s, step_mean_s, gpu_empty, gpu_copying, copy_cost, link_cost,
         last;
@@ -58,7 +61,10 @@ static double gpu_copying(const struct gf_rank_row *row)
     return row->gpu_s > 0 ? row->gpu_copying_s / row->gpu_s : 0;
 }
 
-/* Seconds per GB, so that a higher value is worse, as for other values. 0 if no copy was timed. */
+/*
+ * Returns seconds per GB instead of a rate, so that a higher value is worse, as for the other
+ * values that are compared. Returns 0 if no copy was timed.
+ */
 static double cost_of(const struct gf_copy_sum *sum)
 {
     const double rate = gf_copy_rate(sum);
@@ -80,7 +86,7 @@ static double end_of(const struct gf_rank_row *row)
     return row->last;
 }
 
-/* The lower median, so that one of two ranks can differ from it. */
+/* Returns the lower median, so that one of two ranks can differ from the median. */
 static double median(const struct gf_rank_table *table, value_of *value)
 {
     double *values = calloc(table->count, sizeof(*values)), middle = 0;
@@ -161,7 +167,10 @@ static void compare_delays(const struct usual *usual, struct gf_rank_row *row,
            gf_amount_time(row->delay_s, much), gf_amount_time(usual->delay_s, little));
 }
 
-/* If all ranks become slower, their medians differ by chance. So the mean must differ, too. */
+/*
+ * If all ranks become slower during the job, the medians of their steps may differ by chance. So a
+ * rank is slower only if the mean of its steps is larger, too.
+ */
 static void compare_steps(const struct usual *usual, struct gf_rank_row *row,
                           struct gf_textbuf *words)
 {
@@ -176,7 +185,10 @@ static void compare_steps(const struct usual *usual, struct gf_rank_row *row,
            gf_amount_time(usual->step_s, little));
 }
 
-/* Adds the cause whose share of the rank's time is most above its share in the whole job. */
+/*
+ * Adds to the sentence the cause whose share of this rank's GPU time exceeds its share in the whole
+ * job by the most.
+ */
 static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_row *row,
                           struct gf_textbuf *words)
 {
@@ -221,7 +233,10 @@ static void compare_gpu(const struct gf_answer *answer, const struct usual *usua
     gf_say(words, ")");
 }
 
-/* A rank whose link is slow copies for longer, also if no thread waits for the copies. */
+/*
+ * Compares the time in which GPUs had only copies to do. If a rank's PCIe link is slow, this time
+ * is longer, even if no thread waits for the copies.
+ */
 static void compare_copying(const struct usual *usual, struct gf_rank_row *row,
                             struct gf_textbuf *words)
 {
@@ -250,8 +265,8 @@ static void compare_copies(const struct usual *usual, struct gf_rank_row *row,
 }
 
 /*
- * Adds a remedy for a rank whose pinned and staged copies are slow. Copies of pageable memory that
- * the driver makes are slow for other reasons.
+ * Adds a remedy for a rank whose pinned and staged copies are slow. Copies of pageable memory by
+ * the driver are not considered, because they are slow for other reasons.
  */
 static void advise_link(struct gf_answer *answer, const struct usual *usual,
                         const struct gf_rank_row *row)
@@ -261,13 +276,14 @@ static void advise_link(struct gf_answer *answer, const struct usual *usual,
 
     if (usual->link_cost > 0 && cost > FACTOR * usual->link_cost &&
         row->of_pinned.duration_s > LEAST_S)
-        gf_lines_add(
-            &answer->helps,
-            "pinned and staged copies of rank %lld (%s, median %s): its PCIe link may be slow: "
-            "run `gpufeed doctor` on its host, and read \"GPU Link Info\" of `nvidia-smi -q` while "
-            "it copies",
-            (long long)row->rank, gf_amount_rate(1 / cost, much),
-            gf_amount_rate(1 / usual->link_cost, little));
+        gf_lines_add(&answer->helps,
+                     "pinned and staged copies of rank %lld are slow (%s, median %s), perhaps "
+                     "because of its "
+                     "PCIe link: run `gpufeed doctor` on its host, and read \"GPU Link Info\" of "
+                     "`nvidia-smi -q` while "
+                     "the rank copies",
+                     (long long)row->rank, gf_amount_rate(1 / cost, much),
+                     gf_amount_rate(1 / usual->link_cost, little));
 }
 
 static void compare_end(const struct usual *usual, struct gf_rank_row *row,

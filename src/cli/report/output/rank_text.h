@@ -8,7 +8,7 @@
 
 /*
  * Prints a row for each rank, at most `top`: ranks that differ first, then those with the longest
- * steps. Needs gf_rank_compare.
+ * steps. Called after gf_rank_compare.
  */
 void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsigned top);
 

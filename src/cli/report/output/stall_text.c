@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Size of the keys in the cache. The text of any further stack is made for each event. */
+/*
+ * The most bytes of keys in the cache of stack texts. The text of a stack that does not fit is made
+ * again for each event.
+ */
 #define KEPT_BYTES ((size_t)16 << 20)
 
 /* Cache of stack texts: a job has few different stacks. A key is the JSON text of a stack. */
@@ -26,7 +29,10 @@ static void print_text(struct gf_span value)
     fputs(text, stdout);
 }
 
-/* Prints "GPU 1 0000:81:00.0, block on node 0", if the event has these fields. */
+/*
+ * Prints the event's GPU and nodes, such as ", block on node 0, GPU 1 0000:81:00.0", as far as the
+ * event has these fields.
+ */
 static void print_place(const struct gf_event *event)
 {
     struct gf_scan scan = gf_scan_begin(event->gpu, '{');

@@ -56,7 +56,10 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
     }
 }
 
-/* Called first, because the other sentences explain parts of the GPU's time. */
+/*
+ * Adds the sentence about the GPUs' time. It is the first one, because the other sentences explain
+ * parts of that time.
+ */
 static void say_gpu_time(struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
@@ -70,22 +73,24 @@ static void say_gpu_time(struct gf_answer *answer)
     gf_amount_share(empty, 1, share);
     say_gpu_causes(time, causes, sizeof(causes));
     if (empty < BUSY_SHARE)
-        gf_lines_add(&answer->verdict,
-                     "%s %s nearly always had work: nothing to do %s of the time.", when, gpus,
-                     share);
+        gf_lines_add(&answer->verdict, "%s %s nearly always had work, except for %s of the time.",
+                     when, gpus, share);
     else
         gf_lines_add(&answer->verdict, "%s %s had nothing to do %s of the time%s.", when, gpus,
                      share, causes);
 }
 
-/* The share of the job's time that the most affected thread was stalled. */
+/* Returns the share of the job's time in which the most affected thread was stalled. */
 static double worst_share(const struct gf_answer *answer)
 {
     const double span = answer->to - answer->from;
     return span > 0 ? gf_min((double)answer->threads.rows[0].us / 1e6 / span, 1) : 0;
 }
 
-/* The caller of a call site with the most stalled time: many call sites are helper functions. 0 if unknown. */
+/*
+ * Returns the caller that has the most stalled time at a call site; 0 if unknown. Many call sites
+ * are in helper functions, whose callers tell more.
+ */
 static uint32_t main_caller(const struct gf_job *job, int64_t site)
 {
     uint64_t *us = calloc(job->texts.count + 1, sizeof(*us));
@@ -102,7 +107,9 @@ static uint32_t main_caller(const struct gf_job *job, int64_t site)
     return most;
 }
 
-/* Writes ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>". */
+/*
+ * Writes a text such as ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>".
+ */
 static void say_site(const struct gf_answer *answer, const struct gf_tally_row *row, char *buf,
                      size_t size)
 {
@@ -178,7 +185,10 @@ static void say_onset(struct gf_answer *answer)
                      onset->factor >= 1000 ? " or more" : "");
 }
 
-/* Most ranks become slower together, if they wait for each other; else one of them may. */
+/*
+ * Says from which step on steps took longer. Ranks that wait for each other become slower together;
+ * otherwise only the slowest rank may have become slower.
+ */
 static void say_step_onset(struct gf_answer *answer)
 {
     char clock[GF_AMOUNT], before[GF_AMOUNT], after[GF_AMOUNT], rank[32] = "";
@@ -219,7 +229,7 @@ static const char *direction_text(int direction)
     return direction == GF_TO_DEVICE ? "to" : "from";
 }
 
-/* Says why nothing was staged in a direction, if the driver copied pageable memory. */
+/* If the driver copied pageable memory in this direction, says why none of it was staged. */
 static void say_not_staged(struct gf_answer *answer, int direction)
 {
     const struct gf_copies *copies = &answer->copies;
