@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of verbs. Each verb is in its file cmd_<verb>.c. */
+/* The table of verbs. Each verb is implemented in a file cmd_<verb>.c. */
 #include "cli/common/cli.h"
 #include "cli/compare/cmd_compare.h"
 #include "cli/doctor/cmd_doctor.h"
@@ -74,8 +74,9 @@ static int cmd_version(int argc, char **argv)
 }
 
 /*
- * Flushes standard output. 0, or the errno of a failed write. If an earlier write failed, its errno
- * is lost and the buffer may be empty, so one more byte is written to get the error again.
+ * Flushes standard output. Returns 0, or the errno of a failed write. If an earlier write failed,
+ * its errno is lost and the buffer may be empty. So one more byte is written, which fails with the
+ * same errno.
  */
 static int flush_output(void)
 {
@@ -97,7 +98,7 @@ int main(int argc, char **argv)
         return gf_help_unknown_verb(&verbs, argv[1]);
     gf_permit_find(GF_PERMIT_ALL);
     const int code = verb->run(argc - 1, argv + 1);
-    /* The exit code must tell scripts about a full disk or a closed pipe. */
+    /* Scripts learn only from the exit code that the disk is full or the pipe is closed. */
     const int error = flush_output();
     if (!error)
         return code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpufeed-stacks PID: the Python and native stacks of every thread of a running process. The
- * process need not be preloaded. This is a program of its own, because no other program needs
+ * gpufeed-stacks PID prints the Python and native stacks of every thread of a running process, with
+ * or without the preload library. This is a separate program, because no other program needs
  * libunwind.
  */
 #include "base/pystack/pystack.h"
@@ -36,7 +36,10 @@ static int fail(pid_t pid, int error)
     return 1;
 }
 
-/* Names of threads, files and functions come from another process: only printable text passes. */
+/*
+ * Prints the name of a thread, file or function. The name comes from another process, so control
+ * characters are replaced.
+ */
 static void put_text(const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++)

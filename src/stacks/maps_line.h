@@ -16,12 +16,15 @@ struct gf_maps_line {
 };
 
 /*
- * NULL and errno if the process's mappings cannot be read. The caller closes the result with
- * fclose.
+ * Opens the process's list of mappings. Returns NULL and sets errno if the list cannot be read. The
+ * caller closes the result with fclose.
  */
 FILE *gf_maps_open(pid_t pid);
 
-/* Reads the next line of the documented form, and skips others. False: no line is left. */
+/*
+ * Reads the next line that has the form documented in proc(5), and skips other lines. Returns false
+ * if no line is left.
+ */
 bool gf_maps_next(FILE *maps, struct gf_maps_line *ret);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-/* Creates an unwinder for all threads of one target. NULL: out of memory. */
+/* Creates an unwinder for all threads of one target. Returns NULL if memory is short. */
 struct gf_native_unwinder;
 struct gf_native_unwinder *gf_native_unwinder_new(void);
 void gf_native_unwinder_free(struct gf_native_unwinder *unwinder);

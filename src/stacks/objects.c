@@ -12,7 +12,7 @@
 struct object {
     uintptr_t start, end, offset; /* addresses and file offset of one mapping */
     char path[512];
-    bool opened; /* opening it was tried */
+    bool opened; /* true: an attempt to open the file was made */
     struct gf_elf_view view;
     struct gf_elf_symbols symbols;
 };
@@ -77,7 +77,10 @@ static void open_object(const struct gf_objects *objects, struct object *object)
         object->symbols = (struct gf_elf_symbols){0};
 }
 
-/* The address within the file that the linker gave to a byte of the mapping; 0: unknown. */
+/*
+ * Returns the address that the linker assigned to the byte that is mapped at `address`; 0 if
+ * unknown.
+ */
 static uintptr_t linked_address(const struct object *object, uintptr_t address)
 {
     const uintptr_t offset = address - object->start + object->offset;

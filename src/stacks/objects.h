@@ -9,13 +9,17 @@
 
 struct gf_objects;
 
-/* Reads the mappings of code. NULL: they cannot be read, or out of memory. Used by one thread. */
+/*
+ * Reads the process's mappings of code. Returns NULL if they cannot be read, or if memory is short.
+ * Only one thread may use the result.
+ */
 struct gf_objects *gf_objects_read(pid_t pid);
 void gf_objects_free(struct gf_objects *objects);
 
 /*
  * Writes "function+0x12 (object)". If no symbol covers the address, as in a stripped object, writes
- * "object+0x1234"; outside of all objects, only the address. The path may contain any character.
+ * "object+0x1234"; outside of all objects, only the address. The object's path, and so the text,
+ * may contain any character.
  */
 void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size);
 

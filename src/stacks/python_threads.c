@@ -11,16 +11,16 @@
 #include <string.h>
 
 #define RUNTIME_MOST ((size_t)4 << 20) /* bytes of _PyRuntime that are searched */
-/* So many words are searched at each address in _PyRuntime. */
+/* How many words are searched at each address that _PyRuntime contains. */
 #define POINTEES 64
-/* So many words of a thread state are searched for its thread's id. */
+/* How many words of a thread state are searched for pthread_self() of its thread. */
 #define STATE_WORDS 128
-#define STATES_MOST 100000 /* limit, because a damaged list may have no end */
+#define STATES_MOST 100000 /* the most states of a list; a damaged list may have no end */
 
 /* Indices of the first words of a PyThreadState, which are the same in each version. */
 enum { state_previous, state_next, state_interpreter };
 
-/* The file that contains the interpreter, as this process sees it. */
+/* The file that contains the interpreter; `path` is valid in this process. */
 struct interpreter {
     char path[64 + 4096 + 128];
     uintptr_t start; /* where its first byte is mapped */
@@ -104,7 +104,10 @@ static bool read_words(const struct search *s, uintptr_t at, uintptr_t *ret, siz
            gf_target_read(s->target, at, ret, count * sizeof(*ret)) == count * sizeof(*ret);
 }
 
-/* The thread whose pthread_self() is among the words; -1: no thread. */
+/*
+ * Returns the index of the target's thread whose pthread_self() is among the words; -1 if there is
+ * none.
+ */
 static ssize_t thread_of(const struct search *s, const uintptr_t *words, size_t count)
 {
     for (size_t i = state_interpreter + 1; i < count; i++)
@@ -114,7 +117,10 @@ static ssize_t thread_of(const struct search *s, const uintptr_t *words, size_t 
     return -1;
 }
 
-/* Stores the thread states of the list, from `state` on in one direction. */
+/*
+ * Follows the interpreter's list of thread states from `state` in one direction, and stores each
+ * thread state.
+ */
 static void follow(const struct search *s, uintptr_t state, uintptr_t interpreter, int direction)
 {
     uintptr_t words[STATE_WORDS];
@@ -152,7 +158,8 @@ static bool try_state(const struct search *s, uintptr_t state)
 }
 
 /*
- * Searches these words and the memory that they point to, because up to 3.10 the interpreter is an
+ * Searches the words of _PyRuntime for the address of a thread state, then the memory to which
+ * these words point. Up to CPython 3.10, _PyRuntime only points to the interpreter, which is an
  * allocated struct.
  */
 static bool search_runtime(const struct search *s, const uintptr_t *words, size_t count)

@@ -13,7 +13,8 @@
 struct gf_python_threads {
     const struct gf_pystack_layout *layout; /* NULL: frames of that version cannot be read */
     char version[32];                       /* "3.11"; "": no interpreter was found */
-    uintptr_t *states;                      /* for each thread of the target; 0: runs no Python */
+    /* The thread state of each thread of the target; 0: the thread runs no Python. */
+    uintptr_t *states;
 };
 
 /*

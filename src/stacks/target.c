@@ -14,12 +14,15 @@
 #include <sys/wait.h>
 
 /*
- * The most searches for new threads, because threads that keep starting others would make the
- * search endless.
+ * The most times that the process is searched for new threads. Without this limit, the search would
+ * not end if threads kept starting others.
  */
 #define ROUNDS 16
 
-/* The state follows the name, which is in parentheses and may contain any character. */
+/*
+ * Reads the thread's state and CPU from its file `stat`. The state follows the name, which is in
+ * parentheses and may contain any character.
+ */
 static void read_stat(struct gf_target_thread *thread, pid_t pid)
 {
     char text[1024];

@@ -239,7 +239,7 @@ def test_two_reports(compare, tmp_path):
         ["one.json", "other.json", "change"],
         ["time", "3.50 s", "3.50 s", "+0.0 %"],
         ["copies from the GPU", "8 MiB in 500.00 ms", "8 MiB in 125.00 ms", "-375.00 ms"],
-        ["One run each: no interval across runs."]]
+        ["Each report is from one run, so there is no interval."]]
     assert "time per step" in compare(other, other).stdout
     for path, pinned, empty in ((one, 2, 3.0), (other, 6, 0.5)):
         content = json.loads(path.read_text())

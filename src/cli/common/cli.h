@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exit codes and error messages of all verbs. The command is an ordinary program, so its code may
- * use stdio and malloc, which the preload library must not.
+ * use stdio and malloc, unlike the code of the preload library.
  */
 #ifndef GF_CLI_COMMON_CLI_H
 #define GF_CLI_COMMON_CLI_H

@@ -51,7 +51,7 @@ int gf_flags_next_short(struct gf_flags *reader, const char *shorts)
 
     opterr = 0;
     if (!reader->at)
-        optind = 0; /* 0 resets glibc's getopt after an earlier argv */
+        optind = 0; /* 0 resets glibc's getopt, which may have read another argv */
     /*
      * "+": flags end at the first operand. ":": getopt distinguishes a missing value from an unknown
      * flag.

@@ -11,31 +11,35 @@
 #include <getopt.h>
 
 enum {
-    GF_FLAG_END = -1,       /* `at` is the index of the first operand */
-    GF_FLAG_INVALID = '?',  /* already reported on standard error */
+    GF_FLAG_END = -1,       /* no flag is left; `at` is the index of the first operand */
+    GF_FLAG_INVALID = '?',  /* the flag is invalid; the error was printed */
     GF_FLAG_NO_VALUE = ':', /* the flag lacks its value; the caller reports it */
-    GF_FLAG_HELP = 'h',     /* -h, and --help through the table */
+    GF_FLAG_HELP = 'h',     /* -h, or --help, whose row has this value */
 };
 
-/* The caller sets argc, argv and flags. Only one reader may exist, because getopt has global state. */
+/*
+ * A reader of a verb's flags. The caller sets argc, argv and flags, and leaves the other members 0.
+ * Only one reader may exist at a time, because getopt has global state.
+ */
 struct gf_flags {
     int argc;
     char **argv;                /* argv[0] is the verb */
     const struct option *flags; /* ends with a row of zeros */
     int at;                     /* index in argv of the next word */
-    const struct option *flag;  /* row of the last flag */
+    const struct option *flag;  /* row of the flag that was read last */
     bool ended;                 /* "--" has ended the flags */
 };
 
 /*
- * Reads the next flag. Returns `val` of its row, or GF_FLAG_*. Its value is in optarg: the text after
- * "=", or the next word unless that is "--".
+ * Reads the next flag. Returns `val` of the flag's row, or GF_FLAG_*. The flag's value is in
+ * optarg: the text after "=", or the next word unless that word is "--".
  */
 int gf_flags_next(struct gf_flags *reader);
 
 /*
- * The same, and also accepts short flags, given as for getopt in at most 10 characters. For a short
- * flag, returns its letter or GF_FLAG_NO_VALUE, and sets `flag` to NULL.
+ * Like gf_flags_next, but also accepts the short flags in `shorts`, a string in getopt's form of at
+ * most 10 characters. For a short flag, returns its letter or GF_FLAG_NO_VALUE, and sets `flag` to
+ * NULL.
  */
 int gf_flags_next_short(struct gf_flags *reader, const char *shorts);
 

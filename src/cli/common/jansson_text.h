@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-/* A JSON string; null for NULL, for "" and for text that is not UTF-8. */
+/* Returns the text as a JSON string, or JSON's null if the text is NULL, "" or not UTF-8. */
 static inline json_t *gf_json_text(const char *text)
 {
     json_t *string = text && *text ? json_string(text) : NULL;

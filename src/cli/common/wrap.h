@@ -7,7 +7,10 @@
 /* Writes the text as indented lines of at most `width` columns, and a final newline. */
 void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width);
 
-/* Columns of the terminal that `out` writes to, at most 100; 80 if it is not a terminal. */
+/*
+ * Returns the number of columns of the terminal that `out` writes to, at most 100; 80 if `out` is
+ * not a terminal.
+ */
 unsigned gf_wrap_width(FILE *out);
 
 #endif

@@ -24,8 +24,8 @@ static struct gf_arm *find_arm(struct gf_arms *arms, const char *name, size_t le
 static void report_mistake(void *closure, const char *line)
 {
     /*
-     * Removes the words about the default that the library would use, because `compare` exits with
-     * an error instead.
+     * Removes the end of the line, which names the default that the library would use. `compare`
+     * exits with an error instead.
      */
     const char *end = strstr(line, "; using ");
 

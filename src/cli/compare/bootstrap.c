@@ -19,10 +19,10 @@ uint64_t gf_bootstrap_random(uint64_t *state)
 }
 
 /*
- * The share of resamples that lie beyond each end of the interval. Approximates Phi(-sqrt(n / (n -
- * 1)) * t), with Student's t for n - 1 degrees of freedom. Below 12 pairs the share is smaller,
- * because few different resamples exist. With normal noise, the interval excludes 1 in 5 to 6 % of
- * the comparisons of equal arms.
+ * Returns the share of resamples that are below the interval, which is also the share above it.
+ * Approximates Phi(-sqrt(n / (n - 1)) * t), with Student's t for n - 1 degrees of freedom. Below 12
+ * pairs the share is smaller, because few different resamples exist. If equal arms are compared and
+ * the noise is normal, 5 to 6 % of the intervals exclude the ratio 1.
  */
 static double tail(size_t count)
 {

@@ -15,7 +15,7 @@ static void print_row(FILE *out, const char *label, const char *before, const ch
     fprintf(out, "  %-22s%-26s%-*s%s\n", label, before, pad, after, change);
 }
 
-/* Writes the sign, which may be "", and the time. */
+/* Writes the sign, which may be "", and the time with its unit. */
 static void format_time(char *ret, size_t size, const char *sign, double seconds)
 {
     if (seconds < 1e-3)
@@ -59,7 +59,10 @@ static void format_copies(char *ret, size_t size, const struct gf_figures_copies
         snprintf(ret, size, "%.0f MiB, not timed", copies->bytes / runs / MIB);
 }
 
-/* Prints a row with each arm's part as a share of its copied bytes, unless both are 0. */
+/*
+ * Prints which share of each arm's copied bytes the arm's part is. Prints no row if both parts are
+ * 0.
+ */
 static void print_part(FILE *out, const char *label, double before, double after,
                        const struct gf_figures_copies *copies[2])
 {
@@ -217,8 +220,8 @@ static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_
     print_row(out, "  temperature", texts[0], texts[1], "");
     if (magnitude(mhz[1] - mhz[0]) > CLOCKS_DIFFER * mhz[0])
         fprintf(out,
-                "The GPU clocks differ by more than %.0f %%; a part of the difference may come "
-                "from them.\n",
+                "The GPU clocks differ by more than %.0f %%; this may explain a part of the "
+                "difference.\n",
                 100 * CLOCKS_DIFFER);
     for (size_t i = 0; i < 2; i++)
         if (clocks[i].limited > 0)
@@ -265,5 +268,5 @@ void gf_comparison_print_reports(FILE *out, const char *const names[2],
     else
         print_times(out, "time", figures[0].ran_s, figures[1].ran_s);
     print_figures(out, figures, runs);
-    fputs("One run each: no interval across runs.\n", out);
+    fputs("Each report is from one run, so there is no interval.\n", out);
 }

@@ -11,7 +11,9 @@
 /* Prints the difference with its interval, and where the time went. */
 void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial);
 
-/* The same for two single reports, without an interval. */
+/*
+ * Prints the difference between two single reports, without an interval, and where the time went.
+ */
 void gf_comparison_print_reports(FILE *out, const char *const names[2],
                                  const struct gf_figures figures[2]);
 

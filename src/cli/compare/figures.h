@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of reports (docs/report.md) that tell where time went. */
+/* Figures of reports (docs/report.md) that show where time was spent. */
 #ifndef GF_CLI_COMPARE_FIGURES_H
 #define GF_CLI_COMPARE_FIGURES_H
 
@@ -8,7 +8,7 @@
 #define GF_FIGURES_CAUSES 24
 
 struct gf_figures_copies {
-    /* Bytes of staged copies, of pinned copies, and of copies left to the driver. */
+    /* Sums over staged copies, pinned copies, and copies left to the driver. */
     double bytes, seconds;
     double staged_bytes, pinned_bytes;
 };
@@ -18,7 +18,7 @@ struct gf_figures_stalls {
     double count, seconds;
 };
 
-/* Sums over several reports: those of a run's processes, or those of several runs. */
+/* Sums over several reports, which are from the processes of one run, or from several runs. */
 struct gf_figures {
     double reports;
     double ran_s; /* time from the first use of CUDA to the report */
@@ -29,13 +29,19 @@ struct gf_figures {
     struct gf_figures_stalls stalls, causes[GF_FIGURES_CAUSES];
 };
 
-/* Adds the report in a file. 0 or -errno; -EINVAL if the file is not a report. */
+/*
+ * Adds the report in a file to the figures. Returns 0 or -errno; -EINVAL if the file is not a
+ * report.
+ */
 int gf_figures_add_file(struct gf_figures *figures, const char *path);
 
 /* Adds `more`. */
 void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
 
-/* Returns the row of a cause, and adds it if it is missing. Returns the last row of a full table. */
+/*
+ * Returns the row of a cause, and adds the row if it is missing. If the table is full, returns its
+ * last row.
+ */
 struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause);
 
 #endif

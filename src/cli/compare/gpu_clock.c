@@ -33,7 +33,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool ends;                /* protected by the lock */
-    struct gf_gpu_clock sums; /* used only by the thread until it has ended */
+    struct gf_gpu_clock sums; /* only the thread uses this, until it has ended */
 } reader = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Loads NVML once, and keeps it loaded until the command exits. */

@@ -13,10 +13,13 @@ struct gf_gpu_clock {
     double readings;
     double mhz;     /* sum of the multiprocessors' clocks */
     double celsius; /* highest temperature */
-    double limited; /* readings at which heat or the power limit lowered the clock */
+    double limited; /* number of readings at which heat or the power limit lowered the clock */
 };
 
-/* Starts the thread; gf_gpu_clock_end stops it, and adds its readings. Only one can run. */
+/*
+ * Starts the thread that reads the clocks; gf_gpu_clock_end stops it, and adds its readings to
+ * *add. Only one such thread can run.
+ */
 void gf_gpu_clock_begin(void);
 void gf_gpu_clock_end(struct gf_gpu_clock *add);
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define OUTPUT "output"
-#define SHOWN_BYTES 1024 /* printed of a failed command's output */
+#define SHOWN_BYTES 1024 /* how many bytes of a failed command's output are printed */
 
 static void set_environment(struct gf_env *env, const struct gf_arm *arm, const char *folder)
 {

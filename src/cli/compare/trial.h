@@ -10,7 +10,7 @@
 
 struct gf_trial {
     size_t pairs;
-    /* Times are seconds per step; false: seconds of the whole command. */
+    /* true: times are seconds per step; false: times are seconds of the whole command. */
     bool by_step;
     double *times[2];             /* times[arm][pair] */
     struct gf_figures figures[2]; /* sums over the runs of each arm */

@@ -22,7 +22,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* gperftools reads this variable. Its default is 32 MiB; figures: bench/NOTES.md. */
+/*
+ * gperftools reads this variable, whose default is 32 MiB. bench/NOTES.md has figures for both
+ * values.
+ */
 #define TCMALLOC_CACHES "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 #define TCMALLOC_CACHES_BYTES "268435456"
 
@@ -58,7 +61,10 @@ static void set_defaults(struct gf_env *env)
     }
 }
 
-/* A sanitizer's run-time in LD_PRELOAD ends the program unless it is the first entry. */
+/*
+ * Whether LD_PRELOAD contains a sanitizer's run-time, which ends the program unless it is the first
+ * entry.
+ */
 static bool preloads_sanitizer(const char *preload)
 {
     static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so",
@@ -70,7 +76,10 @@ static bool preloads_sanitizer(const char *preload)
     return false;
 }
 
-/* Reports a variable that would make the program fail under the preload. */
+/*
+ * Whether a variable would make the program fail with the library preloaded. If so, prints an
+ * error.
+ */
 static bool has_obstacle_in_environment(const struct gf_env *env, const char *name)
 {
     const char *audit = gf_env_get(env, "LD_AUDIT"), *tunables = gf_env_get(env, "GLIBC_TUNABLES");
@@ -193,8 +202,8 @@ static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t s
 }
 
 /*
- * Prints the binding only at GPUFEED_VERBOSE=2 or after a failure, because the library later reports
- * the binding that it reads back from the kernel.
+ * Binds this process, unless `dry`. Prints the binding only at GPUFEED_VERBOSE=2 or after a
+ * failure, because the library later reports the binding that it reads back from the kernel.
  */
 static void bind_before_exec(struct gf_env *env, bool dry)
 {

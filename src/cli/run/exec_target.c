@@ -80,8 +80,8 @@ static bool gains_privileges(const char *file)
 }
 
 /*
- * Returns the sanitizer of a program, or NULL. Its run-time serves malloc, and fails or crashes if
- * another library is loaded before it.
+ * Returns which sanitizer the program was built with, as text, or NULL. A sanitizer's run-time
+ * serves malloc, and fails or crashes if another library is loaded before it.
  */
 static const char *find_sanitizer(const struct gf_elf_view *program)
 {
@@ -98,7 +98,8 @@ static const char *find_sanitizer(const struct gf_elf_view *program)
 
     for (size_t i = 0; strings && i < GF_ARRAY_LEN(marks); i++) {
         char needle[32] = "";
-        const size_t length = strlen(marks[i].symbol) + 2; /* includes the zero bytes around it */
+        /* Includes the zero bytes before and after the symbol. */
+        const size_t length = strlen(marks[i].symbol) + 2;
         memcpy(needle + 1, marks[i].symbol, length - 2);
         if (memmem(strings, size, needle, length))
             return marks[i].why;

@@ -29,9 +29,15 @@ static void block_signals(struct init_signals *ret_old)
     for (size_t i = 0; i < GF_ARRAY_LEN(own); i++)
         sigdelset(&all, own[i]);
     sigprocmask(SIG_SETMASK, &all, &ret_old->mask);
-    /* If SIGCHLD were ignored, which is inherited, the kernel would discard exit codes. */
+    /*
+     * This process may have inherited that SIGCHLD is ignored. Then the kernel would discard exit
+     * codes.
+     */
     sigaction(SIGCHLD, &normal, &ret_old->child);
-    /* The child's group owns the terminal, so these signals would stop this process there. */
+    /*
+     * The child's process group owns the terminal, so these signals would stop this process when it
+     * uses the terminal.
+     */
     sigaction(SIGTTIN, &ignored, &ret_old->input);
     sigaction(SIGTTOU, &ignored, &ret_old->output);
 }
@@ -44,14 +50,20 @@ static void restore_signals(const struct init_signals *old)
     sigprocmask(SIG_SETMASK, &old->mask, NULL);
 }
 
-/* Makes the child's group the foreground group. This needs an ignored SIGTTOU. */
+/*
+ * Called in the child. Creates a process group, and makes it the terminal's foreground group.
+ * SIGTTOU must be ignored, because it would stop the child.
+ */
 static void become_foreground_group(void)
 {
     if (setpgid(0, 0) == 0)
         tcsetpgrp(STDIN_FILENO, getpgrp()); /* may fail: there may be no terminal */
 }
 
-/* Reaps all children that have ended. If the program was one, sets *ret_code and returns true. */
+/*
+ * Reaps all children that have ended. If the program is one of them, sets *ret_code and returns
+ * true.
+ */
 static bool reap(pid_t program, int *ret_code)
 {
     bool ended = false;
@@ -89,7 +101,10 @@ bool gf_init_fork(int *ret_code)
 {
     struct init_signals old;
 
-    /* PID 1 of a container gets all orphans. Another process gets those of its descendants on request. */
+    /*
+     * PID 1 of a container becomes the parent of all orphans. Another process becomes the parent of
+     * its orphaned descendants only if it asks for this.
+     */
     if (getpid() != 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     block_signals(&old);

@@ -28,7 +28,10 @@ static bool set_mask(const struct gf_cpus *cpus)
     return !error;
 }
 
-/* Reads the hint of an outer `gpufeed run` or of the library; false if it did not set this mask. */
+/*
+ * Reads the hint that an outer `gpufeed run` or the library has put into the environment. Returns
+ * false if there is no hint, or if its new mask is not the present mask.
+ */
 static bool read_outer_hint(const struct gf_env *env, const struct gf_cpus *present,
                             struct gf_hint *ret)
 {
@@ -36,9 +39,9 @@ static bool read_outer_hint(const struct gf_env *env, const struct gf_cpus *pres
 }
 
 /*
- * Gathers the facts about the program's start. The start mask and policy are the present ones, or,
- * if an outer run set these, the ones before that run. *ret_outer_policy tells whether the outer run
- * set the policy.
+ * Gathers the facts about the program's start. If an outer run set the present mask or policy, the
+ * facts contain the mask or policy from before that run, otherwise the present one.
+ * *ret_outer_policy is true if the outer run set the present policy.
  */
 static void gather_facts(const struct gf_env *env, const struct gf_cpus *present,
                          struct gf_facts *ret, bool *ret_outer_policy)
@@ -47,7 +50,7 @@ static void gather_facts(const struct gf_env *env, const struct gf_cpus *present
     const bool has_outer = read_outer_hint(env, present, &hint);
 
     gf_facts_gather("", env->entries, has_outer ? &hint.was : present, ret);
-    /* The cgroup may permit fewer CPUs than when the hint was written. */
+    /* The cgroup may now permit fewer CPUs than when the hint was written. */
     if (has_outer && gf_set_meet(&ret->start, &ret->cpuset))
         gf_set_and(&ret->start, &ret->start, &ret->cpuset);
     *ret_outer_policy =
@@ -59,8 +62,8 @@ static void gather_facts(const struct gf_env *env, const struct gf_cpus *present
 }
 
 /*
- * Decides twice: the first verdict assumes that the kernel permits all calls. The probe then makes
- * these calls with the verdict's node and CPUs.
+ * Decides twice: the first verdict assumes that the kernel permits all calls. The probe then tries
+ * these calls with the verdict's node and CPUs. The second verdict uses the probe's results.
  */
 static void decide_binding(const struct gf_machine *machine, struct gf_facts *facts,
                            const struct gf_options *options, struct gf_prebind *ret)
@@ -92,8 +95,8 @@ static void set_hint(struct gf_env *env, const struct gf_cpus *was, const struct
 }
 
 /*
- * 0 or -errno. If the verdict has no policy, a policy of the user stays, and one of an outer run is
- * reset.
+ * Sets the verdict's memory policy. Returns 0 or -errno. If the verdict has no policy, a policy
+ * that the user set stays in force, and a policy that an outer run set is reset.
  */
 static int set_policy(const struct gf_verdict *verdict, bool is_outer)
 {

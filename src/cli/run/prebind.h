@@ -14,12 +14,13 @@ struct gf_prebind {
     bool bound; /* the mask is set and was read back; false in a dry run */
     struct gf_prediction prediction;
     struct gf_verdict verdict;
-    char note[160]; /* the call that the kernel refused, or "" */
+    char note[160]; /* which call the kernel refused; "" if it refused none */
 };
 
 /*
- * Decides by options and env. Unless `dry`, binds the process, which must have one thread, and puts
- * a hint for the library into env. If the mask cannot be set, mask and policy stay unchanged.
+ * Decides about the binding by options and env. Unless `dry`, binds the process, which must have
+ * one thread, and puts a hint for the library into env. If the mask cannot be set, mask and policy
+ * stay unchanged.
  */
 void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
                       struct gf_prebind *ret);

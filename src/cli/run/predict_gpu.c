@@ -18,7 +18,7 @@ static void add_gpu(const struct gf_visible_gpu *visible, int device, struct gf_
     gpu->nvml_node = -1;
 }
 
-/* Whether all GPUs of the prediction are near the same, known nodes. */
+/* Whether the nodes of all GPUs of the prediction are known, and are the same. */
 static bool have_same_nodes(const struct gf_machine *machine, const struct gf_prediction *ret)
 {
     struct gf_nodes first, other;

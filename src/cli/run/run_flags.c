@@ -11,7 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* Values in the table of flags. The flag of options.def's row i has FLAG_OPTION + i. */
+/*
+ * Values of flags in getopt's table. The flag for row i of options.def has the value FLAG_OPTION +
+ * i.
+ */
 enum { FLAG_PRINT = 1, FLAG_INIT, FLAG_OPTION = 256 };
 
 static const struct option *make_table(void)

@@ -10,7 +10,10 @@
 
 #define VARIABLE "OMP_NUM_THREADS"
 
-/* Whether the mask has all CPUs of the cpuset. Then no launcher has narrowed it: all ranks share it. */
+/*
+ * Whether the mask contains all CPUs of the cpuset. If so, no launcher has narrowed the mask, and
+ * all ranks share its CPUs.
+ */
 static bool is_whole(const struct gf_cpus *mask)
 {
     struct gf_cpus all;

@@ -2,7 +2,10 @@
 #ifndef GF_CLI_STACKS_CMD_STACKS_H
 #define GF_CLI_STACKS_CMD_STACKS_H
 
-/* `gpufeed stacks`: replaces this process by gpufeed-stacks. Returns only if that fails. */
+/*
+ * The verb `stacks`: executes gpufeed-stacks in place of this command. Returns an exit code only if
+ * it has printed the help or an error instead.
+ */
 int gf_cmd_stacks(int argc, char **argv);
 
 #endif

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define TRIES 20
-#define HOOKS 6 /* at most this many hooks are printed */
+#define HOOKS 6 /* the most hooks that are printed */
 #define MIB (double)(1 << 20)
 
 static const struct timespec pause_100ms = {.tv_nsec = 100000000};

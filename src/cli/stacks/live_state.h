@@ -6,8 +6,8 @@
 #include <sys/types.h>
 
 /*
- * Prints the state, if the process has the engine. With GPUFEED_LIVE=on, waits up to two seconds for
- * newer figures, so that the state includes the changes of the last second.
+ * Prints the state of a process, if the engine is loaded in it. With GPUFEED_LIVE=on, waits up to
+ * two seconds for newer figures, so that the state includes the changes of the last second.
  */
 void gf_live_state_print(pid_t pid);
 

@@ -27,7 +27,7 @@ static const struct option flag_table[] = {
 struct words {
     uint64_t count;      /* number of screens; UINT64_MAX: until the user quits */
     const char *operand; /* NULL: all processes */
-    pid_t only;          /* the process that it names; 0: it names a job */
+    pid_t only;          /* the process that `operand` names; 0: `operand` names a job */
     bool help;
 };
 
@@ -85,7 +85,7 @@ static int read_flag(int code, struct words *ret)
     return 0;
 }
 
-/* Flags may follow the operand. */
+/* Reads the command line. Flags may follow the operand. */
 static int read_words(int argc, char **argv, struct words *ret)
 {
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
@@ -120,7 +120,10 @@ static int check_process(pid_t pid)
     return error;
 }
 
-/* A number may be the id of a job, if no process has it. 0, or -errno after printing why nothing can be shown. */
+/*
+ * Decides whether the operand names a process or a job. A number that is no process's id may be the
+ * id of a job. Returns 0, or -errno after printing why nothing can be shown.
+ */
 static int check_operand(struct words *words)
 {
     pid_t pid;
@@ -135,7 +138,7 @@ static int check_operand(struct words *words)
     if (words->only)
         return check_process(words->only);
     gf_cli_error("top", "no process of a job %.40s uses libgpufeed now%s", words->operand,
-                 hidden ? "; those of other users cannot be read" : "");
+                 hidden ? "; processes of other users cannot be read" : "");
     return -ENOENT;
 }
 
@@ -171,11 +174,14 @@ static void draw(struct picture *picture, unsigned width)
     picture->kept = picture->count;
     if (!picture->count)
         printf("No process of this user uses libgpufeed now%s.\n",
-               picture->hidden ? ", and those of other users cannot be read" : "");
+               picture->hidden ? ", and processes of other users cannot be read" : "");
     fflush(stdout);
 }
 
-/* Finds the processes to show. False if the user named one, and it has ended. */
+/*
+ * Finds the processes to show. Returns false if the user named a process, and this process has
+ * ended.
+ */
 static bool find(const struct words *words, struct picture *picture)
 {
     if (!words->only) {

@@ -11,7 +11,10 @@
 
 static char *empty_list[] = {NULL};
 
-/* Reads a file of /proc, whose size is not known before. NULL if it is empty or memory is short. */
+/*
+ * Reads a whole file of /proc, whose size is not known in advance. Returns NULL if the file is
+ * empty or memory is short.
+ */
 static char *read_text(FILE *file, size_t *ret_size)
 {
     char *text = NULL;
@@ -33,7 +36,7 @@ static char *read_text(FILE *file, size_t *ret_size)
     return text;
 }
 
-/* Makes the list of the variables, which end with a zero byte each. */
+/* Makes a list of the variables in a text in which each variable ends with a zero byte. */
 static char **list_of(char *text, size_t size)
 {
     size_t count = 0;

@@ -7,7 +7,7 @@
 
 /*
  * If standard input and output are a terminal, reads single keys and hides the cursor until
- * gf_screen_close or a signal that ends the command. Returns whether they are.
+ * gf_screen_close or a signal that ends the command. Returns whether they are a terminal.
  */
 bool gf_screen_open(void);
 void gf_screen_close(void);

@@ -44,8 +44,9 @@ static bool is_same_text(const struct gf_live_header *a, const struct gf_live_he
 
 /*
  * Tries to read the file. False if the process wrote at the same time, or the file is damaged. The
- * kernel copies a header in any order, so an even sequence number alone does not show that the
- * other fields belong to it.
+ * kernel may copy the bytes of a header in any order. So an even sequence number does not show that
+ * the other fields belong to the same text, and the header is compared with the header after the
+ * text was read.
  */
 static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
 {
@@ -81,7 +82,7 @@ static void read_live(const char *path, struct gf_snapshot *ret)
         close(fd);
 }
 
-/* The next entry of a folder whose names are numbers; -1 at its end. */
+/* Returns the next name in a folder that is a number; -1 at the end of the folder. */
 static long next_number(DIR *stream)
 {
     const struct dirent *entry;
@@ -117,7 +118,10 @@ static void search_thread(long tid, struct gf_snapshot *ret)
         closedir(stream);
 }
 
-/* Searches the library's threads: one holds the file, perhaps in a private descriptor table. */
+/*
+ * Searches the descriptors of the library's threads. One of these threads has the file open,
+ * perhaps in a private descriptor table.
+ */
 static void search_threads(struct gf_snapshot *ret)
 {
     char path[64], name[32];
@@ -146,7 +150,10 @@ static bool report_path(pid_t pid, char *ret, size_t size)
     return found;
 }
 
-/* Reads the report file from the root and working folder of the process, perhaps in a container. */
+/*
+ * Reads the report file. Its path is relative to the root or the working folder of the process,
+ * which may be in a container.
+ */
 static void read_file(struct gf_snapshot *ret)
 {
     char expanded[PATH_MAX], path[PATH_MAX + 32];

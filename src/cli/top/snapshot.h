@@ -25,9 +25,9 @@ struct gf_snapshot {
 void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret);
 
 /*
- * Lists the processes that have mapped the engine and that this user may read. With a job (not NULL),
- * only its processes (gf_process_env_has_job). Returns their number, at most max. *ret_hidden counts
- * processes of other users that could not be read.
+ * Lists the processes that have mapped the engine and that this user may read. If `job` is not
+ * NULL, lists only the processes of this job (gf_process_env_has_job). Returns their number, at
+ * most max. *ret_hidden counts processes of other users that could not be read.
  */
 size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden);
 

@@ -22,7 +22,7 @@ static double copied(const json_t *report, const char *direction)
     return bytes;
 }
 
-/* Sums of all GPUs of the process. */
+/* Adds the times of all GPUs of the process to the sums. */
 static void add_gpu_time(const json_t *report, struct gf_top_sums *ret)
 {
     json_t *device, *state;
@@ -59,7 +59,10 @@ void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot
     history->now = now;
 }
 
-/* Writes at most `width` bytes, and so at most `width` columns; all if it is 0. */
+/*
+ * Writes the first `width` bytes of a line, and so at most `width` columns; writes the whole line
+ * if `width` is 0.
+ */
 static void put_line(FILE *out, char *line, unsigned width)
 {
     if (width && strlen(line) > width)
@@ -75,7 +78,10 @@ void gf_top_row_header(FILE *out, unsigned width)
     put_line(out, line, width);
 }
 
-/* Finds the row with the largest number `field`. "-" if all are 0. */
+/*
+ * Copies to buf the name of the row whose number `field` is largest and exceeds *ret_most, and sets
+ * *ret_most. If there is no such row, buf stays as it is.
+ */
 static void find_most(const json_t *rows, const char *field, double *ret_most, char *buf,
                       size_t size)
 {
@@ -93,7 +99,7 @@ static void find_most(const json_t *rows, const char *field, double *ret_most, c
     gf_plain_text(buf);
 }
 
-/* The cause with the most stalled time since the start. */
+/* Returns the cause with the most stalled time since the start. */
 static const char *top_cause(const json_t *report, char *buf, size_t size)
 {
     double most = 0;
@@ -103,7 +109,7 @@ static const char *top_cause(const json_t *report, char *buf, size_t size)
     return buf;
 }
 
-/* What the program did for most of the time in which a GPU had nothing to do, since the start. */
+/* Returns the cause for which a GPU had nothing to do for the longest time since the start. */
 static const char *idle_cause(const json_t *report, char *buf, size_t size)
 {
     json_t *device;
@@ -125,7 +131,7 @@ static const char *format_rank(const json_t *report, char *buf, size_t size)
     return buf;
 }
 
-/* The share of the GPU's time without work, between two reports. */
+/* Writes the share of the GPUs' time without work between two reports. */
 static const char *format_idle(const struct gf_top_sums *now, const struct gf_top_sums *before,
                                char *buf, size_t size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's cpufreq files. CPUs of a policy share their values. */
+/* The kernel's cpufreq files. The CPUs of a policy share the values in these files. */
 #ifndef GF_CLI_TOPO_CPUFREQ_H
 #define GF_CLI_TOPO_CPUFREQ_H
 

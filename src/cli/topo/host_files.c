@@ -15,7 +15,7 @@ const char *const gf_host_files[] = {
     [gf_host_meminfo] = "proc/meminfo",
 };
 
-/* Further files of a recording. The checks that read them contain their names. */
+/* Further files that a recording contains. The checks that read these files repeat their names. */
 static const char *const other_files[] = {
     "proc/cmdline",
     "proc/driver/nvidia/version",

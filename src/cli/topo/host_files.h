@@ -19,7 +19,10 @@ enum gf_host_file {
 /* Paths below the root, without a leading slash. */
 extern const char *const gf_host_files[gf_host_meminfo + 1];
 
-/* Copies all files that checks read, with those of os/thp.h, into the folder. 0 or -errno. */
+/*
+ * Copies all files that checks read, including the files of os/thp.h, into the folder. Returns 0 or
+ * -errno.
+ */
 int gf_host_files_record(const char *folder);
 
 #endif

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The node with usable CPUs that is nearest to one of `nodes`; -1 if distances are unknown. */
+/*
+ * Returns the node with usable CPUs that is nearest to one of `nodes`; -1 if distances are unknown.
+ */
 static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nodes)
 {
     const struct gf_machine *machine = topo->machine;

@@ -17,19 +17,27 @@ struct gf_topo_gpu {
     const char *source;    /* the source of the nodes; NULL if unknown */
     struct gf_cpus cpus;   /* the CPUs of these nodes */
     struct gf_cpus usable; /* the part of `cpus` that this process may use */
-    int nearest; /* if usable is empty: nearest node with CPUs it may use; -1 if unknown */
+    /* If `usable` is empty, the nearest node with CPUs that this process may use; -1 if unknown. */
+    int nearest;
 };
 
 struct gf_topo {
     const struct gf_machine *machine;
     struct gf_facts facts;
-    bool has_mask; /* false for a recording without a mask: facts.start is then not the machine's */
+    /*
+     * False for a recording without a mask; facts.start is then a mask of this machine, not of the
+     * recorded one.
+     */
+    bool has_mask;
     struct gf_visible_gpus visible;
     struct gf_topo_gpu gpus[GF_VISIBLE_GPUS_MAX];
     size_t gpu_count;
 };
 
-/* Gathers the data about a machine, whose files are at root, and this process. ret refers to it. */
+/*
+ * Gathers the data about this process and about a machine, whose files are at root. *ret refers to
+ * the machine.
+ */
 void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
                     struct gf_topo *ret);
 

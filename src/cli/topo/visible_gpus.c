@@ -143,7 +143,10 @@ int gf_visible_gpus_record(const char *folder)
     return 0;
 }
 
-/* By default CUDA lists the fastest GPU first; for GPUs of one model, this is the PCI order. */
+/*
+ * Whether CUDA lists the GPUs in the order of their PCI addresses. By default CUDA lists the
+ * fastest GPU first; GPUs of the same model are in PCI order.
+ */
 static bool in_pci_order(const struct gf_visible_gpus *visible, const char *order)
 {
     if (visible->count < 2 || (order && strcmp(order, "PCI_BUS_ID") == 0))
@@ -174,8 +177,9 @@ static size_t find_uuid(const struct gf_visible_gpus *visible, const char *word)
 }
 
 /*
- * The index of the GPU that one word of CUDA_VISIBLE_DEVICES names; visible->count if it names none,
- * which ends the list. -EAGAIN and *ret_doubt if only the driver can resolve the word.
+ * Returns the index of the GPU that a word of CUDA_VISIBLE_DEVICES names. Returns visible->count if
+ * the word names no GPU; this ends the list. Returns -EAGAIN, and the reason in *ret_doubt, if only
+ * the driver can resolve the word.
  */
 static int find_device(const struct gf_visible_gpus *visible, const char *word, bool pci_order,
                        const char **ret_doubt)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPUs that a program will see, in the driver's order. Read from files, because initializing the
- * driver takes a second.
+ * The GPUs that a program will see, in the driver's order. The list is read from files, because
+ * initializing the driver takes a second.
  */
 #ifndef GF_CLI_TOPO_VISIBLE_GPUS_H
 #define GF_CLI_TOPO_VISIBLE_GPUS_H
@@ -19,14 +19,15 @@ struct gf_visible_gpu {
 struct gf_visible_gpus {
     struct gf_visible_gpu gpus[GF_VISIBLE_GPUS_MAX];
     size_t count;
-    bool ordered;      /* gpus[i] is the program's device i */
-    const char *doubt; /* why the list or its order is uncertain, or NULL */
+    bool ordered; /* gpus[i] is the program's device i */
+    /* The reason why the list or its order is uncertain; NULL: both are certain. */
+    const char *doubt;
 };
 
 /*
- * Lists, by PCI address, the GPUs of the kernel driver at root ("": this system) that this process
- * may open. In a container, these are its devices. For a recording without the driver's files, lists
- * all GPUs of `machine`, which may be NULL.
+ * Lists the GPUs of the kernel driver at root ("": this system) that this process may open, in the
+ * order of their PCI addresses. In a container, these are the container's GPUs. For a recording
+ * without the driver's files, lists all GPUs of `machine`, which may be NULL.
  */
 void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
                           struct gf_visible_gpus *ret);
