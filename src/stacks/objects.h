@@ -17,9 +17,9 @@ struct gf_objects *gf_objects_read(pid_t pid);
 void gf_objects_free(struct gf_objects *objects);
 
 /*
- * Writes "function+0x12 (object)". If no symbol covers the address, as in a stripped object, writes
- * "object+0x1234"; outside of all objects, only the address. The object's path, and so the text,
- * may contain any character.
+ * Writes "function+0x12 (object)". If no symbol covers the address, for example in a stripped
+ * object, writes "object+0x1234". For an address outside of all objects, writes only the address.
+ * The object's path, and so the text, may contain any character.
  */
 void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size);
 

@@ -69,7 +69,7 @@ static bool find_interpreter(pid_t pid, struct interpreter *ret, char *version, 
     return found;
 }
 
-/* The address of _PyRuntime in the process. */
+/* Returns the address of _PyRuntime in the process. */
 static uintptr_t find_runtime(const struct interpreter *interpreter, size_t *ret_size)
 {
     struct gf_elf_view view;

@@ -2,7 +2,10 @@
 #ifndef GF_STACKS_SYSCALL_NAME_H
 #define GF_STACKS_SYSCALL_NAME_H
 
-/* The name of a system call in which threads wait; NULL if it is not in the table. */
+/*
+ * Returns the name of a system call in which threads often wait; NULL if the call is not in the
+ * table.
+ */
 const char *gf_syscall_name(long number);
 
 #endif

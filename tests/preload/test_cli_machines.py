@@ -199,7 +199,7 @@ def test_topo_names_the_nearest_node_that_may_be_used(gpufeed, run, tmp_path):
     command = ["taskset", "-c", str(ALLOWED[0]), COMMAND, "topo", f"--machine={machine}"]
     text = run(*command, preload=False).stdout
     assert f"node 1 (sysfs), nearest CPUs {ALLOWED[1]}; this process may not use any of them" in text, text
-    assert ", the nearest it may use are on node 0" in text, text
+    assert ", the nearest CPUs that it may use are on node 0" in text, text
     gpu, = json.loads(run(*command, "--json", preload=False).stdout)["gpus"]
     assert (gpu["nodes"], gpu["usable_cpus"], gpu["nearest_usable_node"]) == ([1], "", 0)
     gpu, = json.loads(gpufeed("topo", "--json", f"--machine={machine}").stdout)["gpus"]

@@ -172,7 +172,7 @@ def test_a_real_job(compare):
     (["--arm", "a:", "--", "true"], "a is the only arm; a comparison needs two: add another --arm"),
     (["--arm", "a", "--", "true"], "--arm=a is not NAME:VAR=VALUE with a name of at most 31 characters"),
     (["--arm", "a:=1", "--", "true"], "--arm=a:=1 is not NAME:VAR=VALUE with a name of at most 31 characters"),
-    (["--arm", "a:", "--arm", "b:", "--arm", "c:", "--", "true"], "c is a third arm; two arms are compared"),
+    (["--arm", "a:", "--arm", "b:", "--arm", "c:", "--", "true"], "c is a third arm; only two arms can be compared"),
     (["--arm", "a:GPUFEED_REPORT=x", "--", "true"], "GPUFEED_REPORT is set by `gpufeed compare` itself"),
     (["--arm", "a:GPUFEED_STAGE=offf", "--", "true"],
      "GPUFEED_STAGE=offf is not valid; allowed: auto, off, files (did you mean off?)"),
@@ -216,7 +216,7 @@ def test_clocks_and_temperatures_of_both_arms(compare, tmp_path):
     low, high = (float(text.split()[0]) for text in clock[1:3])
     assert 1710 <= high < low <= 1900 and float(clock[3].split()[0]) == pytest.approx(100 * (high / low - 1), abs=0.06)
     assert ["temperature", "71 C", "71 C"] in rows
-    assert "In 100 % of the readings of a, heat or the power limit kept the clock down (gpufeed doctor)." in found.stdout
+    assert "In 100 % of the readings of a, heat or the power limit lowered the clock; see `gpufeed doctor`." in found.stdout
     assert ("The GPU clocks differ by more than 2 %" in found.stdout) == (high < 0.98 * low)
 
 

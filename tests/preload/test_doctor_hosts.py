@@ -30,7 +30,7 @@ def network_card(served):
 SICK = {
     "thread-counts": ({}, {"OMP_NUM_THREADS": "512"}, "512 OpenMP threads", "OMP_NUM_THREADS="),
     "thread-counts by ranks": ({}, {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", "RANK": "1", "WORLD_SIZE": "8"},
-                               "8 ranks of", "OMP_NUM_THREADS=1"),
+                               "8 ranks with", "OMP_NUM_THREADS=1"),
     "environment": ({}, {"CUDA_LAUNCH_BLOCKING": "1"}, "each kernel launch waits", "unset CUDA_LAUNCH_BLOCKING"),
     "environment of PyTorch": ({}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}, "fragmented", "segments:True"),
     "environment of NCCL": ({}, {"NCCL_P2P_DISABLE": "1"}, "through host memory", "unset NCCL_P2P_DISABLE"),

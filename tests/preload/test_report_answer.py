@@ -91,7 +91,7 @@ def test_a_time_without_a_date_is_of_the_jobs_day(shown):
 
 def test_a_filter_that_leaves_nothing_is_an_error(shown):
     two = report_of_two()
-    for flag, why in (("--rank=9", "--rank: no process has such a rank; the files have ranks 0 to 1"),
+    for flag, why in (("--rank=9", "--rank: no process has any of these ranks; the files have ranks 0 to 1"),
                       ("--since=2026-11-24 23:18", "--since: the job ended at 2001-09-09 01:48:20, before 2026-11-24 23:18:00")):
         done = shown(*two, flags=[flag], check=False)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", f"gpufeed report: {why}\n")
@@ -205,7 +205,7 @@ def test_no_gpu_time_no_section(shown):
     ([report(state="running")], "Not final: 1 report of 1; the job still runs, or it was killed."),
     ([LOG + '{"event":"sta'], "Skipped 1 damaged line; the first one is "),
     (["x\n" + LOG + "[]\n{}\n"], "Skipped 3 damaged lines; the first one is "),
-    ([LOG, "some notes\n" * 9], "Skipped 1 file in folders: neither a log, a report nor the doctor's findings."),
+    ([LOG, "some notes\n" * 9], "Skipped 1 file in folders (no log, no report, no output of `gpufeed doctor --json`)."),
     ([process() + stall(1, 3000, dropped=12)], "The logs are incomplete: the processes dropped 12 lines.")])
 def test_each_state_of_a_job_has_its_sentence(shown, texts, sentence):
     assert sentence in " ".join(shown(*texts).stdout.split())

@@ -13,7 +13,8 @@ static struct gf_arm *find_arm(struct gf_arms *arms, const char *name, size_t le
         if (strlen(arms->list[i].name) == length && memcmp(arms->list[i].name, name, length) == 0)
             return &arms->list[i];
     if (arms->count == GF_ARRAY_LEN(arms->list)) {
-        gf_cli_error("compare", "%.*s is a third arm; two arms are compared", (int)length, name);
+        gf_cli_error("compare", "%.*s is a third arm; only two arms can be compared", (int)length,
+                     name);
         return NULL;
     }
     struct gf_arm *arm = &arms->list[arms->count++];

@@ -19,14 +19,14 @@ struct gf_arms {
 
 /*
  * Parses "NAME:VAR=VALUE", and adds the variable to the arm NAME, which is created if necessary.
- * "NAME:" adds an arm without a variable. The arms keep pointers into text. 0, or -EINVAL after
- * printing an error.
+ * "NAME:" adds an arm without a variable. The arms point into `text`, which must stay valid.
+ * Returns 0, or -EINVAL after printing an error.
  */
 int gf_arms_add(struct gf_arms *arms, const char *text);
 
 /*
- * If no arm was added, adds the default arms, observe and on. 0, or -EINVAL after printing an error
- * if there is only one arm.
+ * If no arm was added, adds the default arms, observe and on. Returns 0, or -EINVAL after printing
+ * an error if there is only one arm.
  */
 int gf_arms_finish(struct gf_arms *arms);
 

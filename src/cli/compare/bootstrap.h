@@ -17,7 +17,8 @@ struct gf_ratio {
  * Computes the ratio and its bootstrap interval from the pairs (before[i], after[i]). Equal
  * arguments give equal results. For few pairs, the interval between the plain percentiles would be
  * too narrow, so it is expanded (Hesterberg, What Teachers Should Know about the Bootstrap, 2015,
- * section 5). All values must be above 0, and count must be within the limits above. 0 or -ENOMEM.
+ * section 5). All values must be above 0, and count must be within the limits above. Returns 0 or
+ * -ENOMEM.
  */
 int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
                        struct gf_ratio *ret);

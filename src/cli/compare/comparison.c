@@ -60,8 +60,8 @@ static void format_copies(char *ret, size_t size, const struct gf_figures_copies
 }
 
 /*
- * Prints which share of each arm's copied bytes the arm's part is. Prints no row if both parts are
- * 0.
+ * Prints a row with a part of each arm's copied bytes, as a share of these bytes. Prints no row if
+ * the part is 0 in both arms.
  */
 static void print_part(FILE *out, const char *label, double before, double after,
                        const struct gf_figures_copies *copies[2])
@@ -180,7 +180,7 @@ static double magnitude(double value)
 
 /*
  * Prints the difference with its interval. If the interval contains 0, prints the largest
- * difference that it permits.
+ * difference that the interval permits.
  */
 static void print_answer(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
 {
@@ -226,8 +226,8 @@ static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_
     for (size_t i = 0; i < 2; i++)
         if (clocks[i].limited > 0)
             fprintf(out,
-                    "In %.0f %% of the readings of %s, heat or the power limit kept the clock "
-                    "down (gpufeed doctor).\n",
+                    "In %.0f %% of the readings of %s, heat or the power limit lowered the clock; "
+                    "see `gpufeed doctor`.\n",
                     100 * clocks[i].limited / clocks[i].readings, arms->list[i].name);
 }
 

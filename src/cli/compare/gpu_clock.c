@@ -80,7 +80,7 @@ static void read_gpu(unsigned index, struct gf_gpu_clock *sums)
         sums->limited++;
 }
 
-/* Waits for the next reading. False if gf_gpu_clock_end was called. */
+/* Waits for the next reading. Returns false if gf_gpu_clock_end was called. */
 static bool wait_period(void)
 {
     struct timespec until;

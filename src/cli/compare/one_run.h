@@ -15,8 +15,8 @@ struct gf_one_run {
 
 /*
  * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. Reports and
- * output go into the folder, which is emptied afterwards. 0 or -errno. If the command cannot be run
- * or fails, prints the reason and the last lines of its output.
+ * output go into the folder, which is emptied afterwards. Returns 0 or -errno. If the command
+ * cannot be run or fails, prints the reason and the last lines of its output.
  */
 int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
                struct gf_one_run *ret);

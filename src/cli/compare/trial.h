@@ -20,7 +20,7 @@ struct gf_trial {
 
 /*
  * Makes `pairs` pairs of runs, in random order within each pair. Stops at the first run that fails,
- * after printing an error. 0 or -errno; the caller frees *ret in both cases.
+ * after printing an error. Returns 0 or -errno; the caller frees *ret in both cases.
  */
 int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
                  struct gf_trial *ret);

@@ -97,7 +97,7 @@ static void read_clocks(const struct gf_check_input *input, const struct gf_cpus
 
 /*
  * Reads the setting of CPU 0 from an early recording, which has no files of other CPUs and no list
- * of a policy's CPUs. Returns false if the machine is something else.
+ * of a policy's CPUs. Returns false if the machine is not such a recording.
  */
 static bool read_early_recording(const struct gf_check_input *input, struct clocks *ret)
 {

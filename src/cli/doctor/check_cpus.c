@@ -17,7 +17,9 @@
 #define CPUS_LEAST 2
 #define CPUS_ALL 4
 
-/* The number of CPUs that the process can use at the same time, by its mask and its quota. */
+/*
+ * Returns the number of CPUs that the process can use at the same time, by its mask and its quota.
+ */
 static unsigned count_cpus(const struct gf_check_input *input)
 {
     const unsigned allowed = gf_set_count(gf_host_cpus(input));

@@ -19,7 +19,7 @@ struct device {
     struct gf_cpus local;
 };
 
-/* The kind of a PCI device, for messages; NULL if the check ignores it. */
+/* Returns the kind of a PCI device, for messages; NULL if the check ignores such devices. */
 static const char *device_kind(const char *class, const char *vendor)
 {
     if (strncmp(vendor, "0x10de", 6) == 0 && strncmp(class, "0x03", 4) == 0)
@@ -135,7 +135,10 @@ static bool exists_below(const struct gf_check_input *input, const char *name)
     return entry;
 }
 
-/* The open kernel modules export GPU memory by DMA-BUF; proprietary ones need nvidia_peermem. */
+/*
+ * NVIDIA's open kernel modules export GPU memory by DMA-BUF; the proprietary ones need
+ * nvidia_peermem.
+ */
 void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings *ret)
 {
     char version[256];

@@ -38,7 +38,7 @@ static unsigned parse_branch(const char *line)
 void gf_check_driver(const struct gf_check_input *input, struct gf_findings *ret)
 {
     char line[256];
-    /* NVIDIA's images set this variable. */
+    /* NVIDIA's container images set this variable. */
     const char *toolkit = gf_launch_variable(input->envp, "CUDA_VERSION");
     const unsigned cuda = toolkit ? (unsigned)strtoul(toolkit, NULL, 10) : 0;
 

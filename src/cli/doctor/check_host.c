@@ -23,7 +23,9 @@ struct line {
     char text[160];
 };
 
-/* Reads the first line of a file. False if the file is missing or its first line is empty. */
+/*
+ * Reads the first line of a file. Returns false if the file is missing or its first line is empty.
+ */
 static bool read_line(const struct gf_check_input *input, struct line *ret, enum gf_host_file file)
 {
     if (gf_procfs_read(ret->text, sizeof(ret->text), input->root, "%s", gf_host_files[file]) <= 0)

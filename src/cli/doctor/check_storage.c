@@ -102,7 +102,7 @@ static bool is_among(const char *word, const char *const *words, size_t count)
     return false;
 }
 
-/* The read-ahead of a device in KiB; -1 if it has none. */
+/* Returns the read-ahead of a device in KiB; -1 if the device has none. */
 static long read_ahead(const struct gf_check_input *input, const char *device)
 {
     long value;

@@ -34,8 +34,8 @@ struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status s
 {
     va_list args;
 
-    static struct gf_finding
-        dropped; /* returned when the list is full, since callers write to it */
+    /* Returned if the list is full, because callers write to the returned finding. */
+    static struct gf_finding dropped;
     const bool fits = findings->count < GF_ARRAY_LEN(findings->list);
     struct gf_finding *finding = fits ? &findings->list[findings->count++] : &dropped;
     *finding = (struct gf_finding){.status = status};

@@ -6,12 +6,12 @@
 #include "cli/doctor/finding.h"
 
 /*
- * Reads the first line of a file; `format` gives its path below the root. False if the file is
- * missing or the line is empty.
+ * Reads the first line of a file; `format` gives its path below the root. Returns false if the file
+ * is missing or the line is empty.
  */
 bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
                   ...) GF_PRINTF(4, 5);
-/* Reads the first line of a file as a number. False if it is not a number of at least 0. */
+/* Reads the first line of a file as a number. Returns false if it is not a number of at least 0. */
 bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
     GF_PRINTF(3, 4);
 

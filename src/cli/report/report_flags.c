@@ -12,7 +12,7 @@
 
 #define TOP_ANSWER 3 /* rows of each table of the answer, which fits on a screen */
 #define TOP_JSON 5
-#define TOP_BY 20 /* rows of the only table */
+#define TOP_BY 20 /* rows of the table that --by selects */
 #define TOP_MAX 100000
 
 enum {
@@ -185,7 +185,7 @@ static int check_files(const struct gf_report_flags *ret)
     else if (has_same_file(ret))
         error = "--html, --perfetto and --prometheus need different files";
     else if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))
-        error = "a file excludes --json, --events, --folded and --by";
+        error = "--html, --perfetto and --prometheus exclude --json, --events, --folded and --by";
     if (error)
         gf_cli_error("report", "%s", error);
     return error ? GF_EXIT_USAGE : GF_EXIT_OK;
@@ -208,8 +208,9 @@ static int check(struct gf_report_flags *ret, unsigned operands)
     for (size_t i = 0; i < ret->sources.count; i++)
         ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
     if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin) {
-        gf_cli_error("report", "--events of standard input needs a time in --since: standard input "
-                               "can be read only once");
+        gf_cli_error("report",
+                     "with --events and standard input, --since needs a time instead of a "
+                     "length, because standard input can be read only once");
         return GF_EXIT_USAGE;
     }
     if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT) {

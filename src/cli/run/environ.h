@@ -14,10 +14,10 @@ struct gf_env {
 void gf_env_copy(char *const *envp, struct gf_env *ret);
 void gf_env_free(struct gf_env *env);
 
-/* NULL if name is not set. */
+/* Returns the value of a variable; NULL if the variable is not set. */
 const char *gf_env_get(const struct gf_env *env, const char *name);
 
-/* Replaces all entries of that name by one entry; if value is NULL, removes them. */
+/* Replaces all entries of a variable by one entry; if value is NULL, removes the entries. */
 void gf_env_set(struct gf_env *env, const char *name, const char *value);
 
 #endif

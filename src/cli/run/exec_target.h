@@ -23,8 +23,8 @@ struct gf_exec_obstacle {
 void gf_exec_target_inspect(const char *file, struct gf_exec_obstacle *ret);
 
 /*
- * Whether the file needs an interpreter or a loader that is missing; for a script, also the loader
- * of its interpreter. If so, copies the missing path to ret.
+ * Whether the interpreter or the loader that the file needs is missing. For a script, this includes
+ * the loader of its interpreter. If a path is missing, copies it to ret.
  */
 bool gf_exec_target_lacks(const char *file, char *ret, size_t size);
 

@@ -12,7 +12,7 @@
 #define LIBRARY_FILE "libgpufeed.so"
 #define FORBIDDEN " :$" /* LD_PRELOAD's separators, and the character that the loader expands */
 
-/* The folder of the running command, without a trailing slash. 0 or -ENOENT. */
+/* Copies the folder of the running command, without a trailing slash. Returns 0 or -ENOENT. */
 static int own_folder(char *ret, size_t size)
 {
     const ssize_t length = readlink("/proc/self/exe", ret, size - 1);

@@ -6,17 +6,17 @@
 #include "base/base.h"
 
 /*
- * Finds the absolute path of libgpufeed.so from the path of this command, which is installed, in a
- * bundle or in a build tree. Returns 0 or -ENOENT. LD_PRELOAD cannot hold some paths: blanks and
- * colons separate its entries, and the loader expands dollar signs. If the command was started
- * through a symbolic link, the link's path is used instead of such a path. Otherwise returns
- * -EINVAL, with the path in ret.
+ * Finds the absolute path of libgpufeed.so from the path of this command. The command may be
+ * installed, in a bundle or in a build tree. Returns 0 or -ENOENT. LD_PRELOAD cannot hold some
+ * paths: blanks and colons separate its entries, and the loader expands dollar signs. If the
+ * command was started through a symbolic link, the link's path is used instead of such a path.
+ * Otherwise returns -EINVAL, with the path in ret.
  */
 int gf_ld_preload_find(char *ret, size_t size);
 
 /*
- * Returns the library's path, followed by the entries of `present` (may be NULL) except other copies
- * of the library. The caller frees the result. NULL if memory is short.
+ * Returns the library's path, followed by the entries of `present` (may be NULL) except other
+ * copies of the library. The caller frees the result. Returns NULL if memory is short.
  */
 char *gf_ld_preload_join(const char *library, const char *present);
 

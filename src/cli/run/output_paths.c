@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* 0 if the file can be written or created, otherwise -errno. */
+/* Returns 0 if the file can be written or created, otherwise -errno. */
 static int check_writable(const char *path)
 {
     char folder[PATH_MAX];

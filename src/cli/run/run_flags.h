@@ -15,8 +15,8 @@ struct gf_run_flags {
 };
 
 /*
- * Reads argv[1..] up to "--" or the first operand, and sets the flags' variables in env. 0, or
- * -EINVAL after printing one line on standard error.
+ * Reads argv[1..] up to "--" or the first operand, and sets the flags' variables in env. Returns 0,
+ * or -EINVAL after printing one line on standard error.
  */
 int gf_run_flags_read(int argc, char **argv, struct gf_env *env, struct gf_run_flags *ret);
 

@@ -20,12 +20,10 @@ static void print_help(void)
          "state, its\n"
          "system call and the CPUs that it may use. The process is stopped for some milliseconds.\n"
          "It need not run with the library. Python frames are shown for CPython 3.9 to 3.13.\n"
-         "If it uses the library, its GPUs, copies and hooked calls come first; with "
-         "GPUFEED_LIVE=on, also\n"
-         "those of the last second.\n\n"
-         "You may look at your own processes where the kernel permits it. In a container this "
-         "needs the\n"
-         "capability SYS_PTRACE; with kernel.yama.ptrace_scope=1 on a host, it needs sudo.");
+         "If it uses the library, its GPUs, copies and hooked calls are printed first; with\n"
+         "GPUFEED_LIVE=on, also the copies and calls of the last second.\n\n"
+         "The kernel must permit tracing the process. In a container, this needs the capability\n"
+         "SYS_PTRACE; on a host with kernel.yama.ptrace_scope=1, it needs sudo.");
 }
 
 int gf_cmd_stacks(int argc, char **argv)

@@ -12,7 +12,7 @@ struct gf_process_env {
     char **list; /* ends with NULL; never NULL itself */
 };
 
-/* Reads the environment of a process. The list is empty if that fails. */
+/* Reads the environment of a process. The list is empty if the environment cannot be read. */
 struct gf_process_env gf_process_env_read(pid_t pid);
 void gf_process_env_free(struct gf_process_env *env);
 

@@ -15,12 +15,12 @@ void gf_screen_close(void);
 /* Clears the screen, and moves the cursor to the top left. */
 void gf_screen_clear(void);
 
-/* Columns of the terminal; 0 if standard output is not a terminal. */
+/* Returns the number of columns of the terminal; 0 if standard output is not a terminal. */
 unsigned gf_screen_width(void);
 
 /*
- * Waits for wait_ms, or until the user presses a key or the terminal changes its size. False if the
- * key is q, or at the end of input.
+ * Waits for wait_ms, or until the user presses a key or the terminal changes its size. Returns
+ * false if the key is q, or at the end of input.
  */
 bool gf_screen_wait(unsigned wait_ms);
 

@@ -20,7 +20,7 @@
 #define TEXT_MAX ((uint64_t)16 << 20)
 #define TRIES 50 /* one try per millisecond, because the process may be preempted while it writes */
 
-/* Parses a text that another process wrote. NULL if it is not a report. */
+/* Parses a text that another process wrote. Returns NULL if it is not a report. */
 static json_t *parse(const char *text, size_t length)
 {
     json_t *report = json_loadb(text, length, 0, NULL);
@@ -43,10 +43,10 @@ static bool is_same_text(const struct gf_live_header *a, const struct gf_live_he
 }
 
 /*
- * Tries to read the file. False if the process wrote at the same time, or the file is damaged. The
- * kernel may copy the bytes of a header in any order. So an even sequence number does not show that
- * the other fields belong to the same text, and the header is compared with the header after the
- * text was read.
+ * Tries to read the file. Returns false if the process wrote at the same time, or the file is
+ * damaged. The kernel may copy the bytes of a header in any order. So an even sequence number does
+ * not show that the other fields belong to the same text, and the header is compared with the
+ * header after the text was read.
  */
 static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
 {
@@ -136,7 +136,9 @@ static void search_threads(struct gf_snapshot *ret)
         closedir(stream);
 }
 
-/* Finds the path of the report in the process's start environment. False if it is not set. */
+/*
+ * Finds the path of the report in the process's start environment. Returns false if it is not set.
+ */
 static bool report_path(pid_t pid, char *ret, size_t size)
 {
     struct gf_process_env env = gf_process_env_read(pid);

@@ -31,7 +31,10 @@ void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret);
  */
 size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden);
 
-/* 0 if the process has mapped the engine, -ENOENT if not, -errno if it cannot be read. */
+/*
+ * Returns 0 if the process has mapped the engine, -ENOENT if it has not, or another -errno if the
+ * process cannot be read.
+ */
 int gf_snapshot_check(pid_t pid);
 
 #endif

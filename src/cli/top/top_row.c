@@ -50,7 +50,7 @@ void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot
 
     add_gpu_time(report, &now);
 
-    /* A new process may have got the id of an ended one. */
+    /* A new process may have the id of a process that has ended. */
     if (history->pid != snapshot->pid || now.seconds < history->now.seconds)
         *history = (struct gf_top_history){.pid = snapshot->pid};
     if (!report || now.seconds <= history->now.seconds)

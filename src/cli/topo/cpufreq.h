@@ -18,10 +18,10 @@ const char *gf_cpufreq_path(unsigned cpu, enum gf_cpufreq_file file, char *buf, 
 int gf_cpufreq_read(const char *root, unsigned cpu, enum gf_cpufreq_file file, char *buf,
                     size_t size);
 
-/* The CPUs that share this CPU's policy, including this CPU. */
+/* Sets *ret to the CPUs that share this CPU's policy, including this CPU. */
 void gf_cpufreq_policy(const char *root, unsigned cpu, struct gf_cpus *ret);
 
-/* Copies the files of each policy's first online CPU into the folder. 0 or -errno. */
+/* Copies the files of each policy's first online CPU into the folder. Returns 0 or -errno. */
 int gf_cpufreq_record(const char *folder);
 
 #endif

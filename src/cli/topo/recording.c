@@ -8,7 +8,7 @@
 
 int gf_recording_write(const char *folder)
 {
-    /* gf_record_machine creates the folder, so it is the first one. */
+    /* gf_record_machine creates the folder, so it is called first. */
     static int (*const parts[])(const char *folder) = {
         gf_record_machine,
         gf_visible_gpus_record,

@@ -3,7 +3,7 @@
 #ifndef GF_CLI_TOPO_RECORDING_H
 #define GF_CLI_TOPO_RECORDING_H
 
-/* Records this machine in the folder, which is created if it is missing. 0 or -errno. */
+/* Records this machine in the folder, which is created if it is missing. Returns 0 or -errno. */
 int gf_recording_write(const char *folder);
 
 #endif

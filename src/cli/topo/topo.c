@@ -33,7 +33,7 @@ static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nod
     return found;
 }
 
-/* The index of a GPU in the list of visible GPUs; -1 if it is hidden. */
+/* Returns the index of a GPU in the list of visible GPUs; -1 if the GPU is hidden. */
 static int visible_index(const struct gf_topo *topo, const char *bdf)
 {
     char canonical[20];
@@ -72,7 +72,9 @@ static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci,
         gpu->nearest = nearest_usable(topo, &gpu->nodes);
 }
 
-/* Reads the CPU mask of the process that made the recording. False if it is not recorded. */
+/*
+ * Reads the CPU mask of the process that made the recording. Returns false if it is not recorded.
+ */
 static bool read_recorded_mask(const char *root, struct gf_cpus *ret)
 {
     char text[4096], list[1024];

@@ -44,9 +44,8 @@ static void print_gpu(const struct gf_topo_gpu *gpu)
     else if (gpu->device >= 0)
         printf(", device %d", gpu->device);
     if (!gpu->source) {
-        puts(
-            "\n    node unknown: /sys has neither its numa_node nor its local_cpulist; the library "
-            "binds nothing to it");
+        puts("\n    node unknown: /sys has neither the GPU's numa_node nor its local_cpulist; the "
+             "library binds no thread to the GPU's node");
         return;
     }
     printf("\n    node %s (%s)", gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
@@ -54,7 +53,7 @@ static void print_gpu(const struct gf_topo_gpu *gpu)
     if (gf_set_empty(&gpu->usable)) {
         printf("; this process may not use any of them");
         if (gpu->nearest >= 0)
-            printf(", the nearest it may use are on node %d", gpu->nearest);
+            printf(", the nearest CPUs that it may use are on node %d", gpu->nearest);
     } else if (!gf_set_equal(&gpu->usable, &gpu->cpus)) {
         printf("; this process may use %s", cpus_text(&gpu->usable, list, sizeof(list)));
     }

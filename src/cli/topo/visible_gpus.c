@@ -159,8 +159,8 @@ static bool in_pci_order(const struct gf_visible_gpus *visible, const char *orde
 }
 
 /*
- * The index of the only GPU whose UUID begins with `word`, ignoring case; visible->count if no GPU
- * or several match.
+ * Returns the index of the only GPU whose UUID begins with `word`, ignoring case; visible->count if
+ * no GPU or several GPUs match.
  */
 static size_t find_uuid(const struct gf_visible_gpus *visible, const char *word)
 {

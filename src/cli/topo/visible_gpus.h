@@ -40,7 +40,7 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
 void gf_visible_gpus_choose(struct gf_visible_gpus *visible, const char *devices,
                             const char *order);
 
-/* Records the visible GPUs of this system in the folder, which must exist. 0 or -errno. */
+/* Records the visible GPUs of this system in the folder, which must exist. Returns 0 or -errno. */
 int gf_visible_gpus_record(const char *folder);
 
 #endif

@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 /*
- * Writes a self-contained page: the answer, a timeline, stalled time by line, lengths, copies,
- * ranks, locality and settings. The timeline draws the longest stalls one by one, and the sum of all
- * stalls per interval. False if memory is short.
+ * Writes a self-contained page: the answer, a timeline, stalled time by line, durations of stalls,
+ * copies, ranks, locality and settings. The timeline draws the longest stalls one by one, and the
+ * sum of all stalls per interval. Returns false if memory is short.
  */
 bool gf_html_write(FILE *out, const struct gf_answer *answer);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of a page's timeline: each process's GPU, copies, steps and threads, in the order of the
- * ranks. Their number is limited to what a browser can draw.
+ * ranks. The number of rows is limited to what a browser can draw.
  */
 #ifndef GF_CLI_REPORT_FILES_LANES_H
 #define GF_CLI_REPORT_FILES_LANES_H
@@ -33,7 +33,7 @@ struct gf_lanes {
 
 /*
  * Chooses the threads with the most time in stalls and long copies, and the processes whose GPUs
- * had nothing to do for the longest time. False if memory is short.
+ * had nothing to do for the longest time. Returns false if memory is short.
  */
 bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret);
 void gf_lanes_free(struct gf_lanes *lanes);

@@ -15,13 +15,13 @@ struct gf_out_file {
 
 /*
  * Opens a file for writing, with mode 0666 minus the umask. A device or a pipe is written directly.
- * 0 or -errno.
+ * Returns 0 or -errno.
  */
 int gf_out_file_begin(struct gf_out_file *file, const char *path);
 
 /*
  * Closes the new file. If `whole` is true and each write succeeded, renames it to `path`, otherwise
- * deletes it. 0 or -errno.
+ * deletes it. Returns 0 or -errno.
  */
 int gf_out_file_end(struct gf_out_file *file, bool whole);
 

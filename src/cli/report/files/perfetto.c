@@ -270,7 +270,10 @@ static bool is_blank(struct gf_span list)
     return !gf_scan_element(&scan, &value);
 }
 
-/* Writes PyTorch's file, and inserts the job's events at the front of its list. */
+/*
+ * Writes the contents of PyTorch's file, and inserts the job's events at the front of its list of
+ * events.
+ */
 static void print_merged(struct trace *trace, const struct gf_torch_trace *torch)
 {
     const char *inside = torch->events.at + 1;

@@ -8,7 +8,8 @@
 
 /*
  * Writes metrics of each process in Prometheus's text format, for node_exporter's textfile
- * collector. Names contain the unit; lines have labels, but no timestamps. False if memory is short.
+ * collector. Names contain the unit; lines have labels, but no timestamps. Returns false if memory
+ * is short.
  */
 bool gf_prometheus_write(FILE *out, const struct gf_answer *answer);
 

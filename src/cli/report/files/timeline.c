@@ -161,7 +161,7 @@ static json_t *spans_of(const struct gf_answer *answer, const struct gf_lane *la
     return list;
 }
 
-/* Returns the number of intervals of each process. NULL if memory is short. */
+/* Returns the number of intervals of each process. Returns NULL if memory is short. */
 static size_t *count_intervals(const struct gf_job *job)
 {
     size_t *counts = calloc(job->process_count + 1, sizeof(*counts));

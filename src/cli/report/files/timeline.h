@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job over time for a page, limited to an amount that a browser can draw. */
+/*
+ * The events and the activity of a job over time, for a page. Their number is limited to what a
+ * browser can draw.
+ */
 #ifndef GF_CLI_REPORT_FILES_TIMELINE_H
 #define GF_CLI_REPORT_FILES_TIMELINE_H
 
 #include "cli/report/output/answer.h"
 
 #define GF_TIMELINE_BINS 300
-#define GF_TIMELINE_EVENTS 1000 /* the most stalls, the most copies, and the most steps */
-#define GF_TIMELINE_SPANS 500   /* the most spans of a lane */
+#define GF_TIMELINE_EVENTS 1000 /* limit of stalls, of copies, and of steps */
+#define GF_TIMELINE_SPANS 500   /* limit of the spans of a lane */
 
 /*
- * Adds these members to `page`. Times are seconds since the job's start. False if memory is short.
+ * Adds these members to `page`. Times are seconds since the job's start. Returns false if memory is
+ * short.
  * - lanes (lanes.h): name and kind. A thread's lane has bins: the stalled microseconds of intervals.
  *   A GPU's lane has spans: from, to, and the thousandths of each state. A lane of copies has spans:
  *   from, to, bytes to the GPU, bytes from it;

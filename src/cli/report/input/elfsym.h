@@ -8,8 +8,8 @@
 struct gf_elfsym;
 
 /*
- * Opens an ELF file whose build id, in hexadecimal, is build_id; "" accepts any. NULL if the file is
- * missing, has another build id or is not ELF.
+ * Opens an ELF file whose build id, in hexadecimal, is build_id; "" accepts any. Returns NULL if
+ * the file is missing, has another build id or is not ELF.
  */
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id);
 void gf_elfsym_close(struct gf_elfsym *file);

@@ -62,7 +62,7 @@ struct gf_event {
 /* Reads the fields of a line. Returns false if the line is not a JSON object, or is damaged. */
 bool gf_event_read(struct gf_span text, struct gf_event *ret);
 
-/* Seconds since 1970 at which an event occurred; 0 if its time is missing or impossible. */
+/* Returns when an event occurred, in seconds since 1970; 0 if its time is missing or impossible. */
 double gf_event_time(const struct gf_event *event);
 
 /* True if the line is an event of this kind. */

@@ -13,7 +13,7 @@
  * means offset 0x1a2b in object 3 of the event's modules. Writes "file+0x1a2b" if the file is
  * missing, has another build id, or has no name for the offset. with_distance = false omits
  * "+0x1a", so that all frames of a function have the same text. Control characters are replaced.
- * False if the frame is damaged. ret_path receives the object's path; it may be NULL.
+ * Returns false if the frame is damaged. ret_path receives the object's path; it may be NULL.
  */
 bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_distance, char *buf,
                       size_t size, char ret_path[1024]);

@@ -112,7 +112,7 @@ struct gf_job {
  */
 void *gf_job_grown(void *list, size_t element, size_t count, size_t *room);
 
-/* Adds a process without any data. UINT32_MAX if memory is short. */
+/* Adds a process without any data. Returns UINT32_MAX if memory is short. */
 uint32_t gf_job_add_process(struct gf_job *job);
 
 /*

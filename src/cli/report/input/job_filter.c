@@ -230,10 +230,11 @@ static void name_ranks(const struct gf_job *job, char *ret, size_t size)
     if (last < 0)
         snprintf(ret, size, "--rank: no process of these files has a rank");
     else if (first == last)
-        snprintf(ret, size, "--rank: no process has such a rank; the files have rank %lld",
+        snprintf(ret, size, "--rank: no process has any of these ranks; the files have rank %lld",
                  (long long)first);
     else
-        snprintf(ret, size, "--rank: no process has such a rank; the files have ranks %lld to %lld",
+        snprintf(ret, size,
+                 "--rank: no process has any of these ranks; the files have ranks %lld to %lld",
                  (long long)first, (long long)last);
 }
 

@@ -9,7 +9,7 @@
 
 struct gf_job_filter {
     double since;  /* seconds since 1970; 0: no limit */
-    double of_day; /* a time without a date, in seconds after midnight; -1: not given */
+    double of_day; /* a time without a date, in seconds after midnight; -1: none was given */
     double last_s; /* the last seconds of the job; 0: no limit */
     struct {
         int64_t first, last;
@@ -17,12 +17,12 @@ struct gf_job_filter {
     unsigned rank_count; /* 0: all ranks */
 };
 
-/* Parses a list such as "0,3-5". False if the text is something else. */
+/* Parses a list such as "0,3-5". Returns false if the text is something else. */
 bool gf_job_filter_ranks(struct gf_job_filter *filter, const char *text);
 
 /*
  * Parses a local time, with or without a date ("2026-11-23 08:51", "08:51:09.5"), or a duration
- * before the job's end ("90s", "10m", "2h", "1d"). False if the text is neither.
+ * before the job's end ("90s", "10m", "2h", "1d"). Returns false if the text is neither.
  */
 bool gf_job_filter_since(struct gf_job_filter *filter, const char *text);
 

@@ -35,7 +35,7 @@ static bool make_room(struct gf_line_reader *reader)
     return true;
 }
 
-/* Reads a block. False at the end of the file, and after an error. */
+/* Reads a block. Returns false at the end of the file, and after an error. */
 static bool fill(struct gf_line_reader *reader)
 {
     ssize_t got;

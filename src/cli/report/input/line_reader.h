@@ -20,7 +20,7 @@ void gf_line_reader_begin(struct gf_line_reader *reader, int fd);
 
 /*
  * Returns the next line without its newline, valid until the next call. Lines are cut after 4 MiB.
- * False at the end of the file, and after an error.
+ * Returns false at the end of the file, and after an error.
  */
 bool gf_line_reader_next(struct gf_line_reader *reader, struct gf_span *ret);
 

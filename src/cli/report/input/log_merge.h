@@ -34,8 +34,8 @@ struct gf_log_merge {
 };
 
 /*
- * Opens all sources. False if memory is short, or if a log cannot be opened; each such log is named
- * on standard error.
+ * Opens all sources. Returns false if memory is short, or if a log cannot be opened; each such log
+ * is named on standard error.
  */
 bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sources *sources);
 
@@ -45,7 +45,10 @@ struct gf_merged_line *gf_log_merge_next(struct gf_log_merge *merge);
 /* Skips the rest of the log whose line was returned last. */
 void gf_log_merge_drop(struct gf_log_merge *merge);
 
-/* Closes all inputs. False if a log could not be read; each such log is named on standard error. */
+/*
+ * Closes all inputs. Returns false if a log could not be read; each such log is named on standard
+ * error.
+ */
 bool gf_log_merge_end(struct gf_log_merge *merge);
 
 #endif

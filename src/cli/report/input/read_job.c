@@ -74,7 +74,7 @@ static bool read_report(struct reading *reading, struct state *state, struct gf_
     return state->reports || state->is_doctor;
 }
 
-/* Reads one line. False if the rest of the source is to be skipped. */
+/* Reads one line. Returns false if the rest of the source is to be skipped. */
 static bool read_line(struct reading *reading, struct state *state, struct gf_span whole)
 {
     const struct gf_span line = trimmed(whole);

@@ -9,11 +9,11 @@
 /* A log may begin with this many damaged lines, because its beginning may have been cut off. */
 #define GF_FOREIGN_LINES 3
 
-/* Counts of the input. */
+/* How much input of each kind was read. */
 struct gf_read_counts {
     size_t logs, reports, empty; /* sources */
     size_t doctors;              /* files that `gpufeed doctor --json` wrote */
-    size_t foreign;              /* other files in folders */
+    size_t foreign;              /* other files in the folders that operands name */
     uint64_t lines, damaged, bytes;
     char first_damaged[512]; /* "PATH:LINE"; "" if no line is damaged */
 };

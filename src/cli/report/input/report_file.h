@@ -14,8 +14,8 @@
 unsigned gf_report_file_add(json_t *reports, struct gf_span text);
 
 /*
- * Adds the output of `gpufeed doctor --json`, which was read from a file. False if the text is
- * something else.
+ * Adds the output of `gpufeed doctor --json`, which was read from a file. Returns false if the text
+ * is something else.
  */
 bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const char *file);
 
@@ -26,7 +26,7 @@ bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const ch
  */
 void gf_report_file_join(struct gf_job *job, json_t *reports);
 
-/* The value at a path such as "transfers.ring.bytes"; NULL if absent. */
+/* Returns the value at a path such as "transfers.ring.bytes"; NULL if there is none. */
 const json_t *gf_report_at(const json_t *report, const char *path);
 double gf_report_number(const json_t *report, const char *path);
 /* Copies the text at a path into buf, made safe for a terminal; "" if absent. */

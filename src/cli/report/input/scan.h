@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scans JSON text without copies and without allocation. A log line has about a thousand bytes, of
- * which the command needs a few values; it skips the rest. Damaged text sets `bad` and ends the
- * scan. No byte outside of the text is read.
+ * Scans JSON text without copies and without allocation. A log line has about a thousand bytes, but
+ * the command needs only a few of its values, and skips the others. Damaged text sets `bad` and
+ * ends the scan. No byte outside of the text is read.
  */
 #ifndef GF_CLI_REPORT_INPUT_SCAN_H
 #define GF_CLI_REPORT_INPUT_SCAN_H
@@ -24,12 +24,12 @@ struct gf_scan {
 struct gf_scan gf_scan_begin(struct gf_span text, char bracket);
 
 /*
- * Returns the next member of an object; the key is without its quotes. False at the end, or if the
- * text is damaged.
+ * Returns the next member of an object; the key is without its quotes. Returns false at the end, or
+ * if the text is damaged.
  */
 bool gf_scan_member(struct gf_scan *scan, struct gf_span *ret_key, struct gf_span *ret_value);
 
-/* The next element of a list. */
+/* Returns the next element of a list. */
 bool gf_scan_element(struct gf_scan *scan, struct gf_span *ret_value);
 
 /* Called after the last member or element. True if only blanks follow. */

@@ -16,15 +16,15 @@ struct gf_sources {
 };
 
 /*
- * Adds a path. For a folder, adds its regular files, sorted, without hidden ones, and those of its
- * subfolders down to eight levels. 0, or -errno if a folder cannot be read.
+ * Adds a path. If the path is a folder, adds the regular files in it and in its subfolders, down to
+ * eight levels, sorted and without hidden files. Returns 0, or -errno if a folder cannot be read.
  */
 int gf_sources_add(struct gf_sources *sources, const char *path);
 
-/* Opens a source for reading; "-" is standard input. The descriptor, or -errno. */
+/* Opens a source for reading; "-" is standard input. Returns the descriptor, or -errno. */
 int gf_source_open(const struct gf_source *source);
 
-/* The name of the source in messages. */
+/* Returns the name of the source for messages. */
 const char *gf_source_name(const struct gf_source *source);
 
 void gf_sources_free(struct gf_sources *sources);

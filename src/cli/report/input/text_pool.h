@@ -18,15 +18,19 @@ struct gf_text_pool {
 };
 
 /*
- * Returns the number of a string, and adds the string if it is new (*ret_new). Number 0 is "". If
- * memory is short or the pool is full, returns the number of "...", or 0 if that does not fit either.
+ * Returns the number of a string. If the string is new, adds it, and sets *ret_new to true. Number
+ * 0 is "". If memory is short or the pool is full, returns the number of "...", or 0 if that does
+ * not fit either.
  */
 uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new);
 /* Returns the number of a string, or 0 if the string is not in the pool. */
 uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size);
 uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
 
-/* The string of a number, valid until the pool is freed. "" for an unknown number. */
+/*
+ * Returns the string of a number, or "" if the number is unknown. The string is valid until the
+ * pool is freed.
+ */
 const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
 
 void gf_text_pool_free(struct gf_text_pool *pool);

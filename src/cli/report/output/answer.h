@@ -35,7 +35,7 @@ struct gf_answer {
     struct gf_gpu_time gpu_time;
     struct gf_gpu_number gpu[GF_GPU_NUMBERS];
     unsigned gpu_count;
-    double from, to; /* first and last time of the job; 0 if unknown */
+    double from, to; /* when the job began and ended; 0 if unknown */
     uint64_t stalls, stall_us;
     uint32_t longest_us;
     uint64_t delay_ms, throttled_ms, fault_ms, dropped;

@@ -20,7 +20,7 @@
 #define REASONS_MAX 1         /* reasons that are printed; the page and --json contain all */
 #define LEAST_GPU_SHARE 0.005 /* smaller shares are not printed */
 
-/* The terminal's width; 100 columns for a file or a pipe. */
+/* Returns the terminal's width; 100 columns for a file or a pipe. */
 static unsigned screen_width(FILE *out)
 {
     return isatty(fileno(out)) ? gf_wrap_width(out) : 100;
@@ -203,7 +203,7 @@ static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent
                 gf_amount_share(part->s, time->s, share), *part->line ? "  " : "", part->line);
 }
 
-/* Prints the share of each state, and below "empty" the share of each cause. */
+/* Prints the share of the GPUs' time in each state, and below "empty" the share of each cause. */
 static void print_gpu(FILE *out, const struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;

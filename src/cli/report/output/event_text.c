@@ -138,7 +138,7 @@ static void print_head(double told, long long pid, const char *kind)
 static void print_dropped(long long count)
 {
     if (count)
-        printf("  (%lld lines before it were dropped)\n", count);
+        printf("  (%lld lines before this line were dropped)\n", count);
 }
 
 static void print_event(const json_t *event)

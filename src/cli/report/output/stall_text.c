@@ -86,7 +86,7 @@ static char *frames_text(const struct gf_event *event)
     return fclose(out) ? NULL : text;
 }
 
-/* The cache's entry for the event's stack; NULL if the cache is full or memory is short. */
+/* Returns the cache's entry for the event's stack; NULL if the cache is full or memory is short. */
 static char **place_of(const struct gf_event *event)
 {
     static char key[64 << 10];

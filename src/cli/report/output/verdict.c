@@ -246,7 +246,7 @@ static void say_not_staged(struct gf_answer *answer, int direction)
         copies->reason_count[direction] ? gf_reason_words(copies->reasons[direction][0].name) : "");
 }
 
-/* Compares the rate of staged copies with that of the driver's copies in the same job. */
+/* Compares the rate of staged copies with the rate of the driver's copies in the same job. */
 static void say_direction(struct gf_answer *answer, int direction)
 {
     const struct gf_copy_sum *staged = &answer->copies.ways[direction][GF_WAY_STAGED];
@@ -324,9 +324,10 @@ static void say_notes(struct gf_answer *answer)
                      gf_amount_of((double)answer->counts->damaged, "damaged line", count),
                      answer->counts->first_damaged);
     if (answer->counts->foreign)
-        gf_lines_add(&answer->notes,
-                     "Skipped %s in folders: neither a log, a report nor the doctor's findings.",
-                     gf_amount_of((double)answer->counts->foreign, "file", count));
+        gf_lines_add(
+            &answer->notes,
+            "Skipped %s in folders (no log, no report, no output of `gpufeed doctor --json`).",
+            gf_amount_of((double)answer->counts->foreign, "file", count));
     if (answer->dropped)
         gf_lines_add(&answer->notes, "The logs are incomplete: the processes dropped %llu lines.",
                      (unsigned long long)answer->dropped);
@@ -335,7 +336,10 @@ static void say_notes(struct gf_answer *answer)
                      (unsigned long long)answer->job->lost);
 }
 
-/* Capitalizes the sentence: it begins with "rank", because it is also an item of a list. */
+/*
+ * Adds the sentence about the first rank that differs. In the list of such ranks, it begins with
+ * "rank" in lower case, so it is capitalized here.
+ */
 static void say_rank(struct gf_answer *answer)
 {
     if (answer->differing.count)

@@ -45,8 +45,8 @@ void gf_gpu_time_finish(struct gf_gpu_time *time);
 double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state);
 
 /*
- * Returns the share of the GPUs' time that they had no work for this cause; 0 if no report has the
- * cause.
+ * Returns the share of the GPUs' time in which this cause left them without work; 0 if no report
+ * has the cause.
  */
 double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause);
 

@@ -6,7 +6,7 @@
 
 struct gf_onset {
     double at;     /* time of the change; 0: there is none */
-    double factor; /* factor by which stalls took more time afterwards, at most 1000 */
+    double factor; /* factor by which stalls took more time after it, at most 1000 */
     /*
      * Step and rank of the first stall after the change at the call site with the most stalled
      * time; GF_NO_STEP and -1 if unknown.

@@ -7,7 +7,7 @@
 struct gf_step_onset {
     uint64_t step; /* the first slower step; 0 if steps did not become slower */
     double at;
-    double before_s, after_s; /* median duration of the steps before this step, and from it on */
+    double before_s, after_s; /* median durations of the steps before `step`, and from `step` on */
 };
 
 /*

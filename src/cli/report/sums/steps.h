@@ -18,7 +18,7 @@ struct gf_step {
 };
 
 struct gf_steps {
-    struct gf_step *list; /* sorted: steps with an end before others, the longest first */
+    struct gf_step *list; /* steps with a known end, the longest first, then other steps */
     size_t count, ended, slow;
     double median_s;
 };

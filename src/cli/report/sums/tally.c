@@ -7,7 +7,7 @@
 
 const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "thread"};
 
-/* The sum of the stalls with one pair of keys. */
+/* The sum of the stalls that have the same pair of keys. */
 struct pair {
     struct gf_tally_row row; /* main is the second key; main_us is unused */
 };
