@@ -24,8 +24,7 @@ static void print_help(void)
     puts("Usage: gpufeed topo [--json] [--machine FOLDER]\n"
          "       gpufeed topo --record FOLDER\n\n"
          "Shows the NUMA nodes with their CPUs and memory, the GPUs with their node and where\n"
-         "the node was read, "
-         "and which of them this process may use.\n\n"
+         "the node was read, and which of them this process may use.\n\n"
          "  --json            print JSON\n"
          "  --machine FOLDER  show a recorded machine\n"
          "  --record FOLDER   record this machine, for --machine and GPUFEED_MACHINE");
