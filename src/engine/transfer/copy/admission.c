@@ -24,14 +24,17 @@ _Static_assert(GF_TUNE_FEW_THREADS == 4, "below_four_threads");
 static struct {
     const char *off;
     bool is_automatic;
-    /* The smallest copy for which staging pays, in bytes; SIZE_MAX: none. */
+    /* The smallest copy for which staging pays, in bytes; SIZE_MAX: staging never pays. */
     size_t least[gf_direction_count][thread_classes];
     /* The largest number of threads of any pool seen so far; 0 before the first pool. */
     _Atomic unsigned most_threads;
     _Atomic unsigned sharers; /* gf_admission_sharers */
-    /* Counts of copies below GF_TUNE_EARLY_BYTES, each up to GF_TUNE_EARLY_COPIES. */
-    _Atomic unsigned early;      /* copies from or to any memory */
-    _Atomic unsigned unprepared; /* copies that passed the checks before check_prepares */
+    /*
+     * Two counts of small copies (below GF_TUNE_EARLY_BYTES), each counted up to
+     * GF_TUNE_EARLY_COPIES.
+     */
+    _Atomic unsigned early;      /* small copies for which the driver was not queried */
+    _Atomic unsigned unprepared; /* small copies that passed all checks before check_prepares */
 } state;
 
 /* The settings. */
@@ -104,8 +107,8 @@ const _Atomic unsigned *gf_admission_sharers(void)
 size_t gf_admission_offer_least(void)
 {
     /*
-     * In the mode observe copies are counted, too. Without these driver calls, memory cannot be
-     * classified.
+     * With GPUFEED=observe no copy is staged, but copies are offered, because they are counted.
+     * Without the functions in has_needed_calls, memory cannot be classified.
      */
     if (gf_setup.options->stage == gf_stage_off || !has_needed_calls(gf_setup.cuda))
         return SIZE_MAX;
@@ -120,8 +123,9 @@ static enum gf_bypass bypass_if(bool condition, enum gf_bypass reason)
 }
 
 /*
- * Returns the smallest copy that these threads stage. SIZE_MAX: they stage none. One thread is
- * never faster than the driver, so it stages only if the option requests one thread.
+ * Returns the smallest copy that a pool of `threads` threads stages. SIZE_MAX: such a pool stages
+ * no copy. One thread is never faster than the driver, so it stages only if GPUFEED_STAGE_THREADS
+ * is 1.
  */
 static size_t least_for(enum gf_direction direction, unsigned threads)
 {
@@ -132,7 +136,7 @@ static size_t least_for(enum gf_direction direction, unsigned threads)
                : state.least[direction][few ? below_four_threads : enough_threads];
 }
 
-/* The same, while no other thread copies. */
+/* The same for a copy during which no other thread copies. */
 static size_t least_alone(enum gf_direction direction, unsigned threads)
 {
     return gf_max(least_for(direction, threads), gf_admission_least(direction));
@@ -148,8 +152,9 @@ static enum gf_bypass check_threads(const struct gf_admission *a, unsigned threa
 }
 
 /*
- * Checks the size before the copy's pool is known, by the pools seen so far. One copy in 256 always
- * passes, because the pool of a context that is seen later may have more threads.
+ * Called before the copy's pool is known: checks the size as for the largest pool seen so far. One
+ * in 256 copies of a thread always passes, because it may belong to a new context, whose pool may
+ * have more threads.
  */
 static enum gf_bypass check_most_threads(const struct gf_admission *a)
 {
@@ -191,8 +196,8 @@ static bool is_among_first(_Atomic unsigned *seen)
 /* The checks. Each returns a reason, or gf_bypass_none. */
 
 /*
- * The first small copies of a process are not staged. Querying the driver for them would take a
- * third of the time of such a copy.
+ * The first small copies of a process are not staged. Querying the driver about their memory would
+ * take a third of the time of such a copy.
  */
 static enum gf_bypass check_early(struct gf_admission *a)
 {
@@ -201,9 +206,9 @@ static enum gf_bypass check_early(struct gf_admission *a)
 }
 
 /*
- * If no pool can stage the copy, the copy is only counted. Then the cached kind of its memory
- * suffices. If the called function defines the direction, this is known before any query to the
- * driver.
+ * If no known pool can stage the copy, the copy is only counted, and the cached kind of its memory
+ * suffices for that. If the called function defines the direction, known_reason can be set before
+ * any query to the driver.
  */
 static enum gf_bypass check_host_memory(struct gf_admission *a)
 {
@@ -257,7 +262,10 @@ static enum gf_bypass check_prepares(struct gf_admission *a)
     return gf_bypass_none;
 }
 
-/* While another thread captures, event queries and waits are allowed only in relaxed mode. */
+/*
+ * While another thread captures a stream, the driver allows event queries and waits only in relaxed
+ * mode.
+ */
 static enum gf_bypass relax_capture_mode(struct gf_admission *a)
 {
     a->mode =
@@ -274,8 +282,8 @@ static bool is_synchronous(void)
 }
 
 /*
- * A GPU that accesses pageable memory directly may be slow with pages of files. GPUFEED_STAGE=files
- * stages copies from such pages.
+ * Whether the copy is left to the driver because the GPU accesses pageable memory directly. Such a
+ * GPU may be slow with pages of files, so GPUFEED_STAGE=files stages copies from files to the GPU.
  */
 static bool is_left_to_sharing(const struct gf_admission *a)
 {
@@ -318,8 +326,9 @@ static enum gf_bypass check_pool(struct gf_admission *a)
 }
 
 /*
- * Helpers must not work for a real-time caller, or if the program handles page faults and the
- * kernel refuses guarded copies. Without helpers, staging is never faster than the driver.
+ * Helpers must not work for a real-time caller (realtime.h). They must not touch memory of a
+ * program that handles page faults itself, if the kernel refuses guarded copies (guarded_copy.h).
+ * Without helpers, staging is never faster than the driver.
  */
 static enum gf_bypass check_caller(struct gf_admission *a)
 {
@@ -330,9 +339,10 @@ static enum gf_bypass check_caller(struct gf_admission *a)
 }
 
 /*
- * On the per-thread stream the driver returns from a synchronous copy of up to GF_TUNE_ASYNC_NOWAIT
- * bytes before its transfer. The transfer waits for the legacy stream too, whose work may wait for
- * this thread.
+ * On the per-thread stream, the driver's synchronous copy of up to GF_TUNE_ASYNC_NOWAIT bytes
+ * returns before its DMA. That DMA also waits for the legacy stream, whose work may wait for
+ * something that this thread does later. A staged copy would wait for its DMA, and both would wait
+ * forever.
  */
 static enum gf_bypass check_per_thread(struct gf_admission *a)
 {
@@ -375,7 +385,7 @@ static enum gf_bypass check_ring(struct gf_admission *a)
     gf_prepare_helpers(a->context->pool, when);
     const bool ready = gf_ring_ready(a->ring, a->call->bytes);
     if (when == gf_when_now)
-        /* The driver's call has ended, so requests that smaller copies deferred are sent now. */
+        /* Smaller copies may have deferred their requests. This copy sends them at once. */
         gf_prepare_deferred();
     return ready ? bypass_if(!gf_ring_stream(a->ring), gf_bypass_failed) : gf_bypass_warming;
 }
@@ -385,11 +395,12 @@ static enum gf_bypass check_ring(struct gf_admission *a)
 enum { SYNC = 1, ASYNC = 2, EACH = SYNC | ASYNC };
 
 /*
- * The first check that returns a reason decides. Checks without a driver call come first where
- * possible, because many threads on few CPUs contend for the driver's lock. A captured copy does
- * not run now, so check_capture comes before check_known_pools. For synchronous copies
- * check_capture comes after, because they are never captured. If a capture on a blocking stream
- * forbids a synchronous copy, the capture query itself fails, and the copy counts as captured.
+ * The checks are made in this order, and the first one that returns a reason decides. Checks
+ * without a driver call come first where possible, because many threads on few CPUs contend for the
+ * driver's lock. A captured copy does not run now and must count as captured, so check_capture
+ * comes before check_known_pools. Synchronous copies are never captured, so for them
+ * check_known_pools comes first. If a capture on a blocking stream forbids a synchronous copy, the
+ * capture query itself fails, and the copy counts as captured.
  */
 static const struct {
     unsigned calls; /* kinds of calls (SYNC, ASYNC) to which the check applies */

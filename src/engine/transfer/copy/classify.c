@@ -5,12 +5,14 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 
-/* Mappings that one copy may span: 128 GiB if each has the smallest size, 2 MiB. */
+/*
+ * The most mappings that one copy may span: 128 GiB if each mapping has the smallest size, 2 MiB.
+ */
 #define MAPPINGS_MOST 65536
 
 /*
- * For memory that the driver does not know, cuPointerGetAttributes succeeds with type 0. For such
- * memory cuPointerGetAttribute fails, and tools would report the error as the program's.
+ * For memory that the driver does not know, cuPointerGetAttributes succeeds with type 0.
+ * cuPointerGetAttribute would fail, and tools would report that error as the program's.
  */
 static enum gf_memory memory_at(CUdeviceptr at)
 {
@@ -42,8 +44,8 @@ static enum gf_bypass check_pageable(enum gf_memory host)
 }
 
 /*
- * The addresses determine the direction. Here, managed memory counts as device memory. The later
- * check of the device's side refuses it.
+ * For functions that do not define the direction, such as cuMemcpy: the addresses determine it.
+ * Managed memory counts as device memory here, and gf_classify_ends refuses it later.
  */
 static enum gf_bypass classify_undirected(const struct gf_copy_call *call,
                                           enum gf_direction *ret_direction)
@@ -113,8 +115,8 @@ static bool is_plain_mapping(const struct mapping *m, CUdevice device)
 }
 
 /*
- * Whether a copy may continue from this mapping into an adjacent one. The driver accepts this only
- * for mappings that the program made itself.
+ * Whether a copy may continue from this mapping into an adjacent one. The driver allows this only
+ * for mappings that the program created itself (cuMemMap).
  */
 static bool may_be_crossed(const struct mapping *m)
 {

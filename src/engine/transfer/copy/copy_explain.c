@@ -5,12 +5,15 @@
 #include "base/fmt.h"
 #include "base/log.h"
 
-/* Copies so far, by direction, kind and outcome. The outcome gf_bypass_none means staged. */
+/*
+ * The number of copies so far, by direction, kind of call and outcome. gf_bypass_none: the copy was
+ * staged.
+ */
 static _Atomic unsigned seen[gf_direction_count][2][gf_bypass_count + 1];
 
 /*
- * The number of this copy among those of the same direction, kind and outcome. 0: no line is
- * written for it.
+ * Counts a copy, and returns its number among the copies of the same direction, kind and outcome.
+ * 0: no line is written for this copy.
  */
 static unsigned number_of(struct gf_copy_kind kind, enum gf_bypass outcome)
 {

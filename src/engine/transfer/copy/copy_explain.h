@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUFEED_DEBUG=copy: one line for the 1st, 2nd, 4th, 8th, ... copy of each direction, kind and
- * outcome, so that a training loop does not flood standard error. Any thread; keeps errno; takes no
- * lock.
+ * With GPUFEED_DEBUG=copy, writes one line for the 1st, 2nd, 4th, 8th, ... copy of each direction,
+ * kind and outcome, so that a training loop does not flood standard error. All functions may be
+ * called on any thread. They keep errno and take no lock.
  */
 #ifndef GF_ENGINE_TRANSFER_COPY_COPY_EXPLAIN_H
 #define GF_ENGINE_TRANSFER_COPY_COPY_EXPLAIN_H
@@ -16,8 +16,8 @@
 void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count]);
 
 /*
- * The pool of a GPU has become known: its copying threads, and the smallest size that they stage, in
- * bytes. SIZE_MAX: they stage no copy.
+ * Called when the pool of a GPU has become known. `threads`: the number of its copying threads.
+ * `least`: the smallest size that they stage, in bytes; SIZE_MAX: they stage no copy.
  */
 void gf_copy_explain_threads(unsigned threads, const size_t least[gf_direction_count]);
 

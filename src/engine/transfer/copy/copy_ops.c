@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The path of a copy from the hook to the DMA: admission.c decides, h2d.c or d2h.c stages the copy,
- * and this file counts and times the outcome.
+ * The path of a copy from the hook to the DMA: admission.c decides whether the copy is staged,
+ * h2d.c or d2h.c stages it, and this file counts and times the outcome.
  */
 #include "engine/transfer/copy/copy_ops.h"
 
@@ -24,8 +24,8 @@ static void count_bypass(const struct gf_admission *admission, enum gf_bypass re
 }
 
 /*
- * Called before a copy of the driver that is timed. Waits for the stream if the driver's call would
- * wait, else checks whether the stream is idle.
+ * Whether the stream is idle. Called before the driver makes a copy whose duration is wanted. If
+ * the driver's call would wait for the stream, waits for the stream first.
  */
 static bool is_idle_now(const struct gf_admission *admission)
 {
@@ -122,17 +122,18 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
     const CUresult result = per_thread ? cuda->cuMemcpyHtoD_v2_ptds(rest->dst, from, rest->bytes)
                                        : cuda->cuMemcpyHtoD_v2(rest->dst, from, rest->bytes);
     /*
-     * If the rest is small, the driver may return before all bytes have arrived, so this waits for
-     * the stream.
+     * If the rest is small, the driver's call may return before all bytes have arrived. So this
+     * function waits for the stream.
      */
     return result ? result : cuda->cuStreamSynchronize(rest->stream);
 }
 
 /*
- * The driver copies the rest. The library holds no lock and no slot here. A fault in the program's
- * memory occurs in the driver, on the thread that called the copy, as it would without the library.
- * If the staged bytes used the ring's stream, so does the rest. A capture that began on the call's
- * stream would refuse or record a part of the copy.
+ * Lets the driver copy the bytes that were not staged. The library holds no lock and no slot here.
+ * A fault in the program's memory occurs in the driver, on the thread that called the copy, as it
+ * would without the library. If the staged bytes used the ring's stream, the other bytes use it
+ * too. A capture may have begun on the call's stream, and it would refuse or record this part of
+ * the copy.
  */
 static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction direction,
                           const struct gf_stage_result *staged)
@@ -193,8 +194,8 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     const enum gf_bypass reason = stage_copy(&admission, &staged);
     const struct gf_copy_kind kind = admission.kind;
     /*
-     * The rate check ignores a staged copy if the driver copied pageable memory meanwhile, because
-     * staging waited for the driver's lock.
+     * The rate check ignores a staged copy if the driver copied pageable memory at the same time,
+     * because staging then waited for the driver's lock.
      */
     const bool met_driver = staged.met_driver || gf_under_way_by_driver();
     const uint64_t under_way =
@@ -255,8 +256,8 @@ bool gf_copy_ops_fits(const struct gf_copy_call *call)
     if (reason != gf_bypass_none)
         count_bypass(&admission, reason);
     /*
-     * The driver's call may be for a whole batch, for which gf_copy_ops_declined is not called. So
-     * deferred requests are passed on here.
+     * The driver may make this copy as part of a batch, and gf_copy_ops_declined is not called for
+     * a batch. So deferred requests are sent here.
      */
     gf_prepare_deferred();
     return reason == gf_bypass_none;

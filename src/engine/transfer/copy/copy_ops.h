@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The copies of struct gf_transfer_ops: see abi/transfer_api.h. */
+/*
+ * The functions for copies in struct gf_transfer_ops: copy, copy_declined and copy_fits.
+ * abi/transfer_api.h describes them.
+ */
 #ifndef GF_ENGINE_TRANSFER_COPY_COPY_OPS_H
 #define GF_ENGINE_TRANSFER_COPY_COPY_OPS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Synchronous and asynchronous calls return when the last byte is in the program's memory. DMAs
- * into the ring are issued ahead; helpers and the caller copy from the ring.
+ * Synchronous and asynchronous calls return when the last byte is in the program's memory. The
+ * caller issues DMAs into the ring ahead. Helpers and the caller copy from the ring to the
+ * program's memory.
  */
 #include "engine/transfer/copy/d2h.h"
 

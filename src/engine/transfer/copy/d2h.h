@@ -8,7 +8,7 @@
 
 /*
  * Returns gf_bypass_none and sets *ret if the copy was staged. Else returns the reason why the
- * driver must copy all of it; a part of it may already be in the program's memory.
+ * driver must copy all bytes; some bytes may already be in the program's memory.
  */
 enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret);
 

@@ -26,9 +26,9 @@ static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_
 }
 
 /*
- * Stages a copy on a busy stream. The caller's memory is read now, and one DMA of the whole copy is
- * put on the stream. So work that another thread launches on that stream during the call never sees
- * half a copy.
+ * Stages a copy on a busy stream. The program's memory is copied into the ring now, and one DMA of
+ * the whole copy is put on the stream. So work that another thread puts on the same stream during
+ * the call never sees half a copy.
  */
 static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
                                       struct gf_stage_result *ret)
@@ -42,7 +42,7 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
     if (!gf_pipeline_read_whole(&pipeline))
         reason = gf_bypass_unreadable;
     else if ((ret->result = gf_pipeline_issue(&pipeline, 0, h2d_dma, request, &broken)))
-        /* The driver's own copy will return the error. */
+        /* The driver makes the copy instead, and its call will return the error. */
         reason = gf_is_capture_error(ret->result) ? gf_bypass_capture : gf_bypass_failed;
     ret->result = CUDA_SUCCESS;
     ret->done = request->call->bytes;
@@ -50,7 +50,7 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
     return reason;
 }
 
-/* Stages a copy in chunks. */
+/* The progress of a copy that is staged in chunks. */
 struct h2d_progress {
     uint64_t allowed; /* chunks whose pieces may be copied */
     uint64_t issued;  /* chunks whose DMA is on the stream */
@@ -65,7 +65,10 @@ static void h2d_send(const struct gf_stage_request *request, struct gf_pipeline 
     p->issued += p->result == CUDA_SUCCESS;
 }
 
-/* Allows the next chunk if its slot's last DMA has ended. With `wait`, waits for that DMA. */
+/*
+ * Allows the next chunk to be copied into its slot, if the last DMA from that slot has ended. With
+ * `wait`, waits for that DMA.
+ */
 static bool h2d_allow_next(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                            struct h2d_progress *p, bool wait)
 {
@@ -100,10 +103,10 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
 }
 
 /*
- * Waits until the data has arrived if the call must return after that, even if events fail. This
- * holds for a synchronous call, and for a call whose DMAs moved to the ring's stream, because later
- * work on the call's own stream does not wait for that stream. Returns true if all DMAs are known
- * to have ended.
+ * Waits until the data has arrived, if the call must not return earlier. This holds for a
+ * synchronous call, and for a call whose DMAs moved to the ring's stream, because later work on the
+ * call's own stream does not wait for the ring's stream. If events fail, waits for the stream
+ * instead. Returns true if all DMAs are known to have ended.
  */
 static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                        struct h2d_progress *p)
@@ -156,7 +159,10 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
 {
     const bool async = request->call->async;
     bool idle = false;
-    /* A synchronous copy reads its memory after all work issued to the stream so far. */
+    /*
+     * A synchronous copy reads the program's memory only after all work that was issued to the
+     * stream so far.
+     */
     bool *const poll = async || GF_MUTATED(reads_early) ? &idle : NULL;
 
     const enum gf_bypass unstaged = gf_pipeline_await_stream(request, poll, &ret->stream_done_ns);
@@ -180,11 +186,11 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     if (reason != gf_bypass_full)
         return reason;
     /*
-     * For this size the driver would not wait for the stream, whose work may depend on what this
-     * thread does next.
+     * For this size the driver would not wait for the stream. The work on the stream may depend on
+     * what this thread does next.
      */
     if (request->call->bytes <= GF_TUNE_ASYNC_NOWAIT) {
-        /* Without a request for a contiguous slot, which would gain little. */
+        /* A contiguous slot is not requested, because it would gain little. */
         gf_ring_want_more(request->ring);
         return gf_bypass_full;
     }

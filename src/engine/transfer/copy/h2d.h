@@ -8,7 +8,7 @@
 
 /*
  * Returns gf_bypass_none and sets *ret if the copy was staged. Else returns the reason why the
- * driver must copy all of it; no DMA was issued then.
+ * driver must copy all bytes; in that case no DMA was issued.
  */
 enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret);
 

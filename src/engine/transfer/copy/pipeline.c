@@ -17,7 +17,10 @@
 
 static __thread char here; /* its address identifies a thread */
 
-/* Only the thread that called the copy may fault on the program's memory. */
+/*
+ * Copies on a helper in a program that handles faults, where only the thread that called the copy
+ * may cause a fault.
+ */
 static bool copy_guarded(const struct gf_pipeline *pipeline, char *ring, char *host, size_t bytes)
 {
     return pipeline->to_host
@@ -57,8 +60,9 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
 /* Opening. */
 
 /*
- * The destination if most of its pages are absent, else 0. Small copies are not sampled: their
- * pieces do not depend on it, and the calls would take 5 % of the time of a copy of 1 MiB.
+ * Returns the destination if most of its pages are absent, else 0. Pages are not sampled for small
+ * copies: their pieces do not depend on absent pages, and the calls of mincore would take 5 % of
+ * the time of a copy of 1 MiB.
  */
 static uintptr_t absent_destination(const struct gf_copy_call *call)
 {
@@ -97,9 +101,9 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
 }
 
 /*
- * The pages of a large file are populated piece by piece, by the thread that copies the piece,
- * because populating takes as long as copying. A piece is as large as the memory of one page table,
- * so that threads seldom contend for its lock.
+ * In a large copy from a mapped file, each piece is populated by the thread that copies it, because
+ * populating takes as long as copying. A piece is as large as the memory that one page table maps,
+ * so that threads seldom contend for the lock of a page table.
  */
 static void init_populate(struct gf_pipeline *pipeline)
 {
@@ -197,7 +201,10 @@ static uint64_t pieces_up_to(const struct gf_pipeline *pipeline, uint64_t chunks
                : chunks * (pipeline->plan.chunk / pipeline->plan.piece);
 }
 
-/* False: the chunk cannot be populated, and the copy ends before it. */
+/*
+ * Populates the next chunk, unless each thread populates its own pieces. False: the chunk cannot be
+ * populated, and the copy ends before this chunk.
+ */
 static bool populate_chunk(struct gf_pipeline *pipeline, uint64_t chunk)
 {
     const size_t offset = gf_plan_chunk_offset(&pipeline->plan, chunk);
@@ -209,7 +216,10 @@ static bool populate_chunk(struct gf_pipeline *pipeline, uint64_t chunk)
     return false;
 }
 
-/* Called before the pieces of a chunk may be claimed. */
+/*
+ * Sets the number of pieces of a chunk that are to be copied. Called before these pieces may be
+ * claimed.
+ */
 static void count_pieces(struct gf_pipeline *pipeline, uint64_t chunk)
 {
     gf_store_release(&pipeline->pieces_left[gf_pipeline_slot(pipeline, chunk)],
@@ -249,7 +259,7 @@ uint64_t gf_pipeline_start(struct gf_pipeline *pipeline, uint64_t chunks)
     while (allowed < chunks && populate_chunk(pipeline, allowed)) {
         count_pieces(pipeline, allowed++);
         /*
-         * Populating pages of a file takes long. So helpers begin when the first chunks are
+         * Populating pages of a file takes long. So helpers may copy each chunk as soon as it is
          * populated.
          */
         if (pipeline->populate.file)
@@ -284,7 +294,10 @@ uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline)
 
 /* Events. */
 
-/* False: recording failed. */
+/*
+ * Records the slot's event after the DMA of the chunk. False: recording failed, and the slot is
+ * abandoned.
+ */
 static bool record_slot(struct gf_pipeline *pipeline, uint64_t chunk)
 {
     const unsigned slot = gf_pipeline_slot(pipeline, chunk);
@@ -345,7 +358,8 @@ bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool
 {
     /*
      * The DMAs of one stream end in order, so waiting for the last one suffices. If DMAs moved to
-     * the ring's stream, there are two streams.
+     * the ring's stream, two streams have DMAs, so this function waits for the last DMA of each
+     * slot.
      */
     const uint64_t least = pipeline->has_moved ? pipeline->slots : 1;
     for (uint64_t i = chunks - gf_min(chunks, least); i < chunks; i++)
@@ -407,7 +421,7 @@ enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, 
     }
     if (result != CUDA_SUCCESS)
         gf_ring_turn_off(request->ring, call, result);
-    gf_slot_release(request->ring, slot); /* the event of this slot has no memory to protect */
+    gf_slot_release(request->ring, slot); /* this slot has no memory that a DMA could still use */
     *ret_ns = gf_now_ns();
     return result == CUDA_SUCCESS        ? gf_bypass_none
            : gf_is_capture_error(result) ? gf_bypass_capture

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One staged copy through slots of the ring. The threads of the pool copy pieces between the
- * program's memory and the slots. The caller issues one DMA for each chunk, in order. Chunk n uses
- * slot n modulo the slots that the copy has.
+ * A pipeline makes one staged copy through slots of the ring. The threads of the pool copy pieces
+ * between the program's memory and the slots. The caller issues one DMA for each chunk, in order.
+ * Chunk n uses slot n modulo the number of slots that the copy has.
  *
- * All functions are called on the thread that called the copy, with its capture mode relaxed and
- * inside the context.
+ * All functions are called on the thread of the program that called the copy. That thread has
+ * entered the context, and its capture mode is relaxed.
  */
 #ifndef GF_ENGINE_TRANSFER_COPY_PIPELINE_H
 #define GF_ENGINE_TRANSFER_COPY_PIPELINE_H
@@ -22,8 +22,8 @@ struct gf_stage_request {
     const struct gf_copy_call *call;
     struct gf_context *context; /* entered */
     struct gf_ring *ring;
-    unsigned captures;  /* struct gf_admission */
-    unsigned readahead; /* gf_readahead_begin */
+    unsigned captures;  /* as in struct gf_admission */
+    unsigned readahead; /* the result of gf_readahead_begin */
 };
 
 /* The result of a staged copy. */
@@ -31,13 +31,13 @@ struct gf_stage_result {
     CUresult result;         /* the result of the program's call */
     size_t done;             /* bytes copied; the driver copies the rest */
     uint64_t stream_done_ns; /* the time when earlier work on the stream was found to have ended */
-    bool stream_was_idle;    /* at stream_done_ns */
-    bool is_queued;          /* the copy is asynchronous, and queued behind that work */
-    uint64_t under_way;      /* gf_under_way_enter at stream_done_ns; 0: not entered */
-    bool met_driver;         /* gf_under_way_by_driver at stream_done_ns */
+    bool stream_was_idle;    /* the stream had no unfinished work at stream_done_ns */
+    bool is_queued;          /* the copy is asynchronous, and queued behind unfinished work */
+    uint64_t under_way;      /* the result of gf_under_way_enter at stream_done_ns; 0: not called */
+    bool met_driver;         /* the result of gf_under_way_by_driver at stream_done_ns */
     /* Read-ahead of a copy that is left to the driver; ends with the driver's call. */
     unsigned readahead;
-    CUstream rest; /* where the driver copies the rest; NULL: on the call's stream */
+    CUstream rest; /* the stream on which the driver copies the rest; NULL: the call's stream */
 };
 
 struct gf_pipeline {
@@ -47,7 +47,7 @@ struct gf_pipeline {
     char *host; /* the program's memory */
     bool to_host;
     size_t bytes;
-    CUstream stream; /* where the next DMA is issued: the call's stream or the ring's */
+    CUstream stream; /* the stream for the next DMA: the call's stream or the ring's stream */
     bool has_moved;  /* the DMAs moved to the ring's stream, because a capture began */
     unsigned captures;
     struct gf_plan plan;
@@ -58,7 +58,7 @@ struct gf_pipeline {
     /* Identifies the calling thread, if the program handles faults; else NULL. */
     const char *guarded;
     uint64_t unreadable; /* the first chunk that cannot be populated */
-    /* Pieces of the slot's chunk that are not copied yet. */
+    /* For each slot, the number of pieces of its chunk that are not copied yet. */
     _Atomic uint32_t pieces_left[GF_TUNE_SLOTS];
 };
 
@@ -67,13 +67,13 @@ typedef CUresult gf_dma_fn(const struct gf_stage_request *request,
                            const struct gf_pipeline *pipeline, uint64_t chunk, CUstream stream);
 
 /*
- * Opens a copy in chunks, through as many of the planned slots as are free. False: too few are
- * free.
+ * Begins a copy in chunks: acquires as many of the planned slots as are free. False: too few slots
+ * are free.
  */
 bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_request *request,
                              bool to_host);
 /*
- * Opens a copy to the device in one chunk, through one slot of its size. False: no such slot is
+ * Begins a copy to the device in one chunk: acquires one slot of its size. False: no such slot is
  * free.
  */
 bool gf_pipeline_open_whole(struct gf_pipeline *ret, const struct gf_stage_request *request);
@@ -86,26 +86,35 @@ static inline unsigned gf_pipeline_slot(const struct gf_pipeline *pipeline, uint
     return (unsigned)(chunk % pipeline->slots);
 }
 
-/* Copies the one chunk of gf_pipeline_open_whole into the ring. False: part of it is unreadable. */
+/*
+ * Copies the one chunk of gf_pipeline_open_whole into the ring. False: a part of the chunk is
+ * unreadable.
+ */
 bool gf_pipeline_read_whole(struct gf_pipeline *pipeline);
 
 /*
- * Opens the job of a copy in chunks and wakes helpers for all of it. The pieces of the first
- * `chunks` chunks may be copied at once. Returns the number of these chunks, which is smaller if
- * one cannot be populated.
+ * Opens the job of a copy in chunks, and wakes as many helpers as the whole copy needs. Allows the
+ * pieces of the first `chunks` chunks to be copied. Returns the number of chunks that it allowed,
+ * which is smaller if a chunk cannot be populated.
  */
 uint64_t gf_pipeline_start(struct gf_pipeline *pipeline, uint64_t chunks);
-/* Allows the pieces of the next chunk, whose slot is free. False: the chunk cannot be populated. */
+/*
+ * Allows the pieces of the next chunk to be copied. The caller has found that no DMA uses the
+ * chunk's slot any more. False: the chunk cannot be populated.
+ */
 bool gf_pipeline_allow(struct gf_pipeline *pipeline, uint64_t chunk);
 /* Whether every piece of the chunk has been copied. */
 bool gf_pipeline_is_copied(const struct gf_pipeline *pipeline, uint64_t chunk);
-/* The number of chunks that can be copied: up to the first with an unreadable piece. */
+/*
+ * The number of chunks that can be copied: all chunks before the first one that could not be
+ * populated or copied.
+ */
 uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline);
 
 /*
- * From now on, DMAs are issued on the ring's stream, which is never captured. Keeps the order on
- * the call's stream only if the copy found that stream idle, and its call returns after its last
- * DMA has ended.
+ * From now on, DMAs are issued on the ring's stream, which is never captured. The copy keeps its
+ * order with other work on the call's stream only if it found that stream idle, and if its call
+ * returns after its last DMA has ended.
  */
 void gf_pipeline_move(struct gf_pipeline *pipeline);
 /*
@@ -123,8 +132,8 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
 bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, bool wait,
                            bool *ret_broken);
 /*
- * Waits for all DMAs of the first `chunks` chunks. False: *ret_broken is set, or no event shows the
- * end of the last DMA.
+ * Waits for all DMAs of the first `chunks` chunks. False: `chunks` is 0, or *ret_broken is set,
+ * because an event failed and the end of the DMAs is not known.
  */
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
 

@@ -16,7 +16,10 @@ static size_t power_within(size_t wish, size_t least, size_t most)
     return ret;
 }
 
-/* CLDEMOTE makes each thread slower, so it is used only with more threads than the link needs. */
+/*
+ * CLDEMOTE makes each thread slower, so it is used only if the pool has more threads than the link
+ * needs.
+ */
 static bool pays_to_demote(const struct gf_plan_facts *facts)
 {
     return !facts->to_host && facts->bytes >= GF_TUNE_CLDEMOTE_BYTES &&
@@ -32,14 +35,14 @@ static unsigned helpers_for(const struct gf_plan_facts *facts, bool demoted)
     return facts->threads_by_option ? 0 : GF_TUNE_HELPERS;
 }
 
-/* The largest chunk of which two fit into the ring. */
+/* Returns the largest size of a chunk of which two fit into the ring. */
 static size_t chunk_most(const struct gf_plan_facts *facts)
 {
     const size_t most = facts->callers > GF_TUNE_CROWD ? GF_TUNE_CHUNK_CROWD : GF_TUNE_CHUNK_MOST;
     return power_within(facts->ring_bytes / 2, GF_TUNE_CHUNK_LEAST, most);
 }
 
-/* The current callers share the ring. */
+/* Returns how many slots the copy should use. The current callers share the ring. */
 static unsigned slots_wished(const struct gf_plan_facts *facts, const struct gf_plan *plan)
 {
     const size_t share = gf_max(GF_TUNE_RING_WINDOW / facts->callers, GF_TUNE_SHARE_LEAST);
@@ -48,9 +51,9 @@ static unsigned slots_wished(const struct gf_plan_facts *facts, const struct gf_
 }
 
 /*
- * The driver's asynchronous copy of up to GF_TUNE_ASYNC_NOWAIT bytes never waits. With a slot for
- * each chunk, the staged copy never waits either, even if other threads put work on its stream
- * during the call.
+ * Returns with how many slots at least the copy is staged. The driver's asynchronous copy of up to
+ * GF_TUNE_ASYNC_NOWAIT bytes to the device never waits. If a staged copy has a slot for each chunk,
+ * it never waits either, even if other threads put work on its stream during the call.
  */
 static unsigned slots_needed(const struct gf_plan_facts *facts, const struct gf_plan *plan)
 {
@@ -59,8 +62,8 @@ static unsigned slots_needed(const struct gf_plan_facts *facts, const struct gf_
 }
 
 /*
- * If several threads touch an absent huge page, each clears one, and all but one are discarded. So
- * a piece is a whole huge page.
+ * If several threads touch the same absent huge page at once, each thread clears a new page, and
+ * the kernel discards all but one of them. So a piece is a whole huge page here.
  */
 static void cut_at_huge_pages(const struct gf_plan_facts *facts, struct gf_plan *plan)
 {
@@ -73,7 +76,8 @@ static void cut_at_huge_pages(const struct gf_plan_facts *facts, struct gf_plan 
 void gf_plan_chunks(const struct gf_plan_facts *facts, struct gf_plan *ret)
 {
     /*
-     * Whether a chunk may stay in the shared cache: the device reads it right after it was written.
+     * With CLDEMOTE a chunk stays in the shared cache, where the device reads it right after it was
+     * written.
      */
     ret->demoted = pays_to_demote(facts);
     ret->helpers = helpers_for(facts, ret->demoted);

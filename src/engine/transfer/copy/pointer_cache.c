@@ -8,7 +8,9 @@
 #define SLOTS_LOG2 10 /* enough for 16 threads that walk through 64 MiB each */
 #define REFRESH_EACH 16
 
-/* A granule's number and its kind, in one word. */
+/*
+ * Each word holds the number of a granule, which is 64 KiB of memory, and the kind of that memory.
+ */
 static _Atomic uint64_t slots[1u << SLOTS_LOG2];
 
 static uint64_t granule_of(CUdeviceptr at)

@@ -5,29 +5,39 @@
 #include "engine/transfer/setup/tuning.h"
 
 /*
- * Sizes from one power of two to the next form a class, and are compared together. The first class
- * starts at the smallest staged size; the last one holds all sizes from 512 MiB on.
+ * All sizes from one power of two to the next form a class, whose copies share one struct rate. The
+ * first class starts at the smallest staged size; the last one holds all sizes from 512 MiB on.
  */
 #define CLASSES 12
 
-/* Times are means in nanoseconds per MiB, in which recent copies count more. 0: not known. */
+/*
+ * The measurements of one class. driver_ns and staged_ns are means in nanoseconds per MiB, in which
+ * recent copies count more; 0: not known.
+ */
 struct rate {
     _Atomic uint64_t driver_ns, staged_ns;
-    _Atomic unsigned driver_copies; /* counted up to GF_TUNE_RATE_FIRST */
-    _Atomic unsigned trials;        /* copies staged since the last back-off */
-    /* Number of consecutive copies after which the mean was above the driver's. */
+    /* timed copies of the driver, counted up to GF_TUNE_RATE_FIRST */
+    _Atomic unsigned driver_copies;
+    _Atomic unsigned trials; /* copies staged since the last back-off */
+    /*
+     * The number of latest staged copies in a row after each of which staged_ns was clearly above
+     * driver_ns.
+     */
     _Atomic unsigned above;
-    /* Number of short back-offs made because driver_ns was not known. */
+    /* The number of short back-offs that were made because driver_ns was not known. */
     _Atomic unsigned probes;
-    _Atomic unsigned backoff_left; /* copies that are still to be left to the driver */
-    /* The length of the last back-off; 0 if staging has been faster since. */
+    _Atomic unsigned backoff_left; /* copies that the current back-off still leaves to the driver */
+    /*
+     * The number of copies of the last back-off; 0 if no further one was needed during
+     * GF_TUNE_RATE_SETTLED staged copies.
+     */
     _Atomic unsigned backoff;
 };
 
 static struct rate rates[gf_direction_count][2][CLASSES];
 static struct rate queued_rates[CLASSES];
 
-/* NULL: smaller copies are not compared. */
+/* Returns the class of a size. NULL: copies below GF_TUNE_MIN_SHARED bytes are not compared. */
 static struct rate *class_of(struct rate *classes, uint64_t bytes)
 {
     const uint64_t least = bytes / GF_TUNE_MIN_SHARED;
@@ -45,9 +55,10 @@ static uint64_t ns_per_mib(uint64_t ns, uint64_t bytes)
 }
 
 /*
- * The first copies are slow for other reasons (sleeping helpers, cold caches), so their minimum
- * counts. After them each copy moves the mean by an eighth, and counts as at most twice the mean,
- * so a single slow copy decides nothing.
+ * Adds a copy to a mean. The first GF_TUNE_RATE_FIRST copies are slow for reasons that soon
+ * disappear (sleeping helpers, cold caches), so the mean starts as their minimum. Each later copy
+ * has a weight of one eighth, and counts as at most twice the mean, so that a single slow copy
+ * changes little.
  */
 static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t now)
 {
@@ -81,7 +92,8 @@ enum gf_rate_advice gf_rate_advise_queued(uint64_t bytes)
 }
 
 /*
- * Leaves the next copies to the driver. If several threads call this at once, one of them succeeds.
+ * Begins a back-off: leaves the next `copies` copies to the driver. Returns false if another thread
+ * has just begun one.
  */
 static bool leave_next(struct rate *rate, unsigned copies)
 {
@@ -105,9 +117,10 @@ static void begin_backoff(struct rate *rate)
 }
 
 /*
- * Whether a back-off should begin. After few copies, only a large difference counts. After many
- * copies, a small difference counts too, if the mean was above the driver's after each of several
- * copies in a row: a single slow copy cannot cause that.
+ * Whether a back-off should begin. After GF_TUNE_RATE_TRIALS staged copies, it begins if their mean
+ * exceeds the driver's by a quarter. After GF_TUNE_RATE_SETTLED staged copies, a smaller excess
+ * suffices, if the mean had it after each of the last GF_TUNE_RATE_SETTLED_ROW copies. A single
+ * slow copy cannot cause such a series.
  */
 static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
 {
@@ -121,9 +134,10 @@ static bool is_slower(struct rate *rate, uint64_t driver_ns, unsigned trials)
 }
 
 /*
- * If staging is faster than any driver's copy, no comparison is needed. Otherwise, while the
- * driver's duration is not known, a few copies are left to the driver and timed. If none of them
- * could be timed, because the stream was never idle, the next attempts follow at growing intervals.
+ * Called while the driver's duration is not known. If staging takes at most GF_TUNE_RATE_CERTAIN_NS
+ * per MiB, no driver is faster, so no comparison is needed. Otherwise GF_TUNE_RATE_FIRST copies are
+ * left to the driver and timed. If none of them could be timed, because the stream was never idle,
+ * the attempt is repeated at growing intervals.
  */
 static void judge_unknown(struct rate *rate, unsigned trials)
 {
@@ -135,9 +149,10 @@ static void judge_unknown(struct rate *rate, unsigned trials)
 }
 
 /*
- * Nanoseconds per MiB of a copy that shared the link with others. A thread that gets a lock again
- * and again has short durations, while the others' bytes count as under way. So these bytes lower
- * the time per MiB at most to GF_TUNE_RATE_CERTAIN_NS.
+ * Returns the nanoseconds per MiB of a copy that shared the link with other copies. A thread that
+ * gets the driver's lock again and again has short durations, although the bytes of the threads
+ * that wait for the lock count as under way. So the bytes of other copies lower the result at most
+ * to GF_TUNE_RATE_CERTAIN_NS.
  */
 static uint64_t shared_ns_per_mib(uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
@@ -148,8 +163,8 @@ static uint64_t shared_ns_per_mib(uint64_t bytes, uint64_t ns, uint64_t under_wa
 static void add_staged(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t under_way)
 {
     /*
-     * A copy that was already under way when a back-off began is not a trial of staging after the
-     * back-off.
+     * A staged copy that ends during a back-off was already under way when the back-off began. So
+     * it does not count as a trial after the back-off.
      */
     if (!rate || gf_load_relaxed(&rate->backoff_left))
         return;

@@ -7,12 +7,12 @@
 
 static _Atomic uint64_t under_way[gf_direction_count][gf_maker_count];
 
-/* The copy of the calling thread. */
+/* Bytes of the calling thread's current copies; 0: no copy. */
 static __thread uint64_t own[gf_direction_count][gf_maker_count];
 
 /*
- * A thread that is cancelled, or ends by pthread_exit, in the driver's call does not come back from
- * it. The key's destructor then ends its copies.
+ * If a thread is cancelled or calls pthread_exit inside the driver's call, that call never returns.
+ * The destructor of this key then ends the thread's copies.
  */
 static struct {
     pthread_once_t once;
@@ -36,7 +36,10 @@ static void create_key(void)
     at_end.exists = pthread_key_create(&at_end.key, end_copies) == 0;
 }
 
-/* Without a key, or without memory for it, a copy that the thread did not end stays counted. */
+/*
+ * If the key or the memory for its value cannot be created, a copy stays counted when its thread
+ * ends inside the driver's call.
+ */
 static void prepare_end(void)
 {
     pthread_once(&at_end.once, create_key);
@@ -49,7 +52,7 @@ uint64_t gf_under_way_enter(enum gf_direction direction, enum gf_maker maker, ui
 {
     if (!ends_copies)
         prepare_end();
-    const uint64_t more = bytes - own[direction][maker]; /* modulo 2^64, as the sum is */
+    const uint64_t more = bytes - own[direction][maker]; /* calculated modulo 2^64, like the sum */
 
     own[direction][maker] = bytes;
     return gf_add_relaxed(&under_way[direction][maker], more) + more;
