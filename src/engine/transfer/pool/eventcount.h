@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Eventcounts: waiting for a condition that other threads establish without a lock. A waiter
- * reads the count, checks its condition, and sleeps only if the count is unchanged. A notifier
- * establishes the condition, advances the count, and then reads whether there are sleepers. All
- * accesses are sequentially consistent, so one of the two sees the other.
+ * Eventcounts: a thread waits for a condition that other threads make true, without a lock. A
+ * waiter reads the count, checks its condition, and sleeps only if the count is unchanged. A
+ * notifier makes the condition true, advances the count, and then reads whether there are sleepers.
+ * All accesses are sequentially consistent. So the waiter sees the new count, or the notifier sees
+ * the sleeper.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_EVENTCOUNT_H
 #define GF_ENGINE_TRANSFER_POOL_EVENTCOUNT_H
@@ -32,8 +33,8 @@ static inline uint32_t gf_eventcount_sleepers(const struct gf_eventcount *events
 }
 
 /*
- * For any number of waiters. A waiter adds itself to the count of sleepers before it sleeps, and
- * the thread that wakes it subtracts it.
+ * These two functions are for any number of waiters. A waiter increments the count of sleepers
+ * before it sleeps. The thread that wakes waiters subtracts their number.
  */
 static inline void gf_eventcount_sleep(struct gf_eventcount *events, uint32_t seen)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Futexes private to the process, and a pause for spinning. The functions are no cancellation
- * points; errno may change.
+ * points. They may change errno.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_FUTEX_H
 #define GF_ENGINE_TRANSFER_POOL_FUTEX_H
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 /*
- * Sleeps while *word is `seen`. True: it was woken. False: the word had changed, or a signal
- * arrived.
+ * Sleeps while *word is `seen`. True: another thread woke this one. False: *word was no longer
+ * `seen`, or a signal arrived.
  */
 static inline bool gf_futex_wait(const _Atomic uint32_t *word, uint32_t seen)
 {

@@ -14,8 +14,8 @@
 #define STACK_MOST ((size_t)64 << 20)
 /*
  * Size of an unused area below each stack. glibc puts the thread-local variables of all libraries
- * into the stack that it is given. If these leave little space, frames can grow into this area, of
- * which glibc does not know.
+ * into the stack that it is given. If these variables leave little space, the thread's frames can
+ * grow into the unused area, which glibc does not use.
  */
 #define STACK_GAP ((size_t)64 << 10)
 
@@ -27,8 +27,8 @@ struct start {
 /*
  * Maps all stacks or none. Adjacent stacks without guard pages form one mapping, which a fork
  * copies once. Guard pages are not needed, because a helper uses some KiB of stack and never calls
- * the program. If RLIMIT_AS, or RLIMIT_MEMLOCK with mlockall, allows only some of the stacks, that
- * memory is left to the program.
+ * the program. If a limit allows only some of the stacks (RLIMIT_AS, or RLIMIT_MEMLOCK after
+ * mlockall), none is mapped, and that memory is left to the program.
  */
 static char *map_stacks(unsigned count, size_t each)
 {
@@ -69,13 +69,16 @@ static int create_helper(const struct start *start, char *stack, size_t bytes)
         sigemptyset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = create_with_policy(start, true, stack, bytes);
-    if (error == EPERM) /* this thread runs SCHED_IDLE, and must not change its policy */
+    if (error == EPERM) /* the calling thread runs SCHED_IDLE, and may not set another policy */
         error = create_with_policy(start, false, stack, bytes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 
-/* EINVAL: the program's thread-local variables do not fit on a stack of this size. */
+/*
+ * Maps the stacks and starts the threads. EINVAL: the program's thread-local variables do not fit
+ * on a stack of `each` bytes.
+ */
 static int start_on_stacks(const struct start *start, unsigned count, size_t each)
 {
     char *stacks = map_stacks(count, each);

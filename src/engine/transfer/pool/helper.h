@@ -5,8 +5,9 @@
 
 /*
  * Starts up to `count` detached threads that run run(arg) with every signal blocked, and does not
- * wait for them. Returns 0, or the errno of the first thread. Starting fewer threads than requested
- * is not an error. The threads never end, so their stacks are never unmapped.
+ * wait for them. Returns 0, or an errno if the first thread could not be started. If only later
+ * threads could not be started, that is not an error. The threads never end, so their stacks are
+ * never unmapped.
  */
 int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg);
 

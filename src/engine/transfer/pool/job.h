@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job is a numbered sequence of pieces of work. Threads claim pieces in order: the owner, which
- * opened the job in a pool, and the pool's helper threads (pool.h).
+ * A job is a numbered sequence of pieces of work. Two kinds of threads claim pieces in order: the
+ * owner, which opened the job in a pool, and the pool's helper threads (pool.h).
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_JOB_H
 #define GF_ENGINE_TRANSFER_POOL_JOB_H
@@ -15,18 +15,22 @@ struct gf_job {
     /* The owner sets these before gf_pool_open. */
 
     /*
-     * Does a piece. Called on any thread, on several at once. False: the piece failed, and no
-     * unclaimed piece is begun.
+     * Does a piece. Called on any thread, also on several threads at the same time. False: the
+     * piece failed; then no further piece is claimed.
      */
     bool (*work)(struct gf_job *job, uint64_t piece);
-    unsigned max_helpers; /* the most helpers that work on it at once; 0: no limit */
-    bool low_priority;    /* helpers work on it only while no other job has work for them */
-    /* Number of pieces that determines how many helpers are woken; 0: the limit. */
+    unsigned max_helpers; /* the most helpers that work on the job at once; 0: no limit */
+    bool low_priority;    /* helpers work on the job only while no other job has work for them */
+    /*
+     * The number of pieces from which the pool calculates how many helpers to wake; 0: the limit
+     * that gf_pool_open gets.
+     */
     uint64_t total;
     /*
-     * For a job without an owner, which is never closed. The job is finished once all its pieces
-     * are done, or one has failed and no helper is at work. A helper then removes the job from the
-     * pool, calls this, and never touches the job again. NULL: the job has an owner.
+     * Set for a job without an owner, which is never closed. Such a job is finished when all its
+     * pieces are done, or when a piece has failed and no helper is at work. A helper then removes
+     * the job from the pool, calls this function, and never touches the job again. NULL: the job
+     * has an owner.
      */
     void (*done)(struct gf_job *job);
 
@@ -36,12 +40,12 @@ struct gf_job {
     uint32_t pkru;                      /* the owner's protection key rights, which helpers adopt */
     struct gf_eventcount events;        /* notifies the owner */
     _Atomic uint32_t helpers;           /* helpers at work on this job */
-    _Atomic uint64_t limit;             /* pieces below it may be claimed */
+    _Atomic uint64_t limit;             /* pieces with lower numbers may be claimed */
     _Atomic uint64_t failed;            /* the first piece that failed, or GF_PIECE_NONE */
     _Alignas(64) _Atomic uint64_t next; /* the first unclaimed piece */
 };
 
-/* Does one unclaimed piece. False: no piece is unclaimed, or one has failed. */
+/* Claims and does one piece. False: no piece may be claimed now, or a piece has failed. */
 bool gf_job_help(struct gf_job *job);
 
 /* The first piece that failed, or GF_PIECE_NONE. */
@@ -51,17 +55,18 @@ static inline uint64_t gf_job_failed(const struct gf_job *job)
 }
 
 /*
- * Whether all pieces are done, or one has failed and no helper is at work. The owner still closes
- * the job.
+ * Whether all pieces are done, or a piece has failed and no helper is at work. Even then the owner
+ * must call gf_pool_close.
  */
 bool gf_job_is_finished(const struct gf_job *job);
 
-/* Tells the owner, from inside work(), that something it may wait for has happened. */
+/* Called inside work(): notifies the owner that something for which it may wait has happened. */
 void gf_job_notify(struct gf_job *job);
 
 /*
- * Waits for a notification later than `seen`, a value of gf_job_events. Called only by the owner,
- * and only while a helper that will notify is at work.
+ * gf_job_wait waits until gf_job_events returns another value than `seen`, which it returned
+ * earlier. Only the owner calls gf_job_wait, and only while a helper is at work that will call
+ * gf_job_notify.
  */
 uint32_t gf_job_events(const struct gf_job *job);
 void gf_job_wait(struct gf_job *job, uint32_t seen);
@@ -79,10 +84,10 @@ static inline void gf_job_init(struct gf_job *job, uint64_t limit, uint32_t pkru
     gf_store_relaxed(&job->next, 0);
 }
 
-/* Waits for the helpers at work. */
+/* Waits until no helper is at work on the job. */
 void gf_job_await_helpers(struct gf_job *job);
 
-/* Pieces that may be claimed now. */
+/* The number of pieces that may be claimed now. */
 static inline uint64_t gf_job_unclaimed(const struct gf_job *job)
 {
     const uint64_t next = gf_load_acquire(&job->next);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory protection keys (pkeys(7)). The PKRU register of a thread holds its rights to pages with
- * such keys. A helper thread that reads for another thread adopts that thread's rights.
+ * Memory protection keys (pkeys(7)). A thread's PKRU register holds the thread's rights to pages
+ * with such keys. A helper that reads memory for another thread adopts the rights of that thread.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_PKRU_H
 #define GF_ENGINE_TRANSFER_POOL_PKRU_H

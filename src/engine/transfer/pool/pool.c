@@ -22,28 +22,29 @@ struct gf_pool {
     /* The node's CPUs that the program could use when the pool was created. */
     struct gf_cpus cpus;
     unsigned threads;        /* number of copying threads, the caller included */
-    bool counted;            /* `threads` follows from the CPUs, not from an option */
+    bool counted;            /* `threads` was calculated from the CPUs, not set by an option */
     _Atomic unsigned usable; /* threads for which the program has CPUs now; at most `threads` */
     bool has_pkru;
     enum gf_helper_priority priority;
     _Atomic bool requested, started, failed;
-    _Atomic unsigned alive; /* helpers */
+    _Atomic unsigned alive; /* number of helpers that run */
 
     pthread_mutex_t lock; /* guards the next five members; an innermost lock */
-    struct gf_cpus now;   /* the helpers' CPUs: `cpus`, less those that the program gave up */
+    struct gf_cpus now;   /* the helpers' CPUs: `cpus` without those that the program gave up */
     pid_t tids[HELPERS_MAX];
     unsigned tid_count;
     struct gf_job *cursor; /* the job that is examined next */
     _Atomic unsigned jobs; /* written under the lock */
 
-    _Alignas(64) struct gf_eventcount events; /* notifies helpers of possible work */
+    _Alignas(64) struct gf_eventcount events; /* notifies helpers that a job may have work */
 };
 
 static struct gf_pool *_Atomic pools;
 
 /*
- * Ranks that share the CPUs also share the threads. But each rank has at least GF_TUNE_FEW_THREADS,
- * with which staging is faster than the driver, because ranks do not copy all the time.
+ * Returns the number of copying threads. If ranks share the CPUs, a rank has at most as many
+ * threads as CPUs of its own (rank_cpus). But each rank has at least GF_TUNE_FEW_THREADS threads,
+ * because fewer would be slower than the driver, and because ranks do not copy all the time.
  */
 static unsigned choose_threads(unsigned cpus, double quota, unsigned rank_cpus)
 {
@@ -54,7 +55,7 @@ static unsigned choose_threads(unsigned cpus, double quota, unsigned rank_cpus)
     return gf_max(1u, gf_min(cpus, (unsigned)GF_TUNE_THREADS));
 }
 
-/* GPUs of unknown nodes share a pool only if they share the CPUs. */
+/* GPUs whose nodes are unknown share a pool only if their sets of CPUs are equal. */
 static struct gf_pool *find_pool(int node, const struct gf_cpus *cpus)
 {
     struct gf_pool *pool = gf_load_acquire(&pools);
@@ -85,7 +86,7 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct g
     gf_store_relaxed(&made->usable, made->threads);
     head = gf_load_acquire(&pools);
     do {
-        pool = find_pool(node, cpus); /* another thread may have created it meanwhile */
+        pool = find_pool(node, cpus); /* another thread may have just created it */
         made->next = head;
     } while (!pool && !gf_cas_acq_rel(&pools, &head, made));
     if (!pool)
@@ -117,7 +118,7 @@ unsigned gf_pool_jobs(const struct gf_pool *pool)
     return gf_load_relaxed(&pool->jobs);
 }
 
-/* The ring of open jobs. The lock is held. */
+/* The ring of open jobs. The callers of these functions hold the lock. */
 
 static void insert_job(struct gf_pool *pool, struct gf_job *job)
 {
@@ -155,8 +156,8 @@ static bool may_enter(const struct gf_job *job)
 }
 
 /*
- * Finds the next open job that has work, and counts the calling helper in it. Jobs of low priority
- * come last. NULL: no job has work.
+ * Finds the next open job that has work, and adds the calling helper to that job's count of
+ * helpers. Jobs of low priority come last. NULL: no job has work.
  */
 static struct gf_job *enter_next_job(struct gf_pool *pool)
 {
@@ -178,8 +179,8 @@ static struct gf_job *enter_next_job(struct gf_pool *pool)
 }
 
 /*
- * Works with the owner's protection key rights: a helper must not read memory that the owner may
- * not read.
+ * Does one piece with the owner's protection key rights, because a helper must not read memory that
+ * the owner may not read.
  */
 static void help_as_owner(struct gf_pool *pool, struct gf_job *job)
 {
@@ -191,7 +192,10 @@ static void help_as_owner(struct gf_pool *pool, struct gf_job *job)
         gf_pkru_set(own);
 }
 
-/* Helpers enter under the lock too, so the last one to leave sees that the job is finished. */
+/*
+ * A helper leaves a job without an owner. Helpers enter jobs under the same lock, so the last
+ * helper that leaves sees that the job is finished.
+ */
 static void leave_unowned_job(struct gf_pool *pool, struct gf_job *job)
 {
     pthread_mutex_lock(&pool->lock);
@@ -213,8 +217,8 @@ static void leave_job(struct gf_pool *pool, struct gf_job *job)
 }
 
 /*
- * True: there may be work. More work often follows at once, and waking up costs more than
- * spinning.
+ * Spins until there may be work. Returns false if there was none for some time. More work often
+ * follows at once, and waking up costs more than spinning.
  */
 static bool spin_for_work(const struct gf_pool *pool, uint32_t seen)
 {
@@ -248,8 +252,10 @@ static struct gf_cpus helper_cpus(struct gf_pool *pool, pid_t enrol)
 }
 
 /*
- * gf_pools_follow may set an enrolled helper's mask before the helper has set its first one. So the
- * helper checks again after it has set a mask.
+ * Adds the calling helper to the pool's list, and sets its mask to the pool's CPUs. From then on
+ * gf_pools_follow may change these CPUs, and set the helper's mask just before the helper sets the
+ * old CPUs. So the helper reads the pool's CPUs again after it has set its mask, until they are
+ * equal. Otherwise the helper would keep the old mask.
  */
 static void enrol_helper(struct gf_pool *pool)
 {
@@ -347,9 +353,9 @@ static unsigned usable_helpers(const struct gf_pool *pool, const struct gf_job *
 }
 
 /*
- * How many helpers to wake for a job that could use `helpers`. Awake helpers find the job
- * themselves. If it is the only job, helpers beyond max_helpers would be woken in vain, and would
- * spin for work that they may not enter.
+ * How many helpers to wake for a job that could use `helpers` helpers. Helpers that are awake find
+ * the job themselves. If it is the only job, helpers beyond its max_helpers would be woken in vain:
+ * they would spin, but may not enter the job.
  */
 static unsigned helpers_to_wake(const struct gf_pool *pool, unsigned max_helpers, unsigned helpers)
 {
@@ -362,9 +368,9 @@ static unsigned helpers_to_wake(const struct gf_pool *pool, unsigned max_helpers
 }
 
 /*
- * Wakes helpers with one system call. If they were woken one after the other, the last would be
- * late by the sum of all wake-up times. Does not read the job, because a job without an owner may
- * be done and reused by now.
+ * Wakes helpers with one system call. If they were woken one after the other, the last helper would
+ * be late by the sum of all wake-up times. This function does not read the job, because a job
+ * without an owner may already be done and its memory reused.
  */
 static void wake_helpers(struct gf_pool *pool, unsigned max_helpers, unsigned helpers)
 {
@@ -379,7 +385,7 @@ void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
     const unsigned max_helpers = job->max_helpers;
     const unsigned helpers = usable_helpers(pool, job, job->total ? job->total : limit);
 
-    /* Helpers work for a real-time thread only if it need not wait for the job. */
+    /* Helpers work on the job of a real-time thread only if that thread never waits for the job. */
     const bool is_alone = !job->done && !job->low_priority && gf_is_realtime();
     job->alone = is_alone;
     gf_job_init(job, limit, pool->has_pkru ? gf_pkru_get() : 0);

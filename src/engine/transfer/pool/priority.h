@@ -7,7 +7,7 @@
 
 /*
  * Gives the calling helper the requested priority. If the kernel refuses, the helper keeps its
- * priority, and the first refusal in the process prints one line.
+ * priority. The first refusal in the process prints one line.
  */
 void gf_priority_apply(enum gf_helper_priority priority);
 

@@ -13,8 +13,8 @@
 /*
  * Whether the calling thread has a real-time policy. Helpers are ordinary threads. While real-time
  * threads keep all CPUs busy, a helper cannot finish a piece that it has begun. A real-time caller
- * could wait for it forever. So such a caller's copies are left to the driver, and it does other
- * work alone.
+ * could then wait for that helper forever. So the copies of such a caller are left to the driver,
+ * and the caller does the pieces of its other jobs alone.
  */
 static inline bool gf_is_realtime(void)
 {

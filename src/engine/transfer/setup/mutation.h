@@ -12,7 +12,7 @@
 #include "base/base.h"
 
 bool gf_mutated(const char *name);
-void gf_mutation_hold(const char *name); /* takes a lock, if the named mutation is active */
+void gf_mutation_hold(const char *name); /* takes a lock if the named mutation is active */
 void gf_mutation_drop(const char *name);
 /*
  * For the mutation reuses_busy_buffers: keeps a freed pinned buffer and hands it out again,
@@ -21,7 +21,7 @@ void gf_mutation_drop(const char *name);
 bool gf_mutation_keep(void *p, CUresult *ret_result);
 bool gf_mutation_again(void **pp, size_t bytes, CUresult *ret_result);
 void gf_mutation_sleep(const char *name); /* sleeps for 20 ms, if the named mutation is active */
-/* Opens and closes the file of a mapping by its name. */
+/* Opens the file of the mapping at this address by its name, and closes it again. */
 void gf_mutation_open_file(const void *at);
 #define GF_MUTATED(name) gf_mutated(#name)
 #define GF_MUTATION_HOLD(name) gf_mutation_hold(#name)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages about decisions of the transfer rooms, on standard error and in the event log. */
+/*
+ * Writes messages about decisions of the rooms in src/engine/transfer to standard error and to the
+ * event log.
+ */
 #ifndef GF_ENGINE_TRANSFER_SETUP_NOTIFY_H
 #define GF_ENGINE_TRANSFER_SETUP_NOTIFY_H
 
@@ -7,8 +10,8 @@
 #include "engine/transfer/setup/setup.h"
 
 /*
- * Describes a failed call of the library: a call of the driver if `result` is not CUDA_SUCCESS,
- * else a system call.
+ * A call that the library made and that failed: a call of the driver if `result` is not
+ * CUDA_SUCCESS, else a system call.
  */
 struct gf_fault {
     const char *call;
@@ -22,14 +25,14 @@ struct gf_fault {
 void gf_fault_text(const struct gf_fault *fault, char *buf, size_t size);
 
 /*
- * GF_LOG_INFO if the program caused the error, as by a failed kernel or the end of its context;
- * else GF_LOG_WARN.
+ * GF_LOG_INFO if the program caused the error, for example by a kernel that failed or by ending its
+ * context; else GF_LOG_WARN.
  */
 enum gf_log_level gf_fault_level(const struct gf_fault *fault);
 
 /*
- * Reports an event on standard error and in the event log. Any thread. The caller holds no lock of
- * these rooms.
+ * Reports an event on standard error and in the event log. May be called on any thread that holds
+ * no lock of src/engine/transfer.
  */
 void gf_transfer_notify(enum gf_transfer_event event, enum gf_log_level level, const char *format,
                         ...) GF_PRINTF(3, 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts about the process for the transfer rooms. The engine sets them before it calls any of their
- * functions.
+ * Facts about the process for the rooms in src/engine/transfer. The engine sets them before it
+ * calls any function of these rooms.
  */
 #ifndef GF_ENGINE_TRANSFER_SETUP_SETUP_H
 #define GF_ENGINE_TRANSFER_SETUP_SETUP_H
@@ -21,19 +21,19 @@ struct gf_transfer_setup {
     double cpu_quota;           /* the CPU quota in CPUs; 0 if unlimited */
     unsigned rank_cpus;         /* CPUs of this rank, if ranks share the CPUs; else 0 */
     /*
-     * Returns the node nearest to a device, or -1 if it is unknown. *ret_cpus are the CPUs to copy
-     * on: the node's CPUs that the program itself may use. May allocate. Called on any thread, with
-     * no lock held.
+     * Returns the node nearest to a device, or -1 if it is unknown. *ret_cpus is set to the CPUs
+     * for copying threads: the node's CPUs that the program itself may use. May allocate. Called on
+     * any thread that holds no lock.
      */
     int (*device_node)(CUdevice device, struct gf_cpus *ret_cpus);
     /*
-     * Reads the calling thread's memory policy, with mode flags. False: the thread has no policy or
-     * the library's, or the kernel refuses the query. May be NULL.
+     * Reads the calling thread's memory policy, with mode flags. False: the thread has no policy,
+     * its policy was set by the library, or the kernel refuses the query. May be NULL.
      */
     bool (*user_policy)(int *ret_mode, struct gf_nodes *ret_nodes);
     /*
-     * Lets the library's own thread call gf_transfer_prepare soon. NULL: there is no such thread,
-     * and the caller does that work itself.
+     * Makes the library's own thread call gf_transfer_prepare soon. NULL: the library has no own
+     * thread, and the caller does that work itself.
      */
     void (*request_prepare)(void);
     /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bounded lock acquisition for the reporting path. A signal handler may call exit() while its
- * thread holds the lock. A report that waited for the lock would then deadlock.
+ * Bounded lock acquisition for the reporting path. A signal handler may interrupt a thread that
+ * holds the lock, and call exit(). A report written by exit() would then wait for the lock forever.
  */
 #ifndef GF_ENGINE_TRANSFER_SETUP_TIMED_LOCK_H
 #define GF_ENGINE_TRANSFER_SETUP_TIMED_LOCK_H
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* False: the lock was not free for about 10 ms. No cancellation point. */
+/* False: the lock was not free for about 10 ms. The function is no cancellation point. */
 static inline bool gf_timed_lock(pthread_mutex_t *lock)
 {
     static const struct timespec pause = {.tv_nsec = 100000};
