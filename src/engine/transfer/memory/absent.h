@@ -6,8 +6,9 @@
 #include "base/base.h"
 
 /*
- * Whether most of `samples` pages, spread evenly over the range, are absent. Touches no page. False
- * if a sampled page is not mapped, or if the kernel refuses mincore. Any thread.
+ * Checks `samples` pages that are spread evenly over the range, and returns whether most of them
+ * are absent. Touches no page. False if a checked page is not mapped, or if the kernel refuses
+ * mincore. May be called on any thread.
  */
 bool gf_absent_mostly(uintptr_t start, size_t bytes, unsigned samples);
 

@@ -17,7 +17,7 @@ struct kernel_sigaction {
     unsigned long rest[15];
 };
 
-/* Reads the action by a system call, because programs interpose sigaction. */
+/* Reads the signal's action by a system call, because some programs interpose sigaction. */
 static bool has_handler(int signal)
 {
     struct kernel_sigaction now = {0};

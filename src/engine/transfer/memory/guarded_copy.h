@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies by helper threads in a program that handles faults itself. For example, a garbage
+ * Copies on helper threads in a program that handles page faults itself. For example, a garbage
  * collector protects pages, and its SIGSEGV handler unprotects the page that a thread of the
- * program touches. A helper blocks all signals, so a fault on a helper would kill the process.
- * These functions let the kernel touch the program's memory, and the kernel returns an error
- * instead of raising a signal. The thread that called the copy then touches that memory itself, as
- * it would without the library.
+ * program touches. A helper blocks all signals, so a fault on a helper would kill the process. With
+ * these functions the kernel accesses the program's memory, and returns an error where an access by
+ * the helper would raise a signal. The thread that called the copy then accesses that memory
+ * itself, as it would without the library.
  */
 #ifndef GF_ENGINE_TRANSFER_MEMORY_GUARDED_COPY_H
 #define GF_ENGINE_TRANSFER_MEMORY_GUARDED_COPY_H
 
 #include "base/base.h"
 
-/* Whether the program has a handler for SIGSEGV or SIGBUS now. Two system calls. Any thread. */
+/*
+ * Whether the program has a handler for SIGSEGV or SIGBUS now. Makes two system calls. May be
+ * called on any thread.
+ */
 bool gf_faults_are_handled(void);
 
-/* Whether the kernel and its filters allow the functions below. Any thread. */
+/*
+ * Whether the kernel, and any seccomp filter, allow the functions below. May be called on any
+ * thread.
+ */
 bool gf_guarded_copy_is_possible(void);
 
 /*
- * Copy between the program's memory and the library's. `copy` writes the library's memory. False:
- * part of the program's memory cannot be touched; a part before it may have been copied. Any
- * thread.
+ * Copy between memory of the program and memory of the library. The function `copy` writes the
+ * library's memory. False: some bytes of the program's memory cannot be accessed; bytes before them
+ * may have been copied. May be called on any thread.
  */
 bool gf_guarded_read(char *to, const char *program, size_t bytes,
                      void (*copy)(char *to, const char *from, size_t bytes));

@@ -39,7 +39,10 @@ void *gf_huge_pool_map(size_t bytes, const struct gf_range_policy *policy)
     return NULL;
 }
 
-/* Whether a sample of the pages is on the policy's node, as far as the kernel tells it. */
+/*
+ * Whether a sample of the pages is on the policy's node. True if the policy does not name one node,
+ * or if the node of pages cannot be queried.
+ */
 static bool is_placed(const void *at, size_t bytes, const struct gf_range_policy *policy)
 {
     if (gf_set_count(&policy->nodes) != 1 || !gf_permit(gf_permit_move_pages))

@@ -44,8 +44,8 @@ __attribute__((target("avx512f"))) static void copy_by_64(char *to, const char *
 
 #define PREFETCH_AHEAD 1024 /* prefetch distance for writing, in bytes */
 /*
- * A line is demoted when the stores are this many bytes ahead of it, because its own store has
- * completed by then.
+ * A line is demoted only when the stores have advanced this many bytes beyond it, because the store
+ * to the line has completed by then.
  */
 #define DEMOTE_BEHIND 512
 
@@ -58,7 +58,7 @@ __attribute__((target("avx512f"))) static void copy_by_64_demoted(char *to, cons
                                                                   size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += LINE) {
-        /* prefetching never faults */
+        /* prefetching beyond the end never causes a fault */
         __asm__ volatile("prefetchw %0" ::"m"(to[i + PREFETCH_AHEAD]));
         _mm512_store_si512((__m512i *)(to + i), _mm512_loadu_si512(from + i));
         if (i >= DEMOTE_BEHIND)
@@ -120,7 +120,7 @@ static void copy_all(copy_lines_fn *copy, char *to, const char *from, size_t byt
 
 void gf_nt_copy(char *to, const char *from, size_t bytes)
 {
-    /* Threads that choose at the same time choose the same function. */
+    /* Several threads may choose at the same time, because all of them choose the same function. */
     static copy_lines_fn *_Atomic chosen;
     copy_lines_fn *copy = gf_load_relaxed(&chosen);
 

@@ -10,7 +10,7 @@
 
 #define GF_HUGE_PAGE ((size_t)2 << 20)
 
-/* The page size, read by sysconf once. Any thread. */
+/* Returns the page size. Calls sysconf only once. May be called on any thread. */
 static inline size_t gf_page_size(void)
 {
     static _Atomic size_t size;

@@ -40,7 +40,7 @@ static bool is_endless_at_errors(void)
 
 #define PART 64 /* pages of one call */
 
-/* Reads a byte of each page of a part that is not in memory. */
+/* Reads a byte of each page in the part that is not in memory. */
 static bool read_absent_part(uintptr_t start, const unsigned char *present, size_t pages)
 {
     char bytes[PART];
@@ -54,8 +54,9 @@ static bool read_absent_part(uintptr_t start, const unsigned char *present, size
 }
 
 /*
- * Reads pages from the disk, so that populating finds them in memory. For a file that the process
- * neither owns nor may write, mincore reports every page as present, so none is read here.
+ * Reads absent pages of a file from the disk, so that populating finds all pages in memory. If the
+ * process neither owns the file nor may write it, mincore reports every page as present, so this
+ * function reads no page.
  */
 static bool read_absent(uintptr_t start, uintptr_t end)
 {
@@ -104,7 +105,10 @@ bool gf_populate_is_possible(void)
     return gf_probe(&known, find_populate);
 }
 
-/* Whether the kernel describes mappings. The answer is unknown while no file descriptor is free. */
+/*
+ * Whether the kernel describes mappings (vma_query.h). The answer is unknown while no file
+ * descriptor is free.
+ */
 static enum gf_probed find_vmas(void)
 {
     static const char here;
@@ -123,8 +127,8 @@ void gf_populate_init(struct gf_populate *ret, const void *at, bool write)
 }
 
 /*
- * A query for a mapping takes about as long as all threads need to copy GF_TUNE_MAPPING_LEAST
- * bytes.
+ * Whether the range has too many small mappings. A query for a mapping takes about as long as all
+ * threads together need to copy GF_TUNE_MAPPING_LEAST bytes.
  */
 static bool has_many_mappings(struct gf_populate *populate)
 {
@@ -133,8 +137,8 @@ static bool has_many_mappings(struct gf_populate *populate)
 }
 
 /*
- * Describes the mapping at `next`. While no file descriptor is free, the mapping is treated as one
- * of a file, so each page is populated. False: the mapping cannot be touched.
+ * Describes the mapping at `next`. While no file descriptor is free, the mapping is treated as a
+ * mapping of a file, so each page is populated. False: the mapping cannot be touched.
  */
 static bool describe_next(struct gf_populate *populate)
 {

@@ -8,7 +8,10 @@ void gf_range_policy_choose(int node, struct gf_range_policy *ret)
 {
     *ret = (struct gf_range_policy){.mode = GF_MPOL_DEFAULT};
     if (gf_setup.user_policy && gf_setup.user_policy(&ret->mode, &ret->nodes)) {
-        /* MPOL_LOCAL: the node of the thread that touches the page. */
+        /*
+         * Without nodes, the policy may be MPOL_LOCAL, which means the node of the thread that
+         * touches the page.
+         */
         if (gf_set_empty(&ret->nodes))
             ret->mode = GF_MPOL_DEFAULT;
         return;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The widest registers that the CPU and the kernel support (x86-64). Any thread. */
+/*
+ * Whether the CPU and the kernel support wide vector registers (x86-64). May be called on any
+ * thread.
+ */
 #ifndef GF_ENGINE_TRANSFER_MEMORY_SIMD_H
 #define GF_ENGINE_TRANSFER_MEMORY_SIMD_H
 

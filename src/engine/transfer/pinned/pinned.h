@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pinned memory: decides which allocations and registrations of the program the library serves, and
- * leaves the rest to the driver. The functions are those of struct gf_transfer_ops
+ * leaves all others to the driver. The functions are those of struct gf_transfer_ops
  * (transfer_api.h).
  */
 #ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_H
@@ -18,24 +18,25 @@ bool gf_pinned_unregister(void *p, CUresult *ret_result);
 bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_result);
 
 /*
- * Replace the values that the driver reported for p by the values that it would report without the
- * library.
+ * Replace the values that the driver reported for p by the values that it would have reported
+ * without the library.
  */
 void gf_pinned_flags(const void *p, unsigned *flags);
 void gf_pinned_mapping_size(const void *p, size_t *bytes);
 
-/* Called when the context has ended, and its registrations with it. Makes no CUDA call. */
+/* Called when the context, and with it its registrations, has ended. Makes no CUDA call. */
 void gf_pinned_end(struct gf_context *context);
 
 /*
- * Called when memory is short. For the next second, no mapping of small blocks is kept. Any thread;
- * makes no CUDA call.
+ * Called when memory is short. For the next second, no keepalive is allocated, so no mapping of
+ * small blocks is kept. May be called on any thread; makes no CUDA call.
  */
 void gf_pinned_memory_is_short(void);
 
 /*
- * Frees the context's kept mapping if memory is short. The free waits for the context's work. The
- * caller has entered the context, and relaxed the capture mode.
+ * If memory is short, frees the context's keepalive, and with it the mapping that it kept. The
+ * driver's free waits for the context's work. The caller has entered the context, and relaxed the
+ * capture mode.
  */
 void gf_pinned_trim_if_short(const struct gf_context *context);
 

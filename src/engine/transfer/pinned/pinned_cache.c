@@ -8,12 +8,12 @@
 #include <stdlib.h>
 
 /*
- * A whole page, so that blocks after a keepalive keep the page offset that they would have without
- * it.
+ * A keepalive has the size of a page, so that the blocks after it have the same offset in a page as
+ * without it.
  */
 #define KEEPALIVE_SIZE ((size_t)4096)
 
-/* Each context has at most one. */
+/* The keepalive of a context. Each context has at most one. */
 struct keepalive {
     struct keepalive *next;
     uint64_t context;
@@ -26,12 +26,12 @@ static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct keepalive *keepalives;
 static _Atomic unsigned keepalive_count; /* written under the lock */
 /*
- * Set when kept memory is freed for the first time. From then on, a new chunk may describe a
- * mapping that the driver made earlier, with bytes of earlier blocks.
+ * Set before a keepalive is freed for the first time. From then on, a chunk that is added may
+ * describe a mapping that the driver created earlier, with bytes of earlier blocks.
  */
 static bool was_trimmed;
 
-/* Keepalives. The lock is held. */
+/* Keepalives. The callers of these functions hold the lock. */
 
 static struct keepalive *find_of_context(uint64_t context)
 {
@@ -87,8 +87,8 @@ bool gf_pinned_cache_can(const struct gf_cuda *cuda)
 }
 
 /*
- * Called before base_of for a pointer that the driver may not know, because base_of would raise an
- * error for it.
+ * Called before base_of for a pointer that the driver may not know. For such a pointer, the driver
+ * call in base_of would fail, and tools would report the error.
  */
 static bool is_host(const struct gf_cuda *cuda, const void *p)
 {
@@ -99,7 +99,10 @@ static bool is_host(const struct gf_cuda *cuda, const void *p)
            type == CU_MEMORYTYPE_HOST;
 }
 
-/* The start of the driver's mapping that contains p; 0 if p is in no mapping that blocks share. */
+/*
+ * Returns the start of the driver's mapping that contains p; 0 if p is not in one of the mappings
+ * of 2 MiB that small blocks share.
+ */
 static uintptr_t base_of(const struct gf_cuda *cuda, const void *p)
 {
     const CUdeviceptr at = (uintptr_t)p;
@@ -131,8 +134,8 @@ static void hand_out_block(const struct gf_cuda *cuda, uint64_t context, char *p
 }
 
 /*
- * A new entry for a keepalive that the caller allocates. NULL: the context has a keepalive, another
- * thread is allocating it, or `most` contexts have one.
+ * Returns a new entry for a keepalive that the caller must allocate. NULL: the context already has
+ * a keepalive, another thread is allocating one, or `most` contexts have one.
  */
 static struct keepalive *claim_keepalive(uint64_t context, unsigned most)
 {
@@ -169,8 +172,8 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
 {
     struct keepalive *const keepalive = claim_keepalive(context, most);
     /*
-     * Because of a capture, the driver refused the call and invalidated the capture. The program's
-     * own call would have had the same effect.
+     * A capture is in progress, so the driver refused the keepalive's allocation and invalidated
+     * the capture. The program's own call would have had the same effect.
      */
     if (keepalive &&
         alloc_keepalive(cuda, keepalive, flags) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
@@ -186,8 +189,9 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
 enum owner { owner_foreign, owner_keepalive, owner_program };
 
 /*
- * Returns the owner of the block that is about to be freed. Uncounts a block of the program before
- * the driver's call, because another thread may get the address as soon as the driver has freed it.
+ * Returns the owner of a block that is about to be freed. A block of the program is subtracted from
+ * its chunk's count before the driver's call, because another thread may get the address as soon as
+ * the driver has freed it.
  */
 static enum owner take_back_block(uintptr_t base, const void *p)
 {
@@ -206,8 +210,9 @@ static enum owner take_back_block(uintptr_t base, const void *p)
 }
 
 /*
- * Called after the driver's call. If only a keepalive keeps the mapping now, returns its context,
- * else 0. A block that the driver did not free is counted again.
+ * Called after the driver's call. If only a keepalive keeps the mapping now, returns the
+ * keepalive's context, else 0. If the driver did not free the block, adds it to the chunk's count
+ * again.
  */
 static uint64_t settle_free(uintptr_t base, bool freed)
 {
@@ -234,8 +239,8 @@ bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_res
         return false;
     case owner_keepalive:
         /*
-         * To the program, the keepalive is not registered memory. So p + 1 is passed: the driver
-         * makes all its checks, and then refuses it.
+         * The program does not know the keepalive, so its call must fail. If p + 1 is passed, the
+         * driver makes all its checks, and then refuses this address.
          */
         *ret_result = cuda->cuMemFreeHost((char *)p + 1);
         return true;
@@ -283,7 +288,8 @@ void gf_pinned_cache_flags(const struct gf_cuda *cuda, const void *p, unsigned *
 /* Trimming. */
 
 /*
- * Claims the keepalive's block if its mapping holds no block of the program. The caller frees it.
+ * Takes the keepalive's block out of its entry if its mapping holds no block of the program. The
+ * caller frees the block.
  */
 static void *claim_trim(uint64_t context, uintptr_t *ret_base)
 {

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small pinned blocks. The driver allocates them from mappings of 2 MiB. Creating such a mapping
- * for the first block and unmapping it with the last one takes half a millisecond. So one mapping
- * of each context is kept by a keepalive: a tiny block of the library that is allocated just before
- * the program's first block. The driver still serves each call with the caller's arguments.
+ * Serves the program's allocations of small pinned blocks. The driver allocates them from mappings
+ * of 2 MiB. Creating such a mapping for the first block and unmapping it with the last one takes
+ * half a millisecond. So the library keeps one mapping of each context with a keepalive: a small
+ * block of its own, which it allocates just before the program's first block. The driver still
+ * serves each call of the program with the caller's arguments.
  *
- * Without the keepalive the driver would have created a new mapping, whose blocks are zero. So a
- * block in a mapping that only a keepalive kept is zeroed; no other block is. Such blocks would
- * also have the flags of the first block in the new mapping, so gf_pinned_cache_flags reports those
- * flags.
+ * Without the keepalive, the driver would have unmapped a mapping that holds no block of the
+ * program, and created a new one for the next block. The bytes of a new mapping are zero. So the
+ * library zeroes a block if only a keepalive kept its mapping, and zeroes no other block. The
+ * driver reports for all blocks of a mapping the flags of the mapping's first block, so
+ * gf_pinned_cache_flags reports the flags of the block that would have been the first in a new
+ * mapping.
  *
- * Any thread; no lock is held during a CUDA call. An allocation never waits for the device, because
- * the driver's does not. So keepalives are freed only inside the program's frees, which wait.
+ * All functions may be called on any thread, and hold no lock during a CUDA call. An allocation
+ * never waits for the device, because the driver's allocation does not wait. So keepalives are
+ * freed only inside calls of the program that wait anyway, such as frees.
  */
 #ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_CACHE_H
 #define GF_ENGINE_TRANSFER_PINNED_PINNED_CACHE_H
@@ -26,43 +30,47 @@
 bool gf_pinned_cache_can(const struct gf_cuda *cuda);
 
 /*
- * cuMemHostAlloc of at most GF_PINNED_CACHE_MOST bytes in the current context, which has this id.
- * From then on the context keeps a mapping, unless `most` contexts already keep one.
+ * Serves a cuMemHostAlloc of at most GF_PINNED_CACHE_MOST bytes in the current context, whose id is
+ * `context`. From then on a keepalive keeps a mapping of the context, unless `most` contexts
+ * already have a keepalive.
  */
 CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, unsigned most,
                                void **pp, size_t bytes, unsigned flags);
 
 /*
- * cuMemFreeHost. False: gf_pinned_cache_alloc did not return this block, and the caller must call
- * the driver. *ret_kept is the context if only its keepalive keeps the block's mapping now, else 0.
- * Without the library, the call would have waited for that context and unmapped the mapping.
+ * Serves a cuMemFreeHost. False: gf_pinned_cache_alloc did not return this block, and the caller
+ * must call the driver. If only a keepalive keeps the block's mapping now, *ret_kept is the id of
+ * the keepalive's context, else 0. Without the library, the free would have waited for that
+ * context's work and unmapped the mapping.
  */
 bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
                           uint64_t *ret_kept);
 
 /*
- * cuMemHostUnregister of a keepalive, which the program does not know. False: p is not a keepalive.
+ * Serves a cuMemHostUnregister of a keepalive, which the program does not know. False: p is not a
+ * keepalive.
  */
 bool gf_pinned_cache_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
 
 /*
- * Replaces the flags that the driver reported for p by the flags that it would report without the
- * library.
+ * Replaces the flags that the driver reported for p by the flags that it would have reported
+ * without the library.
  */
 void gf_pinned_cache_flags(const struct gf_cuda *cuda, const void *p, unsigned *flags);
 
 /*
- * Frees the keepalive of the current context, which has this id, if its mapping holds no block of
- * the program. Called only inside a call of the program that may wait. False: nothing was freed.
+ * Frees the keepalive of the current context, whose id is `context`, if the keepalive's mapping
+ * holds no block of the program. Called only inside a call of the program that may wait. False:
+ * nothing was freed.
  */
 bool gf_pinned_cache_trim(const struct gf_cuda *cuda, uint64_t context);
 
-/* Called when the context has ended, and its mappings with it. */
+/* Called when the context, and with it its mappings, has ended. */
 void gf_pinned_cache_forget(uint64_t context);
 
 /*
- * Returns the bytes that only keepalives keep, in all contexts, for the report. Returns 0 if the
- * lock is not free in time.
+ * Returns the bytes of mappings that only keepalives keep, in all contexts, for the report. Returns
+ * 0 if the lock is not free within 10 ms.
  */
 uint64_t gf_pinned_cache_kept(void);
 

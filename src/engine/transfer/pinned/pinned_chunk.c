@@ -85,7 +85,7 @@ void gf_pinned_chunk_take_back(struct gf_pinned_chunk *chunk)
         memset(chunk->clean, 0, sizeof(chunk->clean));
 }
 
-/* The first dirty (or clean) unit at or after i. */
+/* Returns the first dirty unit at or after i, or the first clean unit if `dirty` is false. */
 static size_t seek_unit(const struct gf_pinned_span *span, size_t i, bool dirty)
 {
     while (i < span->end) {

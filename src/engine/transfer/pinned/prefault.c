@@ -10,11 +10,11 @@
 #include <string.h>
 
 #define SAMPLE 64
-#define TEXT ((size_t)8192) /* size of a buffer that any line fits into */
+#define TEXT ((size_t)8192) /* size of a buffer into which any line of maps fits */
 
 struct walk {
     const char *file;
-    uintptr_t reached, end; /* the part of the range that no line has covered yet */
+    uintptr_t reached, end; /* the part of the range that is not checked yet */
     bool plain;
 };
 
@@ -66,8 +66,8 @@ bool gf_prefault_pays(const void *at, size_t bytes)
     const uintptr_t start = (uintptr_t)at;
 
     /*
-     * Most memory that a program registers was written before. Then gf_absent_mostly finds its
-     * pages present, and no file of /proc is read.
+     * Most memory that a program registers was written before. For such memory gf_absent_mostly is
+     * false, so no file of /proc is read.
      */
     return start + bytes > start && gf_absent_mostly(start, bytes, SAMPLE) &&
            gf_prefault_is_plain("/proc/thread-self/maps", start / gf_page_size() * gf_page_size(),

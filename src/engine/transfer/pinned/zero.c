@@ -57,7 +57,7 @@ static void zero_pages(char *at, size_t bytes)
 
     while (way < count && !ways[way].can_run())
         way++;
-    if (way == count) { /* without wide registers, a check for zeros takes as long as writing */
+    if (way == count) { /* without wide registers, checking a page takes as long as writing it */
         memset(at, 0, bytes);
         return;
     }

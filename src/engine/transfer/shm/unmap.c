@@ -14,13 +14,13 @@
 #include <sys/mman.h>
 
 #define SHM "/dev/shm/"
-#define NAME_SIZE 256 /* mappings with longer names are not found */
+#define NAME_SIZE 256 /* mappings with longer names are left to the program's munmap */
 
 /*
- * Whether the range lies in one mapping of shared memory. Describes that mapping in *ret. Its pages
- * belong to the file, so removing them from the page tables loses nothing. In a private mapping
- * they would be lost if munmap then failed. Pages of a device follow the rules of its driver, so
- * they are left alone.
+ * Whether the range lies in one mapping of shared memory. Describes that mapping in *ret. The pages
+ * of shared memory belong to the file, so removing them from the page tables loses no byte.
+ * Removing pages of a private mapping would discard them, even if munmap then failed. Pages of a
+ * device's mapping depend on the device's driver, so they are not removed.
  */
 static bool is_shared_memory(uintptr_t start, uintptr_t end, struct gf_vma *ret, char *name)
 {
@@ -36,8 +36,8 @@ static bool is_shared_memory(uintptr_t start, uintptr_t end, struct gf_vma *ret,
 }
 
 /*
- * Whether the mapping's file is deleted. A mapping may keep a flock on its file, and other
- * processes wait for the lock if they can open the file.
+ * Whether the mapping's file is deleted. A mapping keeps its file open, and with the file a flock.
+ * While the file has a name, other processes may open it and wait for that lock.
  */
 static bool is_deleted_shm(const char *name)
 {
@@ -54,7 +54,10 @@ struct emptying {
     size_t bytes, piece;
 };
 
-/* A sparse mapping may have any size and few pages, so the number of pieces is limited. */
+/*
+ * The size of a piece. A sparse mapping may be very large and have few pages, so the number of
+ * pieces is limited.
+ */
 static size_t piece_size(size_t bytes)
 {
     return gf_max(GF_TUNE_UNMAP_PIECE, gf_round_up(bytes / GF_TUNE_UNMAP_PIECES, GF_HUGE_PAGE));

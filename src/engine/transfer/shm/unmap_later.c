@@ -17,7 +17,10 @@
 
 #define SLOTS 4
 
-/* A mapping that a helper frees. With bytes 0, only a request to read the headroom. */
+/*
+ * A mapping that a helper frees. If `bytes` is 0, there is no mapping, and the helper only reads
+ * the headroom.
+ */
 static struct slot {
     struct gf_job job; /* a job without owner; helpers work on it only if no copy needs them */
     _Atomic bool taken;
@@ -27,11 +30,11 @@ static struct slot {
     size_t bytes;
 } slots[SLOTS];
 
-static _Atomic uint64_t pending;  /* bytes that were moved and not freed yet */
-static _Atomic uint64_t read_ns;  /* when the headroom was read; 0: never */
-static _Atomic uint64_t headroom; /* bytes left of memory and of /dev/shm */
+static _Atomic uint64_t pending;  /* bytes of mappings that were moved and are not freed yet */
+static _Atomic uint64_t read_ns;  /* when the headroom was last read; 0: never */
+static _Atomic uint64_t headroom; /* bytes left of memory or of /dev/shm, whichever is less */
 
-/* Only one job at a time reads the headroom (`busy`). */
+/* Reads the headroom, unless another job is reading it (`busy`). */
 static void read_headroom(void)
 {
     static struct gf_headroom_scratch scratch;
@@ -70,7 +73,10 @@ static void job_done(struct gf_job *job)
     give_slot(slot);
 }
 
-/* A raw call: only this file uses these addresses, so hooks of munmap must not see them. */
+/*
+ * Makes a raw system call. Only this file uses these addresses, so hooks of munmap must not see the
+ * call.
+ */
 static void unmap_area(struct slot *slot)
 {
     if (slot->area)
@@ -78,7 +84,10 @@ static void unmap_area(struct slot *slot)
     slot->area = NULL;
 }
 
-/* The last piece unmaps the area, which frees the file's pages, and reads the headroom again. */
+/*
+ * Each piece but the last removes the pages of one huge page. The last piece unmaps the area, which
+ * frees the file's pages, and reads the headroom again.
+ */
 static bool do_piece(struct gf_job *job, uint64_t piece)
 {
     struct slot *slot = (struct slot *)job;
@@ -107,8 +116,9 @@ static void hand_over(struct gf_pool *pool, struct slot *slot)
 }
 
 /*
- * Whether so much memory is left that freeing this mapping a moment later makes no allocation fail.
- * If the headroom was read too long ago, a helper reads it again, because a hook opens no file.
+ * Whether so much memory is left that no allocation fails if this mapping is freed a moment later.
+ * If the headroom was read too long ago, returns false and lets a helper read it again, because
+ * reading it opens files, and a hook must open none.
  */
 static bool has_headroom(struct gf_pool *pool, size_t bytes)
 {
@@ -124,14 +134,17 @@ static bool has_headroom(struct gf_pool *pool, size_t bytes)
     return false;
 }
 
-/* The moved mapping still counts against RLIMIT_AS. */
+/* Whether RLIMIT_AS is set. A mapping that was moved would still count against this limit. */
 static bool is_address_space_limited(void)
 {
     struct rlimit space;
     return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY;
 }
 
-/* The kernel moves whole page tables if both addresses have the same offset in a huge page. */
+/*
+ * Reserves an address range for a mapping of `bytes` bytes. The new address has the same offset in
+ * a huge page as `like`, so that the kernel can move whole page tables.
+ */
 static bool reserve(struct slot *slot, const char *like, size_t bytes)
 {
     slot->area_bytes = bytes + GF_HUGE_PAGE;
@@ -147,10 +160,11 @@ static bool reserve(struct slot *slot, const char *like, size_t bytes)
 }
 
 /*
- * Calls libc's mremap, because communication libraries hook it and munmap to learn which ranges are
- * gone. A failed mremap may already have unmapped the target, and another thread may have mapped
- * something there. So after a failure the area is not unmapped, and no mapping is moved again. A
- * child that is forked during the move has the mapping at its old address or not at all.
+ * Moves the mapping to the slot's area. Calls libc's mremap, because communication libraries hook
+ * mremap and munmap to learn which ranges are no longer mapped. A failed mremap may already have
+ * unmapped the target range, and another thread may have mapped something at the same addresses. So
+ * after a failure the area is not unmapped, and no mapping is moved again. A child that is forked
+ * during the move has the mapping at its old address or not at all.
  */
 static bool move(struct slot *slot, void *at, size_t bytes)
 {
@@ -168,7 +182,7 @@ static bool move(struct slot *slot, void *at, size_t bytes)
         slot->area = NULL;
         return false;
     }
-    /* Otherwise RLIMIT_MEMLOCK would count the memory. */
+    /* If the mapping was locked, it would still count against RLIMIT_MEMLOCK. */
     syscall(SYS_munlock, slot->area, slot->area_bytes);
     return true;
 }
