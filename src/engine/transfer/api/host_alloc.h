@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocations of pinned memory. */
+/* Serves the program's allocations of pinned memory. */
 #ifndef GF_ENGINE_TRANSFER_API_HOST_ALLOC_H
 #define GF_ENGINE_TRANSFER_API_HOST_ALLOC_H
 

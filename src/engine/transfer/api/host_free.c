@@ -10,8 +10,8 @@
 #include "engine/transfer/staging/ring_trim.h"
 
 /*
- * Whether the driver waits when it frees p. It does not wait for a block that shares its mapping,
- * or for a block of another context.
+ * Whether the driver waits for the context's work when it frees p. It does not wait if p is a small
+ * block, which shares its mapping with other blocks, or if p belongs to another context.
  */
 static bool free_waits(void *p, const struct gf_context *context)
 {
@@ -25,8 +25,8 @@ static bool free_waits(void *p, const struct gf_context *context)
 }
 
 /*
- * Whether this free waits for the current context's work. If so, the ring may be shrunk after the
- * free.
+ * Whether the free of p waits for the current context's work. If so, segments of the ring may be
+ * removed after the free.
  */
 static bool free_may_trim(void *p)
 {
@@ -38,8 +38,8 @@ static bool free_may_trim(void *p)
 }
 
 /*
- * Called after a successful call that waited. The call would have failed if a capture forbade
- * waiting.
+ * Called after a successful call that waited. If a capture forbade waiting, that call would have
+ * failed.
  */
 static void trim_ring(void)
 {
@@ -56,8 +56,8 @@ static void trim_ring(void)
 }
 
 /*
- * Leaves the context before the free, because a call that waits must not delay the end of the
- * context.
+ * Leaves the context before the driver's free. The free may wait for the device, and a thread that
+ * is inside a context delays the end of that context.
  */
 bool gf_host_free(void *p, CUresult *ret_result)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frees of pinned memory, and other calls that have waited for the context's work. After such a
- * call, an idle ring is shrunk.
+ * Serves the program's frees of pinned memory, and calls that have waited for the context's work.
+ * After a call that waited, unused segments of the context's ring are removed.
  */
 #ifndef GF_ENGINE_TRANSFER_API_HOST_FREE_H
 #define GF_ENGINE_TRANSFER_API_HOST_FREE_H
@@ -9,10 +9,10 @@
 #include "base/base.h"
 #include "abi/cuda.h"
 
-/* gf_transfer_ops.host_free. */
+/* The member host_free of struct gf_transfer_ops. */
 bool gf_host_free(void *p, CUresult *ret_result);
 
-/* gf_transfer_ops.waited. */
+/* The member waited of struct gf_transfer_ops. */
 void gf_host_waited(void);
 
 #endif

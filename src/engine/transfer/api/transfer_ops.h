@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions that the engine publishes to the hooks for copies, pinned memory and contexts, and
- * their state for the report.
+ * The functions that the engine offers to the hooks for copies, pinned memory and contexts. Also
+ * the state of copies and pinned memory for the report.
  */
 #ifndef GF_ENGINE_TRANSFER_API_TRANSFER_OPS_H
 #define GF_ENGINE_TRANSFER_API_TRANSFER_OPS_H
@@ -17,22 +17,25 @@
 const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *setup);
 
 /*
- * Does the work that copies leave to the library's own thread. That thread calls it after
- * setup.request_prepare.
+ * Does the work that copies leave to the library's own thread (pool/prepare.h). That thread calls
+ * this function after setup.request_prepare was called.
  */
 void gf_transfer_prepare(void);
 
-/* Keeps all helpers within the CPUs that the program may use now. Called on one thread. */
+/*
+ * Keeps all helpers within the CPUs that the program may use now. Only one thread calls this
+ * function.
+ */
 void gf_transfer_follow(const struct gf_cpus *program);
 
 /*
- * Called when the host or the control group runs short of memory. The next calls of the program
- * that wait for a context release the context's unused staging and pinned memory. Any thread; makes
- * no CUDA call.
+ * Called when the host or the control group runs short of memory. The next call of the program that
+ * waits for a context's work also releases the context's unused staging memory and its keepalive.
+ * May be called on any thread; makes no CUDA call.
  */
 void gf_transfer_memory_is_short(void);
 
-/* Reads the state for the report. Any thread; makes no CUDA call. */
+/* Reads the state for the report. May be called on any thread; makes no CUDA call. */
 void gf_transfer_state(struct gf_transfer_state *ret);
 
 #endif

@@ -10,13 +10,13 @@
 #include <time.h>
 
 /*
- * A copy that finds the gate closed spins for this long. The call that begins a capture takes less
- * time.
+ * A copy that finds the gate closed spins for at most this long. The call that begins a capture
+ * takes less time, and opens the gate when it returns.
  */
 #define OPEN_NS 20000
 /*
- * A call that begins a capture waits for copies that are issuing work. It spins for the first time,
- * and waits for the second time in total.
+ * A call that begins a capture waits for copies that are issuing work. It spins for SPIN_NS, then
+ * sleeps repeatedly, and waits at most WAIT_NS in total.
  */
 #define SPIN_NS 50000
 #define WAIT_NS UINT64_C(100000000)
@@ -40,7 +40,7 @@ static bool is_uncaptured(CUstream stream)
            status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Counts the caller as a thread that issues work. Returns false if the gate is closed. */
+/* Adds the caller to the count of threads that issue work. Returns false if the gate is closed. */
 static bool count_issue(void)
 {
     gf_add_seq_cst(&issues, 1);

@@ -7,30 +7,30 @@
 #include <time.h>
 
 /*
- * The end of a context waits at most this long for copies in it. A correct program causes no such
- * wait, because CUDA forbids destroying a context in use.
+ * A call that ends a context waits at most this long for copies in the context. A correct program
+ * causes no such wait, because CUDA forbids destroying a context that is in use.
  */
 #define AWAIT_CALLS_MS 1000
 
 enum {
     context_free,
     context_live,
-    context_leaving,  /* a call that may end it is running */
+    context_leaving,  /* a call that may end the context is running */
     context_dead,     /* the last call that leaves the entry releases it */
-    context_dropping, /* one thread is releasing it */
+    context_dropping, /* one thread is releasing the entry */
 };
 
 static struct gf_context contexts[GF_CONTEXTS];
 /*
- * Entries from this index on were never used. Loops end here, so that the pages of those entries
- * stay absent.
+ * Entries from this index on were never used. Loops over entries end at this index, so that the
+ * pages of unused entries stay absent.
  */
 static _Atomic unsigned used;
 /* Guards the description of an entry while it is filled in. No CUDA call is made under it. */
 static pthread_mutex_t fill_lock = PTHREAD_MUTEX_INITIALIZER;
 /*
- * The node of the first context (GF_NODES_MAX: no context yet), and whether a later context had
- * another node.
+ * first_node: the node of the first context; GF_NODES_MAX before the first context. nodes_differ:
+ * whether a later context had another node.
  */
 static int first_node = GF_NODES_MAX; /* guarded by fill_lock */
 static _Atomic bool nodes_differ;
@@ -60,9 +60,10 @@ static void release_context(struct gf_context *context)
 }
 
 /*
- * A thread that read a count of 0 may have been preempted since, and the entry may belong to
- * another context now. So the entry is closed first, and the count is read again. A call that
- * leaves in between finds the entry closed and leaves the release to this thread.
+ * Releases the entry if its context has ended and no call is inside. After a thread has read a
+ * count of 0, it may be preempted, and the entry may then get another context. So the thread first
+ * sets the state context_dropping, and then reads the count again. Another call that leaves at that
+ * time finds this state, and leaves the release to this thread.
  */
 static void release_if_last(struct gf_context *context)
 {
@@ -96,7 +97,10 @@ static unsigned count_used(void)
     return gf_load_acquire(&used);
 }
 
-/* Whether there is an entry for this id. *ret is the entry, or NULL if it could not be entered. */
+/*
+ * Whether there is an entry for this id. Enters the entry and sets *ret to it, or to NULL if the
+ * entry could not be entered.
+ */
 static bool find_context(unsigned long long id, struct gf_context **ret)
 {
     for (unsigned i = 0; i < count_used(); i++)
@@ -116,10 +120,11 @@ static bool has_attribute(CUdevice device, CUdevice_attribute attribute)
 }
 
 /*
- * Whether the context is its device's primary one. The driver has no query for that, so this takes
- * a reference to the active primary context, compares, and releases the reference. If the program
- * meanwhile releases its own last reference, the driver creates a new primary context, perhaps with
- * the same handle, but with another id. So ids are compared, too.
+ * Whether the context is its device's primary context. The driver has no query for that, so this
+ * function takes a reference to the active primary context, compares the two, and releases the
+ * reference. If the program releases its own last reference before this function takes one, the
+ * driver creates a new primary context, perhaps with the same handle, but with another id. So the
+ * ids are compared, too.
  */
 static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
 {
@@ -141,10 +146,10 @@ static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
 
 /*
  * A green context gets no entry. Memory that is allocated or registered while it is current may
- * belong to the primary context of its device, and outlive the green context. The queries name the
- * legacy stream, because that belongs to the current context. If a query fails, the context counts
- * as green. During a capture on a blocking stream only cuStreamIsCapturing is called, because any
- * other call on the legacy stream would end that capture.
+ * belong to the primary context of its device, and outlive the green context. The queries are about
+ * the legacy stream, because it belongs to the current context. If a query fails, the context
+ * counts as green. During a capture on a blocking stream, this function calls only
+ * cuStreamIsCapturing, because any other call for the legacy stream would end that capture.
  */
 static bool is_green(void)
 {
@@ -198,7 +203,7 @@ static struct gf_context *find_free(void)
     return NULL;
 }
 
-/* Fills a free entry, with the lock held. The caller has entered the context from now on. */
+/* Fills a free entry, and enters its context for the caller. The caller holds fill_lock. */
 static void fill_entry(struct gf_context *entry, const struct gf_context *made,
                        unsigned long long id)
 {
@@ -215,8 +220,8 @@ static void fill_entry(struct gf_context *entry, const struct gf_context *made,
         gf_store_relaxed(&nodes_differ, true);
     gf_store_relaxed(&entry->ring, NULL);
     /*
-     * The count is incremented, never set, because a thread that read an old id may be entering and
-     * leaving.
+     * The count is incremented, never set, because a thread that has read an old id of this entry
+     * may be entering and leaving it.
      */
     gf_add_seq_cst(&entry->calls, 1);
     gf_store_seq_cst(&used, gf_max(gf_load_relaxed(&used), (unsigned)(entry - contexts) + 1));
@@ -225,8 +230,9 @@ static void fill_entry(struct gf_context *entry, const struct gf_context *made,
 }
 
 /*
- * Whether a call that may end contexts concerns this one. A call names a context by its handle, or
- * a primary one by its device. Sets *device to the context's device.
+ * Whether a call that may end contexts concerns the context of this entry. The call names a context
+ * by `handle`, or the primary context of *device, which may be GF_ANY_DEVICE. If the context is
+ * concerned, sets *device to the context's device.
  */
 static bool is_concerned(const struct gf_context *context, CUcontext handle, CUdevice *device)
 {
@@ -243,8 +249,8 @@ static bool is_concerned(const struct gf_context *context, CUcontext handle, CUd
 }
 
 /*
- * A device has one primary context. If an older entry is still live, its context has ended, but the
- * hook of the release has not noticed.
+ * Ends older entries for primary contexts of the same device. A device has only one primary
+ * context. So if an older entry is still live, its context has ended, but no hook has noticed.
  */
 static void end_older_primary(const struct gf_context *newer)
 {
@@ -316,8 +322,8 @@ static void await_calls(const struct gf_context *context)
 
 /*
  * A program may release a primary context while other threads copy in it. The driver waits for
- * these copies only at the last release. So here, only a call that names the context's handle
- * waits.
+ * these copies only at the last release. So this function waits for copies only if the program's
+ * call names the context by its handle.
  */
 void gf_context_leaving(CUcontext handle, CUdevice device)
 {
@@ -329,7 +335,10 @@ void gf_context_leaving(CUcontext handle, CUdevice device)
     }
 }
 
-/* cuCtxDetach ends the calling thread's context only if no other thread has attached to it. */
+/*
+ * Whether the context is still the calling thread's current one. cuCtxDetach ends the current
+ * context only if no other thread has attached to it.
+ */
 static bool is_current(const struct gf_context *context, CUcontext handle)
 {
     const struct gf_cuda *cuda = gf_setup.cuda;
@@ -339,7 +348,10 @@ static bool is_current(const struct gf_context *context, CUcontext handle)
            cuda->cuCtxGetId(current, &id) == CUDA_SUCCESS && id == gf_load_acquire(&context->id);
 }
 
-/* A primary context stays active after a release while other references hold it. */
+/*
+ * Whether the device's primary context is active. After a release it stays active while there are
+ * other references to it.
+ */
 static bool is_active(CUdevice device)
 {
     unsigned flags;
@@ -364,10 +376,11 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
         if (!is_concerned(context, handle, &own))
             continue;
         /*
-         * A context that ended is in the state leaving, except in two cases, where it is live. A
-         * primary context is live if another thread's release returned first and found it active. A
-         * context named by its handle is live if another thread created it with the handle of the
-         * context that ended. Such a context stays.
+         * The entry of a context that ended is in the state context_leaving, except in two cases,
+         * in which it is in the state context_live. First, another thread's release of the same
+         * primary context may have returned earlier and found the context active. Second, another
+         * thread may have created a new context with the handle of the context that ended. That new
+         * context stays.
          */
         if (!context_has_ended(context, handle, own, result))
             change_state(context, context_leaving, context_live);

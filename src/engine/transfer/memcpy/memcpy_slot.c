@@ -33,7 +33,9 @@ static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info)
     return NULL;
 }
 
-/* The relocations of data; gf_object_read finds those of calls. */
+/*
+ * Finds the object's table of data relocations; gf_object_read finds the table of call relocations.
+ */
 static struct relocations data_relocations(const struct dl_phdr_info *info,
                                            const ElfW(Dyn) * dynamic)
 {
@@ -46,7 +48,8 @@ static struct relocations data_relocations(const struct dl_phdr_info *info,
         else if (at->d_tag == DT_RELASZ)
             bytes = at->d_un.d_val;
     }
-    if (start && start < info->dlpi_addr) /* some loaders keep the address relative */
+    /* some loaders do not add the load address to this entry */
+    if (start && start < info->dlpi_addr)
         start += info->dlpi_addr;
     return (struct relocations){(const void *)start, start ? bytes / sizeof(ElfW(Rela)) : 0};
 }
@@ -64,7 +67,7 @@ static uintptr_t find_slot(const struct gf_object *object, struct relocations ta
     return 0;
 }
 
-/* Whether the loader has made the slot read-only after its relocation. */
+/* Whether the loader made the slot read-only after the object's relocation. */
 static bool is_read_only(const struct dl_phdr_info *info, uintptr_t slot)
 {
     for (size_t i = 0; i < info->dlpi_phnum; i++) {

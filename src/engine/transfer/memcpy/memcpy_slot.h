@@ -13,9 +13,9 @@
 typedef void *gf_memcpy_fn(void *to, const void *from, size_t bytes);
 
 /*
- * Replaces the slot of the object if it leads to libc. Returns whether it was replaced. A slot that
- * leads elsewhere is kept: another library or the program intercepts memcpy, or the slot was
- * replaced before. Called inside dl_iterate_phdr, so that the object stays loaded.
+ * Replaces the object's slot if it points into libc. Returns whether the slot was replaced. If the
+ * slot points elsewhere, it is kept: another library or the program interposes memcpy, or the slot
+ * was replaced before. Called inside dl_iterate_phdr, so that the object stays loaded.
  */
 bool gf_memcpy_slot_replace(const struct dl_phdr_info *object, gf_memcpy_fn *replacement);
 

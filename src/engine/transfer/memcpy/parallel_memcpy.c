@@ -22,12 +22,13 @@
 #define LINE ((uintptr_t)64) /* gf_nt_copy writes whole cache lines */
 
 /*
- * The beginnings of file names. safetensors 0.8.0: load_file(device="cuda") copies each tensor from
- * the mapped file into a pinned buffer.
+ * The beginnings of the file names of such libraries. In safetensors 0.8.0,
+ * load_file(device="cuda") copies each tensor from the mapped file into a pinned buffer.
  */
 static const char *const libraries[] = {"_safetensors_rust."};
 
-static _Atomic pid_t owner; /* the process whose helpers may copy; not its children */
+/* the process in which helpers may copy; forked children have no helpers */
+static _Atomic pid_t owner;
 static _Atomic bool requested;
 static _Atomic uint64_t next_request_ns;
 static _Atomic uint64_t calls, copied, replaced;
@@ -40,9 +41,10 @@ struct host_copy {
     const char *from;
     size_t bytes;
     /*
-     * The program handles faults. Then the kernel copies, and returns an error where a thread's own
-     * access would raise a signal: a helper blocks signals, and a handler of the calling thread may
-     * leave the call while helpers work on the job.
+     * The program handles page faults itself. Then the kernel copies (guarded_copy.h), and returns
+     * an error where an access by a thread would raise a signal. A helper blocks signals, and a
+     * signal handler on the calling thread might leave this function by longjmp while helpers work
+     * on the job.
      */
     bool guarded;
 };
@@ -81,7 +83,10 @@ static bool is_pinned(const void *at)
            type == CU_MEMORYTYPE_HOST && !managed;
 }
 
-/* Returns how many bytes were copied. The caller copies the others, and gets their faults. */
+/*
+ * Returns how many bytes were copied from the start. The caller copies the other bytes, so that
+ * faults occur on its thread.
+ */
 static size_t copy_shared(const struct gf_context *context, char *to, const char *from,
                           size_t bytes)
 {
@@ -155,7 +160,8 @@ static bool is_listed(const char *path)
 
 static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
 {
-    static unsigned long long changes; /* of the loader's list; guarded by the loader's lock */
+    /* of the loader's list of objects; guarded by the loader's lock */
+    static unsigned long long changes;
 
     (void)size;
     if (*(bool *)closure) {

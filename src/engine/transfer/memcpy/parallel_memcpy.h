@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Some libraries that load models copy each tensor into pinned memory by one call of memcpy, on one
- * thread. For these libraries, helper threads share such copies (GPUFEED_PARALLEL_MEMCPY). Only the
- * library's own pointer to memcpy is replaced (memcpy_slot.h); no function is exported.
+ * thread. With GPUFEED_PARALLEL_MEMCPY, helper threads share these copies. For this, only the
+ * pointer through which such a library calls memcpy is replaced (memcpy_slot.h). libgpufeed does
+ * not export memcpy.
  */
 #ifndef GF_ENGINE_TRANSFER_MEMCPY_PARALLEL_MEMCPY_H
 #define GF_ENGINE_TRANSFER_MEMCPY_PARALLEL_MEMCPY_H
@@ -10,22 +11,22 @@
 #include "engine/transfer/stats/copy_stats.h"
 
 /*
- * Called at allocations of pinned memory, which such a library makes before it copies. Lets the
- * library's own thread look for newly loaded libraries, at most ten times a second. Any thread;
- * never waits.
+ * Called when the program allocates pinned memory, which such a library does before it copies.
+ * Makes the thread `gpufeed` search for newly loaded libraries, at most ten times a second. May be
+ * called on any thread; never waits.
  */
 void gf_parallel_memcpy_request(size_t bytes);
 
 /*
- * Looks for newly loaded libraries, and replaces their pointers. Takes the loader's lock. Called on
- * the library's own thread.
+ * Searches for newly loaded libraries of this kind, and replaces their pointers to memcpy. Takes
+ * the loader's lock. Called on the thread `gpufeed`.
  */
 void gf_parallel_memcpy_prepare(void);
 
 /*
- * memcpy for these libraries. Bytes and faults are those of libc's memcpy, and errno is kept.
- * Several threads copy if the target is pinned memory, the ranges are disjoint, and the copy is
- * large. Any thread.
+ * The memcpy that these libraries then call. The copied bytes and the faults are the same as with
+ * libc's memcpy, and errno is kept. Several threads copy if the target is pinned memory, the ranges
+ * are disjoint, and the copy is large. May be called on any thread.
  */
 void *gf_parallel_memcpy(void *to, const void *from, size_t bytes);
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * File systems whose files are on a disk of this machine. The layers of an overlay are not known in
- * a container.
+ * Whether files of this file system are on a disk of this machine. An overlay is assumed to be on a
+ * disk, because its layers are not known in a container.
  */
 static bool is_on_disk(const char *type)
 {

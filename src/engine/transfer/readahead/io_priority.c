@@ -16,7 +16,7 @@
 #define CLASS_IDLE 3
 #define PRIORITY(class, level) ((class) << CLASS_SHIFT | (level))
 
-/* The kernel derives the same priority in block/ioprio.c. */
+/* Calculates the priority that the kernel derives in block/ioprio.c. */
 static int derived_priority(void)
 {
     if (syscall(SYS_sched_getscheduler, 0) == SCHED_IDLE)

@@ -8,13 +8,13 @@
 
 #include <pthread.h>
 
-#define FILES 64  /* a further file replaces the one that was used longest ago */
-#define DEVICES 8 /* likewise */
-#define PLACES 8  /* ranges and ends of copies that are stored for each file */
+#define FILES 64  /* a further file replaces the file whose last use is oldest */
+#define DEVICES 8 /* a further device replaces the device whose last use is oldest */
+#define PLACES 8  /* the number of ranges, and of ends of copies, that are stored for each file */
 
 /*
- * Another file system may get the same number later, so an answer is used only for
- * GF_TUNE_READAHEAD_KNOWN_NS.
+ * Whether files on a device may be read ahead. Another file system may get the same device number
+ * later, so an answer is used only for GF_TUNE_READAHEAD_KNOWN_NS.
  */
 struct device {
     uint32_t major, minor;
@@ -27,13 +27,15 @@ struct file {
     bool is_used, is_counted;
     uint64_t last_use;
     uint64_t read;     /* bytes that copies have read */
-    uint64_t passed;   /* bytes that were read ahead, but then skipped by copies */
+    uint64_t passed;   /* bytes that were read ahead, but that copies then skipped */
     uint64_t reserved; /* bytes that copies under way may still read ahead */
     struct gf_range ahead[PLACES];
-    uint64_t quiet;        /* no read-ahead for so many copied bytes... */
-    uint64_t quiet_until;  /* ...until `read` has this value */
-    unsigned oldest;       /* index of the range that the next one replaces */
-    uint64_t ends[PLACES]; /* where the last copies ended; 0: unused */
+    /* the length of the last pause of read-ahead, in copied bytes; 0: no pause */
+    uint64_t quiet;
+    uint64_t quiet_until; /* nothing is read ahead until `read` has reached this value */
+    /* a counter: a new range replaces ahead[oldest % PLACES] if no place is free */
+    unsigned oldest;
+    uint64_t ends[PLACES]; /* the offsets at which the last copies ended; 0: unused */
     unsigned oldest_end;
 };
 
@@ -42,7 +44,10 @@ static struct file files[FILES];
 static struct device devices[DEVICES];
 static uint64_t uses;
 
-/* Written under the lock; the report may be written by a signal handler that interrupted a holder. */
+/*
+ * Written under the lock, but read without it, because a signal handler that interrupted a holder
+ * of the lock may write the report.
+ */
 static _Atomic uint64_t count_files, count_ahead, count_used;
 
 static struct device *find_device(uint32_t major, uint32_t minor)
@@ -65,8 +70,8 @@ static struct device *add_device(uint32_t major, uint32_t minor)
 }
 
 /*
- * Returns gf_mapped_file_unknown once for a new file system, then gf_mapped_file_no until the
- * answer is known.
+ * Whether files on the device may be read ahead. For a new device, returns gf_mapped_file_unknown
+ * once, and then gf_mapped_file_no until the answer is known.
  */
 static enum gf_mapped_file_answer ask_device(uint32_t major, uint32_t minor)
 {
@@ -133,14 +138,14 @@ static uint64_t end_of_ahead(const struct file *file, uint64_t at)
     for (size_t i = 0; i < PLACES; i++)
         if (file->ahead[i].start <= at && at < file->ahead[i].end) {
             at = file->ahead[i].end;
-            i = (size_t)-1; /* searches again from the first range */
+            i = (size_t)-1; /* search again from the first range */
         }
     return at;
 }
 
 /*
- * Counts bytes that were read ahead. Those within the copy count as used. Those before it, in the
- * same range, count as skipped.
+ * Called when a copy begins. Bytes within the copy that were read ahead count as used. Bytes of the
+ * same range before the copy count as skipped. Both are removed from the range.
  */
 static void use_ahead(struct file *file, const struct gf_range *copy)
 {
@@ -157,8 +162,8 @@ static void use_ahead(struct file *file, const struct gf_range *copy)
 }
 
 /*
- * How many bytes after the copy may be read ahead. `own` bytes after it have been read ahead
- * already.
+ * How many bytes after the copy's end may be read ahead, including the `own` bytes after it that
+ * have already been read ahead.
  */
 static uint64_t window(const struct file *file, uint64_t own)
 {
@@ -223,7 +228,10 @@ enum gf_mapped_file_answer gf_mapped_file_begin(const struct gf_mapped_file_id *
     return answer;
 }
 
-/* Adds a range. If an earlier range ends where it begins, extends that range instead. */
+/*
+ * Adds a range of bytes that were read ahead. If the new range begins inside an earlier range or at
+ * its end, extends the earlier range instead.
+ */
 static void add_ahead(struct file *file, const struct gf_range *range)
 {
     for (size_t i = 0; i < PLACES; i++)
@@ -242,8 +250,8 @@ static void add_ahead(struct file *file, const struct gf_range *range)
 }
 
 /*
- * If the sampled pages were cached, the next pages probably are too. So nothing is read ahead in
- * this file for a while.
+ * If the sampled pages were cached, the file's next pages are probably cached, too. So nothing is
+ * read ahead in this file for a number of copied bytes.
  */
 static void note_cached(struct file *file, bool is_cached)
 {
@@ -263,7 +271,8 @@ void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_rang
     struct file *file = find_file(id);
     if (file) {
         /*
-         * If the file's entry was replaced and created again meanwhile, nothing is reserved in it.
+         * If the file's entry was replaced and then created again during the copy, the new entry
+         * has no reserved bytes.
          */
         file->reserved -= gf_min(file->reserved, ahead->end - gf_max(ahead->start, copy->end));
         if (is_ahead)

@@ -24,9 +24,10 @@ static struct slot {
     _Atomic bool taken;
     struct gf_pool *pool;
     struct gf_mapped_file_id id;
-    struct gf_range copy, ahead; /* range in the file */
-    uintptr_t start, end;        /* range in memory: `ahead`, in whole pages */
-    uintptr_t origin;            /* the address of the file's offset 0, perhaps not mapped */
+    struct gf_range copy, ahead; /* ranges in the file: of the copy, and to be read ahead */
+    uintptr_t start, end;        /* the addresses of `ahead`, rounded to whole pages */
+    /* the address that the file's offset 0 would have in this mapping */
+    uintptr_t origin;
     int io_priority;
     _Atomic bool is_over;
     _Atomic uintptr_t cached_to; /* pieces before this one are assumed to be cached */
@@ -51,8 +52,8 @@ static bool is_present(uintptr_t page)
 }
 
 /*
- * Whether all sampled pages of the piece are in the page cache. For a file that the process may not
- * write, mincore reports every page as cached.
+ * Whether mincore reports all sampled pages of the piece as cached. For a file that the process may
+ * not write, mincore reports every page as cached.
  */
 static bool seems_cached(uintptr_t at, uintptr_t end)
 {
@@ -64,7 +65,10 @@ static bool seems_cached(uintptr_t at, uintptr_t end)
     return true;
 }
 
-/* One call of madvise. The kernel reads at most its own read-ahead size in one call. */
+/*
+ * Makes one call of madvise, in which the kernel reads at most its own read-ahead size. Sets
+ * *ret_next to the end of the step.
+ */
 static bool advise(uintptr_t at, uintptr_t end, uintptr_t *ret_next)
 {
     *ret_next = gf_min(at + GF_TUNE_READAHEAD_STEP, end);
@@ -81,8 +85,8 @@ static bool advise(uintptr_t at, uintptr_t end, uintptr_t *ret_next)
 }
 
 /*
- * Skips the next pieces, because they are probably cached too. Skips more pieces, the further the
- * range's start is behind.
+ * Skips the next pieces, because they are probably cached, too. The further the piece is from the
+ * range's start, the more pieces are skipped.
  */
 static void skip_cached(struct slot *slot, uintptr_t piece)
 {
@@ -136,8 +140,9 @@ static void give_slot(struct slot *slot)
 }
 
 /*
- * Memory of the thread's last copy that was not read ahead. For the next copies of this memory the
- * kernel is not queried, because a query takes some microseconds.
+ * A mapping in which nothing was read ahead for a recent copy of the calling thread. For the
+ * thread's next `left` copies from this mapping the kernel is not queried, because a query takes
+ * some microseconds.
  */
 static __thread struct {
     uintptr_t start, end;
@@ -151,7 +156,10 @@ static void note_other(const struct gf_vma *vma, unsigned copies)
     other.left = copies;
 }
 
-/* Describes the mapping of a file that holds the whole source. */
+/*
+ * Describes the mapping that contains the copy's source. False: the source is not in one mapping of
+ * a readable file.
+ */
 static bool find_mapping(uintptr_t at, size_t bytes, struct gf_vma *ret)
 {
     if (other.left && at >= other.start && at < other.end) {
@@ -171,7 +179,7 @@ static bool allows_readahead(unsigned major, unsigned minor)
     return gf_file_system_allows_readahead("", major, minor);
 }
 
-/* The library's own thread opens the files. */
+/* Lets the library's own thread look up file systems, because the look-up opens files. */
 static void request_look_up(void)
 {
     if (!gf_prepare_request(gf_when_now))
@@ -185,7 +193,7 @@ static void end_file(const struct slot *slot)
                        !reached && gf_load_relaxed(&slot->cached_to));
 }
 
-/* False: nothing is to be read ahead. */
+/* Sets the slot's ranges for a copy. False: nothing is to be read ahead. */
 static bool set_range(struct slot *slot, uintptr_t at, size_t bytes, const struct gf_vma *vma)
 {
     const uintptr_t mask = gf_page_size() - 1;

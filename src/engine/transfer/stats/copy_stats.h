@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters of the copies that were large enough to be offered to the engine, for the report. Each
- * thread counts in one of a few shards, so that threads that copy at once do not share a cache
- * line.
+ * Counters for the report. They count the copies that were large enough to be offered to the
+ * engine. Each thread uses one of a few shards of the counters, so that threads that copy at the
+ * same time seldom share a cache line.
  *
  * All functions may be called on any thread. They take no lock and make no CUDA call.
  */
@@ -12,10 +12,11 @@
 #include "engine/transfer/stats/node_bytes.h"
 
 /*
- * Why a copy bypasses staging and is left to the driver: X(token, words). The report uses the
- * tokens, the summary uses the words. The order here has no meaning: checks[] in copy/admission.c
- * has the order of decision. After these checks, copy/h2d.c and copy/d2h.c may still find capture,
- * failed, full, shares_pages, slower or unreadable.
+ * The reasons why a copy bypasses staging and is left to the driver: X(token, words). The report
+ * uses the tokens, the summary uses the words. The order of this list has no meaning; checks[] in
+ * copy/admission.c has the order in which the reasons are checked. After these checks, copy/h2d.c
+ * and copy/d2h.c may still return the reasons capture, failed, full, shares_pages, slower or
+ * unreadable.
  */
 #define GF_BYPASS_REASONS(X)                                                                       \
     X(early, "among the process's first small copies")                                             \
@@ -49,7 +50,9 @@ enum gf_bypass {
 
 enum gf_direction { gf_direction_h2d, gf_direction_d2h, gf_direction_count };
 
-/* Copies that are counted and compared with the driver together. */
+/*
+ * Identifies the copies that are counted together, and that are compared with the driver together.
+ */
 struct gf_copy_kind {
     enum gf_direction direction;
     bool async;
@@ -58,54 +61,57 @@ struct gf_copy_kind {
 struct gf_copy_counts {
     uint64_t calls, bytes;
     /*
-     * The part of `bytes` whose calls were timed, and the duration of these calls in the caller's
-     * thread, including waits.
+     * The part of `bytes` whose calls were timed, and the total duration of these calls in the
+     * caller's thread, including waits.
      */
     uint64_t timed_bytes, timed_ns;
 };
 
 /*
- * Pageable copies are the staged copies, and those that bypassed staging for any reason but
- * `pinned` and `ends`. The memory of `early` copies is not known, and they are not timed. If the
- * driver copied the rest of a staged call, those bytes count both as staged and as rest.
+ * Pageable copies are the staged copies, and the copies that bypassed staging for any reason except
+ * `pinned` and `ends`. For `early` copies, the kind of memory is not known, and their durations are
+ * not measured. If the driver copied a part of a staged copy, the bytes of this part count in
+ * `staged` and in `rest`.
  */
 struct gf_copy_stats {
-    /* [0] synchronous calls, [1] asynchronous ones */
+    /* index [0]: synchronous calls, [1]: asynchronous calls */
     struct gf_copy_counts staged[gf_direction_count][2];
     /* Parts of staged copies that the driver made. */
     struct gf_copy_counts rest[gf_direction_count];
     struct gf_copy_counts bypassed[gf_direction_count][2][gf_bypass_count];
-    uint64_t stream_waits;            /* calls that waited because the ring was too small */
-    uint64_t ring_grown, ring_shrunk; /* times */
+    /* calls that waited for their stream because the ring was too small */
+    uint64_t stream_waits;
+    uint64_t ring_grown, ring_shrunk; /* how often rings grew and shrank */
 };
 
-/* Reading ahead of copies from mapped files. */
+/* Read-ahead for copies from mapped files. */
 struct gf_readahead_count {
     uint64_t files;   /* number of files in which bytes were read ahead */
-    uint64_t advised; /* bytes passed to madvise, of copies and behind them */
-    uint64_t ahead;   /* the part of `advised` that lay behind the copy */
+    uint64_t advised; /* bytes passed to madvise: in copies, and after the end of copies */
+    uint64_t ahead;   /* the part of `advised` after the end of the copy */
     uint64_t used;    /* the part of `ahead` that was copied later */
 };
 
-/* Copies that libraries make into pinned memory by memcpy, and that helpers share. */
+/* Copies by memcpy that libraries make into pinned memory, and that helpers share. */
 struct gf_memcpy_count {
-    uint64_t libraries; /* libraries whose pointer to memcpy was replaced */
+    uint64_t libraries; /* number of libraries whose pointer to memcpy was replaced */
     uint64_t calls, bytes;
 };
 
 /* The current state of staging and of pinned memory, for all devices. */
 struct gf_transfer_state {
-    /* Registered bytes of all rings, and the allowed bytes. */
+    /* The registered bytes of all rings, and the sum of the rings' limits. */
     uint64_t ring_bytes, ring_limit;
     uint64_t ring_most;                      /* the most that was registered at one time */
     uint64_t ring_held[GF_NODE_BYTES_COUNT]; /* registered bytes, by the node of the pages */
     unsigned rings, helpers;
-    const char *off;        /* why no copy is staged; NULL if copies are */
-    uint64_t pinned_kept;   /* pinned memory that only the library holds */
-    uint64_t unmap_pending; /* shared memory that the program has unmapped */
+    const char *off;      /* the reason why no copy is staged; NULL if copies are staged */
+    uint64_t pinned_kept; /* pinned memory that only keepalives hold, in bytes */
+    /* bytes of shared memory that the program has unmapped, but that are not freed yet */
+    uint64_t unmap_pending;
     struct gf_readahead_count readahead;
     struct gf_memcpy_count parallel_memcpy;
-    /* Bytes held by the program, by the node of the pages. */
+    /* Bytes of pinned buffers that the program holds, by the node of the pages. */
     uint64_t pinned_held[GF_NODE_BYTES_COUNT];
 };
 
@@ -118,13 +124,16 @@ void gf_copy_stats_driver_time(struct gf_copy_kind kind, enum gf_bypass reason, 
                                uint64_t ns);
 void gf_copy_stats_stream_wait(void);
 void gf_copy_stats_ring_grown(uint64_t bytes);
-/* `dropped`: the ring ended with its context, which does not count as shrinking. */
+/* `dropped`: the ring ended with its context, so it does not count as a ring that shrank. */
 void gf_copy_stats_ring_shrunk(uint64_t bytes, bool dropped);
 
-/* The most bytes that all rings together had. */
+/* The most bytes that all rings together had at one time. */
 uint64_t gf_copy_stats_ring_most(void);
 
-/* The sums so far. Each counter is read atomically, but the counters together are no snapshot. */
+/*
+ * Reads the sums so far. Each counter is read atomically, but the counters may belong to slightly
+ * different times.
+ */
 void gf_copy_stats_read(struct gf_copy_stats *ret);
 
 /* The token of a reason, such as "capture", and its words. */

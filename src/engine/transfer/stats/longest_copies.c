@@ -12,7 +12,7 @@
 
 /* Shards are two cache lines apart, because processors prefetch lines in pairs. */
 static struct shard {
-    _Alignas(128) _Atomic uint64_t least_ns; /* only longer copies are recorded */
+    _Alignas(128) _Atomic uint64_t least_ns; /* only copies that took longer are recorded */
     _Atomic bool taken;                      /* a thread uses the members below */
     size_t count;
     struct gf_long_copy rows[ROWS];
@@ -52,7 +52,7 @@ static struct shard *own_shard(void)
     return &shards[number - 1];
 }
 
-/* False: another thread holds the shard, for less than a microsecond. */
+/* Acquires a shard. False: another thread holds it, which lasts less than a microsecond. */
 static bool take(struct shard *shard)
 {
     bool taken = false;
@@ -92,7 +92,7 @@ void gf_longest_copies_add(enum gf_direction direction, enum gf_bypass reason, u
 }
 
 /*
- * Inserts a copy into a list that is sorted by duration. If the list is full, its last copy is
+ * Inserts a copy into a list that is sorted by duration. If the list is full, the shortest copy is
  * dropped.
  */
 static size_t insert(struct gf_long_copy *list, size_t count, size_t max,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The longest copies of an interval, for the event log. Each thread records into one of a few
- * shards. A copy that is not among the longest of its shard costs two loads, or one without a log.
+ * The copies of an interval that took longest, for the event log. Each thread records into one of a
+ * few shards. A copy that is not among the longest of its shard costs two loads. If no log is
+ * written, each copy costs one load.
  *
  * All functions may be called on any thread. They take no lock and make no CUDA call.
  */
@@ -32,21 +33,24 @@ const char *gf_copy_group_name(enum gf_copy_group group);
 
 struct gf_long_copy {
     uint64_t end_ns, ns, bytes; /* end_ns: CLOCK_MONOTONIC, within a microsecond */
-    pid_t tid;                  /* the caller's */
+    pid_t tid;                  /* the thread that called the copy */
     enum gf_direction direction;
     enum gf_copy_group group;
 };
 
-/* Begins to record. Before the first call nothing is recorded. */
+/* Begins to record copies. Before the first call of this function, no copy is recorded. */
 void gf_longest_copies_start(void);
 
-/* Records a copy that has just ended after `ns`, if it is among the longest. */
+/*
+ * Records a copy that has just ended and took `ns` nanoseconds, if it is among the longest copies.
+ */
 void gf_longest_copies_add(enum gf_direction direction, enum gf_bypass reason, uint64_t bytes,
                            uint64_t ns);
 
 /*
- * Takes the longest copies since the last call, the longest first; returns their number, at most
- * `max`. The others are forgotten. One thread at a time.
+ * Returns in `ret` the longest copies since the last call, sorted by duration with the longest
+ * first. Returns their number, at most `max`. All other recorded copies are discarded. Only one
+ * thread at a time calls this function.
  */
 size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max);
 

@@ -5,7 +5,8 @@
 
 #include "base/base.h"
 
-#define GF_NODE_BYTES_UNKNOWN 64 /* the index for nodes that are not known or have higher numbers */
+/* the index for unknown nodes, and for nodes with higher numbers */
+#define GF_NODE_BYTES_UNKNOWN 64
 #define GF_NODE_BYTES_COUNT (GF_NODE_BYTES_UNKNOWN + 1)
 
 /* `node` is -1 if it is not known. */

@@ -11,12 +11,14 @@
 
 /* Why an allocation was left to the driver. */
 enum gf_pinned_reason {
-    gf_pinned_odd,     /* flags, or a size, that the library never serves */
+    /* the flags or the size are such that the library never serves the allocation */
+    gf_pinned_odd,
     gf_pinned_context, /* no context is current, or it cannot be identified */
-    gf_pinned_memory,  /* too little headroom, or the system refused */
-    gf_pinned_slow,    /* too few threads to be faster */
-    gf_pinned_devices, /* several devices; registered memory was never tested there */
-    gf_pinned_failed,  /* turned off, or a registration failed */
+    gf_pinned_memory,  /* too little headroom, or the kernel refused memory */
+    gf_pinned_slow,    /* too few threads to be faster than the driver */
+    gf_pinned_devices, /* several devices, with which registered memory was never tested */
+    /* the library serves no allocations since a failure, or a registration failed */
+    gf_pinned_failed,
     GF_PINNED_REASONS,
 };
 
@@ -25,8 +27,8 @@ const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
 
 struct gf_pinned_stats {
     uint64_t large_calls, large_bytes; /* allocations served by mappings of the library */
-    uint64_t large_ns;                 /* duration of the calls counted in large_calls */
-    /* Allocations served by the driver, from mappings that may be kept. */
+    uint64_t large_ns;                 /* total duration of the calls counted in large_calls */
+    /* Allocations that the driver served from mappings of 2 MiB, which keepalives may keep. */
     uint64_t small_calls, small_bytes;
     uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
     /* Registrations of the program whose memory the library prefaulted. */
@@ -43,7 +45,10 @@ extern _Atomic uint64_t gf_pinned_counters[GF_PINNED_COUNTERS];
     gf_add_relaxed(                                                                                \
         &gf_pinned_counters[offsetof(struct gf_pinned_stats, field) / sizeof(uint64_t)], (n))
 
-/* The counters so far. Each is read atomically, but the counters together are no snapshot. */
+/*
+ * Reads the counters so far. Each counter is read atomically, but the counters may belong to
+ * slightly different times.
+ */
 void gf_pinned_stats_read(struct gf_pinned_stats *ret);
 
 #endif
