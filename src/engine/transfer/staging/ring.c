@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 
 /*
- * If the program chose to sleep while it waits for the GPU, waits for the ring's events must not
- * spin either.
+ * Returns the flags for the ring's events. If the program chose that its threads sleep while they
+ * wait for the GPU, a thread that waits for an event of the ring must sleep, too.
  */
 static unsigned event_flags(void)
 {
@@ -27,9 +27,9 @@ static unsigned event_flags(void)
 }
 
 /*
- * The struct is aligned, because a job in it needs its own cache line. calloc leaves fresh pages
- * untouched. Most of the struct is slots, and touching them would delay a process's first large
- * copy.
+ * Allocates an aligned struct, because a member of its job needs a cache line of its own. Most of
+ * the struct is slots, and touching them would delay a process's first large copy. calloc does not
+ * touch fresh pages.
  */
 static struct gf_ring *new_ring(void)
 {
@@ -131,7 +131,7 @@ void gf_ring_add_segment(struct gf_ring *ring, char *at, size_t bytes)
 {
     struct gf_ring_segment *segment = gf_ring_segment_new(at, bytes);
     if (!segment)
-        return; /* out of memory: the range stays registered and unused */
+        return; /* out of memory: the range stays registered but unused */
     segment->node = gf_range_node_read(at, bytes);
     pthread_mutex_lock(&ring->lock);
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)

@@ -7,7 +7,7 @@
 
 enum { slot_free, slot_held, slot_under_way, slot_queried, slot_abandoned };
 
-/* Called with the lock held. */
+/* Allocates the slot's memory in one segment, at or after unit `from`. The lock is held. */
 static bool alloc_in(struct gf_ring *ring, struct gf_slot *slot, unsigned segment, unsigned from)
 {
     slot->segment = ring->segments[segment];
@@ -20,8 +20,8 @@ static bool alloc_in(struct gf_ring *ring, struct gf_slot *slot, unsigned segmen
 }
 
 /*
- * Returns a bit for each segment that copies use in turn (the rotation). These are the first
- * segments whose sizes sum to at most GF_TUNE_RING_WINDOW. Called with the lock held.
+ * Returns the rotation: a set bit for each segment that copies use in turn. The rotation consists
+ * of the first segments whose sizes sum to at most GF_TUNE_RING_WINDOW. Called with the lock held.
  */
 static unsigned rotation_of(const struct gf_ring *ring)
 {
@@ -39,10 +39,11 @@ static unsigned rotation_of(const struct gf_ring *ring)
 }
 
 /*
- * A slot begins where the previous one ended, so memory is reused as late as possible. Memory that
- * was just read is in the caches of its readers, and a DMA into it would first have to evict it.
- * Segments outside the rotation were added for copies on busy streams. They are used only when the
- * rotation is full, so that they become unused and can be removed.
+ * Allocates memory for a slot. A slot begins where the previous slot ended, so memory is reused as
+ * late as possible. Memory that threads have just read is in their caches, and a DMA into it would
+ * first have to evict it from these caches. Segments outside the rotation were added for copies on
+ * busy streams. They are used only when the rotation is full, so that they become unused at other
+ * times and can be removed.
  */
 static bool alloc_units(struct gf_ring *ring, struct gf_slot *slot, size_t bytes)
 {
@@ -52,8 +53,8 @@ static bool alloc_units(struct gf_ring *ring, struct gf_slot *slot, size_t bytes
     pthread_mutex_lock(&ring->lock);
     const unsigned rotation = rotation_of(ring);
     /*
-     * One iteration more than there are segments: the part of the first segment before next_unit is
-     * searched last.
+     * The loop makes one iteration more than there are segments, because the part of the first
+     * segment before next_unit is searched last.
      */
     for (unsigned i = 0; i <= GF_RING_SEGMENTS && !found; i++) {
         found = rotation >> ring->next_segment & 1 &&

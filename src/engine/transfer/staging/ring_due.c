@@ -5,7 +5,8 @@
 #include "base/base.h"
 #include "base/clock.h"
 
-static _Atomic uint64_t look_ns; /* when to search next; 0 before the first segment */
+/* when to search for unused segments next; 0 before the first segment */
+static _Atomic uint64_t look_ns;
 static _Atomic uint64_t short_ns;
 
 bool gf_ring_trim_is_due(void)

@@ -14,7 +14,7 @@
 
 #define HUGE GF_MIB(2)
 #define WISH_UNIT GF_TUNE_RING_FIRST_LEAST
-#define WISH_UNFINISHED UINT64_MAX /* a thread writes ring->policy */
+#define WISH_UNFINISHED UINT64_MAX /* the value of ring->wish while a thread writes ring->policy */
 
 enum {
     growth_none,
@@ -41,8 +41,8 @@ bool gf_ring_growth_is_on(const struct gf_ring *ring)
 /* Mapping and touching. */
 
 /*
- * Helper threads run this, so that first touch places the pages on their node where the kernel
- * refuses policies.
+ * Touches the pages of a piece. Helper threads do this, so that first touch places the pages on
+ * their node if the kernel refuses memory policies.
  */
 static bool touch_piece(struct gf_job *job, uint64_t piece)
 {
@@ -54,7 +54,10 @@ static bool touch_piece(struct gf_job *job, uint64_t piece)
     return false;
 }
 
-/* Aligned, so that transparent huge pages can be used. NULL on failure, with errno set. */
+/*
+ * Maps private memory at an address that is a multiple of 2 MiB, so that the kernel can use
+ * transparent huge pages. NULL on failure, with errno set.
+ */
 static char *map_ordinary(size_t bytes)
 {
     char *at = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -69,8 +72,8 @@ static char *map_ordinary(size_t bytes)
 }
 
 /*
- * Maps growth->bytes. False: *ret_fault describes the failed call. Without MADV_DONTFORK, a fork
- * would make the child and the process copy private memory page by page.
+ * Maps growth->bytes bytes. False: *ret_fault describes the failed call. Without MADV_DONTFORK, the
+ * process would after a fork copy each page of private memory to which it writes.
  */
 static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_policy *policy,
                         struct gf_fault *ret_fault)
@@ -93,7 +96,10 @@ static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_pol
     return true;
 }
 
-/* Does nothing if the ring is already growing. False: the kernel refused. */
+/*
+ * Maps a segment and lets helpers touch it. Does nothing if the ring is already growing. False: the
+ * kernel refused the memory.
+ */
 static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *ret_fault)
 {
     struct gf_ring_growth *growth = &ring->growth;
@@ -110,7 +116,7 @@ static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *re
     }
     growth->job = (struct gf_job){.work = touch_piece, .low_priority = true};
     gf_pool_open(pool, &growth->job, growth->bytes / HUGE);
-    if (gf_pool_threads(pool) == 1) /* done here, because there is no helper thread */
+    if (gf_pool_threads(pool) == 1) /* this thread touches the pages, because there is no helper */
         while (gf_job_help(&growth->job))
             ;
     set_growth(growth, growth_touching);
@@ -130,8 +136,8 @@ void gf_ring_growth_cancel(struct gf_ring *ring)
 /* Requests. */
 
 /*
- * How many bytes the ring may grow by: up to its limit, and at most a share of the headroom of
- * control group and host.
+ * By how many bytes the ring may grow: at most up to its limit, and at most by a share of the
+ * headroom of the control group and the host.
  */
 static uint64_t ring_headroom(struct gf_ring *ring)
 {
@@ -159,7 +165,9 @@ static bool was_refused(struct gf_ring *ring)
     return at && gf_now_ns() - at < GF_TUNE_RING_RETRY_NS;
 }
 
-/* The ring keeps its current size. A ring without any memory is turned off. */
+/*
+ * Lets the ring keep its current size after a failed call. If the ring has no memory, turns it off.
+ */
 static void stop_growing(struct gf_ring *ring, const struct gf_fault *fault)
 {
     const uint64_t bytes = gf_ring_bytes(ring);
@@ -177,9 +185,9 @@ static void stop_growing(struct gf_ring *ring, const struct gf_fault *fault)
 }
 
 /*
- * Reading the headroom opens files, and mapping takes time, so the library's own thread does both
- * if it runs. The policy is read here, because no other thread can read the calling thread's
- * policy.
+ * Requests a growth of at least `least` bytes, if possible of `bytes` bytes. Reading the headroom
+ * opens files, and mapping takes time, so the library's own thread does both if it runs. The memory
+ * policy is read here, because no other thread can read the calling thread's policy.
  */
 static void request_growth(struct gf_ring *ring, size_t least, size_t bytes, enum gf_when when)
 {
@@ -231,8 +239,8 @@ void gf_rings_prepare(void)
 }
 
 /*
- * Requests nothing beyond the limit. Such a request would be refused, and a refusal also delays
- * requests that the limit allows.
+ * Requests a growth, unless it would exceed the ring's limit. Such a request would be refused, and
+ * a refusal also delays later requests that the limit allows.
  */
 static void want_bytes(struct gf_ring *ring, size_t bytes, size_t most)
 {
@@ -265,8 +273,9 @@ void gf_ring_want_more(struct gf_ring *ring)
 /* Registering. */
 
 /*
- * On failure, ret_fault->call is NULL if only the reserved huge pages were refused. The next
- * segment then gets ordinary pages.
+ * Registers the segment that was touched. On failure, *ret_fault describes the failed call.
+ * ret_fault->call is NULL if only the reserved huge pages were refused; the next segment then gets
+ * ordinary pages.
  */
 static bool register_growth(struct gf_ring *ring, struct gf_fault *ret_fault)
 {
@@ -287,8 +296,9 @@ static bool register_growth(struct gf_ring *ring, struct gf_fault *ret_fault)
 }
 
 /*
- * The calling thread owns the growth. A copy too small to justify the cost leaves the registration
- * to a larger copy, at most GF_TUNE_RING_PASSED times.
+ * Whether the copy should register the segment now. A copy that is too small to justify the cost
+ * leaves the registration to a larger copy, but at most GF_TUNE_RING_PASSED copies do so. Called by
+ * the thread that owns the growth.
  */
 static bool may_register(struct gf_ring_growth *growth, size_t most)
 {
@@ -301,8 +311,8 @@ static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
     struct gf_ring_growth *growth = &ring->growth;
     struct gf_fault fault;
     /*
-     * The first segment may be registered if that takes only a part of the time that the copy
-     * gains. Later segments may be twice as large as the copy.
+     * The copy registers the first segment if registering takes only a part of the time that
+     * staging saves for this copy. Later segments may be about twice as large as the copy.
      */
     const size_t most =
         gf_ring_bytes(ring) ? 2 * (copy_bytes + GF_TUNE_RING_FIRST_LEAST) : copy_bytes / 2;
@@ -325,7 +335,10 @@ static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
         stop_growing(ring, &fault);
 }
 
-/* The largest power of two that is at most `bytes`, within the bounds. */
+/*
+ * Returns the size of a ring's first segment: the largest power of two that is at most `bytes`, but
+ * within the bounds.
+ */
 static size_t first_size(size_t bytes)
 {
     size_t ret = GF_TUNE_RING_FIRST_LEAST;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a copy waits for memory of a ring that other copies hold. Without this wait, the driver
- * would make large copies that began a moment later than others, which is slower. The time is
- * bounded, because the other copies may be on streams that wait for this thread. Any thread.
+ * How long a copy waits for memory of a ring that other copies hold. Without this wait, a large
+ * copy that begins a moment later than other copies would be left to the driver, which is slower.
+ * The wait has a limit, because the other copies may be on streams that wait for this thread. The
+ * functions may be called on any thread.
  */
 #ifndef GF_ENGINE_TRANSFER_STAGING_RING_PATIENCE_H
 #define GF_ENGINE_TRANSFER_STAGING_RING_PATIENCE_H
@@ -11,17 +12,17 @@
 
 /*
  * Whether a copy of `bytes` bytes may wait at all. False for sizes that the driver copies without
- * any wait, and for some copies after one has waited in vain.
+ * any wait. Also false for the next GF_TUNE_RING_IMPATIENT copies after a copy has waited in vain.
  */
 bool gf_ring_is_patient(struct gf_ring *ring, size_t bytes);
 
 /*
- * Sleeps for a moment. The caller holds no memory of the ring. Returns false if the copy has waited
- * for its whole time.
+ * Sleeps for GF_TUNE_RING_MOMENT_NS. The caller must hold no memory of the ring. Returns false
+ * without sleeping if a copy of this size, which has waited since `since_ns`, must not wait longer.
  */
 bool gf_ring_await_others(size_t bytes, uint64_t since_ns);
 
-/* Records whether a copy that waited got its memory. */
+/* Called after a copy has waited. `found`: the copy got its memory. */
 void gf_ring_waited(struct gf_ring *ring, bool found);
 
 #endif

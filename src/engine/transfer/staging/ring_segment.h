@@ -14,17 +14,20 @@ struct gf_ring_segment {
     char *at;
     size_t bytes;
     unsigned units, used;
-    int node;         /* node of its pages when it was added to the ring; -1 if unknown */
-    uint64_t used_ns; /* when units were last freed */
+    int node;         /* the node of the pages, read when the segment was added; -1 if unknown */
+    uint64_t used_ns; /* the time when units were last freed */
     uint64_t map[];   /* a bit for each unit in use */
 };
 
-/* Creates a descriptor, which free() frees without unmapping the memory. NULL: out of memory. */
+/*
+ * Creates the descriptor of a segment. The caller frees it with free(), which does not unmap the
+ * memory. NULL: out of memory.
+ */
 struct gf_ring_segment *gf_ring_segment_new(char *at, size_t bytes);
 
 /*
- * Allocates `units` contiguous units: the first such run at or after `from`. False: there is no
- * such run.
+ * Allocates the first `units` contiguous free units at or after unit `from`. False: there are no
+ * such units.
  */
 bool gf_ring_segment_alloc(struct gf_ring_segment *segment, unsigned units, unsigned from,
                            unsigned *ret_first);

@@ -12,13 +12,16 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Whether memory was short since the ring was last looked at. */
+/* Whether memory has become short since the ring was last searched for unused segments. */
 static bool is_short(const struct gf_ring *ring)
 {
     return gf_ring_memory_was_short_ns() > gf_load_relaxed(&ring->looked_ns);
 }
 
-/* Allocates a whole segment if it was unused for long, so that no copy gets a slot in it. */
+/*
+ * If segment i was unused for longer than `idle_ns`, returns it, and allocates all its units, so
+ * that no copy gets a slot in it. Else returns NULL.
+ */
 static struct gf_ring_segment *claim_stale(struct gf_ring *ring, unsigned i, uint64_t idle_ns)
 {
     unsigned first;
@@ -65,7 +68,10 @@ static void trim_segments(struct gf_ring *ring, uint64_t idle_ns)
         if (segment && unregister_segment(ring, i))
             gf_ring_free_segment(ring, segment);
     }
-    /* No copy was staged for long, so a growing segment would not be registered. */
+    /*
+     * The ring has no memory left, so no copy was staged for some time. A segment that is not
+     * registered yet would stay unused.
+     */
     if (!gf_ring_bytes(ring))
         gf_ring_growth_cancel(ring);
 }
@@ -89,7 +95,8 @@ static void find_next_trim(void *closure, struct gf_context *context)
 }
 
 /*
- * The ring of another context may be due; it is trimmed at the next waiting call in that context.
+ * Another context's ring may have unused segments, too. They are removed after the next call that
+ * waits for that context's work.
  */
 void gf_ring_trim(struct gf_context *context)
 {

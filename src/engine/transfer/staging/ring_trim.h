@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removing segments of a ring: those unused for long, and all segments once the context has ended.
+ * Removes segments of a ring: segments that were unused for a minute, and all segments after the
+ * context has ended.
  */
 #ifndef GF_ENGINE_TRANSFER_STAGING_RING_TRIM_H
 #define GF_ENGINE_TRANSFER_STAGING_RING_TRIM_H
@@ -8,8 +9,9 @@
 struct gf_context;
 
 /*
- * Removes segments that were unused for long. Unregistering waits for all work of the context, so
- * this is called only after the driver itself has waited for that work. The context is current.
+ * Removes segments that were unused for GF_TUNE_RING_IDLE_NS, or less if memory is short.
+ * Unregistering waits for all work of the context, so this function is called only after the driver
+ * itself has waited for that work. The context is current.
  */
 void gf_ring_trim(struct gf_context *context);
 
