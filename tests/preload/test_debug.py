@@ -36,10 +36,10 @@ def test_nothing_is_explained_unasked(feed):  # noqa: F811
 def test_copies(feed):  # noqa: F811
     found = feed(PROGRAM, GPUFEED_DEBUG="copy", **STAGED)
     lines = area(found, "copy")
-    assert lines[0] == ("with four or more copying threads, copies to the GPU are staged from 1048576 bytes, "
-                        "copies from the GPU from 1048576 bytes")
-    assert ("a GPU has 4 copying threads: copies to it are staged from 1048576 bytes, copies from it are "
-            "staged from 1048576 bytes") in lines
+    assert lines[0] == ("with four or more copying threads, copies to the GPU are staged if they have at "
+                        "least 1048576 bytes, copies from the GPU if they have at least 1048576 bytes")
+    assert ("a GPU has 4 copying threads: copies to it are staged from 1048576 bytes on, copies from it are "
+            "staged from 1048576 bytes on") in lines
     # The 20 pinned copies: lines for the 1st, 2nd, 4th, 8th and 16th.
     pinned = [line for line in lines if "reason pinned" in line]
     assert pinned == [f"synchronous, to the GPU, 4194304 bytes: not staged, reason pinned: the host memory "
@@ -52,7 +52,7 @@ def test_copies(feed):  # noqa: F811
 
 def test_two_threads_have_sizes_of_their_own(feed):  # noqa: F811
     lines = area(feed(PROGRAM, GPUFEED_DEBUG="copy", GPUFEED_VERBOSE=0, GPUFEED_STAGE_THREADS=2), "copy")
-    assert ("a GPU has 2 copying threads: copies to it are staged from 8388608 bytes, copies from it "
+    assert ("a GPU has 2 copying threads: copies to it are staged from 8388608 bytes on, copies from it "
             "are not staged") in lines
 
 

@@ -39,18 +39,18 @@ void gf_copy_explain_start(const char *off, const size_t least[gf_direction_coun
     else
         gf_log_explain(
             gf_log_area_copy,
-            "with four or more copying threads, copies to the GPU are staged from %zu bytes, "
-            "copies from the GPU from %zu bytes",
+            "with four or more copying threads, copies to the GPU are staged if they have at least "
+            "%zu bytes, copies from the GPU if they have at least %zu bytes",
             least[gf_direction_h2d], least[gf_direction_d2h]);
 }
 
-/* Writes "are staged from 8388608 bytes", or "are not staged". */
+/* Writes "are staged from 8388608 bytes on", or "are not staged". */
 static void print_least(char *buf, size_t size, size_t least)
 {
     if (least == SIZE_MAX)
         gf_fmt(buf, size, "are not staged");
     else
-        gf_fmt(buf, size, "are staged from %zu bytes", least);
+        gf_fmt(buf, size, "are staged from %zu bytes on", least);
 }
 
 void gf_copy_explain_threads(unsigned threads, const size_t least[gf_direction_count])

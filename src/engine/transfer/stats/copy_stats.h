@@ -25,10 +25,10 @@
     X(batch, "part of a batch of copies from the GPU")                                             \
     X(small, "below the size from which staging pays")                                             \
     X(capture, "the stream is being captured")                                                     \
-    X(stream, "the stream belongs to another context or to a green one")                           \
+    X(stream, "the stream belongs to another context or to a green context")                       \
     X(context, "the context is green, unknown, ending, or over the limit of 64")                   \
     X(shares_pages, "the GPU accesses pageable memory directly")                                   \
-    X(device_memory, "managed, of another device, or with synchronous memory operations")          \
+    X(device_memory, "managed memory, memory of another device, or synchronous memory operations") \
     X(range, "part of the range is not device memory")                                             \
     X(few_threads, "too few copy threads, because of CPU mask, quota or option")                   \
     X(caller, "the caller is a real-time thread, or the program handles page faults itself")       \
@@ -36,7 +36,7 @@
     X(crowded, "too many copies were being staged at once")                                        \
     X(slower, "the driver was faster in recent copies")                                            \
     X(warming, "the staging ring was not ready yet")                                               \
-    X(full, "other copies held the staging ring")                                                  \
+    X(full, "other copies used all memory of the staging ring")                                    \
     X(unreadable, "the program's memory could not be populated")                                   \
     X(failed, "a call of the library failed before any DMA was issued")
 
