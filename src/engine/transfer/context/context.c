@@ -16,7 +16,7 @@ enum {
     context_free,
     context_live,
     context_leaving,  /* a call that may end the context is running */
-    context_dead,     /* the last call that leaves the entry releases it */
+    context_dead,     /* the context has ended; the last call that leaves it releases the entry */
     context_dropping, /* one thread is releasing the entry */
 };
 

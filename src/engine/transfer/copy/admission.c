@@ -28,7 +28,7 @@ static struct {
     size_t least[gf_direction_count][thread_classes];
     /* The largest number of threads of any pool seen so far; 0 before the first pool. */
     _Atomic unsigned most_threads;
-    _Atomic unsigned sharers; /* gf_admission_sharers */
+    _Atomic unsigned sharers; /* the word to which gf_admission_sharers points */
     /*
      * Two counts of small copies (below GF_TUNE_EARLY_BYTES), each counted up to
      * GF_TUNE_EARLY_COPIES.
@@ -307,7 +307,10 @@ static enum gf_bypass check_stream(struct gf_admission *a)
     const struct gf_cuda *cuda = gf_setup.cuda;
     CUcontext context = NULL;
     CUgreenCtx green = NULL;
-    /* During a capture this query fails for the legacy stream, and invalidates the capture. */
+    /*
+     * During a capture, cuStreamGetCtx fails for the legacy stream, and invalidates the capture. So
+     * it is called only after gf_issue_enter.
+     */
     if (!gf_issue_enter(a->call->stream, &a->captures))
         return gf_bypass_capture;
     const CUresult result = cuda->cuStreamGetCtx_v2

@@ -17,17 +17,17 @@ struct gf_admission {
     const struct gf_copy_call *call; /* set by the caller, which sets all other members to 0 */
 
     struct gf_copy_kind kind;   /* also set for copies that are not staged */
-    struct gf_context *context; /* entered, or NULL */
+    struct gf_context *context; /* the context that the copy has entered, or NULL */
     /* the context's ring; if the copy is to be staged, the ring has memory and a stream */
     struct gf_ring *ring;
-    bool wants_duration; /* the driver copies, and its call is timed (gf_rate_measure) */
+    bool wants_duration; /* the copy is left to the driver, and the driver's call is timed */
     /* gf_captures_begun() before the query whether the stream is being captured */
     unsigned captures;
 
     /* Only admission.c uses these members. */
     bool is_directed; /* the function that the program called defines the direction */
     /*
-     * gf_bypass_small or gf_bypass_few_threads, if no known pool would stage the copy; else
+     * The reason `small` or `few_threads`, if no known pool would stage the copy; else
      * gf_bypass_none.
      */
     enum gf_bypass known_reason;

@@ -20,11 +20,11 @@ enum gf_bypass gf_classify_host(const struct gf_copy_call *call, bool cached,
                                 enum gf_direction *ret_direction);
 
 /*
- * Checks the last byte of the host side and the whole device side. That byte must be pageable.
- * Every byte of the device side must be plain memory of `device`; the range may span several
- * adjacent mappings. If the driver refuses a copy, it writes no byte of it. A staged copy could
- * write some chunks before the driver refuses the next one. So this check must find every copy that
- * the driver would refuse.
+ * Checks the last byte of the host side, which must be pageable, and the whole device side. Every
+ * byte of the device side must be plain memory of `device`; the range may span several adjacent
+ * mappings. If the driver refuses a copy, it writes no byte of it. A staged copy could write some
+ * chunks before the driver refuses the next one. So this check must find every copy that the driver
+ * would refuse.
  */
 enum gf_bypass gf_classify_ends(const struct gf_copy_call *call, enum gf_direction direction,
                                 CUdevice device);

@@ -44,8 +44,8 @@ static bool is_idle_now(const struct gf_admission *admission)
 }
 
 /*
- * Whether a copy with this outcome accesses pageable memory within the call. Copies with other
- * outcomes access other memory, may be refused by the driver, or run later.
+ * Whether a copy with this outcome accesses pageable memory within the call. A copy with another
+ * outcome accesses other memory, may be refused by the driver, or runs later.
  */
 static bool reads_now(enum gf_bypass reason)
 {

@@ -36,7 +36,10 @@ static void d2h_send(const struct gf_stage_request *request, struct gf_pipeline 
     p->issued += p->result == CUDA_SUCCESS;
 }
 
-/* Allows the next chunk to be copied if its DMA has ended. With `wait`, waits for the DMA. */
+/*
+ * Allows the next chunk to be copied out of the ring if its DMA has ended. With `wait`, waits for
+ * the DMA.
+ */
 static bool d2h_arrive(struct gf_pipeline *pipeline, struct d2h_progress *p, bool wait)
 {
     if (p->arrived == p->issued)

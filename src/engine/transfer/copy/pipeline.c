@@ -141,7 +141,8 @@ static void await_slots(struct gf_pipeline *pipeline)
 }
 
 /*
- * The last step of opening a pipeline. Populating begins only here, after all steps that can fail.
+ * The last step of opening a pipeline. Populating is prepared only here, after all steps that can
+ * fail.
  */
 static bool open_pipeline(struct gf_pipeline *pipeline)
 {

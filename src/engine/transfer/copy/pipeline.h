@@ -20,7 +20,7 @@
 /* A copy that is to be staged. */
 struct gf_stage_request {
     const struct gf_copy_call *call;
-    struct gf_context *context; /* entered */
+    struct gf_context *context; /* the context that the copy has entered */
     struct gf_ring *ring;
     unsigned captures;  /* as in struct gf_admission */
     unsigned readahead; /* the result of gf_readahead_begin */
@@ -35,7 +35,10 @@ struct gf_stage_result {
     bool is_queued;          /* the copy is asynchronous, and queued behind unfinished work */
     uint64_t under_way;      /* the result of gf_under_way_enter at stream_done_ns; 0: not called */
     bool met_driver;         /* the result of gf_under_way_by_driver at stream_done_ns */
-    /* Read-ahead of a copy that is left to the driver; ends with the driver's call. */
+    /*
+     * The number of the read-ahead for a copy that is left to the driver, which ends after the
+     * driver's call; 0: none.
+     */
     unsigned readahead;
     CUstream rest; /* the stream on which the driver copies the rest; NULL: the call's stream */
 };
@@ -53,9 +56,12 @@ struct gf_pipeline {
     struct gf_plan plan;
     unsigned slots;
     struct gf_slot *slot[GF_TUNE_SLOTS];
-    bool recorded[GF_TUNE_SLOTS]; /* the slot's event is recorded after its DMA */
+    bool recorded[GF_TUNE_SLOTS]; /* whether the slot's event was recorded after the slot's DMA */
     struct gf_populate populate;
-    /* Identifies the calling thread, if the program handles faults; else NULL. */
+    /*
+     * Identifies the thread that called the copy, if the program handles page faults itself; else
+     * NULL.
+     */
     const char *guarded;
     uint64_t unreadable; /* the first chunk that cannot be populated */
     /* For each slot, the number of pieces of its chunk that are not copied yet. */
@@ -112,8 +118,8 @@ bool gf_pipeline_is_copied(const struct gf_pipeline *pipeline, uint64_t chunk);
 uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline);
 
 /*
- * From now on, DMAs are issued on the ring's stream, which is never captured. The copy keeps its
- * order with other work on the call's stream only if it found that stream idle, and if its call
+ * After this call, DMAs are issued on the ring's stream, which is never captured. The copy keeps
+ * its order with other work on the call's stream only if it found that stream idle, and if its call
  * returns after its last DMA has ended.
  */
 void gf_pipeline_move(struct gf_pipeline *pipeline);
@@ -138,7 +144,7 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
 
 /*
- * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued there, else
+ * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued on it, else
  * NULL.
  */
 CUstream gf_pipeline_rest(const struct gf_pipeline *pipeline);

@@ -51,9 +51,9 @@ static unsigned slots_wished(const struct gf_plan_facts *facts, const struct gf_
 }
 
 /*
- * Returns with how many slots at least the copy is staged. The driver's asynchronous copy of up to
- * GF_TUNE_ASYNC_NOWAIT bytes to the device never waits. If a staged copy has a slot for each chunk,
- * it never waits either, even if other threads put work on its stream during the call.
+ * Returns the least number of slots with which the copy is staged. The driver's asynchronous copy
+ * of up to GF_TUNE_ASYNC_NOWAIT bytes to the device never waits. If a staged copy has a slot for
+ * each chunk, it never waits either, even if other threads put work on its stream during the call.
  */
 static unsigned slots_needed(const struct gf_plan_facts *facts, const struct gf_plan *plan)
 {

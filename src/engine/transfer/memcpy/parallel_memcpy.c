@@ -160,7 +160,7 @@ static bool is_listed(const char *path)
 
 static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
 {
-    /* of the loader's list of objects; guarded by the loader's lock */
+    /* how often the loader's list of objects has changed; guarded by the loader's lock */
     static unsigned long long changes;
 
     (void)size;

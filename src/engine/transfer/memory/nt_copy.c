@@ -115,7 +115,7 @@ static void copy_all(copy_lines_fn *copy, char *to, const char *from, size_t byt
     const size_t whole = bytes / LINE * LINE;
     copy(to, from, whole);
     memcpy(to + whole, from + whole, bytes - whole);
-    _mm_sfence(); /* completes non-temporal stores before the caller announces the bytes */
+    _mm_sfence(); /* completes non-temporal stores before the caller counts the bytes as copied */
 }
 
 void gf_nt_copy(char *to, const char *from, size_t bytes)

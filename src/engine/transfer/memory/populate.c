@@ -38,7 +38,7 @@ static bool is_endless_at_errors(void)
     return gf_probe(&known, find_endless);
 }
 
-#define PART 64 /* pages of one call */
+#define PART 64 /* the most pages that are checked and read by one call */
 
 /* Reads a byte of each page in the part that is not in memory. */
 static bool read_absent_part(uintptr_t start, const unsigned char *present, size_t pages)

@@ -31,7 +31,10 @@ struct gf_populate {
     uintptr_t vma_end; /* the end of the mapping at `next`, as far as it is known */
 };
 
-/* Whether the kernel has MADV_POPULATE_READ and MADV_POPULATE_WRITE (Linux 5.14). Any thread. */
+/*
+ * Whether the kernel has MADV_POPULATE_READ and MADV_POPULATE_WRITE (Linux 5.14). May be called on
+ * any thread.
+ */
 bool gf_populate_is_possible(void);
 
 /*

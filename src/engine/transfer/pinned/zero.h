@@ -13,7 +13,7 @@
 
 #define GF_ZERO_PAGE ((size_t)4096) /* the unit that is checked, and zeroed if needed */
 
-/* Zeroes a range that no other thread writes. Any thread. */
+/* Zeroes a range that no other thread writes. May be called on any thread. */
 void gf_zero(char *at, size_t bytes);
 
 /* One way to check a page that is aligned to GF_ZERO_PAGE. Tests use each way. */

@@ -12,7 +12,7 @@
 #define GF_PIECE_NONE UINT64_MAX
 
 struct gf_job {
-    /* The owner sets these before gf_pool_open. */
+    /* The owner sets these members before gf_pool_open. */
 
     /*
      * Does a piece. Called on any thread, also on several threads at the same time. False: the
@@ -34,7 +34,7 @@ struct gf_job {
      */
     void (*done)(struct gf_job *job);
 
-    /* Set by the pool. */
+    /* The pool sets these members. */
     bool alone; /* the owner has a real-time scheduling policy, so no helper works on the job */
     struct gf_job *before, *after;
     uint32_t pkru;                      /* the owner's protection key rights, which helpers adopt */

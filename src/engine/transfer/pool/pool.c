@@ -21,9 +21,10 @@ struct gf_pool {
     int node;
     /* The node's CPUs that the program could use when the pool was created. */
     struct gf_cpus cpus;
-    unsigned threads;        /* number of copying threads, the caller included */
-    bool counted;            /* `threads` was calculated from the CPUs, not set by an option */
-    _Atomic unsigned usable; /* threads for which the program has CPUs now; at most `threads` */
+    unsigned threads; /* number of copying threads, the caller included */
+    bool counted;     /* `threads` was calculated from the CPUs, not set by an option */
+    /* number of threads for which the program has CPUs now; at most `threads` */
+    _Atomic unsigned usable;
     bool has_pkru;
     enum gf_helper_priority priority;
     _Atomic bool requested, started, failed;
@@ -354,7 +355,7 @@ static unsigned usable_helpers(const struct gf_pool *pool, const struct gf_job *
 
 /*
  * How many helpers to wake for a job that could use `helpers` helpers. Helpers that are awake find
- * the job themselves. If it is the only job, helpers beyond its max_helpers would be woken in vain:
+ * the job themselves. If no other job is open, helpers beyond max_helpers would be woken in vain:
  * they would spin, but may not enter the job.
  */
 static unsigned helpers_to_wake(const struct gf_pool *pool, unsigned max_helpers, unsigned helpers)

@@ -41,8 +41,8 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct g
 
 /*
  * Keeps all helpers within the CPUs that threads of the program may use now. If the program has
- * given up all CPUs of a pool, its helpers move to the program's other CPUs. Only one thread calls
- * this function.
+ * given up all CPUs of a pool, that pool's helpers move to the program's other CPUs. Only one
+ * thread calls this function.
  */
 void gf_pools_follow(const struct gf_cpus *program);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work that copies leave to the library's own thread: starting helper threads, and mapping memory
- * for a ring. On the copying thread, this work would take a sixth of the time of a process's first
- * copy. The work contains no CUDA call.
+ * The work that copies leave to the library's own thread: starting helper threads, and mapping
+ * memory for a ring. On the copying thread, this work would take a sixth of the time of a process's
+ * first copy. The work contains no CUDA call.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_PREPARE_H
 #define GF_ENGINE_TRANSFER_POOL_PREPARE_H

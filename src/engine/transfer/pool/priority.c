@@ -21,7 +21,7 @@ static int set_priority(enum gf_helper_priority priority)
 
     if (!gf_permit(gf_permit_priority))
         return EPERM;
-    /* Raw calls concern the calling thread; 0 is its id. */
+    /* Raw system calls with the id 0 change only the calling thread. */
     const long result = priority == gf_helper_priority_high
                             ? syscall(SYS_setpriority, PRIO_PROCESS, 0, HIGH_NICE)
                             : syscall(SYS_sched_setscheduler, 0, SCHED_RR, &lowest);

@@ -30,8 +30,8 @@ struct look_up {
 };
 
 /*
- * Whether the line of mountinfo describes the device, and its file system is on a disk: "36 35 98:0
- * /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw".
+ * Whether a line of mountinfo describes the device, and its file system is on a disk. A line is,
+ * for example, "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw".
  */
 static bool is_disk_line(const char *line, const char *device)
 {

@@ -30,7 +30,7 @@ static struct slot {
     uintptr_t origin;
     int io_priority;
     _Atomic bool is_over;
-    _Atomic uintptr_t cached_to; /* pieces before this one are assumed to be cached */
+    _Atomic uintptr_t cached_to; /* pieces before this address are assumed to be cached */
     _Atomic uintptr_t reached;   /* the end of the last piece that was read ahead */
 } slots[SLOTS];
 

@@ -30,7 +30,8 @@
 #define GF_TUNE_CLDEMOTE_BYTES GF_MIB(16)
 #define GF_TUNE_CLDEMOTE_THREADS 12
 /*
- * How long a helper spins for work before it sleeps: while a job is open, and while no job is open.
+ * How long a helper spins for work before it sleeps. The first value applies while a job is open,
+ * the second while no job is open.
  */
 #define GF_TUNE_HELPER_SPIN_NS 100000
 #define GF_TUNE_IDLE_SPIN_NS 30000
@@ -44,8 +45,8 @@
 #define GF_TUNE_PIN_LARGE GF_MIB(32)
 #define GF_TUNE_PIN_LARGE_HUGE GF_MIB(16)
 /*
- * With fewer threads than this and 4 KiB pages, the library's allocations would take as long as the
- * driver's.
+ * With fewer threads than this and 4 KiB pages, large pinned allocations would take as long in the
+ * library as in the driver.
  */
 #define GF_TUNE_PIN_THREADS 4
 /* Large pinned allocations leave this many bytes free, in addition to an eighth of the headroom. */
@@ -140,7 +141,10 @@
  */
 #define GF_TUNE_CALLS_PER_THREAD 8
 
-/* The approximate number of chunks (DMAs) of a copy, and the bounds of a chunk: powers of two. */
+/*
+ * The approximate number of chunks (DMAs) of a copy, and the smallest and the largest size of a
+ * chunk, which are powers of two.
+ */
 #define GF_TUNE_CHUNKS 8
 #define GF_TUNE_CHUNK_LEAST GF_KIB(512)
 #define GF_TUNE_CHUNK_MOST GF_MIB(2)
@@ -231,7 +235,10 @@
  * this many bytes.
  */
 #define GF_TUNE_SHARE_LEAST GF_MIB(4)
-/* With more callers than GF_TUNE_CROWD, a chunk has at most this size. */
+/*
+ * If more than GF_TUNE_CROWD callers copy in a context, a chunk has at most GF_TUNE_CHUNK_CROWD
+ * bytes.
+ */
 #define GF_TUNE_CROWD 4
 #define GF_TUNE_CHUNK_CROWD GF_MIB(1)
 /*
@@ -252,7 +259,9 @@
 #define GF_TUNE_RING_MOMENT_NS 10000
 #define GF_TUNE_RING_IMPATIENT 16u
 
-/* The first segment of a ring: half of the copy that requests it, within these bounds. */
+/*
+ * The first segment of a ring is half as large as the copy that requests it, within these bounds.
+ */
 #define GF_TUNE_RING_FIRST_LEAST GF_MIB(2)
 #define GF_TUNE_RING_FIRST_MOST GF_MIB(16)
 /*
@@ -269,7 +278,7 @@
 /*
  * The bytes of a ring that copies on idle streams use with up to GF_TUNE_CROWD callers. With this
  * size, the bytes of a slot have left the caches of the threads that last used them before the slot
- * is used again.
+ * is used again. GF_TUNE_RING_LIMIT is the most bytes of a ring, unless an option sets this limit.
  */
 #define GF_TUNE_RING_WINDOW GF_MIB(32)
 #define GF_TUNE_RING_LIMIT GF_MIB(1024)

@@ -22,7 +22,8 @@
  * the headroom.
  */
 static struct slot {
-    struct gf_job job; /* a job without owner; helpers work on it only if no copy needs them */
+    /* a job without an owner; helpers work on it only while no copy needs them */
+    struct gf_job job;
     _Atomic bool taken;
     char *area; /* the reserved address range around `at`; NULL: not reserved, or unmapped */
     size_t area_bytes;

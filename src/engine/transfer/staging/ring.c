@@ -74,7 +74,8 @@ CUstream gf_ring_stream(struct gf_ring *ring)
     }
     if (gf_cas_acq_rel(&ring->stream, &none, stream))
         return stream;
-    gf_setup.cuda->cuStreamDestroy_v2(stream); /* another thread has created the ring meanwhile */
+    /* another thread has just created the ring's stream */
+    gf_setup.cuda->cuStreamDestroy_v2(stream);
     return none;
 }
 

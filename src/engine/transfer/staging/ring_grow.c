@@ -73,7 +73,7 @@ static char *map_ordinary(size_t bytes)
 
 /*
  * Maps growth->bytes bytes. False: *ret_fault describes the failed call. Without MADV_DONTFORK, the
- * process would after a fork copy each page of private memory to which it writes.
+ * process would have to copy each private page to which it writes after a fork.
  */
 static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_policy *policy,
                         struct gf_fault *ret_fault)

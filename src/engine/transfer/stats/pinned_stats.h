@@ -26,7 +26,7 @@ enum gf_pinned_reason {
 const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
 
 struct gf_pinned_stats {
-    uint64_t large_calls, large_bytes; /* allocations served by mappings of the library */
+    uint64_t large_calls, large_bytes; /* allocations in memory that the library mapped */
     uint64_t large_ns;                 /* total duration of the calls counted in large_calls */
     /* Allocations that the driver served from mappings of 2 MiB, which keepalives may keep. */
     uint64_t small_calls, small_bytes;
