@@ -5,7 +5,7 @@
 
 #define GRANULE_SHIFT 16
 #define KIND_BITS 2
-#define SLOTS_LOG2 10 /* enough for 16 threads that walk through 64 MiB each */
+#define SLOTS_LOG2 10 /* enough for 16 threads that each copy 64 MiB, 1 MiB at a time */
 #define REFRESH_EACH 16
 
 /*

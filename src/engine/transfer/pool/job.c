@@ -41,7 +41,9 @@ bool gf_job_is_finished(const struct gf_job *job)
     return !gf_job_unclaimed(job) && gf_load_acquire(&job->helpers) == 0;
 }
 
-/* Spins for a while, and returns whether the word has changed from `seen`. */
+/*
+ * Spins for at most GF_TUNE_CALLER_SPIN_NS, and returns whether the word has changed from `seen`.
+ */
 static bool spin_until_changed(const _Atomic uint32_t *word, uint32_t seen)
 {
     const uint64_t until = gf_now_ns() + GF_TUNE_CALLER_SPIN_NS;

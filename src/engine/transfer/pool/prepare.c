@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * Whether a request is deferred. The next thread whose driver call ends sends it, because the
- * thread that deferred it may make no further call.
+ * Whether a request is deferred. The next thread whose driver call ends sends the request, because
+ * the thread that deferred it may make no further call.
  */
 static _Atomic bool deferred;
 

@@ -179,7 +179,10 @@ static bool allows_readahead(unsigned major, unsigned minor)
     return gf_file_system_allows_readahead("", major, minor);
 }
 
-/* Lets the library's own thread look up file systems, because the look-up opens files. */
+/*
+ * Requests that the library's own thread look up file systems, because the look-up opens files. If
+ * there is no such thread, this thread does it.
+ */
 static void request_look_up(void)
 {
     if (!gf_prepare_request(gf_when_now))

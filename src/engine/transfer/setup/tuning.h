@@ -95,7 +95,8 @@
 #define GF_TUNE_MIN_SHARED GF_KIB(256)
 #define GF_TUNE_SHARERS 3
 /*
- * In pools with fewer than GF_TUNE_FEW_THREADS threads, staging pays only from these larger sizes.
+ * In pools with fewer than GF_TUNE_FEW_THREADS threads, staging pays only from these larger sizes;
+ * SIZE_MAX: never.
  */
 #define GF_TUNE_FEW_THREADS 4
 #define GF_TUNE_MIN_FEW_H2D GF_MIB(8)
@@ -163,15 +164,15 @@
 /* Pages of a file are populated in steps of this many bytes. */
 #define GF_TUNE_POPULATE_STEP GF_MIB(4)
 /*
- * In copies of at least GF_TUNE_POPULATE_APART bytes, each thread instead populates the piece that
- * it copies. Such a piece is as large as the memory that one page table maps.
+ * In copies from a file of at least GF_TUNE_POPULATE_APART bytes, each thread instead populates the
+ * piece that it copies. Such a piece is as large as the memory that one page table maps.
  */
 #define GF_TUNE_POPULATE_APART GF_MIB(16)
 #define GF_TUNE_POPULATE_PIECE GF_MIB(2)
 /*
- * Helpers share a library's memcpy into pinned memory if it has at least GF_TUNE_MEMCPY_LEAST
- * bytes, in pieces of GF_TUNE_MEMCPY_PIECE bytes. The library searches for newly loaded libraries
- * at most once in GF_TUNE_MEMCPY_LOOK_NS.
+ * Helpers share a call of memcpy into pinned memory (parallel_memcpy.h) if it copies at least
+ * GF_TUNE_MEMCPY_LEAST bytes. A piece has GF_TUNE_MEMCPY_PIECE bytes. Newly loaded libraries are
+ * searched for at most once in GF_TUNE_MEMCPY_LOOK_NS.
  */
 #define GF_TUNE_MEMCPY_LEAST GF_MIB(4)
 #define GF_TUNE_MEMCPY_PIECE GF_MIB(1)
@@ -212,7 +213,7 @@
  * A copy continues an earlier copy if it begins within this many bytes of the earlier copy's end.
  */
 #define GF_TUNE_READAHEAD_GAP GF_MIB(1)
-/* The answer whether a file system allows read-ahead is used for this long. */
+/* For this long, the library uses its answer whether a file system allows read-ahead. */
 #define GF_TUNE_READAHEAD_KNOWN_NS (UINT64_C(10) * 1000000000)
 /*
  * For this many of a thread's next copies of the same memory, the kernel is not queried. The first
@@ -276,9 +277,10 @@
  */
 #define GF_TUNE_RING_PASSED 64
 /*
- * The bytes of a ring that copies on idle streams use with up to GF_TUNE_CROWD callers. With this
- * size, the bytes of a slot have left the caches of the threads that last used them before the slot
- * is used again. GF_TUNE_RING_LIMIT is the most bytes of a ring, unless an option sets this limit.
+ * While at most GF_TUNE_CROWD callers copy, copies on idle streams use GF_TUNE_RING_WINDOW bytes of
+ * a ring. With this size, the bytes of a slot have left the caches of the threads that last used
+ * them before the slot is used again. GF_TUNE_RING_LIMIT is the most bytes of a ring, unless an
+ * option sets this limit.
  */
 #define GF_TUNE_RING_WINDOW GF_MIB(32)
 #define GF_TUNE_RING_LIMIT GF_MIB(1024)

@@ -5,7 +5,7 @@
 
 #define SHARDS 16
 
-/* The counters in struct gf_copy_stats have one width, so an index identifies a counter. */
+/* All counters in struct gf_copy_stats have the same width, so an index identifies a counter. */
 #define COUNTERS (sizeof(struct gf_copy_stats) / sizeof(uint64_t))
 #define COUNTER(field) (offsetof(struct gf_copy_stats, field) / sizeof(uint64_t))
 #define COUNTER_OF_COPY(field) (offsetof(struct gf_copy_counts, field) / sizeof(uint64_t))
@@ -26,7 +26,7 @@ static _Atomic uint64_t *own_counters(void)
     return shards[shard - 1].counter;
 }
 
-/* `counts` points to the counters of a struct gf_copy_counts. */
+/* Counts a call and its bytes. `counts` points to the counters of a struct gf_copy_counts. */
 static void count_copy(_Atomic uint64_t *counts, uint64_t bytes)
 {
     gf_add_relaxed(&counts[COUNTER_OF_COPY(calls)], 1);

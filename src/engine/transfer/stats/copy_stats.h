@@ -102,8 +102,10 @@ struct gf_memcpy_count {
 struct gf_transfer_state {
     /* The registered bytes of all rings, and the sum of the rings' limits. */
     uint64_t ring_bytes, ring_limit;
-    uint64_t ring_most;                      /* the most that was registered at one time */
-    uint64_t ring_held[GF_NODE_BYTES_COUNT]; /* registered bytes, by the node of the pages */
+    /* the most bytes of all rings that were registered at one time */
+    uint64_t ring_most;
+    /* registered bytes of all rings, by the node of the pages */
+    uint64_t ring_held[GF_NODE_BYTES_COUNT];
     unsigned rings, helpers;
     const char *off;      /* the reason why no copy is staged; NULL if copies are staged */
     uint64_t pinned_kept; /* pinned memory that only keepalives hold, in bytes */
@@ -115,11 +117,14 @@ struct gf_transfer_state {
     uint64_t pinned_held[GF_NODE_BYTES_COUNT];
 };
 
-/* `ns` is the duration in the caller's thread. */
+/*
+ * Count a copy that was staged, the part of a staged copy that the driver copied, and a copy that
+ * bypassed staging. `ns` is the duration of the call in the caller's thread.
+ */
 void gf_copy_stats_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
 void gf_copy_stats_rest(enum gf_direction direction, uint64_t bytes);
 void gf_copy_stats_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes);
-/* The duration of the driver's call for a copy that was counted as bypassed. */
+/* Adds the duration of the driver's call for a copy that was already counted as bypassed. */
 void gf_copy_stats_driver_time(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes,
                                uint64_t ns);
 void gf_copy_stats_stream_wait(void);

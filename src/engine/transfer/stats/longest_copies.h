@@ -13,7 +13,7 @@
 
 #include <sys/types.h>
 
-/* X(token): the groups of copies that report and log distinguish. */
+/* X(token): the groups of copies that the report and the log distinguish. */
 #define GF_COPY_GROUPS(X)                                                                          \
     X(staged)                                                                                      \
     X(pinned)                                                                                      \

@@ -31,12 +31,15 @@ struct gf_pinned_stats {
     /* Allocations that the driver served from mappings of 2 MiB, which keepalives may keep. */
     uint64_t small_calls, small_bytes;
     uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
-    /* Registrations of the program whose memory the library prefaulted. */
+    /* Registrations by the program for which the library prefaulted the memory. */
     uint64_t placed_calls, placed_bytes;
-    uint64_t trims; /* how often kept memory was freed */
+    uint64_t trims; /* how often a keepalive was freed */
 };
 
-/* The counters of struct gf_pinned_stats, in the order of its fields. All have the same width. */
+/*
+ * The counters of struct gf_pinned_stats, in the order of its fields. All counters have the same
+ * width.
+ */
 #define GF_PINNED_COUNTERS (sizeof(struct gf_pinned_stats) / sizeof(uint64_t))
 extern _Atomic uint64_t gf_pinned_counters[GF_PINNED_COUNTERS];
 
