@@ -41,7 +41,7 @@ void *gf_huge_pool_map(size_t bytes, const struct gf_range_policy *policy)
 
 /*
  * Whether a sample of the pages is on the policy's node. True if the policy does not name one node,
- * or if the node of pages cannot be queried.
+ * or if the library may not query the node of pages.
  */
 static bool is_placed(const void *at, size_t bytes, const struct gf_range_policy *policy)
 {
