@@ -11,21 +11,31 @@ from ._stats import Stats, stats
 _MIB = 1 << 20
 
 
+class CellFailed(Exception):
+    """IPython has shown the cell's error. This exception makes the outer cell fail, too, so that "Run All" stops."""
+
+    def _render_traceback_(self) -> List[str]:
+        """IPython shows these lines instead of a traceback."""
+        return [str(self)]
+
+
 def register(shell: Any) -> None:
     """Adds both magics to a running IPython shell."""
 
     def gpufeed(line: str, cell: Optional[str] = None) -> None:
+        """%gpufeed prints copies and stalls of this process, %%gpufeed those of the cell."""
         before = stats()
-        if cell is not None:
-            shell.run_cell(cell)
-        print(text(stats(), before if cell is not None else None))
+        done = None if cell is None else shell.run_cell(cell)
+        print(text(stats(), None if cell is None else before))
+        if done is not None and not done.success:
+            raise CellFailed("The cell failed; its error is shown above.")
 
     shell.register_magic_function(gpufeed, "line_cell", "gpufeed")
 
 
 def _increase(now: Stats, before: Optional[Stats]) -> Dict[str, Any]:
     old: Dict[str, Any] = flat(dict(before)) if before else {}
-    return {name: value - old.get(name, 0) if isinstance(value, (int, float)) else value
+    return {name: value - (old.get(name) or 0) if isinstance(value, (int, float)) else value  # some may be None
             for name, value in flat(dict(now)).items()}
 
 

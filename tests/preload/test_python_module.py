@@ -208,12 +208,17 @@ def test_magic(program):
     """Uses a stub of IPython with the functions that the magic calls."""
     script = textwrap.dedent("""
         import io, contextlib
+        from types import SimpleNamespace as State
         class Shell:
             def register_magic_function(self, function, magic_kind, magic_name):
                 assert (magic_kind, magic_name) == ("line_cell", "gpufeed")
                 self.magic = function
             def run_cell(self, cell):
-                exec(cell, globals())
+                try:
+                    exec(cell, globals())
+                except KeyError:
+                    return State(success=False)
+                return State(success=True)
         def shown(*words):
             text = io.StringIO()
             with contextlib.redirect_stdout(text):
@@ -227,14 +232,19 @@ def test_magic(program):
         "gpufeed is not preloaded: start Jupyter by `gpufeed run -- jupyter lab`\n"]
     found = program(script + START_COPIES + textwrap.dedent("""
         copy(6)
-        said += [shown(""), shown("", "copy(2)"), shown("", "pass")]
+        said += [shown(""), shown("", "copy(2)"), shown("", "pass"), shown("", "gpufeed.set_step(5)"), shown("", "gpufeed.set_step(0)")]
+        try:
+            shown("", "raise KeyError")
+            said.append("no error")
+        except Exception as error:
+            said += error._render_traceback_()
         print(json.dumps(said))
     """), GPUFEED="observe", GPUFEED_STALL_US=0)
     place = "gpufeed 0.1.0 on NVIDIA H200: not bound\n"
     assert found == ["gpufeed 0.1.0 is not active: the process has not used CUDA, or GPUFEED is off\n",
                      place + "copied to the GPU: 48 MiB by the driver\nno stalls\n",
                      place + "copied to the GPU: 16 MiB by the driver\nno stalls\n",
-                     place + "no stalls\n"]
+                     place + "no stalls\n", place + "no stalls\n", place + "no stalls\n", "The cell failed; its error is shown above."]
 
 
 def test_types():
