@@ -78,7 +78,7 @@ GRAPH = {
     "cli/report/files": "base cli/common cli/report/input cli/report/sums cli/report/output",
     "cli/report": "base cli/common cli/report/input cli/report/sums cli/report/output cli/report/files",
     "cli/compare": "base config os cli/common cli/run",
-    "cli/stacks": "base cli/common cli/report/input cli/top",
+    "cli/stacks": "base cli/common cli/report/input cli/report/output cli/top",
     "stacks": "base base/pystack os",
     "cli/top": "base os cli/common cli/report/input",
     "cli": "base config os cli/common cli/stacks cli/topo cli/run cli/doctor cli/report cli/compare cli/top",

@@ -182,13 +182,13 @@ def hung(run, tmp_path):
 
 def test_state_of_a_process_with_the_library(hung):
     one = hung(GPUFEED_LIVE="on")
-    text = states(until(one.pid, r"in the last 1\.\d s:\n +GPU 0: empty 100 %\n +hooked calls: none\n"))
+    text = states(until(one.pid, r"in the last 1\.\d s:\n +GPU 0: nothing to do 100 %\n +hooked calls: none\n"))
     assert text.startswith(f"libgpufeed in process {one.pid}:\n  GPU 0: NVIDIA H200 0000:00:06.0\n"), text
     assert "  step 7 is in progress\n" in text
     whole = text.split(" s since the first use of CUDA:\n")[1]
     copies = re.findall(r"copies to the GPU \((?:staged|driver)\): (\d+), ([\d.]+) MiB", whole)
     assert sum(int(calls) for calls, _ in copies) == 20 and sum(float(mib) for _, mib in copies) == 160, text
-    assert re.search(r"hooked calls: .*cuMemcpyHtoD_v2 20", whole) and re.search(r"GPU 0: .*empty \d+ %", whole)
+    assert re.search(r"hooked calls: .*cuMemcpyHtoD_v2 20", whole) and re.search(r"GPU 0: .*nothing to do \d+ %", whole)
 
 
 def test_state_of_a_stopped_process(hung):

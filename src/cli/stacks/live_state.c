@@ -2,6 +2,7 @@
 #include "cli/stacks/live_state.h"
 
 #include "cli/report/input/report_file.h"
+#include "cli/report/output/helps.h"
 #include "cli/top/snapshot.h"
 
 #include <stdio.h>
@@ -60,14 +61,18 @@ static void print_states(const json_t *before, const json_t *now)
             gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
         if (all <= 0)
             continue;
-        printf("    GPU %d:", number);
+        const char *comma = "";
+        printf("    GPU %d: ", number);
         json_object_foreach(states, name, state)
         {
             const double s =
                 gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
             char plain[32];
-            if (s > 0)
-                printf(" %s %.0f %%", gf_report_plain(name, plain, sizeof(plain)), 100 * s / all);
+            if (s <= 0)
+                continue;
+            printf("%s%s %.0f %%", comma,
+                   gf_state_words(gf_report_plain(name, plain, sizeof(plain))), 100 * s / all);
+            comma = ", ";
         }
         puts("");
     }
