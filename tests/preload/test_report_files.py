@@ -181,9 +181,10 @@ def test_other_files_are_no_findings(written, text):
     assert data["doctors"] == [] and data["answer"]["input"]["doctors"] == 0
 
 
-def test_page_in_a_browser(written, tmp_path):
-    """The page has no error and sends no request. The keyboard moves, zooms and shows descriptions. The test needs
-    Chromium, which CI does not install."""
+def test_page_in_a_browser(written, tmp_path, monkeypatch):
+    """The page has no error and sends no request. The keyboard moves, zooms and shows descriptions, and the focus stays
+    on a frame that is enlarged. Times are those of the command, not of the browser. The test needs Chromium, which CI
+    does not install."""
     if not page_bench.browser():
         pytest.skip("no Chromium is installed")
     log = rank_log(7, 0, activity(4, 7, 2, {"empty": 500, "queued": 1500}, [("to_device", "staged", 1 << 20)], [(2.5, 7000, 1 << 20, "to_device", 7)]),
@@ -196,11 +197,22 @@ def test_page_in_a_browser(written, tmp_path):
       press("ArrowDown"); found.push(told());
       press("+"); found.push(shown());
       press("Home"); found.push(shown());
-      return [...found, document.getElementById("doctor").textContent];
+      const frames = [], icicle = document.getElementById("icicle"), focused = () => frames.push(document.activeElement.textContent);
+      icicle.querySelector("[tabindex='0']").focus(); focused();
+      for (const key of ["ArrowDown", "ArrowDown", "ArrowLeft", "ArrowDown", "ArrowUp"]) {
+        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+        focused();
+      }
+      document.activeElement.click(); focused();
+      return [...found, document.getElementById("doctor").textContent, frames, icicle.querySelectorAll("[tabindex='0']").length];
     })()"""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
     found = page_bench.look(tmp_path / "page.html", script=script)
     assert (found["errors"], found["requests"]) == ([], []) and found["draw_s"] < 30
-    whole, gpu, copies, zoomed, again, doctor = found["value"]
+    whole, gpu, copies, zoomed, again, doctor, frames, stops = found["value"]
+    assert whole.startswith("01:46:40 to 01:48:20 ")
+    site = "train.py:4 in load"
+    assert frames == ["all stalls", "train.py:99 in <module>", site, site, "queue.py:1 in get", site, site] and stops == 1
     assert whole == again != zoomed and "(100 s)" in whole and "(50 s)" in zoomed
     assert gpu.startswith("rank 0: GPU") and gpu.endswith("nothing to do 25.0 %, other work 75.0 %")
     assert copies.endswith("1 MiB to the GPU (512 KiB/s), 0 bytes from it (0 bytes/s)") and "memlock" in doctor

@@ -11,6 +11,7 @@
 #include "cli/report/output/verdict.h"
 
 #include <string.h>
+#include <time.h>
 
 #define TABLE_ROWS 15
 #define REPORTS_MAX 512
@@ -167,15 +168,24 @@ static json_t *gpu_of(const struct gf_gpu_time *time)
                      parts_of(time, &time->causes, gf_host_words));
 }
 
+/* Seconds by which local time is ahead of UTC. */
+static int utc_offset(double at)
+{
+    const time_t second = (time_t)(at > 0 && at < 1e11 ? at : 0);
+    struct tm local;
+
+    return localtime_r(&second, &local) ? (int)local.tm_gmtoff : 0;
+}
+
 static json_t *page_of(const struct gf_answer *answer)
 {
     char scope[256];
-    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:I,s:i,s:o,s:o}", "answer",
+    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o}", "answer",
                              gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
                              gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
-                             "to", answer->to, "stalls", (json_int_t)answer->job->stall_count,
-                             "bins", GF_TIMELINE_BINS, "tree", gf_stack_tree(answer->job), "gpu",
-                             gpu_of(&answer->gpu_time));
+                             "to", answer->to, "utcOffset", utc_offset(answer->from), "stalls",
+                             (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS, "tree",
+                             gf_stack_tree(answer->job), "gpu", gpu_of(&answer->gpu_time));
 
     if (page && !gf_timeline_add(page, answer)) {
         json_decref(page);
