@@ -235,6 +235,20 @@ def test_files_that_cannot_be_written(run, tmp_path):
     assert done.returncode == 0 and done.stdout.endswith("</html>\n")
 
 
+@pytest.mark.parametrize("flag", ["html", "perfetto", "prometheus"])
+@pytest.mark.parametrize("text", [LOG, "half a line\n" + LOG, json.dumps(report(), indent=2), json.dumps(DOCTOR, indent=2)],
+                         ids=["log", "cut log", "report", "doctor"])
+def test_a_log_or_a_report_is_never_overwritten(run, tmp_path, flag, text):
+    """In `gpufeed report --html *`, the flag takes the first file."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(text)
+    done = run(COMMAND, "report", f"--{flag}", "a", "b", preload=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "") and f"--{flag} would overwrite a, which" in done.stderr, done
+    assert (tmp_path / "a").read_text() == text and sorted(os.listdir(tmp_path)) == ["a", "b"]
+    for _ in range(2):  # a file that the command wrote before is renewed
+        assert run(COMMAND, "report", f"--{flag}", "c", "b", preload=False, cwd=tmp_path).returncode == 0
+
+
 def events(text, **wanted):
     return [event for event in json.loads(text)["traceEvents"] if all(event.get(key) == value for key, value in wanted.items())]
 
@@ -336,6 +350,9 @@ def test_traces_that_cannot_be_merged(run, tmp_path, content, what):
     done = run(COMMAND, "report", "log", "--perfetto=out", "--with=torch", preload=False, cwd=tmp_path)
     assert done.returncode == 1 and what in done.stderr and done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
     assert run(COMMAND, "report", "log", "--with=torch", preload=False, cwd=tmp_path).returncode == 2
+    done = run(COMMAND, "report", "log", "--perfetto=torch", "--with=torch", preload=False, cwd=tmp_path)
+    assert done.returncode == 2 and "need different files" in done.stderr
+    assert content is None or (tmp_path / "torch").read_bytes() == content
     assert run(COMMAND, "report", "log", "--html=x", "--perfetto=x", preload=False, cwd=tmp_path).returncode == 2
 
 

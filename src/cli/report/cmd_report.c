@@ -148,6 +148,28 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
     return show_answer(flags, job, counts);
 }
 
+/*
+ * Refuses to overwrite a log or a report. A flag without its FILE takes the first path, as in
+ * `--html log.0 log.1`.
+ */
+static int check_targets(const struct gf_report_flags *flags)
+{
+    const struct {
+        const char *flag, *path;
+    } targets[] = {
+        {"html", flags->html}, {"perfetto", flags->perfetto}, {"prometheus", flags->prometheus}};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(targets); i++)
+        if (targets[i].path && gf_read_job_takes(targets[i].path)) {
+            gf_cli_error("report",
+                         "--%s would overwrite %s, which is a log or a report; name the file to "
+                         "write first: --%s FILE PATH...",
+                         targets[i].flag, targets[i].path, targets[i].flag);
+            return GF_EXIT_USAGE;
+        }
+    return GF_EXIT_OK;
+}
+
 static int read_and_show(struct gf_report_flags *flags)
 {
     struct gf_job job = {0};
@@ -177,6 +199,8 @@ int gf_cmd_report(int argc, char **argv)
     bool done;
     int code = gf_report_flags_read(argc, argv, &flags, &done);
 
+    if (!done && code == GF_EXIT_OK)
+        code = check_targets(&flags);
     if (!done && code == GF_EXIT_OK) {
         gf_bus_error_survive();
         if (flags.form != GF_FORM_EVENTS ||

@@ -167,7 +167,7 @@ static int add_source(struct gf_report_flags *ret, const char *path)
 /* Whether two of the output files have the same path, so that one would overwrite the other. */
 static bool has_same_file(const struct gf_report_flags *ret)
 {
-    const char *const paths[] = {ret->html, ret->perfetto, ret->prometheus};
+    const char *const paths[] = {ret->html, ret->perfetto, ret->prometheus, ret->with};
 
     for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
         for (size_t k = 0; k < i; k++)
@@ -183,7 +183,7 @@ static int check_files(const struct gf_report_flags *ret)
     if (ret->with && !ret->perfetto)
         error = "--with needs --perfetto FILE";
     else if (has_same_file(ret))
-        error = "--html, --perfetto and --prometheus need different files";
+        error = "--html, --perfetto, --prometheus and --with need different files";
     else if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))
         error = "--html, --perfetto and --prometheus exclude --json, --events, --folded and --by";
     if (error)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define REPORT_MAX_BYTES ((size_t)256 << 20)
@@ -95,6 +96,12 @@ static bool read_line(struct reading *reading, struct state *state, struct gf_sp
     return !state->foreign;
 }
 
+/* Whether the source has lines, but neither events nor a report. */
+static bool is_text_only(const struct state *state)
+{
+    return state->bad && !state->events && !state->reports && !state->is_doctor;
+}
+
 static bool report_failure(const struct state *state)
 {
     const char *name = gf_source_name(state->source);
@@ -116,7 +123,7 @@ static void count_source(struct gf_read_counts *counts, const struct state *stat
     counts->reports += state->reports;
     counts->doctors += state->is_doctor;
     if (state->foreign) {
-        counts->foreign++;
+        counts->foreign += !state->source->is_named;
         counts->lines -= state->bad;
         counts->damaged -= state->bad;
         if (!counts->damaged)
@@ -142,6 +149,7 @@ static bool read_source(struct reading *reading, const struct gf_source *source)
         if (++at % LINES_PER_PROGRESS == 0)
             gf_progress_show(&reading->progress, reading->done,
                              reading->counts->bytes + state.lines.bytes);
+    state.foreign |= !source->is_named && is_text_only(&state);
     const bool failed = report_failure(&state);
     count_source(reading->counts, &state);
     gf_job_log_free(&state.log);
@@ -165,4 +173,29 @@ bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf
     gf_report_file_join(job, reading.reports);
     json_decref(reading.reports);
     return whole;
+}
+
+bool gf_read_job_takes(const char *path)
+{
+    const struct gf_source source = {.path = (char *)(uintptr_t)path};
+    struct gf_job job = {0};
+    struct gf_read_counts counts = {0};
+    struct reading reading = {.job = &job, .reports = json_array(), .counts = &counts};
+    struct state state = {.source = &source};
+    struct gf_span line;
+    struct stat status;
+    const int fd = stat(path, &status) || !S_ISREG(status.st_mode) ? -1 : gf_source_open(&source);
+
+    if (fd >= 0) {
+        gf_line_reader_begin(&state.lines, fd);
+        while (!state.events && gf_line_reader_next(&state.lines, &line) &&
+               read_line(&reading, &state, line))
+            ;
+        gf_job_log_free(&state.log);
+        gf_line_reader_end(&state.lines);
+        close(fd);
+    }
+    json_decref(reading.reports);
+    gf_job_free(&job);
+    return state.events || state.reports || state.is_doctor;
 }

@@ -25,4 +25,7 @@ struct gf_read_counts {
  */
 bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf_read_counts *ret);
 
+/* Whether the file exists, and is a log, a report or the doctor's findings. */
+bool gf_read_job_takes(const char *path);
+
 #endif
