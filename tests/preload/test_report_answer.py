@@ -14,7 +14,7 @@ import textwrap
 import pytest
 
 from conftest import COMMAND, SOURCE
-from reportkit import LOG, STARTED, answer, copied, end, gpu_time, line, process, report, shown, stall, table
+from reportkit import LOG, STARTED, activity, answer, copied, end, gpu_time, line, process, report, shown, stall, table
 
 
 def test_sums(shown):
@@ -121,8 +121,27 @@ def test_since_leaves_the_reports_whole(shown):
     idle = gpu_time({"empty": 6, "queued": 4}, {"data": 6})
     text = shown(LOG, report(gpu_time=idle, to_device={"staged": copied(1, 1 << 30, 0.1)}), flags=["--since=90s"]).stdout
     assert text.startswith("In the whole job, the GPU had nothing to do 60 % of the time") and "\nCopies of the whole job\n" in text
-    assert "\nGPU time of the whole job (10.0 s of 1 GPU)\n" in text and "--since applies to stalls and steps." in text
+    assert "\nGPU time of the whole job (10.0 s of 1 GPU)\n" in text and "--since applies to stalls, steps, and the states of GPUs in logs." in " ".join(text.split())
     assert "whole job" not in shown(LOG, report(gpu_time=idle), flags=["--since=2h"]).stdout
+
+
+def test_since_uses_the_activity_of_logs(shown):
+    """Only the logs know when a GPU had nothing to do. Figures of the reports are named as those of the whole job."""
+    def rank(number, late):
+        parts = [activity(at, 10 + number, 10, {"empty": 1000, "queued": 9000}) for at in (10, 20, 30, 40, 50)]
+        parts += [activity(at, 10 + number, 10, {"empty": 100 * late, "queued": 10000 - 100 * late}) for at in (60, 70, 80, 90, 100)]
+        time = gpu_time({"empty": 40 - 10 * number, "queued": 60 + 10 * number}, {"data": 40 - 10 * number})
+        delays = line(event="threads", time=STARTED + 99, mono=199, pid=10 + number, tid=10 + number, interval_ms=1000, throttled_ms=0,
+                      threads=[{"tid": 10 + number, "name": "python3", "delay_ms": 9000 if number == 2 else 100}])
+        return process(10 + number, number) + "".join(parts) + delays, report(10 + number, number, gpu_time=time)
+    texts = [text for number, late in enumerate((10, 10, 90)) for text in rank(number, late)]
+    text = " ".join(shown(*texts, flags=["--since=50s"]).stdout.split())
+    assert text.startswith("Rank 2 on one left its GPU without work 90 % of the time (median 10 %), in the whole job waited for a CPU for 9 s "), text
+    assert "In the whole job, the GPUs had nothing to do 30 % of the time: waiting for data 30 %; since 01:47:30, 37 % of the time." in text
+    assert "--since applies to stalls, steps, and the states of GPUs in logs." in text
+    half = answer(shown, *texts, flags=["--since=45s"])["ranks"]  # the interval that includes this moment counts by half
+    assert [row["gpu_empty_share"] for row in half] == pytest.approx([0.1, 0.1, 0.9])
+    assert "whole job" not in " ".join(shown(*texts).stdout.split())
 
 
 @pytest.mark.parametrize("ways, sentence", [
@@ -206,10 +225,31 @@ def test_no_gpu_time_no_section(shown):
     ([LOG + '{"event":"sta'], "Skipped 1 damaged line; the first one is "),
     (["x\n" + LOG + "[]\n{}\n"], "Skipped 3 damaged lines; the first one is "),
     ([LOG, "some notes\n" * 9], "Skipped 1 file in folders (no log, no report, no output of `gpufeed doctor --json`)."),
-    ([process() + stall(1, 3000, dropped=12)], "The logs are incomplete: the processes dropped 12 lines.")])
+    ([process() + stall(1, 3000, dropped=12)], "The logs are incomplete: the processes dropped 12 lines."),
+    ([process(), report(stalls={"count": 5, "us": 9000})], "No log has a stall, but the logs are incomplete."),
+    ([LOG, report(stalls={"count": 5, "us": 9000})], "The logs lack 2 stalls that the reports count:")])
 def test_each_state_of_a_job_has_its_sentence(shown, texts, sentence):
     assert sentence in " ".join(shown(*texts).stdout.split())
     assert answer(shown, *texts)["verdict"]
+
+
+@pytest.mark.parametrize("log, counted, state", [(LOG, 3, "ended"), (LOG, 9, "running"), (process() + stall(1, 3000, dropped=8), 9, "ended")])
+def test_complete_logs_lack_nothing(shown, log, counted, state):
+    """The report of a running process may be newer than its log. Dropped lines have a sentence of their own."""
+    assert "The logs lack" not in " ".join(shown(log, report(state=state, stalls={"count": counted, "us": 9000})).stdout.split())
+
+
+def test_other_files_in_a_folder_are_no_damaged_logs(shown):
+    """Three lines of a log may be damaged, but a text without any event is no log."""
+    found = answer(shown, LOG, "a note\n", "one\ntwo\nthree\n", json.dumps({"traceEvents": []}, indent=2))["input"]
+    assert (found["logs"], found["foreign"], found["damaged"], found["lines"]) == (1, 3, 0, 5)
+
+
+def test_a_named_file_is_in_no_folder(shown, tmp_path):
+    (tmp_path / "notes").write_text("some notes\n" * 9)
+    (tmp_path / "log").write_text(LOG)
+    done = shown(operands=[tmp_path / "log", tmp_path / "notes"], check=False)
+    assert done.returncode == 1 and "notes is neither a log" in done.stderr and "in folders" not in done.stdout
 
 
 def test_a_folder_is_searched(run, tmp_path):

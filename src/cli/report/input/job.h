@@ -21,6 +21,7 @@ struct gf_job_process {
     double first, last;
     uint64_t delay_ms, throttled_ms, fault_ms; /* sums over the process's threads */
     uint64_t dropped;                          /* log lines that the process dropped */
+    uint64_t stalls; /* stalls in its log, also those that a filter removes */
     bool logged;
     bool excluded;  /* a filter excludes the process, and has removed its stalls and notes */
     json_t *report; /* NULL without a report */

@@ -84,6 +84,7 @@ static void add_stall(struct gf_job *job, uint32_t process, const struct gf_even
         job->lost++;
         return;
     }
+    job->processes[process].stalls++;
     if (!job->threads[thread].name)
         job->threads[thread].name = text_of(job, event->thread);
     list[job->stall_count++] = (struct gf_stall){

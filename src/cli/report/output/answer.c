@@ -63,13 +63,24 @@ static void add_gpu_time(struct gf_answer *answer, const json_t *section, const 
     }
 }
 
+/* Stalls that a process counted, but its log lacks. The report of a running process may be newer than its log. */
+static uint64_t unlogged_of(const struct gf_job_process *process, bool is_running)
+{
+    const uint64_t counted = (uint64_t)gf_report_number(process->report, "stalls.count");
+    const uint64_t known = process->stalls + process->dropped;
+
+    return !process->logged || is_running || counted <= known ? 0 : counted - known;
+}
+
 static void add_report(struct gf_answer *answer, const struct gf_job_process *process)
 {
     char state[16];
+    const bool is_running =
+        strcmp(gf_report_text(process->report, "state", state, sizeof(state)), "running") == 0;
 
     answer->reported++;
-    answer->running +=
-        strcmp(gf_report_text(process->report, "state", state, sizeof(state)), "running") == 0;
+    answer->running += is_running;
+    answer->unlogged += unlogged_of(process, is_running);
     answer->observing += json_is_true(gf_report_at(process->report, "observe"));
     gf_copies_add(&answer->copies, process->report);
     add_gpu_time(answer, gf_report_at(process->report, "gpu_time"), "", GPU_LEVELS);
@@ -169,6 +180,8 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
         ret->stall_us += job->stalls[i].us;
         ret->longest_us = gf_max(ret->longest_us, job->stalls[i].us);
     }
+    for (size_t i = 0; i < job->activity_count; i++)
+        gf_recent_gpu_add(&ret->recent_gpu, job, &job->activity[i]);
     ret->hosts = count_hosts(job);
     ret->causes = gf_tally(job, GF_BY_CAUSE, GF_BY_SITE);
     ret->sites = gf_tally(job, GF_BY_SITE, GF_BY_CAUSE);

@@ -10,6 +10,7 @@
 #include "cli/report/output/lines.h"
 #include "cli/report/sums/onset.h"
 #include "cli/report/sums/rank_table.h"
+#include "cli/report/sums/recent_gpu.h"
 #include "cli/report/sums/steps.h"
 #include "cli/report/sums/tally.h"
 
@@ -32,13 +33,15 @@ struct gf_answer {
     struct gf_rank_table table;
     struct gf_steps steps;
     struct gf_copies copies;
-    struct gf_gpu_time gpu_time;
+    struct gf_gpu_time gpu_time;     /* of the whole job */
+    struct gf_recent_gpu recent_gpu; /* with --since: from then on */
     struct gf_gpu_number gpu[GF_GPU_NUMBERS];
     unsigned gpu_count;
     double from, to; /* when the job began and ended; 0 if unknown */
     uint64_t stalls, stall_us;
     uint32_t longest_us;
     uint64_t delay_ms, throttled_ms, fault_ms, dropped;
+    uint64_t unlogged; /* stalls that reports count and logs lack, except for dropped lines */
     size_t processes, hosts, ranks_known, running, observing, reported;
     /* The rank that exceeds the median of all ranks by the most time; -1 if none differs. */
     int64_t slow_rank;

@@ -136,6 +136,12 @@ static const char *comma(const struct gf_textbuf *words)
     return words->at ? ", " : "";
 }
 
+/* Precedes a figure of the whole job in an answer with --since. */
+static const char *whole_job(const struct gf_answer *answer)
+{
+    return answer->job->since > 0 ? "in the whole job " : "";
+}
+
 static void compare_stalls(const struct gf_answer *answer, const struct usual *usual,
                            struct gf_rank_row *row, struct gf_textbuf *words)
 {
@@ -155,15 +161,15 @@ static void compare_stalls(const struct gf_answer *answer, const struct usual *u
     gf_say(words, ")");
 }
 
-static void compare_delays(const struct usual *usual, struct gf_rank_row *row,
-                           struct gf_textbuf *words)
+static void compare_delays(const struct gf_answer *answer, const struct usual *usual,
+                           struct gf_rank_row *row, struct gf_textbuf *words)
 {
     char much[GF_AMOUNT], little[GF_AMOUNT];
 
     if (row->delay_s <= FACTOR * usual->delay_s || row->delay_s - usual->delay_s <= usual->least_s)
         return;
     row->excess_s += row->delay_s - usual->delay_s;
-    gf_say(words, "%swaited for a CPU for %s (median %s)", comma(words),
+    gf_say(words, "%s%swaited for a CPU for %s (median %s)", comma(words), whole_job(answer),
            gf_amount_time(row->delay_s, much), gf_amount_time(usual->delay_s, little));
 }
 
@@ -212,7 +218,7 @@ static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_r
     }
     if (!most)
         return;
-    gf_say(words, "; mostly %s %s", gf_host_words(most->name),
+    gf_say(words, "; %smostly %s %s", whole_job(answer), gf_host_words(most->name),
            gf_amount_share(most->s, time.s, share));
     if (*most->line)
         gf_say(words, " at %s", most->line);
@@ -227,8 +233,9 @@ static void compare_gpu(const struct gf_answer *answer, const struct usual *usua
     if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
         return;
     row->excess_s += more * row->gpu_s;
-    gf_say(words, "%sleft its GPU without work %s of the time (median %s", comma(words),
-           gf_amount_share(gpu_empty(row), 1, much), gf_amount_share(usual->gpu_empty, 1, little));
+    gf_say(words, "%s%sleft its GPU without work %s of the time (median %s", comma(words),
+           row->gpu_is_recent ? "" : whole_job(answer), gf_amount_share(gpu_empty(row), 1, much),
+           gf_amount_share(usual->gpu_empty, 1, little));
     say_gpu_cause(answer, row, words);
     gf_say(words, ")");
 }
@@ -237,8 +244,8 @@ static void compare_gpu(const struct gf_answer *answer, const struct usual *usua
  * Compares the time in which GPUs had only copies to do. If a rank's PCIe link is slow, this time
  * is longer, even if no thread waits for the copies.
  */
-static void compare_copying(const struct usual *usual, struct gf_rank_row *row,
-                            struct gf_textbuf *words)
+static void compare_copying(const struct gf_answer *answer, const struct usual *usual,
+                            struct gf_rank_row *row, struct gf_textbuf *words)
 {
     const double more = gpu_copying(row) - usual->gpu_copying;
     char much[GF_AMOUNT], little[GF_AMOUNT];
@@ -246,13 +253,13 @@ static void compare_copying(const struct usual *usual, struct gf_rank_row *row,
     if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
         return;
     row->excess_s += more * row->gpu_s;
-    gf_say(words, "%shad only copies on its GPU %s of the time (median %s)", comma(words),
-           gf_amount_share(gpu_copying(row), 1, much),
+    gf_say(words, "%s%shad only copies on its GPU %s of the time (median %s)", comma(words),
+           row->gpu_is_recent ? "" : whole_job(answer), gf_amount_share(gpu_copying(row), 1, much),
            gf_amount_share(usual->gpu_copying, 1, little));
 }
 
-static void compare_copies(const struct usual *usual, struct gf_rank_row *row,
-                           struct gf_textbuf *words)
+static void compare_copies(const struct gf_answer *answer, const struct usual *usual,
+                           struct gf_rank_row *row, struct gf_textbuf *words)
 {
     const double cost = copy_cost(row), seconds = row->to_device.duration_s;
     char much[GF_AMOUNT], little[GF_AMOUNT];
@@ -260,7 +267,7 @@ static void compare_copies(const struct usual *usual, struct gf_rank_row *row,
     if (usual->copy_cost <= 0 || cost <= FACTOR * usual->copy_cost || seconds <= LEAST_S)
         return;
     row->excess_s += seconds * (1 - usual->copy_cost / cost);
-    gf_say(words, "%scopied to the GPU at %s (median %s)", comma(words),
+    gf_say(words, "%s%scopied to the GPU at %s (median %s)", comma(words), whole_job(answer),
            gf_amount_rate(1 / cost, much), gf_amount_rate(1 / usual->copy_cost, little));
 }
 
@@ -327,9 +334,9 @@ static char *sentence_of(const struct gf_answer *answer, const struct usual *usu
     compare_steps(usual, row, &words);
     compare_stalls(answer, usual, row, &words);
     compare_gpu(answer, usual, row, &words);
-    compare_delays(usual, row, &words);
-    compare_copying(usual, row, &words);
-    compare_copies(usual, row, &words);
+    compare_delays(answer, usual, row, &words);
+    compare_copying(answer, usual, row, &words);
+    compare_copies(answer, usual, row, &words);
     compare_end(usual, row, &words);
     if (!words.at || asprintf(&ret, *host ? "rank %lld on %s %s" : "rank %lld%s %s",
                               (long long)row->rank, host, text) < 0)

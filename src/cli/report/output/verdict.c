@@ -56,6 +56,19 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
     }
 }
 
+/* Writes "; since 08:51:09, 80 % of the time", or "" without --since or activity in a log. */
+static void say_recent_gpu(const struct gf_answer *answer, char *buf, size_t size)
+{
+    const struct gf_recent_gpu *recent = &answer->recent_gpu;
+    char clock[GF_AMOUNT], share[GF_AMOUNT];
+
+    *buf = '\0';
+    if (recent->s > 0)
+        snprintf(buf, size, "; since %s, %s of the time",
+                 gf_amount_clock(answer->job->since, answer->to - answer->from > 43200, clock),
+                 gf_amount_share(recent->empty_s, recent->s, share));
+}
+
 /*
  * Adds the sentence about the GPUs' time. It is the first one, because the other sentences explain
  * parts of that time.
@@ -66,18 +79,19 @@ static void say_gpu_time(struct gf_answer *answer)
     const double empty = gf_gpu_time_state(time, "empty");
     const char *gpus = time->devices > 1 ? "GPUs" : "GPU";
     const char *when = answer->job->since > 0 ? "In the whole job, the" : "The";
-    char share[GF_AMOUNT], causes[512];
+    char share[GF_AMOUNT], causes[512], recent[96];
 
     if (!time->devices || time->s <= 0)
         return;
     gf_amount_share(empty, 1, share);
     say_gpu_causes(time, causes, sizeof(causes));
+    say_recent_gpu(answer, recent, sizeof(recent));
     if (empty < BUSY_SHARE)
-        gf_lines_add(&answer->verdict, "%s %s nearly always had work, except for %s of the time.",
-                     when, gpus, share);
+        gf_lines_add(&answer->verdict, "%s %s nearly always had work, except for %s of the time%s.",
+                     when, gpus, share, recent);
     else
-        gf_lines_add(&answer->verdict, "%s %s had nothing to do %s of the time%s.", when, gpus,
-                     share, causes);
+        gf_lines_add(&answer->verdict, "%s %s had nothing to do %s of the time%s%s.", when, gpus,
+                     share, causes, recent);
 }
 
 /* Returns the share of the job's time in which the most affected thread was stalled. */
@@ -290,7 +304,9 @@ static void say_staging(struct gf_answer *answer)
 
 static void say_nothing_found(struct gf_answer *answer)
 {
-    if (!answer->processes)
+    if (answer->unlogged)
+        gf_lines_add(&answer->verdict, "No log has a stall, but the logs are incomplete.");
+    else if (!answer->processes)
         gf_lines_add(&answer->verdict, answer->counts->logs + answer->counts->empty
                                            ? "The log has no events: no process has logged one yet."
                                            : "There is no log and no report.");
@@ -314,8 +330,10 @@ static void say_notes(struct gf_answer *answer)
                      gf_amount_of((double)answer->running, "report", count), answer->reported,
                      gf_amount_clock(answer->to, true, time));
     if (answer->job->since > 0 && answer->reported)
-        gf_lines_add(&answer->notes, "--since applies to stalls and steps. GPU time, copies and "
-                                     "run-queue delays are of the whole job.");
+        gf_lines_add(&answer->notes,
+                     "--since applies to stalls, steps, and the states of GPUs in "
+                     "logs. The reports' GPU time and copies, and run-queue delays, "
+                     "are of the whole job.");
     if (answer->observing)
         gf_lines_add(&answer->notes,
                      "GPUFEED=observe: the library only measured, and changed nothing.");
@@ -331,6 +349,11 @@ static void say_notes(struct gf_answer *answer)
     if (answer->dropped)
         gf_lines_add(&answer->notes, "The logs are incomplete: the processes dropped %llu lines.",
                      (unsigned long long)answer->dropped);
+    if (answer->unlogged)
+        gf_lines_add(&answer->notes,
+                     "The logs lack %s that the reports count: a log reached its limit of 64 MiB, "
+                     "was cut, or is damaged.",
+                     gf_amount_of((double)answer->unlogged, "stall", count));
     if (answer->job->lost)
         gf_lines_add(&answer->notes, "Memory was short: %llu events are not counted.",
                      (unsigned long long)answer->job->lost);

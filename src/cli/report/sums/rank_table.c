@@ -3,6 +3,7 @@
 
 #include "cli/report/input/report_file.h"
 #include "cli/report/sums/gpu_time.h"
+#include "cli/report/sums/recent_gpu.h"
 
 #include <stdlib.h>
 
@@ -145,6 +146,28 @@ static void add_steps(const struct gf_rank_table *table, const struct gf_job *jo
     free(passed);
 }
 
+/* With --since, the logs' intervals replace the sums of the reports. */
+static void use_activity(const struct gf_rank_table *table, const struct gf_job *job)
+{
+    struct gf_recent_gpu *sums = calloc(table->count + 1, sizeof(*sums));
+
+    for (size_t i = 0; sums && i < job->activity_count; i++) {
+        const struct gf_rank_row *row =
+            row_of(table, job->processes[job->activity[i].process].rank);
+        if (row)
+            gf_recent_gpu_add(&sums[row - table->rows], job, &job->activity[i]);
+    }
+    for (size_t i = 0; sums && i < table->count; i++) {
+        if (sums[i].s <= 0)
+            continue;
+        table->rows[i].gpu_is_recent = true;
+        table->rows[i].gpu_s = sums[i].s;
+        table->rows[i].gpu_empty_s = sums[i].empty_s;
+        table->rows[i].gpu_copying_s = sums[i].copying_s;
+    }
+    free(sums);
+}
+
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps)
 {
     struct gf_rank_table table = {.rows = calloc(job->process_count + 1, sizeof(*table.rows))};
@@ -161,6 +184,7 @@ struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct g
         if (row)
             add_process(row, &job->processes[i]);
     }
+    use_activity(&table, job);
     find_step_times(&table, job, steps);
     add_stalls(&table, job);
     add_steps(&table, job, steps);
