@@ -144,6 +144,16 @@ def test_since_uses_the_activity_of_logs(shown):
     assert "whole job" not in " ".join(shown(*texts).stdout.split())
 
 
+def test_logs_alone_know_how_long_a_gpu_had_nothing_to_do(shown):
+    one, other = (process(pid, rank) + activity(10, pid, 10, {"empty": 2000 + 6000 * rank, "queued": 8000 - 6000 * rank})
+                  for pid, rank in ((7, 0), (8, 1)))
+    text = " ".join(shown(one, other).stdout.split())
+    assert "The GPUs had nothing to do 50 % of the time; the report (GPUFEED_REPORT) says why." in text
+    assert text.startswith("Rank 1 on one left its GPU without work 80 % of the time (median 20 %).")
+    assert [row["gpu_empty_share"] for row in answer(shown, one, other)["ranks"]] == pytest.approx([0.2, 0.8])
+    assert "The GPU had nothing to do 20 % of the time;" in " ".join(shown(one, other, flags=["--rank=0"]).stdout.split())
+
+
 @pytest.mark.parametrize("ways, sentence", [
     ({"driver": copied(9, 1 << 30, 1), "reasons": {"few_threads": copied(9, 1 << 30, 1)}},
      "No copy to the GPU was staged: the driver copied all 9 GiB of pageable memory, mostly for this reason: too few copy threads"),

@@ -181,7 +181,7 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
         ret->longest_us = gf_max(ret->longest_us, job->stalls[i].us);
     }
     for (size_t i = 0; i < job->activity_count; i++)
-        gf_recent_gpu_add(&ret->recent_gpu, job, &job->activity[i]);
+        gf_logged_gpu_add(&ret->logged_gpu, job, &job->activity[i]);
     ret->hosts = count_hosts(job);
     ret->causes = gf_tally(job, GF_BY_CAUSE, GF_BY_SITE);
     ret->sites = gf_tally(job, GF_BY_SITE, GF_BY_CAUSE);

@@ -10,7 +10,7 @@
 #include "cli/report/output/lines.h"
 #include "cli/report/sums/onset.h"
 #include "cli/report/sums/rank_table.h"
-#include "cli/report/sums/recent_gpu.h"
+#include "cli/report/sums/logged_gpu.h"
 #include "cli/report/sums/steps.h"
 #include "cli/report/sums/tally.h"
 
@@ -34,7 +34,7 @@ struct gf_answer {
     struct gf_steps steps;
     struct gf_copies copies;
     struct gf_gpu_time gpu_time;     /* of the whole job */
-    struct gf_recent_gpu recent_gpu; /* with --since: from then on */
+    struct gf_logged_gpu logged_gpu; /* with --since, from then on */
     struct gf_gpu_number gpu[GF_GPU_NUMBERS];
     unsigned gpu_count;
     double from, to; /* when the job began and ended; 0 if unknown */

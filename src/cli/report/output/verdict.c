@@ -59,14 +59,28 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
 /* Writes "; since 08:51:09, 80 % of the time", or "" without --since or activity in a log. */
 static void say_recent_gpu(const struct gf_answer *answer, char *buf, size_t size)
 {
-    const struct gf_recent_gpu *recent = &answer->recent_gpu;
+    const struct gf_logged_gpu *recent = &answer->logged_gpu;
     char clock[GF_AMOUNT], share[GF_AMOUNT];
 
     *buf = '\0';
-    if (recent->s > 0)
+    if (answer->job->since > 0 && recent->s > 0)
         snprintf(buf, size, "; since %s, %s of the time",
                  gf_amount_clock(answer->job->since, answer->to - answer->from > 43200, clock),
                  gf_amount_share(recent->empty_s, recent->s, share));
+}
+
+/* Without reports, the logs' activity has the states, but no causes. */
+static void say_logged_gpu(struct gf_answer *answer)
+{
+    const struct gf_logged_gpu *gpu = &answer->logged_gpu;
+    char share[GF_AMOUNT];
+
+    if (gpu->s > 0)
+        gf_lines_add(&answer->verdict,
+                     "The %s had nothing to do %s of the time; the report (GPUFEED_REPORT) says "
+                     "why.",
+                     gpu->is_several ? "GPUs" : "GPU",
+                     gf_amount_share(gpu->empty_s, gpu->s, share));
 }
 
 /*
@@ -81,8 +95,10 @@ static void say_gpu_time(struct gf_answer *answer)
     const char *when = answer->job->since > 0 ? "In the whole job, the" : "The";
     char share[GF_AMOUNT], causes[512], recent[96];
 
-    if (!time->devices || time->s <= 0)
+    if (!time->devices || time->s <= 0) {
+        say_logged_gpu(answer);
         return;
+    }
     gf_amount_share(empty, 1, share);
     say_gpu_causes(time, causes, sizeof(causes));
     say_recent_gpu(answer, recent, sizeof(recent));

@@ -3,7 +3,7 @@
 
 #include "cli/report/input/report_file.h"
 #include "cli/report/sums/gpu_time.h"
-#include "cli/report/sums/recent_gpu.h"
+#include "cli/report/sums/logged_gpu.h"
 
 #include <stdlib.h>
 
@@ -146,19 +146,19 @@ static void add_steps(const struct gf_rank_table *table, const struct gf_job *jo
     free(passed);
 }
 
-/* With --since, the logs' intervals replace the sums of the reports. */
+/* With --since, the logs' intervals replace the sums of reports, as they do for ranks without a report. */
 static void use_activity(const struct gf_rank_table *table, const struct gf_job *job)
 {
-    struct gf_recent_gpu *sums = calloc(table->count + 1, sizeof(*sums));
+    struct gf_logged_gpu *sums = calloc(table->count + 1, sizeof(*sums));
 
     for (size_t i = 0; sums && i < job->activity_count; i++) {
         const struct gf_rank_row *row =
             row_of(table, job->processes[job->activity[i].process].rank);
         if (row)
-            gf_recent_gpu_add(&sums[row - table->rows], job, &job->activity[i]);
+            gf_logged_gpu_add(&sums[row - table->rows], job, &job->activity[i]);
     }
     for (size_t i = 0; sums && i < table->count; i++) {
-        if (sums[i].s <= 0)
+        if (sums[i].s <= 0 || (job->since <= 0 && table->rows[i].gpu_s > 0))
             continue;
         table->rows[i].gpu_is_recent = true;
         table->rows[i].gpu_s = sums[i].s;

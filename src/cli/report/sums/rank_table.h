@@ -25,7 +25,7 @@ struct gf_rank_row {
     double step_mean_s; /* mean duration of these steps, without the longest tenth of them */
     /* Time of the rank's GPUs; the part of it without work; the part with only copies. */
     double gpu_s, gpu_empty_s, gpu_copying_s;
-    bool gpu_is_recent; /* these times begin at --since, and do not cover the whole job */
+    bool gpu_is_recent; /* these times are not of the time before --since */
     /* Seconds by which the rank took longer than the median of all ranks; 0 if it does not differ. */
     double excess_s;
 };
