@@ -342,6 +342,7 @@ def test_trace_with_that_of_pytorch_on_one_clock(written, tmp_path, base, others
 
 
 @pytest.mark.parametrize("content, what", [(b"x", "is not a trace"), (b"", "is not a trace"), (b"\x1f\x8b\x08", "is compressed"),
+                                           (b'[{"name":"a","ph":"X","ts":5}]', "has no absolute times"),
                                            (b'{"traceEvents":[{"a', "is not a trace"), (None, "No such file")])
 def test_traces_that_cannot_be_merged(run, tmp_path, content, what):
     (tmp_path / "log").write_text(LOG)

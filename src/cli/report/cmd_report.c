@@ -85,6 +85,8 @@ static int open_torch(const char *path, struct gf_torch_trace *ret)
         return GF_EXIT_OK;
     if (error == -EINVAL)
         gf_cli_error("report", "%s is not a trace of PyTorch's profiler", path);
+    else if (error == -ENOTSUP)
+        gf_cli_error("report", "%s has no absolute times: PyTorch without Kineto wrote it", path);
     else if (error == -EPROTONOSUPPORT)
         gf_cli_error("report", "%s is compressed; decompress it first (gunzip)", path);
     else

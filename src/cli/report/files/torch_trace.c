@@ -53,8 +53,9 @@ int gf_torch_trace_open(const char *path, struct gf_torch_trace *ret)
     const bool compressed = ret->text.size > 2 && memcmp(ret->text.at, "\x1f\x8b", 2) == 0;
     if (!compressed && read_frame(ret))
         return 0;
+    const bool is_list = *ret->text.at == '[';
     gf_torch_trace_close(ret);
-    return compressed ? -EPROTONOSUPPORT : -EINVAL;
+    return compressed ? -EPROTONOSUPPORT : is_list ? -ENOTSUP : -EINVAL;
 }
 
 void gf_torch_trace_close(struct gf_torch_trace *trace)

@@ -16,7 +16,9 @@ struct gf_torch_trace {
 
 /*
  * Maps a trace. Returns 0 or -errno: -EINVAL if the file is not a trace, -EPROTONOSUPPORT if it is
- * compressed. The caller calls gf_bus_error_survive, because the file may be truncated while it is
+ * compressed; -ENOTSUP: a list
+ * of events, whose times have no known start. The caller calls gf_bus_error_survive, because the
+ * file may be truncated while it is
  * mapped.
  */
 int gf_torch_trace_open(const char *path, struct gf_torch_trace *ret);
