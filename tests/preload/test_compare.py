@@ -214,7 +214,8 @@ def test_clocks_and_temperatures_of_both_arms(compare, tmp_path):
     clock, = (row for row in rows if row[0] == "GPU clock")
     # compare may read the clock at the start of the next run, before that run has set its own clock.
     low, high = (float(text.split()[0]) for text in clock[1:3])
-    assert 1710 <= high < low <= 1900 and float(clock[3].split()[0]) == pytest.approx(100 * (high / low - 1), abs=0.06)
+    assert 1710 <= high < low <= 1900
+    assert float(clock[3].split()[0]) == pytest.approx(100 * (high / low - 1), abs=0.11)  # all three figures are rounded
     assert ["temperature", "71 C", "71 C"] in rows
     assert "In 100 % of the readings of a, heat or the power limit lowered the clock; see `gpufeed doctor`." in found.stdout
     assert ("The GPU clocks differ by more than 2 %" in found.stdout) == (high < 0.98 * low)
