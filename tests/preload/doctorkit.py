@@ -34,22 +34,31 @@ WELL = {
     f"{CPUFREQ}/scaling_governor": "performance\n",
     "proc/sys/vm/swappiness": "60\n",
     "proc/meminfo": MEMINFO.format(free=32 << 20, swap=0),
-    "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         unlimited   unlimited   bytes\n",
+    "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         unlimited   unlimited   bytes\n"
+                        "Max open files            1048576     1048576     files\n",
     "dev/infiniband/uverbs0": "",
     f"{DEVICE}/current_link_width": "16\n",
     f"{DEVICE}/max_link_width": "16\n",
+    f"{DEVICE}/iommu_group/type": "identity\n",
 }
 CPU = "sys/devices/system/cpu"
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}.95.05  Release Build\n"
 MOUNTS = ("21 1 0:20 / / rw - overlay overlay rw\n30 21 259:2 / /data rw - ext4 /dev/nvme0n1p1 rw\n"
           "31 30 0:44 / /data/nfs rw - nfs4 host:/x rw\n32 21 0:45 / /scratch rw,relatime shared:9 - lustre x rw\n")
+NODE_MEMORY = "sys/devices/system/node/node{}/meminfo"
 XID = "4,1,2,-;NVRM: Xid (PCI:0000:1b:00): {}, pid=1, name=python\n"
 
 
 def deep_sleep(*states):
     return {f"{CPU}/cpu{cpu}/cpuidle/state{i}/{name}": f"{value}\n" for cpu in range(256) for i, (label, us, off) in
             enumerate(states) for name, value in {"name": label, "latency": us, "disable": off}.items()}
+
+
+def node_memory(*free):
+    """Files of nodes that have this many MiB of free memory."""
+    return {NODE_MEMORY.format(node): f"Node {node} MemTotal: {64 << 20} kB\nNode {node} MemFree: {mib << 10} kB\n"
+            for node, mib in enumerate(free)}
 
 
 C6 = deep_sleep(("POLL", 0, 0), ("C1", 1, 0), ("C6", 133, 0))

@@ -3,13 +3,16 @@
 
 import json
 import pathlib
+import shutil
 import struct
 import subprocess
 
 import pytest
 
 from conftest import COMMAND
-from doctorkit import ALLOWED, C6, CLOSED, CPU, DEVICE, GPU, MOUNTS, OPEN, WELL, XID, deep_sleep, findings, needs_two, problems, write
+from test_doctor import SICK as HOST_SETTINGS
+from doctorkit import (ALLOWED, C6, CLOSED, CPU, DEVICE, GPU, MOUNTS, OPEN, WELL, XID, deep_sleep, findings, needs_two,
+                       node_memory, problems, write)
 
 HERE = pathlib.Path(__file__).parent
 NIC = "sys/bus/pci/devices/0000:1c:00.0"
@@ -25,6 +28,19 @@ def network_card(served):
             f"{NIC}/local_cpulist": "0\n", **interrupts(NIC, served)}
 
 
+def switch_port(control, port=6, bdf="0000:19:00.0"):
+    """The configuration space of a PCIe port: its PCIe capability at 0x40, access control services (ACS) at 0x140."""
+    space = bytearray(4096)
+    space[0x06], space[0x34] = 0x10, 0x40
+    space[0x40:0x44] = 0x10, 0, port << 4 | 2, 0
+    space[0x100:0x104] = 0x01, 0, 0x01, 0x140 >> 4  # another capability; the next one is at 0x140
+    space[0x140], space[0x146] = 0x0d, control
+    folder = f"sys/bus/pci/devices/{bdf}"
+    return {f"{folder}/class": "0x060400\n", f"{folder}/config": space.decode("ascii")}
+
+
+BOTH = f"{ALLOWED[0]},{ALLOWED[-1]}\n"
+KUBELET = "var/lib/kubelet/cpu_manager_state"
 # Each row changes files, variables or flags of a healthy machine, and names the check that must find a problem, with
 # words of its finding and of its fix.
 SICK = {
@@ -56,6 +72,16 @@ SICK = {
     "overcommit of mappings": ({"proc/sys/vm/max_map_count": "1000\n"}, {}, "1000 memory mappings", "max_map_count=262144"),
     "driver": ({"proc/driver/nvidia/version": OPEN.format(535)}, {"CUDA_VERSION": "13.0.1"}, "too old for CUDA 13", "driver 580"),
     "gpu-errors": ({"dev/kmsg": XID.format(79)}, {}, "fallen off the bus", "reboot"),
+    "gpu-errors of a program": ({"dev/kmsg": XID.format(13)}, {}, "a faulty kernel of the program", "compute-sanitizer"),
+    "isolated-cpus": ({f"{CPU}/isolated": BOTH}, {}, "may use only isolated CPUs", "isolcpus="),
+    "node-memory": (node_memory(512, 30000), {}, "only 512 MiB are free on node 0", "vm.drop_caches=1"),
+    "open-files": ({"proc/self/limits": "Max open files            1024                 524288               files\n"}, {},
+                   "only 1024 files", "ulimit -n 65535"),
+    "iommu": ({f"{DEVICE}/iommu_group/type": "DMA-FQ\n"}, {}, "translates each address", "iommu=pt"),
+    "acs": ({**switch_port(0x1d), **switch_port(0x0c, bdf="0000:18:00.0")}, {},
+            "0000:18:00.0/config: ACS control 0x0c; 1 more", "setpci -s"),
+    "kubelet": ({KUBELET: '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'}, {}, "share all CPUs",
+                "cpuManagerPolicy: static"),
     "feeding": ({"proc/self/status": "Cpus_allowed_list:\t{first}\n"}, {}, "1 CPU: copies will not be staged", "at least 4 CPUs"),
 }
 
@@ -76,7 +102,13 @@ WELL_TOO = {
     "huge pages in use": ({"proc/meminfo": WELL["proc/meminfo"] + "HugePages_Total: 16000\nHugePages_Free: 10\n"
                            "Hugepagesize: 2048 kB\n"}, {}),
     "harmless variables": ({}, {"CUDA_LAUNCH_BLOCKING": "0", "NCCL_DEBUG": "WARN", "OMP_NUM_THREADS": "1"}),
-    "another Xid": ({"dev/kmsg": XID.format(13) + "6,2,3,-;NVRM: loading\n"}, {}),
+    "some CPUs are isolated": ({f"{CPU}/isolated": "{first}\n"}, {}),
+    "full nodes": (node_memory(512, 900), {}),
+    "a full node without a GPU": (node_memory(30000, 512), {}),
+    "switches without redirection": ({**switch_port(0x11), **switch_port(0x1d, port=4, bdf="0000:18:00.0"),
+                                      **switch_port(0, bdf="0000:17:00.0")}, {}),
+    "a static kubelet": ({KUBELET: '{"policyName":"static","defaultCpuSet":"0-3,60-63","checksum":1}'}, {}),
+    "another Xid": ({"dev/kmsg": XID.format(16) + "6,2,3,-;NVRM: loading\n"}, {}),
 }
 
 
@@ -115,6 +147,26 @@ def test_ordinary_hosts_are_well(doctor, tmp_path, name):
     args, env = changed(tmp_path, *WELL_TOO[name])
     told = doctor(*args, **env)
     assert [one for one in findings(told) if one["status"] != "ok"] == [] and told.returncode == 0
+
+
+def loop(at):
+    """A list of extended capabilities whose entry at 0x100 names the offset `at` as the next one."""
+    files = switch_port(0x1d)
+    name, = [name for name in files if name.endswith("/config")]
+    space = bytearray(files[name].encode("ascii"))
+    space[0x102:0x104] = (at << 4 & 0xf0) | 1, at >> 4
+    return files | {name: space.decode("latin-1")}
+
+
+@needs_two
+@pytest.mark.parametrize("files", [loop(0x100), loop(0xffc), loop(0x40), {
+    "sys/bus/pci/devices/0000:19:00.0/class": "0x060400\n", "sys/bus/pci/devices/0000:19:00.0/config": "\x10" * 300}])
+def test_damaged_configuration_spaces(doctor, tmp_path, files):
+    told = doctor(write(tmp_path, {name: text for name, text in files.items() if not name.endswith("/config")}), "--json")
+    for name, text in files.items():
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+    again = doctor(f"--machine={tmp_path}", "--json")
+    assert (again.returncode, again.stdout) == (told.returncode, told.stdout)
 
 
 @needs_two
@@ -163,6 +215,24 @@ def test_states_of_gpus(doctor, nvml, name):
     assert ill[0]["summary"].startswith("GPU 0000:13:00.0: ") and said in ill[0]["summary"] and does in ill[0]["fix"]
     well = [one["summary"] for one in ours if one["status"] == "ok"]
     assert len(well) == len(OF_NVML) and all("s 0000:11:00.0, 0000:12:00.0, 0000:1" in one for one in well), well
+
+
+@needs_two
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+def test_the_script_has_no_mistakes(doctor, nvml, tmp_path):
+    """shellcheck reads the scripts of all rows as one script."""
+    rows = [(row[0], {}) for row in HOST_SETTINGS.values()] + [row[:2] for row in SICK.values()]
+    script = "#!/bin/sh\n"
+    for number, (files, env) in enumerate(rows):
+        args, env = changed(tmp_path / str(number), files, env)
+        script += doctor(*args, "--fix", **env).stdout.partition("\n")[2]
+    script += doctor("--fix", **nvml, FAKE_NVML="persistence=0 limit=500000 fabric=2").stdout.partition("\n")[2]
+    (tmp_path / "fix.sh").write_text(script)
+    for part in ("smp_affinity_list", "setpci", "drop_caches", "idle-set", "read_ahead_kb", "boost", "nr_hugepages", "modprobe",
+                 "nvidia-smi -pm", "nvidia-smi -pl", "fabricmanager", "swappiness", "cpupower frequency-set"):
+        assert part in script, script
+    checked = subprocess.run(["shellcheck", tmp_path / "fix.sh"], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout) == (0, "")
 
 
 def test_idle_links_and_a_failed_nvml(doctor, nvml):

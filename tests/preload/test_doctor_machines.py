@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from conftest import COMMAND, SOURCE
-from doctorkit import C6, CLOSED, CPU, DEVICE, MEMLOCK, MOUNTS, OPEN, SWAP, THP, WELL, XID, findings, inside, problems
+from doctorkit import C6, CLOSED, CPU, DEVICE, MEMLOCK, MOUNTS, OPEN, SWAP, THP, WELL, XID, findings, inside, node_memory, problems
 
 sys.path.insert(0, str(SOURCE / "tests" / "machines"))
 import make  # noqa: E402  pylint: disable=wrong-import-position
@@ -33,9 +33,11 @@ def whole_machine(kind, files=None):
     def build(folder):
         machine = getattr(make, kind)()
         for name, text in {**WELL, "proc/self/status": ALL.format(machine.cpus - 1), **(files or {})}.items():
-            if DEVICE not in name and (name in (files or {}) or name not in machine.files):
+            if name in (files or {}) or DEVICE not in name and name not in machine.files:
                 machine.files[name] = text.rstrip("\n")
         machine.write(folder)
+        for name in node_memory(0, 0).keys() & (files or {}).keys():
+            (folder / name).write_text(files[name])
     return build
 
 
@@ -50,7 +52,7 @@ HOSTS = {
     "cxl that promotes": (whole_machine("cxl", {"proc/sys/kernel/numa_balancing": "2\n"}), set()),
     "grace with large reserves": (whole_machine("grace_device_node", {"proc/cmdline": "ro iommu.passthrough=1 init_on_alloc=0\n"}), set()),
     "dual8_vm": (whole_machine("dual8_vm"), {"nodes"}),
-    "container": (whole_machine("container"), {"quota", "numa-balancing", "feeding"}),
+    "container": (whole_machine("container"), {"quota", "numa-balancing", "feeding", "node-memory"}),
     "a rank bound to the other socket": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7\n"}), {"cpus"}),
     "a pod with few CPUs near the GPU": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7,13-15\n"}), {"cpus"}),
     "a pod with enough CPUs near the GPU": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7,12-15\n"}), set()),
@@ -88,6 +90,16 @@ HOSTS = {
     "eight ranks with all threads each": (whole_machine("dual8"), {"thread-counts"}, {
         "OMP_NUM_THREADS": "224", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "8", "RANK": "0", "WORLD_SIZE": "8"}),
     "a cloud VM with swap": (whole_machine("single_vm", SWAP), {"swap"}),
+    "a host that isolates all CPUs": (whole_machine("dual8", {f"{CPU}/isolated": "0-223\n"}), {"isolated-cpus"}),
+    "a Kubernetes node with defaults": (whole_machine("dgx_h100", {"var/lib/kubelet/cpu_manager_state": '{"policyName":"none"}\n'}),
+                                        {"kubelet"}),
+    "a container with the memory of another node": (whole_machine("split16", {
+        "proc/self/status": "Cpus_allowed_list:\t0-15\nMems_allowed_list:\t0\n"}), {"node-memory"}),
+    "a page cache beside the GPU": (whole_machine("split16", node_memory(30000, 300)), {"node-memory"}),
+    "a DGX with an IOMMU": (whole_machine("dgx_h100", {
+        f"sys/bus/pci/devices/{gpu}/iommu_group/type": "DMA-FQ\n" for gpu in make.EIGHT}), {"iommu"}),
+    "a login shell's limits": (whole_machine("dual8", {
+        "proc/self/limits": "Max open files            1024                 524288               files\n"}), {"open-files"}),
     "a hardened host": (whole_machine("cxl", {"proc/cmdline": "init_on_alloc=1 init_on_free=1\n"}), {"boot-options"}),
 }
 
@@ -105,6 +117,13 @@ def test_exactly_the_expected_is_found(doctor, tmp_path, name):
     told = doctor(f"--machine={tmp_path}", "--json", *data, **env)
     assert {one["check"] for one in problems(told)} == expected, told.stdout
     assert told.returncode == (1 if expected else 0) and told.stderr == ""
+
+
+def test_the_nodes_whose_memory_is_needed_are_named(doctor, tmp_path):
+    HOSTS["a container with the memory of another node"][0](tmp_path)
+    ill, = problems(doctor(f"--machine={tmp_path}", "--json"))
+    assert "no memory of its node" in ill["summary"] and "docker run --cpuset-mems 1 " in ill["fix"]
+    assert ill["evidence"] == "/proc/self/status: Mems_allowed_list: 0; the GPU's node: 1"
 
 
 @pytest.mark.parametrize("name", ["this machine", "a DGX whose interrupts are far", "gh200_quad"])

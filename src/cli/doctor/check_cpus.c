@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks whether there are enough CPUs for the GPUs, and whether there are more threads than CPUs.
+ * Checks whether there are enough CPUs for the GPUs and for the threads, and which other threads run
+ * on these CPUs.
  */
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
+#include "os/procfs.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * CPUs for each GPU. With one CPU no copy is staged; with two or three CPUs only some copies are
@@ -107,4 +110,51 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
     else
         gf_finding_evidence(finding, "%s is not set; ranks on this node: %u", name, ranks);
     gf_finding_fix(finding, "set %s=%u", name, cpus / ranks ? cpus / ranks : 1);
+}
+
+/* The kernel moves no thread between isolated CPUs, so threads stay where they start. */
+void gf_check_isolated_cpus(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char file[] = "sys/devices/system/cpu/isolated";
+    const struct gf_cpus *cpus = gf_host_cpus(input);
+    struct gf_cpus isolated = {0};
+    char list[128], allowed[128];
+
+    if (gf_procfs_cpus(&isolated, input->root, file) || gf_set_empty(&isolated))
+        return;
+    gf_set_format(&isolated, list, sizeof(list));
+    if (gf_set_count(cpus) < 2 || !gf_set_within(cpus, &isolated)) {
+        gf_finding_add(ret, gf_status_ok, "CPUs %s are isolated; this process may use others",
+                       list);
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "this process may use only isolated CPUs");
+    gf_finding_evidence(finding, "/%s: %s; this process may use %s", file, list,
+                        gf_set_format(cpus, allowed, sizeof(allowed)));
+    gf_finding_fix(finding, "give the process other CPUs, or boot without isolcpus= for these and "
+                            "assign them by cpusets");
+}
+
+void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char file[] = "var/lib/kubelet/cpu_manager_state";
+    char text[512]; /* policyName is the first member of the JSON object */
+
+    if (gf_procfs_read(text, sizeof(text), input->root, "%s", file) <= 0)
+        return; /* no node of Kubernetes, or a container that does not see the file */
+    if (strstr(text, "\"policyName\":\"static\"")) {
+        gf_finding_add(ret, gf_status_ok, "the kubelet gives Guaranteed pods CPUs of their own");
+        return;
+    }
+    if (!strstr(text, "\"policyName\":\"none\""))
+        return;
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "the kubelet lets all pods share all CPUs");
+    gf_finding_evidence(finding, "/%s: policyName none", file);
+    gf_finding_fix(finding,
+                   "in the kubelet's configuration: cpuManagerPolicy: static, "
+                   "topologyManagerPolicy: single-numa-node; drain the node, remove /%s, "
+                   "and restart the kubelet",
+                   file);
 }

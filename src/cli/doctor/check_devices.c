@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks the interrupts of GPUs, network cards and NVMe disks, and whether network cards can access
- * GPU memory directly.
+ * Checks the interrupts of GPUs, network cards and NVMe disks, and what translates or redirects the
+ * transfers of devices: drivers, the IOMMU and PCIe switches.
  */
 #include "cli/doctor/checks.h"
 
@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define DEVICES "sys/bus/pci/devices"
 
 struct device {
     const char *bdf;
@@ -89,7 +91,7 @@ static void report_far_interrupts(const struct device *device, unsigned count,
                         count, count, device->bdf, near);
     gf_finding_command(finding,
                        "for i in /sys/bus/pci/devices/%s/msi_irqs/*; do echo %s > "
-                       "/proc/irq/${i##*/}/smp_affinity_list; done",
+                       "\"/proc/irq/${i##*/}/smp_affinity_list\"; done",
                        device->bdf, near);
 }
 
@@ -104,7 +106,7 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
 
     if (input->topo->machine->node_count < 2)
         return;
-    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", input->root);
+    snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (entry->d_name[0] == '.' || !read_device(input, entry->d_name, &device))
@@ -158,4 +160,130 @@ void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings
     gf_finding_evidence(finding, "/dev/infiniband; no /sys/module/nvidia_peermem; "
                                  "/proc/driver/nvidia/version: no open kernel module");
     gf_finding_command(finding, "modprobe nvidia_peermem");
+}
+
+void gf_check_iommu(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char type[32];
+
+    for (size_t i = 0; i < input->topo->gpu_count; i++) {
+        const struct gf_topo_gpu *gpu = &input->topo->gpus[i];
+        if (!gpu->visible ||
+            !gf_host_line(input, type, sizeof(type), DEVICES "/%s/iommu_group/type", gpu->bdf))
+            continue;
+        if (strcmp(type, "identity") == 0) {
+            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "the IOMMU passes addresses through");
+        } else if (strncmp(type, "DMA", 3) == 0) {
+            struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
+                                                            "the IOMMU translates each address");
+            gf_finding_evidence(finding, "/" DEVICES "/%s/iommu_group/type: %s", gpu->bdf, type);
+            gf_finding_fix(finding,
+                           "add iommu=pt (arm64: iommu.passthrough=1) to the boot loader's "
+                           "configuration, and reboot");
+        }
+    }
+}
+
+/* Offsets and values of the PCI specification. */
+enum {
+    CONFIG_SIZE = 4096,
+    STATUS = 0x06,
+    STATUS_HAS_CAPABILITIES = 0x10,
+    FIRST_CAPABILITY = 0x34,
+    CAPABILITY_PCIE = 0x10,
+    PCIE_FLAGS = 2,
+    PORT_OF_SWITCH_DOWN = 6,
+    FIRST_EXTENDED = 0x100,
+    EXTENDED_ACS = 0x0d,
+    ACS_CONTROL = 6,
+    ACS_REDIRECTS = 0x04 | 0x08, /* of requests, and of completions */
+};
+
+struct config {
+    unsigned char bytes[CONFIG_SIZE + 1];
+};
+
+static unsigned read_u16(const struct config *config, unsigned at)
+{
+    return config->bytes[at] | (unsigned)config->bytes[at + 1] << 8;
+}
+
+/* Redirection in a root port changes nothing, because transfers that reach it are at the root already. */
+static bool is_switch_port(const struct config *config)
+{
+    if (!(config->bytes[STATUS] & STATUS_HAS_CAPABILITIES))
+        return false;
+    unsigned at = config->bytes[FIRST_CAPABILITY] & 0xfcU;
+    for (unsigned left = 48; at >= 0x40 && left; at = config->bytes[at + 1] & 0xfcU, left--)
+        if (config->bytes[at] == CAPABILITY_PCIE)
+            return (read_u16(config, at + PCIE_FLAGS) >> 4 & 15) == PORT_OF_SWITCH_DOWN;
+    return false;
+}
+
+/* The control register of access control services (ACS); -1 if the port has none. */
+static int find_acs_control(const struct config *config)
+{
+    unsigned at = FIRST_EXTENDED;
+
+    for (unsigned left = 64; at >= FIRST_EXTENDED && at <= CONFIG_SIZE - 8 && left; left--) {
+        if (read_u16(config, at) == EXTENDED_ACS)
+            return (int)read_u16(config, at + ACS_CONTROL);
+        at = read_u16(config, at + 2) >> 4 & 0xffcU;
+    }
+    return -1;
+}
+
+/* Without CAP_SYS_ADMIN, the kernel shows only the first 64 bytes, so no port is found. */
+static int read_acs_control(const struct gf_check_input *input, const char *bdf)
+{
+    struct config config = {0};
+    char class[16];
+
+    if (!gf_host_line(input, class, sizeof(class), DEVICES "/%s/class", bdf) ||
+        strncmp(class, "0x0604", 6) != 0 ||
+        gf_procfs_read((char *)config.bytes, sizeof(config.bytes), input->root,
+                       DEVICES "/%s/config", bdf) <= FIRST_EXTENDED)
+        return -1;
+    return is_switch_port(&config) ? find_acs_control(&config) : -1;
+}
+
+static void report_redirected(unsigned count, const char *first, int control,
+                              struct gf_findings *ret)
+{
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem,
+        "%u ports of PCIe switches send transfers between devices to the CPU", count);
+
+    gf_finding_evidence(finding, "/" DEVICES "/%s/config: ACS control 0x%02x; %u more ports", first,
+                        (unsigned)control, count - 1);
+    gf_finding_command(finding,
+                       "for i in $(lspci -D -d ::0604 | cut -d' ' -f1); do setpci -s \"$i\" "
+                       "ECAP_ACS+6.w=0 2>/dev/null || :; done");
+}
+
+void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char path[GF_PROCFS_PATH_MAX], first[24] = "";
+    unsigned ports = 0, redirected = 0;
+    int control, first_control = 0;
+
+    snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.' || (control = read_acs_control(input, entry->d_name)) < 0)
+            continue;
+        ports++;
+        if (!(control & ACS_REDIRECTS))
+            continue;
+        if (!redirected++ || strcmp(entry->d_name, first) < 0) {
+            snprintf(first, sizeof(first), "%.20s", entry->d_name);
+            first_control = control;
+        }
+    }
+    if (folder)
+        closedir(folder);
+    if (redirected)
+        report_redirected(redirected, first, first_control, ret);
+    else if (ports)
+        gf_finding_add(ret, gf_status_ok, "PCIe switches pass transfers between devices on");
 }

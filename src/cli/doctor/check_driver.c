@@ -61,12 +61,18 @@ void gf_check_driver(const struct gf_check_input *input, struct gf_findings *ret
     gf_finding_add(ret, gf_status_ok, "driver %u%s", branch, cuda ? " supports the toolkit" : "");
 }
 
+/* NVIDIA's error numbers that a faulty or killed program causes come first. */
+#define XIDS_OF_PROGRAMS 4
+
 static const struct {
     unsigned number;
     const char *meaning, *fix;
 } xids[] = {
+    {13, "the GPU stopped a faulty kernel of the program", "debug the program: compute-sanitizer"},
     {31, "the program accessed an invalid GPU address", "debug the program: compute-sanitizer"},
     {43, "the driver stopped a faulty program", "debug the program: compute-sanitizer"},
+    {45, "the driver ended a program's work after an earlier error, or the program was killed",
+     "look for the Xid before it, or for the signal that killed the program"},
     {48, "an uncorrectable memory error", "reset the GPU: nvidia-smi -r; replace it if it recurs"},
     {63, "a row of GPU memory was remapped", "reset the GPU when it is idle: nvidia-smi -r"},
     {64, "remapping a row of GPU memory failed", "replace the GPU"},
@@ -139,5 +145,7 @@ void gf_check_gpu_errors(const struct gf_check_input *input, struct gf_findings 
             gf_finding_add(ret, gf_status_problem, "Xid %u: %s", xids[i].number, xids[i].meaning);
         gf_finding_evidence(finding, "/dev/kmsg: first message: %s", first);
         gf_finding_fix(finding, "%s", xids[i].fix);
+        if (i < XIDS_OF_PROGRAMS)
+            finding->why = "a program that used the GPU has failed";
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checks the GPUs that a program would see on this machine, their PCIe links and nodes, and the
- * CPUs near them.
+ * CPUs and memory near them.
  */
 #include "cli/doctor/checks.h"
 
@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define LIST_MAX 256
@@ -218,5 +219,110 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
                        "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with "
                        "topology policy single-numa-node; Slurm: --gpu-bind=closest)",
                        near);
+    }
+}
+
+#define FREE_LEAST (UINT64_C(1) << 30)
+/* If other nodes have no more than this either, the kernel reclaims pages of the GPU's node. */
+#define FREE_ELSEWHERE (UINT64_C(4) << 30)
+
+/* MemFree of the node in bytes; false if it is unknown. */
+static bool read_free(const struct gf_check_input *input, unsigned node, uint64_t *ret)
+{
+    static const char key[] = "MemFree:";
+    char text[4096];
+
+    if (gf_procfs_read(text, sizeof(text), input->root, "sys/devices/system/node/node%u/meminfo",
+                       node) <= 0)
+        return false;
+    const char *at = strstr(text, key);
+    if (at)
+        *ret = strtoull(at + strlen(key), NULL, 10) << 10;
+    return at;
+}
+
+/* A recording may lack the limits of the process. */
+static bool has_limits(const struct gf_topo *topo)
+{
+    return topo->has_mask && !gf_set_empty(&topo->facts.mems);
+}
+
+static bool may_use(const struct gf_topo *topo, unsigned node)
+{
+    return !has_limits(topo) || gf_set_test(&topo->facts.mems, node);
+}
+
+/* The most free memory of a node; 0 if it is unknown. Ignores memory of GPUs and expanders. */
+static uint64_t most_free(const struct gf_check_input *input, const struct gf_nodes *nodes,
+                          bool among)
+{
+    const struct gf_machine *machine = input->topo->machine;
+    uint64_t most = 0, found;
+
+    for (size_t i = 0; i < machine->node_count; i++) {
+        const struct gf_node *node = &machine->nodes[i];
+        if (node->is_device || !may_use(input->topo, node->id) ||
+            gf_set_test(nodes, node->id) != among)
+            continue;
+        if (read_free(input, node->id, &found) && found > most)
+            most = found;
+    }
+    return most;
+}
+
+static void report_forbidden(const struct gf_check_input *input, const struct gf_topo_gpu *gpu,
+                             struct gf_findings *ret)
+{
+    char allowed[128], near[128];
+    struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
+                                                    "this process may use no memory of its node");
+
+    gf_set_format(&gpu->nodes, near, sizeof(near));
+    gf_finding_evidence(finding, "/proc/self/status: Mems_allowed_list: %s; the GPU's node: %s",
+                        gf_set_format(&input->topo->facts.mems, allowed, sizeof(allowed)), near);
+    gf_finding_fix(finding,
+                   "docker run --cpuset-mems %s (Kubernetes: the memory manager's policy "
+                   "Static; Slurm: srun --mem-bind=local)",
+                   near);
+}
+
+static void report_full(uint64_t near, uint64_t far, const struct gf_topo_gpu *gpu,
+                        struct gf_findings *ret)
+{
+    char nodes[128];
+    struct gf_finding *finding = gf_finding_add_gpu(
+        ret, gf_status_problem, gpu->bdf,
+        "only %llu MiB are free on node %s, so new pages are "
+        "allocated on other nodes",
+        (unsigned long long)near >> 20, gf_set_format(&gpu->nodes, nodes, sizeof(nodes)));
+
+    gf_finding_evidence(finding,
+                        "/sys/devices/system/node/node%s/meminfo: MemFree; another node has %.3g "
+                        "GiB",
+                        nodes, (double)far / (1 << 30));
+    gf_finding_command(finding, "sysctl -w vm.drop_caches=1");
+}
+
+void gf_check_node_memory(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const struct gf_topo *topo = input->topo;
+
+    if (topo->machine->node_count < 2)
+        return;
+    for (size_t i = 0; i < topo->gpu_count; i++) {
+        const struct gf_topo_gpu *gpu = &topo->gpus[i];
+        if (!gpu->visible || !gpu->source)
+            continue;
+        if (has_limits(topo) && !gf_set_meet(&topo->facts.mems, &gpu->nodes)) {
+            report_forbidden(input, gpu, ret);
+            continue;
+        }
+        const uint64_t near = most_free(input, &gpu->nodes, true);
+        const uint64_t far = most_free(input, &gpu->nodes, false);
+        if (near && near < FREE_LEAST && far > FREE_ELSEWHERE)
+            report_full(near, far, gpu, ret);
+        else if (near)
+            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "%.3g GiB are free on its node",
+                               (double)near / (1 << 30));
     }
 }

@@ -23,6 +23,8 @@
 
 #define MEMORY_LEAST (UINT64_C(1) << 30)
 #define SHM_LEAST (UINT64_C(1) << 30) /* Docker's default is 64 MiB */
+/* The limit that vLLM sets for itself; a soft limit of 1024 is common. */
+#define OPEN_FILES_LEAST 65535
 /*
  * With this many more threads, a program can start the library's few threads and one OpenMP team in
  * each DataLoader worker.
@@ -264,6 +266,25 @@ void gf_check_address_space(const struct gf_check_input *input, struct gf_findin
     gf_finding_evidence(finding, "/proc/self/limits: Max address space");
     gf_finding_fix(finding, "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, "
                             "VSizeFactor=0");
+}
+
+void gf_check_open_files(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    uint64_t limit;
+
+    if (!read_limit(input, "Max open files", &limit))
+        return;
+    if (limit >= OPEN_FILES_LEAST) {
+        gf_finding_add(ret, gf_status_ok, "enough files can be open");
+        return;
+    }
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem, "only %llu files can be open", (unsigned long long)limit);
+    gf_finding_evidence(finding, "/proc/self/limits: Max open files");
+    gf_finding_fix(finding,
+                   "ulimit -n %d before the program starts; docker run --ulimit "
+                   "nofile=%d; systemd: LimitNOFILE=%d",
+                   OPEN_FILES_LEAST, OPEN_FILES_LEAST, OPEN_FILES_LEAST);
 }
 
 void gf_check_threads(const struct gf_check_input *input, struct gf_findings *ret)

@@ -26,6 +26,7 @@ static const char *const other_files[] = {
     "proc/sys/vm/overcommit_memory",
     "sys/devices/system/cpu/cpufreq/boost",
     "sys/devices/system/cpu/intel_pstate/no_turbo",
+    "var/lib/kubelet/cpu_manager_state",
 };
 
 static int record_each(const char *folder, const char *const *files, size_t count)

@@ -99,7 +99,8 @@ void gf_topo_gather(const struct gf_machine *machine, const char *root, char *co
     ret->has_mask = !*root || read_recorded_mask(root, &start);
     if (gf_set_empty(&start) && sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start))
         start = machine->online;
-    gf_facts_gather("", envp, &start, &ret->facts);
+    /* The limits belong to the process with this mask, which may be the recorded one. */
+    gf_facts_gather(ret->has_mask ? root : "", envp, &start, &ret->facts);
     gf_visible_gpus_read(machine, root, &all);
     ret->visible = all;
     gf_visible_gpus_choose(&ret->visible, gf_launch_variable(envp, "CUDA_VISIBLE_DEVICES"),

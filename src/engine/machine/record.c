@@ -72,9 +72,10 @@ static int record_system(const char *folder, const struct gf_machine *machine)
     static const char *const of_system[] = {"cpu/online", "cpu/isolated", "node/online",
                                             "node/has_cpu", "node/has_memory"};
     static const char *const of_node[] = {"cpulist", "distance", "meminfo"};
-    static const char *const of_device[] = {"vendor",        "class",         "device",
-                                            "numa_node",     "local_cpulist", "current_link_width",
-                                            "max_link_width"};
+    static const char *const of_device[] = {"vendor",         "class",
+                                            "device",         "numa_node",
+                                            "local_cpulist",  "current_link_width",
+                                            "max_link_width", "iommu_group/type"};
     char prefix[128];
     int error = record_files(folder, "sys/devices/system", of_system, GF_ARRAY_LEN(of_system));
 
