@@ -11,6 +11,7 @@ import pytest
 from conftest import COMMAND, SOURCE
 
 sys.path.insert(0, str(SOURCE / "tests" / "machines"))
+import make  # noqa: E402  pylint: disable=wrong-import-position
 from make import Machine  # noqa: E402  pylint: disable=wrong-import-position
 
 GPU = "0000:1b:00.0"

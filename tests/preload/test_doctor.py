@@ -13,8 +13,8 @@ import sys
 import pytest
 
 from conftest import COMMAND, SOURCE
-from doctorkit import (ALLOWED, CPUFREQ, DEVICE, MEMINFO, MEMLOCK, SWAP, SWAPS, THP, WELL, Machine, findings, inside, needs_two,
-                       write)
+from doctorkit import (ALLOWED, CPUFREQ, DEVICE, MEMINFO, MEMLOCK, SWAP, SWAPS, THP, WELL, Machine, findings, inside, make,
+                       needs_two, write)
 from schemakit import Schema
 
 SICK = {
@@ -333,7 +333,7 @@ def test_this_machine(doctor):
 def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
     """Settings of the host are recorded; limits of the process are not."""
     host = {"kernel", "shared-huge-pages", "huge-pages", "zone-reclaim", "numa-balancing", "boost", "write-back", "pinning",
-            "boot-options", "huge-page-pool", "overcommit"}
+            "boot-options", "huge-page-pool", "overcommit", "idle-states", "isolated-cpus", "iommu", "acs", "interrupts", "kubelet"}
     if len(ALLOWED) == os.cpu_count():
         host.add("governor")  # a recording has the settings of all CPUs, a live check only those of the allowed CPUs
     assert run(COMMAND, "topo", "--record", str(tmp_path), preload=False).returncode == 0
@@ -341,6 +341,35 @@ def test_a_recorded_machine_is_as_well_as_itself(doctor, run, tmp_path):
     assert [one for one in there if one["check"] in host] == [one for one in here if one["check"] in host]
     for name in ("proc/swaps", f"{CPUFREQ}/energy_performance_preference"):
         assert (tmp_path / name).exists() == os.path.exists(f"/{name}")
+
+
+@needs_two
+def test_devices_are_recorded(doctor, tmp_path):
+    """A GPU, a network card and the bridge of a DGX in place of this machine's devices. Each kind has a problem."""
+    dgx, state = make.dgx_h100(), "sys/devices/system/cpu/cpu0/cpuidle/state0"
+    gpu, bridge = (f"sys/bus/pci/devices/{bdf}" for bdf in (make.EIGHT[0], "0000:19:00.0"))
+    port = bytearray(4096)
+    port[6], port[0x34], port[0x40], port[0x42], port[0x100], port[0x106] = 0x10, 0x40, 0x10, 0x62, 0x0d, 0xff
+    files = {name: text.encode() + b"\n" for name, text in dgx.files.items() if name.startswith((gpu, "sys/bus/pci/devices/0000:20", "proc/irq"))}
+    files |= {f"{gpu}/iommu_group/type": b"DMA-FQ\n", f"{bridge}/class": b"0x060400\n",
+              f"{bridge}/config": bytes(port), f"{state}/name": b"C9\n", f"{state}/latency": b"900\n"}
+    for name in files:
+        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        near = name.endswith("local_cpulist")
+        (tmp_path / "root" / name).write_bytes(b"0\n" if near else b"1\n" if name.startswith("proc/irq") else files[name])
+    (tmp_path / "nodes").mkdir()
+    mounts = [mount_nodes(tmp_path / "nodes", 2)]
+    mounts += [f"mount --bind {tmp_path}/root/{name} /{name}" for name in ("sys/bus/pci/devices", "proc/irq")]
+    if os.path.exists(f"/{state}/latency"):
+        mounts += [f"mount --bind {tmp_path}/root/{state} /{state}"]
+    env = ["env", "GPUFEED_PROFILE=inference"]
+    here = inside(" && ".join([*mounts, f'"{COMMAND}" topo --record {tmp_path}/copy >&2']), env)
+    there = {one["check"]: one for one in findings(doctor("--json", f"--machine={tmp_path}/copy", GPUFEED_PROFILE="inference"))}
+    for name in ("acs", "interrupts"):
+        assert here[name]["status"] == "problem" and there[name] == here[name]
+    assert there["iommu"]["status"] == "problem"  # here no driver says that the GPU is visible
+    if os.path.exists(f"/{state}/latency"):
+        assert there["idle-states"]["summary"] == here["idle-states"]["summary"] == "idle CPUs need up to 900 us to wake up (C9)"
 
 
 def test_findings_that_cannot_be_written_are_a_failure(tmp_path):

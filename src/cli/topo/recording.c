@@ -2,6 +2,7 @@
 #include "cli/topo/recording.h"
 
 #include "cli/topo/cpufreq.h"
+#include "cli/topo/host_devices.h"
 #include "cli/topo/host_files.h"
 #include "cli/topo/visible_gpus.h"
 #include "engine/machine/record.h"
@@ -10,10 +11,8 @@ int gf_recording_write(const char *folder)
 {
     /* gf_record_machine creates the folder, so it is called first. */
     static int (*const parts[])(const char *folder) = {
-        gf_record_machine,
-        gf_visible_gpus_record,
-        gf_host_files_record,
-        gf_cpufreq_record,
+        gf_record_machine,      gf_visible_gpus_record, gf_host_files_record,
+        gf_host_devices_record, gf_cpufreq_record,
     };
     int error = 0;
 
