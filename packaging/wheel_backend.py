@@ -4,7 +4,7 @@
 Meson builds the bundle, and the wheel contains it unchanged as gpufeed/_bundle. Other tools would break the relative
 paths by which the libraries find each other: meson-python moves files by their kind, and `auditwheel repair` renames
 libraries. The wheel's bytes depend only on the sources, the compiler and SOURCE_DATE_EPOCH.
-`--config-settings=build=FOLDER` packs an existing build folder.
+`--config-settings=target=aarch64` makes a cross build. `--config-settings=build=FOLDER` packs an existing build folder.
 """
 
 from __future__ import annotations
@@ -75,15 +75,25 @@ def _run(*words):
     return result.stdout.decode()
 
 
+def _cross_files(target):
+    """Meson's options for a cross build. Downloads the target's libraries."""
+    packages = SOURCE / f"build-{target}-packages"
+    _run(SOURCE / "scripts" / f"{target}-packages.sh", packages)
+    return ["--cross-file", SOURCE / "cross" / f"{target}.ini", "--cross-file", packages / "packages.ini"]
+
+
 def _build(settings):
     """Builds what the bundle contains. Returns the build folder."""
-    given = (settings or {}).get("build")
-    if given:
-        return pathlib.Path(given).resolve()
+    settings = settings or {}
+    target = settings.get("target")
+    if settings.get("build"):
+        return pathlib.Path(settings["build"]).resolve()
+    if target and not (SOURCE / "cross" / f"{target}.ini").is_file():
+        raise SystemExit(f"gpufeed: there is no cross build for {target}")
     # Inside the tree, so that the paths in debug sections do not depend on the tree's place.
-    build = SOURCE / "build-wheel"
+    build = SOURCE / (f"build-wheel-{target}" if target else "build-wheel")
     if not (build / "build.ninja").is_file():
-        _run("meson", "setup", build, SOURCE, "-Dtests=false", "--prefix=/usr/local")
+        _run("meson", "setup", build, SOURCE, "-Dtests=false", "--prefix=/usr/local", *(_cross_files(target) if target else []))
     _run("meson", "compile", "-C", build)
     return build
 

@@ -84,6 +84,23 @@ def test_equal_builds_have_equal_bytes(wheel, tmp_path, monkeypatch):
     assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()
 
 
+def test_cross_build_has_its_own_folder_and_files(monkeypatch, tmp_path):
+    """The wheel itself is tested by tests/aarch64. Here nothing is built."""
+    module, commands = backend(), []
+    (tmp_path / "cross").symlink_to(SOURCE / "cross")
+    monkeypatch.setattr(module, "SOURCE", tmp_path)
+    monkeypatch.setattr(module, "_run", lambda *words: commands.append([str(word) for word in words]))
+    build, packages = tmp_path / "build-wheel-aarch64", tmp_path / "build-aarch64-packages"
+    assert module._build({"target": "aarch64"}) == build
+    fetch, setup, compile_all = commands
+    assert fetch == [f"{tmp_path}/scripts/aarch64-packages.sh", str(packages)] and (SOURCE / "scripts" / "aarch64-packages.sh").exists()
+    crossed = [word for before, word in zip(setup, setup[1:]) if before == "--cross-file"]
+    assert crossed == [f"{tmp_path}/cross/aarch64.ini", f"{packages}/packages.ini"] and str(build) in setup
+    assert compile_all == ["meson", "compile", "-C", str(build)]
+    with pytest.raises(SystemExit, match="no cross build for sparc"):
+        module._build({"target": "sparc"})
+
+
 def test_record_has_every_file_and_nothing_runs_at_start(wheel):
     assert re.fullmatch(r"gpufeed-[\d.]+-py3-none-manylinux_2_34_(x86_64|aarch64)\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
