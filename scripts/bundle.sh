@@ -24,6 +24,12 @@ mkdir -p "$output/bin" "$output/lib" "$output/share/licenses"
 find "$stage" -type f -path '*/bin/gpufeed*' -exec cp -p {} "$output/bin/" \;
 find "$stage" -type f -name '*.so' -exec cp -p {} "$output/lib/" \;
 find "$stage" -type d \( -name man -o -name bash-completion -o -path '*/share/gpufeed' \) -exec cp -rp {} "$output/share/" \;
+# LD_PRELOAD='glibc/$LIB/libgpufeed.so': glibc replaces $LIB by lib64 or by one of the other names. The loader of musl
+# does not, so it finds no file, and ignores the variable.
+mkdir -p "$output/glibc/lib"
+ln -s ../lib "$output/glibc/lib64"
+ln -s ../../lib "$output/glibc/lib/x86_64-linux-gnu"
+ln -s ../../lib "$output/glibc/lib/aarch64-linux-gnu"
 cp "$root/LICENSE" "$output/share/licenses/gpufeed"
 for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libhwloc-dev libnuma-dev libunwind-dev liblzma-dev; do
     [ -f "/usr/share/doc/$package/copyright" ] &&

@@ -92,6 +92,42 @@ def test_webhook_never_stops_a_pod():
         assert expression["operator"] == "NotIn" and hook["clientConfig"]["service"]["namespace"] in expression["values"]
 
 
+def test_policy_never_stops_a_pod_and_keeps_other_preloads():
+    policy, binding = documents("policy.yaml")
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    spec = policy["spec"]
+    assert spec["failurePolicy"] == "Ignore" and spec["matchConstraints"]["objectSelector"]["matchLabels"]
+    (mutation,) = spec["mutations"]
+    expression = mutation["applyConfiguration"]["expression"]
+    outside = re.sub(r'"[^"]*"', "", expression)
+    assert all(outside.count(opened) == outside.count(closed) for opened, closed in ("()", "[]", "{}"))
+    mounted, = re.findall(r'mountPath: "([^"]+)"', expression)
+    assert f'value: "{mounted}/glibc/$LIB/libgpufeed.so" +' in expression and '":" + c.env.filter' in expression
+
+
+def test_policy_adds_the_library_to_gpu_containers_alone():
+    celpy = pytest.importorskip("celpy", reason="the Python package cel-python is not installed")
+    policy, _ = documents("policy.yaml")
+    expression = policy["spec"]["mutations"][0]["applyConfiguration"]["expression"]
+    # The interpreter does not know Kubernetes' types, so maps take their place.
+    expression = re.sub(r'(?<=[{,])\s*(\w+):', r'"\1":', re.sub(r"Object(\.\w+)*\{", "{", expression))
+    environment = celpy.Environment()
+    gpu = {"limits": {"nvidia.com/gpu": "1"}}
+    pod = {"spec": {"containers": [{"name": "a", "resources": gpu, "env": [{"name": "LD_PRELOAD", "value": "/x.so"}]},
+                                   {"name": "b", "resources": gpu}, {"name": "c", "resources": {}}, {"name": "d"}]}}
+    added = environment.program(environment.compile(expression)).evaluate({"object": celpy.json_to_cel(pod)})
+    containers = json.loads(json.dumps(added, cls=celpy.CELJSONEncoder))["spec"]["containers"]
+    assert {one["name"]: one["env"][0]["value"] for one in containers} == {
+        "a": "/opt/gpufeed/glibc/$LIB/libgpufeed.so:/x.so", "b": "/opt/gpufeed/glibc/$LIB/libgpufeed.so"}
+
+
+def test_kubernetes_schemas():
+    validator = pytest.importorskip("kubernetes_validate", reason="the Python package kubernetes-validate is not installed")
+    for name, version in {"pod.yaml": "1.31", "webhook.yaml": "1.31", "policy.yaml": "1.36"}.items():
+        for document in documents(name):
+            validator.validate(document, version, strict=True)
+
+
 @pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.entrypoint"])
 def test_dockerfile(name, run):
     text = (EXAMPLES / "docker" / name).read_text()

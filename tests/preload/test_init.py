@@ -154,9 +154,10 @@ def test_closed_standard_streams():
     assert tini == gpufeed == (12, "")
 
 
-def test_program_that_cannot_run():
-    tini, gpufeed = both("/does/not/exist")
-    assert tini[0] == gpufeed[0] == 127
+@pytest.mark.parametrize("program, code", {"/does/not/exist": 127, "no-such-command": 127, "/": 126, __file__: 126}.items())
+def test_program_that_cannot_run(program, code):
+    tini, gpufeed = both(program)
+    assert tini[0] == gpufeed[0] == code
 
 
 @pytest.mark.parametrize("init", INITS)

@@ -195,6 +195,24 @@ def in_root(root, run, *command, **env):
                preload=False, **env)
 
 
+def test_preload_path_for_glibc_alone(bundle, run, compile_c, tmp_path):
+    """glibc replaces $LIB, and the library finds its engine. musl, whose loader ends a program that cannot load a preload,
+    does not replace $LIB, and ignores the missing file."""
+    path = f"{bundle}/glibc/$LIB/libgpufeed.so"
+    fed = run(compile_c(PROGRAM), preload=False, LD_PRELOAD=path, LD_LIBRARY_PATH=SIM_DIR, GPUFEED_VERBOSE=1)
+    assert (fed.returncode, fed.stdout) == (0, "0 0\n") and "gpufeed: GPU 0 " in fed.stderr
+    names = {found.name for folder in ("glibc", "glibc/lib") for found in (bundle / folder).iterdir() if found.is_symlink()}
+    assert names == {"lib64", "x86_64-linux-gnu", "aarch64-linux-gnu"}
+    assert all((bundle / "glibc" / name / "libgpufeed.so").exists() for name in ("lib64", "lib/x86_64-linux-gnu"))
+    if not shutil.which("musl-gcc"):
+        pytest.skip("musl-gcc is not installed (package musl-tools)")
+    (tmp_path / "musl.c").write_text('#include <stdio.h>\nint main(void) { return puts("runs") < 0; }\n')
+    tool("musl-gcc", "-o", tmp_path / "musl", tmp_path / "musl.c")
+    ignored = run(tmp_path / "musl", preload=False, LD_PRELOAD=path)
+    assert (ignored.returncode, ignored.stdout, ignored.stderr) == (0, "runs\n", "")
+    assert run(tmp_path / "musl", preload=False, LD_PRELOAD=bundle / "lib" / "libgpufeed.so").returncode == 127
+
+
 def can_unshare():
     return subprocess.run(["unshare", "--map-root-user", "--mount", "true"], check=False,
                           capture_output=True).returncode == 0
