@@ -119,6 +119,15 @@ def test_exactly_the_expected_is_found(doctor, tmp_path, name):
     assert told.returncode == (1 if expected else 0) and told.stderr == ""
 
 
+@pytest.mark.parametrize("quota, said", {"50000": "0.5 CPUs: copies", "100000": "1 CPU: copies", "150000": "1.5 CPUs: copies"}.items())
+def test_a_quota_below_two_cpus(doctor, tmp_path, quota, said):
+    whole_machine("single_vm", {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cgroup.controllers": "cpu\n",
+                                "sys/fs/cgroup/cpu.max": f"{quota} 100000\n"})(tmp_path)
+    told = {one["check"]: one["summary"] for one in problems(doctor(f"--machine={tmp_path}", "--json", OMP_NUM_THREADS="2"))}
+    assert told["feeding"].startswith(said) and set(told) == {"quota", "feeding", "thread-counts"}
+    assert told["thread-counts"] == "1 rank of 2 OpenMP threads share 1 CPU"
+
+
 def test_the_nodes_whose_memory_is_needed_are_named(doctor, tmp_path):
     HOSTS["a container with the memory of another node"][0](tmp_path)
     ill, = problems(doctor(f"--machine={tmp_path}", "--json"))

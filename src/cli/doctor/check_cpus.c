@@ -21,22 +21,23 @@
 #define CPUS_ALL 4
 
 /*
- * Returns the number of CPUs that the process can use at the same time, by its mask and its quota.
+ * Returns how many CPUs the process can use at the same time, by its mask and its quota. May be a
+ * fraction, such as 0.5.
  */
-static unsigned count_cpus(const struct gf_check_input *input)
+static double count_cpus(const struct gf_check_input *input)
 {
     const unsigned allowed = gf_set_count(gf_host_cpus(input));
     const double quota = gf_cgroup_quota(input->root);
-    return quota > 0 && quota < allowed ? (unsigned)quota : allowed;
+    return quota > 0 && quota < allowed ? quota : allowed;
 }
 
 void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    const unsigned cpus = count_cpus(input);
+    const double cpus = count_cpus(input);
     /* A rank feeds one GPU; a program without a launcher feeds all visible GPUs. */
     const size_t visible = input->topo->visible.count;
     const size_t gpus = input->topo->facts.rank.local_size > 0 || !visible ? 1 : visible;
-    const double each = (double)cpus / (double)gpus;
+    const double each = cpus / (double)gpus;
 
     if (each >= CPUS_LEAST) {
         gf_finding_add(
@@ -48,10 +49,10 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
     }
     struct gf_finding *finding =
         cpus < CPUS_LEAST
-            ? gf_finding_add(ret, gf_status_problem, "%u CPU%s: copies will not be staged", cpus,
-                             cpus == 1 ? "" : "s")
+            ? gf_finding_add(ret, gf_status_problem, "%.3g CPU%s: copies will not be staged", cpus,
+                             cpus > 0.99 && cpus < 1.01 ? "" : "s")
             : gf_finding_add(ret, gf_status_problem,
-                             "%u CPUs for %zu GPUs: copies will not be staged on some of them",
+                             "%.3g CPUs for %zu GPUs: copies will not be staged on some of them",
                              cpus, gpus);
     gf_finding_evidence(finding, "CPUs of the mask: %u; CPU quota: %.3g (0: none); GPUs: %zu",
                         gf_set_count(gf_host_cpus(input)), gf_cgroup_quota(input->root), gpus);
@@ -86,7 +87,8 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
     const struct gf_facts *facts = &input->topo->facts;
     const char *name = "OMP_NUM_THREADS";
     const unsigned long set = read_threads(input, &name);
-    const unsigned cpus = count_cpus(input);
+    const double usable = count_cpus(input);
+    const unsigned cpus = usable > 1 ? (unsigned)usable : 1;
     /* If the launcher did not narrow the mask, all ranks of this host share its CPUs. */
     const bool is_shared =
         gf_check_is_recorded(input) || gf_set_count(&facts->start) >= gf_set_count(&facts->cpuset);
