@@ -3,6 +3,8 @@
 
 import os
 import platform
+import re
+import shutil
 import sys
 
 import pytest
@@ -112,6 +114,42 @@ def test_verbs(run, filtered, machine, what, verb):
         assert done.returncode in range(0, 4), done
     else:
         assert done.returncode == open_to_all.returncode, done
+
+
+SETTING = ("sched_setaffinity,set_mempolicy,mbind,set_mempolicy_home_node,migrate_pages,ioprio_set,setpriority,"
+           "sched_setscheduler,sched_setattr")
+
+
+@pytest.fixture
+def strace(run, machine, tmp_path):
+    """strace(calls, *command) -> the calls, one a line after the thread's id"""
+    if not shutil.which("strace"):
+        pytest.skip("no strace")
+
+    def go(calls, *command, **environment):
+        trace = tmp_path / "trace"
+        done = run("strace", "-f", "-qq", "-o", trace, "-e", f"trace={calls}", *command, GPUFEED_MACHINE=machine,
+                   GPUFEED_BIND="node", timeout=100, **environment)
+        assert done.returncode in range(0, 4), done
+        return trace.read_text()
+    return go
+
+
+@pytest.mark.parametrize("mode", ["observe", "on"])
+def test_observe_sets_nothing(strace, feeding, mode):
+    text = strace(SETTING, feeding, "NONE", sim=True, SIM_DEVICES=GPU, GPUFEED=mode, **EAGER)
+    assert ("(" in text) == (mode == "on"), text
+
+
+@pytest.mark.parametrize("verb", [["topo"], ["doctor"], ["run", "--print", "--", "true"],
+                                  ["run", "--mode=observe", "--", "true"]])
+def test_verbs_set_nothing(strace, verb):
+    """Only child processes try calls that set something. Without --print or observe, `run` would bind the program."""
+    text = strace("clone,clone3,fork,vfork," + SETTING, COMMAND, *verb, preload=False)
+    # Threads are made by clone3, or with CLONE_THREAD.
+    processes = set(re.findall(r"(?:clone\((?!.*CLONE_THREAD)|clone resumed).* = (\d+)$", text, re.M))
+    setters = set(re.findall(rf"^(\d+) +(?:{SETTING.replace(',', '|')})\(", text, re.M))
+    assert setters <= processes and (setters or "--print" not in verb), text
 
 
 @pytest.mark.parametrize("preload", [False, True])

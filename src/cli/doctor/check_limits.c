@@ -5,6 +5,7 @@
  */
 #include "cli/doctor/checks.h"
 
+#include "engine/machine/child_call.h"
 #include "engine/machine/mempolicy.h"
 #include "engine/machine/probe.h"
 #include "engine/machine/tasks.h"
@@ -31,20 +32,37 @@
  */
 #define THREADS_LEAST 128
 
+struct trial {
+    const char *call; /* the one that failed */
+    int error;
+};
+
+static int set_mask_in_child(void *arg)
+{
+    struct trial *trial = arg;
+    struct gf_cpus mask;
+
+    trial->call = "sched_getaffinity";
+    trial->error = gf_tasks_get_mask(0, &mask);
+    if (trial->error)
+        return 0;
+    trial->call = "sched_setaffinity";
+    trial->error = gf_tasks_set_mask(0, &mask);
+    return 0;
+}
+
 /*
- * Sets the calling thread's CPU mask to its present value. Returns 0, or an errno and in *ret_call
+ * Sets the present CPU mask in a child process, because the command itself sets nothing. Returns 0, or an errno
+ * and in *ret_call
  * the name of the failed call.
  */
 static int try_set_mask(const char **ret_call)
 {
-    struct gf_cpus mask;
+    struct trial trial = {"clone", -EAGAIN};
+    const int failed = gf_child_call(set_mask_in_child, &trial);
 
-    *ret_call = "sched_getaffinity";
-    const int error = gf_tasks_get_mask(0, &mask);
-    if (error)
-        return -error;
-    *ret_call = "sched_setaffinity";
-    return -gf_tasks_set_mask(0, &mask);
+    *ret_call = trial.call;
+    return failed ? -failed : -trial.error;
 }
 
 /*
@@ -63,7 +81,8 @@ void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *r
         gf_finding_add(ret, gf_status_ok, "binding threads to CPUs is permitted");
         return;
     }
-    if (error == EINVAL) { /* the set is too small, or the cpuset has just changed */
+    /* The set is too small, the cpuset has just changed, or no child could be created. */
+    if (error == EINVAL || error == EAGAIN || error == ENOMEM) {
         gf_finding_add(ret, gf_status_unknown, "cannot test the binding of threads to CPUs: %s: %s",
                        call, strerror(error));
         return;

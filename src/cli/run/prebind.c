@@ -76,7 +76,7 @@ static void decide_binding(const struct gf_machine *machine, struct gf_facts *fa
     const int node = gf_set_next(&ret->verdict.policy_nodes, 0);
     if (ret->verdict.bound == gf_bound_none && node < 0)
         return;
-    gf_probe_run(NULL, node < 0 ? 0 : (unsigned)node, &ret->verdict.cpus, &probe);
+    gf_probe_run(node < 0 ? 0 : (unsigned)node, &ret->verdict.cpus, &probe);
     gf_verdict_decide(machine, facts, &probe, options, prediction->gpus, prediction->count,
                       &ret->verdict);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/machine/probe.h"
 
+#include "engine/machine/child_call.h"
 #include "engine/machine/mempolicy.h"
 #include "engine/machine/tasks.h"
 
@@ -25,37 +26,33 @@ static int probe_mbind(const struct gf_nodes *nodes)
     return -error;
 }
 
-static void *run_probe(void *arg)
+void gf_probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_probe *ret)
 {
-    const struct job *job = arg;
-    struct gf_probe *result = job->result;
     struct gf_nodes nodes = {0};
     const int mode = gf_mempolicy_get();
 
-    gf_set_add(&nodes, job->node);
-    result->set_affinity = -gf_tasks_set_mask(0, job->cpus);
-    result->get_mempolicy = mode < 0 ? -mode : 0;
-    /* The thread's policy ends with the thread, so it need not be restored. */
-    result->set_mempolicy = -gf_mempolicy_set(GF_MPOL_PREFERRED, &nodes);
-    result->preferred_many = -gf_mempolicy_set(GF_MPOL_PREFERRED_MANY, &nodes);
-    result->mbind = probe_mbind(&nodes);
-    return NULL;
+    gf_set_add(&nodes, node);
+    ret->set_affinity = -gf_tasks_set_mask(0, cpus);
+    ret->get_mempolicy = mode < 0 ? -mode : 0;
+    ret->set_mempolicy = -gf_mempolicy_set(GF_MPOL_PREFERRED, &nodes);
+    ret->preferred_many = -gf_mempolicy_set(GF_MPOL_PREFERRED_MANY, &nodes);
+    ret->mbind = probe_mbind(&nodes);
 }
 
-static int plain_thread(pthread_t *ret, void *(*run)(void *), void *arg)
+static int probe_in_child(void *arg)
 {
-    return pthread_create(ret, NULL, run, arg);
+    const struct job *job = arg;
+
+    gf_probe_here(job->node, job->cpus, job->result);
+    return 0;
 }
 
-void gf_probe_run(int (*create)(pthread_t *ret, void *(*run)(void *), void *arg), unsigned node,
-                  const struct gf_cpus *cpus, struct gf_probe *ret)
+void gf_probe_run(unsigned node, const struct gf_cpus *cpus, struct gf_probe *ret)
 {
     struct job job = {node, cpus, ret};
-    pthread_t thread;
 
     *ret = (struct gf_probe){GF_UNTRIED, GF_UNTRIED, GF_UNTRIED, GF_UNTRIED, GF_UNTRIED};
-    if ((create ? create : plain_thread)(&thread, run_probe, &job) == 0)
-        pthread_join(thread, NULL);
+    gf_child_call(probe_in_child, &job);
 }
 
 const char *gf_probe_remedy(int error)

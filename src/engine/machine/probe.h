@@ -10,7 +10,6 @@
 #include "base/cpus.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 /*
  * An errno that none of these calls returns. ENOSYS is not used, because a seccomp filter may
@@ -19,7 +18,7 @@
 #define GF_UNTRIED ECANCELED
 
 /*
- * Each member is 0 if the call succeeded on a scratch thread, otherwise the call's errno or
+ * Each member is 0 if the call succeeded, otherwise the call's errno or
  * GF_UNTRIED.
  */
 struct gf_probe {
@@ -31,12 +30,12 @@ struct gf_probe {
 };
 
 /*
- * Runs the probe on a scratch thread and waits for the thread, so no hook may call this function.
- * create: a function that creates the thread; NULL: pthread_create is used. node: a node with
- * memory.
+ * Tries the calls in a child process, so that they set nothing in this one. Without a child, each
+ * is GF_UNTRIED. node has memory.
  */
-void gf_probe_run(int (*create)(pthread_t *ret, void *(*run)(void *), void *arg), unsigned node,
-                  const struct gf_cpus *cpus, struct gf_probe *ret);
+void gf_probe_run(unsigned node, const struct gf_cpus *cpus, struct gf_probe *ret);
+/* Tries them on the calling thread, which then restores its mask and policy. */
+void gf_probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_probe *ret);
 
 /*
  * Returns a remedy for a refused call as one line, such as "--cap-add SYS_NICE"; NULL if unknown.

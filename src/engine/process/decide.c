@@ -47,17 +47,6 @@ static unsigned probe_node(const struct gf_verdict *verdict)
 }
 
 /*
- * gf_probe_run calls this function instead of pthread_create. It creates no thread, but calls
- * work(arg) at once.
- */
-static int run_here(pthread_t *ret, void *(*work)(void *), void *arg)
-{
-    *ret = pthread_self();
-    work(arg);
-    return EAGAIN; /* an error, so that gf_probe_run does not join a thread */
-}
-
-/*
  * Runs the probe on the calling thread, and restores the thread's mask and policy. No other thread
  * is used, because waiting for it could deadlock under the loader's lock.
  */
@@ -69,7 +58,7 @@ static void probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_prob
 
     const bool masked = gf_tasks_get_mask(0, &mask) == 0;
     gf_mempolicy_read(&mode, &nodes);
-    gf_probe_run(run_here, node, cpus, ret);
+    gf_probe_here(node, cpus, ret);
     if (ret->set_mempolicy == 0)
         gf_mempolicy_set(mode, &nodes);
     if (masked)
