@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "context_driver.h"
 
+#include "base/clock.h"
+#include "engine/transfer/context/capture_gate.h"
+
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -298,6 +301,54 @@ static void green(void **state)
     gf_setup.cuda = before;
 }
 
+static struct {
+    pthread_t thread;
+    uint64_t since_ns;
+    _Atomic uint64_t ns; /* how long gf_capture_begins took; 0: it has not returned */
+} capture;
+
+static void *begin_capture(void *unused)
+{
+    gf_capture_begins();
+    gf_store_release(&capture.ns, gf_now_ns() - capture.since_ns);
+    gf_capture_begun();
+    return unused;
+}
+
+static CUresult is_uncaptured(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    *ret = CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream == CU_STREAM_LEGACY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* The query of the legacy stream would end a capture of a blocking stream. */
+static CUresult query_beside_a_capture(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green)
+{
+    capture.since_ns = gf_now_ns();
+    assert_int_equal(pthread_create(&capture.thread, NULL, begin_capture, NULL), 0);
+    usleep(20000);
+    const uint64_t ns = gf_load_acquire(&capture.ns);
+    assert_true(ns == 0 || ns >= 100000000); /* the wait is limited */
+    return stream_context(stream, ret, ret_green);
+}
+
+static void no_capture_begins_during_the_query(void **state)
+{
+    struct gf_cuda cuda = *gf_setup.cuda;
+    const struct gf_cuda *before = gf_setup.cuda;
+
+    (void)state;
+    cuda.cuStreamIsCapturing = is_uncaptured;
+    cuda.cuStreamGetCtx_v2 = query_beside_a_capture;
+    gf_setup.cuda = &cuda;
+    struct gf_context *context = enter_as(HANDLE(120), 751);
+    assert_non_null(context);
+    gf_context_leave(context);
+    pthread_join(capture.thread, NULL);
+    assert_int_not_equal(gf_load_acquire(&capture.ns), 0);
+    gf_setup.cuda = before;
+}
+
 static void more_contexts_than_entries(void **state)
 {
     (void)state;
@@ -411,6 +462,7 @@ int main(void)
         cmocka_unit_test(any_device),
         cmocka_unit_test(shared_page_tables),
         cmocka_unit_test(green),
+        cmocka_unit_test(no_capture_begins_during_the_query),
         cmocka_unit_test(more_contexts_than_entries),
         cmocka_unit_test(pools_of_unknown_nodes),
         cmocka_unit_test(threads_and_ends),

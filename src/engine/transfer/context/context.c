@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/context/context.h"
 
+#include "engine/transfer/context/capture_gate.h"
 #include "engine/transfer/setup/setup.h"
 
 #include <pthread.h>
@@ -144,29 +145,38 @@ static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
     return same;
 }
 
-/*
- * A green context gets no entry. Memory that is allocated or registered while it is current may
- * belong to the primary context of its device, and outlive the green context. The queries are about
- * the legacy stream, because it belongs to the current context. If a query fails, the context
- * counts as green. During a capture on a blocking stream, this function calls only
- * cuStreamIsCapturing, because any other call for the legacy stream would end that capture.
- */
-static bool is_green(void)
+static bool query_green(const struct gf_cuda *cuda)
 {
-    const struct gf_cuda *cuda = gf_setup.cuda;
     CUcontext context = NULL;
     CUgreenCtx green = NULL;
-    CUstreamCaptureStatus status;
     CUresult result = CUDA_SUCCESS;
 
-    if (cuda->cuStreamIsCapturing &&
-        cuda->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) != CUDA_SUCCESS)
-        return true;
     if (cuda->cuStreamGetCtx_v2)
         result = cuda->cuStreamGetCtx_v2(CU_STREAM_LEGACY, &context, &green);
     else if (cuda->cuStreamGetGreenCtx) /* CUDA 12.4 */
         result = cuda->cuStreamGetGreenCtx(CU_STREAM_LEGACY, &green);
     return result != CUDA_SUCCESS || green;
+}
+
+/*
+ * A green context gets no entry. Memory that is allocated or registered while it is current may
+ * belong to the primary context of its device, and outlive the green context. The queries name the
+ * legacy stream, because that belongs to the current context. If a query fails, the context counts
+ * as green. During a capture on a blocking stream only cuStreamIsCapturing is called, because any
+ * other call on the legacy stream would end that capture. No capture begins during the query.
+ */
+static bool is_green(void)
+{
+    const struct gf_cuda *cuda = gf_setup.cuda;
+    unsigned none_seen = gf_captures_begun() - 1; /* so that gf_issue_enter queries the state */
+
+    if (!cuda->cuStreamIsCapturing)
+        return query_green(cuda);
+    if (!gf_issue_enter(CU_STREAM_LEGACY, &none_seen))
+        return true;
+    const bool green = query_green(cuda);
+    gf_issue_leave();
+    return green;
 }
 
 static bool describe_device(struct gf_context *ret)
