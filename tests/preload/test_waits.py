@@ -299,3 +299,34 @@ def test_asking_kills_no_capture(program, run):  # noqa: F811
     assert found == plain.stdout and len(found.splitlines()) == 2 * 3 * 11 * 3
     ends = {line.split()[-1] for line in found.splitlines()}
     assert {"0", "901"} <= ends
+
+
+RACE = BLOCKS + """
+    import threading
+    handle, blocking, graph = c_void_p(), c_void_p(), c_void_p()
+    check(cuda.cuCtxGetCurrent(byref(handle)))
+    check(cuda.cuStreamCreate(byref(blocking), 0))
+    over = False
+
+    def copy():
+        check(cuda.cuCtxSetCurrent(handle))
+        check(cuda.cuThreadExchangeStreamCaptureMode(byref(ctypes.c_int(2))))
+        while not over:
+            check(cuda.cuMemcpyDtoH_v2_ptds(host, pointer, c_size_t(4)))
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=copy, daemon=True)
+    thread.start()
+    for i in range(300):
+        check(cuda.cuStreamBeginCapture_v2(blocking, 2)) # relaxed
+        time.sleep(0.0002)
+        check(cuda.cuStreamEndCapture(blocking, byref(graph)))
+        time.sleep(0.0008)
+    over = True
+    thread.join()
+"""
+
+
+def test_a_query_kills_no_capture_that_begins_meanwhile(program):  # noqa: F811
+    """A copy on the per-thread stream leaves the capture valid, so the library's query of the legacy stream must, too."""
+    program(RACE, SIM_DELAY="cuStreamQuery:400")

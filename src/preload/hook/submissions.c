@@ -14,9 +14,13 @@
  */
 #define PAUSE_NS UINT64_C(10000000000)
 #define SPIN_NS 50000
+/* The longest wait for the program's threads. One may have left its query by longjmp. */
+#define QUERY_NS UINT64_C(100000000)
 
 struct gf_submit_table gf_submissions;
 _Atomic unsigned gf_submissions_elsewhere;
+static _Atomic unsigned queries;    /* of the program's threads, in progress */
+static _Atomic bool has_lost_query; /* a query did not end: no more queries, and no more waits */
 
 static struct gf_stream_slot *probe_slot(CUstream stream, unsigned i)
 {
@@ -86,25 +90,63 @@ bool gf_submissions_list_context(CUcontext context, int device)
     return false;
 }
 
-void gf_submissions_pause(void)
+static bool is_asking(void)
+{
+    return gf_load_seq_cst(&gf_submissions.asking);
+}
+
+static bool is_queried(void)
+{
+    return gf_load_seq_cst(&queries) && !gf_load_relaxed(&has_lost_query);
+}
+
+/* Waits while a query is in progress. Returns false when the time is over. */
+static bool await_query(bool (*is_in_progress)(void), uint64_t limit_ns)
 {
     static const struct timespec pause = {.tv_nsec = 20000};
-
-    gf_add_seq_cst(&gf_submissions.closed, 1);
-    if (gf_likely(!gf_load_seq_cst(&gf_submissions.asking)))
-        return;
     const int error = errno;
     const uint64_t start = gf_now_ns();
-    for (uint64_t waited = 0; gf_load_seq_cst(&gf_submissions.asking) && waited < PAUSE_NS;
+    bool goes_on = true;
+
+    for (uint64_t waited = 0; (goes_on = is_in_progress()) && waited < limit_ns;
          waited = gf_now_ns() - start)
         if (waited > SPIN_NS) /* a raw system call, which is not a cancellation point */
             syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
     errno = error;
+    return !goes_on;
+}
+
+/*
+ * A Dekker-style handshake: this thread closes the table, then checks for queries. A query is
+ * counted first, then checks whether the table is closed.
+ */
+void gf_submissions_pause(void)
+{
+    gf_add_seq_cst(&gf_submissions.closed, 1);
+    if (gf_unlikely(is_asking()))
+        await_query(is_asking, PAUSE_NS);
+    if (gf_unlikely(is_queried()) && !await_query(is_queried, QUERY_NS))
+        gf_store_relaxed(&has_lost_query, true);
 }
 
 void gf_submissions_resume(void)
 {
     gf_sub_seq_cst(&gf_submissions.closed, 1);
+}
+
+bool gf_submissions_query_begin(void)
+{
+    gf_add_seq_cst(&queries, 1);
+    if (!gf_load_seq_cst(&gf_submissions.closed) && !gf_load_seq_cst(&gf_submissions.captures) &&
+        !gf_load_relaxed(&has_lost_query))
+        return true;
+    gf_submissions_query_end();
+    return false;
+}
+
+void gf_submissions_query_end(void)
+{
+    gf_sub_seq_cst(&queries, 1);
 }
 
 void gf_submissions_unlist(CUstream stream)
@@ -155,6 +197,7 @@ void gf_submissions_in_child(void)
     gf_store_relaxed(&gf_submissions.on, false);
     gf_store_relaxed(&gf_submissions.asking, false);
     gf_store_relaxed(&gf_submissions.closed, 0);
+    gf_store_relaxed(&queries, 0);
 }
 
 static pid_t own_tid(void)

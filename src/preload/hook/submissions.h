@@ -51,11 +51,19 @@ extern _Atomic unsigned gf_submissions_elsewhere;
 
 /*
  * Called by hooks of calls that may end or capture a stream, or end a context. Between the two
- * calls, the sampler queries nothing. gf_submissions_pause waits for the end of a query in
- * progress, but at most 10 s.
+ * calls, the sampler queries nothing, and gf_submissions_query_begin returns false.
+ * gf_submissions_pause waits for the end of queries in progress: for the sampler's at most 10 s, for
+ * others at most 0.1 s.
  */
 void gf_submissions_pause(void);
 void gf_submissions_resume(void);
+/*
+ * Called around a query of the legacy stream by a thread of the program, because the query would
+ * end a capture that begins meanwhile. False: the caller must not query, because a capture is open
+ * or begins.
+ */
+bool gf_submissions_query_begin(void);
+void gf_submissions_query_end(void);
 /*
  * Remove a stream from the table, or a context and its streams. Called between gf_submissions_pause
  * and gf_submissions_resume.

@@ -3,6 +3,7 @@
 
 #include "preload/hook/hook_thread.h"
 #include "preload/hook/originals/driver.h"
+#include "preload/hook/submissions.h"
 
 #include <errno.h>
 
@@ -63,8 +64,16 @@ bool gf_event_is_idle(CUevent event)
     return event && query_driver(event_is_done, NULL, event);
 }
 
+static bool is_legacy_idle(void)
+{
+    if (!gf_submissions_query_begin())
+        return false;
+    const bool idle = gf_stream_is_idle(CU_STREAM_LEGACY);
+    gf_submissions_query_end();
+    return idle;
+}
+
 bool gf_copy_is_idle(CUstream stream)
 {
-    return gf_stream_is_idle(CU_STREAM_LEGACY) &&
-           (stream == CU_STREAM_LEGACY || gf_stream_is_idle(stream));
+    return is_legacy_idle() && (stream == CU_STREAM_LEGACY || gf_stream_is_idle(stream));
 }
