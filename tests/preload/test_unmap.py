@@ -252,6 +252,30 @@ print(0 <= calls.value - before <= 40)
     assert native == [64] and ours == [0]
 
 
+def test_no_helper_is_woken_in_vain(unmapped):
+    """A piece has 8 MiB. The caller takes one of the four, so at most three of the eleven helpers are woken."""
+    unmapped("""
+def switches():
+    found = {}
+    for task in os.listdir("/proc/self/task"):
+        text = open(f"/proc/self/task/{task}/status").read()
+        if "gpufeed-copy" in text:
+            found[task] = int(text.split("voluntary_ctxt_switches:")[1].split()[0])
+    return found
+
+woken = []
+for i in range(5):
+    at = map_(memory(32 * MIB), size=32 * MIB)
+    time.sleep(0.2) # all helpers sleep
+    before = switches()
+    unmap(at, 32 * MIB)
+    time.sleep(0.2)
+    after = switches()
+    woken.append(sum(after[task] != before[task] for task in after))
+print(min(woken, default=0) <= 3)
+""", threads=12)
+
+
 # With GPUFEED_UNMAP=later. The first munmap only lets a helper read how much memory is left.
 LATER = """
     def gone():

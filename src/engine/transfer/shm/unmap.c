@@ -86,6 +86,8 @@ bool gf_unmap(void *at, size_t bytes)
         gf_unmap_move(pool, at, vma.end - start))
         return true;
     e.piece = piece_size(e.bytes);
-    gf_pool_run(pool, &e.job, (e.bytes + e.piece - 1) / e.piece);
+    const uint64_t pieces = (e.bytes + e.piece - 1) / e.piece;
+    e.job.max_helpers = (unsigned)pieces - 1; /* the caller takes one */
+    gf_pool_run(pool, &e.job, pieces);
     return false;
 }
