@@ -178,6 +178,44 @@ static void test_finish(void **state)
     assert_int_equal(status, 0);
 }
 
+static bool full;
+static uint64_t written; /* bytes that count against the size limit, when the last line was begun */
+
+/* Linked with --wrap: 64 MiB of lines take minutes. */
+bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots);
+bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots)
+{
+    written = slots->written;
+    return full;
+}
+
+/* Lines that a full disk refuses count as dropped, not as written. */
+static void test_failed_writes(void **state)
+{
+    static char away[sizeof(folder) + 1];
+    struct gf_journal_count before, after;
+    uint64_t told = 0;
+
+    (void)state;
+    gf_fmt(away, sizeof(away), "%s-", folder);
+    gf_journal_event("before", "{}");
+    assert_int_equal(rename(folder, away), 0);
+    gf_journal_count(&before);
+    gf_journal_event("lost", "{}");
+    const uint64_t count = written;
+    for (unsigned i = 0; i < 9; i++)
+        gf_journal_event("lost", "{}");
+    gf_journal_count(&after);
+    assert_int_equal(rename(away, folder), 0);
+    gf_journal_event("after", "{}");
+    assert_true(count > 0);
+    assert_int_equal(written, count);
+    assert_int_equal(after.dropped - before.dropped, 10);
+    assert_int_equal(lines_of(getpid(), "lost", NULL), 0);
+    assert_int_equal(lines_of(getpid(), "after", &told), 1);
+    assert_true(told >= 10);
+}
+
 /* Only children that log an event write a header line. */
 static void test_rate(void **state)
 {
@@ -197,16 +235,6 @@ static void test_rate(void **state)
             usleep(1000);
         assert_int_equal(lines_of(child, "process", NULL), lines_of(child, "child", NULL));
     }
-}
-
-static bool full;
-
-/* Linked with --wrap: 64 MiB of lines take minutes. */
-bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots);
-bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots)
-{
-    (void)slots;
-    return full;
 }
 
 /* After the last line, events are only counted. */
@@ -241,8 +269,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_threads), cmocka_unit_test(test_children),
-        cmocka_unit_test(test_finish),       cmocka_unit_test(test_rate),
-        cmocka_unit_test(test_last_line),
+        cmocka_unit_test(test_finish),       cmocka_unit_test(test_failed_writes),
+        cmocka_unit_test(test_rate),         cmocka_unit_test(test_last_line),
     };
     return cmocka_run_group_tests(tests, NULL, clear);
 }
