@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests beyond memory and swap fail, as without the library; smaller requests succeed."""
+"""Requests beyond memory and swap fail, as without the library; smaller requests succeed, also under limits."""
 
 import pathlib
 
@@ -63,13 +63,14 @@ int main(void)
 """
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def heuristic():
     mode = pathlib.Path("/proc/sys/vm/overcommit_memory")
     if not mode.exists() or mode.read_text().strip() != "0":
         pytest.skip("the system grants each mapping, or counts strictly (vm.overcommit_memory)")
 
 
+@pytest.mark.usefixtures("heuristic")
 @pytest.mark.parametrize("gpu", [False, True])
 def test_sizes(run, compile_c, gpu):
     init = "" if not gpu else """
@@ -87,7 +88,14 @@ __attribute__((constructor)) static void use_driver(void)
     assert "2^46 fails" in ours.stdout
 
 
+@pytest.mark.usefixtures("heuristic")
 def test_python(run):
     """Python raises MemoryError, and the OOM killer does not kill it."""
     ours = run.alike("/usr/bin/python3", "-c", "try:\n bytearray(1 << 44)\nexcept MemoryError:\n print('refused')")
     assert ours.stdout == "refused\n"
+
+
+def test_small_limit_of_data(run):
+    """The limit counts the data of the library, of which jemalloc's part has 2 MiB."""
+    ours = run.alike("sh", "-c", "ulimit -d 3200; exec ls -d /")
+    assert ours.returncode == 0, ours.stderr

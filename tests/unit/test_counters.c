@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +99,26 @@ static bool has_each_set_one_thread(void)
     return true;
 }
 
+/* The sets are mapped by the first thread that counts, so this test is the first. */
+static void test_without_memory_all_threads_have_one_set(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit none = {0, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+        setrlimit(RLIMIT_AS, &none);
+        gf_count(HOOK);
+        setrlimit(RLIMIT_AS, &all);
+        const bool right = gf_thread.counters == 1 && set_of_a_new_thread() == 1;
+        _exit(right && read_counts().calls == 2 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_null(gf_load_relaxed(&gf_counters));
+    assert_int_equal(read_counts().calls, 0);
+}
+
 /* With more threads than private sets, no count is lost, and each private set has one writer. */
 static void test_counts_of_many_threads_add_up(void **state)
 {
@@ -107,7 +128,7 @@ static void test_counts_of_many_threads_add_up(void **state)
     (void)state;
     count_in_many_threads();
     assert_true(has_each_set_one_thread());
-    for (unsigned set = GF_COUNTER_OWN + 1; set <= GF_ARRAY_LEN(gf_counters); set++) {
+    for (unsigned set = GF_COUNTER_OWN + 1; set <= GF_COUNTER_SETS; set++) {
         shared += threads_of(set);
         assert_in_range(threads_of(set), 1, (BEYOND - GF_COUNTER_OWN) / GF_COUNTER_SHARED + 1);
     }
@@ -259,6 +280,7 @@ static void test_a_set_taken_between_vfork_and_exec_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_memory_all_threads_have_one_set),
         cmocka_unit_test(test_counts_of_many_threads_add_up),
         cmocka_unit_test(test_sets_of_threads_that_have_ended_are_taken_again),
         cmocka_unit_test(test_sets_are_found_behind_those_of_threads_that_live),

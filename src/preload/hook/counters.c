@@ -4,6 +4,7 @@
 #include "base/loader/libc.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@
 #define STRIDE 17
 
 __thread struct gf_thread gf_thread;
-struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
+struct gf_counter_set *_Atomic gf_counters;
+static struct gf_counter_set only_set; /* used if no sets can be mapped */
 _Atomic uint64_t gf_counter_owners[GF_COUNTER_OWN];
 
 static const char *const names[gf_hook_count] = {
@@ -24,6 +26,25 @@ static const char *const names[gf_hook_count] = {
 #define GF_LIBC(symbol) #symbol,
 #include "abi/hooks.def"
 };
+
+static void map_sets(void)
+{
+    const size_t bytes = GF_COUNTER_SETS * sizeof(struct gf_counter_set);
+    struct gf_counter_set *none = NULL;
+
+    if (gf_load_acquire(&gf_counters))
+        return;
+    void *mapped = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    struct gf_counter_set *sets = mapped == MAP_FAILED ? &only_set : mapped;
+    if (!gf_cas_acq_rel(&gf_counters, &none, sets) && sets != &only_set)
+        syscall(SYS_munmap, mapped, bytes); /* another thread has mapped them */
+}
+
+static bool has_one_set(void)
+{
+    return gf_load_relaxed(&gf_counters) == &only_set;
+}
 
 static pid_t process_of(uint64_t owner)
 {
@@ -63,7 +84,8 @@ unsigned gf_counters_join(void)
     gf_libc_bind(); /* the first hooked call of the process may be that of a driver function */
     const int error = errno;
 
-    gf_thread.counters = find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
+    map_sets();
+    gf_thread.counters = has_one_set() ? 1 : find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
     errno = error;
     return gf_thread.counters;
 }
@@ -101,10 +123,13 @@ static void add_counter(struct gf_counter *counter, struct gf_hook_counts *ret)
 
 void gf_counters_each(gf_hook_counts_fn *fn, void *closure)
 {
+    struct gf_counter_set *const sets = gf_load_acquire(&gf_counters);
+    const unsigned count = !sets ? 0 : has_one_set() ? 1 : GF_COUNTER_SETS;
+
     for (unsigned i = 0; i < gf_hook_count; i++) {
         struct gf_hook_counts counts = {.name = names[i]};
-        for (unsigned set = 0; set < GF_ARRAY_LEN(gf_counters); set++)
-            add_counter(&gf_counters[set].of[i], &counts);
+        for (unsigned set = 0; set < count; set++)
+            add_counter(&sets[set].of[i], &counts);
         if (!fn(closure, &counts))
             return;
     }

@@ -34,7 +34,14 @@ struct gf_counter {
 struct gf_counter_set {
     _Alignas(64) struct gf_counter of[gf_hook_count];
 };
-extern struct gf_counter_set gf_counters[GF_COUNTER_OWN + GF_COUNTER_SHARED];
+#define GF_COUNTER_SETS (GF_COUNTER_OWN + GF_COUNTER_SHARED)
+
+/*
+ * The sets, mapped when the first thread joins. Not in .bss, because RLIMIT_DATA and mlockall count
+ * that in every process. If they cannot be mapped, all threads use one set as their own, and some
+ * counts are lost.
+ */
+extern struct gf_counter_set *_Atomic gf_counters;
 
 /*
  * The owner of each set, as gf_counter_owner returns it; 0 if the set never had one. A new thread
@@ -65,7 +72,7 @@ static inline unsigned gf_counters_mine(void)
 
 static inline struct gf_counter *gf_counter_in(unsigned set, enum gf_hook hook)
 {
-    return &gf_counters[set - 1].of[hook];
+    return &gf_load_relaxed(&gf_counters)[set - 1].of[hook];
 }
 
 /* Adds to a counter of the calling thread's set. An addition by a signal handler may be lost. */
