@@ -188,7 +188,7 @@ def eventually(check, seconds=40):
 def check_said(program, *words):
     """Checks that one line of the library contains all the words. The library prints the line after it has acted, so
     a row can check the state afterwards."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while True:
         lines = [line for line in program.errors().splitlines() if line.startswith("gpufeed: ")]
         if any(all(word.lower() in line.lower() for word in words) for line in lines):

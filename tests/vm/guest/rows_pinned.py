@@ -5,7 +5,7 @@ import json
 
 import proc
 from program import BIND, INTERLEAVE, PROGRAM, Program
-from rows import NODE0, NODE1, Misplaced, check_pages, eventually, row
+from rows import NODE0, NODE1, Misplaced, check_pages, check_said, eventually, row
 
 MIB = 1 << 20
 REPORT = "/tmp/report.%p.json"
@@ -48,17 +48,26 @@ def row_pinned_memory_is_on_the_devices_node(machine):
     assert run(machine, None) == {"prefer:1"}
 
 
-TWO_DEVICES = ("init", "ctx", 0, "ctx", 1, "pin", "1",
+TWO_DEVICES = ("init", "ctx", 0, "say", "ready", "ctx", 0, "ctx", 1, "pin", "1",
                *(word for name, size in (("small", 64 << 10), ("middle", 4 * MIB), ("large", 64 * MIB))
                  for device in (0, 1) for word in ("pinmem", f"{name}{device}", device, size)), "say", "x")
+
+
+def use_two_devices(machine, policy=None):
+    """Starts a program that allocates on both devices when the library has decided: on a busy machine, the engine may
+    be loaded later than the first allocations. Returns the program and its id."""
+    machine.pretend_gpu(NODE0, NODE1)
+    program = Program(PROGRAM, *TWO_DEVICES, policy=policy, env=machine.env(NODE0, NODE1, GPUFEED_STAGE_THREADS=4))
+    program.at("ready")
+    check_said(program, "GPU 0", "node 0")
+    program.go()
+    return program, program.at("x")
 
 
 @row("two")
 def row_pinned_memory_is_on_the_node_of_the_current_device(machine):
     """The thread runs on node 0. Device 1 is on node 1."""
-    machine.pretend_gpu(NODE0, NODE1)
-    program = Program(PROGRAM, *TWO_DEVICES, env=machine.env(NODE0, NODE1, GPUFEED_STAGE_THREADS=4))
-    pid = program.at("x")
+    program, pid = use_two_devices(machine)
     before = {mapping.policy for mapping in proc.mappings(pid) if "/libc.so" in mapping.name}
     found = {name: set(proc.pages_by_node(pid, [pages])) for name, (pages,) in program.ranges.items()}
     assert found == {name: {int(name[-1])} for name in found}, found
@@ -69,10 +78,7 @@ def row_pinned_memory_is_on_the_node_of_the_current_device(machine):
 
 @row("two")
 def row_pinned_memory_of_two_devices_keeps_the_users_policy(machine):
-    machine.pretend_gpu(NODE0, NODE1)
-    program = Program(PROGRAM, *TWO_DEVICES, policy=(BIND, 0),
-                      env=machine.env(NODE0, NODE1, GPUFEED_STAGE_THREADS=4))
-    pid = program.at("x")
+    program, pid = use_two_devices(machine, (BIND, 0))
     for (pages,) in program.ranges.values():
         check_pages(pid, [pages], {0})
     program.go()
