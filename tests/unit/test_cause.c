@@ -53,6 +53,33 @@ static void test_parts(void **state)
     }
 }
 
+/* If several parts together take half of the call, the largest one is the cause. */
+static void test_several_parts(void **state)
+{
+    struct gf_finding finding;
+    (void)state;
+    part(gf_slowpath_purge, 2);
+    part(gf_slowpath_map, 2);
+    part(gf_slowpath_unmap, 1);
+    gf_cause_find(&evidence, &finding);
+    assert_int_equal(finding.cause, gf_cause_map);
+    assert_string_equal(finding.text,
+                        "3000 us of 10000 us in mmap and munmap calls, the largest of "
+                        "several parts");
+    assert_false(finding.may_be_pause);
+    part(gf_slowpath_lock, 4);
+    gf_cause_find(&evidence, &finding);
+    assert_int_equal(finding.cause, gf_cause_lock);
+    assert_true(finding.may_be_pause);
+    /* A page fault takes about a microsecond. */
+    fresh(NULL);
+    part(gf_slowpath_map, 2);
+    busy(9, 4000);
+    assert_int_equal(found(), gf_cause_unknown);
+    busy(9, 6000);
+    assert_int_equal(found(), gf_cause_faults);
+}
+
 /* The text uses singular and plural correctly. */
 static void test_words(void **state)
 {
@@ -229,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_parts, fresh),
+        cmocka_unit_test_setup(test_several_parts, fresh),
         cmocka_unit_test_setup(test_words, fresh),
         cmocka_unit_test_setup(test_huge_page, fresh),
         cmocka_unit_test_setup(test_fork, fresh),

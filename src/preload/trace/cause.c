@@ -118,6 +118,37 @@ static bool find_compaction(const struct gf_evidence *evidence, struct gf_findin
     return true;
 }
 
+/*
+ * If no part takes half of the call, but all parts together do, the largest part is the cause.
+ */
+static bool find_largest_part(const struct sums *sums, struct gf_finding *ret)
+{
+    const uint64_t *us = sums->part_us;
+    const struct {
+        enum gf_cause cause;
+        const char *what;
+        uint64_t us;
+    } parts[] = {
+        {gf_cause_lock, "waiting for locks of the heap", us[gf_slowpath_lock]},
+        {gf_cause_purge, "madvise calls", us[gf_slowpath_purge]},
+        {gf_cause_map, "mmap and munmap calls", us[gf_slowpath_map] + us[gf_slowpath_unmap]},
+        {gf_cause_setup, "creating an arena", us[gf_slowpath_setup]},
+        {gf_cause_faults, "the first touch of a huge page", us[gf_slowpath_huge]},
+    };
+    size_t most = 0;
+
+    if (!is_half(sums->total_us - sums->work_us, sums))
+        return false;
+    for (size_t i = 1; i < GF_ARRAY_LEN(parts); i++)
+        if (parts[i].us > parts[most].us)
+            most = i;
+    ret->cause = parts[most].cause;
+    ret->may_be_pause |= ret->cause == gf_cause_lock;
+    gf_fmt(ret->text, sizeof(ret->text), "%llu us of %llu us in %s, the largest of several parts",
+           ULL(parts[most].us), ULL(sums->total_us), parts[most].what);
+    return true;
+}
+
 static bool find_part(const struct gf_evidence *evidence, const struct sums *sums,
                       struct gf_finding *ret)
 {
@@ -158,7 +189,7 @@ static bool find_part(const struct gf_evidence *evidence, const struct sums *sum
             SET_CAUSE(faults, "%llu us in the first touch of a huge page",
                       ULL(us[gf_slowpath_huge]));
     } else {
-        return false;
+        return find_largest_part(sums, ret);
     }
     return true;
 }
@@ -213,7 +244,9 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
     const struct gf_slowpath *slow = evidence->slow;
     const struct gf_slowpath_usage *used = &evidence->used;
 
-    if (!slow->work || !is_half(sums->work_us, sums) || !used->known)
+    if (!slow->work && used->known && is_half(used->minor, sums))
+        SET_CAUSE(faults, "%llu page fault%s", ULL(used->minor), plural(used->minor));
+    else if (!slow->work || !is_half(sums->work_us, sums) || !used->known)
         SET_CAUSE(unknown, "%llu us outside the timed operations", ULL(sums->work_us));
     else if (find_compaction(evidence, ret) || find_swap(evidence, ret) ||
              find_reclaim(evidence, sums, ret))

@@ -117,9 +117,12 @@ static void judge_call(const char *call, struct gf_evidence *evidence)
     /* If no cause was found, the copy has waited for copies of other streams, which is no stall. */
     if (evidence->driver == gf_driver_copy && finding.cause == gf_cause_unknown)
         return;
-    gf_stall_count_add(finding.cause, (slow->end_ns - slow->start_ns) / 1000);
-    if (gf_journal_wanted())
-        gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_step_current()});
+    const uint64_t us = (slow->end_ns - slow->start_ns) / 1000;
+    gf_stall_count_add(finding.cause, us);
+    /* Only the log's writer thread detects pauses. Without a line, the measured part counts. */
+    if (!gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_step_current()}) &&
+        finding.cause != finding.without_pause)
+        gf_stall_count_move(finding.cause, finding.without_pause, us);
 }
 
 static void report_heap(const struct gf_slowpath *slow)

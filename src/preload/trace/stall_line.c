@@ -126,13 +126,13 @@ static void put_stack(struct gf_line *line)
         *json = before;
 }
 
-void gf_stall_log(const struct gf_stall_line *stall)
+bool gf_stall_log(const struct gf_stall_line *stall)
 {
     const struct gf_slowpath *slow = stall->evidence->slow;
     struct gf_line *line = gf_journal_begin("stall");
 
     if (!line)
-        return;
+        return false;
     struct gf_json *json = &line->json;
     line->start_ns = slow->start_ns;
     line->end_ns = slow->end_ns;
@@ -154,4 +154,5 @@ void gf_stall_log(const struct gf_stall_line *stall)
         put_stack(line);
     }
     gf_journal_end(line);
+    return true;
 }

@@ -14,8 +14,9 @@ struct gf_stall_line {
 
 /*
  * Called on the thread that stalled, because it records the calling thread's name, CPU and stack.
- * Keeps errno.
+ * False if there is no log,
+ * or if the line was dropped. Keeps errno.
  */
-void gf_stall_log(const struct gf_stall_line *stall);
+bool gf_stall_log(const struct gf_stall_line *stall);
 
 #endif
