@@ -153,6 +153,8 @@ struct gf_engine {
      * several nodes, or in mode observe.
      */
     int (*gpu_node)(void);
+    /* Whether the process has had a context. Any thread, also after the engine has ended. */
+    bool (*has_context)(void);
     /*
      * Writes the current report. Like snprintf, returns the length that the whole report needs.
      * Returns 0 while the process exits, and if another thread takes longer than wait_ms to write a

@@ -2,7 +2,8 @@
 /*
  * Prints lines for the user on standard error. Each line begins with "gpufeed:", and is written by
  * one write(2). The level starts at GF_LOG_SILENT. The library raises the level only after the
- * first successful cuInit. So the library prints nothing in a process that does not use CUDA.
+ * first successful cuInit, or at the exit of the process that `gpufeed run` started. So
+ * the library prints nothing in any other process that does not use CUDA.
  *
  * GPUFEED_DEBUG enables areas. The lines of an enabled area appear at every level except
  * GF_LOG_SILENT. They explain decisions, and are never printed on a fast path.

@@ -12,7 +12,8 @@ bool gf_name_is_internal(const char *name)
     for (size_t i = 0; i < GF_ARRAY_LEN(service); i++)
         if (strncmp(name, service[i], strlen(service[i])) == 0)
             return true;
-    return strcmp(name, GF_NAME_BOUND) == 0 || strcmp(name, "GPUFEED_PORT") == 0;
+    return strcmp(name, GF_NAME_BOUND) == 0 || strcmp(name, GF_NAME_RUN) == 0 ||
+           strcmp(name, "GPUFEED_PORT") == 0;
 }
 
 const char *gf_name_split(const char *entry, char *name, size_t size)

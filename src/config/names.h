@@ -13,7 +13,13 @@
 #define GF_NAME_BOUND "GPUFEED_BOUND"
 
 /*
- * Whether the variable is GPUFEED_BOUND, or one of those that Kubernetes sets in every pod for a
+ * `gpufeed run` sets this variable to its process id, which the program keeps. So the library knows
+ * which process is the one that `gpufeed run` started.
+ */
+#define GF_NAME_RUN "GPUFEED_RUN"
+
+/*
+ * Whether the variable is GPUFEED_BOUND or GPUFEED_RUN, or one of those that Kubernetes sets in every pod for a
  * service named gpufeed. Such a variable is neither an option nor a mistake.
  */
 bool gf_name_is_internal(const char *name);

@@ -2,6 +2,8 @@
 #include "config/startup_env.h"
 
 #include "base/atomic.h"
+#include "base/parse.h"
+#include "config/names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,6 +88,18 @@ static bool is_kept_out(const char *names)
     return false;
 }
 
+/* Whether `gpufeed run` has become this process. */
+static bool is_run(char *const *envp, pid_t pid)
+{
+    static const char start[] = GF_NAME_RUN "=";
+    uint64_t run;
+
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, start, sizeof(start) - 1) == 0)
+            return gf_parse_u64(*envp + sizeof(start) - 1, &run) == 0 && run == (uint64_t)pid;
+    return false;
+}
+
 static void record_state(void)
 {
     startup.envp = environ ? environ : kernel_environment();
@@ -105,6 +119,7 @@ static void record_state(void)
     /* A setuid program, for example, must not obey its user's environment. */
     const bool secure = getauxval(AT_SECURE) != 0;
     gf_options_load(&options, secure ? NULL : startup.envp);
+    startup.run = !secure && is_run(startup.envp, startup.pid);
     make_absolute(options.report);
     make_absolute(options.log);
     make_absolute(options.metrics);

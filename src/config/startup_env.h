@@ -23,6 +23,7 @@ struct gf_startup_env {
     ino_t stderr_inode;
     /* The id of the process that made the record. Forked children inherit the record. */
     pid_t pid;
+    bool run;            /* `gpufeed run` started this process itself, not a descendant */
     struct gf_cpus cpus; /* the CPU mask of the recording thread */
     char *const *envp;   /* the environment when the record was made; it may have changed since */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/launch.h"
 
+#include "base/fmt.h"
 #include "base/parse.h"
 #include "os/procfs.h"
 
@@ -75,6 +76,11 @@ void gf_launch_rank(char *const *envp, struct gf_rank *ret)
         if (whole)
             return;
     }
+}
+
+void gf_launch_name(const struct gf_rank *rank, char *buf, size_t size)
+{
+    gf_fmt(buf, size, rank->rank < 0 || rank->size == 1 ? "" : "rank %d", rank->rank);
 }
 
 static bool is_off_word(const char *value)

@@ -25,6 +25,11 @@ struct gf_rank {
 const char *gf_launch_variable(char *const *envp, const char *name);
 
 void gf_launch_rank(char *const *envp, struct gf_rank *ret);
+/*
+ * Names the process among several ranks, for its messages: "rank 3". Writes "" if there is no
+ * launcher, or only one rank.
+ */
+void gf_launch_name(const struct gf_rank *rank, char *buf, size_t size);
 /* The names of the variables that identify a job of a scheduler or launcher. NULL ends the list. */
 extern const char *const gf_launch_job_variables[];
 

@@ -9,6 +9,8 @@
 #include "preload/malloc/libc_names.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
+#include "preload/trace/messages.h"
+#include "preload/trace/run_root.h"
 #include "preload/trace/python/python.h"
 #include "preload/trace/stall.h"
 #include "preload/trace/stall_count.h"
@@ -157,6 +159,24 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
     (void)kind;
     (void)name;
     (void)size;
+}
+
+void gf_messages_start(void)
+{
+}
+
+void gf_run_root_started_program(void)
+{
+}
+
+void gf_run_root_initialised(int result)
+{
+    (void)result;
+}
+
+void gf_run_root_ask(bool (*has_context)(void))
+{
+    (void)has_context;
 }
 
 void gf_step_mark(uint64_t number)

@@ -58,6 +58,29 @@ def test_a_single_rank_is_not_named(sample):
     assert "rank" not in sample("idle", 100, **rank)[0].stderr
 
 
+TWO_PROCESSES = """
+import os, subprocess, sys
+children = [subprocess.Popen([sys.argv[1], "idle", "200"], env=dict(os.environ, **env)) for env in ({}, {}, dict(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1"))]
+print(*(child.pid for child in children))
+sys.exit(any(child.wait() for child in children))
+"""
+
+
+def test_processes_without_ranks_are_named_by_their_ids(run):
+    """The parent of each is preloaded too, so there may be several. A rank is named as such."""
+    done = run("python3", "-c", TWO_PROCESSES, PROGRAM, sim=True, GPUFEED_VERBOSE=1)
+    assert done.returncode == 0
+    first, second, _ = done.stdout.split()
+    for name in (f"pid {first}", f"pid {second}", "rank 1"):
+        assert f"gpufeed: {name}: GPU 0 " in done.stderr and f"gpufeed: {name}: after " in done.stderr
+    assert all(line.startswith(("gpufeed: pid ", "gpufeed: rank 1: ")) for line in done.stderr.splitlines())
+
+
+def test_a_process_alone_has_no_name(run):
+    assert all(line.startswith(("gpufeed: GPU 0 ", "gpufeed: the GPU", "gpufeed:   ", "gpufeed: no stall", "gpufeed: after "))
+               for line in run(PROGRAM, "idle", 200, sim=True, GPUFEED_VERBOSE=1).stderr.splitlines())
+
+
 def test_a_busy_gpu_is_queued(sample):
     device = only(sample("busy", 1500)[1])
     # On a busy machine some samples are late. The time before a late sample counts as unknown.

@@ -11,6 +11,7 @@
 #include "cli/run/thread_count.h"
 #include "engine/machine/tasks.h"
 #include "cli/run/run_flags.h"
+#include "config/names.h"
 #include "config/options.h"
 #include "config/validate.h"
 
@@ -253,7 +254,7 @@ int gf_cmd_run(int argc, char **argv)
 {
     struct gf_env env;
     struct gf_run_flags flags;
-    char program[PATH_MAX];
+    char program[PATH_MAX], pid[16];
 
     gf_env_copy(environ, &env);
     if (gf_run_flags_read(argc, argv, &env, &flags))
@@ -281,6 +282,8 @@ int gf_cmd_run(int argc, char **argv)
         return GF_EXIT_FAILED;
     if (flags.print)
         print_plan(&env, program, command);
+    snprintf(pid, sizeof(pid), "%d", getpid());
+    gf_env_set(&env, GF_NAME_RUN, pid);
     if (preloaded) {
         gf_output_paths_check(&env);
         bind_before_exec(&env, flags.print);

@@ -92,6 +92,11 @@ static int gpu_node(void)
     return placement ? placement->node : -1;
 }
 
+static bool has_context(void)
+{
+    return gf_load_relaxed(&gf_process.choice.contexts) != 0;
+}
+
 static struct gf_engine engine = {
     .abi = GF_ENGINE_ABI,
     .size = sizeof(engine),
@@ -104,6 +109,7 @@ static struct gf_engine engine = {
     .program_begin = gf_thread_binding_program_begin,
     .program_end = gf_thread_binding_program_end,
     .gpu_node = gpu_node,
+    .has_context = has_context,
     .report = gf_output_snapshot,
 };
 
@@ -213,17 +219,27 @@ static enum gf_log_level log_level(const struct gf_preload *preload)
                                            : GF_LOG_WARN;
 }
 
-/* Makes each printed line contain the rank, so that it shows which process printed it. */
-static void name_rank(void)
+/*
+ * Whether a preloaded process started this one. Then several processes may print the same lines.
+ */
+static bool is_parent_preloaded(void)
+{
+    uintptr_t at;
+    return !gf_permit_sealed() && gf_tasks_find_map(getppid(), "/libgpufeed.so", &at) == 0;
+}
+
+/* Makes each printed line contain the rank or the process id, which shows which process printed it. */
+static void name_process(void)
 {
     struct gf_rank rank;
     char name[32];
 
     gf_launch_rank(environ, &rank);
-    if (rank.rank < 0 || rank.size == 1)
-        return;
-    gf_fmt(name, sizeof(name), "rank %d", rank.rank);
-    gf_log_set_process(name);
+    gf_launch_name(&rank, name, sizeof(name));
+    if (rank.rank < 0 && is_parent_preloaded())
+        gf_fmt(name, sizeof(name), "pid %d", gf_process.pid);
+    if (*name)
+        gf_log_set_process(name);
 }
 
 GF_EXPORT gf_engine_start_fn gf_engine_start;
@@ -251,7 +267,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     gf_log_set_level(log_level(preload));
     gf_log_set_areas(preload->options->debug);
     gf_validate_environment(environ, false, print_warning, NULL);
-    name_rank();
+    name_process();
     load_machine(preload);
     prepare_report(preload);
     gf_output_check();

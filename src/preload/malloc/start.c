@@ -7,6 +7,7 @@
 #include "preload/heap/heap.h"
 #include "preload/heap/pages/presence.h"
 #include "preload/trace/journal.h"
+#include "preload/trace/run_root.h"
 #include "preload/trace/stall.h"
 
 #include <errno.h>
@@ -40,5 +41,7 @@ void gf_start(void)
         gf_start_watch(options);
         gf_start_probes(GF_PERMIT_READING);
     }
+    if (gf_unlikely(gf_startup_env()->run) && options->mode != gf_mode_off && options->verbose)
+        gf_run_root_open();
     errno = error;
 }

@@ -23,7 +23,9 @@
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/latency.h"
+#include "preload/trace/messages.h"
 #include "preload/trace/python/python.h"
+#include "preload/trace/run_root.h"
 #include "preload/trace/stall.h"
 #include "preload/trace/stall_count.h"
 #include "preload/trace/step.h"
@@ -246,6 +248,7 @@ static void publish_engine(const struct gf_engine *engine)
         return;
     madvise(page, sizeof(*page), MADV_WIPEONFORK);
     attached = engine;
+    gf_run_root_ask(engine->has_context);
     gf_store_relaxed(&page->engine, engine);
     gf_store_release(&engine_page, page);
 }
@@ -296,10 +299,7 @@ static GF_COLD void start_load(void)
      */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     gf_thread.guard++;
-    gf_log_expect_stderr(gf_startup_env()->stderr_device, gf_startup_env()->stderr_inode);
-    gf_log_set_level(gf_startup_env()->stderr_closed
-                         ? GF_LOG_SILENT
-                         : GF_LOG_WARN + gf_startup_env_options()->verbose);
+    gf_messages_start();
     warn_of_duplicate();
     gf_logging_cuda();
     gf_submissions_set_python(gf_python_thread_state);

@@ -6,6 +6,7 @@
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/cuda/timed_call.h"
+#include "preload/trace/run_root.h"
 
 static void notify_device(CUdevice device, enum gf_sighting how, uint64_t bytes)
 {
@@ -43,6 +44,7 @@ CUresult gf_on_cuInit(unsigned int Flags)
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
     const CUresult result = IN_DRIVER(real(Flags));
+    gf_run_root_initialised((int)result);
     if (result == CUDA_SUCCESS) {
         const int cancel = gf_thread_hold_cancel();
         gf_driver_trust();

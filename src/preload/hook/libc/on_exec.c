@@ -12,6 +12,7 @@
 #include "preload/hook/counters.h"
 #include "preload/hook/originals/originals.h"
 #include "preload/hook/thread_class.h"
+#include "preload/trace/run_root.h"
 
 #include <time.h>
 
@@ -36,6 +37,7 @@ static bool begin_start(enum gf_hook hook)
     bool released = false;
 
     gf_count(hook);
+    gf_run_root_started_program();
     if (gf_likely(!gf_engine()) || !gf_engine_call_begin(&call))
         return false;
     const pid_t thread = call.engine->program_begin ? descriptor_id() : 0;

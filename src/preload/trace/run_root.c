@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/trace/run_root.h"
+
+#include "base/atomic.h"
+#include "base/log.h"
+#include "os/permit.h"
+#include "preload/trace/messages.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NEVER "this process never used a GPU: "
+
+/* Shared with forked children; changed by the __atomic_* builtins. */
+struct root {
+    pid_t pid;
+    bool others;      /* a child initialised CUDA, or a program was started */
+    bool initialised; /* cuInit succeeded in this process */
+    int error;        /* the last failure of cuInit in this process; 0: none */
+};
+
+static struct root *root; /* NULL: another process; constant after the heap's start */
+static bool (*_Atomic has_context)(void);
+
+static void report_unused(void)
+{
+    bool (*const used)(void) = gf_load_acquire(&has_context);
+
+    if (root->initialised && (!used || used()))
+        return;
+    gf_messages_start();
+    if (root->initialised)
+        gf_info(NEVER "it initialised CUDA, but created no context. Check that it moves its model "
+                      "and its data to the GPU.");
+    else if (root->error)
+        gf_info(NEVER "cuInit failed with error %d. `gpufeed doctor` checks the driver and the "
+                      "container.",
+                root->error);
+    else
+        gf_info(NEVER "it did not call CUDA's driver. Check that its framework is built for CUDA, "
+                      "and that it chooses the GPU.");
+}
+
+/*
+ * Runs after the program's own handlers. A program that failed may have failed before it would have
+ * used a GPU.
+ */
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    if (status == 0 && !gf_permit_sealed() && root && root->pid == getpid() &&
+        !__atomic_load_n(&root->others, __ATOMIC_RELAXED))
+        report_unused();
+}
+
+void gf_run_root_open(void)
+{
+    struct root *shared = (struct root *)syscall(SYS_mmap, NULL, sizeof(*root),
+                                                 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                                                 -1, 0L);
+
+    if ((void *)shared == MAP_FAILED)
+        return;
+    shared->pid = getpid();
+    if (on_exit(at_exit, NULL) == 0)
+        root = shared;
+}
+
+void gf_run_root_started_program(void)
+{
+    if (root)
+        __atomic_store_n(&root->others, true, __ATOMIC_RELAXED);
+}
+
+void gf_run_root_initialised(int result)
+{
+    if (!root)
+        return;
+    if (root->pid != getpid()) {
+        if (result == 0)
+            __atomic_store_n(&root->others, true, __ATOMIC_RELAXED);
+    } else if (result == 0) {
+        __atomic_store_n(&root->initialised, true, __ATOMIC_RELAXED);
+    } else {
+        __atomic_store_n(&root->error, result, __ATOMIC_RELAXED);
+    }
+}
+
+void gf_run_root_ask(bool (*new_has_context)(void))
+{
+    gf_store_release(&has_context, new_has_context);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process that `gpufeed run` started. If it exits with status 0, neither it nor a forked child
+ * used a GPU, and it started no other program, then it prints a line about that. Every other
+ * process, and so each process under a bare preload, prints nothing. Any thread; no function
+ * allocates.
+ */
+#ifndef GF_PRELOAD_TRACE_RUN_ROOT_H
+#define GF_PRELOAD_TRACE_RUN_ROOT_H
+
+#include "base/base.h"
+
+/* Called once, at the heap's start, if this process is the one that `gpufeed run` started. */
+void gf_run_root_open(void);
+
+/*
+ * Notes that another program is being started, which may use a GPU. Called in forked children too,
+ * and in children of vfork.
+ */
+void gf_run_root_started_program(void);
+
+/* Notes the result of cuInit in this process, or in a forked child. */
+void gf_run_root_initialised(int result);
+
+/* Sets a function that returns whether the process has had a context. It is called at exit. */
+void gf_run_root_ask(bool (*has_context)(void));
+
+#endif
