@@ -2,8 +2,10 @@
 """How long the GPU had nothing to do: GPUFEED_GPU_TIME, on the simulated driver."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -118,6 +120,47 @@ def test_a_profiler_in_the_driver_turns_it_off_unless_asked_for(sample):
     assert found["sampled"] is False and "profiler" in found["reason"]
     found = sample("idle", 200, CUDA_INJECTION64_PATH="/none.so", GPUFEED_GPU_TIME=200)[1]
     assert found["sampled"] is True and found["reason"] is None
+
+
+def causes_while(tmp_path, disturb):
+    """The causes in seconds of a program that sleeps 3 s, while disturb(process) runs once its report exists."""
+    report = tmp_path / "report.json"
+    process = subprocess.Popen([PROGRAM, "idle", "3000"], env=Runner().env(sim=True, GPUFEED_REPORT=report))
+    read_while(process, report, len)
+    disturb(process)
+    assert process.wait(60) == 0
+    return {name: cause["s"] for name, cause in only(json.loads(report.read_text())["gpu_time"])["causes"].items()}
+
+
+def stop(process):
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.7)
+    process.send_signal(signal.SIGCONT)
+
+
+def starve(process):
+    """Another process has the only CPU that the program may use."""
+    cpu = {min(os.sched_getaffinity(0))}
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        os.sched_setaffinity(other.pid, cpu)
+        for tid in map(int, os.listdir(f"/proc/{process.pid}/task")):
+            os.sched_setaffinity(tid, cpu)
+            os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
+        process.wait(60)
+        other.kill()
+
+
+def test_a_stopped_process_is_paused(tmp_path):
+    assert causes_while(tmp_path, stop)["paused"] > 0.3
+
+
+def test_a_process_without_a_cpu_is_not_paused(tmp_path):
+    """The sampler's own thread is late, too. Its run-queue delay shows that it was runnable."""
+    with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+        if file.read().split()[0] == "0":
+            pytest.skip("the kernel does not count run-queue delays")
+    causes = causes_while(tmp_path, starve)
+    assert causes.get("preempted", 0) > 0.3 and causes.get("paused", 0) < 0.3 * causes["preempted"], causes
 
 
 def read_while(process, path, found, seconds=60):

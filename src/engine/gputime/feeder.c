@@ -121,11 +121,7 @@ static enum gf_host_cause read_link(int fd)
     return gf_feeder_by_link(link);
 }
 
-/*
- * Returns the second number of the thread's schedstat: for how many nanoseconds the thread was
- * runnable without a CPU.
- */
-static uint64_t read_delay(pid_t tid)
+uint64_t gf_feeder_run_delay(pid_t tid)
 {
     char text[96];
 
@@ -137,7 +133,7 @@ static uint64_t read_delay(pid_t tid)
 
 static bool was_starved(struct gf_feeder *feeder, pid_t tid, uint64_t now)
 {
-    const uint64_t delay = read_delay(tid);
+    const uint64_t delay = gf_feeder_run_delay(tid);
     const bool starved = feeder->tid == tid && delay > feeder->delay_ns &&
                          2 * (delay - feeder->delay_ns) > now - feeder->read_ns;
 

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,6 +59,8 @@ static struct sampler {
     uint64_t before_ns, begun, unlisted; /* time and counts of the previous sample */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
+    pid_t tid;         /* the thread that samples */
+    uint64_t delay_ns; /* its run-queue delay before the last reading, with that of its readings */
     _Atomic uint64_t cpu_ns, questions, refused, longest_ns;
     _Atomic bool stopped;
     bool started;
@@ -87,12 +90,35 @@ static void sleep_some(void)
     clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL);
 }
 
+/* Runs on the thread that makes readings, for which the sampling thread waits. */
+static void read_delay(void *closure)
+{
+    *(uint64_t *)closure =
+        gf_feeder_run_delay(sampler.tid) + gf_feeder_run_delay((pid_t)syscall(SYS_gettid));
+}
+
+/*
+ * How long both threads were runnable without a CPU since the last call. A delay during this
+ * reading counts for the next interval.
+ */
+static uint64_t take_delay(void)
+{
+    const uint64_t start = gf_now_ns();
+    uint64_t now = sampler.delay_ns, cost_ns;
+
+    gf_measured_run(read_delay, &now, &cost_ns);
+    const uint64_t delay = now - gf_min(sampler.delay_ns, now);
+    sampler.delay_ns = now - gf_min(delay, gf_now_ns() - start);
+    return delay;
+}
+
 static void review_cost(uint64_t now)
 {
     const uint64_t cpu = gf_thread_cpu_ns() + gf_measured_run_total();
     const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
 
     gf_store_relaxed(&sampler.cpu_ns, cpu);
+    take_delay();
     const uint64_t passed = now - sampler.reviewed_ns,
                    share = (cpu - sampler.reviewed_cpu_ns) * 1000 / gf_max(passed, UINT64_C(1));
     sampler.reviewed_ns = now;
@@ -118,10 +144,15 @@ static enum gf_gpu_state state_of(const struct gf_answers *answers, unsigned num
     return answer->work || answer->copies ? gf_gpu_copying : gf_gpu_empty;
 }
 
-/* Returns why a sample is late: the CPU quota throttled the process, or the process was paused. */
-static enum gf_host_cause cause_of_delay(void)
+/*
+ * Returns why a sample is late: the CPU quota throttled the process, other processes had the CPUs,
+ * or the process was paused.
+ */
+static enum gf_host_cause cause_of_delay(uint64_t interval)
 {
-    return gf_pressure_throttled_since() ? gf_host_throttled : gf_host_paused;
+    if (gf_pressure_throttled_since())
+        return gf_host_throttled;
+    return 2 * take_delay() > interval ? gf_host_preempted : gf_host_paused;
 }
 
 /* Returns the cause if a thread is inside a timed driver call; gf_host_other if no thread is. */
@@ -157,19 +188,19 @@ static enum gf_host_cause cause_of_feeder(struct device *device, uint64_t interv
     return host;
 }
 
-static enum gf_host_cause cause_of(struct device *device, bool late, uint64_t interval,
-                                   uint64_t moved, uint64_t now)
+static enum gf_host_cause cause_of(struct device *device, uint64_t interval, uint64_t moved,
+                                   uint64_t now)
 {
-    if (late)
-        return cause_of_delay();
     const enum gf_host_cause cause = cause_of_feeder(device, interval, moved, now);
     return gf_host_refine(&device->host, cause, gf_load_relaxed(&device->gaps.last_python), now);
 }
 
-static void add_sample(unsigned number, const struct gf_answers *answers, uint64_t now, bool late)
+/* late: why the sample is late; gf_host_other if it is not. */
+static void add_sample(unsigned number, const struct gf_answers *answers, uint64_t now,
+                       enum gf_host_cause late)
 {
     struct device *device = &sampler.device[number];
-    struct gf_gpu_sample sample = {.at_ns = now, .late = late, .cause = gf_host_other};
+    struct gf_gpu_sample sample = {.at_ns = now, .late = late != gf_host_other, .cause = late};
     const struct gf_gpu_sample *last = &device->shares.last;
     const uint64_t interval = now - sampler.before_ns, moved = answers->begun - sampler.begun;
 
@@ -181,7 +212,8 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
     gf_gaps_see(&device->gaps, last->at_ns, now, sample.state != gf_gpu_unknown,
                 sample.state == gf_gpu_empty);
     if (sample.state == gf_gpu_empty) {
-        sample.cause = cause_of(device, late, interval, moved, now);
+        if (!sample.late)
+            sample.cause = cause_of(device, interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
         gf_cause_lines_add(&device->host.lines, sample.cause, interval);
     }
@@ -204,8 +236,9 @@ static void take_sample(void)
     gf_questions_ask(sampler.cuda, sampler.table, &answers);
     const uint64_t now = gf_now_ns();
     count_questions(&answers, now - start);
-    const bool late =
-        sampler.before_ns && now - sampler.before_ns > 4 * sampler.planned_ns + LATE_NS;
+    const uint64_t interval = sampler.before_ns ? now - sampler.before_ns : 0;
+    const enum gf_host_cause late =
+        interval > 4 * sampler.planned_ns + LATE_NS ? cause_of_delay(interval) : gf_host_other;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
         if (answers.device[i].has_context)
             gf_store_relaxed(&sampler.device[i].used, true);
@@ -224,6 +257,7 @@ static void *run_sampler(void *closure)
 
     prctl(PR_SET_NAME, "gpufeed-gputime");
     sampler.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    sampler.tid = (pid_t)syscall(SYS_gettid);
     gf_python_line_open(sampler.python);
     sampler.reviewed_ns = gf_now_ns();
     for (unsigned count = 1; !gf_load_seq_cst(&sampler.stopped); count++) {
