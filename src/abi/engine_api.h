@@ -95,6 +95,8 @@ struct gf_preload {
     void (*each_latency)(gf_latency_fn *fn, void *closure);
     /* The steps that the program has marked; may be called on any thread. */
     void (*step_count)(struct gf_step_count *ret);
+    /* The durations of marked or detected steps; may be called on any thread. */
+    void (*step_times)(struct gf_step_times *ret);
     /*
      * Sets the GPU to be named in log lines about stalls of the heap. NULL: the process uses
      * several GPUs.

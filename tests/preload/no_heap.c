@@ -15,6 +15,7 @@
 #include "preload/trace/stall.h"
 #include "preload/trace/stall_count.h"
 #include "preload/trace/step.h"
+#include "preload/trace/step_times.h"
 #include "preload/trace/step_log.h"
 
 enum gf_heap_mode gf_mode_now = gf_heap_mode_passthrough;
@@ -191,6 +192,17 @@ void gf_step_log_flush(void)
 void gf_step_count(struct gf_step_count *ret)
 {
     *ret = (struct gf_step_count){0};
+}
+
+void gf_step_times_copy(uint64_t now, size_t bytes)
+{
+    (void)now;
+    (void)bytes;
+}
+
+void gf_step_times_read(struct gf_step_times *ret)
+{
+    *ret = (struct gf_step_times){0};
 }
 
 void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT])

@@ -93,7 +93,9 @@ def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
         libc, source, d = ctypes.CDLL(None), bytearray(8 << 20), ctypes.c_uint64()
         check(feeder.libcuda.cuMemAlloc_v2(ctypes.byref(d), ctypes.c_size_t(8 << 20)))
         libc.malloc.restype = ctypes.c_void_p
-        libc.gpufeed_step(3)
+        for step in 1, 2, 3:
+            libc.gpufeed_step(step)
+            time.sleep(0.02 * step) # the second step is slow
         def await_sampler():
             # The library's thread starts the sampler up to a second after the first work. Then it needs some samples.
             while not any(path.read_text() == "gpufeed-gputime\\n" for path in pathlib.Path("/proc/self/task").glob("*/comm")):

@@ -4,6 +4,7 @@
 
 #include "engine/report/summary_gpu_time.h"
 #include "engine/report/summary_stalls.h"
+#include "engine/report/summary_steps.h"
 
 #include <string.h>
 
@@ -139,6 +140,54 @@ static void stalls_and_their_absence_have_a_line(void **state)
     assert_string_equal(line, "");
 }
 
+static struct gf_step_times step_times;
+
+static void read_step_times(struct gf_step_times *ret)
+{
+    *ret = step_times;
+}
+
+/* The slowest step names the cause of the gap that lies in it. */
+static void steps_have_a_line(void **state)
+{
+    static struct gf_report report;
+    struct gf_gpu_time_device *device = &report.gpu_time.device[1];
+    char line[512];
+    (void)state;
+
+    report.step_times = read_step_times;
+    gf_summary_steps(&report, line, sizeof(line));
+    assert_string_equal(line, "");
+    step_times = (struct gf_step_times){.source = gf_step_marks,
+                                        .steps = 100,
+                                        .total_ns = 5000000000,
+                                        .p50_ns = 40000000,
+                                        .p99_ns = 90000000,
+                                        .max_ns = 500000000};
+    gf_summary_steps(&report, line, sizeof(line));
+    assert_string_equal(line, "100 steps: median 40.0 ms, p99 90.0 ms, longest 500.0 ms");
+    step_times.source = gf_step_copies;
+    step_times.bytes = 64 << 20;
+    step_times.slow[0] = (struct gf_slow_step){1000000000, 500000000};
+    device->used = true;
+    device->state_ns[gf_gpu_empty] = 600;
+    device->state_ns[gf_gpu_queued] = 400;
+    device->cause_ns[gf_host_storage] = 200;
+    device->longest[0] = (struct gf_gpu_gap){.start_ns = 900000000, .ns = 200000000};
+    device->longest[1] =
+        (struct gf_gpu_gap){.start_ns = 1100000000, .ns = 300000000, .cause = gf_host_gil};
+    gf_summary_steps(&report, line, sizeof(line));
+    assert_string_equal(line,
+                        "100 steps (a copy of 64 MiB to the GPU begins each): median 40.0 ms, p99 "
+                        "90.0 ms, longest 500.0 ms, in which the GPU had nothing to do for 300.0 "
+                        "ms: waiting for Python's lock; the mean step waits 10.0 ms for data");
+    /* A gap that takes less than a quarter of the step does not explain it. */
+    device->longest[1].ns = 0;
+    device->cause_ns[gf_host_storage] = 2;
+    gf_summary_steps(&report, line, sizeof(line));
+    assert_string_equal(strstr(line, "longest"), "longest 500.0 ms");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +196,7 @@ int main(void)
         cmocka_unit_test(several_gpus_begin_with_the_emptiest),
         cmocka_unit_test(few_samples_say_nothing),
         cmocka_unit_test(stalls_and_their_absence_have_a_line),
+        cmocka_unit_test(steps_have_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

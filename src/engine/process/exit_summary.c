@@ -9,6 +9,7 @@
 #include "engine/report/summary.h"
 #include "engine/report/summary_gpu_time.h"
 #include "engine/report/summary_stalls.h"
+#include "engine/report/summary_steps.h"
 #include "engine/report/summary_transfers.h"
 
 #include <string.h>
@@ -30,6 +31,8 @@ static void print_summary(const struct gf_report *report)
     char text[2048];
 
     gf_summary_gpu_time(&report->gpu_time, text, sizeof(text));
+    print_lines(text);
+    gf_summary_steps(report, text, sizeof(text));
     print_lines(text);
     gf_summary_transfers(&report->transfers, report->each_hook, text, sizeof(text));
     print_lines(text);

@@ -192,6 +192,7 @@ static void prepare_report(const struct gf_preload *preload)
     report->stall_counts = preload->stall_counts;
     report->each_latency = preload->each_latency;
     report->step_count = preload->step_count;
+    report->step_times = preload->step_times;
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
     read_program(report->program, sizeof(report->program));
 }

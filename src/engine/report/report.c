@@ -10,6 +10,7 @@
 #include "engine/report/report_memory.h"
 #include "engine/report/report_schema.h"
 #include "engine/report/report_stalls.h"
+#include "engine/report/report_steps.h"
 #include "engine/report/report_transfers.h"
 
 #include <string.h>
@@ -241,23 +242,6 @@ static void put_events(struct gf_json *json, const struct gf_report *report)
     gf_json_end(json, '}');
 }
 
-static void put_steps(struct gf_json *json, const struct gf_report *report)
-{
-    struct gf_step_count steps = {0};
-
-    if (report->step_count)
-        report->step_count(&steps);
-    if (!steps.ended && !steps.current) {
-        gf_json_null(json, "steps");
-        return;
-    }
-    gf_json_begin(json, "steps", '{');
-    gf_json_size(json, "ended", steps.ended);
-    gf_json_size(json, "us", steps.us);
-    gf_json_known_size(json, "current", steps.current ? steps.current : UINT64_MAX);
-    gf_json_end(json, '}');
-}
-
 static bool put_hook(void *closure, const struct gf_hook_counts *tally)
 {
     if (tally->calls)
@@ -310,7 +294,7 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     gf_report_gpu_time_put(&json, &report->gpu_time, report->started_ns);
     gf_report_stalls_put(&json, report);
     gf_report_transfers_put(&json, &report->transfers, report->each_hook);
-    put_steps(&json, report);
+    gf_report_steps_put(&json, report);
     put_samples(&json, report);
     put_events(&json, report);
     gf_json_size(&json, "device_bytes", report->driver_bytes);

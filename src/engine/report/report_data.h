@@ -123,6 +123,7 @@ struct gf_report {
     void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
     void (*each_latency)(gf_latency_fn *fn, void *closure);
     void (*step_count)(struct gf_step_count *ret);
+    void (*step_times)(struct gf_step_times *ret);
 };
 
 #endif

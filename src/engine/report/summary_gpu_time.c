@@ -152,6 +152,11 @@ static int find_emptiest(const struct gf_gpu_time *time, unsigned said)
     return ret;
 }
 
+const char *gf_summary_gpu_time_cause(enum gf_host_cause cause)
+{
+    return text_of(cause)->what;
+}
+
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
 {
     struct gf_textbuf out = {buf, size, 0};

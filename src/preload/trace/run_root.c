@@ -57,9 +57,8 @@ static void at_exit(int status, void *unused)
 
 void gf_run_root_open(void)
 {
-    struct root *shared = (struct root *)syscall(SYS_mmap, NULL, sizeof(*root),
-                                                 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                                                 -1, 0L);
+    struct root *shared = (struct root *)syscall(
+        SYS_mmap, NULL, sizeof(*root), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
 
     if ((void *)shared == MAP_FAILED)
         return;

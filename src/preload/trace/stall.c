@@ -8,6 +8,7 @@
 #include "preload/trace/stall_count.h"
 #include "preload/trace/stall_line.h"
 #include "preload/trace/step.h"
+#include "preload/trace/step_times.h"
 #include "os/pressure.h"
 #include "preload/trace/unwind/unwind.h"
 
@@ -322,6 +323,8 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
     const uint64_t now = gf_now_ns(), took = now - mark->start_ns;
 
     gf_latency_add(kind, size, took);
+    if (kind == gf_timed_driver_wait)
+        gf_step_times_wait(now, name);
     const bool slow = is_wait(kind) ? mark->idle && took >= gf_load_relaxed(&wait_threshold)
                                     : took >= gf_load_relaxed(&driver_threshold);
     if (gf_unlikely(slow))

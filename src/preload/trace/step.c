@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "preload/trace/step_log.h"
+#include "preload/trace/step_times.h"
 
 static _Atomic uint64_t current, ended;
 /* Times of the first and of the last mark; 0 before the first mark. */
@@ -21,6 +22,7 @@ void gf_step_mark(uint64_t number)
         gf_add_relaxed(&ended, 1);
     gf_cas_relaxed(&first_ns, &none, now);
     gf_store_relaxed(&last_ns, now);
+    gf_step_times_mark(now, before != 0, number != 0);
     gf_step_log_add(number, now);
 }
 

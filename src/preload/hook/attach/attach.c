@@ -29,6 +29,7 @@
 #include "preload/trace/stall.h"
 #include "preload/trace/stall_count.h"
 #include "preload/trace/step.h"
+#include "preload/trace/step_times.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -228,6 +229,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .stall_counts = gf_stall_counts,
         .each_latency = gf_latency_each,
         .step_count = gf_step_count,
+        .step_times = gf_step_times_read,
         .gpu_known = gf_stall_set_gpu,
     };
     gf_engine_start_fn *start = find_engine_start();

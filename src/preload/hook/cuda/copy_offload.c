@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "preload/hook/attach/engine_call.h"
+#include "preload/trace/step_times.h"
 
 /*
  * Number of large copies in progress, in the engine or in the driver. If a thread leaves the
@@ -44,6 +45,8 @@ bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, b
     const size_t bytes = offload->call->bytes;
 
     offload->counted = true;
+    if (offload->call->way == gf_copy_h2d)
+        gf_step_times_copy(gf_now_ns(), bytes);
     if (!is_offered(bytes, gf_add_relaxed(&copies_now, 1) + 1, linear))
         return false;
     gf_count_large(hook, bytes, linear);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/report/summary_steps.h"
+
+#include "base/textbuf.h"
+#include "engine/report/step_causes.h"
+#include "engine/report/summary_gpu_time.h"
+
+#define ULL(x) ((unsigned long long)(x))
+#define DATA_LEAST 50u /* a wait below one part in fifty of a step is omitted */
+
+static void say_ms(struct gf_textbuf *out, const char *before, uint64_t ns)
+{
+    gf_say(out, "%s%llu.%llu ms", before, ULL(ns / 1000000), ULL(ns / 100000 % 10));
+}
+
+/* How the steps were found, which the reader needs to judge the numbers. */
+static void say_source(struct gf_textbuf *out, const struct gf_step_times *times)
+{
+    if (times->source == gf_step_copies) {
+        gf_say(out, " (a copy of ");
+        gf_say_bytes(out, times->bytes);
+        gf_say(out, " to the GPU begins each)");
+    } else if (times->source == gf_step_waits) {
+        gf_say(out, " (a wait for the GPU ends each)");
+    }
+}
+
+static void say_slowest(struct gf_textbuf *out, const struct gf_report *report,
+                        const struct gf_step_times *times)
+{
+    uint64_t ns;
+    const struct gf_gpu_gap *gap = gf_step_causes_gap(&times->slow[0], &report->gpu_time, &ns);
+
+    say_ms(out, ", longest ", times->max_ns);
+    if (!times->slow[0].ns || !gap)
+        return;
+    say_ms(out, ", in which the GPU had nothing to do for ", ns);
+    gf_say(out, ": %s", gf_summary_gpu_time_cause(gap->cause));
+}
+
+void gf_summary_steps(const struct gf_report *report, char *buf, size_t size)
+{
+    struct gf_textbuf out = {buf, size, 0};
+    struct gf_step_times times = {.source = gf_step_none};
+
+    *buf = '\0';
+    if (report->step_times)
+        report->step_times(&times);
+    if (times.source == gf_step_none)
+        return;
+    gf_say(&out, "%llu step%s", ULL(times.steps), times.steps == 1 ? "" : "s");
+    say_source(&out, &times);
+    say_ms(&out, ": median ", times.p50_ns);
+    say_ms(&out, ", p99 ", times.p99_ns);
+    say_slowest(&out, report, &times);
+    const uint64_t data_ns = gf_step_causes_data_ns(&times, &report->gpu_time);
+    if (data_ns == UINT64_MAX || data_ns * DATA_LEAST < times.p50_ns)
+        return;
+    say_ms(&out, "; the mean step waits ", data_ns);
+    gf_say(&out, " for data");
+}
