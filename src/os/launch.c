@@ -80,7 +80,9 @@ void gf_launch_rank(char *const *envp, struct gf_rank *ret)
 
 void gf_launch_name(const struct gf_rank *rank, char *buf, size_t size)
 {
-    gf_fmt(buf, size, rank->rank < 0 || rank->size == 1 ? "" : "rank %d", rank->rank);
+    *buf = '\0';
+    if (rank->rank >= 0 && rank->size != 1)
+        gf_fmt(buf, size, "rank %d", rank->rank);
 }
 
 static bool is_off_word(const char *value)

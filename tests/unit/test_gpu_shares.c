@@ -68,12 +68,14 @@ static void shares_sum_to_the_whole_time(void **state)
 static void a_late_sample_is_unknown_unless_nothing_was_submitted(void **state)
 {
     struct gf_gpu_shares shares = {0};
-    struct gf_gpu_sample sample = {.at_ns = 30 * MS, .state = gf_gpu_empty, .late = true};
+    struct gf_gpu_sample sample = {
+        .at_ns = 30 * MS, .state = gf_gpu_empty, .cause = gf_host_preempted, .late = true};
     (void)state;
 
     add(&shares, 10, gf_gpu_empty, gf_host_file);
     gf_gpu_shares_add(&shares, &sample);
     assert_int_equal(gf_load_relaxed(&shares.state_ns[gf_gpu_unknown]), 20 * MS);
+    assert_int_equal(gf_load_relaxed(&shares.late_ns[gf_host_preempted]), 20 * MS);
     sample = (struct gf_gpu_sample){.at_ns = 70 * MS,
                                     .state = gf_gpu_empty,
                                     .cause = gf_host_paused,

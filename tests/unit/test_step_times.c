@@ -8,7 +8,7 @@
 
 #define MS UINT64_C(1000000)
 #define MIB ((size_t)1 << 20)
-#define ABOUT(ns, ms) assert_in_range(ns, (ms) * MS * 95 / 100, (ms) * MS * 105 / 100)
+#define ABOUT(ns, ms) assert_in_range(ns, (ms)*MS * 95 / 100, (ms)*MS * 105 / 100)
 
 /* Each test continues at a later time. The tests of events come before the one of marks. */
 static uint64_t now = MS;
@@ -106,7 +106,7 @@ static void test_uneven(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing), cmocka_unit_test(test_waits),  cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_nothing), cmocka_unit_test(test_waits), cmocka_unit_test(test_copies),
         cmocka_unit_test(test_uneven),  cmocka_unit_test(test_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

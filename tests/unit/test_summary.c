@@ -54,6 +54,25 @@ static void communication_has_a_line(void **state)
                               "other ranks");
 }
 
+/* On a busy machine most samples are late, and the answer is that the machine is busy. */
+static void unknown_time_has_a_reason(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char text[2048];
+    (void)state;
+
+    use(device, 0, 20);
+    device->state_ns[gf_gpu_unknown] = 80 * SECOND;
+    device->late_ns[gf_host_preempted] = 30 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_string_equal(text, "the GPU had nothing to do 0.0 % of 100.0 s; not known 80.0 %");
+    device->late_ns[gf_host_preempted] = 60 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_string_equal(text, "the GPU had nothing to do 0.0 % of 100.0 s; not known 80.0 % (all "
+                              "CPUs were busy; request more, or run fewer threads and processes)");
+}
+
 static unsigned count_lines(const char *text)
 {
     unsigned lines = 1;
@@ -193,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_three_causes_have_lines),
         cmocka_unit_test(communication_has_a_line),
+        cmocka_unit_test(unknown_time_has_a_reason),
         cmocka_unit_test(several_gpus_begin_with_the_emptiest),
         cmocka_unit_test(few_samples_say_nothing),
         cmocka_unit_test(stalls_and_their_absence_have_a_line),

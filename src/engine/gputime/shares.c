@@ -53,6 +53,8 @@ void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample 
         add_state(shares, gf_gpu_empty, sample->cause, ns - ns / 2);
     } else if (sample->late) {
         add_state(shares, gf_gpu_unknown, gf_host_other, ns);
+        if (sample->cause < GF_LATE_CAUSES)
+            add_ns(&shares->late_ns[sample->cause], ns);
     } else {
         add_state(shares, last.state, last.cause, ns / 2);
         add_state(shares, sample->state, sample->cause, ns - ns / 2);

@@ -54,10 +54,13 @@ enum gf_host_cause {
 };
 const char *gf_host_cause_name(enum gf_host_cause cause);
 
+/* Why a sample is late is one of the first causes. */
+#define GF_LATE_CAUSES ((unsigned)gf_host_preempted + 1U)
+
 struct gf_gpu_sample {
     uint64_t at_ns;
     enum gf_gpu_state state;
-    enum gf_host_cause cause; /* the cause if the GPU is empty */
+    enum gf_host_cause cause; /* the cause if the GPU is empty or the sample is late */
     /* True if no work was submitted between the previous sample and this one. */
     bool quiet;
     bool late; /* true if the interval before this sample is much longer than planned */
@@ -66,6 +69,8 @@ struct gf_gpu_sample {
 struct gf_gpu_shares {
     _Atomic uint64_t state_ns[GF_GPU_STATE_COUNT];
     _Atomic uint64_t cause_ns[GF_HOST_CAUSE_COUNT]; /* the sum is state_ns[gf_gpu_empty] */
+    /* The part of state_ns[gf_gpu_unknown] before late samples, by the cause of the delay. */
+    _Atomic uint64_t late_ns[GF_LATE_CAUSES];
     /* Total of the intervals between two empty samples in which nothing was submitted. */
     _Atomic uint64_t exact_ns;
     _Atomic uint64_t samples;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/report_steps.h"
 
-#include "engine/report/step_causes.h"
+#include "engine/gputime/step_causes.h"
 
 static void put_steps(struct gf_json *json, const struct gf_report *report)
 {

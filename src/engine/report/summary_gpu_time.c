@@ -9,6 +9,7 @@
 #define CAUSES_SAID 3u
 #define GPUS_SAID 3u
 #define SAMPLES_LEAST 20u /* with fewer samples, shares would not be meaningful */
+#define UNKNOWN_MUCH 50u  /* a smaller unknown share is not explained */
 #define PERMILLE_LEAST 5u /* a cause below half a percent of the time is omitted */
 
 struct cause_text {
@@ -21,8 +22,10 @@ static const struct cause_text *text_of(enum gf_host_cause cause)
         [gf_host_paused] = {"the process was paused",
                             "by SIGSTOP, a debugger or the cgroup freezer"},
         [gf_host_throttled] = {"throttled by the CPU quota", "raise the cgroup's quota"},
-        [gf_host_preempted] = {"the submitting thread had no CPU",
-                               "request more CPUs, or run fewer threads and workers"},
+        [gf_host_preempted] =
+            {"the submitting thread had no CPU",
+             "request more CPUs, run fewer threads and workers, or end other processes on "
+             "these CPUs"},
         [gf_host_driver] = {"allocating or freeing in the driver",
                             "reuse device memory; avoid torch.cuda.empty_cache()"},
         [gf_host_gpu_wait] = {"returning from a wait for the GPU",
@@ -108,6 +111,26 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
     }
 }
 
+/* If most of the unknown time has one cause, prints the cause and what helps. */
+static void say_unknown(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
+                        uint64_t whole)
+{
+    static const char *const reasons[] = {
+        [gf_host_paused] = "the process was paused",
+        [gf_host_throttled] = "the CPU quota stopped the process; raise it",
+        [gf_host_preempted] =
+            "all CPUs were busy; request more, or run fewer threads and processes",
+    };
+    const uint64_t unknown_ns = device->state_ns[gf_gpu_unknown];
+
+    if (!permille(unknown_ns, whole))
+        return;
+    say_share(out, "; not known ", unknown_ns, whole);
+    for (unsigned i = 0; i < GF_LATE_CAUSES; i++)
+        if (2 * device->late_ns[i] > unknown_ns && permille(unknown_ns, whole) >= UNKNOWN_MUCH)
+            gf_say(out, " (%s)", reasons[i]);
+}
+
 static void say_device(struct gf_textbuf *out, unsigned number, bool several,
                        const struct gf_gpu_time_device *device)
 {
@@ -122,8 +145,7 @@ static void say_device(struct gf_textbuf *out, unsigned number, bool several,
            (unsigned long long)(whole / 100000000 % 10));
     if (permille(device->state_ns[gf_gpu_copying], whole))
         say_share(out, "; only copies ", device->state_ns[gf_gpu_copying], whole);
-    if (permille(device->state_ns[gf_gpu_unknown], whole))
-        say_share(out, "; not known ", device->state_ns[gf_gpu_unknown], whole);
+    say_unknown(out, device, whole);
 }
 
 static void say_communication(struct gf_textbuf *out, const struct gf_gpu_time_device *device)

@@ -2,7 +2,7 @@
 #include "engine/report/summary_steps.h"
 
 #include "base/textbuf.h"
-#include "engine/report/step_causes.h"
+#include "engine/gputime/step_causes.h"
 #include "engine/report/summary_gpu_time.h"
 
 #define ULL(x) ((unsigned long long)(x))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known about steps from the GPU's time: waits for data, and why a step was slow. */
-#ifndef GF_ENGINE_REPORT_STEP_CAUSES_H
-#define GF_ENGINE_REPORT_STEP_CAUSES_H
+#ifndef GF_ENGINE_GPUTIME_STEP_CAUSES_H
+#define GF_ENGINE_GPUTIME_STEP_CAUSES_H
 
 #include "abi/step_api.h"
 #include "engine/gputime/sampler.h"
