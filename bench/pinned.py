@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of cuMemHostAlloc and cuMemFreeHost, by the driver and by the library.
 
-bench/pinned.py [--json FILE] [--seconds N] [--only WORD,...]
+bench/pinned.py [--json FILE] [--seconds N] [--only WORD,...] [--also NAME=VALUE,...]
 
 Parts: warm (a block is allocated and freed again and again), cold (blocks are held, so that none is
 reused), large (1 GiB and more), threads, fork (with 8 GiB pinned), huge (large, while the kernel
-may back shared memory by huge pages: needs root, and restores the setting). GF_DRY=1: small,
+may back shared memory by huge pages: needs root, and restores the setting). Each --also adds an arm
+to the cases of warm, large, cold and threads: the library with these options. GF_DRY=1: small,
 simulated driver."""
 
 import argparse
@@ -44,27 +45,29 @@ def fork_turn(arm):
     return ask
 
 
-def case(part, plain, ours, verb, size, count, threads=1, least=None, figure="allocs/s"):
+def case(part, plain, ours, verb, size, count, threads=1, least=None, figure="allocs/s", also=None):
     line = f"{verb} bytes={size} count={count} threads={threads}"
     claims = [("ours", "driver", figure, least, "times as fast")] if least else []
+    claims += [(name, "driver", figure, None, "times as fast") for name in also or {}]
     name = f"{part}: {arms.size_name(size)}, {threads} thread{'s' * (threads > 1)}"
-    return arms.Case(name, {"driver": turn(plain, line), "ours": turn(ours, line)}, claims,
-                     most=arms.ROUNDS, part=part, bytes=size, threads=threads)
+    turns = {"driver": turn(plain, line), "ours": turn(ours, line),
+             **{name: turn(arm, line) for name, arm in (also or {}).items()}}
+    return arms.Case(name, turns, claims, most=arms.ROUNDS, part=part, bytes=size, threads=threads)
 
 
-def part_cases(part, plain, ours):
+def part_cases(part, plain, ours, also=None):
     if part == "warm":
-        return [case(part, plain, ours, "pairs", size, 4 if arms.DRY else 100, 1, WARM_FASTER, "pairs/s")
+        return [case(part, plain, ours, "pairs", size, 4 if arms.DRY else 100, 1, WARM_FASTER, "pairs/s", also)
                 for size in SMALL]
     if part == "cold":
-        return [case(part, plain, ours, "hold", size, count) for size, count in
+        return [case(part, plain, ours, "hold", size, count, also=also) for size, count in
                 ((4 * KIB, 16), (MIB, 8), (16 * MIB, 2), *(() if arms.DRY else ((64 * MIB, 1), (256 * MIB, 1))))]
     if part == "threads":
-        return [case(part, plain, ours, "hold" if size > MIB else "pairs", size, count, threads)
+        return [case(part, plain, ours, "hold" if size > MIB else "pairs", size, count, threads, also=also)
                 for threads in (4, 16) for size, count in ((4 * KIB, 8), (MIB, 8), (16 * MIB, 1))]
     if part in ("large", "huge"):
         return [case(part, plain, ours, "hold", size, 1, 1,
-                     LARGE_FASTER if part == "large" else HUGE_FASTER) for size in LARGE]
+                     LARGE_FASTER if part == "large" else HUGE_FASTER, also=also) for size in LARGE]
     raise ValueError(part)
 
 
@@ -145,7 +148,7 @@ def all_forks(until):
             for case in forks(command, name, hold, began + (until - began) * (index + 1) / len(held))]
 
 
-def run_part(part, plain, ours, until):
+def run_part(part, plain, ours, also, until):
     if part == "huge":
         with shared_huge_pages() as there:
             if not there:
@@ -161,24 +164,26 @@ def run_part(part, plain, ours, until):
                 fresh.end()
     if part == "fork":
         return all_forks(until)
-    found = part_cases(part, plain, ours)
+    found = part_cases(part, plain, ours, also)
     arms.rounds(found, until)
     return found
 
 
-def measure(parts=PARTS, seconds=150):
+def measure(parts=PARTS, seconds=150, also=()):
     share = {"warm": 0.08, "large": 0.3, "fork": 0.5, "huge": 0.2, "cold": 0.06, "threads": 0.06}
     whole = sum(share[part] for part in parts)
     plain, ours = arms.Arm([program()]), arms.Arm([program()], **arms.ours())
+    others = {f"with {words}": arms.Arm([program()], **arms.ours(**dict(word.split("=", 1) for word in words.split(","))))
+              for words in also}
     cases, bad = [], []
     try:
         for part in parts:
-            found = run_part(part, plain, ours, time.monotonic() + seconds * share[part] / whole)
+            found = run_part(part, plain, ours, others, time.monotonic() + seconds * share[part] / whole)
             for one in found:
                 arms.show(one)
             cases += found
     finally:
-        bad += [f"an arm ended with {code}" for code in (plain.end(), ours.end()) if code]
+        bad += [f"an arm ended with {code}" for code in [arm.end() for arm in (plain, ours, *others.values())] if code]
     return cases, bad
 
 
@@ -187,8 +192,9 @@ def main():
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--only", default=list(PARTS), type=arms.some_of(PARTS))
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=VALUE,...")
     args = parser.parse_args()
-    cases, bad = measure(args.only, args.seconds)
+    cases, bad = measure(args.only, args.seconds, args.also)
     arms.keep(args.json, "pinned", cases, wrong=bad)
     if bad:
         sys.exit(str(bad))

@@ -33,6 +33,7 @@ PERMITTED = {
     "src/engine/transfer/memcpy/memcpy_slot.c": {"pages": "makes one library's table of addresses writable for a moment"},
     "src/engine/transfer/memory/populate.c": {"pages": "populates pages; takes none away"},
     "src/engine/transfer/pinned/pinned_mapping.c": {"pages": OWN},
+    "src/engine/transfer/pinned/touching.c": {"pages": "populates pages; takes none away"},
     "src/engine/transfer/pool/helper.c": {"pages": OWN},
     "src/engine/transfer/readahead/readahead.c": {"pages": "advises reading; takes none away"},
     "src/engine/transfer/shm/unmap.c": {"pages": "within the program's own munmap of the range"},

@@ -11,6 +11,7 @@
 #include "engine/transfer/pinned/pinned_cache.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
 #include "engine/transfer/pinned/prefault.h"
+#include "engine/transfer/pinned/touching.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/notify.h"
@@ -136,6 +137,11 @@ static bool can_replace_driver(const struct gf_context *context, unsigned *flags
     return !others.found;
 }
 
+static bool registers_early(void)
+{
+    return gf_setup.options->pin_register == gf_pin_register_early;
+}
+
 static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
                         CUresult *ret_result)
 {
@@ -143,6 +149,7 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
     const struct gf_pinned_buffer_request request = {.cuda = gf_setup.cuda,
                                                      .pool = context->pool,
                                                      .context = gf_context_id(context),
+                                                     .early = registers_early(),
                                                      .flags = flags,
                                                      .policy = &policy};
     const uint64_t since = gf_now_ns();
@@ -154,7 +161,7 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
     if (!can_replace_driver(context, &as))
         return decline_alloc(gf_pinned_devices, bytes);
     gf_range_policy_choose(context->node, &policy);
-    if (!gf_huge_pool_is_on() && !gf_pinned_mapping_fits(bytes, &policy)) {
+    if (!gf_huge_pool_is_on() && !gf_touching_fits(bytes, &policy)) {
         gf_debug(
             "a pinned allocation of %zu bytes is left to the driver: too little memory is free",
             bytes);
@@ -331,7 +338,7 @@ static void prefault_range(void *p, size_t bytes, unsigned flags)
     struct gf_context *context = gf_context_enter();
     if (!context)
         return;
-    if (gf_pool_threads(context->pool) > 1 && gf_pinned_mapping_fits(bytes, NULL)) {
+    if (gf_pool_threads(context->pool) > 1 && gf_touching_fits(bytes, NULL)) {
         gf_prepare_helpers(context->pool, gf_when_now);
         if (gf_pinned_mapping_populate(context->pool, p, bytes) == 0) {
             COUNT(placed_calls, 1);

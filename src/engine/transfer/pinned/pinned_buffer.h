@@ -20,6 +20,7 @@ struct gf_pinned_buffer_request {
     struct gf_pool *pool; /* helpers that touch the pages; NULL: only the caller touches them */
     uint64_t context;     /* the id of the current context */
     const struct gf_range_policy *policy;
+    bool early;     /* register while helpers touch the last pages */
     unsigned flags; /* the flags that the program passed, for cuMemHostGetFlags */
 };
 

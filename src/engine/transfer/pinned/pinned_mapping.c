@@ -3,36 +3,18 @@
 
 #include "base/atomic.h"
 #include "base/probe.h"
-#include "engine/machine/mempolicy.h"
 #include "engine/transfer/memory/huge_pool.h"
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/memory/range_node.h"
 #include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/pinned/touching.h"
 #include "engine/transfer/pool/pool.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/tuning.h"
-#include "os/headroom.h"
 #include "os/thp.h"
 
 #include <errno.h>
 #include <sys/mman.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-bool gf_pinned_mapping_fits(size_t bytes, const struct gf_range_policy *policy)
-{
-    static const struct gf_range_policy none;
-    struct gf_headroom headroom;
-    if (GF_MUTATED(ignores_limits))
-        return true;
-    gf_range_policy_headroom(policy ? policy : &none, &headroom);
-    if (headroom.bytes == GF_HEADROOM_UNKNOWN)
-        return true;
-    const uint64_t reserve = GF_TUNE_PIN_RESERVE + headroom.bytes / 8;
-    return headroom.bytes > reserve && bytes <= headroom.bytes - reserve;
-}
 
 static enum gf_probed find_huge(void)
 {
@@ -47,123 +29,13 @@ bool gf_pinned_mapping_is_huge(void)
     return gf_probe(&known, find_huge);
 }
 
-/*
- * Work of several threads on a range, in units. Consecutive units are in different mappings,
- * because threads that fill one inode at the same time wait for each other.
- */
-struct work {
-    size_t bytes, mapping, unit;
-};
-
-static size_t divide_up(size_t bytes, size_t unit)
-{
-    return (bytes + unit - 1) / unit;
-}
-
-static uint64_t count_units(const struct work *work)
-{
-    return divide_up(work->bytes, work->mapping) *
-           divide_up(gf_min(work->mapping, work->bytes), work->unit);
-}
-
-/* The size of a unit, which may be 0. The unit begins at *ret_start. */
-static size_t unit_bytes(const struct work *work, uint64_t i, size_t *ret_start)
-{
-    const size_t mappings = divide_up(work->bytes, work->mapping);
-    const size_t within = (size_t)i / mappings * work->unit;
-    const size_t start = (size_t)i % mappings * work->mapping + within;
-
-    *ret_start = start;
-    return start >= work->bytes
-               ? 0
-               : gf_min(work->unit, gf_min(work->mapping - within, work->bytes - start));
-}
-
-static void run_job(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
-{
-    if (pool)
-        gf_pool_run(pool, job, pieces);
-    else
-        for (uint64_t i = 0; i < pieces && job->work(job, i); i++)
-            ;
-}
-
-/* Touching. */
-
-struct touching {
-    struct gf_job job;
-    struct work work;
-    char *at;
-    /*
-     * the policy of the library's fresh memory, which may be touched by stores; NULL: the program's
-     * memory
-     */
-    const struct gf_range_policy *policy;
-    bool reserved; /* reserved huge pages, which no headroom limits */
-    _Atomic uint64_t touched;
-    _Atomic int error;
-};
-
-static int touch_pages(char *at, size_t bytes, bool own)
-{
-    while (madvise(at, bytes, MADV_POPULATE_WRITE) != 0) {
-        if (errno == EAGAIN || errno == EINTR)
-            continue;
-        if (errno != EINVAL || !own)
-            return -errno;
-        for (size_t i = 0; i < bytes; i += gf_page_size()) /* kernels before 5.14 */
-            *(volatile char *)(at + i) = 0;
-        break;
-    }
-    return 0;
-}
-
-/*
- * Other processes may take memory while pages are touched, so the headroom is read again after each
- * step. If the policy only prefers a node, pages go elsewhere once the node is full, so the limit
- * of all nodes counts.
- */
-static bool may_touch(struct touching *t, size_t bytes)
-{
-    const bool binds = t->policy && gf_mempolicy_binds(t->policy->mode);
-    const uint64_t before = gf_add_relaxed(&t->touched, bytes);
-    return t->reserved || before / GF_TUNE_TOUCH_STEP == (before + bytes) / GF_TUNE_TOUCH_STEP ||
-           gf_pinned_mapping_fits(GF_TUNE_TOUCH_STEP, binds ? t->policy : NULL);
-}
-
-static bool touch_unit(struct gf_job *job, uint64_t i)
-{
-    struct touching *t = (struct touching *)job;
-    size_t start, bytes = unit_bytes(&t->work, i, &start);
-
-    for (size_t step; bytes; start += step, bytes -= step) {
-        step = gf_min(GF_TUNE_TOUCH_STEP, bytes);
-        int error = gf_load_relaxed(&t->error);
-        if (!error && !may_touch(t, step))
-            error = -ENOMEM;
-        if (!error)
-            error = touch_pages(t->at + start, step, t->policy != NULL);
-        if (error) {
-            gf_store_relaxed(&t->error, error);
-            return false;
-        }
-    }
-    return true;
-}
-
-static int touch_range(struct gf_pool *pool, struct touching *t)
-{
-    t->job.work = touch_unit;
-    run_job(pool, &t->job, count_units(&t->work));
-    return gf_load_relaxed(&t->error);
-}
-
 int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)at & ~(gf_page_size() - 1);
     const uintptr_t end = gf_round_up((uintptr_t)at + bytes, gf_page_size());
-    struct touching t = {.work = {end - start, end - start, GF_HUGE_PAGE * 4}, .at = (char *)start};
-    return touch_range(pool, &t);
+    struct gf_touching t = {
+        .pool = pool, .units = {end - start, end - start, GF_HUGE_PAGE * 4}, .at = (char *)start};
+    return gf_touching_run(&t);
 }
 
 /* Mapping. */
@@ -184,14 +56,15 @@ static size_t part_size(const struct gf_pool *pool, size_t bytes)
 {
     const bool many = gf_load_relaxed(&live_parts) > GF_TUNE_PIN_MAPPINGS;
     const size_t least = many ? GF_TUNE_PIN_MAPPING_MANY : GF_TUNE_PIN_MAPPING_LEAST;
-    return gf_round_up(gf_max(divide_up(bytes, gf_max(threads_of(pool) / 3, 1u)), least),
-                       GF_HUGE_PAGE);
+    const unsigned parts = gf_max(threads_of(pool) / 3, 1u);
+    return gf_round_up(gf_max(bytes / parts, least), GF_HUGE_PAGE);
 }
 
-static struct work work_of(const struct gf_pinned_mapping *mapping)
+static struct gf_units units_of(const struct gf_pinned_mapping *mapping)
 {
-    const size_t unit = divide_up(mapping->bytes, (size_t)4 * threads_of(mapping->pool));
-    return (struct work){mapping->bytes, mapping->part, gf_round_up(unit, GF_HUGE_PAGE)};
+    const size_t share = mapping->bytes / ((size_t)4 * threads_of(mapping->pool));
+    const size_t unit = gf_max(gf_min(share, GF_TUNE_TOUCH_UNIT), (size_t)1);
+    return (struct gf_units){mapping->bytes, mapping->part, gf_round_up(unit, GF_HUGE_PAGE)};
 }
 
 /* Reserves address space that begins at a huge page. NULL on failure, with errno set. */
@@ -229,20 +102,26 @@ static bool make_reserved(struct gf_pinned_mapping *mapping, const struct gf_ran
     mapping->part = mapping->mapped;
     mapping->parts = 1;
     gf_add_relaxed(&live_parts, 1);
-    struct touching t = {.work = work_of(mapping), .at = mapping->at, .reserved = true};
-    const int error = touch_range(mapping->pool, &t);
+    struct gf_touching t = {
+        .pool = mapping->pool, .units = units_of(mapping), .at = mapping->at, .reserved = true};
+    const int error = gf_touching_run(&t);
     if (gf_huge_pool_accept(mapping->at, mapping->bytes, policy, -error))
         return true;
     gf_pinned_mapping_unmap(mapping);
     return false;
 }
 
+static const char *failed_touch(int error)
+{
+    return error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
+}
+
 static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_range_policy *policy,
-                         const char **ret_call)
+                         struct gf_touching *early, const char **ret_call)
 {
     *ret_call = "mmap";
     mapping->part = part_size(mapping->pool, mapping->mapped);
-    mapping->parts = (unsigned)divide_up(mapping->mapped, mapping->part);
+    mapping->parts = (unsigned)((mapping->mapped + mapping->part - 1) / mapping->part);
     mapping->at = reserve_range(mapping->mapped);
     if (!mapping->at)
         return -errno;
@@ -251,9 +130,11 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
     if (!error) {
         madvise(mapping->at, mapping->mapped, MADV_HUGEPAGE);
         gf_range_policy_apply(policy, mapping->at, mapping->mapped);
-        struct touching t = {.work = work_of(mapping), .at = mapping->at, .policy = policy};
-        error = touch_range(mapping->pool, &t);
-        *ret_call = error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
+        struct gf_touching whole, *const t = early ? early : &whole;
+        *t = (struct gf_touching){
+            .pool = mapping->pool, .units = units_of(mapping), .at = mapping->at, .policy = policy};
+        error = early ? gf_touching_begin(t) : gf_touching_run(t);
+        *ret_call = failed_touch(error);
     }
     if (error)
         gf_pinned_mapping_unmap(mapping);
@@ -261,40 +142,61 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
 }
 
 int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
-                           struct gf_pinned_mapping *ret, const char **ret_call)
+                           struct gf_touching *early, struct gf_pinned_mapping *ret,
+                           const char **ret_call)
 {
     struct gf_pinned_mapping mapping = {.bytes = gf_round_up(bytes, gf_page_size()),
                                         .mapped = gf_round_up(bytes, GF_HUGE_PAGE),
-                                        .pool = pool};
+                                        .pool = pool,
+                                        .node = -1};
 
     const bool reserved = gf_huge_pool_is_on();
 
     *ret_call = NULL;
+    if (early)
+        *early = (struct gf_touching){0};
     if (!reserved || !make_reserved(&mapping, policy)) {
-        if (reserved && !gf_pinned_mapping_fits(bytes, policy))
+        if (reserved && !gf_touching_fits(bytes, policy))
             return -ENOMEM;
-        const int error = make_ordinary(&mapping, policy, ret_call);
+        const int error = make_ordinary(&mapping, policy, early, ret_call);
         if (error)
             return error;
     }
-    mapping.node = gf_range_node_read(mapping.at, mapping.bytes);
     *ret = mapping;
     return 0;
+}
+
+int gf_pinned_mapping_settle(struct gf_pinned_mapping *mapping, struct gf_touching *early,
+                             bool registered, const char **ret_call)
+{
+    const int error = early ? gf_touching_end(early, registered) : 0;
+    *ret_call = error ? failed_touch(error) : NULL;
+    mapping->node = gf_range_node_read(mapping->at, mapping->bytes);
+    return error;
 }
 
 /* Unmapping. */
 
 struct unmapping {
     struct gf_job job;
-    struct work work;
+    struct gf_units units;
     const struct gf_pinned_mapping *mapping;
 };
+
+static void run_job(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
+{
+    if (pool)
+        gf_pool_run(pool, job, pieces);
+    else
+        for (uint64_t i = 0; i < pieces && job->work(job, i); i++)
+            ;
+}
 
 static bool empty_unit(struct gf_job *job, uint64_t i)
 {
     const struct unmapping *u = (struct unmapping *)job;
     size_t start;
-    const size_t bytes = unit_bytes(&u->work, i, &start);
+    const size_t bytes = gf_units_get(&u->units, i, &start);
     if (bytes)
         madvise((char *)u->mapping->at + start, bytes, MADV_DONTNEED);
     return true;
@@ -315,9 +217,9 @@ static bool unmap_part(struct gf_job *job, uint64_t i)
  */
 void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping)
 {
-    struct unmapping u = {.job.work = empty_unit, .work = work_of(mapping), .mapping = mapping};
+    struct unmapping u = {.job.work = empty_unit, .units = units_of(mapping), .mapping = mapping};
     if (mapping->pool)
-        run_job(mapping->pool, &u.job, count_units(&u.work));
+        run_job(mapping->pool, &u.job, gf_units_count(&u.units));
     u.job = (struct gf_job){.work = unmap_part};
     run_job(mapping->pool, &u.job, mapping->parts);
     gf_sub_relaxed(&live_parts, mapping->parts);
