@@ -4,10 +4,10 @@
 
 bench/pinned.py [--json FILE] [--seconds N] [--only WORD,...] [--also NAME=VALUE,...]
 
-Parts: warm (a block is allocated and freed again and again), cold (blocks are held, so that none is
+Parts: warm and pairs (a block is allocated and freed again and again; up to 1 MiB, and larger), cold (blocks are held, so that none is
 reused), large (1 GiB and more), threads, fork (with 8 GiB pinned), huge (large, while the kernel
 may back shared memory by huge pages: needs root, and restores the setting). Each --also adds an arm
-to the cases of warm, large, cold and threads: the library with these options. GF_DRY=1: small,
+to the cases of warm, pairs, large, cold and threads: the library with these options. GF_DRY=1: small,
 simulated driver."""
 
 import argparse
@@ -21,7 +21,7 @@ import arms
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 LARGE_FASTER, HUGE_FASTER, WARM_FASTER, FORK_AT_MOST = 2, 5, 50, 1.1
-PARTS = ("warm", "large", "fork", "huge", "cold", "threads")
+PARTS = ("warm", "pairs", "large", "fork", "huge", "cold", "threads")
 SHMEM = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 SMALL = [4 * KIB, 64 * KIB, MIB]
 LARGE = [32 * MIB] if arms.DRY else [GIB, 4 * GIB]
@@ -59,6 +59,9 @@ def part_cases(part, plain, ours, also=None):
     if part == "warm":
         return [case(part, plain, ours, "pairs", size, 4 if arms.DRY else 100, 1, WARM_FASTER, "pairs/s", also)
                 for size in SMALL]
+    if part == "pairs":
+        return [case(part, plain, ours, "pairs", size * MIB, 2 if arms.DRY else 20, 1, 1, "pairs/s", also)
+                for size in ((2, 32) if arms.DRY else (2, 4, 8, 16, 32))]
     if part == "cold":
         return [case(part, plain, ours, "hold", size, count, also=also) for size, count in
                 ((4 * KIB, 16), (MIB, 8), (16 * MIB, 2), *(() if arms.DRY else ((64 * MIB, 1), (256 * MIB, 1))))]
@@ -170,7 +173,7 @@ def run_part(part, plain, ours, also, until):
 
 
 def measure(parts=PARTS, seconds=150, also=()):
-    share = {"warm": 0.08, "large": 0.3, "fork": 0.5, "huge": 0.2, "cold": 0.06, "threads": 0.06}
+    share = {"warm": 0.08, "pairs": 0.06, "large": 0.3, "fork": 0.5, "huge": 0.2, "cold": 0.06, "threads": 0.06}
     whole = sum(share[part] for part in parts)
     plain, ours = arms.Arm([program()]), arms.Arm([program()], **arms.ours())
     others = {f"with {words}": arms.Arm([program()], **arms.ours(**dict(word.split("=", 1) for word in words.split(","))))

@@ -4,7 +4,8 @@
  * measured several times, in turns:
  *
  *   touch MIB THREADS,... MAPPINGS,... UNIT_MIB,... [ROUNDS]
- *       -> for each: the median in ms of MADV_POPULATE_WRITE, and of MADV_DONTNEED and munmap
+ *       -> for each: the median in ms of MADV_POPULATE_WRITE, of one thread that reads a cached file
+ *          into the memory afterwards, and of MADV_DONTNEED and munmap
  *
  * The memory is divided into adjacent shared mappings of equal size, and these into units. Threads
  * take units in order, from one mapping after the other, as src/engine/transfer/pinned does.
@@ -16,21 +17,24 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 #define MIB ((size_t)1 << 20)
 #define MOST 64
+#define FILE_SIZE (256 * MIB)
 
 struct combination {
     size_t threads, mappings, unit;
-    double touch[MOST], drop[MOST];
+    double touch[MOST], fill[MOST], drop[MOST];
 };
 
 static size_t bytes;
 static char *memory;
 static const struct combination *now;
+static int file; /* its bytes are in memory */
 static atomic_size_t next;
 static int advice;
 static pthread_barrier_t barrier;
@@ -77,6 +81,25 @@ static double run(int what)
     return took;
 }
 
+/* Reads as a loader does, in calls of the file's size. */
+static double fill(void)
+{
+    const double start = seconds();
+    for (size_t at = 0; at < bytes; at += FILE_SIZE)
+        if (pread(file, memory + at, bytes - at < FILE_SIZE ? bytes - at : FILE_SIZE, 0) <= 0)
+            exit(1);
+    return seconds() - start;
+}
+
+static void open_file(void)
+{
+    static char block[1 << 20];
+    file = memfd_create("touch", 0);
+    for (size_t at = 0; at < FILE_SIZE; at += sizeof block)
+        if (pwrite(file, block, sizeof block, (off_t)at) != sizeof block)
+            exit(1);
+}
+
 static void measure(struct combination *combination, size_t round)
 {
     now = combination;
@@ -87,6 +110,7 @@ static void measure(struct combination *combination, size_t round)
                  MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
             exit(1);
     combination->touch[round] = run(MADV_POPULATE_WRITE);
+    combination->fill[round] = fill();
     const double start = seconds();
     run(MADV_DONTNEED);
     munmap(memory, bytes);
@@ -126,12 +150,15 @@ int main(int argc, char **argv)
         all[count++] = (struct combination){.threads = threads[i / (m * u)],
                                             .mappings = mappings[i / u % m],
                                             .unit = units[i % u] * MIB};
+    open_file();
     for (size_t round = 0; round < rounds && round < MOST; round++)
         for (size_t i = 0; i < count; i++)
             measure(&all[i], round);
     for (size_t i = 0; i < count; i++)
-        printf("%2zu threads, %2zu mappings, %4zu MiB units: touch %7.1f ms, drop %7.1f ms\n",
+        printf("%2zu threads, %2zu mappings, %4zu MiB units: touch %7.1f ms, read %7.1f ms, drop "
+               "%7.1f ms\n",
                all[i].threads, all[i].mappings, all[i].unit / MIB,
-               median(all[i].touch, rounds) * 1e3, median(all[i].drop, rounds) * 1e3);
+               median(all[i].touch, rounds) * 1e3, median(all[i].fill, rounds) * 1e3,
+               median(all[i].drop, rounds) * 1e3);
     return 0;
 }

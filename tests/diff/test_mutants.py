@@ -135,6 +135,8 @@ MUTANTS = {
     "crosses_allocations": random_program,
     "maps_private": program("rules", "shared-with-children"),
     "leaves_old_bytes": program("rules", "zero-again"),
+    "leaves_old_buffers": program("buffers", "zero"),
+    "reuses_inherited": program("buffers", "inherited"),
     "reuses_busy_buffers": random_program,
     "registers_half": program("rules", "wrong-ways"),
     "lets_unregister": program("rules", "wrong-ways"),

@@ -9,6 +9,7 @@
 #include "engine/transfer/copy/copy_ops.h"
 #include "engine/transfer/memcpy/parallel_memcpy.h"
 #include "engine/transfer/memory/vma_query.h"
+#include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pinned/pinned_cache.h"
@@ -93,10 +94,11 @@ static void add_context(void *closure, struct gf_context *context)
 
 void gf_transfer_state(struct gf_transfer_state *ret)
 {
-    *ret = (struct gf_transfer_state){.off = gf_admission_off(),
-                                      .ring_most = gf_copy_stats_ring_most(),
-                                      .pinned_kept = gf_pinned_cache_kept(),
-                                      .unmap_pending = gf_unmap_pending()};
+    *ret =
+        (struct gf_transfer_state){.off = gf_admission_off(),
+                                   .ring_most = gf_copy_stats_ring_most(),
+                                   .pinned_kept = gf_pinned_cache_kept() + gf_kept_mapping_bytes(),
+                                   .unmap_pending = gf_unmap_pending()};
     gf_readahead_count(&ret->readahead);
     gf_parallel_memcpy_count(&ret->parallel_memcpy);
     gf_pinned_buffer_held(ret->pinned_held);

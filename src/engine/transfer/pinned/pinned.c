@@ -7,10 +7,12 @@
 #include "engine/transfer/context/context.h"
 #include "engine/transfer/memory/huge_pool.h"
 #include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pinned/pinned_cache.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
 #include "engine/transfer/pinned/prefault.h"
+#include "engine/transfer/pinned/recycled.h"
 #include "engine/transfer/pinned/touching.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/setup/mutation.h"
@@ -54,6 +56,13 @@ static void turn_large_off(const struct gf_fault *fault)
 
 /* Allocations. */
 
+static void trim_kept(uint64_t before_ns)
+{
+    const unsigned gone = gf_kept_mapping_trim(before_ns);
+    if (gone)
+        COUNT(trims, gone);
+}
+
 /* How many mappings all contexts may keep. The headroom is read once a second. */
 static unsigned read_kept_most(int node)
 {
@@ -66,11 +75,14 @@ static unsigned read_kept_most(int node)
     uint64_t most = gf_setup.options->pin_cache;
     if (most == GF_SIZE_AUTO)
         most = gf_min(GF_TUNE_PIN_CACHE, headroom.bytes / 32);
-    if (headroom.bytes < GF_TUNE_PIN_RESERVE)
+    if (headroom.bytes < GF_TUNE_PIN_RESERVE) {
         most = 0;
+        trim_kept(UINT64_MAX);
+    }
     const unsigned found = (unsigned)(most / GF_PINNED_CHUNK_SIZE);
     gf_store_relaxed(&kept_most, found);
     gf_store_relaxed(&kept_until, now + GF_TUNE_PIN_READ_NS);
+    trim_kept(now - gf_min(now, GF_TUNE_PIN_KEPT_NS));
     return found;
 }
 
@@ -78,6 +90,7 @@ void gf_pinned_memory_is_short(void)
 {
     gf_store_relaxed(&kept_most, 0);
     gf_store_relaxed(&kept_until, gf_now_ns() + GF_TUNE_PIN_READ_NS);
+    trim_kept(UINT64_MAX);
 }
 
 void gf_pinned_trim_if_short(const struct gf_context *context)
@@ -146,13 +159,14 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
                         CUresult *ret_result)
 {
     struct gf_range_policy policy;
-    const struct gf_pinned_buffer_request request = {.cuda = gf_setup.cuda,
-                                                     .pool = context->pool,
-                                                     .context = gf_context_id(context),
-                                                     .early = registers_early(),
-                                                     .flags = flags,
-                                                     .policy = &policy};
+    struct gf_pinned_buffer_request request = {.cuda = gf_setup.cuda,
+                                               .pool = context->pool,
+                                               .context = gf_context_id(context),
+                                               .early = registers_early(),
+                                               .flags = flags,
+                                               .policy = &policy};
     const uint64_t since = gf_now_ns();
+    struct gf_pinned_mapping kept;
     struct gf_fault fault;
     unsigned as = flags;
 
@@ -161,7 +175,9 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
     if (!can_replace_driver(context, &as))
         return decline_alloc(gf_pinned_devices, bytes);
     gf_range_policy_choose(context->node, &policy);
-    if (!gf_huge_pool_is_on() && !gf_touching_fits(bytes, &policy)) {
+    if (gf_kept_mapping_take(context->pool, bytes, &policy, &kept)) {
+        request.kept = &kept;
+    } else if (!gf_huge_pool_is_on() && !gf_touching_fits(bytes, &policy)) {
         gf_debug(
             "a pinned allocation of %zu bytes is left to the driver: too little memory is free",
             bytes);
@@ -189,8 +205,10 @@ static bool alloc_small(struct gf_context *context, void **pp, size_t bytes, uns
     const unsigned kept_most_now = read_kept_most(context->node);
     struct gf_range_policy before;
     const bool prefers = gf_context_nodes_differ() && gf_call_policy_begin(context->node, &before);
-    *ret_result = gf_pinned_cache_alloc(gf_setup.cuda, gf_context_id(context), kept_most_now, pp,
-                                        bytes, flags);
+    const uint64_t buffers = gf_kept_mapping_bytes() / GF_PINNED_CHUNK_SIZE;
+    *ret_result = gf_pinned_cache_alloc(
+        gf_setup.cuda, gf_context_id(context),
+        kept_most_now - (unsigned)gf_min(buffers, (uint64_t)kept_most_now), pp, bytes, flags);
     if (prefers)
         gf_call_policy_end(&before);
     COUNT(small_calls, 1);
@@ -213,13 +231,19 @@ static bool can_large(void)
            gf_setup.cuda->cuMemHostUnregister && !gf_load_relaxed(&large_off);
 }
 
+/* Whether the program has freed a buffer of this size before, and its mapping may be kept. */
+static bool is_recycled(size_t bytes)
+{
+    return gf_setup.options->pin_cache != 0 && gf_recycled(bytes);
+}
+
 /*
  * Serves an allocation by the library. False: the driver allocates, and the reason is counted.
  */
 static bool alloc_own(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
     const bool small = bytes <= GF_PINNED_CACHE_MOST && gf_setup.options->pin_cache != 0;
-    const bool large = bytes >= large_least() && bytes <= LARGE_MOST;
+    const bool large = bytes <= LARGE_MOST && (bytes >= large_least() || is_recycled(bytes));
     if (!pp || !bytes || (flags & ~SERVED_FLAGS) || (!small && !large))
         return decline_alloc(gf_pinned_odd, bytes);
     if (large && !can_large())
@@ -253,20 +277,28 @@ static bool read_current_id(uint64_t *ret, int *ret_node)
 
 /*
  * For a buffer that the library does not serve: makes the program's call while the thread prefers
- * the node of the current device. False: the hook makes the call, as always where all devices share
- * a node, because threads are bound to that node.
+ * the node of the current device, and remembers a block of a size that may be kept later. False:
+ * the hook makes the call, as always where all devices share a node, because threads are bound to
+ * that node.
  */
 static bool alloc_by_driver(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
+    const bool observes = gf_setup.options->pin_cache != 0 && gf_recycled_covers(bytes);
     uint64_t context;
     int node;
     struct gf_range_policy before;
 
-    if (!gf_context_nodes_differ() || !gf_setup.cuda->cuMemHostAlloc ||
-        !read_current_id(&context, &node) || !gf_call_policy_begin(node, &before))
+    if (!gf_setup.cuda->cuMemHostAlloc)
+        return false;
+    const bool prefers = gf_context_nodes_differ() && read_current_id(&context, &node) &&
+                         gf_call_policy_begin(node, &before);
+    if (!prefers && !observes)
         return false;
     *ret_result = gf_setup.cuda->cuMemHostAlloc(pp, bytes, flags);
-    gf_call_policy_end(&before);
+    if (prefers)
+        gf_call_policy_end(&before);
+    if (observes && *ret_result == CUDA_SUCCESS)
+        gf_recycled_allocated(*pp, bytes);
     return true;
 }
 
@@ -281,6 +313,13 @@ bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_resu
 
 /* Frees. */
 
+/* Bytes that mappings of buffers may have, besides the mappings that are kept for small blocks. */
+static uint64_t kept_room(unsigned most)
+{
+    const uint64_t all = (uint64_t)most * GF_PINNED_CHUNK_SIZE, small = gf_pinned_cache_kept();
+    return all - gf_min(all, small);
+}
+
 bool gf_pinned_free(void *p, CUresult *ret_result)
 {
     struct gf_fault fault;
@@ -289,14 +328,15 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
 
     if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_keep(p, ret_result))
         return true;
-    if (gf_pinned_buffer_free(gf_setup.cuda, p, ret_result, &fault)) {
+    const unsigned most = read_current_id(&context, &node) ? read_kept_most(node) : 0;
+    if (gf_pinned_buffer_free(gf_setup.cuda, p, kept_room(most), ret_result, &fault)) {
         if (fault.call)
             turn_large_off(&fault);
         return true;
     }
+    gf_recycled_freed(p);
     if (!gf_pinned_cache_can(gf_setup.cuda))
         return false;
-    const unsigned most = read_current_id(&context, &node) ? read_kept_most(node) : 0;
     if (!gf_pinned_cache_free(gf_setup.cuda, p, ret_result, &kept))
         return false;
     if (most == 0 && kept && kept == context && gf_pinned_cache_trim(gf_setup.cuda, context))

@@ -2,7 +2,9 @@
 #include "engine/transfer/pinned/pinned_buffer.h"
 
 #include "engine/transfer/setup/timed_lock.h"
+#include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
+#include "engine/transfer/pinned/recycled.h"
 #include "engine/transfer/pinned/touching.h"
 #include "engine/transfer/setup/mutation.h"
 
@@ -69,8 +71,8 @@ static bool unclaim_buffer(struct buffer *buffer)
     return alive;
 }
 
-/* Unmaps a claimed buffer. */
-static void drop_buffer(struct buffer *buffer)
+/* Removes a claimed buffer from the table. */
+static void remove_buffer(struct buffer *buffer)
 {
     pthread_mutex_lock(&buffers_lock);
     struct buffer **at = buffer_bucket(buffer->mapping.at);
@@ -78,7 +80,27 @@ static void drop_buffer(struct buffer *buffer)
         at = &(*at)->next;
     *at = buffer->next;
     pthread_mutex_unlock(&buffers_lock);
+}
+
+/* Unmaps a claimed buffer. */
+static void drop_buffer(struct buffer *buffer)
+{
+    remove_buffer(buffer);
     gf_pinned_mapping_unmap(&buffer->mapping);
+    free(buffer);
+}
+
+/*
+ * The same for a buffer that is no longer registered, because the driver has waited for the device.
+ * Its mapping may be kept. One that is freed for the first time in this process is not.
+ */
+static void release_buffer(struct buffer *buffer, uint64_t keep)
+{
+    const bool again = gf_recycled(buffer->bytes);
+    remove_buffer(buffer);
+    gf_recycled_note(buffer->bytes);
+    if (!again || !gf_kept_mapping_put(&buffer->mapping, keep))
+        gf_pinned_mapping_unmap(&buffer->mapping);
     free(buffer);
 }
 
@@ -130,21 +152,43 @@ static CUresult register_buffer(const struct gf_pinned_buffer_request *request,
     return CUDA_SUCCESS;
 }
 
-bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void **pp, size_t bytes,
-                            unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault)
+/* A buffer with a mapping. NULL on failure. */
+static struct buffer *make_buffer(const struct gf_pinned_buffer_request *request, size_t bytes,
+                                  struct gf_touching *early, struct gf_fault *ret_fault)
 {
     struct buffer *buffer = calloc(1, sizeof(*buffer));
-    struct gf_touching touching, *const early = request->early ? &touching : NULL;
 
     *ret_fault = (struct gf_fault){0};
-    if (!buffer)
-        return false;
+    if (!buffer) {
+        if (request->kept)
+            gf_pinned_mapping_unmap(request->kept);
+        return NULL;
+    }
+    if (request->kept) {
+        buffer->mapping = *request->kept;
+        if (early)
+            *early = (struct gf_touching){0};
+        return buffer;
+    }
+    const uint64_t forks = gf_recycled_covers(bytes) ? gf_kept_mapping_forks() : 0;
     ret_fault->error = -gf_pinned_mapping_make(request->pool, bytes, request->policy, early,
                                                &buffer->mapping, &ret_fault->call);
     if (ret_fault->error) {
         free(buffer);
-        return false;
+        return NULL;
     }
+    buffer->mapping.forks = forks;
+    return buffer;
+}
+
+bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void **pp, size_t bytes,
+                            unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault)
+{
+    struct gf_touching touching, *const early = request->early ? &touching : NULL;
+    struct buffer *buffer = make_buffer(request, bytes, early, ret_fault);
+
+    if (!buffer)
+        return false;
     buffer->bytes = bytes;
     buffer->context = request->context;
     buffer->flags = request->flags;
@@ -203,7 +247,7 @@ static CUresult unregister_buffer(const struct gf_cuda *cuda, void *p)
     return is_expected(result) ? result : cuda->cuMemHostUnregister(p);
 }
 
-bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
+bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, uint64_t keep, CUresult *ret_result,
                            struct gf_fault *ret_fault)
 {
     struct buffer *buffer = claim_buffer(p);
@@ -213,7 +257,7 @@ bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_re
         return false;
     CUresult result = unregister_buffer(cuda, p);
     if (result == CUDA_SUCCESS) {
-        drop_buffer(buffer);
+        release_buffer(buffer, keep);
     } else if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) {
         /*
          * The buffer's context ended, and no hook noticed. A buffer of the driver would be gone,

@@ -12,6 +12,7 @@
 #include "engine/transfer/setup/notify.h"
 #include "engine/transfer/stats/node_bytes.h"
 
+struct gf_pinned_mapping;
 struct gf_pool;
 struct gf_range_policy;
 
@@ -20,6 +21,8 @@ struct gf_pinned_buffer_request {
     struct gf_pool *pool; /* helpers that touch the pages; NULL: only the caller touches them */
     uint64_t context;     /* the id of the current context */
     const struct gf_range_policy *policy;
+    /* A mapping for the buffer (kept_mapping.h), which the call consumes; NULL: it makes one. */
+    const struct gf_pinned_mapping *kept;
     bool early;     /* register while helpers touch the last pages */
     unsigned flags; /* the flags that the program passed, for cuMemHostGetFlags */
 };
@@ -33,12 +36,12 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
                             unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault);
 
 /*
- * Serve cuMemFreeHost and cuMemHostUnregister. They return false if the pointer is not the start of
+ * Serve cuMemFreeHost and cuMemHostUnregister. `keep`: most bytes of mappings to keep for reuse. They return false if the pointer is not the start of
  * a buffer here; then the caller must call the driver. If a buffer cannot be unregistered, and no
  * error of the program is the cause, the buffer is kept until its context ends, and *ret_fault
  * describes the failure. Otherwise ret_fault->call is NULL.
  */
-bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
+bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, uint64_t keep, CUresult *ret_result,
                            struct gf_fault *ret_fault);
 bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
 

@@ -99,6 +99,7 @@ static bool make_reserved(struct gf_pinned_mapping *mapping, const struct gf_ran
     mapping->at = gf_huge_pool_map(mapping->mapped, policy);
     if (!mapping->at)
         return false;
+    mapping->reserved = true;
     mapping->part = mapping->mapped;
     mapping->parts = 1;
     gf_add_relaxed(&live_parts, 1);
@@ -108,6 +109,7 @@ static bool make_reserved(struct gf_pinned_mapping *mapping, const struct gf_ran
     if (gf_huge_pool_accept(mapping->at, mapping->bytes, policy, -error))
         return true;
     gf_pinned_mapping_unmap(mapping);
+    mapping->reserved = false;
     return false;
 }
 
@@ -148,6 +150,7 @@ int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_r
     struct gf_pinned_mapping mapping = {.bytes = gf_round_up(bytes, gf_page_size()),
                                         .mapped = gf_round_up(bytes, GF_HUGE_PAGE),
                                         .pool = pool,
+                                        .policy = *policy,
                                         .node = -1};
 
     const bool reserved = gf_huge_pool_is_on();

@@ -8,9 +8,9 @@
 #define GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
 
 #include "base/base.h"
+#include "engine/transfer/memory/range_policy.h"
 
 struct gf_pool;
-struct gf_range_policy;
 struct gf_touching;
 
 /* One range, made of adjacent mappings (parts) of the same size. */
@@ -20,7 +20,10 @@ struct gf_pinned_mapping {
     size_t mapped; /* size in whole huge pages, as of the driver's own mappings */
     size_t part;   /* bytes of each part; the last part may be smaller */
     unsigned parts;
+    bool reserved;        /* its pages are reserved huge pages */
     struct gf_pool *pool; /* the helpers; may be NULL */
+    struct gf_range_policy policy;
+    uint64_t forks; /* gf_kept_mapping_forks before the program got it */
     /* The node of its pages, read back from a sample; -1 if unknown or several. */
     int node;
 };

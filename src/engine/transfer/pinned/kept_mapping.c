@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/pinned/kept_mapping.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/memory/page.h"
+#include "engine/transfer/pinned/zero.h"
+#include "engine/transfer/pool/pool.h"
+#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/tuning.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define KEPT_MOST 32
+
+struct kept {
+    struct gf_pinned_mapping mapping;
+    uint64_t since_ns;
+};
+
+/* Guards the array. An innermost lock: no mapping is changed under it. */
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kept kept[KEPT_MOST]; /* the oldest comes first */
+static unsigned kept_count;
+static _Atomic uint64_t kept_bytes; /* written under the lock */
+
+/* Forks. */
+
+static _Atomic uint64_t forks; /* 0: not counted */
+
+static void count_fork(void)
+{
+    gf_add_relaxed(&forks, 1);
+}
+
+/* A fork that begins during the registration is not counted, but then no mapping has a count yet. */
+static void watch_forks(void)
+{
+    if (pthread_atfork(count_fork, NULL, NULL) == 0)
+        gf_store_release(&forks, 1);
+}
+
+uint64_t gf_kept_mapping_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    return gf_load_acquire(&forks);
+}
+
+/* The array. The lock is held. */
+
+static struct gf_pinned_mapping remove_kept(unsigned i)
+{
+    const struct gf_pinned_mapping mapping = kept[i].mapping;
+    kept_count--;
+    for (; i < kept_count; i++)
+        kept[i] = kept[i + 1];
+    gf_sub_relaxed(&kept_bytes, mapping.mapped);
+    return mapping;
+}
+
+static bool has_policy(const struct gf_pinned_mapping *mapping,
+                       const struct gf_range_policy *policy)
+{
+    return mapping->policy.mode == policy->mode &&
+           gf_set_equal(&mapping->policy.nodes, &policy->nodes);
+}
+
+/* The newest one comes first, because its pages may be in the caches. */
+static bool remove_matching(const struct gf_pool *pool, size_t mapped,
+                            const struct gf_range_policy *policy, struct gf_pinned_mapping *ret)
+{
+    for (unsigned i = kept_count; i-- > 0;)
+        if (kept[i].mapping.mapped == mapped && kept[i].mapping.pool == pool &&
+            has_policy(&kept[i].mapping, policy)) {
+            *ret = remove_kept(i);
+            return true;
+        }
+    return false;
+}
+
+/* Reuse. */
+
+struct zeroing {
+    struct gf_job job;
+    char *at;
+    size_t bytes;
+};
+
+static bool zero_piece(struct gf_job *job, uint64_t i)
+{
+    const struct zeroing *z = (struct zeroing *)job;
+    const size_t start = (size_t)i * GF_TUNE_ZERO_PIECE;
+    gf_zero(z->at + start, gf_min(GF_TUNE_ZERO_PIECE, z->bytes - start));
+    return true;
+}
+
+/* Zeroes the pages that were touched. */
+static void zero_mapping(const struct gf_pinned_mapping *mapping)
+{
+    struct zeroing z = {.job = {.work = zero_piece, .max_helpers = GF_TUNE_HELPERS_SMALL},
+                        .at = mapping->at,
+                        .bytes = mapping->bytes};
+    const uint64_t pieces = (z.bytes + GF_TUNE_ZERO_PIECE - 1) / GF_TUNE_ZERO_PIECE;
+    if (GF_MUTATED(leaves_old_buffers))
+        return;
+    if (mapping->pool)
+        gf_pool_run(mapping->pool, &z.job, pieces);
+    else
+        gf_zero(z.at, z.bytes);
+}
+
+/* Touches the pages that the earlier buffer did not have. */
+static bool extend_mapping(struct gf_pinned_mapping *mapping, size_t bytes)
+{
+    const size_t had = mapping->bytes;
+    mapping->bytes = gf_max(had, gf_round_up(bytes, gf_page_size()));
+    return mapping->bytes == had ||
+           gf_pinned_mapping_populate(mapping->pool, (char *)mapping->at + had,
+                                      mapping->bytes - had) == 0;
+}
+
+bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
+                          struct gf_pinned_mapping *ret)
+{
+    pthread_mutex_lock(&kept_lock);
+    const bool found = remove_matching(pool, gf_round_up(bytes, GF_HUGE_PAGE), policy, ret);
+    pthread_mutex_unlock(&kept_lock);
+    if (!found)
+        return false;
+    ret->forks = gf_kept_mapping_forks();
+    zero_mapping(ret);
+    if (madvise(ret->at, ret->mapped, MADV_DOFORK) == 0 && extend_mapping(ret, bytes))
+        return true;
+    gf_pinned_mapping_unmap(ret);
+    return false;
+}
+
+/* Keeping. */
+
+/*
+ * Hides the mapping from later children. A child that has it was forked before, and was counted, so
+ * the program's children keep what they inherited.
+ */
+static bool is_inherited(const struct gf_pinned_mapping *mapping)
+{
+    return madvise(mapping->at, mapping->mapped, MADV_DONTFORK) != 0 || !mapping->forks ||
+           (mapping->forks != gf_load_acquire(&forks) && !GF_MUTATED(reuses_inherited));
+}
+
+/* Removes what the program may have written behind its buffer, up to the end of the mapping. */
+static bool remove_rest(const struct gf_pinned_mapping *mapping)
+{
+    const size_t rest = mapping->mapped - mapping->bytes;
+    return !rest || madvise((char *)mapping->at + mapping->bytes, rest, MADV_REMOVE) == 0;
+}
+
+static void unmap_all(const struct gf_pinned_mapping *gone, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        gf_pinned_mapping_unmap(&gone[i]);
+}
+
+bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
+{
+    struct gf_pinned_mapping gone[KEPT_MOST];
+    unsigned count = 0;
+
+    if (mapping->mapped > GF_TUNE_PIN_KEPT_MOST || mapping->mapped > most || mapping->reserved ||
+        is_inherited(mapping) || !remove_rest(mapping))
+        return false;
+    pthread_mutex_lock(&kept_lock);
+    while (kept_count == KEPT_MOST ||
+           (kept_count && gf_load_relaxed(&kept_bytes) + mapping->mapped > most))
+        gone[count++] = remove_kept(0);
+    kept[kept_count++] = (struct kept){.mapping = *mapping, .since_ns = gf_now_ns()};
+    gf_add_relaxed(&kept_bytes, mapping->mapped);
+    pthread_mutex_unlock(&kept_lock);
+    unmap_all(gone, count);
+    return true;
+}
+
+unsigned gf_kept_mapping_trim(uint64_t before_ns)
+{
+    struct gf_pinned_mapping gone[KEPT_MOST];
+    unsigned count = 0;
+
+    if (!gf_load_relaxed(&kept_bytes))
+        return 0;
+    pthread_mutex_lock(&kept_lock);
+    while (kept_count && kept[0].since_ns < before_ns)
+        gone[count++] = remove_kept(0);
+    pthread_mutex_unlock(&kept_lock);
+    unmap_all(gone, count);
+    return count;
+}
+
+uint64_t gf_kept_mapping_bytes(void)
+{
+    return gf_load_relaxed(&kept_bytes);
+}

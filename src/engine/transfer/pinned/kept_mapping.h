@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mappings of freed pinned buffers, which later buffers of the same size reuse. They are not
+ * registered, so the device has finished with them, and the driver knows them no longer. A child
+ * that is forked while a mapping is kept does not inherit it. A mapping is not kept if a child was
+ * forked while the program had the buffer, because the child may still use it. Any thread; no CUDA
+ * call.
+ */
+#ifndef GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
+#define GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
+
+#include "engine/transfer/pinned/pinned_mapping.h"
+
+/* How often the process was forked by libc's fork; 0 if that is not known. */
+uint64_t gf_kept_mapping_forks(void);
+
+/*
+ * Takes a kept mapping for a buffer of `bytes` bytes, zeroed by the caller and helpers. False: none
+ * of this size has the same helpers and policy.
+ */
+bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
+                          struct gf_pinned_mapping *ret);
+
+/*
+ * Keeps a mapping, and unmaps the oldest ones, so that at most `most` bytes are kept. False: the
+ * caller unmaps the mapping.
+ */
+bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most);
+
+/* Unmaps the mappings that were kept before this time (gf_now_ns). Returns their number. */
+unsigned gf_kept_mapping_trim(uint64_t before_ns);
+
+/* The bytes that are kept now. */
+uint64_t gf_kept_mapping_bytes(void);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mappings of freed pinned buffers, which later buffers reuse. */
+#include "pinned_buffer_kit.h"
+
+#include "base/clock.h"
+#include "engine/transfer/pinned/kept_mapping.h"
+#include "engine/transfer/pinned/recycled.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int begin(void **state)
+{
+    gf_kept_mapping_trim(UINT64_MAX);
+    keep_bytes = 64 * MIB;
+    return start(state);
+}
+
+static void put_back(void *p)
+{
+    CUresult result;
+    assert_true(give(p, &result));
+    assert_int_equal(result, CUDA_SUCCESS);
+}
+
+/* A buffer of a size that was freed before, so that a free keeps it. */
+static char *get_again(size_t bytes)
+{
+    gf_recycled_note(bytes);
+    return get(bytes);
+}
+
+static char *take(size_t bytes)
+{
+    struct gf_pinned_mapping kept;
+    if (!gf_kept_mapping_take(pool(), bytes, &first_touch, &kept))
+        return NULL;
+    const struct gf_pinned_buffer_request wish = {
+        .cuda = &cuda, .pool = pool(), .context = 5, .policy = &first_touch, .kept = &kept};
+    void *p = NULL;
+    CUresult result;
+    struct gf_fault fault;
+    assert_true(gf_pinned_buffer_alloc(&wish, &p, bytes, 0, &result, &fault));
+    assert_int_equal(driver.bytes, bytes);
+    return p;
+}
+
+static void kept_from_the_second_free_on(void **state)
+{
+    (void)state;
+    char *p = get(6 * MIB);
+    put_back(p);
+    assert_false(is_mapped(p));
+    assert_int_equal(gf_kept_mapping_bytes(), 0);
+    p = get(6 * MIB);
+    put_back(p);
+    assert_true(is_mapped(p));
+    assert_int_equal(gf_kept_mapping_bytes(), 6 * MIB);
+    assert_ptr_equal(take(6 * MIB), p);
+    assert_int_equal(gf_kept_mapping_bytes(), 0);
+    put_back(p);
+}
+
+/* As in a new mapping, all bytes are zero, also those behind the buffer, and all pages present. */
+static void reused_mapping_is_new(void **state)
+{
+    const size_t bytes = 5 * MIB + 100, more = 5 * MIB + 300000;
+    unsigned char there[MIB / 4096];
+    (void)state;
+    char *p = get_again(bytes);
+    memset(p, 7, 6 * MIB);
+    put_back(p);
+    assert_ptr_equal(take(more), p);
+    for (size_t i = 0; i < 6 * MIB; i++)
+        assert_int_equal(p[i], 0);
+    put_back(p);
+    assert_ptr_equal(take(more), p);
+    assert_int_equal(mincore(p + 5 * MIB, more - 5 * MIB, there), 0);
+    for (size_t i = 0; i < (more - 5 * MIB + 4095) / 4096; i++)
+        assert_true(there[i] & 1);
+    put_back(p);
+}
+
+static void other_buffers_get_other_mappings(void **state)
+{
+    static const struct gf_range_policy bound = {.mode = 2, .nodes = {{1}}};
+    struct gf_pinned_mapping kept;
+    (void)state;
+    char *p = get_again(4 * MIB);
+    put_back(p);
+    assert_null(take(2 * MIB));
+    assert_null(take(4 * MIB + 1));
+    assert_false(gf_kept_mapping_take(pool(), 4 * MIB, &bound, &kept));
+    assert_false(gf_kept_mapping_take(NULL, 4 * MIB, &first_touch, &kept));
+    assert_ptr_equal(take(4 * MIB), p);
+    assert_null(take(4 * MIB));
+    put_back(p);
+}
+
+static void oldest_ones_leave(void **state)
+{
+    char *p[3];
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+        p[i] = get_again(4 * MIB);
+    keep_bytes = 11 * MIB;
+    for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+        put_back(p[i]);
+    assert_false(is_mapped(p[0]));
+    assert_true(is_mapped(p[1]) && is_mapped(p[2]));
+    assert_int_equal(gf_kept_mapping_bytes(), 8 * MIB);
+    char *large = get_again(32 * MIB), *huge = get(33 * MIB);
+    put_back(large);
+    assert_false(is_mapped(large));
+    keep_bytes = SIZE_MAX;
+    gf_recycled_note(33 * MIB);
+    put_back(huge);
+    assert_false(is_mapped(huge));
+    assert_int_equal(gf_kept_mapping_trim(gf_now_ns() - UINT64_C(600000000000)), 0);
+    assert_int_equal(gf_kept_mapping_trim(UINT64_MAX), 2);
+    assert_false(is_mapped(p[1]) || is_mapped(p[2]));
+    assert_int_equal(gf_kept_mapping_bytes(), 0);
+}
+
+static void many_are_kept(void **state)
+{
+    char *p[40];
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+        p[i] = get_again(MIB + 1);
+    keep_bytes = SIZE_MAX;
+    for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+        put_back(p[i]);
+    assert_int_equal(gf_kept_mapping_bytes(), 64 * MIB);
+    assert_false(is_mapped(p[7]));
+    assert_true(is_mapped(p[8]));
+}
+
+static void wait_for(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* A child has the bytes of a buffer that its parent frees, as of the driver's memory. */
+static void inherited_mapping_is_not_kept(void **state)
+{
+    int pipes[2];
+    char byte;
+    (void)state;
+    char *p = get_again(4 * MIB);
+    p[4096] = 5;
+    assert_int_equal(pipe(pipes), 0);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(read(pipes[0], &byte, 1) != 1 || p[4096] != 5);
+    put_back(p);
+    assert_int_equal(gf_kept_mapping_bytes(), 0);
+    assert_int_equal(write(pipes[1], "x", 1), 1);
+    wait_for(child);
+    char *q = get_again(4 * MIB); /* later buffers are kept */
+    put_back(q);
+    assert_int_equal(gf_kept_mapping_bytes(), 4 * MIB);
+}
+
+static void kept_mapping_is_not_inherited(void **state)
+{
+    (void)state;
+    char *p = get_again(4 * MIB);
+    put_back(p);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(is_mapped(p));
+    wait_for(child);
+    assert_ptr_equal(take(4 * MIB), p);
+    child = fork();
+    if (child == 0) {
+        p[8192] = 3;
+        _exit(0);
+    }
+    wait_for(child);
+    assert_int_equal(p[8192], 3); /* the buffer is shared with the child */
+    put_back(p);
+}
+
+static void sizes_are_recycled(void **state)
+{
+    static char blocks[3];
+    (void)state;
+    assert_false(gf_recycled_covers(MIB) || gf_recycled_covers(32 * MIB + 1));
+    assert_true(gf_recycled_covers(MIB + 1) && gf_recycled_covers(32 * MIB));
+    gf_recycled_allocated(&blocks[0], 20 * MIB);
+    gf_recycled_freed(&blocks[1]);
+    assert_false(gf_recycled(20 * MIB));
+    gf_recycled_freed(&blocks[0]);
+    assert_true(gf_recycled(20 * MIB) && gf_recycled(18 * MIB + 1));
+    assert_false(gf_recycled(18 * MIB) || gf_recycled(20 * MIB + 1));
+    gf_recycled_allocated(&blocks[2], MIB);
+    gf_recycled_freed(&blocks[2]);
+    gf_recycled_freed(NULL);
+    assert_false(gf_recycled(MIB) || gf_recycled(22 * MIB));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(kept_from_the_second_free_on, begin),
+        cmocka_unit_test_setup(reused_mapping_is_new, begin),
+        cmocka_unit_test_setup(other_buffers_get_other_mappings, begin),
+        cmocka_unit_test_setup(oldest_ones_leave, begin),
+        cmocka_unit_test_setup(many_are_kept, begin),
+        cmocka_unit_test_setup(inherited_mapping_is_not_kept, begin),
+        cmocka_unit_test_setup(kept_mapping_is_not_inherited, begin),
+        cmocka_unit_test_setup(sizes_are_recycled, begin),
+    };
+    return cmocka_run_group_tests_name("kept", tests, NULL, NULL);
+}
