@@ -150,11 +150,6 @@ static bool can_replace_driver(const struct gf_context *context, unsigned *flags
     return !others.found;
 }
 
-static bool registers_early(void)
-{
-    return gf_setup.options->pin_register == gf_pin_register_early;
-}
-
 static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
                         CUresult *ret_result)
 {
@@ -162,7 +157,6 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
     struct gf_pinned_buffer_request request = {.cuda = gf_setup.cuda,
                                                .pool = context->pool,
                                                .context = gf_context_id(context),
-                                               .early = registers_early(),
                                                .flags = flags,
                                                .policy = &policy};
     const uint64_t since = gf_now_ns();

@@ -5,7 +5,6 @@
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
 #include "engine/transfer/pinned/recycled.h"
-#include "engine/transfer/pinned/touching.h"
 #include "engine/transfer/setup/mutation.h"
 
 #include <pthread.h>
@@ -122,39 +121,9 @@ static bool is_expected(CUresult result)
            result == CUDA_ERROR_DEINITIALIZED;
 }
 
-/*
- * Registers a new buffer, while helpers may still touch its last pages. Returns the driver's
- * result. *ret_fault describes a failure whose cause is neither the program nor a lack of memory.
- */
-static CUresult register_buffer(const struct gf_pinned_buffer_request *request,
-                                struct buffer *buffer, unsigned flags, struct gf_touching *early,
-                                struct gf_fault *ret_fault)
-{
-    const char *call;
-    /*
-     * Flags of cuMemHostAlloc and cuMemHostRegister have the same values, and cuMemHostGetFlags
-     * reports them alike.
-     */
-    const CUresult result = request->cuda->cuMemHostRegister_v2(
-        buffer->mapping.at, GF_MUTATED(registers_half) ? buffer->bytes / 2 : buffer->bytes, flags);
-    const int error =
-        gf_pinned_mapping_settle(&buffer->mapping, early, result == CUDA_SUCCESS, &call);
-
-    *ret_fault = (struct gf_fault){.result = result};
-    if (is_expected(result))
-        return result;
-    if (!error) {
-        ret_fault->call = "cuMemHostRegister";
-        return result;
-    }
-    /* The pages that helpers could not touch are why the driver failed. */
-    *ret_fault = (struct gf_fault){.call = call, .error = -error};
-    return CUDA_SUCCESS;
-}
-
 /* A buffer with a mapping. NULL on failure. */
 static struct buffer *make_buffer(const struct gf_pinned_buffer_request *request, size_t bytes,
-                                  struct gf_touching *early, struct gf_fault *ret_fault)
+                                  struct gf_fault *ret_fault)
 {
     struct buffer *buffer = calloc(1, sizeof(*buffer));
 
@@ -166,12 +135,10 @@ static struct buffer *make_buffer(const struct gf_pinned_buffer_request *request
     }
     if (request->kept) {
         buffer->mapping = *request->kept;
-        if (early)
-            *early = (struct gf_touching){0};
         return buffer;
     }
     const uint64_t forks = gf_recycled_covers(bytes) ? gf_kept_mapping_forks() : 0;
-    ret_fault->error = -gf_pinned_mapping_make(request->pool, bytes, request->policy, early,
+    ret_fault->error = -gf_pinned_mapping_make(request->pool, bytes, request->policy,
                                                &buffer->mapping, &ret_fault->call);
     if (ret_fault->error) {
         free(buffer);
@@ -184,16 +151,23 @@ static struct buffer *make_buffer(const struct gf_pinned_buffer_request *request
 bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void **pp, size_t bytes,
                             unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault)
 {
-    struct gf_touching touching, *const early = request->early ? &touching : NULL;
-    struct buffer *buffer = make_buffer(request, bytes, early, ret_fault);
+    struct buffer *buffer = make_buffer(request, bytes, ret_fault);
 
     if (!buffer)
         return false;
     buffer->bytes = bytes;
     buffer->context = request->context;
     buffer->flags = request->flags;
-    *ret_result = register_buffer(request, buffer, flags, early, ret_fault);
-    if (*ret_result == CUDA_SUCCESS && !ret_fault->error) {
+    /*
+     * Flags of cuMemHostAlloc and cuMemHostRegister have the same values, and cuMemHostGetFlags
+     * reports them alike.
+     */
+    const CUresult result = request->cuda->cuMemHostRegister_v2(
+        buffer->mapping.at, GF_MUTATED(registers_half) ? bytes / 2 : bytes, flags);
+    *ret_fault = (struct gf_fault){.call = is_expected(result) ? NULL : "cuMemHostRegister",
+                                   .result = result};
+    *ret_result = result;
+    if (result == CUDA_SUCCESS) {
         insert_buffer(buffer);
         *pp = buffer->mapping.at;
         return true;
@@ -204,7 +178,7 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
      * Because of a capture, the driver refused the call and invalidated the capture. The program's
      * own allocation would have had the same effect.
      */
-    return *ret_result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 /* Keeps a claimed buffer that could not be unregistered, until its context ends. */

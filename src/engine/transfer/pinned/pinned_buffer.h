@@ -23,7 +23,6 @@ struct gf_pinned_buffer_request {
     const struct gf_range_policy *policy;
     /* A mapping for the buffer (kept_mapping.h), which the call consumes; NULL: it makes one. */
     const struct gf_pinned_mapping *kept;
-    bool early;     /* register while helpers touch the last pages */
     unsigned flags; /* the flags that the program passed, for cuMemHostGetFlags */
 };
 

@@ -48,7 +48,7 @@ static unsigned threads_of(const struct gf_pool *pool)
 }
 
 /*
- * One mapping for three threads, which then seldom wait for each other. The driver's own buffer is
+ * One mapping for two threads, which then seldom wait for each other. The driver's own buffer is
  * one mapping. With more mappings, each fork of the process would take up to 2 us longer for each
  * of them.
  */
@@ -56,7 +56,7 @@ static size_t part_size(const struct gf_pool *pool, size_t bytes)
 {
     const bool many = gf_load_relaxed(&live_parts) > GF_TUNE_PIN_MAPPINGS;
     const size_t least = many ? GF_TUNE_PIN_MAPPING_MANY : GF_TUNE_PIN_MAPPING_LEAST;
-    const unsigned parts = gf_max(threads_of(pool) / 3, 1u);
+    const unsigned parts = gf_max(threads_of(pool) / 2, 1u);
     return gf_round_up(gf_max(bytes / parts, least), GF_HUGE_PAGE);
 }
 
@@ -113,13 +113,8 @@ static bool make_reserved(struct gf_pinned_mapping *mapping, const struct gf_ran
     return false;
 }
 
-static const char *failed_touch(int error)
-{
-    return error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
-}
-
 static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_range_policy *policy,
-                         struct gf_touching *early, const char **ret_call)
+                         const char **ret_call)
 {
     *ret_call = "mmap";
     mapping->part = part_size(mapping->pool, mapping->mapped);
@@ -132,11 +127,10 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
     if (!error) {
         madvise(mapping->at, mapping->mapped, MADV_HUGEPAGE);
         gf_range_policy_apply(policy, mapping->at, mapping->mapped);
-        struct gf_touching whole, *const t = early ? early : &whole;
-        *t = (struct gf_touching){
+        struct gf_touching t = {
             .pool = mapping->pool, .units = units_of(mapping), .at = mapping->at, .policy = policy};
-        error = early ? gf_touching_begin(t) : gf_touching_run(t);
-        *ret_call = failed_touch(error);
+        error = gf_touching_run(&t);
+        *ret_call = error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
     }
     if (error)
         gf_pinned_mapping_unmap(mapping);
@@ -144,38 +138,26 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
 }
 
 int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
-                           struct gf_touching *early, struct gf_pinned_mapping *ret,
-                           const char **ret_call)
+                           struct gf_pinned_mapping *ret, const char **ret_call)
 {
     struct gf_pinned_mapping mapping = {.bytes = gf_round_up(bytes, gf_page_size()),
                                         .mapped = gf_round_up(bytes, GF_HUGE_PAGE),
                                         .pool = pool,
-                                        .policy = *policy,
-                                        .node = -1};
+                                        .policy = *policy};
 
     const bool reserved = gf_huge_pool_is_on();
 
     *ret_call = NULL;
-    if (early)
-        *early = (struct gf_touching){0};
     if (!reserved || !make_reserved(&mapping, policy)) {
         if (reserved && !gf_touching_fits(bytes, policy))
             return -ENOMEM;
-        const int error = make_ordinary(&mapping, policy, early, ret_call);
+        const int error = make_ordinary(&mapping, policy, ret_call);
         if (error)
             return error;
     }
+    mapping.node = gf_range_node_read(mapping.at, mapping.bytes);
     *ret = mapping;
     return 0;
-}
-
-int gf_pinned_mapping_settle(struct gf_pinned_mapping *mapping, struct gf_touching *early,
-                             bool registered, const char **ret_call)
-{
-    const int error = early ? gf_touching_end(early, registered) : 0;
-    *ret_call = error ? failed_touch(error) : NULL;
-    mapping->node = gf_range_node_read(mapping->at, mapping->bytes);
-    return error;
 }
 
 /* Unmapping. */

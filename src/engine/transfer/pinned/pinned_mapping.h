@@ -11,7 +11,6 @@
 #include "engine/transfer/memory/range_policy.h"
 
 struct gf_pool;
-struct gf_touching;
 
 /* One range, made of adjacent mappings (parts) of the same size. */
 struct gf_pinned_mapping {
@@ -29,24 +28,15 @@ struct gf_pinned_mapping {
 };
 
 /*
- * Makes a range of zeros whose pages are present, placed by the policy. Its pages are reserved
+ * Makes a range of zeros whose pages are all present, placed by the policy. Its pages are reserved
  * huge pages if the user requests them and enough are free (huge_pool.h). Otherwise huge pages are
- * used where the host allows them for shared memory. The caller checks gf_touching_fits
- * first, unless gf_huge_pool_is_on. Returns 0, or -errno of the failed call *ret_call. *ret_call is
- * NULL if too little memory is free, or other processes took the remaining memory while pages were
- * touched. `pool` may be NULL. If `early` is not NULL, helpers may still touch the last pages on
- * return (touching.h).
+ * used where the host allows them for shared memory. The caller checks gf_touching_fits first,
+ * unless gf_huge_pool_is_on. Returns 0, or -errno of the failed call *ret_call. *ret_call is NULL if
+ * too little memory is free, or other processes took the remaining memory while pages were touched.
+ * `pool` may be NULL.
  */
 int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
-                           struct gf_touching *early, struct gf_pinned_mapping *ret,
-                           const char **ret_call);
-/*
- * Follows gf_pinned_mapping_make, after the attempt to register the range. On return no helper
- * touches it any longer. Returns 0, or -errno of a helper and the failed call as above. The driver
- * has populated the whole range if it is registered, so the error does not matter then.
- */
-int gf_pinned_mapping_settle(struct gf_pinned_mapping *mapping, struct gf_touching *early,
-                             bool registered, const char **ret_call);
+                           struct gf_pinned_mapping *ret, const char **ret_call);
 /* Unmaps the range by libc's munmap, which communication libraries intercept. */
 void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping);
 

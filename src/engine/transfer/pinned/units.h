@@ -2,8 +2,7 @@
 /*
  * The division of a range, which consists of mappings of equal size, into units of work for several
  * threads. Consecutive units are in different mappings, because threads that fill one inode at the
- * same time wait for each other. Each mapping is a little ahead of the next one. So a walk from the
- * start of the range, which begins after most units, finds the work done before it arrives.
+ * same time wait for each other.
  */
 #ifndef GF_ENGINE_TRANSFER_PINNED_UNITS_H
 #define GF_ENGINE_TRANSFER_PINNED_UNITS_H
@@ -21,8 +20,5 @@ uint64_t gf_units_count(const struct gf_units *units);
 
 /* The size of unit i, which may be 0. The unit begins at *ret_start. */
 size_t gf_units_get(const struct gf_units *units, uint64_t i, size_t *ret_start);
-
-/* Number of first units that have at least `bytes` bytes together. */
-uint64_t gf_units_first(const struct gf_units *units, size_t bytes);
 
 #endif

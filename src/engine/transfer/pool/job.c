@@ -4,12 +4,11 @@
 #include "base/clock.h"
 #include "engine/transfer/setup/tuning.h"
 
-static bool claim_piece(struct gf_job *job, uint64_t end, uint64_t *ret)
+static bool claim_piece(struct gf_job *job, uint64_t *ret)
 {
     uint64_t next = gf_load_relaxed(&job->next);
     do {
-        if (next >= gf_min(end, gf_load_acquire(&job->limit)) ||
-            gf_load_relaxed(&job->failed) != GF_PIECE_NONE)
+        if (next >= gf_load_acquire(&job->limit) || gf_load_relaxed(&job->failed) != GF_PIECE_NONE)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&job->next, &next, next + 1,
                                                     memory_order_acq_rel, memory_order_relaxed));
@@ -27,19 +26,14 @@ static void fail_piece(struct gf_job *job, uint64_t piece)
     gf_job_notify(job);
 }
 
-bool gf_job_help_below(struct gf_job *job, uint64_t end)
+bool gf_job_help(struct gf_job *job)
 {
     uint64_t piece;
-    if (!claim_piece(job, end, &piece))
+    if (!claim_piece(job, &piece))
         return false;
     if (!job->work(job, piece))
         fail_piece(job, piece);
     return true;
-}
-
-bool gf_job_help(struct gf_job *job)
-{
-    return gf_job_help_below(job, UINT64_MAX);
 }
 
 bool gf_job_is_finished(const struct gf_job *job)

@@ -47,8 +47,6 @@ struct gf_job {
 
 /* Claims and does one piece. False: no piece may be claimed now, or a piece has failed. */
 bool gf_job_help(struct gf_job *job);
-/* The same for pieces below `end` only. */
-bool gf_job_help_below(struct gf_job *job, uint64_t end);
 
 /* The first piece that failed, or GF_PIECE_NONE. */
 static inline uint64_t gf_job_failed(const struct gf_job *job)

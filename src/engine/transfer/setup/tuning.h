@@ -58,13 +58,6 @@
 /* Threads touch a range in units of at most this size, so that they end at about the same time. */
 #define GF_TUNE_TOUCH_UNIT GF_MIB(32)
 /*
- * A buffer of at least this size is registered once so many sixteenths of it are touched, if at
- * least this many helpers touch the rest.
- */
-#define GF_TUNE_PIN_EARLY GF_MIB(64)
-#define GF_TUNE_PIN_EARLY_PART 13
-#define GF_TUNE_PIN_EARLY_HELPERS 3
-/*
  * A mapping for pinned buffers has at least GF_TUNE_PIN_MAPPING_LEAST bytes. While the library has
  * more than GF_TUNE_PIN_MAPPINGS live mappings, it has at least GF_TUNE_PIN_MAPPING_MANY bytes.
  */
