@@ -50,6 +50,7 @@ static void inherited(void)
             const pid_t child = round % 2 ? fork() : 1;
             if (child == 0) {
                 char byte;
+                close(pipes[1]); /* so that the child ends with its parent */
                 _exit(read(pipes[0], &byte, 1) == 1 && kit_is(at, sizes[i], round + 1) ? 5 : 6);
             }
             MUST(cu.cuMemFreeHost(at));

@@ -71,13 +71,11 @@ static void reused_mapping_is_new(void **state)
     memset(p, 7, 6 * MIB);
     put_back(p);
     assert_ptr_equal(take(more), p);
-    for (size_t i = 0; i < 6 * MIB; i++)
-        assert_int_equal(p[i], 0);
-    put_back(p);
-    assert_ptr_equal(take(more), p);
     assert_int_equal(mincore(p + 5 * MIB, more - 5 * MIB, there), 0);
     for (size_t i = 0; i < (more - 5 * MIB + 4095) / 4096; i++)
         assert_true(there[i] & 1);
+    for (size_t i = 0; i < 6 * MIB; i++)
+        assert_int_equal(p[i], 0);
     put_back(p);
 }
 
@@ -153,8 +151,10 @@ static void inherited_mapping_is_not_kept(void **state)
     p[4096] = 5;
     assert_int_equal(pipe(pipes), 0);
     const pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
+        close(pipes[1]); /* so that the child ends with its parent */
         _exit(read(pipes[0], &byte, 1) != 1 || p[4096] != 5);
+    }
     put_back(p);
     assert_int_equal(gf_kept_mapping_bytes(), 0);
     assert_int_equal(write(pipes[1], "x", 1), 1);

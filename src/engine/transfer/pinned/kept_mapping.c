@@ -38,14 +38,14 @@ static void count_fork(void)
 static void watch_forks(void)
 {
     if (pthread_atfork(count_fork, NULL, NULL) == 0)
-        gf_store_release(&forks, 1);
+        gf_store_relaxed(&forks, 1);
 }
 
 uint64_t gf_kept_mapping_forks(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    return gf_load_acquire(&forks);
+    return gf_load_relaxed(&forks);
 }
 
 /* The array. The lock is held. */
@@ -141,12 +141,13 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
 
 /*
  * Hides the mapping from later children. A child that has it was forked before, and was counted, so
- * the program's children keep what they inherited.
+ * the program's children keep what they inherited. The kernel's lock of the address space orders the
+ * count before a fork, and this read of it after the call.
  */
 static bool is_inherited(const struct gf_pinned_mapping *mapping)
 {
     return madvise(mapping->at, mapping->mapped, MADV_DONTFORK) != 0 || !mapping->forks ||
-           (mapping->forks != gf_load_acquire(&forks) && !GF_MUTATED(reuses_inherited));
+           (mapping->forks != gf_load_relaxed(&forks) && !GF_MUTATED(reuses_inherited));
 }
 
 /* Removes what the program may have written behind its buffer, up to the end of the mapping. */

@@ -35,10 +35,11 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
                             unsigned flags, CUresult *ret_result, struct gf_fault *ret_fault);
 
 /*
- * Serve cuMemFreeHost and cuMemHostUnregister. `keep`: most bytes of mappings to keep for reuse. They return false if the pointer is not the start of
+ * Serve cuMemFreeHost and cuMemHostUnregister. They return false if the pointer is not the start of
  * a buffer here; then the caller must call the driver. If a buffer cannot be unregistered, and no
  * error of the program is the cause, the buffer is kept until its context ends, and *ret_fault
- * describes the failure. Otherwise ret_fault->call is NULL.
+ * describes the failure. Otherwise ret_fault->call is NULL. The mapping of a freed buffer may be
+ * kept for reuse, if at most `keep` bytes are kept then.
  */
 bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, uint64_t keep, CUresult *ret_result,
                            struct gf_fault *ret_fault);

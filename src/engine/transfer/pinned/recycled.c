@@ -8,7 +8,10 @@
 #define SLOTS 256
 #define SIZES (GF_TUNE_PIN_KEPT_MOST / GF_HUGE_PAGE)
 
-/* A direct-mapped table of the driver's blocks; a collision overwrites. */
+/*
+ * A direct-mapped table of the driver's blocks; a collision overwrites. If threads use a slot at the
+ * same time, at worst another size counts as freed.
+ */
 static struct {
     _Atomic uintptr_t at;
     _Atomic unsigned size;
@@ -39,7 +42,7 @@ void gf_recycled_allocated(const void *at, size_t bytes)
     if (!gf_recycled_covers(bytes))
         return;
     gf_store_relaxed(&blocks[slot].size, size_of(bytes));
-    gf_store_release(&blocks[slot].at, (uintptr_t)at);
+    gf_store_relaxed(&blocks[slot].at, (uintptr_t)at);
 }
 
 void gf_recycled_freed(const void *at)
@@ -47,7 +50,7 @@ void gf_recycled_freed(const void *at)
     const size_t slot = slot_of(at);
     uintptr_t wanted = (uintptr_t)at;
     const unsigned size = gf_load_relaxed(&blocks[slot].size);
-    if (at && gf_cas_acq_rel(&blocks[slot].at, &wanted, 0))
+    if (at && gf_cas_relaxed(&blocks[slot].at, &wanted, 0))
         atomic_fetch_or_explicit(&freed, UINT32_C(1) << size, memory_order_relaxed);
 }
 
