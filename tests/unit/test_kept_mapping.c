@@ -6,6 +6,7 @@
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/recycled.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -184,6 +185,33 @@ static void kept_mapping_is_not_inherited(void **state)
     put_back(p);
 }
 
+/* Another thread may get a buffer while a fork is under way, after the handlers before the fork. */
+static bool wants_fork;
+static char *during_fork;
+
+static void get_during_fork(void)
+{
+    if (wants_fork && during_fork == NULL)
+        during_fork = get_again(4 * MIB);
+}
+
+static void mapping_of_a_fork_under_way_is_not_kept(void **state)
+{
+    (void)state;
+    gf_kept_mapping_forks();
+    wants_fork = true;
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    wait_for(child);
+    assert_non_null(during_fork);
+    put_back(during_fork);
+    assert_int_equal(gf_kept_mapping_bytes(), 0);
+    char *p = get_again(4 * MIB);
+    put_back(p);
+    assert_int_equal(gf_kept_mapping_bytes(), 4 * MIB);
+}
+
 static void sizes_are_recycled(void **state)
 {
     static char blocks[3];
@@ -204,6 +232,8 @@ static void sizes_are_recycled(void **state)
 
 int main(void)
 {
+    /* Handlers that were registered first run last before a fork. */
+    pthread_atfork(get_during_fork, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(kept_from_the_second_free_on, begin),
         cmocka_unit_test_setup(reused_mapping_is_new, begin),
@@ -212,6 +242,7 @@ int main(void)
         cmocka_unit_test_setup(many_are_kept, begin),
         cmocka_unit_test_setup(inherited_mapping_is_not_kept, begin),
         cmocka_unit_test_setup(kept_mapping_is_not_inherited, begin),
+        cmocka_unit_test_setup(mapping_of_a_fork_under_way_is_not_kept, begin),
         cmocka_unit_test_setup(sizes_are_recycled, begin),
     };
     return cmocka_run_group_tests_name("kept", tests, NULL, NULL);

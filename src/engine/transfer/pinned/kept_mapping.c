@@ -27,18 +27,28 @@ static _Atomic uint64_t kept_bytes; /* written under the lock */
 
 /* Forks. */
 
-static _Atomic uint64_t forks; /* 0: not counted */
+/*
+ * The upper half counts forks, the lower half those under way, so that one load reads both. 0: forks
+ * are not counted.
+ */
+static _Atomic uint64_t forks;
+#define FORK (UINT64_C(1) << 32)
 
-static void count_fork(void)
+static void fork_begins(void)
 {
-    gf_add_relaxed(&forks, 1);
+    gf_add_relaxed(&forks, FORK + 1);
+}
+
+static void fork_ends(void)
+{
+    gf_sub_relaxed(&forks, 1);
 }
 
 /* A fork that begins during the registration is not counted, but then no mapping has a count yet. */
 static void watch_forks(void)
 {
-    if (pthread_atfork(count_fork, NULL, NULL) == 0)
-        gf_store_relaxed(&forks, 1);
+    if (pthread_atfork(fork_begins, fork_ends, NULL) == 0)
+        gf_store_relaxed(&forks, FORK);
 }
 
 uint64_t gf_kept_mapping_forks(void)
@@ -147,6 +157,7 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
 static bool is_inherited(const struct gf_pinned_mapping *mapping)
 {
     return madvise(mapping->at, mapping->mapped, MADV_DONTFORK) != 0 || !mapping->forks ||
+           mapping->forks % FORK ||
            (mapping->forks != gf_load_relaxed(&forks) && !GF_MUTATED(reuses_inherited));
 }
 

@@ -11,7 +11,10 @@
 
 #include "engine/transfer/pinned/pinned_mapping.h"
 
-/* How often the process was forked by libc's fork; 0 if that is not known. */
+/*
+ * A value that each fork by libc changes, and that is no multiple of 2^32 while a fork is under way;
+ * 0 if forks are not noticed. Called before the program gets a buffer.
+ */
 uint64_t gf_kept_mapping_forks(void);
 
 /*
