@@ -53,6 +53,7 @@ PERMITTED = {
     "src/preload/heap/pages/huge.c": {"pages": "advises huge pages; takes none away"},
     "src/preload/heap/pages/mappings.c": {"pages": "advises; takes none away"},
     "src/preload/hook/attach/attach.c": {"descriptors": "loads the engine within cuInit", "pages": OWN},
+    "src/preload/hook/counters.c": {"pages": OWN},
     "src/preload/hook/libc/on_unmap.c": {"pages": "the program's own munmap"},
     "src/preload/hook/originals/driver.c": {"descriptors": "pins the driver within cuInit", "pages": OWN},
     "src/preload/malloc/libc_names.c": {"pages": "makes libc's table of calls writable for a moment"},

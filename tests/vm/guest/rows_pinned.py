@@ -2,6 +2,7 @@
 """Rows about the pages that the library itself maps: pinned buffers and the staging ring."""
 
 import json
+import time
 
 import proc
 from program import BIND, INTERLEAVE, PROGRAM, Program
@@ -48,19 +49,25 @@ def row_pinned_memory_is_on_the_devices_node(machine):
     assert run(machine, None) == {"prefer:1"}
 
 
-TWO_DEVICES = ("init", "ctx", 0, "say", "ready", "ctx", 0, "ctx", 1, "pin", "1",
+TRIES = 10
+TWO_DEVICES = ("init", *("ctx", 0, "say", "ready") * TRIES, "ctx", 0, "ctx", 1, "pin", "1",
                *(word for name, size in (("small", 64 << 10), ("middle", 4 * MIB), ("large", 64 * MIB))
                  for device in (0, 1) for word in ("pinmem", f"{name}{device}", device, size)), "say", "x")
 
 
 def use_two_devices(machine, policy=None):
-    """Starts a program that allocates on both devices when the library has decided: on a busy machine, the engine may
-    be loaded later than the first allocations. Returns the program and its id."""
+    """Starts a program that allocates on both devices when the library has decided. On a busy machine, the engine is
+    loaded later than the first context, and learns of it when the context becomes current again. Returns the program
+    and its id."""
     machine.pretend_gpu(NODE0, NODE1)
     program = Program(PROGRAM, *TWO_DEVICES, policy=policy, env=machine.env(NODE0, NODE1, GPUFEED_STAGE_THREADS=4))
-    program.at("ready")
+    for _ in range(TRIES):
+        program.at("ready")
+        end = time.monotonic() + 2
+        while "GPU 0" not in program.errors() and time.monotonic() < end:
+            time.sleep(0.1)
+        program.go()
     check_said(program, "GPU 0", "node 0")
-    program.go()
     return program, program.at("x")
 
 
