@@ -22,10 +22,8 @@ static const struct cause_text *text_of(enum gf_host_cause cause)
         [gf_host_paused] = {"the process was paused",
                             "by SIGSTOP, a debugger or the cgroup freezer"},
         [gf_host_throttled] = {"throttled by the CPU quota", "raise the cgroup's quota"},
-        [gf_host_preempted] =
-            {"the submitting thread had no CPU",
-             "request more CPUs, run fewer threads and workers, or end other processes on "
-             "these CPUs"},
+        [gf_host_preempted] = {"the submitting thread had no CPU",
+                               "request more CPUs, or run fewer threads, workers and other jobs"},
         [gf_host_driver] = {"allocating or freeing in the driver",
                             "reuse device memory; avoid torch.cuda.empty_cache()"},
         [gf_host_gpu_wait] = {"returning from a wait for the GPU",
