@@ -125,7 +125,7 @@ def test_a_quota_below_two_cpus(doctor, tmp_path, quota, said):
                                 "sys/fs/cgroup/cpu.max": f"{quota} 100000\n"})(tmp_path)
     told = {one["check"]: one["summary"] for one in problems(doctor(f"--machine={tmp_path}", "--json", OMP_NUM_THREADS="2"))}
     assert told["feeding"].startswith(said) and set(told) == {"quota", "feeding", "thread-counts"}
-    assert told["thread-counts"] == "1 rank of 2 OpenMP threads share 1 CPU"
+    assert told["thread-counts"] == "1 rank with 2 OpenMP threads has 1 CPU"
 
 
 def test_the_nodes_whose_memory_is_needed_are_named(doctor, tmp_path):

@@ -33,7 +33,7 @@ def test_the_screen_begins_with_the_verdict(shown):
     text = shown(LOG).stdout
     assert text.startswith("Stalls cost little: 3 calls stalled for 7 ms in total, the longest for 4 ms;")
     assert "The main cause of stalls is purge (86 % of the stalled time, all of it at train.py:4 in load, called from train.py:99 in <module>): " \
-        "the call returned pages to the kernel." in " ".join(text.split())
+        "the call returned free pages to the kernel." in " ".join(text.split())
     assert re.search(r"\n  train.py:4 in load +2 +6 ms +86 % +4 ms +01:46:49  purge\n", text), text
     assert "\nWhat helps\n  purge (6 ms of stalls, mostly at train.py:4 in load): a longer decay time (`dirty_decay_ms`)\n" in text
     assert max(map(len, text.splitlines())) <= 100

@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include "base/atomic.h"
 #include "base/fmt.h"
 #include "preload/trace/journal.h"
 
@@ -179,13 +180,14 @@ static void test_finish(void **state)
 }
 
 static bool full;
-static uint64_t written; /* bytes that count against the size limit, when the last line was begun */
+static _Atomic uint64_t
+    written; /* bytes that count against the size limit, when the last line was begun */
 
 /* Linked with --wrap: 64 MiB of lines take minutes. */
 bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots);
 bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots)
 {
-    written = slots->written;
+    gf_store_relaxed(&written, slots->written);
     return full;
 }
 
@@ -202,14 +204,14 @@ static void test_failed_writes(void **state)
     assert_int_equal(rename(folder, away), 0);
     gf_journal_count(&before);
     gf_journal_event("lost", "{}");
-    const uint64_t count = written;
+    const uint64_t count = gf_load_relaxed(&written);
     for (unsigned i = 0; i < 9; i++)
         gf_journal_event("lost", "{}");
     gf_journal_count(&after);
     assert_int_equal(rename(away, folder), 0);
     gf_journal_event("after", "{}");
     assert_true(count > 0);
-    assert_int_equal(written, count);
+    assert_int_equal(gf_load_relaxed(&written), count);
     assert_int_equal(after.dropped - before.dropped, 10);
     assert_int_equal(lines_of(getpid(), "lost", NULL), 0);
     assert_int_equal(lines_of(getpid(), "after", &told), 1);

@@ -93,8 +93,8 @@ static void ask_own(size_t i, void *closure)
 {
     struct answer *ret = closure;
     struct mutation mutation;
-    struct gf_dwarf_frame frame;
-    struct gf_rows rows;
+    struct gf_dwarf_frame frame = {0}; /* a broken table sets neither of the two */
+    struct gf_rows rows = {0};
     enum found found[2];
 
     mutation_choose(original, batch + i, &mutation);
