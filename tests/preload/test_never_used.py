@@ -59,3 +59,20 @@ def test_other_processes_may_have_used_it(launch):
     for start in ("subprocess.run(['true'])", "os.system('true')", "os.spawnlp(os.P_WAIT, 'true', 'true')"):
         assert launch(f"import os, subprocess; {start}").stderr == "", start
     assert launch("python3 -c pass; true", program=("bash", "-c")).stderr == ""
+    # bash replaces itself by the last program, which has not started the first one.
+    assert launch("python3 -c 'print(len(bytes(1) * (100 << 20)))'; ls /dev/null", program=("bash", "-c")).stderr == ""
+
+
+def test_many_exit_handlers_before_the_first_allocation(run, compile_c):
+    """libc calls calloc for the 33rd handler, while it holds the lock that on_exit takes."""
+    program = compile_c("""
+        #include <stdlib.h>
+        static void nothing(void) {}
+        int main(void)
+        {
+            for (int i = 0; i < 40; i++)
+                atexit(nothing);
+            return 0;
+        }""")
+    done = run(COMMAND, "run", "--", program, preload=False, timeout=20)
+    assert done.returncode == 0

@@ -226,7 +226,9 @@ static enum gf_log_level log_level(const struct gf_preload *preload)
 static bool is_parent_preloaded(void)
 {
     uintptr_t at;
-    return !gf_permit_sealed() && gf_tasks_find_map(getppid(), "/libgpufeed.so", &at) == 0;
+    const pid_t parent = getppid(); /* 0: outside of this PID namespace */
+    return parent > 0 && !gf_permit_sealed() &&
+           gf_tasks_find_map(parent, "/libgpufeed.so", &at) == 0;
 }
 
 /* Makes each printed line contain the rank or the process id, which shows which process printed it. */

@@ -29,9 +29,12 @@ static inline bool passes_through(void)
  * The first call decides the mode. Calls that the deciding thread makes during the decision are
  * served from the boot pool.
  */
-GF_COLD static const struct gf_family *decided_family(void)
+GF_COLD static const struct gf_family *decided_family(bool inside_calloc)
 {
-    gf_start();
+    if (inside_calloc)
+        gf_start_in_calloc();
+    else
+        gf_start();
     switch (gf_mode_get()) {
     case gf_heap_mode_replace:
         return &gf_family_jemalloc;
@@ -53,10 +56,12 @@ GF_COLD static const struct gf_family *decided_family(void)
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define GF_IS_CALLOC(name) (sizeof(name) == sizeof("calloc") && *(name) == 'c')
 #define GF_FAMILY(name, type, parameters, arguments)                                               \
     GF_COLD static type name##_otherwise parameters                                                \
     {                                                                                              \
-        return gf_start_loaded() ? decided_family()->name arguments : gf_boot_##name arguments;    \
+        return gf_start_loaded() ? decided_family(GF_IS_CALLOC(#name))->name arguments             \
+                                 : gf_boot_##name arguments;                                       \
     }
 #include "abi/family.def"
 

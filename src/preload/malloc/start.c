@@ -31,7 +31,17 @@ void gf_start_watch(const struct gf_options *options)
         heap->time_passthrough();
 }
 
-void gf_start(void)
+/*
+ * libc calls calloc while it holds the lock of its list of exit handlers, which on_exit needs, too.
+ * The loader's first calls of calloc are safe: libc has not been initialised, so that no handler
+ * exists.
+ */
+static bool may_lock_exit_handlers(bool inside_calloc)
+{
+    return !inside_calloc || !*program_invocation_name;
+}
+
+static void start(bool inside_calloc)
 {
     if (gf_likely(!gf_heap_init()))
         return;
@@ -41,7 +51,18 @@ void gf_start(void)
         gf_start_watch(options);
         gf_start_probes(GF_PERMIT_READING);
     }
-    if (gf_unlikely(gf_startup_env()->run) && options->mode != gf_mode_off && options->verbose)
+    if (gf_unlikely(gf_startup_env()->run) && options->mode != gf_mode_off && options->verbose &&
+        may_lock_exit_handlers(inside_calloc))
         gf_run_root_open();
     errno = error;
+}
+
+void gf_start(void)
+{
+    start(false);
+}
+
+void gf_start_in_calloc(void)
+{
+    start(true);
 }

@@ -35,6 +35,9 @@ static inline bool gf_start_loaded(void)
  */
 void gf_start(void);
 
+/* The same inside calloc, which libc may call while it holds a lock of its list of exit handlers. */
+void gf_start_in_calloc(void);
+
 /*
  * Opens the log if GPUFEED_LOG is set, and watches for stalls unless GPUFEED_STALL_US is 0.
  * Idempotent; called after gf_start.

@@ -8,10 +8,12 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define NEVER "this process never used a GPU: "
+#define GPU_CHILD_KIB (64L << 10)
 
 /* Shared with forked children; changed by the __atomic_* builtins. */
 struct root {
@@ -44,6 +46,17 @@ static void report_unused(void)
 }
 
 /*
+ * Whether a child that has ended was large enough to have used a GPU; a process with a context has
+ * more than 100 MiB in memory. The kernel keeps this figure when the process executes another
+ * program, as shells do for their last command, while `others` is lost.
+ */
+static bool had_large_child(void)
+{
+    struct rusage children;
+    return getrusage(RUSAGE_CHILDREN, &children) || children.ru_maxrss >= GPU_CHILD_KIB;
+}
+
+/*
  * Runs after the program's own handlers. A program that failed may have failed before it would have
  * used a GPU.
  */
@@ -51,7 +64,7 @@ static void at_exit(int status, void *unused)
 {
     (void)unused;
     if (status == 0 && !gf_permit_sealed() && root && root->pid == getpid() &&
-        !__atomic_load_n(&root->others, __ATOMIC_RELAXED))
+        !__atomic_load_n(&root->others, __ATOMIC_RELAXED) && !had_large_child())
         report_unused();
 }
 

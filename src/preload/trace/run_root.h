@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The process that `gpufeed run` started. If it exits with status 0, neither it nor a forked child
- * used a GPU, and it started no other program, then it prints a line about that. Every other
- * process, and so each process under a bare preload, prints nothing. Any thread; no function
- * allocates.
+ * used a GPU, it started no other program, and no large child of it has ended, then it prints a line
+ * about that. Every other process, and so each process under a bare preload, prints nothing. May be
+ * called on any thread; no function allocates.
  */
 #ifndef GF_PRELOAD_TRACE_RUN_ROOT_H
 #define GF_PRELOAD_TRACE_RUN_ROOT_H
 
 #include "base/base.h"
 
-/* Called once, at the heap's start, if this process is the one that `gpufeed run` started. */
+/*
+ * Called once, at the heap's start, if this process is the one that `gpufeed run` started. Takes
+ * the lock of libc's list of exit handlers.
+ */
 void gf_run_root_open(void);
 
 /*
