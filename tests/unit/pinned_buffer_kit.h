@@ -128,9 +128,14 @@ static inline char *get(size_t bytes)
 static struct gf_fault fault_of_free;
 static uint64_t keep_bytes; /* most bytes of mappings that frees keep */
 
+static inline uint64_t keep_room(void)
+{
+    return keep_bytes;
+}
+
 static inline bool give(void *p, CUresult *ret)
 {
-    return gf_pinned_buffer_free(&cuda, p, keep_bytes, ret, &fault_of_free);
+    return gf_pinned_buffer_free(&cuda, p, keep_room, ret, &fault_of_free);
 }
 
 #endif

@@ -44,11 +44,11 @@ static void fork_ends(void)
     gf_sub_relaxed(&forks, 1);
 }
 
-/* A fork that begins during the registration is not counted, but then no mapping has a count yet. */
+/* Adds, because a fork that is already counted may be under way. */
 static void watch_forks(void)
 {
     if (pthread_atfork(fork_begins, fork_ends, NULL) == 0)
-        gf_store_relaxed(&forks, FORK);
+        gf_add_relaxed(&forks, FORK);
 }
 
 uint64_t gf_kept_mapping_forks(void)
@@ -106,6 +106,12 @@ static bool zero_piece(struct gf_job *job, uint64_t i)
     return true;
 }
 
+/* Reverts what the program may have done to its buffer: a store to a protected page would end a helper. */
+static bool make_writable(const struct gf_pinned_mapping *mapping)
+{
+    return mprotect(mapping->at, mapping->mapped, PROT_READ | PROT_WRITE) == 0;
+}
+
 /* Zeroes the pages that were touched. */
 static void zero_mapping(const struct gf_pinned_mapping *mapping)
 {
@@ -140,9 +146,11 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
     if (!found)
         return false;
     ret->forks = gf_kept_mapping_forks();
-    zero_mapping(ret);
-    if (madvise(ret->at, ret->mapped, MADV_DOFORK) == 0 && extend_mapping(ret, bytes))
-        return true;
+    if (make_writable(ret)) {
+        zero_mapping(ret);
+        if (madvise(ret->at, ret->mapped, MADV_DOFORK) == 0 && extend_mapping(ret, bytes))
+            return true;
+    }
     gf_pinned_mapping_unmap(ret);
     return false;
 }

@@ -150,6 +150,17 @@ static bool can_replace_driver(const struct gf_context *context, unsigned *flags
     return !others.found;
 }
 
+/* Kept mappings are unmapped if the allocation does not fit beside them. */
+static bool fits(size_t bytes, const struct gf_range_policy *policy)
+{
+    if (gf_touching_fits(bytes, policy))
+        return true;
+    if (!gf_kept_mapping_bytes())
+        return false;
+    trim_kept(UINT64_MAX);
+    return gf_touching_fits(bytes, policy);
+}
+
 static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
                         CUresult *ret_result)
 {
@@ -171,7 +182,7 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
     gf_range_policy_choose(context->node, &policy);
     if (gf_kept_mapping_take(context->pool, bytes, &policy, &kept)) {
         request.kept = &kept;
-    } else if (!gf_huge_pool_is_on() && !gf_touching_fits(bytes, &policy)) {
+    } else if (!gf_huge_pool_is_on() && !fits(bytes, &policy)) {
         gf_debug(
             "a pinned allocation of %zu bytes is left to the driver: too little memory is free",
             bytes);
@@ -232,7 +243,7 @@ static bool is_recycled(size_t bytes)
 }
 
 /*
- * Serves an allocation by the library. False: the driver allocates, and the reason is counted.
+ * Serves the program's allocation from the library's pinned memory instead of the driver's. False: the driver allocates, and the reason is counted.
  */
 static bool alloc_own(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
@@ -308,10 +319,10 @@ bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_resu
 /* Frees. */
 
 /* Bytes that mappings of buffers may have, besides the mappings that are kept for small blocks. */
-static uint64_t kept_room(unsigned most)
+static uint64_t kept_room(void)
 {
-    const uint64_t all = (uint64_t)most * GF_PINNED_CHUNK_SIZE, small = gf_pinned_cache_kept();
-    return all - gf_min(all, small);
+    const uint64_t all = (uint64_t)gf_load_relaxed(&kept_most) * GF_PINNED_CHUNK_SIZE;
+    return all ? all - gf_min(all, gf_pinned_cache_kept()) : 0;
 }
 
 bool gf_pinned_free(void *p, CUresult *ret_result)
@@ -323,7 +334,7 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
     if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_keep(p, ret_result))
         return true;
     const unsigned most = read_current_id(&context, &node) ? read_kept_most(node) : 0;
-    if (gf_pinned_buffer_free(gf_setup.cuda, p, kept_room(most), ret_result, &fault)) {
+    if (gf_pinned_buffer_free(gf_setup.cuda, p, most ? kept_room : NULL, ret_result, &fault)) {
         if (fault.call)
             turn_large_off(&fault);
         return true;
@@ -359,6 +370,7 @@ void gf_pinned_end(struct gf_context *context)
 {
     gf_pinned_buffer_forget(gf_context_id(context));
     gf_pinned_cache_forget(gf_context_id(context));
+    trim_kept(UINT64_MAX);
 }
 
 /* Registrations. */

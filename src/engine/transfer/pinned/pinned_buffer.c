@@ -93,12 +93,12 @@ static void drop_buffer(struct buffer *buffer)
  * The same for a buffer that is no longer registered, because the driver has waited for the device.
  * Its mapping may be kept. One that is freed for the first time in this process is not.
  */
-static void release_buffer(struct buffer *buffer, uint64_t keep)
+static void release_buffer(struct buffer *buffer, gf_kept_room_fn *room)
 {
     const bool again = gf_recycled(buffer->bytes);
     remove_buffer(buffer);
     gf_recycled_note(buffer->bytes);
-    if (!again || !gf_kept_mapping_put(&buffer->mapping, keep))
+    if (!again || !room || !gf_kept_mapping_put(&buffer->mapping, room()))
         gf_pinned_mapping_unmap(&buffer->mapping);
     free(buffer);
 }
@@ -164,8 +164,10 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
      */
     const CUresult result = request->cuda->cuMemHostRegister_v2(
         buffer->mapping.at, GF_MUTATED(registers_half) ? bytes / 2 : bytes, flags);
-    *ret_fault = (struct gf_fault){.call = is_expected(result) ? NULL : "cuMemHostRegister",
-                                   .result = result};
+    /* The program may have caused the refusal of a kept mapping by what it did to its earlier buffer. */
+    *ret_fault =
+        (struct gf_fault){.call = is_expected(result) || request->kept ? NULL : "cuMemHostRegister",
+                          .result = result};
     *ret_result = result;
     if (result == CUDA_SUCCESS) {
         insert_buffer(buffer);
@@ -221,8 +223,8 @@ static CUresult unregister_buffer(const struct gf_cuda *cuda, void *p)
     return is_expected(result) ? result : cuda->cuMemHostUnregister(p);
 }
 
-bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, uint64_t keep, CUresult *ret_result,
-                           struct gf_fault *ret_fault)
+bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, gf_kept_room_fn *room,
+                           CUresult *ret_result, struct gf_fault *ret_fault)
 {
     struct buffer *buffer = claim_buffer(p);
 
@@ -231,7 +233,7 @@ bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, uint64_t keep, C
         return false;
     CUresult result = unregister_buffer(cuda, p);
     if (result == CUDA_SUCCESS) {
-        release_buffer(buffer, keep);
+        release_buffer(buffer, room);
     } else if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) {
         /*
          * The buffer's context ended, and no hook noticed. A buffer of the driver would be gone,

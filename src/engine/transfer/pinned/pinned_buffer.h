@@ -39,10 +39,12 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
  * a buffer here; then the caller must call the driver. If a buffer cannot be unregistered, and no
  * error of the program is the cause, the buffer is kept until its context ends, and *ret_fault
  * describes the failure. Otherwise ret_fault->call is NULL. The mapping of a freed buffer may be
- * kept for reuse, if at most `keep` bytes are kept then.
+ * kept for reuse, if at most room() bytes are kept then; NULL: it is unmapped. room is called after
+ * the wait for the device.
  */
-bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, uint64_t keep, CUresult *ret_result,
-                           struct gf_fault *ret_fault);
+typedef uint64_t gf_kept_room_fn(void);
+bool gf_pinned_buffer_free(const struct gf_cuda *cuda, void *p, gf_kept_room_fn *room,
+                           CUresult *ret_result, struct gf_fault *ret_fault);
 bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *ret_result);
 
 /*
