@@ -144,9 +144,11 @@ bool gf_submissions_query_begin(void)
     return false;
 }
 
+/* If all queries have ended, none was lost: a query took longer than QUERY_NS. */
 void gf_submissions_query_end(void)
 {
-    gf_sub_seq_cst(&queries, 1);
+    if (gf_sub_seq_cst(&queries, 1) == 1)
+        gf_store_relaxed(&has_lost_query, false);
 }
 
 void gf_submissions_unlist(CUstream stream)

@@ -2,6 +2,7 @@
 #include "preload/trace/step_times.h"
 
 #include "base/atomic.h"
+#include "base/clock.h"
 
 #include <sched.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 /* Events of one step may repeat within a short time; the step is the longer interval. */
 #define SAME_STEP 4u
 #define OLD_NS UINT64_C(2000000000)
-#define TRIES 1000u
+#define READ_NS UINT64_C(10000000) /* the longest wait of a reader for the lock */
 
 /* The intervals between equal events. */
 struct series {
@@ -24,12 +25,14 @@ struct series {
     uint64_t key;               /* the copy's size, or the address of the function's name */
     uint64_t first_ns, last_ns; /* last_ns 0: no step is open */
     uint64_t count;
+    unsigned lost; /* steps.lost at the last event */
     uint32_t bucket[BUCKETS];
     struct gf_slow_step longest[GF_STEPS_LONGEST]; /* longest first */
 };
 
 static struct {
     _Atomic bool busy;
+    _Atomic unsigned lost; /* events that found the lock taken, so that they are in no series */
     /* The keys of `series`, beside each other, because each event compares them. */
     uint64_t key[SERIES];
     struct series marks, series[SERIES];
@@ -44,6 +47,15 @@ static bool try_lock(void)
 static void unlock(void)
 {
     gf_store_release(&steps.busy, false);
+}
+
+/* False: another thread holds the lock, and the event is lost. */
+static bool lock_for_event(void)
+{
+    if (try_lock())
+        return true;
+    gf_add_relaxed(&steps.lost, 1);
+    return false;
 }
 
 static unsigned step_bucket(uint64_t ns)
@@ -74,17 +86,21 @@ static void keep_longest(struct series *series, uint64_t start_ns, uint64_t ns)
     series->longest[at] = (struct gf_slow_step){start_ns, ns};
 }
 
+/* An interval in which an event may be missing is not counted, because it would look like a slow step. */
 static void add_event(struct series *series, uint64_t now)
 {
+    const unsigned lost = gf_load_relaxed(&steps.lost);
+
     if (!series->first_ns)
         series->first_ns = now;
-    if (series->last_ns && now > series->last_ns) {
+    if (series->last_ns && now > series->last_ns && lost == series->lost) {
         const uint64_t ns = now - series->last_ns;
         series->bucket[step_bucket(ns)]++;
         series->count++;
         keep_longest(series, series->last_ns, ns);
     }
     series->last_ns = now;
+    series->lost = lost;
 }
 
 /*
@@ -102,7 +118,7 @@ static struct series *series_of(enum gf_step_source source, uint64_t key, uint64
         if (steps.series[i].count < least->count)
             least = &steps.series[i];
     if (least->source != gf_step_none &&
-        (now - least->last_ns < OLD_NS || least->count >= LEAST_STEPS))
+        (now < least->last_ns + OLD_NS || least->count >= LEAST_STEPS))
         return NULL;
     memset(least, 0, sizeof(*least));
     least->source = source;
@@ -113,7 +129,7 @@ static struct series *series_of(enum gf_step_source source, uint64_t key, uint64
 
 static void add_to(enum gf_step_source source, uint64_t key, uint64_t now)
 {
-    if (!try_lock())
+    if (!lock_for_event())
         return;
     struct series *series = series_of(source, key, now);
     if (series)
@@ -123,7 +139,7 @@ static void add_to(enum gf_step_source source, uint64_t key, uint64_t now)
 
 void gf_step_times_mark(uint64_t now, bool ends, bool begins)
 {
-    if (!try_lock())
+    if (!lock_for_event())
         return;
     steps.marks.source = gf_step_marks;
     if (!ends)
@@ -238,10 +254,11 @@ static void detect_steps(struct gf_step_times *ret)
 
 void gf_step_times_read(struct gf_step_times *ret)
 {
-    bool locked = false;
+    const uint64_t until = gf_now_ns() + READ_NS;
+    bool locked;
 
     *ret = (struct gf_step_times){.source = gf_step_none};
-    for (unsigned i = 0; i < TRIES && !(locked = try_lock()); i++)
+    while (!(locked = try_lock()) && gf_now_ns() < until)
         sched_yield();
     if (!locked)
         return;
