@@ -71,8 +71,8 @@ static bool begins(const char *path, const char *with)
  * Whether path is a device, a pipe, or a link in /dev or /proc, such as /dev/stdout. Renaming a
  * file to such a path would destroy it for all its users. A link elsewhere counts only if root owns
  * it and it leads to a device or a pipe. A link of the process's user does not count, because the
- * caller follows it. A link of any other user does not count, because it might lead to a device
- * that only this process may write.
+ * caller follows it. A link of any other user does not count: the caller would write through it,
+ * and that user may have pointed it at a device that only this process may write.
  */
 static bool is_special(const char *path)
 {

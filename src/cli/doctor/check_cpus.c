@@ -52,7 +52,7 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
             ? gf_finding_add(ret, gf_status_problem, "%.3g CPU%s: copies will not be staged", cpus,
                              cpus > 0.99 && cpus < 1.01 ? "" : "s")
             : gf_finding_add(ret, gf_status_problem,
-                             "%.3g CPUs for %zu GPUs: copies will not be staged on some of them",
+                             "%.3g CPUs for %zu GPUs: for some GPUs, copies will not be staged",
                              cpus, gpus);
     gf_finding_evidence(finding, "CPUs of the mask: %u; CPU quota: %.3g (0: none); GPUs: %zu",
                         gf_set_count(gf_host_cpus(input)), gf_cgroup_quota(input->root), gpus);

@@ -98,8 +98,8 @@ static void read_delay(void *closure)
 }
 
 /*
- * How long both threads were runnable without a CPU since the last call. A delay during this
- * reading counts for the next interval.
+ * Returns the sum of the run-queue delays of the sampling thread and of the thread that makes
+ * readings, since the last call. A delay during this reading counts for the next interval.
  */
 static uint64_t take_delay(void)
 {

@@ -71,8 +71,8 @@ static int device_with_most(const struct gf_choice *choice)
 }
 
 /*
- * Returns the devices that join the choice: those with at least GF_CHOICE_BYTES of memory and a
- * sixteenth of all memory.
+ * Returns the devices to add to the chosen ones: those on which at least GF_CHOICE_BYTES, and at
+ * least a sixteenth of the bytes allocated on all devices, are allocated.
  */
 static uint64_t joining_devices(const struct gf_choice *choice)
 {

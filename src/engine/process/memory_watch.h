@@ -12,8 +12,8 @@
 void gf_memory_watch_start(void);
 
 /*
- * If a check is due, reads the counters, and frees lazily or purges if necessary. Returns when the
- * next check is due.
+ * If a check is due, reads the counters, and frees lazily or purges if necessary. Returns the time
+ * at which the next check is due.
  */
 uint64_t gf_memory_watch_check(uint64_t now_ns);
 

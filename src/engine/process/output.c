@@ -63,8 +63,9 @@ static void read_pages(struct gf_locality *ret)
  * Counts the threads twice, 2 ms apart, because a new thread sets its class, and perhaps the start
  * mask, only in its first instructions. Before that, a thread of the driver or the library counts
  * as a thread of the program. If only submitting threads are bound, a thread that one of them
- * creates counts as bound until it has set the start mask. The second result is used if it has
- * fewer such threads.
+ * creates counts as bound until it has set the start mask. The second result is used if it
+ * counts fewer threads of the program or, if only submitting threads are bound, as many threads of
+ * the program but fewer bound ones.
  */
 static void read_threads(const struct gf_cpus *target, bool submitters, struct gf_threads *ret)
 {

@@ -12,7 +12,7 @@
  */
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
 
-/* The summary's words for a cause: "waiting for data". */
+/* Returns the summary's words for a cause, for example "waiting for data". */
 const char *gf_summary_gpu_time_cause(enum gf_host_cause cause);
 
 #endif

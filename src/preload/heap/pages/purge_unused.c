@@ -26,7 +26,7 @@
  */
 #define PART (16 * MIB)
 #define PART_MAX (128 * MIB)
-/* A process that keeps fewer bytes of free pages than this purges nothing. */
+/* If a process keeps fewer bytes of free pages than this, no round is made. */
 #define LITTLE (32 * MIB)
 
 /*

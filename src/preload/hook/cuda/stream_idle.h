@@ -19,8 +19,9 @@ bool gf_event_is_idle(CUevent event);
 /*
  * The same as gf_stream_is_idle, before a blocking copy on the legacy or the per-thread stream.
  * Such a copy waits for both streams, so both must be idle. But a copy on the per-thread stream leaves captures of
- * blocking streams valid, which a query of the legacy stream does not. So without a query, false is
- * returned while such a capture is open, and no capture begins during the query.
+ * blocking streams valid, which a query of the legacy stream does not. So while such a
+ * capture is open, the function returns false without a query. No capture begins while the query
+ * runs.
  */
 bool gf_copy_is_idle(CUstream stream);
 
