@@ -243,7 +243,8 @@ static bool is_recycled(size_t bytes)
 }
 
 /*
- * Serves the program's allocation from the library's pinned memory instead of the driver's. False: the driver allocates, and the reason is counted.
+ * Serves the program's allocation from the library's pinned memory instead of the driver's. False:
+ * the driver allocates, and the reason is counted.
  */
 static bool alloc_own(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
