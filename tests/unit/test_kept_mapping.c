@@ -185,6 +185,20 @@ static void kept_mapping_is_not_inherited(void **state)
     put_back(p);
 }
 
+/* As in a new mapping, a protection that the program has set is gone. */
+static void reused_mapping_is_writable(void **state)
+{
+    (void)state;
+    char *p = get_again(8 * MIB);
+    memset(p, 7, 8 * MIB);
+    assert_int_equal(mprotect(p, 8 * MIB, PROT_READ), 0);
+    put_back(p);
+    assert_ptr_equal(take(8 * MIB), p);
+    assert_int_equal(p[8 * MIB - 1], 0);
+    p[0] = 1;
+    put_back(p);
+}
+
 /* Another thread may get a buffer while a fork is under way, after the handlers before the fork. */
 static bool wants_fork;
 static char *during_fork;
@@ -237,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(kept_from_the_second_free_on, begin),
         cmocka_unit_test_setup(reused_mapping_is_new, begin),
+        cmocka_unit_test_setup(reused_mapping_is_writable, begin),
         cmocka_unit_test_setup(other_buffers_get_other_mappings, begin),
         cmocka_unit_test_setup(oldest_ones_leave, begin),
         cmocka_unit_test_setup(many_are_kept, begin),

@@ -231,7 +231,7 @@ static bool is_parent_preloaded(void)
            gf_tasks_find_map(parent, "/libgpufeed.so", &at) == 0;
 }
 
-/* Makes each printed line contain the rank or the process id, which shows which process printed it. */
+/* Makes each printed line contain the rank or the id of the process that printed it. */
 static void name_process(void)
 {
     struct gf_rank rank;

@@ -86,7 +86,10 @@ static void keep_longest(struct series *series, uint64_t start_ns, uint64_t ns)
     series->longest[at] = (struct gf_slow_step){start_ns, ns};
 }
 
-/* An interval in which an event may be missing is not counted, because it would look like a slow step. */
+/*
+ * An interval in which an event may be missing is not counted, because it would look like a slow
+ * step.
+ */
 static void add_event(struct series *series, uint64_t now)
 {
     const unsigned lost = gf_load_relaxed(&steps.lost);

@@ -106,7 +106,10 @@ static bool zero_piece(struct gf_job *job, uint64_t i)
     return true;
 }
 
-/* Reverts what the program may have done to its buffer: a store to a protected page would end a helper. */
+/*
+ * Reverts a protection that the program may have set: a store to a protected page would end a
+ * helper, and with it the process.
+ */
 static bool make_writable(const struct gf_pinned_mapping *mapping)
 {
     return mprotect(mapping->at, mapping->mapped, PROT_READ | PROT_WRITE) == 0;

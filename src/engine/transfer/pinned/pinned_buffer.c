@@ -164,7 +164,7 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
      */
     const CUresult result = request->cuda->cuMemHostRegister_v2(
         buffer->mapping.at, GF_MUTATED(registers_half) ? bytes / 2 : bytes, flags);
-    /* The program may have caused the refusal of a kept mapping by what it did to its earlier buffer. */
+    /* What the program did to its earlier buffer may be the cause if a kept mapping is refused. */
     *ret_fault =
         (struct gf_fault){.call = is_expected(result) || request->kept ? NULL : "cuMemHostRegister",
                           .result = result};
