@@ -19,6 +19,7 @@
 #include "engine/process/transfers.h"
 #include "engine/process/watch_thread.h"
 #include "engine/process/explain.h"
+#include "engine/transfer/api/transfer_ops.h"
 #include "os/launch.h"
 #include "os/permit.h"
 
@@ -71,6 +72,7 @@ static void on_joined(void)
         cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         on_device_seen(device, gf_sighting_current, 0);
     gf_thread_binding_settle(true);
+    gf_transfer_joined();
     errno = error;
 }
 

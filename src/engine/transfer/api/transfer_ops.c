@@ -10,6 +10,7 @@
 #include "engine/transfer/memcpy/parallel_memcpy.h"
 #include "engine/transfer/memory/vma_query.h"
 #include "engine/transfer/pinned/kept_mapping.h"
+#include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pinned/pinned_cache.h"
@@ -64,6 +65,12 @@ void gf_transfer_memory_is_short(void)
 {
     gf_ring_trim_soon();
     gf_pinned_memory_is_short();
+}
+
+void gf_transfer_joined(void)
+{
+    if (gf_setup.options && gf_setup.options->pin == gf_pin_auto && gf_setup.options->pin_cache)
+        gf_kept_mapping_forks();
 }
 
 void gf_transfer_prepare(void)
