@@ -38,7 +38,7 @@ void gf_start_watch(const struct gf_options *options)
  */
 static bool may_lock_exit_handlers(bool inside_calloc)
 {
-    return !inside_calloc || !*program_invocation_name;
+    return !inside_calloc || (program_invocation_name && !*program_invocation_name);
 }
 
 static void start(bool inside_calloc)
