@@ -104,7 +104,7 @@ def stays_bound(machine, busy, cgroup=None):
     program = Program(PROGRAM, "init", "ctx", 0, "busy", busy, "say", "x", "sleep", 8000, "say", "y",
                       env=machine.env(NODE1), cgroup=cgroup)
     pid = program.at("x")
-    check_threads(pid, machine.nodes[1])
+    eventually(lambda: check_threads(pid, machine.nodes[1]))  # the engine may be loaded after cuInit
     program.go()
     program.at("y")
     check_threads(pid, machine.nodes[1])
