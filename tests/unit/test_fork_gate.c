@@ -248,6 +248,9 @@ static void test_a_second_closing_waits_for_the_first(void **state)
 
 static bool go_on;
 
+/* hold_one waits for it. Hundreds of threads that poll would keep the emulated CPUs busy for minutes. */
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+
 static void *hold_one(void *forget)
 {
     pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
@@ -259,8 +262,8 @@ static void *hold_one(void *forget)
     }
     assert_int_equal(gf_heap_mutex_lock(&own), 0);
     arrive();
-    while (!__atomic_load_n(&go_on, __ATOMIC_SEQ_CST))
-        usleep(1000);
+    assert_int_equal(pthread_mutex_lock(&held), 0);
+    assert_int_equal(pthread_mutex_unlock(&held), 0);
     assert_int_equal(gf_heap_mutex_unlock(&own), 0);
     return NULL;
 }
@@ -270,14 +273,14 @@ static void waits_for_all(unsigned threads, void *forget)
     pthread_t *thread = calloc(threads, sizeof(*thread));
     bool open = true;
 
-    go_on = false;
+    pthread_mutex_lock(&held);
     for (unsigned i = 0; i < threads; i++)
         thread[i] = start(hold_one, forget);
     wait_until_arrived(threads);
     pthread_t closer = start(close_and_open, &open);
     give_time();
     assert_false(have_arrived(threads + 1));
-    __atomic_store_n(&go_on, true, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&held);
     wait_until_arrived(threads + 1);
     pthread_join(closer, NULL);
     for (unsigned i = 0; i < threads; i++)
@@ -374,7 +377,7 @@ static void test_in_a_child(void **state)
     for (int locked = 0; locked < 2; locked++) {
         int status = 1;
         pthread_t other = 0;
-        go_on = false;
+        pthread_mutex_lock(&held);
         count = 0;
         if (locked) { /* in the child, a lock that another thread held is free */
             assert_int_equal(gf_heap_mutex_lock(&inner), 0);
@@ -407,7 +410,7 @@ static void test_in_a_child(void **state)
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
-        __atomic_store_n(&go_on, true, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&held);
         if (locked) {
             gf_heap_mutex_unlock(&inner);
             pthread_join(other, NULL);
