@@ -34,6 +34,6 @@ if ((${#wanted[@]} == 0)); then
     # printed that.
     [ $? -eq 77 ] || builds+=(build-aarch64)
 fi
-# Many tests sleep, so one more test than there are CPUs runs at the same time.
-meson test -C build --num-processes "$(($(nproc) + 1))" --print-errorlogs "${wanted[@]}" || tests/again.py build
+# Many tests sleep, so one more test than there are CPUs runs at the same time, and one that compiles.
+meson test -C build --num-processes "$(($(nproc) + 2))" --print-errorlogs "${wanted[@]}" || tests/again.py build
 exec tests/count.py "${builds[@]}"

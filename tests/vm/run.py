@@ -98,10 +98,12 @@ def build_image(options, folder):
 
 
 def command(layout, folder):
-    return [QEMU, "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max,vendor=GenuineIntel",
+    # Emulation runs `rep stosb` byte by byte, and each of the kernel's mitigations costs translated code. Without
+    # both, the rows take 0.6 of the CPU time.
+    return [QEMU, "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max,vendor=GenuineIntel,-erms",
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", kernel(), "-initrd", f"{folder}/initrd",
-            "-append", f"console=ttyS0 quiet panic=-1 rdinit=/init init=/init {layout.boot}",
+            "-append", f"console=ttyS0 quiet panic=-1 rdinit=/init init=/init mitigations=off {layout.boot}",
             "-serial", f"file:{folder}/console", "-serial", "stdio", *layout.arguments()]
 
 
