@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fake driver with one context, without captures, on a device without special attributes. */
+/* A fake driver with one context, without captures, on a device with at most one special attribute. */
 #ifndef ONE_CONTEXT_H
 #define ONE_CONTEXT_H
 
@@ -17,6 +17,7 @@ static struct {
     _Atomic(unsigned long long) id; /* id of the live context */
     _Atomic unsigned calls;         /* number of calls of these functions */
     bool is_primary;
+    CUdevice_attribute has; /* the only attribute that is not 0 */
 } one;
 
 static CUresult answer(void)
@@ -52,8 +53,8 @@ static CUresult get_flags(unsigned *ret)
 
 static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
-    (void)attribute, (void)device;
-    *ret = 0;
+    (void)device;
+    *ret = attribute == one.has;
     return answer();
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "engine/transfer/pinned/kept_mapping.h"
+#include "engine/transfer/pinned/pinned_mapping.h"
 #include "engine/transfer/pinned/recycled.h"
 
 #include <pthread.h>
@@ -244,6 +245,39 @@ static void sizes_are_recycled(void **state)
     assert_false(gf_recycled(MIB) || gf_recycled(22 * MIB));
 }
 
+/* Many mappings in use make the parts of a large buffer larger. Kept ones are not in use. */
+static void kept_mappings_are_not_in_use(void **state)
+{
+    char *p[32];
+    struct gf_pinned_mapping large;
+    const char *call;
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+        p[i] = get_again(MIB + 1);
+    for (size_t turn = 0; turn < 3; turn++) {
+        keep_bytes = SIZE_MAX;
+        for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+            put_back(p[i]);
+        assert_int_equal(gf_kept_mapping_bytes(), 64 * MIB);
+        char *one = get(2 * MIB);
+        assert_int_equal(gf_pinned_mapping_make(pool(), 96 * MIB, &first_touch, &large, &call), 0);
+        assert_int_equal(large.parts, 3);
+        gf_pinned_mapping_unmap(&large);
+        put_back(one);
+        gf_kept_mapping_trim_to(64 * MIB - 1);
+        for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+            if (!(p[i] = take(MIB + 1)))
+                p[i] = get(MIB + 1);
+        one = get(2 * MIB);
+        assert_int_equal(gf_pinned_mapping_make(pool(), 96 * MIB, &first_touch, &large, &call), 0);
+        assert_int_equal(large.parts, 1);
+        gf_pinned_mapping_unmap(&large);
+        put_back(one);
+    }
+    for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
+        put_back(p[i]);
+}
+
 int main(void)
 {
     /* Handlers that were registered first run last before a fork. */
@@ -255,6 +289,7 @@ int main(void)
         cmocka_unit_test_setup(other_buffers_get_other_mappings, begin),
         cmocka_unit_test_setup(oldest_ones_leave, begin),
         cmocka_unit_test_setup(many_are_kept, begin),
+        cmocka_unit_test_setup(kept_mappings_are_not_in_use, begin),
         cmocka_unit_test_setup(inherited_mapping_is_not_kept, begin),
         cmocka_unit_test_setup(kept_mapping_is_not_inherited, begin),
         cmocka_unit_test_setup(mapping_of_a_fork_under_way_is_not_kept, begin),

@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "engine/transfer/context/context.h"
+#include "engine/transfer/pinned/kept_limit.h"
 #include "engine/transfer/pinned/pinned.h"
 
 #include <stdlib.h>
@@ -328,7 +329,7 @@ static void short_memory_frees_the_mapping(void **state)
     assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
     gf_pinned_trim_if_short(&context);
     assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
-    gf_pinned_memory_is_short();
+    gf_kept_limit_short();
     gf_pinned_trim_if_short(&context);
     assert_int_equal(gf_pinned_cache_kept(), 0);
 }

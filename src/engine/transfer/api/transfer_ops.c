@@ -9,7 +9,7 @@
 #include "engine/transfer/copy/copy_ops.h"
 #include "engine/transfer/memcpy/parallel_memcpy.h"
 #include "engine/transfer/memory/vma_query.h"
-#include "engine/transfer/pinned/kept_mapping.h"
+#include "engine/transfer/pinned/kept_limit.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
@@ -64,7 +64,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
 void gf_transfer_memory_is_short(void)
 {
     gf_ring_trim_soon();
-    gf_pinned_memory_is_short();
+    gf_kept_limit_short();
 }
 
 void gf_transfer_joined(void)

@@ -148,6 +148,7 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
     pthread_mutex_unlock(&kept_lock);
     if (!found)
         return false;
+    gf_pinned_mapping_count(ret, true);
     ret->forks = gf_kept_mapping_forks();
     if (make_writable(ret)) {
         zero_mapping(ret);
@@ -179,24 +180,47 @@ static bool remove_rest(const struct gf_pinned_mapping *mapping)
     return !rest || madvise((char *)mapping->at + mapping->bytes, rest, MADV_REMOVE) == 0;
 }
 
+/* A later buffer must not get pages of another node again. A node of -1 is not known. */
+static bool is_misplaced(const struct gf_pinned_mapping *mapping)
+{
+    return mapping->node >= 0 && !gf_set_empty(&mapping->policy.nodes) &&
+           !gf_set_test(&mapping->policy.nodes, (unsigned)mapping->node);
+}
+
+static void unmap_kept(const struct gf_pinned_mapping *mapping)
+{
+    gf_pinned_mapping_count(mapping, true);
+    gf_pinned_mapping_unmap(mapping);
+}
+
 static void unmap_all(const struct gf_pinned_mapping *gone, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        gf_pinned_mapping_unmap(&gone[i]);
+        unmap_kept(&gone[i]);
+}
+
+/*
+ * Removes the oldest ones until at most `most` bytes and `number` mappings are kept. The lock is
+ * held. Returns how many it stored in `gone`.
+ */
+static unsigned remove_above(uint64_t most, unsigned number, struct gf_pinned_mapping *gone)
+{
+    unsigned count = 0;
+    while (kept_count > number || (kept_count && gf_load_relaxed(&kept_bytes) > most))
+        gone[count++] = remove_kept(0);
+    return count;
 }
 
 bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
 {
     struct gf_pinned_mapping gone[KEPT_MOST];
-    unsigned count = 0;
 
     if (mapping->mapped > GF_TUNE_PIN_KEPT_MOST || mapping->mapped > most || mapping->reserved ||
-        is_inherited(mapping) || !remove_rest(mapping))
+        is_misplaced(mapping) || is_inherited(mapping) || !remove_rest(mapping))
         return false;
+    gf_pinned_mapping_count(mapping, false);
     pthread_mutex_lock(&kept_lock);
-    while (kept_count == KEPT_MOST ||
-           (kept_count && gf_load_relaxed(&kept_bytes) + mapping->mapped > most))
-        gone[count++] = remove_kept(0);
+    const unsigned count = remove_above(most - mapping->mapped, KEPT_MOST - 1, gone);
     kept[kept_count++] = (struct kept){.mapping = *mapping, .since_ns = gf_now_ns()};
     gf_add_relaxed(&kept_bytes, mapping->mapped);
     pthread_mutex_unlock(&kept_lock);
@@ -214,6 +238,19 @@ unsigned gf_kept_mapping_trim(uint64_t before_ns)
     pthread_mutex_lock(&kept_lock);
     while (kept_count && kept[0].since_ns < before_ns)
         gone[count++] = remove_kept(0);
+    pthread_mutex_unlock(&kept_lock);
+    unmap_all(gone, count);
+    return count;
+}
+
+unsigned gf_kept_mapping_trim_to(uint64_t most)
+{
+    struct gf_pinned_mapping gone[KEPT_MOST];
+
+    if (gf_load_relaxed(&kept_bytes) <= most)
+        return 0;
+    pthread_mutex_lock(&kept_lock);
+    const unsigned count = remove_above(most, KEPT_MOST, gone);
     pthread_mutex_unlock(&kept_lock);
     unmap_all(gone, count);
     return count;

@@ -3,8 +3,8 @@
  * Mappings of freed pinned buffers, which later buffers of the same size reuse. They are not
  * registered, so the device has finished with them, and the driver knows them no longer. A child
  * that is forked while a mapping is kept does not inherit it. A mapping is not kept if a child was
- * forked while the program had the buffer, because the child may still use it. Any thread; no CUDA
- * call.
+ * forked while the program had the buffer, because the child may still use it, or if its pages are
+ * on another node than the policy names. Any thread; no CUDA call.
  */
 #ifndef GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
 #define GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
@@ -32,6 +32,9 @@ bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
 
 /* Unmaps the mappings that were kept before this time (gf_now_ns). Returns their number. */
 unsigned gf_kept_mapping_trim(uint64_t before_ns);
+
+/* Unmaps the oldest mappings until at most `most` bytes are kept. Returns their number. */
+unsigned gf_kept_mapping_trim_to(uint64_t most);
 
 /* The bytes that are kept now. */
 uint64_t gf_kept_mapping_bytes(void);

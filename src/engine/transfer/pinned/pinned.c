@@ -7,6 +7,7 @@
 #include "engine/transfer/context/context.h"
 #include "engine/transfer/memory/huge_pool.h"
 #include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/pinned/kept_limit.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pinned/pinned_cache.h"
@@ -20,15 +21,11 @@
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
 #include "engine/transfer/stats/pinned_stats.h"
-#include "os/headroom.h"
 
 #define LARGE_MOST ((size_t)64 << 30)
 #define SERVED_FLAGS ((unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
 
 static _Atomic bool large_off;
-static _Atomic uint64_t kept_until; /* time at which the headroom is to be read again */
-/* Number of mappings that may be kept, by the last reading of the headroom. */
-static _Atomic unsigned kept_most;
 
 #define COUNT(field, n) gf_pinned_stats_add(field, n)
 
@@ -56,48 +53,9 @@ static void turn_large_off(const struct gf_fault *fault)
 
 /* Allocations. */
 
-static void trim_kept(uint64_t before_ns)
-{
-    const unsigned gone = gf_kept_mapping_trim(before_ns);
-    if (gone)
-        COUNT(trims, gone);
-}
-
-/* How many mappings all contexts may keep. The headroom is read once a second. */
-static unsigned read_kept_most(int node)
-{
-    const uint64_t now = gf_now_ns();
-    struct gf_headroom headroom;
-
-    if (now < gf_load_relaxed(&kept_until))
-        return gf_load_relaxed(&kept_most);
-    gf_headroom_read("", node, &headroom);
-    uint64_t most = gf_setup.options->pin_cache;
-    if (most == GF_SIZE_AUTO)
-        most = gf_min(GF_TUNE_PIN_CACHE, headroom.bytes / 32);
-    if (headroom.bytes < GF_TUNE_PIN_RESERVE) {
-        most = 0;
-        trim_kept(UINT64_MAX);
-    }
-    const unsigned found = (unsigned)(most / GF_PINNED_CHUNK_SIZE);
-    gf_store_relaxed(&kept_most, found);
-    gf_store_relaxed(&kept_until, now + GF_TUNE_PIN_READ_NS);
-    trim_kept(now - gf_min(now, GF_TUNE_PIN_KEPT_NS));
-    return found;
-}
-
-void gf_pinned_memory_is_short(void)
-{
-    gf_store_relaxed(&kept_most, 0);
-    gf_store_relaxed(&kept_until, gf_now_ns() + GF_TUNE_PIN_READ_NS);
-    trim_kept(UINT64_MAX);
-}
-
 void gf_pinned_trim_if_short(const struct gf_context *context)
 {
-    const bool is_short =
-        gf_load_relaxed(&kept_most) == 0 && gf_now_ns() < gf_load_relaxed(&kept_until);
-    if (is_short && gf_pinned_cache_can(gf_setup.cuda) &&
+    if (gf_kept_limit_is_short() && gf_pinned_cache_can(gf_setup.cuda) &&
         gf_pinned_cache_trim(gf_setup.cuda, gf_context_id(context)))
         COUNT(trims, 1);
 }
@@ -157,7 +115,7 @@ static bool fits(size_t bytes, const struct gf_range_policy *policy)
         return true;
     if (!gf_kept_mapping_bytes())
         return false;
-    trim_kept(UINT64_MAX);
+    gf_kept_limit_trim();
     return gf_touching_fits(bytes, policy);
 }
 
@@ -180,6 +138,8 @@ static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, uns
     if (!can_replace_driver(context, &as))
         return decline_alloc(gf_pinned_devices, bytes);
     gf_range_policy_choose(context->node, &policy);
+    if (gf_kept_mapping_bytes())
+        gf_kept_limit_read(context->node);
     if (gf_kept_mapping_take(context->pool, bytes, &policy, &kept)) {
         request.kept = &kept;
     } else if (!gf_huge_pool_is_on() && !fits(bytes, &policy)) {
@@ -207,13 +167,11 @@ static bool alloc_small(struct gf_context *context, void **pp, size_t bytes, uns
 {
     if (!gf_pinned_cache_can(gf_setup.cuda))
         return decline_alloc(gf_pinned_failed, bytes);
-    const unsigned kept_most_now = read_kept_most(context->node);
+    const unsigned kept_most_now = gf_kept_limit_read(context->node);
     struct gf_range_policy before;
     const bool prefers = gf_context_nodes_differ() && gf_call_policy_begin(context->node, &before);
-    const uint64_t buffers = gf_kept_mapping_bytes() / GF_PINNED_CHUNK_SIZE;
-    *ret_result = gf_pinned_cache_alloc(
-        gf_setup.cuda, gf_context_id(context),
-        kept_most_now - (unsigned)gf_min(buffers, (uint64_t)kept_most_now), pp, bytes, flags);
+    *ret_result = gf_pinned_cache_alloc(gf_setup.cuda, gf_context_id(context), kept_most_now, pp,
+                                        bytes, flags);
     if (prefers)
         gf_call_policy_end(&before);
     COUNT(small_calls, 1);
@@ -319,13 +277,6 @@ bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_resu
 
 /* Frees. */
 
-/* Bytes that mappings of buffers may have, besides the mappings that are kept for small blocks. */
-static uint64_t kept_room(void)
-{
-    const uint64_t all = (uint64_t)gf_load_relaxed(&kept_most) * GF_PINNED_CHUNK_SIZE;
-    return all ? all - gf_min(all, gf_pinned_cache_kept()) : 0;
-}
-
 bool gf_pinned_free(void *p, CUresult *ret_result)
 {
     struct gf_fault fault;
@@ -334,8 +285,9 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
 
     if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_keep(p, ret_result))
         return true;
-    const unsigned most = read_current_id(&context, &node) ? read_kept_most(node) : 0;
-    if (gf_pinned_buffer_free(gf_setup.cuda, p, most ? kept_room : NULL, ret_result, &fault)) {
+    const unsigned most = read_current_id(&context, &node) ? gf_kept_limit_read(node) : 0;
+    if (gf_pinned_buffer_free(gf_setup.cuda, p, most ? gf_kept_limit_room : NULL, ret_result,
+                              &fault)) {
         if (fault.call)
             turn_large_off(&fault);
         return true;
@@ -347,6 +299,8 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
         return false;
     if (most == 0 && kept && kept == context && gf_pinned_cache_trim(gf_setup.cuda, context))
         COUNT(trims, 1);
+    if (kept)
+        gf_kept_limit_apply();
     return true;
 }
 
@@ -371,7 +325,7 @@ void gf_pinned_end(struct gf_context *context)
 {
     gf_pinned_buffer_forget(gf_context_id(context));
     gf_pinned_cache_forget(gf_context_id(context));
-    trim_kept(UINT64_MAX);
+    gf_kept_limit_trim();
 }
 
 /* Registrations. */

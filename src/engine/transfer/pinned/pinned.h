@@ -28,12 +28,6 @@ void gf_pinned_mapping_size(const void *p, size_t *bytes);
 void gf_pinned_end(struct gf_context *context);
 
 /*
- * Called when memory is short. For the next second, no keepalive is allocated, so no mapping of
- * small blocks is kept. May be called on any thread; makes no CUDA call.
- */
-void gf_pinned_memory_is_short(void);
-
-/*
  * If memory is short, frees the context's keepalive, and with it the mapping that it kept. The
  * driver's free waits for the context's work. The caller has entered the context, and relaxed the
  * capture mode.

@@ -40,7 +40,7 @@ int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes)
 
 /* Mapping. */
 
-static _Atomic unsigned live_parts; /* number of parts of all ranges */
+static _Atomic unsigned live_parts; /* number of parts of all ranges that a child inherits */
 
 static unsigned threads_of(const struct gf_pool *pool)
 {
@@ -158,6 +158,14 @@ int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_r
     mapping.node = gf_range_node_read(mapping.at, mapping.bytes);
     *ret = mapping;
     return 0;
+}
+
+void gf_pinned_mapping_count(const struct gf_pinned_mapping *mapping, bool used)
+{
+    if (used)
+        gf_add_relaxed(&live_parts, mapping->parts);
+    else
+        gf_sub_relaxed(&live_parts, mapping->parts);
 }
 
 /* Unmapping. */

@@ -37,6 +37,12 @@ struct gf_pinned_mapping {
  */
 int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
                            struct gf_pinned_mapping *ret, const char **ret_call);
+/*
+ * Forks take longer for each part that the child inherits, so many parts make later parts larger.
+ * Called with used = false when children inherit the range no longer, and with true before it is
+ * used again or unmapped.
+ */
+void gf_pinned_mapping_count(const struct gf_pinned_mapping *mapping, bool used);
 /* Unmaps the range by libc's munmap, which communication libraries intercept. */
 void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping);
 
