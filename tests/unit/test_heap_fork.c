@@ -11,6 +11,7 @@
 #include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/retain.h"
 
 #include <gnu/libc-version.h>
 #include <string.h>
@@ -25,6 +26,13 @@ void __real_je_witnesses_cleanup(void *tsd)
 
 void gf_arenas_in_child(void)
 {
+}
+
+static bool may_lock; /* in a child */
+
+void gf_retain_in_child(bool heap_is_free)
+{
+    may_lock = heap_is_free;
 }
 
 bool je_background_thread_enabled_state;

@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include "preload/heap/heap.h"
+#include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/purge_unused.h"
@@ -244,6 +245,20 @@ static void a_child_retains_no_page_of_its_parent(void **state)
     assert_int_equal(status_of_child(MIB), 0);
 }
 
+/*
+ * A signal handler may interrupt malloc while malloc holds a lock of jemalloc, and fork. A purge in
+ * the child would wait for that lock without end.
+ */
+static void a_child_of_a_handler_within_malloc_takes_no_lock(void **state)
+{
+    (void)state;
+    fill_dirty(64 * MIB);
+    gf_fork_gate_enter(); /* as malloc does */
+    const int status = status_of_child(MIB);
+    gf_fork_gate_leave();
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
 /* If huge pages are allocated slowly, or not at all, they are not requested again. */
 static void slow_huge_pages_end_the_advice(void **state)
 {
@@ -348,6 +363,7 @@ int main(void)
         cmocka_unit_test(checks_and_frees_lazily_by_itself),
         cmocka_unit_test(the_kernel_may_reclaim_it),
         cmocka_unit_test(a_child_retains_no_page_of_its_parent),
+        cmocka_unit_test(a_child_of_a_handler_within_malloc_takes_no_lock),
         cmocka_unit_test(slow_huge_pages_end_the_advice),
         cmocka_unit_test(a_child_forked_while_freeing_lazily_goes_on),
         cmocka_unit_test(

@@ -13,6 +13,7 @@
 #include "preload/heap/arenas.h"
 #include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/retain.h"
 #include "preload/heap/stream_list.h"
 
 #include <errno.h>
@@ -130,10 +131,9 @@ static void heap_in_parent(void)
     gf_stream_list_unlock();
 }
 
-static void heap_in_child(void)
+/* Undoes heap_before_fork of a process with several threads. */
+static void open_heap_in_child(void)
 {
-    if (held == held_none)
-        return;
     jemalloc.child();
     gf_fork_gate_in_child();
     gf_arenas_in_child();
@@ -143,6 +143,17 @@ static void heap_in_child(void)
     if (registration_depth > 0)
         gf_fork_gate_enter();
     gf_stream_list_reset();
+}
+
+/*
+ * If a signal handler has interrupted malloc and then forks, this thread is still inside the gate,
+ * and may hold a lock of jemalloc.
+ */
+static void heap_in_child(void)
+{
+    if (held != held_none)
+        open_heap_in_child();
+    gf_retain_in_child(!gf_fork_gate_inside());
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))

@@ -282,6 +282,11 @@ void gf_fork_gate_leave(void)
     leave_gate();
 }
 
+bool gf_fork_gate_inside(void)
+{
+    return (here.slot ? gf_load_relaxed(&here.slot->depth) : here.depth) > 0;
+}
+
 void gf_fork_gate_open(void)
 {
     count_myself(-1);

@@ -52,6 +52,9 @@ void gf_fork_gate_open(void);
 void gf_fork_gate_enter(void);
 void gf_fork_gate_leave(void);
 
+/* Whether the calling thread, or the code that this signal handler interrupted, is inside. */
+bool gf_fork_gate_inside(void);
+
 /*
  * Called in a forked child, instead of gf_fork_gate_open, even if the gate was not closed. Opens
  * the gate, and marks it as empty.

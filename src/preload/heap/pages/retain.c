@@ -10,7 +10,6 @@
 #include "preload/heap/pages/unused.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -243,11 +242,7 @@ bool gf_retain_purge_now(void)
     return true;
 }
 
-/*
- * Purges free pages that the child shares with the parent. While they are shared, the parent's
- * first write to each such page makes the kernel copy the page.
- */
-static void retain_in_child(void)
+void gf_retain_in_child(bool may_lock)
 {
     const bool interrupted = gf_load_relaxed(&retain.busy);
 
@@ -255,7 +250,7 @@ static void retain_in_child(void)
     gf_store_relaxed(&retain.watched, false);
     gf_store_relaxed(&retain.wake, NULL);
     gf_store_relaxed(&retain.woken, false);
-    if (gf_likely(!retain.managed || retained_bytes() < CHILD_MIN))
+    if (gf_likely(!may_lock || !retain.managed || retained_bytes() < CHILD_MIN))
         return;
     const int error = errno;
     if (interrupted) /* at the fork, another thread may have been between its two set_decay calls */
@@ -270,7 +265,6 @@ void gf_retain_init(enum gf_profile profile, bool managed)
 {
     retain.profile = profile;
     retain.managed = managed;
-    pthread_atfork(NULL, NULL, retain_in_child);
 }
 
 void gf_retain_watch(void (*wake)(void))

@@ -49,11 +49,16 @@ void gf_retain_purge(void);
  */
 void gf_retain_grown(void);
 
-/*
- * Called once, after jemalloc's start, so that our handler in forked children runs after
- * jemalloc's. managed: the library, not a user's MALLOC_CONF, sets the decay times.
- */
+/* managed: the library, not a user's MALLOC_CONF, sets the decay times. */
 void gf_retain_init(enum gf_profile profile, bool managed);
+
+/*
+ * Called in a forked child, after jemalloc's locks were initialised. Purges free pages that the
+ * child shares with the parent. While they are shared, the parent's first write to each such page
+ * makes the kernel copy the page. may_lock: false if this thread may hold a lock of jemalloc. Then
+ * nothing is purged.
+ */
+void gf_retain_in_child(bool may_lock);
 
 /* Pure function: returns the bound on dirty bytes. watched: an engine checks regularly. */
 uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watched);
