@@ -93,9 +93,30 @@ static void test_overdue(void **state)
     assert_false(gf_line_slots_overdue(&slots, SECOND + 50 * MS, 100 * MS));
     assert_true(gf_line_slots_overdue(&slots, SECOND + 200 * MS, 100 * MS));
     assert_false(gf_line_slots_overdue(&slots, 0, 100 * MS));
-    /* The writer may wait for the disk. */
+    /* The writer may wait for the disk, without a limit. */
     assert_non_null(gf_line_slots_take(&slots, SECOND, &mark));
     assert_false(gf_line_slots_overdue(&slots, SECOND + 200 * MS, 100 * MS));
+    assert_false(gf_line_slots_overdue(&slots, 12 * SECOND, 100 * MS));
+}
+
+static void *take_one(void *unused)
+{
+    uint64_t mark;
+    assert_non_null(gf_line_slots_take(&slots, SECOND, &mark));
+    return unused;
+}
+
+/* A writer that has ended blocks the other lines for ten seconds. */
+static void test_overdue_behind_an_ended_writer(void **state)
+{
+    pthread_t writer;
+    (void)state;
+    start();
+    gf_line_slots_ready(&slots, gf_line_slots_claim(&slots, SECOND), SECOND);
+    gf_line_slots_ready(&slots, gf_line_slots_claim(&slots, SECOND), SECOND);
+    assert_int_equal(pthread_create(&writer, NULL, take_one, NULL), 0);
+    pthread_join(writer, NULL);
+    assert_false(gf_line_slots_overdue(&slots, 5 * SECOND, 100 * MS));
     assert_true(gf_line_slots_overdue(&slots, 12 * SECOND, 100 * MS));
 }
 
@@ -196,9 +217,13 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_order), cmocka_unit_test(test_holders),
-        cmocka_unit_test(test_overdue),  cmocka_unit_test(test_report),
-        cmocka_unit_test(test_rate),     cmocka_unit_test(test_many),
+        cmocka_unit_test(test_in_order),
+        cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_overdue),
+        cmocka_unit_test(test_report),
+        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_overdue_behind_an_ended_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

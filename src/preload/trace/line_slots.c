@@ -137,7 +137,7 @@ bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint
 
     for (unsigned i = 0; i < slots->count; i++) {
         const uint64_t mark = __atomic_load_n(&slots->line[i].mark, __ATOMIC_RELAXED);
-        if (state_of(mark) == slot_taken && !is_stuck(mark, now))
+        if (state_of(mark) == slot_taken && !is_abandoned(mark, now))
             return false;
         late =
             late || (state_of(mark) == slot_ready && age_of(mark, now) > (int64_t)(late_ns / MS));

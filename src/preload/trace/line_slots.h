@@ -80,7 +80,8 @@ void gf_line_slots_release(struct gf_line *line, uint64_t mark);
 
 /*
  * Whether a finished line has not been written for more than late_ns, and no thread is writing a
- * line.
+ * line. A thread that waits for the file system is writing, however long it waits. The caller would
+ * wait there, too.
  */
 bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint64_t late_ns);
 
