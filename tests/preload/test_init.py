@@ -197,11 +197,11 @@ def test_standard_input_is_the_programs():
     assert tini == gpufeed == (0, "line 1\nline 2\n")
 
 
-def on_terminal(init, script, typed):
+def on_terminal(command, typed):
     """Runs a program on a new terminal, enters `typed` after it has printed "ready", and returns its output."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execvp(IN_NAMESPACE[0], [*IN_NAMESPACE, *map(str, INITS[init]), "sh", "-c", script])
+        os.execvp(command[0], list(map(str, command)))
     output, is_typed = b"", False
     while select.select([terminal], [], [], 60)[0]:
         try:
@@ -222,8 +222,15 @@ def on_terminal(init, script, typed):
 ])
 def test_program_has_the_terminal(script, typed, expected):
     for init in INITS:
-        code, output = on_terminal(init, script, typed)
+        code, output = on_terminal([*IN_NAMESPACE, *INITS[init], "sh", "-c", script], typed)
         assert code == expected[0] and expected[1] in output, (init, output)
+
+
+def test_a_script_reads_the_terminal_after_the_program():
+    """The script's process group is in the foreground again."""
+    script = '"$@" true; echo ready; read line && echo got $line'
+    code, output = on_terminal(["sh", "-c", script, "sh", *INITS["gpufeed"]], b"a word\n")
+    assert code == 0 and "got a word" in output, output
 
 
 def test_without_a_pid_namespace_orphans_are_reaped(run):

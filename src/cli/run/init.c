@@ -61,6 +61,17 @@ static void become_foreground_group(void)
 }
 
 /*
+ * Makes the group that was in the foreground before the program's start the foreground group again,
+ * so that a script continues to read the terminal. PID 1 ends with its namespace, and may have no
+ * id of that group.
+ */
+static void return_terminal(pid_t program, pid_t before)
+{
+    if (before > 0 && getpid() != 1 && tcgetpgrp(STDIN_FILENO) == program)
+        tcsetpgrp(STDIN_FILENO, before);
+}
+
+/*
  * Reaps all children that have ended. If the program is one of them, sets *ret_code and returns
  * true.
  */
@@ -108,9 +119,11 @@ bool gf_init_fork(int *ret_code)
     if (getpid() != 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     block_signals(&old);
+    const pid_t before = tcgetpgrp(STDIN_FILENO);
     const pid_t program = fork();
     if (program > 0) {
         *ret_code = serve(program);
+        return_terminal(program, before);
         return false;
     }
     if (program == 0)
