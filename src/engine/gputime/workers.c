@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/workers.h"
 
+#include "base/cpus.h"
 #include "base/fmt.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/measured_run.h"
@@ -9,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define LIST_NS UINT64_C(2000000000)
@@ -156,8 +157,10 @@ static void read_workers(void *closure)
 
 static unsigned count_cpus(void)
 {
-    cpu_set_t cpus;
-    return sched_getaffinity(getpid(), sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 1;
+    struct gf_cpus cpus = {0};
+    /* libc's cpu_set_t is too small for a kernel with more than 1024 possible CPUs. */
+    const long size = syscall(SYS_sched_getaffinity, getpid(), sizeof(cpus), cpus.word);
+    return size > 0 ? gf_set_count(&cpus) : 1;
 }
 
 enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus)
