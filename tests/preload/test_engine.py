@@ -231,9 +231,13 @@ def test_bad_options_are_said_once_and_only_with_cuda(feed):
     assert len(forked.stderr.splitlines()) == 1
 
 
-def test_unreadable_machine_is_said(feed):
-    found = feed("start()\nassert mask() == [0, 1]", GPUFEED_MACHINE="/nonexistent")
+def test_unreadable_machine_is_said(feed, tmp_path):
+    """The report and the summary are written, although nothing can be bound."""
+    found = feed("start()\nassert mask() == [0, 1]", GPUFEED_MACHINE="/nonexistent", GPUFEED_REPORT=tmp_path / "report")
     assert "cannot read the machine recorded in /nonexistent" in found.stderr
+    assert "not bound: the machine could not be read" in found.stderr
+    report = json.loads((tmp_path / "report").read_text())
+    assert report["machine"] is None and report["verdict"]["reason"] == "the machine could not be read"
 
 
 RACE = """

@@ -92,6 +92,24 @@ static void decide_verdict(struct gf_decision *ret)
                       verdict);
 }
 
+/* Returns why no verdict is possible; NULL if it is possible. */
+static const char *unknown_reason(void)
+{
+    const struct gf_process *p = &gf_process;
+
+    if (!p->machine)
+        return "the machine could not be read";
+    return p->preload->startup->known ? NULL : "the CPUs at the program's start are unknown";
+}
+
+/* Nothing is bound, but without a decision the process would have no report. */
+static void leave_unbound(const char *why, struct gf_decision *ret)
+{
+    ret->facts = gf_process.facts;
+    gf_fmt(ret->verdict.reason, sizeof(ret->verdict.reason), "%s", why);
+    gf_fmt(ret->verdict.policy_reason, sizeof(ret->verdict.policy_reason), "%s", why);
+}
+
 static struct gf_placement *make_placement(const struct gf_decision *decision,
                                            const struct gf_placement *old)
 {
@@ -223,20 +241,22 @@ void gf_decide(void)
     struct gf_process *p = &gf_process;
     const struct gf_placement *old = gf_process_placement();
     const struct gf_decision *before = gf_process_decision();
+    const char *const unknown = unknown_reason();
     struct gf_decision *decision = calloc(1, sizeof(*decision));
 
-    if (!decision || !p->machine || !p->preload->startup->known) {
-        free(decision);
+    if (!decision)
         return;
-    }
     decision->observe = effective_options()->mode == gf_mode_observe;
     decision->choice = gf_choice_why_text(p->choice.why);
     decision->settled = p->choice.settled;
     decision->rebindings = before ? before->rebindings + 1 : 0;
     decision->cpus = p->facts.start;
     read_gpus(decision);
-    decide_verdict(decision);
-    if (!decision->observe) {
+    if (unknown)
+        leave_unbound(unknown, decision);
+    else
+        decide_verdict(decision);
+    if (!decision->observe && !unknown) {
         struct gf_placement *now = make_placement(decision, old);
         if (!now) {
             free(decision);
