@@ -8,7 +8,9 @@
 #include "base/atomic.h"
 #include "base/fmt.h"
 #include "preload/trace/journal.h"
+#include "../hardening/sandbox.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -76,6 +78,14 @@ static void *serve(void *unused)
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     gf_journal_serve();
     return unused;
+}
+
+/* A seccomp filter refuses the thread's wait. */
+static void *serve_without_waits(void *unused)
+{
+    static const unsigned wait[] = {SYS_rt_sigtimedwait};
+    sandbox_filter(wait, 1, SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW);
+    return serve(unused);
 }
 
 static void test_many_threads(void **state)
@@ -267,12 +277,31 @@ static int clear(void **state)
     return system(command);
 }
 
+/* The writer thread does not try again without end. The other threads then write their lines. */
+static void test_a_writer_that_may_not_wait_ends(void **state)
+{
+    struct timespec until;
+    pthread_t ours;
+
+    (void)state;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 30;
+    assert_int_equal(pthread_create(&ours, NULL, serve_without_waits, NULL), 0);
+    assert_int_equal(pthread_timedjoin_np(ours, NULL, &until), 0);
+    gf_journal_event("without_writer", "{}");
+    assert_int_equal(lines_of(getpid(), "without_writer", NULL), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_threads), cmocka_unit_test(test_children),
-        cmocka_unit_test(test_finish),       cmocka_unit_test(test_failed_writes),
-        cmocka_unit_test(test_rate),         cmocka_unit_test(test_last_line),
+        cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_children),
+        cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_a_writer_that_may_not_wait_ends),
+        cmocka_unit_test(test_failed_writes),
+        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_last_line),
     };
     return cmocka_run_group_tests(tests, NULL, clear);
 }

@@ -9,6 +9,7 @@
 #include "engine/gputime/questions.h"
 #include "os/pressure.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -77,9 +78,10 @@ static uint64_t next_random(void)
 
 /*
  * Sleeps for a random time between half and one and a half intervals, so that no loop of the
- * program runs in step with the samples.
+ * program runs in step with the samples. Returns false if the kernel refuses to let the thread
+ * sleep, as a seccomp filter may.
  */
-static void sleep_some(void)
+static bool sleep_some(void)
 {
     const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
     struct timespec at;
@@ -87,7 +89,8 @@ static void sleep_some(void)
     sampler.planned_ns = interval / 2 + next_random() % interval;
     at.tv_sec = (time_t)(sampler.planned_ns / SECOND);
     at.tv_nsec = (long)(sampler.planned_ns % SECOND);
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL);
+    const int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL);
+    return !error || error == EINTR;
 }
 
 /* Runs on the thread that makes readings, for which the sampling thread waits. */
@@ -261,7 +264,8 @@ static void *run_sampler(void *closure)
     gf_python_line_open(sampler.python);
     sampler.reviewed_ns = gf_now_ns();
     for (unsigned count = 1; !gf_load_seq_cst(&sampler.stopped); count++) {
-        sleep_some();
+        if (!sleep_some())
+            gf_store_seq_cst(&sampler.stopped, true);
         if (gf_load_seq_cst(&sampler.stopped))
             break;
         take_sample();

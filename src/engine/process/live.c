@@ -8,6 +8,7 @@
 #include "engine/process/process_state.h"
 #include "os/own_table.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -69,10 +70,9 @@ static void *show_report(void *unused)
     memcpy(file->magic, GF_LIVE_MAGIC, sizeof(file->magic));
     file->version = GF_LIVE_VERSION;
     file->pid = gf_process.pid;
-    while (!gf_process_dead()) {
+    do /* ends if a seccomp filter refuses the sleep */
         write_report(file);
-        nanosleep(&period, NULL);
-    }
+    while (!gf_process_dead() && (nanosleep(&period, NULL) == 0 || errno == EINTR));
     return unused;
 }
 

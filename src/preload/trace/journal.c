@@ -420,10 +420,11 @@ void gf_journal_serve(void)
     gf_own_table_leave();
     in->writer_thread = (pid_t)syscall(SYS_gettid);
     __atomic_store_n(&in->writer, getpid(), __ATOMIC_RELEASE);
-    for (;;) {
+    do
         gf_journal_drain();
-        gf_pause_wait(&wanted);
-    }
+    while (gf_pause_wait(&wanted));
+    __atomic_store_n(&in->writer, 0, __ATOMIC_SEQ_CST);
+    gf_journal_drain(); /* lines that were finished before other threads saw this store */
 }
 
 /*

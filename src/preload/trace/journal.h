@@ -48,7 +48,10 @@ void gf_journal_share(void);
 /* Whether the slots are shared. May be called on any thread. */
 bool gf_journal_shared(void);
 
-/* The writer thread's function, which never returns. All signals must be blocked. */
+/*
+ * The writer thread's function. All signals must be blocked. Returns only if the slots are not
+ * shared, or if the kernel refuses to let the thread wait. Each thread then writes its own lines.
+ */
 void gf_journal_serve(void);
 
 /* Writes all finished lines, on the calling thread, which may be any thread. */

@@ -76,7 +76,7 @@ void gf_pause_check(void)
     errno = error;
 }
 
-void gf_pause_wait(const sigset_t *wanted)
+bool gf_pause_wait(const sigset_t *wanted)
 {
     static const struct timespec none;
     struct sample now;
@@ -86,14 +86,17 @@ void gf_pause_wait(const sigset_t *wanted)
      * switch, so any further context switch means that the process was paused.
      */
     if (syscall(SYS_rt_sigtimedwait, wanted, NULL, &none, _NSIG / 8) > 0)
-        return;
+        return true;
     gf_pause_check();
-    const bool interrupted =
-        syscall(SYS_rt_sigtimedwait, wanted, NULL, NULL, _NSIG / 8) < 0 && errno == EINTR;
+    const bool failed = syscall(SYS_rt_sigtimedwait, wanted, NULL, NULL, _NSIG / 8) < 0;
+    const bool interrupted = failed && errno == EINTR;
+    if (failed && !interrupted)
+        return false;
     take_sample(&now);
     if (interrupted || now.switches - last.switches > 1)
         add_span(now.at_ns - delay_between(&last, &now), now.at_ns, true);
     last = now;
+    return true;
 }
 
 enum gf_pause gf_pause_judge(const struct gf_pause_span *span, uint64_t start_ns, uint64_t end_ns)

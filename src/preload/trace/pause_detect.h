@@ -21,8 +21,11 @@ enum gf_pause {
 
 /* Only the detecting thread calls the functions below, with all signals blocked. */
 
-/* Waits for one of the signals, and records pauses during the wait. */
-void gf_pause_wait(const sigset_t *wanted);
+/*
+ * Waits for one of the signals, and records pauses during the wait. Returns false if the kernel
+ * refuses the wait, as a seccomp filter may. A caller that tried again would use a whole CPU.
+ */
+bool gf_pause_wait(const sigset_t *wanted);
 /* Records a pause that happened since the last wait. Call it before gf_pause_in. Keeps errno. */
 void gf_pause_check(void);
 /* Whether the process was paused between these times. */
