@@ -13,6 +13,17 @@ static inline uint64_t gf_now_ns(void)
 }
 
 /*
+ * Returns the time of the kernel's last tick, at most 10 ms ago. Reads no counter of the CPU. A
+ * program may forbid itself to read these counters (PR_SET_TSC).
+ */
+static inline uint64_t gf_coarse_ns(void)
+{
+    struct timespec tick;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
+    return (uint64_t)tick.tv_sec * UINT64_C(1000000000) + (uint64_t)tick.tv_nsec;
+}
+
+/*
  * Reads a clock with a resolution of about 1 ns, for cheap checks of elapsed time. A read takes a
  * third of the time of gf_now_ns. Instructions before the read may complete after it, and the
  * clocks of two CPUs may differ.

@@ -34,8 +34,8 @@ bool gf_permit(enum gf_permit call);
 void gf_permit_only(unsigned calls);
 
 /*
- * Seals the process. Called before the program installs a seccomp filter or sets no_new_privs,
- * which programs usually set before they install a filter. In a sealed process, none of the calls
+ * Seals the process. Called before the program installs a seccomp filter, sets no_new_privs, which
+ * programs usually set before they install a filter, or calls prctl(PR_SET_TSC). In a sealed process, none of the calls
  * above is permitted, and the library opens no file of /proc or /sys.
  */
 void gf_permit_seal(void);

@@ -2,6 +2,7 @@
 """The malloc family under the preload, compared with glibc's."""
 
 import pathlib
+import platform
 import re
 
 import pytest
@@ -438,3 +439,28 @@ def test_calloc_populates_nothing(run, compile_c, log):
     assert (result.returncode, result.stderr) == (0, "")
     told = [int(mib) for mib in re.findall(r"^(\d+) MiB$", result.stdout, re.M)]
     assert len(told) == 4 and max(told) < 64, told
+
+
+NO_COUNTER = """
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+int main(void) {
+    if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV)) return 3;
+    for (int turn = 0; turn < 3; turn++) {
+        static char *volatile block[200];
+        for (int i = 0; i < 200; i++) { block[i] = malloc(1 << 20); memset(block[i], 1, 1 << 20); }
+        for (int i = 0; i < 200; i++) free(block[i]);
+        for (int i = 0; i < 5000; i++) free(block[0] = malloc(10000));
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 lets a program forbid its time stamp counter")
+def test_reads_no_time_stamp_counter(run, compile_c):
+    """After prctl(PR_SET_TSC), rdtsc raises SIGSEGV. The vDSO's precise clocks use it, too."""
+    program = compile_c(NO_COUNTER)
+    for done in run.both(program):
+        assert (done.returncode, done.stderr) == (0, "")

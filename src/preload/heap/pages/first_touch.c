@@ -60,9 +60,7 @@ static void time_fault(uintptr_t page, const uintptr_t start, size_t size)
 /* Returns true to one caller in each period of GAP_NS. */
 static bool fault_is_due(void)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &at);
-    const uint64_t now = (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
+    const uint64_t now = gf_coarse_ns();
     uint64_t due = gf_load_relaxed(&touch.due_ns);
 
     return now >= due && gf_cas_relaxed(&touch.due_ns, &due, now + GAP_NS);

@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "os/permit.h"
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/mappings.h"
 #include "preload/heap/pages/presence.h"
@@ -114,10 +115,13 @@ void gf_huge_touched(uint64_t ns, bool is_huge)
 /*
  * Returns the thread's CPU time, which excludes waits for a CPU. Reading it takes a system call
  * that neither glibc nor jemalloc makes. So until such calls are allowed, returns the time of the
- * wall clock instead.
+ * wall clock instead. A sealed process (os/permit.h) measures nothing, because the program may have
+ * forbidden itself to read the counter behind the wall clock (PR_SET_TSC).
  */
 static uint64_t touch_clock(void)
 {
+    if (gf_permit_sealed())
+        return 0;
     return gf_presence_allowed() ? gf_thread_cpu_ns() : gf_now_ns();
 }
 

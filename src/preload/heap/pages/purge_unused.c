@@ -51,7 +51,7 @@ __thread uint64_t *gf_purge_unused_left;
 static __thread struct {
     const uint64_t *now;
     uint64_t *next, *next_fast;
-    uint64_t last_ticks; /* the clock at the last event */
+    uint64_t last_ns; /* the time of the last event */
     /*
      * Bytes to be allocated between the last event and the next one; 0 before the thread's first
      * event.
@@ -81,7 +81,7 @@ static void set_next(uint64_t wait)
 
 /*
  * Adapts the bytes between two events to how fast the thread allocates, so that the thread has
- * about one event per millisecond.
+ * about one event per tick of the clock, 1 to 10 ms.
  */
 static void schedule(uint64_t passed)
 {
@@ -93,7 +93,7 @@ static void schedule(uint64_t passed)
 
 void gf_purge_unused_soon(void)
 {
-    if (event.wait > WAIT_MIN && event.next && gf_ticks() - event.last_ticks > MS / 10)
+    if (event.wait > WAIT_MIN && event.next && gf_coarse_ns() - event.last_ns > MS / 10)
         set_next(WAIT_MIN);
 }
 
@@ -122,10 +122,8 @@ static uint64_t do_round(uint64_t now_ns)
     return now_ns + (left < part / 2 ? PART_NS : ROUND_NS);
 }
 
-static void do_round_if_due(void)
+static void do_round_if_due(uint64_t now_ns)
 {
-    const uint64_t now_ns = gf_now_ns();
-
     if (now_ns < gf_load_relaxed(&purge_unused.due_ns) || !gf_retain_begin())
         return;
     const int error = errno;
@@ -136,20 +134,19 @@ static void do_round_if_due(void)
 
 void gf_purge_unused_event(const struct gf_purge_unused_count *count)
 {
-    const uint64_t ticks = gf_ticks();
-
     if (!count->allocates || gf_retain_watched() || !gf_retain_managed())
         return;
     event.now = count->now;
     event.next = count->next;
     event.next_fast = count->next_fast;
-    schedule(ticks - event.last_ticks);
-    event.last_ticks = ticks;
-    do_round_if_due();
+    const uint64_t now_ns = gf_coarse_ns();
+    schedule(now_ns - event.last_ns);
+    event.last_ns = now_ns;
+    do_round_if_due(now_ns);
 }
 
 void gf_purge_unused_now(void)
 {
     if (gf_retain_managed())
-        do_round_if_due();
+        do_round_if_due(gf_coarse_ns());
 }

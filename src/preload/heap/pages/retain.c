@@ -129,7 +129,7 @@ static uint64_t retain_headroom(void)
     static bool blind;
     static uint64_t read_ns;
     struct gf_headroom headroom;
-    const uint64_t now = gf_now_ns();
+    const uint64_t now = gf_coarse_ns();
 
     if (blind)
         return GF_HEADROOM_UNKNOWN;

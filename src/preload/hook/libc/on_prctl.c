@@ -2,7 +2,7 @@
 /*
  * The hook of prctl, which passes the call through. By prctl, a program sets no_new_privs, and then
  * installs a seccomp filter. Before either call, the library stops making system calls for which
- * the filter may kill the process.
+ * the filter may kill the process. PR_SET_TSC makes rdtsc fail, and with it the vDSO's clocks.
  */
 #include "os/permit.h"
 #include "preload/hook/originals/originals.h"
@@ -31,7 +31,8 @@ int gf_on_prctl(int option, ...)
     for (unsigned i = 0; i < GF_ARRAY_LEN(arg); i++)
         arg[i] = va_arg(args, unsigned long);
     va_end(args);
-    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && is_in_own_memory())
+    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP || option == PR_SET_TSC) &&
+        is_in_own_memory())
         gf_permit_seal();
     return gf_originals()->prctl(option, arg[0], arg[1], arg[2], arg[3]);
 }
