@@ -11,7 +11,7 @@ import pytest
 
 from conftest import COMMAND
 from test_doctor import SICK as HOST_SETTINGS
-from doctorkit import (ALLOWED, C6, CLOSED, CPU, DEVICE, GPU, MOUNTS, OPEN, WELL, XID, deep_sleep, findings, needs_two,
+from doctorkit import (ALLOWED, C6, CLOSED, CPU, CPUFREQ, DEVICE, GPU, MOUNTS, OPEN, WELL, XID, deep_sleep, findings, needs_two,
                        node_memory, problems, write)
 
 HERE = pathlib.Path(__file__).parent
@@ -72,6 +72,7 @@ SICK = {
     "overcommit of mappings": ({"proc/sys/vm/max_map_count": "1000\n"}, {}, "1000 memory mappings", "max_map_count=262144"),
     "driver": ({"proc/driver/nvidia/version": OPEN.format(535)}, {"CUDA_VERSION": "13.0.1"}, "too old for CUDA 13", "driver 580"),
     "gpu-errors": ({"dev/kmsg": XID.format(79)}, {}, "fallen off the bus", "reboot"),
+    "gpu-errors that a reset removes": ({"dev/kmsg": XID.format(95)}, {}, "an uncontained memory error", "nvidia-smi -r -i GPU;"),
     "gpu-errors of a program": ({"dev/kmsg": XID.format(13)}, {}, "a faulty kernel of the program", "compute-sanitizer"),
     "isolated-cpus": ({f"{CPU}/isolated": BOTH}, {}, "may use only isolated CPUs", "isolcpus="),
     "node-memory": (node_memory(512, 30000), {}, "only 512 MiB are free on node 0", "vm.drop_caches=1"),
@@ -79,7 +80,7 @@ SICK = {
                    "only 1024 files", "ulimit -n 65535"),
     "iommu": ({f"{DEVICE}/iommu_group/type": "DMA-FQ\n"}, {}, "translates each address", "iommu=pt"),
     "acs": ({**switch_port(0x1d), **switch_port(0x0c, bdf="0000:18:00.0")}, {},
-            "0000:18:00.0/config: ACS control 0x0c; 1 more", "setpci -s"),
+            "0000:18:00.0/config: ACS control 0x0c; 1 more", "0000:18:00.0 0000:19:00.0; do setpci -s"),
     "kubelet": ({KUBELET: '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'}, {}, "share all CPUs",
                 "cpuManagerPolicy: static"),
     "feeding": ({"proc/self/status": "Cpus_allowed_list:\t{first}\n"}, {}, "1 CPU: copies will not be staged", "at least 4 CPUs"),
@@ -175,10 +176,55 @@ def test_the_script_is_printed_and_not_run(doctor, tmp_path):
     machine = write(tmp_path, {name: "2\n", "proc/sys/kernel/osrelease": "6.11.0\n", **network_card("1")})
     told = doctor(machine, "--fix")
     assert told.returncode == 1 and told.stdout.startswith("#!/bin/sh\n")
-    assert "\nsysctl -w vm.overcommit_memory=0\n" in told.stdout and "\n# by hand: use Linux 6.14" in told.stdout
+    assert "\nsysctl -w vm.overcommit_memory=0 || echo 'not fixed: [overcommit]' >&2\n" in told.stdout and "\n# by hand: use Linux 6.14" in told.stdout
     assert (tmp_path / name).read_text() == "2\n"
     assert subprocess.run(["sh", "-n"], input=told.stdout, text=True, check=False).returncode == 0
     assert not any(line and line.split()[0] not in ("#", "#!/bin/sh", "set", "sysctl", "for") for line in told.stdout.splitlines())
+
+
+@needs_two
+def test_the_script_goes_on_after_a_failure(doctor, tmp_path):
+    """The script's only commands are sysctl, which fails, and cpupower."""
+    machine = write(tmp_path / "machine", {"proc/sys/vm/overcommit_memory": "2\n", f"{CPUFREQ}/scaling_governor": "powersave\n",
+                                           "proc/sys/vm/zone_reclaim_mode": "1\n"})
+    (tmp_path / "bin").mkdir()
+    for name, text in {"sysctl": "exit 3\n", "cpupower": f'echo "$@" >> {tmp_path}/done\n'}.items():
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n" + text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    script = doctor(machine, "--fix").stdout
+    assert {line.split()[0] for line in script.splitlines() if line} == {"#", "#!/bin/sh", "set", "sysctl", "cpupower"}
+    ran = subprocess.run(["/bin/sh"], input=script, env={"PATH": f"{tmp_path}/bin"}, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "not fixed: [zone-reclaim]\nnot fixed: [overcommit]\n")
+    assert (tmp_path / "done").read_text() == "frequency-set -g performance\n"
+
+
+@needs_two
+def test_the_script_only_describes_what_may_harm_programs(doctor, nvml, tmp_path):
+    """Isolation of virtual machines, the page cache, a chosen power limit, and programs that use NVLink."""
+    machine = write(tmp_path, {**switch_port(0x1d), **switch_port(0x0c, bdf="0000:18:00.0"), **switch_port(0x11, bdf="0000:17:00.0"),
+                               **node_memory(512, 30000)})
+    script = doctor(machine, "--fix").stdout + doctor("--fix", **nvml, FAKE_NVML="limit=500000 fabric=1").stdout
+    for words in ("for i in 0000:18:00.0 0000:19:00.0; do setpci -s $i ECAP_ACS+6.w=0:c; done    (root", "sysctl -w vm.drop_caches=1    (",
+                  "unless it was lowered on purpose: nvidia-smi -pl 700", "when no program uses a GPU: systemctl restart"):
+        line, = [line for line in script.splitlines() if words in line]
+        assert line.startswith("# by hand: "), line
+
+
+@needs_two
+def test_many_switch_ports_are_listed(doctor, tmp_path):
+    files = {name: text for bus in range(48) for name, text in switch_port(0x1d, bdf=f"0000:{bus + 0x80:02x}:00.0").items()}
+    ill, = problems(doctor(write(tmp_path, files), "--json"))
+    assert ill["summary"].startswith("48 ports") and ill["evidence"].endswith("0000:80:00.0/config: ACS control 0x1d; 47 more ports")
+    assert ill["fix"].count("0000:") == 40 and ill["fix"].endswith("removes their isolation)")
+
+
+@needs_two
+def test_each_error_has_its_own_message(doctor, tmp_path):
+    log = XID.format(31) + XID.format(64).replace("1b:00", "9b:00") + XID.format(31).replace("1b:00", "43:00")
+    ill = problems(doctor(write(tmp_path, {"dev/kmsg": log}), "--json"))
+    assert [(one["summary"].partition(":")[0], one["evidence"]) for one in ill] == [
+        (f"Xid {xid}", f"/dev/kmsg: first message: NVRM: Xid (PCI:0000:{gpu}): {xid}, pid=1, name=python")
+        for xid, gpu in ((31, "1b:00"), (64, "9b:00"))]
 
 
 @pytest.fixture(scope="session")
@@ -200,7 +246,8 @@ GPU_STATES = {
     "gpu-modes": ("compute=2", "the compute mode prohibits all programs", "nvidia-smi -c 0"),
     "gpu-modes with MIG": ("later=1", "MIG mode will change", "reset"),
     "link-generation": ("generation=3", "does not use its fastest generation", "reseat"),
-    "fabric": ("fabric=2", "fabric is not ready", "nvidia-fabricmanager"),
+    "fabric": ("fabric=1", "fabric is not ready", "restart nvidia-fabricmanager"),
+    "fabric that starts": ("fabric=2", "fabric is not ready", "wait; "),
 }
 OF_NVML = {name.split(" ")[0] for name in GPU_STATES}
 

@@ -247,43 +247,64 @@ static int read_acs_control(const struct gf_check_input *input, const char *bdf)
     return is_switch_port(&config) ? find_acs_control(&config) : -1;
 }
 
-static void report_redirected(unsigned count, const char *first, int control,
-                              struct gf_findings *ret)
+#define REDIRECTING_LISTED 40
+
+struct switch_ports {
+    unsigned count, redirecting;
+    unsigned first_control;             /* of the first port that redirects */
+    char list[REDIRECTING_LISTED * 14]; /* the ports that redirect, each after a blank */
+};
+
+static void add_port(struct switch_ports *ports, const char *bdf, unsigned control)
+{
+    const size_t length = strlen(ports->list);
+
+    ports->count++;
+    if (!(control & ACS_REDIRECTS))
+        return;
+    if (!ports->redirecting++)
+        ports->first_control = control;
+    if (ports->redirecting <= REDIRECTING_LISTED)
+        snprintf(ports->list + length, sizeof(ports->list) - length, " %.13s", bdf);
+}
+
+/*
+ * The fix is no command of the script, because virtual machines rely on the redirection. It clears
+ * only ACS_REDIRECTS.
+ */
+static void report_redirecting(const struct switch_ports *ports, struct gf_findings *ret)
 {
     struct gf_finding *finding = gf_finding_add(
         ret, gf_status_problem,
-        "%u ports of PCIe switches send transfers between devices to the CPU", count);
+        "%u ports of PCIe switches send transfers between devices to the CPU", ports->redirecting);
 
-    gf_finding_evidence(finding, "/" DEVICES "/%s/config: ACS control 0x%02x; %u more ports", first,
-                        (unsigned)control, count - 1);
-    gf_finding_command(finding,
-                       "for i in $(lspci -D -d ::0604 | cut -d' ' -f1); do setpci -s \"$i\" "
-                       "ECAP_ACS+6.w=0 2>/dev/null || :; done");
+    gf_finding_evidence(finding, "/" DEVICES "/%.*s/config: ACS control 0x%02x; %u more ports",
+                        (int)strcspn(ports->list + 1, " "), ports->list + 1, ports->first_control,
+                        ports->redirecting - 1);
+    gf_finding_fix(finding,
+                   "for i in%s; do setpci -s $i ECAP_ACS+6.w=0:%x; done    (root, on the host; not "
+                   "on a host that passes devices to virtual machines: it removes their isolation)",
+                   ports->list, ACS_REDIRECTS);
 }
 
 void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    char path[GF_PROCFS_PATH_MAX], first[24] = "";
-    unsigned ports = 0, redirected = 0;
-    int control, first_control = 0;
+    char path[GF_PROCFS_PATH_MAX];
+    struct switch_ports ports = {0};
+    struct dirent **devices = NULL;
+    int control;
 
     snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (entry->d_name[0] == '.' || (control = read_acs_control(input, entry->d_name)) < 0)
-            continue;
-        ports++;
-        if (!(control & ACS_REDIRECTS))
-            continue;
-        if (!redirected++ || strcmp(entry->d_name, first) < 0) {
-            snprintf(first, sizeof(first), "%.20s", entry->d_name);
-            first_control = control;
-        }
+    const int count = scandir(path, &devices, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (devices[i]->d_name[0] != '.' &&
+            (control = read_acs_control(input, devices[i]->d_name)) >= 0)
+            add_port(&ports, devices[i]->d_name, (unsigned)control);
+        free(devices[i]);
     }
-    if (folder)
-        closedir(folder);
-    if (redirected)
-        report_redirected(redirected, first, first_control, ret);
-    else if (ports)
+    free(devices);
+    if (ports.redirecting)
+        report_redirecting(&ports, ret);
+    else if (ports.count)
         gf_finding_add(ret, gf_status_ok, "PCIe switches pass transfers between devices on");
 }

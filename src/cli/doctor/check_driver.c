@@ -73,21 +73,24 @@ static const struct {
     {43, "the driver stopped a faulty program", "debug the program: compute-sanitizer"},
     {45, "the driver ended a program's work after an earlier error, or the program was killed",
      "look for the Xid before it, or for the signal that killed the program"},
-    {48, "an uncorrectable memory error", "reset the GPU: nvidia-smi -r; replace it if it recurs"},
-    {63, "a row of GPU memory was remapped", "reset the GPU when it is idle: nvidia-smi -r"},
+    {48, "an uncorrectable memory error",
+     "reset the GPU: nvidia-smi -r -i GPU; replace it if it recurs"},
+    {63, "a row of GPU memory was remapped", "reset the GPU when it is idle: nvidia-smi -r -i GPU"},
     {64, "remapping a row of GPU memory failed", "replace the GPU"},
     {74, "an NVLink error", "reset all GPUs; check the baseboard and Fabric Manager"},
     {79, "the GPU has fallen off the bus", "reboot the host; check power, temperature and slot"},
     {94, "a contained memory error", "restart the program; reset the GPU when it is idle"},
-    {95, "an uncontained memory error", "reset the GPU: nvidia-smi -r; replace it if it recurs"},
+    {95, "an uncontained memory error",
+     "reset the GPU: nvidia-smi -r -i GPU; replace it if it recurs"},
     {119, "the GPU's firmware does not answer", "reset the GPU or reboot; update the driver"},
 };
 
-/*
- * Sets a bit of *found for each error number in the table `xids` that the text contains. Copies the
- * first line with such a number to `first`, unless *found already has a bit.
- */
-static void scan_text(const char *text, unsigned *found, char *first, size_t size)
+/* The first line of the kernel's log with each number in the table `xids`; "" if there is none. */
+struct first_lines {
+    char text[GF_ARRAY_LEN(xids)][160];
+};
+
+static void scan_text(const char *text, struct first_lines *first)
 {
     for (const char *at = text; (at = strstr(at, "NVRM: Xid ("));) {
         const char *number = strstr(at, "): ");
@@ -98,9 +101,9 @@ static void scan_text(const char *text, unsigned *found, char *first, size_t siz
         for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++) {
             if (xids[i].number != xid)
                 continue;
-            if (!*found)
-                snprintf(first, size, "%.*s", (int)strcspn(at - 1, "\n"), at - 1);
-            *found |= 1U << i;
+            if (!*first->text[i])
+                snprintf(first->text[i], sizeof(first->text[i]), "%.*s", (int)strcspn(at - 1, "\n"),
+                         at - 1);
         }
     }
 }
@@ -109,7 +112,7 @@ static void scan_text(const char *text, unsigned *found, char *first, size_t siz
  * Scans the kernel's log. Returns 0 or an errno. Each read of /dev/kmsg returns one message, or
  * fails with EPIPE if messages were overwritten. A recording contains the log as an ordinary file.
  */
-static int scan_log(const struct gf_check_input *input, unsigned *found, char *first, size_t size)
+static int scan_log(const struct gf_check_input *input, struct first_lines *first)
 {
     static char text[256 * 1024];
     char path[GF_PROCFS_PATH_MAX];
@@ -121,7 +124,7 @@ static int scan_log(const struct gf_check_input *input, unsigned *found, char *f
         return errno;
     while ((length = read(fd, text, sizeof(text) - 1)) > 0 || (length < 0 && errno == EPIPE)) {
         text[length > 0 ? length : 0] = '\0';
-        scan_text(text, found, first, size);
+        scan_text(text, first);
     }
     const int error = length < 0 && errno != EAGAIN ? errno : 0;
     close(fd);
@@ -130,22 +133,21 @@ static int scan_log(const struct gf_check_input *input, unsigned *found, char *f
 
 void gf_check_gpu_errors(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    unsigned found = 0;
-    char first[160] = "";
-    const int error = scan_log(input, &found, first, sizeof(first));
+    struct first_lines first = {0};
+    const size_t before = ret->count;
 
-    if (error)
+    if (scan_log(input, &first))
         return; /* only root may read /dev/kmsg, and most containers lack it */
-    if (!found)
-        gf_finding_add(ret, gf_status_ok, "the kernel's log has no error of a GPU");
     for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++) {
-        if (!(found >> i & 1))
+        if (!*first.text[i])
             continue;
         struct gf_finding *finding =
             gf_finding_add(ret, gf_status_problem, "Xid %u: %s", xids[i].number, xids[i].meaning);
-        gf_finding_evidence(finding, "/dev/kmsg: first message: %s", first);
+        gf_finding_evidence(finding, "/dev/kmsg: first message: %s", first.text[i]);
         gf_finding_fix(finding, "%s", xids[i].fix);
         if (i < XIDS_OF_PROGRAMS)
             finding->why = "a program that used the GPU has failed";
     }
+    if (ret->count == before)
+        gf_finding_add(ret, gf_status_ok, "the kernel's log has no error of a GPU");
 }

@@ -300,7 +300,9 @@ static void report_full(uint64_t near, uint64_t far, const struct gf_topo_gpu *g
                         "/sys/devices/system/node/node%s/meminfo: MemFree; another node has %.3g "
                         "GiB",
                         nodes, (double)far / (1 << 30));
-    gf_finding_command(finding, "sysctl -w vm.drop_caches=1");
+    gf_finding_fix(finding,
+                   "sysctl -w vm.drop_caches=1    (root, on the host, once; all programs of "
+                   "the host read their files again)");
 }
 
 void gf_check_node_memory(const struct gf_check_input *input, struct gf_findings *ret)

@@ -4,6 +4,7 @@
 
 #include "cli/doctor/gpu_state.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 /* The result of a check for one GPU. */
@@ -11,8 +12,8 @@ struct answer {
     bool known;          /* false: NVML does not report this state, so there is no finding */
     const char *problem; /* NULL: there is no problem */
     char evidence[160];
-    char command[128];
-    const char *fix; /* used if command is "" */
+    const char *command; /* for root, harmless to running programs; NULL if there is none */
+    char fix[160];       /* used if command is NULL */
 };
 
 static void add_answer(const char *bdf, const struct answer *answer, const char *ok,
@@ -27,10 +28,19 @@ static void add_answer(const char *bdf, const struct answer *answer, const char 
     struct gf_finding *finding =
         gf_finding_add_gpu(ret, gf_status_problem, bdf, "%s", answer->problem);
     gf_finding_evidence(finding, "%s", answer->evidence);
-    if (*answer->command)
+    if (answer->command)
         gf_finding_command(finding, "%s", answer->command);
     else
         gf_finding_fix(finding, "%s", answer->fix);
+}
+
+GF_PRINTF(2, 3)
+static void set_fix(struct answer *answer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(answer->fix, sizeof(answer->fix), format, args);
+    va_end(args);
 }
 
 static void check_each(const struct gf_check_input *input, const char *ok,
@@ -54,7 +64,7 @@ static void judge_persistence(const struct gf_gpu_state *gpu, struct answer *ret
         return;
     ret->problem = "persistence mode is off";
     snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetPersistenceMode: 0");
-    snprintf(ret->command, sizeof(ret->command), "nvidia-smi -pm 1");
+    ret->command = "nvidia-smi -pm 1";
 }
 
 void gf_check_persistence(const struct gf_check_input *input, struct gf_findings *ret)
@@ -72,16 +82,16 @@ static void judge_memory(const struct gf_gpu_state *gpu, struct answer *ret)
              (long long)gpu->remap_pending, (long long)gpu->remap_failed);
     if (gpu->remap_failed > 0) {
         ret->problem = "remapping a row of memory failed";
-        ret->fix = "replace the GPU";
+        set_fix(ret, "replace the GPU");
     } else if (gpu->remap_pending > 0) {
         ret->problem = "a row of memory will be remapped at the next reset";
-        ret->fix = "reset the GPU when no program uses it: nvidia-smi -r -i GPU";
+        set_fix(ret, "reset the GPU when no program uses it: nvidia-smi -r -i GPU");
     } else if (gpu->ecc_errors > 0) {
         ret->problem = "memory has uncorrected errors";
-        ret->fix = "reset the GPU: nvidia-smi -r -i GPU; replace it if the errors recur";
+        set_fix(ret, "reset the GPU: nvidia-smi -r -i GPU; replace it if the errors recur");
     } else if (gpu->ecc == 0) {
         ret->problem = "ECC is off: memory errors change results";
-        ret->fix = "nvidia-smi -e 1, then reset the GPU";
+        set_fix(ret, "nvidia-smi -e 1, then reset the GPU");
     }
 }
 
@@ -102,10 +112,10 @@ static void judge_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
         return;
     if (gpu->slow_reasons & heat) {
         ret->problem = "the GPU has lowered its clock because of heat";
-        ret->fix = "check fans, airflow and inlet temperature";
+        set_fix(ret, "check fans, airflow and inlet temperature");
     } else if (gpu->slow_reasons & (gf_slow_power_brake | gf_slow_hardware)) {
         ret->problem = "the power supply has forced a lower clock";
-        ret->fix = "check the power supplies and the power limit of the rack";
+        set_fix(ret, "check the power supplies and the power limit of the rack");
     }
 }
 
@@ -122,8 +132,8 @@ static void judge_power(const struct gf_gpu_state *gpu, struct answer *ret)
     ret->problem = "the power limit is below the default";
     snprintf(ret->evidence, sizeof(ret->evidence), "NVML: limit %lld W, default %lld W",
              (long long)gpu->power_limit / 1000, (long long)gpu->power_default / 1000);
-    snprintf(ret->command, sizeof(ret->command), "nvidia-smi -pl %lld -i %s",
-             (long long)gpu->power_default / 1000, gpu->bdf);
+    set_fix(ret, "unless it was lowered on purpose: nvidia-smi -pl %lld -i GPU",
+            (long long)gpu->power_default / 1000);
 }
 
 void gf_check_power_limit(const struct gf_check_input *input, struct gf_findings *ret)
@@ -139,10 +149,10 @@ static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
              (long long)gpu->mig, (long long)gpu->mig_pending, (long long)gpu->compute_mode);
     if (gpu->compute_mode == GF_COMPUTE_PROHIBITED) {
         ret->problem = "the compute mode prohibits all programs";
-        ret->fix = "nvidia-smi -c 0";
+        set_fix(ret, "nvidia-smi -c 0");
     } else if (gpu->mig >= 0 && gpu->mig != gpu->mig_pending) {
         ret->problem = "the MIG mode will change at the next reset";
-        ret->fix = "reset the GPU when no program uses it: nvidia-smi -r -i GPU";
+        set_fix(ret, "reset the GPU when no program uses it: nvidia-smi -r -i GPU");
     }
 }
 
@@ -162,7 +172,7 @@ static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
     snprintf(ret->evidence, sizeof(ret->evidence),
              "NVML: generation %lld of %lld, GPU busy %lld %%", (long long)gpu->generation,
              (long long)gpu->generation_most, (long long)gpu->busy);
-    ret->fix = "reseat the card or its riser; set the slot's generation in the firmware";
+    set_fix(ret, "reseat the card or its riser; set the slot's generation in the firmware");
 }
 
 void gf_check_link_generation(const struct gf_check_input *input, struct gf_findings *ret)
@@ -178,7 +188,10 @@ static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)
     ret->problem = "NVLink's fabric is not ready";
     snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetGpuFabricInfo: state %lld",
              (long long)gpu->fabric);
-    snprintf(ret->command, sizeof(ret->command), "systemctl restart nvidia-fabricmanager");
+    if (gpu->fabric == GF_FABRIC_IN_PROGRESS)
+        set_fix(ret, "wait; if the state stays, read journalctl -u nvidia-fabricmanager");
+    else /* the restart ends programs that use CUDA */
+        set_fix(ret, "when no program uses a GPU: systemctl restart nvidia-fabricmanager");
 }
 
 void gf_check_fabric(const struct gf_check_input *input, struct gf_findings *ret)

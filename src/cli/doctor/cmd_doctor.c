@@ -104,18 +104,22 @@ static int print_json(const struct gf_findings *findings)
     return failed;
 }
 
-/* Prints the fixes as a shell script. Fixes that are not shell commands become comments. */
+/*
+ * Prints the fixes as a shell script. If a command fails, for example in a container, the script goes
+ * on with the next one. Fixes that are no commands, or may harm running programs, become comments.
+ */
 static void print_script(const struct gf_findings *findings)
 {
     puts("#!/bin/sh\n# Written by gpufeed doctor. Read it, then run it as root on the host.\n"
-         "# The settings last until the next boot.\nset -eu");
+         "# Most settings last until the next boot. irqbalance may undo those of interrupts.\nset "
+         "-u");
     for (size_t i = 0; i < findings->count; i++) {
         const struct gf_finding *finding = &findings->list[i];
         if (finding->status != gf_status_problem)
             continue;
         printf("\n# %s [%s]\n", finding->summary, finding->check);
         if (*finding->script)
-            printf("%s\n", finding->script);
+            printf("%s || echo 'not fixed: [%s]' >&2\n", finding->script, finding->check);
         else
             printf("# by hand: %s\n", finding->fix);
     }

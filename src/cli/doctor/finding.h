@@ -38,7 +38,7 @@ struct gf_finding {
     char summary[256]; /* printable ASCII on one line */
     /* The file or call, and its content or result; "" if the summary contains both. */
     char evidence[512];
-    char fix[384];    /* a command or setting that fixes a problem; "" for other findings */
+    char fix[768];    /* a command or setting that fixes a problem; "" for other findings */
     char script[256]; /* shell lines for root on the host, printed by --fix; may be "" */
     const char *why;  /* why a problem matters; if NULL, gf_doctor_run sets WHY of checks.def */
     const char *page; /* the page in docs/ that explains why; set by gf_doctor_run */
