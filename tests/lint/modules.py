@@ -73,7 +73,7 @@ GRAPH = {
     "cli/run": "base config os engine/machine engine/place cli/common cli/topo",
     "cli/doctor": "base config os engine/machine engine/place cli/common cli/topo",
     "cli/report/input": "base cli/common",
-    "cli/report/sums": "base cli/report/input",
+    "cli/report/sums": "base cli/common cli/report/input",
     "cli/report/output": "base cli/common cli/report/input cli/report/sums",
     "cli/report/files": "base cli/common cli/report/input cli/report/sums cli/report/output",
     "cli/report": "base cli/common cli/report/input cli/report/sums cli/report/output cli/report/files",

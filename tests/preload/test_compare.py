@@ -226,6 +226,18 @@ def test_clocks_of_gpus_without_work_do_not_count(compare, tmp_path):
     assert found.returncode == 0 and "GPU clock" not in found.stdout
 
 
+def test_reports_cannot_control_the_terminal(compare, tmp_path):
+    report = {"schema": 2, "state": "ended", "ran_s": 1.0, "stalls": {"count": 3, "us": 3e6, "causes": {
+        "\033[31mred": {"count": 2, "us": 2e6}, "a long name of a cause": {"count": 1, "us": 1e6}}}}
+    none = {**report, "stalls": {"count": 0, "us": 0, "causes": {}}}
+    files = [tmp_path / name for name in ("\033]0;title\a.json", "b.json")]
+    for file, content in zip(files, (report, none)):
+        file.write_text(json.dumps(content))
+    found = compare(*files)
+    assert found.returncode == 0 and "?[31mred" in found.stdout and "?]0;title?.json" in found.stdout, found
+    assert all(line.isprintable() for line in found.stdout.splitlines())
+
+
 def test_two_reports(compare, tmp_path):
     def write(name, steps, seconds):
         way = {"calls": 1, "bytes": 8 << 20, "duration_s": seconds}

@@ -5,11 +5,13 @@
 #include "base/parse.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
+#include "cli/common/plain_text.h"
 #include "cli/compare/arm.h"
 #include "cli/compare/comparison.h"
 #include "cli/compare/trial.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,12 +96,14 @@ static int read_flags(int argc, char **argv, struct words *ret)
 static int compare_reports(char *const *paths)
 {
     struct gf_figures figures[2] = {0};
-    const char *names[2];
+    char plain[2][NAME_MAX + 1];
+    const char *const names[2] = {plain[0], plain[1]};
 
     for (size_t i = 0; i < 2; i++) {
         const char *slash = strrchr(paths[i], '/');
         const int error = gf_figures_add_file(&figures[i], paths[i]);
-        names[i] = slash ? slash + 1 : paths[i];
+        snprintf(plain[i], sizeof(plain[i]), "%s", slash ? slash + 1 : paths[i]);
+        gf_plain_text(plain[i]);
         if (error == -EINVAL)
             gf_cli_error("compare", "%s is not a report (GPUFEED_REPORT)", paths[i]);
         else if (error)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/compare/figures.h"
 
+#include "cli/common/plain_text.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -9,12 +11,15 @@
 struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause)
 {
     struct gf_figures_stalls *row = figures->causes;
+    char plain[sizeof(row->cause)];
 
-    while (*row->cause && strcmp(row->cause, cause) != 0 &&
+    snprintf(plain, sizeof(plain), "%s", cause);
+    gf_plain_text(plain);
+    while (*row->cause && strcmp(row->cause, plain) != 0 &&
            row + 1 < figures->causes + GF_FIGURES_CAUSES)
         row++;
     if (!*row->cause)
-        snprintf(row->cause, sizeof(row->cause), "%s", cause);
+        memcpy(row->cause, plain, sizeof(row->cause));
     return row;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/top/top_row.h"
 
-#include "cli/report/input/plain_text.h"
+#include "cli/common/plain_text.h"
 #include "cli/report/input/report_file.h"
 
 #include <string.h>
