@@ -66,14 +66,21 @@ static void a_switch_is_a_switch(void **state)
         assert_false(gf_validate_rejects(mode));
     }
     for (size_t i = 0; i < GF_ARRAY_LEN(on); i++) {
-        char mode[32], heap[32], profile[32];
+        char mode[32], heap[32], profile[32], omp[32], debug[32], log[32];
         char *env[] = {strcat(strcpy(mode, "GPUFEED="), on[i]),
                        strcat(strcpy(heap, "GPUFEED_HEAP="), on[i]),
-                       strcat(strcpy(profile, "GPUFEED_PROFILE="), on[i]), NULL};
+                       strcat(strcpy(profile, "GPUFEED_PROFILE="), on[i]),
+                       strcat(strcpy(omp, "GPUFEED_OMP="), on[i]),
+                       strcat(strcpy(debug, "GPUFEED_DEBUG="), on[i]),
+                       strcat(strcpy(log, "GPUFEED_LOG="), on[i]),
+                       NULL};
         gf_options_load(&o, env);
         assert_int_equal(o.mode, gf_mode_on);
         assert_int_equal(o.heap, gf_heap_auto);
+        assert_int_equal(o.omp, gf_omp_auto);
         assert_int_equal(o.origin.heap, gf_origin_environment);
+        assert_int_equal(o.origin.debug, gf_origin_rejected);   /* a list of areas */
+        assert_string_equal(o.log, on[i]);                      /* a path */
         assert_int_equal(o.origin.profile, gf_origin_rejected); /* nothing there is off */
     }
 }
