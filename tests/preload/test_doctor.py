@@ -131,9 +131,10 @@ def test_ordinary_machines_are_well(doctor, tmp_path, name):
 
 @needs_two
 def test_many_gpus_leave_space_for_the_host(doctor, tmp_path):
-    machine = Machine(2, 1, 1, 1, 64)
+    machine = Machine(2, 1, 8, 1, 64)
     for bus in range(64):
         machine.gpu(f"0000:{bus + 16:02x}:00.0", bus % 2)
+    machine.files["proc/self/status"] = "Cpus_allowed_list:\t0-15\n"
     machine.write(tmp_path)
     for bus in range(64):
         for end in ("current", "max"):
@@ -294,16 +295,19 @@ def test_an_old_kernel_that_can(tmp_path):
 
 @needs_two
 def test_a_mask_without_the_gpus_node(doctor, tmp_path):
-    machine = write(tmp_path)
-    before = os.sched_getaffinity(0)
+    """The mask may be recorded. The mask of this process says nothing about a recorded machine."""
+    (tmp_path / "one").mkdir()
+    told = {one["check"]: one for one in findings(doctor(write(tmp_path / "one", {
+        "proc/self/status": f"Cpus_allowed_list:\t{ALLOWED[-1]}\n"}), "--json"))}
+    assert told["cpus"]["status"] == "problem" and f"--cpuset-cpus {ALLOWED[0]} " in told["cpus"]["fix"]
+    (tmp_path / "other").mkdir()
+    machine, before = write(tmp_path / "other"), os.sched_getaffinity(0)
     os.sched_setaffinity(0, {ALLOWED[-1]})
     try:
         told = findings(doctor(machine, "--json"))
     finally:
         os.sched_setaffinity(0, before)
-    ill = [one for one in told if one["status"] == "problem"]
-    assert [one["check"] for one in ill] == ["cpus"]
-    assert f"--cpuset-cpus {ALLOWED[0]} " in ill[0]["fix"]
+    assert {one["status"] for one in told} == {"ok"} and "cpus" not in {one["check"] for one in told}
 
 
 @needs_two

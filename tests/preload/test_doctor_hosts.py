@@ -66,6 +66,8 @@ SICK = {
     "pinning": ({"proc/sys/kernel/osrelease": "6.11.0-21-generic\n"}, {}, "known errors in pinning", "Linux 6.14"),
     "pinning, not yet corrected": ({"proc/sys/kernel/osrelease": "6.12.3\n"}, {}, "known errors in pinning", "Linux 6.14"),
     "boot-options": ({"proc/cmdline": "ro init_on_alloc=1 quiet\n"}, {}, "init_on_alloc=1", "boot loader"),
+    "boot-options with a value": ({"proc/cmdline": "ro slub_debug=FZP quiet\n"}, {}, "slub_debug: the kernel checks", "boot loader"),
+    "boot-options of newer kernels": ({"proc/cmdline": "ro slab_debug\n"}, {}, "slab_debug: the kernel checks", "boot loader"),
     "huge-page-pool": ({"proc/meminfo": WELL["proc/meminfo"] + "HugePages_Total: 16000\nHugePages_Free: 15000\n"
                         "Hugepagesize: 2048 kB\n"}, {}, "29 GiB are reserved", "vm.nr_hugepages=1000"),
     "overcommit": ({"proc/sys/vm/overcommit_memory": "2\n"}, {}, "overcommit_memory: 2", "vm.overcommit_memory=0"),
@@ -82,7 +84,7 @@ SICK = {
     "acs": ({**switch_port(0x1d), **switch_port(0x0c, bdf="0000:18:00.0")}, {},
             "0000:18:00.0/config: ACS control 0x0c; 1 more", "0000:18:00.0 0000:19:00.0; do setpci -s"),
     "kubelet": ({KUBELET: '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'}, {}, "share all CPUs",
-                "cpuManagerPolicy: static"),
+                "cpuManagerPolicy: static, reservedSystemCPUs"),
     "feeding": ({"proc/self/status": "Cpus_allowed_list:\t{first}\n"}, {}, "1 CPU: copies will not be staged", "at least 4 CPUs"),
 }
 
@@ -99,9 +101,11 @@ WELL_TOO = {
     "interrupts near": ({**network_card("0"), **interrupts(DEVICE, "0-1")}, {}),
     "DMA-BUF": ({"proc/driver/nvidia/version": OPEN.format(580)}, {"CUDA_VERSION": "13.0.1"}),
     "a corrected kernel": ({"proc/sys/kernel/osrelease": "6.12.48\n"}, {}),
-    "other options": ({"proc/cmdline": "ro init_on_alloc=10 xnuma=off init_on_alloc=0\n"}, {}),
+    "other options": ({"proc/cmdline": "ro init_on_alloc=10 xnuma=off init_on_alloc=0 slub_debug=- slub_debug_x\n"}, {}),
     "huge pages in use": ({"proc/meminfo": WELL["proc/meminfo"] + "HugePages_Total: 16000\nHugePages_Free: 10\n"
                            "Hugepagesize: 2048 kB\n"}, {}),
+    "huge pages for pinned memory": ({"proc/meminfo": WELL["proc/meminfo"] + "HugePages_Total: 16000\nHugePages_Free: 15000\n"
+                                      "Hugepagesize: 2048 kB\n"}, {"GPUFEED_PIN_PAGES": "huge"}),
     "harmless variables": ({}, {"CUDA_LAUNCH_BLOCKING": "0", "NCCL_DEBUG": "WARN", "OMP_NUM_THREADS": "1"}),
     "some CPUs are isolated": ({f"{CPU}/isolated": "{first}\n"}, {}),
     "full nodes": (node_memory(512, 900), {}),

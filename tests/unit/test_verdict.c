@@ -120,7 +120,7 @@ static void users_mask_elsewhere(void **state)
     assert_policy(&row.verdict, GF_MPOL_DEFAULT, "");
     row.facts.rank = (struct gf_rank){3, 8, 3, 8, "Slurm"};
     assert_unbound(decide(), "none of which");
-    assert_non_null(strstr(row.verdict.remedy, "--gpu-bind=closest"));
+    assert_non_null(strstr(row.verdict.remedy, "--gpu-bind=single:1"));
 }
 
 static void users_mask_near_or_across(void **state)

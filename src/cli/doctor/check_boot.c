@@ -45,13 +45,17 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
                    CORRECTED_6_12);
 }
 
-/* Whether the kernel's command line contains the option as a whole word. */
+/*
+ * Whether the kernel's command line contains the option as a whole word, or with a value. The value
+ * "-" turns slub_debug off.
+ */
 static bool has_option(const char *line, const char *option)
 {
     const size_t length = strlen(option);
 
     for (const char *at = line; (at = strstr(at, option)); at += length)
-        if ((at == line || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+        if ((at == line || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0' ||
+                                              (at[length] == '=' && at[length + 1] != '-')))
             return true;
     return false;
 }
@@ -65,6 +69,7 @@ void gf_check_boot_options(const struct gf_check_input *input, struct gf_finding
         {"init_on_free=1", "the kernel clears each page when it is freed"},
         {"numa=off", "the kernel treats all memory as one NUMA node"},
         {"slub_debug", "the kernel checks each of its own allocations"},
+        {"slab_debug", "the kernel checks each of its own allocations"}, /* from Linux 6.9 on */
         {"idle=poll", "idle CPUs use power, which lowers the turbo clock of busy CPUs"},
     };
     char line[2048];
@@ -102,7 +107,7 @@ void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findi
     const uint64_t size = gf_procfs_number(size_text), memory = gf_procfs_number(memory_text);
     if (!total)
         return;
-    if (unused * size <= memory / 10) {
+    if (input->pins_huge || unused * size <= memory / 10) {
         gf_finding_add(ret, gf_status_ok, "%llu of %llu reserved huge pages are unused",
                        (unsigned long long)unused, (unsigned long long)total);
         return;

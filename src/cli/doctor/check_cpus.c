@@ -156,7 +156,7 @@ void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *re
     gf_finding_evidence(finding, "/%s: policyName none", file);
     gf_finding_fix(finding,
                    "in the kubelet's configuration: cpuManagerPolicy: static, "
-                   "topologyManagerPolicy: single-numa-node; drain the node, remove /%s, "
-                   "and restart the kubelet",
+                   "reservedSystemCPUs: the CPUs of the system, topologyManagerPolicy: restricted; "
+                   "drain the node, remove /%s, and restart the kubelet",
                    file);
 }

@@ -165,8 +165,8 @@ static unsigned lacking_cpus(const struct gf_topo *topo, const struct gf_topo_gp
 
     gf_locate_socket(topo->machine, &gpu->nodes, &socket);
     gf_set_and(&socket, &socket, start);
-    const bool lacks = topo->has_mask && gf_set_count(start) >= need &&
-                       gf_set_count(&socket) < need && !gf_set_within(start, &socket);
+    const bool lacks = gf_set_count(start) >= need && gf_set_count(&socket) < need &&
+                       !gf_set_within(start, &socket);
     return lacks ? need : 0;
 }
 
@@ -201,7 +201,7 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
     const struct gf_topo_gpu *gpu;
     char near[LIST_MAX], allowed[LIST_MAX];
 
-    if (input->topo->machine->node_count < 2)
+    if (input->topo->machine->node_count < 2 || !input->topo->has_mask)
         return;
     for (size_t at = 0; (gpu = next_visible(input->topo, &at));) {
         if (!gpu->source)
@@ -217,7 +217,7 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
                             gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
         gf_finding_fix(finding,
                        "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with "
-                       "topology policy single-numa-node; Slurm: --gpu-bind=closest)",
+                       "topology policy restricted; Slurm: --gpu-bind=single:1)",
                        near);
     }
 }

@@ -40,6 +40,7 @@ static void print_help(void)
         "  --data FOLDER     also check the storage of the program's data\n"
         "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
         "With GPUFEED_PROFILE=inference, it checks for latency instead of throughput.\n"
+        "With GPUFEED_PIN_PAGES=huge, unused huge pages are no problem.\n"
         "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine cannot be read.");
 }
 
@@ -210,5 +211,6 @@ int gf_cmd_doctor(int argc, char **argv)
     gf_options_load(&options, environ);
     input.root = machine ? machine : options.machine;
     input.inference = options.profile == gf_profile_inference;
+    input.pins_huge = options.pin_pages == gf_pin_pages_huge;
     return show_findings(&input, output);
 }

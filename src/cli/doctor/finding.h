@@ -10,6 +10,7 @@ struct gf_check_input {
     const struct gf_topo *topo;
     char *const *envp; /* this process's environment, also for a recorded machine */
     bool inference;    /* GPUFEED_PROFILE: latency matters more than throughput */
+    bool pins_huge;    /* GPUFEED_PIN_PAGES: pinned memory uses reserved huge pages */
     const char *data;  /* absolute path of a folder with the program's data; NULL if not given */
 };
 

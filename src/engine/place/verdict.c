@@ -111,7 +111,7 @@ static void advise_start(const struct input *d, struct gf_verdict *ret)
     gf_set_and(&better, &d->local, &d->allowed);
     const bool whole = format_whole(gf_set_empty(&better) ? &d->local : &better, list);
     if (d->facts->rank.source && strcmp(d->facts->rank.source, "Slurm") == 0)
-        ADVISE(ret, "srun --gpu-bind=closest, or --cpu-bind=none and GPUFEED_BIND=auto");
+        ADVISE(ret, "srun --gpu-bind=single:1, or --cpu-bind=none and GPUFEED_BIND=auto");
     else if (whole)
         ADVISE(ret, "taskset -c %s COMMAND, or GPUFEED_BIND=force", list);
     else
@@ -254,8 +254,8 @@ static void say_no_cpu(const struct input *d, struct gf_verdict *ret)
     SAY(ret, "this container or job may not use any CPU of the GPU's %s %s", node_word(ret),
         d->nodes);
     ADVISE(ret,
-           "docker run --cpuset-cpus %s; Kubernetes: topology manager single-numa-node; "
-           "Slurm: --gpu-bind=closest",
+           "docker run --cpuset-cpus %s; Kubernetes: topology policy restricted; "
+           "Slurm: --gpu-bind=single:1",
            list);
 }
 
