@@ -87,6 +87,7 @@ def test_webhook_never_stops_a_pod():
         assert hook["failurePolicy"] == "Ignore" and hook["sideEffects"] == "None"
         assert 1 <= hook["timeoutSeconds"] <= 30 and hook["admissionReviewVersions"]
         assert hook["objectSelector"]["matchLabels"] and hook["name"].count(".") >= 2
+        assert not hook["clientConfig"]["service"]["name"].startswith("gpufeed")  # see webhook.yaml
         # A webhook that serves its own namespace could keep its own server from starting.
         (expression,) = hook["namespaceSelector"]["matchExpressions"]
         assert expression["operator"] == "NotIn" and hook["clientConfig"]["service"]["namespace"] in expression["values"]
@@ -148,10 +149,10 @@ def test_dockerfile(name, run):
 def test_sbatch_runs_its_tasks(path, run, tmp_path):
     env = {"PATH": f"{path}:/usr/bin:/bin", "SLURM_PROCID": 0}
     script = EXAMPLES / "slurm" / "train.sbatch"
-    result = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, GPUFEED_COMMAND=COMMAND, **env)
+    result = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, COMMAND_OF_GPUFEED=COMMAND, **env)
     assert (result.returncode, result.stdout) == (0, "0 0\n"), result.stderr
     assert len(list(tmp_path.glob("report-*-0.json"))) == 1
-    without = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, GPUFEED_COMMAND="/none", **env)
+    without = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, COMMAND_OF_GPUFEED="/none", **env)
     assert (without.returncode, without.stdout) == (0, "0 0\n") and "run without it" in without.stderr
 
 
@@ -160,11 +161,32 @@ def test_sbatch_runs_its_tasks(path, run, tmp_path):
     ({"SLURM_JOB_GPUS": "0"}, f"export LD_PRELOAD={PRELOAD}\n"),
     ({"SLURM_STEP_GPUS": "0", "LD_PRELOAD": "libm.so.6"}, f"export LD_PRELOAD={PRELOAD}:libm.so.6\n"),
     ({"SLURM_JOB_GPUS": "0", "LD_PRELOAD": str(PRELOAD)}, ""),
-    ({"SLURM_JOB_GPUS": "0", "GPUFEED_LIBRARY": "/none"}, ""),
+    ({"SLURM_JOB_GPUS": "0", "LIBRARY_OF_GPUFEED": "/none"}, ""),
 ])
 def test_prolog(env, printed, run):
-    result = run(EXAMPLES / "slurm" / "prolog.sh", preload=False, **{"GPUFEED_LIBRARY": PRELOAD, **env})
+    result = run(EXAMPLES / "slurm" / "prolog.sh", preload=False, **{"LIBRARY_OF_GPUFEED": PRELOAD, **env})
     assert (result.returncode, result.stdout, result.stderr) == (0, printed, "")
+
+
+def test_prolog_by_a_path_that_musl_ignores(run, tmp_path):
+    (tmp_path / "glibc" / "lib").mkdir(parents=True)
+    for name in ("lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"):
+        (tmp_path / "glibc" / name).symlink_to(PRELOAD.parent)
+    library = f"{tmp_path}/glibc/$LIB/libgpufeed.so"
+    result = run(EXAMPLES / "slurm" / "prolog.sh", preload=False, LIBRARY_OF_GPUFEED=library, SLURM_JOB_GPUS=0)
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"export LD_PRELOAD={library}\n", "")
+
+
+def test_prolog_with_an_older_glibc(run, tmp_path):
+    """The loader ends each program that preloads a library for a newer glibc."""
+    library = tmp_path / "libgpufeed.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, "-x", "c", "-"], input="int atoi(const char *);\n"
+                   "int f(void) { return atoi(\"1\"); }\n", text=True, check=True)
+    needed = re.search(rb"GLIBC_2\.[0-9.]+", library.read_bytes())[0]
+    library.write_bytes(library.read_bytes().replace(needed, b"GLIBC_9" + needed[7:]))
+    assert run("/bin/true", preload=False, LD_PRELOAD=library).returncode == 1
+    result = run(EXAMPLES / "slurm" / "prolog.sh", preload=False, LIBRARY_OF_GPUFEED=library, SLURM_JOB_GPUS=0)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("name, words", [
