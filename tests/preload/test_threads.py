@@ -39,6 +39,7 @@ PROGRAMS = WAYS + r"""
 #include <string.h>
 #include <sys/wait.h>
 #define NONE "/no/such/program"
+#define END (char *)NULL
 static char *const args[] = {(char *)"sh", (char *)"-c", (char *)"exit 5", NULL}, *const env[] = {(char *)"A=1", NULL};
 static void say(const char *name, int result) { printf("%s %d %d\n", name, result, errno); fflush(stdout); errno = 0; }
 #define FAIL(name, ...) say(#name, name(__VA_ARGS__))
@@ -56,10 +57,14 @@ int main(int argc, char **argv)
     errno = 0;
     FAIL(execve, NONE, args, env); FAIL(execv, NONE, args); FAIL(execvp, "no-such", args);
     FAIL(execvpe, "no-such", args, env); FAIL(fexecve, -1, args, env); FAIL(execveat, -1, NONE + 1, args, env, 0);
+    FAIL(execl, NONE, "sh", END); FAIL(execlp, "no-such", "sh", END); FAIL(execle, NONE, "sh", END, env);
     FAIL(posix_spawn, &pid, NONE, NULL, NULL, args, env); FAIL(posix_spawnp, &pid, "no-such", NULL, NULL, args, env);
     FAIL(system, NULL); FAIL(system, "exit 3");
     RUN(execve, "/bin/sh", args, env); RUN(execv, "/bin/sh", args); RUN(execvp, "sh", args);
     RUN(execvpe, "sh", args, env); RUN(fexecve, shell, args, env); RUN(execveat, shell, "", args, env, AT_EMPTY_PATH);
+    RUN(execl, "/bin/sh", "sh", "-c", "exit $#", "zero", "1", "2", "3", "4", "5", "6", "7", END);
+    RUN(execlp, "sh", "sh", "-c", "exit $#", "zero", "1", END);
+    RUN(execle, "/bin/sh", "sh", "-c", "exit $((${A:-20} + $#))", "zero", "1", "2", "3", "4", END, env);
     say("posix_spawn", posix_spawn(&pid, "/bin/sh", NULL, NULL, args, env));
     waitpid(pid, &status, 0); say("status", status);
     FILE *pipe = popen("echo $((40 + 2))", "r");
@@ -77,9 +82,10 @@ def test_programs_that_a_program_starts(fed):
     assert fed.go(app).stdout == without.stdout
     result = fed.go(app, "gpu", GPUFEED_MACHINE="program")
     assert result.stdout == without.stdout
-    assert (len(said(result, "program begins")), len(said(result, "program ends"))) == (19, 13)
+    assert (len(said(result, "program begins")), len(said(result, "program ends"))) == (25, 16)
     found = counts(result)
-    assert found["execve"] == found["execveat"] == found["system"] == 2 and found["popen"] == 2, found
+    twice = "execve", "execveat", "execl", "execlp", "execle", "system", "popen"
+    assert {name: found[name] for name in twice} == dict.fromkeys(twice, 2), found
 
 
 def test_python_threads(fed):

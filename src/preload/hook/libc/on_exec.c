@@ -3,7 +3,8 @@
  * The hooks of the functions that start another program: exec, posix_spawn, system and popen. If
  * only threads that submit work are bound, the calling thread gets the start mask for the duration
  * of the call, so that the new program inherits the start mask. All other calls pass through.
- * execl, execlp and execle are not hooked, because C cannot pass on a list of arguments.
+ * execl, execlp and execle make a vector of their arguments, as libc does, and call the original of
+ * execv, execvp or execve.
  *
  * exec may be called in a child of vfork. Such a child uses the memory of its parent, but has its
  * own CPU mask.
@@ -14,6 +15,7 @@
 #include "preload/hook/thread_class.h"
 #include "preload/trace/run_root.h"
 
+#include <stdarg.h>
 #include <time.h>
 
 /*
@@ -57,13 +59,14 @@ static void end_start(bool released)
     gf_engine_call_end(&call);
 }
 
-#define STARTED(symbol, ...)                                                                       \
+#define STARTED_BY(hook, original, ...)                                                            \
     ({                                                                                             \
-        const bool released = begin_start(gf_hook_##symbol);                                       \
-        const __auto_type result = gf_originals()->symbol(__VA_ARGS__);                            \
+        const bool released = begin_start(gf_hook_##hook);                                         \
+        const __auto_type result = gf_originals()->original(__VA_ARGS__);                          \
         end_start(released);                                                                       \
         result;                                                                                    \
     })
+#define STARTED(symbol, ...) STARTED_BY(symbol, symbol, __VA_ARGS__)
 
 int gf_on_execve(const char *path, char *const argv[], char *const envp[])
 {
@@ -93,6 +96,57 @@ int gf_on_fexecve(int fd, char *const argv[], char *const envp[])
 int gf_on_execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags)
 {
     return STARTED(execveat, fd, path, argv, envp, flags);
+}
+
+static size_t vector_size(const char *first, va_list *rest)
+{
+    size_t count = 1;
+
+    for (const char *word = first; word; word = va_arg(*rest, const char *))
+        count++;
+    return count * sizeof(char *);
+}
+
+static void write_vector(char **ret, const char *first, va_list *rest)
+{
+    ret[0] = (char *)(uintptr_t)first;
+    for (size_t i = 0; ret[i]; i++)
+        ret[i + 1] = va_arg(*rest, char *);
+}
+
+/*
+ * Makes the vector `argv` of the caller's arguments from `first` to the null pointer. `list` then
+ * has the arguments after it. The vector is on the stack, as in libc: a child of vfork could not
+ * free it.
+ */
+#define MAKE_VECTOR(argv, first, list)                                                             \
+    va_list list;                                                                                  \
+    va_start(list, first);                                                                         \
+    char **const argv = __builtin_alloca(vector_size(first, &list));                               \
+    va_end(list);                                                                                  \
+    va_start(list, first);                                                                         \
+    write_vector(argv, first, &list)
+
+int gf_on_execl(const char *path, const char *first, ...)
+{
+    MAKE_VECTOR(argv, first, list);
+    va_end(list);
+    return STARTED_BY(execl, execv, path, argv);
+}
+
+int gf_on_execlp(const char *file, const char *first, ...)
+{
+    MAKE_VECTOR(argv, first, list);
+    va_end(list);
+    return STARTED_BY(execlp, execvp, file, argv);
+}
+
+int gf_on_execle(const char *path, const char *first, ...)
+{
+    MAKE_VECTOR(argv, first, list);
+    char *const *const envp = va_arg(list, char *const *);
+    va_end(list);
+    return STARTED_BY(execle, execve, path, argv, envp);
 }
 
 int gf_on_posix_spawn(pid_t *ret, const char *path, const posix_spawn_file_actions_t *actions,
