@@ -213,6 +213,11 @@ void gf_own_table_use_server(void)
     uses_server = true;
 }
 
+bool gf_own_table_has_server(void)
+{
+    return uses_server && gf_load_acquire(&server.is_open);
+}
+
 bool gf_own_table_is_own(void)
 {
     return table != table_shared || __libc_single_threaded;
@@ -233,7 +238,7 @@ bool gf_own_table_run(void (*work)(void *closure), void *closure)
     if (gf_own_table_is_own()) {
         work(closure);
         call.done = true;
-    } else if (uses_server && gf_load_acquire(&server.is_open)) {
+    } else if (gf_own_table_has_server()) {
         run_on_server(&call);
     } else {
         run_on_thread(&call);

@@ -47,5 +47,7 @@ bool gf_own_table_leave(void);
 bool gf_own_table_serve(void (*begin)(void));
 /* Makes the calling thread the client. Call it once, after the serving thread was started. */
 void gf_own_table_use_server(void);
+/* Whether the calling thread is the client of a server that already serves. */
+bool gf_own_table_has_server(void);
 
 #endif

@@ -23,3 +23,68 @@ def test_numbers_stay_the_programs(run, numbers, tmp_path, what, logs):
     done = run(numbers, SECONDS, TURNS, what, sim=True, timeout=900, GPUFEED_LOG=log if logs else "off", **EAGER)
     assert (done.returncode, done.stdout) == (0, "0 numbers were closed, 0 were in use\n"), done
     assert log.exists() == logs
+
+
+CLAIM = r"""
+#include <cuda.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#define FILE_OF_CPUS "/sys/devices/system/cpu/possible"
+static int claims(void)
+{
+    char line[256];
+    struct stat file;
+    unsigned long inode, at;
+    int found = 0;
+    FILE *locks = fopen("/proc/locks", "r");
+    stat(FILE_OF_CPUS, &file);
+    while (locks && fgets(line, sizeof(line), locks))
+        if (strstr(line, "OFDLCK") && sscanf(strrchr(line, ':'), ":%lu %lu", &inode, &at) == 2)
+            found |= inode == file.st_ino && at % (1 << 22) == (unsigned long)getpid();
+    fclose(locks);
+    return found;
+}
+static int is_open(void)
+{
+    char path[300], target[300];
+    int found = 0;
+    DIR *table = opendir("/proc/self/fd");
+    for (struct dirent *entry; (entry = readdir(table));) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+        const ssize_t length = readlink(path, target, sizeof(target) - 1);
+        target[length < 0 ? 0 : length] = 0;
+        found |= !strcmp(target, FILE_OF_CPUS);
+    }
+    closedir(table);
+    return found;
+}
+int main(void)
+{
+    const size_t size = 16 << 20;
+    const time_t end = time(NULL) + 30;
+    char *const source = calloc(1, size);
+    CUcontext context;
+    CUdeviceptr device;
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxSetCurrent(context);
+    cuMemAlloc(&device, size);
+    while (!claims() && time(NULL) < end)
+        cuMemcpyHtoD(device, source, size);
+    printf("claims=%d open=%d\n", claims(), is_open());
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/locks", os.R_OK) or len(os.sched_getaffinity(0)) < 2,
+                    reason="no /proc/locks, or no second CPU for a copying thread")
+def test_a_claim_of_cpus_is_in_no_table_of_the_program(run, compile_c):
+    """Processes that copy hold a lock on a file in /sys. The descriptor belongs to a thread of the library."""
+    program = compile_c(CLAIM, "-O1", "-isystem", CUDA, f"-L{SIM_DIR}", "-l:libcuda.so.1")
+    assert run(program, sim=True, timeout=60).stdout == "claims=1 open=0\n"

@@ -4,10 +4,16 @@
 
 #include "engine/machine/tasks.h"
 #include "engine/transfer/pool/pool.h"
+#include "os/cpu_claim.h"
+#include "os/own_table.h"
+#include "os/permit.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct helper_masks {
@@ -89,7 +95,12 @@ static void helpers_follow_the_program(void **state)
     assert_helpers_on(&first);
 }
 
-/* If one CPU is left, one thread copies. */
+static bool is_new(struct gf_pool *pool)
+{
+    return gf_pool_note_threads(pool, gf_pool_threads(pool));
+}
+
+/* If one CPU is left, one thread copies. Each change is noticed once. */
 static void narrowed_pools_use_fewer_threads(void **state)
 {
     struct gf_cpus both = {0}, one = {0};
@@ -100,10 +111,109 @@ static void narrowed_pools_use_fewer_threads(void **state)
     gf_set_add(&one, 1);
     struct gf_pool *pool = gf_pool_get(902, &both, &(struct gf_pool_size){0});
     assert_int_equal(gf_pool_threads(pool), 2);
+    assert_true(is_new(pool));
+    assert_false(is_new(pool));
     gf_pools_follow(&one);
     assert_int_equal(gf_pool_threads(pool), 1);
+    assert_true(is_new(pool));
+    assert_false(is_new(pool));
     gf_pools_follow(&both);
     assert_int_equal(gf_pool_threads(pool), 2);
+    assert_true(is_new(pool));
+}
+
+static void nothing(void)
+{
+}
+
+static void *serve(void *unused)
+{
+    gf_own_table_serve(nothing);
+    return unused;
+}
+
+/* Makes this thread the client of a server, as the library's thread is. */
+static void start_server(void)
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
+    gf_own_table_use_server();
+    while (!gf_own_table_has_server())
+        usleep(1000);
+}
+
+/* Starts a process that claims the CPUs until it is killed, and waits until it has claimed them. */
+static pid_t start_claimant(const struct gf_cpus *cpus)
+{
+    int claimed[2];
+    char byte;
+
+    assert_int_equal(pipe(claimed), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        struct gf_cpu_claim claim = {0};
+        start_server();
+        gf_cpu_claim_count(&claim, cpus);
+        if (write(claimed[1], "", 1) == 1)
+            pause();
+        _exit(0);
+    }
+    assert_int_equal(read(claimed[0], &byte, 1), 1);
+    close(claimed[0]);
+    close(claimed[1]);
+    return pid;
+}
+
+static void kill_claimant(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* Processes without a launcher's variables divide the CPUs that they share. */
+static void processes_share_cpus(void **state)
+{
+    enum { claimants = 3 };
+    struct gf_cpus all = {0}, half = {0};
+    pid_t pids[claimants], other;
+    struct gf_cpu_claim claim = {0};
+    (void)state;
+
+    gf_permit_only(GF_PERMIT_ALL); /* the server needs close_range */
+    if (access("/sys/devices/system/cpu/possible", R_OK) != 0)
+        skip_because("needs /sys");
+    for (unsigned cpu = 0; cpu < 32; cpu++) {
+        gf_set_add(&all, cpu);
+        if (cpu < 16)
+            gf_set_add(&half, cpu);
+    }
+    assert_int_equal(gf_cpu_claim_count(&claim, &all), 1); /* this thread has no server */
+    struct gf_pool *pool = gf_pool_get(903, &all, &(struct gf_pool_size){0});
+    struct gf_pool *fixed = gf_pool_get(904, &all, &(struct gf_pool_size){.threads = 9});
+    const unsigned most = gf_pool_threads(pool);
+    for (unsigned i = 0; i < claimants; i++)
+        pids[i] = start_claimant(&all);
+    other = start_claimant(&half);
+    start_server();
+    gf_pools_follow(&all);
+    assert_int_equal(gf_pool_threads(pool), most); /* the pool has no helpers yet */
+    assert_int_equal(gf_pool_start(pool), 0);
+    while (!gf_pool_helpers(pool))
+        usleep(1000);
+    gf_pools_follow(&all);
+    assert_int_equal(gf_pool_threads(pool), 32 / (claimants + 1));
+    assert_int_equal(gf_pool_threads(fixed), 9); /* the user's option set this number */
+    for (unsigned i = 1; i < claimants; i++)
+        kill_claimant(pids[i]);
+    gf_pools_follow(&all);
+    assert_int_equal(gf_pool_threads(pool), gf_min(most, 32 / 2));
+    gf_pools_follow(&half); /* the pool's claim moves to these CPUs */
+    assert_int_equal(gf_pool_threads(pool), 16 / 2);
+    kill_claimant(other);
+    gf_pools_follow(&half);
+    assert_int_equal(gf_pool_threads(pool), gf_min(most, 16));
+    kill_claimant(pids[0]);
 }
 
 int main(void)
@@ -111,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(helpers_follow_the_program),
         cmocka_unit_test(narrowed_pools_use_fewer_threads),
+        cmocka_unit_test(processes_share_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,20 +166,24 @@ static enum gf_bypass check_most_threads(const struct gf_admission *a)
     return check_threads(a, most);
 }
 
-static void note_threads(unsigned threads)
+static void note_most_threads(unsigned threads)
 {
     unsigned most = gf_load_relaxed(&state.most_threads);
     while (most < threads)
         if (gf_cas_weak_relaxed(&state.most_threads, &most, threads)) {
             gf_store_relaxed(&state.sharers,
                              threads < GF_TUNE_FEW_THREADS ? UINT_MAX : GF_TUNE_SHARERS);
-            if (!state.off)
-                gf_copy_explain_threads(
-                    threads,
-                    (size_t[]){[gf_direction_h2d] = least_alone(gf_direction_h2d, threads),
-                               [gf_direction_d2h] = least_alone(gf_direction_d2h, threads)});
             return;
         }
+}
+
+static void note_threads(struct gf_pool *pool, unsigned threads)
+{
+    note_most_threads(threads);
+    if (gf_pool_note_threads(pool, threads) && !state.off)
+        gf_copy_explain_threads(
+            threads, (size_t[]){[gf_direction_h2d] = least_alone(gf_direction_h2d, threads),
+                                [gf_direction_d2h] = least_alone(gf_direction_d2h, threads)});
 }
 
 static bool is_small(const struct gf_admission *a)
@@ -324,7 +328,7 @@ static enum gf_bypass check_stream(struct gf_admission *a)
 static enum gf_bypass check_pool(struct gf_admission *a)
 {
     const unsigned threads = gf_pool_threads(a->context->pool);
-    note_threads(threads);
+    note_threads(a->context->pool, threads);
     return check_threads(a, threads);
 }
 

@@ -16,7 +16,7 @@
 void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count]);
 
 /*
- * Called when the pool of a GPU has become known. `threads`: the number of its copying threads.
+ * Called when the number of copying threads of a GPU has become known, or has changed.
  * `least`: the smallest size that they stage, in bytes; SIZE_MAX: they stage no copy.
  */
 void gf_copy_explain_threads(unsigned threads, const size_t least[gf_direction_count]);

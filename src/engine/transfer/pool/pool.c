@@ -8,6 +8,7 @@
 #include "engine/transfer/pool/priority.h"
 #include "engine/transfer/pool/realtime.h"
 #include "engine/transfer/setup/tuning.h"
+#include "os/cpu_claim.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,10 +26,12 @@ struct gf_pool {
     bool counted;     /* `threads` was calculated from the CPUs, not set by an option */
     /* number of threads for which the program has CPUs now; at most `threads` */
     _Atomic unsigned usable;
+    _Atomic unsigned noted; /* the last number that gf_pool_note_threads got */
     bool has_pkru;
     enum gf_helper_priority priority;
     _Atomic bool requested, started, failed;
-    _Atomic unsigned alive; /* number of helpers that run */
+    _Atomic unsigned alive;    /* number of helpers that run */
+    struct gf_cpu_claim claim; /* used only by gf_pools_follow */
 
     pthread_mutex_t lock; /* guards the next five members; an innermost lock */
     struct gf_cpus now;   /* the helpers' CPUs: `cpus` without those that the program gave up */
@@ -43,16 +46,22 @@ struct gf_pool {
 static struct gf_pool *_Atomic pools;
 
 /*
- * Returns the number of copying threads. If ranks share the CPUs, a rank has at most as many
- * threads as CPUs of its own (rank_cpus). But each rank has at least GF_TUNE_FEW_THREADS threads,
- * because fewer would be slower than the driver, and because ranks do not copy all the time.
+ * If ranks share the CPUs, a rank has at most as many threads as CPUs of its own (rank_cpus). But
+ * each rank has at least GF_TUNE_FEW_THREADS threads, because fewer would be slower than the
+ * driver, and because ranks do not copy all the time.
  */
+static unsigned share_of(unsigned cpus, unsigned rank_cpus)
+{
+    return gf_min(cpus, gf_max(rank_cpus, (unsigned)GF_TUNE_FEW_THREADS));
+}
+
+/* Returns the number of copying threads. */
 static unsigned choose_threads(unsigned cpus, double quota, unsigned rank_cpus)
 {
     if (quota > 0 && quota < cpus)
         cpus = (unsigned)quota;
     if (rank_cpus)
-        cpus = gf_min(cpus, gf_max(rank_cpus, (unsigned)GF_TUNE_FEW_THREADS));
+        cpus = share_of(cpus, rank_cpus);
     return gf_max(1u, gf_min(cpus, (unsigned)GF_TUNE_THREADS));
 }
 
@@ -99,6 +108,12 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct g
 unsigned gf_pool_threads(const struct gf_pool *pool)
 {
     return gf_load_relaxed(&pool->usable);
+}
+
+bool gf_pool_note_threads(struct gf_pool *pool, unsigned threads)
+{
+    return gf_unlikely(gf_load_relaxed(&pool->noted) != threads) &&
+           gf_exchange_relaxed(&pool->noted, threads) != threads;
 }
 
 unsigned gf_pool_helpers(const struct gf_pool *pool)
@@ -283,14 +298,28 @@ static void follow_program(struct gf_pool *pool, const struct gf_cpus *program)
     for (unsigned i = 0; i < pool->tid_count; i++)
         set_helper_mask(pool->tids[i], &now);
     pthread_mutex_unlock(&pool->lock);
-    if (pool->counted)
-        gf_store_relaxed(&pool->usable, gf_min(pool->threads, gf_set_count(&now)));
+}
+
+/*
+ * Ranks whose launcher sets no variables share the CPUs as well, but their number is known only
+ * when they run. Only this function's thread writes pool->now.
+ */
+static void count_usable(struct gf_pool *pool)
+{
+    const unsigned cpus = gf_set_count(&pool->now);
+    const unsigned processes =
+        gf_pool_helpers(pool) ? gf_cpu_claim_count(&pool->claim, &pool->now) : 1;
+
+    gf_store_relaxed(&pool->usable, gf_min(pool->threads, share_of(cpus, cpus / processes)));
 }
 
 void gf_pools_follow(const struct gf_cpus *program)
 {
-    for (struct gf_pool *p = gf_load_acquire(&pools); p; p = p->next)
+    for (struct gf_pool *p = gf_load_acquire(&pools); p; p = p->next) {
         follow_program(p, program);
+        if (p->counted)
+            count_usable(p);
+    }
 }
 
 static void *run_helper(void *arg)

@@ -41,16 +41,22 @@ struct gf_pool *gf_pool_get(int node, const struct gf_cpus *cpus, const struct g
 
 /*
  * Keeps all helpers within the CPUs that threads of the program may use now. If the program has
- * given up all CPUs of a pool, that pool's helpers move to the program's other CPUs. Only one
- * thread calls this function.
+ * given up all CPUs of a pool, that pool's helpers move to the program's other CPUs. Also counts the
+ * processes that share a pool's CPUs, and limits the pool to its share. Only one thread calls this
+ * function.
  */
 void gf_pools_follow(const struct gf_cpus *program);
 
 /*
  * The number of threads that can work on a job, including the caller. Fewer threads may have been
- * started so far. The number changes with the program's CPUs (gf_pools_follow).
+ * started so far. The number changes with the program's CPUs and with other processes
+ * (gf_pools_follow).
  */
 unsigned gf_pool_threads(const struct gf_pool *pool);
+/*
+ * Notes the number that gf_pool_threads has returned. True: the number noted before was another.
+ */
+bool gf_pool_note_threads(struct gf_pool *pool, unsigned threads);
 
 /*
  * Starts the helpers at the first call, and does not wait for them. Returns 0, or an errno if the

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts the processes on this host whose copying threads use the same CPUs, so that each of them
+ * may use a share. Each process holds a read lock on one byte of a file in /sys. The byte's offset
+ * consists of a hash of the set of CPUs and the process id. No file is created or changed, and the
+ * kernel releases the lock when the process ends. Processes in other network namespaces have
+ * another /sys, and are not counted.
+ */
+#ifndef GF_OS_CPU_CLAIM_H
+#define GF_OS_CPU_CLAIM_H
+
+#include "base/cpus.h"
+
+struct gf_cpu_claim {
+    uint64_t at; /* offset of the locked byte; 0: none */
+};
+
+/*
+ * Moves the claim to this set of CPUs, and returns the number of processes that claim the same set,
+ * including the calling one. Returns 1 if the number is unknown, for example without /sys.
+ *
+ * The descriptor stays open in the table of the thread that serves the caller
+ * (gf_own_table_use_server). A caller without such a thread claims nothing. Claims are released in
+ * no other way than by the end of the process; a forked child has none. Takes about 20 us. Keeps
+ * errno.
+ */
+unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cpus);
+
+#endif
