@@ -9,6 +9,7 @@
 #include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/callouts/jemalloc_conf.h"
 #include "preload/heap/callouts/jemalloc_profile.h"
+#include "preload/heap/callouts/late_tables.h"
 #include "preload/heap/callouts/monitored_call.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/info.h"
@@ -113,7 +114,7 @@ static void decide_mode(void)
         .jemalloc_page = GF_JEMALLOC_PAGE,
         .before = object_before(),
         .behind = object_behind(),
-        .cramped = !gf_mappings_fit(START_SPACE),
+        .cramped = !gf_mappings_fit(START_SPACE) || !gf_late_tables_open(),
     };
 
     facts.duplicate = facts.before && gf_own_image_before(&ops);
