@@ -7,7 +7,8 @@ import textwrap
 
 import pytest
 
-from conftest import SOURCE, START_COPIES
+from conftest import SIM_DIR, SOURCE, START_COPIES
+from preloadkit import CUDA
 from test_python_module import MODULE
 from test_report_files import samples
 
@@ -121,3 +122,33 @@ def test_a_relative_path_starts_where_the_program_started(program, tmp_path):
     """, "job.prom")
     assert (done.returncode, done.stdout) == (0, "True []\n"), done
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere"]
+
+
+# The program's rename stands for a file system that stalls when it replaces the report.
+STALLED_REPORT = """
+#include <cuda.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int rename(const char *from, const char *to) {
+    while (strstr(to, "report.json")) pause();
+    return syscall(SYS_renameat2, -100, from, -100, to, 0);
+}
+int main(int argc, char **argv) {
+    CUcontext context;
+    alarm(120);
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
+    for (int i = 0; i < 4000 && access(argv[1], F_OK); i++) usleep(10000);
+    return access(argv[1], F_OK) ? 2 : 0;
+}
+"""
+
+
+def test_a_stalled_report_stops_neither_the_metrics_nor_the_exit(run, compile_c, tmp_path):
+    """The library's thread does not wait for the report's file system, and the program's exit only for 2 s."""
+    program = compile_c(STALLED_REPORT, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-rdynamic")
+    done = run(program, tmp_path / "job.prom", sim=True, GPUFEED_METRICS=tmp_path / "job.prom",
+               GPUFEED_REPORT=tmp_path / "report.json")
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert "the file system did not respond" in done.stderr

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "engine/process/replace_file.h"
+#include "engine/process/write_thread.h"
 #include "engine/report/report_metrics.h"
 
 #include <errno.h>
@@ -11,7 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool written;
+static void write_text(void);
+
+/* While the job is busy, only the job uses the other members. */
+static struct {
+    struct gf_write_job job;
+    bool written, refused; /* refused: the last write failed, and a warning was printed */
+    const char *option;    /* the path as in GPUFEED_METRICS */
+    char path[PATH_MAX];
+    char *text;
+    size_t length;
+} file = {.job.write = write_text};
 
 bool gf_metrics_file_wanted(const struct gf_report *report)
 {
@@ -24,31 +35,46 @@ static int expand(const struct gf_report *report, char ret[PATH_MAX])
                           PATH_MAX);
 }
 
+static void warn_of_failure(int error)
+{
+    if (error && !file.refused)
+        gf_warn("GPUFEED_METRICS: cannot write %s: %s; the metrics are lost", file.option,
+                strerrordesc_np(-error));
+    file.refused = error != 0;
+}
+
+static void write_text(void)
+{
+    const int error = gf_replace_file(file.path, file.text, file.length);
+
+    free(file.text);
+    file.written = file.written || !error;
+    warn_of_failure(error);
+}
+
 void gf_metrics_file_write(const struct gf_report *report)
 {
-    static bool refused;
-    char path[PATH_MAX];
-    char *text = malloc(GF_REPORT_METRICS_BYTES);
-    const size_t length = text ? gf_report_metrics(report, text, GF_REPORT_METRICS_BYTES) : 0;
-    int error = length ? expand(report, path) : -ENOMEM;
-
-    if (!error)
-        error = gf_replace_file(path, text, length);
-    free(text);
-    written = written || !error;
-    if (error && !refused)
-        gf_warn("GPUFEED_METRICS: cannot write %s: %s; the metrics are lost",
-                report->options->metrics, strerrordesc_np(-error));
-    refused = error != 0;
+    if (gf_write_job_busy(&file.job))
+        return;
+    file.option = report->options->metrics;
+    file.text = malloc(GF_REPORT_METRICS_BYTES);
+    file.length = file.text ? gf_report_metrics(report, file.text, GF_REPORT_METRICS_BYTES) : 0;
+    const int error = file.length ? expand(report, file.path) : -ENOMEM;
+    if (!error) {
+        gf_write_job_start(&file.job);
+        return;
+    }
+    free(file.text);
+    warn_of_failure(error);
 }
 
 void gf_metrics_file_remove(const struct gf_report *report)
 {
     char path[PATH_MAX];
 
-    if (written && !expand(report, path))
+    if (gf_metrics_file_wanted(report) && gf_write_job_await(&file.job) && file.written &&
+        !expand(report, path))
         gf_remove_file(path);
-    written = false;
 }
 
 void gf_metrics_file_check(const struct gf_report *report)

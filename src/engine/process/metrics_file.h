@@ -11,7 +11,10 @@
 /* Whether GPUFEED_METRICS names a file. */
 bool gf_metrics_file_wanted(const struct gf_report *report);
 
-/* Replaces the file as a whole. Prints a warning at the first failure. */
+/*
+ * Replaces the file as a whole, on another thread. Prints a warning at the first failure. Does
+ * nothing while the other thread still writes.
+ */
 void gf_metrics_file_write(const struct gf_report *report);
 
 /* Removes the file, if it was written. Called at a normal exit. */

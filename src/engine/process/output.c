@@ -162,7 +162,7 @@ void gf_output_report(bool ended)
      * devices would overwrite the report of its worker.
      */
     if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
-        gf_report_file_write(report);
+        (ended ? gf_report_file_write_last : gf_report_file_write)(report);
     report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
     if (ended)
         gf_metrics_file_remove(report);

@@ -6,10 +6,12 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "engine/process/replace_file.h"
+#include "engine/process/write_thread.h"
 #include "engine/report/report.h"
 #include "os/file_place.h"
 #include "os/permit.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +24,19 @@
 #define LOCAL_NS (9 * SECOND / 2)
 #define NETWORK_NS (59 * SECOND)
 
+static void write_text(void);
+
 static struct {
     _Atomic uint64_t due_ns; /* when to replace the file next; UINT64_MAX: only at samples */
     uint64_t activity;       /* result of activity_of() when the file was written */
     bool refused;            /* the last write failed, and a warning was printed */
-} file = {.due_ns = UINT64_MAX};
+    /* While the job is busy, only the job uses `refused` and the members below. */
+    struct gf_write_job job;
+    const char *option; /* the path as in GPUFEED_REPORT */
+    char path[PATH_MAX];
+    char *text;
+    size_t length;
+} file = {.due_ns = UINT64_MAX, .job.write = write_text};
 
 static bool add_calls(void *closure, const struct gf_hook_counts *counts)
 {
@@ -64,23 +74,44 @@ static void plan_next(enum gf_file_place place)
                                                    : now + LOCAL_NS;
 }
 
-static int write_file(const struct gf_report *report, char *text, size_t size)
+static void warn_of_failure(int error)
 {
-    char path[PATH_MAX];
-    const size_t written = gf_report_json(report, text, size);
-    int error = gf_path_expand(report->options->report, report->pid, report->facts->rank.rank, path,
-                               sizeof(path));
-
-    if (error || written >= size - 1)
-        return error;
-    text[written] = '\n';
-    error = gf_replace_file(path, text, written + 1);
-    if (!gf_permit_sealed())
-        plan_next(gf_file_place_of(path));
-    return error;
+    if (error && !file.refused)
+        gf_warn("GPUFEED_REPORT: cannot write %s: %s; the report is lost", file.option,
+                strerrordesc_np(-error));
+    file.refused = error != 0;
 }
 
-void gf_report_file_write(const struct gf_report *report)
+static void write_text(void)
+{
+    const int error = gf_replace_file(file.path, file.text, file.length);
+
+    free(file.text);
+    if (!gf_permit_sealed())
+        plan_next(gf_file_place_of(file.path));
+    warn_of_failure(error);
+}
+
+/*
+ * Stores the text and the path in `file`. Returns 0; -EAGAIN if the text does not fit; or another
+ * -errno if the path is not valid.
+ */
+static int format_text(const struct gf_report *report, char *text, size_t size)
+{
+    const size_t length = gf_report_json(report, text, size);
+
+    if (length >= size - 1)
+        return -EAGAIN;
+    text[length] = '\n';
+    file.text = text;
+    file.length = length + 1;
+    file.option = report->options->report;
+    return gf_path_expand(file.option, report->pid, report->facts->rank.rank, file.path,
+                          sizeof(file.path));
+}
+
+/* Returns false if there is nothing to write. The job must not be busy. */
+static bool prepare_text(const struct gf_report *report)
 {
     /*
      * Counters increase between this call and the next one, so the buffer has space for more
@@ -88,21 +119,37 @@ void gf_report_file_write(const struct gf_report *report)
      */
     const size_t size = gf_report_json(report, NULL, 0) + 4096;
     char *text = malloc(size);
+    const int error = text ? format_text(report, text, size) : -EAGAIN;
 
-    if (!text)
+    if (!error)
+        return true;
+    free(text);
+    if (error != -EAGAIN)
+        warn_of_failure(error);
+    return false;
+}
+
+void gf_report_file_write(const struct gf_report *report)
+{
+    if (gf_write_job_busy(&file.job))
         return;
     file.activity = activity_of(report);
-    const int error = write_file(report, text, size);
-    free(text);
-    if (error && !file.refused)
-        gf_warn("GPUFEED_REPORT: cannot write %s: %s; the report is lost", report->options->report,
-                strerrordesc_np(-error));
-    file.refused = error != 0;
+    if (prepare_text(report))
+        gf_write_job_start(&file.job);
+}
+
+void gf_report_file_write_last(const struct gf_report *report)
+{
+    if (!gf_write_job_await(&file.job))
+        gf_warn("GPUFEED_REPORT: %s: the file system did not respond; the last report is lost",
+                report->options->report);
+    else if (prepare_text(report))
+        write_text();
 }
 
 bool gf_report_file_is_due(uint64_t now)
 {
-    return now >= gf_load_relaxed(&file.due_ns);
+    return now >= gf_load_relaxed(&file.due_ns) && !gf_write_job_busy(&file.job);
 }
 
 bool gf_report_file_is_news(const struct gf_report *report)

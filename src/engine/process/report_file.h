@@ -9,10 +9,13 @@
 #include "engine/report/report_data.h"
 
 /*
- * Replaces the file. Prints a warning if this fails, but no warning for further failures until a
- * write succeeds.
+ * Replace the file. Print a warning if this fails, but no warning for further failures until a
+ * write succeeds. gf_report_file_write does not wait for the file system. It writes on another
+ * thread, and does nothing while that thread still writes. gf_report_file_write_last is called at
+ * exit, and writes on the calling thread.
  */
 void gf_report_file_write(const struct gf_report *report);
+void gf_report_file_write_last(const struct gf_report *report);
 
 /*
  * Whether the file is old enough to be replaced between samples: 5 s, or 60 s on a network file
