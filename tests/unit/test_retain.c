@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -260,6 +261,38 @@ static void a_child_of_a_handler_within_malloc_takes_no_lock(void **state)
 }
 
 /* If huge pages are allocated slowly, or not at all, they are not requested again. */
+static size_t peak_kib(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (size_t)usage.ru_maxrss;
+}
+
+/* Returns 0 if the trial of a large mapping populates nothing, 1 if it does, and 2 if unknown. */
+static int populates_trial(void)
+{
+    const size_t before = peak_kib();
+    if (mlockall(MCL_FUTURE) != 0 || !gf_mappings_fit(256 * MIB))
+        return 2;
+    return peak_kib() < before + 128 * 1024 ? 0 : 1;
+}
+
+static void a_trial_populates_nothing_under_mlockall(void **state)
+{
+    int status = -1;
+    (void)state;
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(populates_trial());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 2)
+        skip_because("RLIMIT_MEMLOCK is below 256 MiB");
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_true(gf_mappings_fit(256 * MIB));
+    assert_false(gf_mappings_fit((size_t)1 << 45));
+}
+
 static void slow_huge_pages_end_the_advice(void **state)
 {
     (void)state;
@@ -364,6 +397,7 @@ int main(void)
         cmocka_unit_test(the_kernel_may_reclaim_it),
         cmocka_unit_test(a_child_retains_no_page_of_its_parent),
         cmocka_unit_test(a_child_of_a_handler_within_malloc_takes_no_lock),
+        cmocka_unit_test(a_trial_populates_nothing_under_mlockall),
         cmocka_unit_test(slow_huge_pages_end_the_advice),
         cmocka_unit_test(a_child_forked_while_freeing_lazily_goes_on),
         cmocka_unit_test(

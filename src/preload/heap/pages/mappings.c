@@ -125,11 +125,17 @@ size_t gf_mappings_ranges(struct gf_range *ret, size_t cap)
     return count;
 }
 
+/*
+ * The kernel counts a shared mapping as used memory although it may not be accessed. So it has no
+ * pages even after mlockall(MCL_FUTURE), which populates new mappings. A seccomp filter may allow
+ * only the flags that other allocators use.
+ */
 bool gf_mappings_fit(size_t size)
 {
     const int error = errno;
-    const long mapped =
-        syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    const bool sealed = gf_permit_sealed();
+    const long mapped = syscall(SYS_mmap, NULL, size, sealed ? PROT_READ | PROT_WRITE : PROT_NONE,
+                                MAP_ANONYMOUS | (sealed ? MAP_PRIVATE : MAP_SHARED), -1, 0L);
 
     if (mapped != -1)
         syscall(SYS_munmap, mapped, size);

@@ -34,8 +34,7 @@ bool gf_mappings_at(size_t i, struct gf_range *ret);
 
 /*
  * Tries whether the kernel maps another `size` bytes if it counts them as used memory. The kernel
- * may refuse because of ulimit -v, ulimit -d, strict overcommit, or the sum of memory and swap.
- * Keeps errno.
+ * may refuse because of ulimit -v, strict overcommit, or the sum of memory and swap. Keeps errno.
  */
 bool gf_mappings_fit(size_t size);
 
