@@ -197,21 +197,21 @@ def test_standard_input_is_the_programs():
     assert tini == gpufeed == (0, "line 1\nline 2\n")
 
 
-def on_terminal(command, typed):
-    """Runs a program on a new terminal, enters `typed` after it has printed "ready", and returns its output."""
+def on_terminal(command, *steps):
+    """Runs a program on a new terminal, enters each text after the program has printed the step's word, and returns
+    its output."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(command[0], list(map(str, command)))
-    output, is_typed = b"", False
+    output, left = b"", list(steps)
     while select.select([terminal], [], [], 60)[0]:
         try:
             got = os.read(terminal, 4096)
         except OSError:  # the last process has closed the terminal
             break
         output += got
-        if b"ready" in output and not is_typed:
-            is_typed = True
-            os.write(terminal, typed)
+        if left and left[0][0] in output:
+            os.write(terminal, left.pop(0)[1])
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), re.sub(rb"\s+", b" ", output).decode()
 
@@ -222,15 +222,42 @@ def on_terminal(command, typed):
 ])
 def test_program_has_the_terminal(script, typed, expected):
     for init in INITS:
-        code, output = on_terminal([*IN_NAMESPACE, *INITS[init], "sh", "-c", script], typed)
+        code, output = on_terminal([*IN_NAMESPACE, *INITS[init], "sh", "-c", script], (b"ready", typed))
         assert code == expected[0] and expected[1] in output, (init, output)
 
 
 def test_a_script_reads_the_terminal_after_the_program():
     """The script's process group is in the foreground again."""
     script = '"$@" true; echo ready; read line && echo got $line'
-    code, output = on_terminal(["sh", "-c", script, "sh", *INITS["gpufeed"]], b"a word\n")
+    code, output = on_terminal(["sh", "-c", script, "sh", *INITS["gpufeed"]], (b"ready", b"a word\n"))
     assert code == 0 and "got a word" in output, output
+
+
+# A shell with job control: continues the job in the foreground when it is stopped.
+SHELL = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+status = os.waitpid(job, os.WUNTRACED)[1]
+os.tcsetpgrp(0, os.getpgrp())
+print("stopped" if os.WIFSTOPPED(status) else "ended", flush=True)
+os.tcsetpgrp(0, job)
+os.killpg(job, signal.SIGCONT)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(job, 0)[1]))
+"""
+
+
+def test_the_shell_stops_and_continues_the_program():
+    """Ctrl-Z gives the shell the terminal, and the continued program has the terminal again."""
+    program = ["sh", "-c", "echo ready; read line; echo got $line; exit 7"]
+    code, output = on_terminal([sys.executable, "-c", SHELL, *INITS["gpufeed"], *program],
+                               (b"ready", b"\x1a"), (b"stopped", b"a word\n"))
+    assert code == 7 and "got a word" in output, (code, output)
 
 
 def test_without_a_pid_namespace_orphans_are_reaped(run):

@@ -72,17 +72,58 @@ static void return_terminal(pid_t program, pid_t before)
 }
 
 /*
- * Reaps all children that have ended. If the program is one of them, sets *ret_code and returns
- * true.
+ * Stops this process group, as the terminal's key for SIGTSTP would without an init, so that the
+ * shell sees a stopped job. Returns when the group is continued. The kernel ignores the signal if
+ * no shell could continue the group.
  */
-static bool reap(pid_t program, int *ret_code)
+static void stop_group(pid_t program, pid_t before)
 {
+    sigset_t stop;
+
+    return_terminal(program, before);
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    kill(0, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* this process stops here */
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+}
+
+/*
+ * The terminal has stopped the program. If the program used the terminal, also stops this process
+ * group. Then continues the program, in the foreground if this group is there.
+ */
+static void follow_stop(pid_t program, pid_t before)
+{
+    if (tcgetpgrp(STDIN_FILENO) == program)
+        stop_group(program, before);
+    else if (tcgetpgrp(STDIN_FILENO) != getpgrp())
+        return;
+    if (tcgetpgrp(STDIN_FILENO) == getpgrp())
+        tcsetpgrp(STDIN_FILENO, program);
+    kill(-program, SIGCONT);
+}
+
+static bool is_terminal_stop(int status)
+{
+    return WIFSTOPPED(status) && (WSTOPSIG(status) == SIGTSTP || WSTOPSIG(status) == SIGTTIN ||
+                                  WSTOPSIG(status) == SIGTTOU);
+}
+
+/*
+ * Reaps all children that have ended. If the program is one of them, sets *ret_code and returns
+ * true. Follows a stop of the program, except under PID 1, which behaves as tini does.
+ */
+static bool reap(pid_t program, pid_t before, int *ret_code)
+{
+    const int options = WNOHANG | (getpid() == 1 ? 0 : WUNTRACED);
     bool ended = false;
     int status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        if (pid != program)
+    while ((pid = waitpid(-1, &status, options)) > 0) {
+        if (pid == program && is_terminal_stop(status))
+            follow_stop(program, before);
+        if (pid != program || WIFSTOPPED(status))
             continue;
         ended = true;
         *ret_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -90,7 +131,7 @@ static bool reap(pid_t program, int *ret_code)
     return ended;
 }
 
-static int serve(pid_t program)
+static int serve(pid_t program, pid_t before)
 {
     sigset_t all;
     int code = GF_EXIT_FAILED;
@@ -100,7 +141,7 @@ static int serve(pid_t program)
         siginfo_t info;
         const int number = sigwaitinfo(&all, &info);
         if (number == SIGCHLD) {
-            if (reap(program, &code))
+            if (reap(program, before, &code))
                 return code;
         } else if (number > 0) {
             kill(program, number);
@@ -122,7 +163,7 @@ bool gf_init_fork(int *ret_code)
     const pid_t before = tcgetpgrp(STDIN_FILENO);
     const pid_t program = fork();
     if (program > 0) {
-        *ret_code = serve(program);
+        *ret_code = serve(program, before);
         return_terminal(program, before);
         return false;
     }
