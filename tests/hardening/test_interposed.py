@@ -91,3 +91,30 @@ def test_faketime(run, compile_here, first, extra):
     program = compile_here("heap_user.c", "-fno-builtin", "-pthread")
     run.alike(program, sim=True, without={"LD_PRELOAD": FAKETIME}, FAKETIME="-2d",
               LD_PRELOAD=":".join(order), **extra)
+
+
+AUDITOR = r"""
+#include <link.h>
+#include <stdlib.h>
+unsigned la_version(unsigned version) { return LAV_CURRENT; }
+unsigned la_objopen(struct link_map *object, Lmid_t space, uintptr_t *cookie)
+{
+    free(malloc(1000));
+    return LA_FLG_BINDTO | LA_FLG_BINDFROM;
+}
+uintptr_t la_symbind64(ElfW(Sym) *symbol, unsigned index, uintptr_t *from, uintptr_t *to, unsigned *flags, const char *name)
+{
+    free(malloc(1000));
+    return symbol->st_value;
+}
+"""
+
+
+@pytest.mark.parametrize("gpu", [[], ["gpu"]])
+@pytest.mark.parametrize("extra", [{}, LOGGED, {"LD_BIND_NOW": 1}, {"GPUFEED": "off"}])
+def test_an_auditor(run, compile_c, compile_here, extra, gpu):
+    """An auditor of the loader has its own libc, and sees each call that the loader binds. It leaves little static TLS
+    (docs/debugging.md)."""
+    auditor = compile_c(AUDITOR, "-shared", "-fPIC", name="auditor.so")
+    program = compile_here("heap_user.c", "-fno-builtin", "-pthread")
+    run.alike(program, *gpu, sim=True, LD_AUDIT=auditor, GLIBC_TUNABLES="glibc.rtld.optional_static_tls=4096", **extra)
