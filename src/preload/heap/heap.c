@@ -114,7 +114,7 @@ static void decide_mode(void)
         .jemalloc_page = GF_JEMALLOC_PAGE,
         .before = object_before(),
         .behind = object_behind(),
-        .cramped = !gf_mappings_fit(START_SPACE) || !gf_late_tables_open(),
+        .cramped = !gf_mappings_fit_writable(START_SPACE) || !gf_late_tables_open(),
     };
 
     facts.duplicate = facts.before && gf_own_image_before(&ops);

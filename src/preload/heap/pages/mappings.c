@@ -125,6 +125,17 @@ size_t gf_mappings_ranges(struct gf_range *ret, size_t cap)
     return count;
 }
 
+static bool try_mapping(size_t size, int protection, int flags)
+{
+    const int error = errno;
+    const long mapped = syscall(SYS_mmap, NULL, size, protection, MAP_ANONYMOUS | flags, -1, 0L);
+
+    if (mapped != -1)
+        syscall(SYS_munmap, mapped, size);
+    errno = error;
+    return mapped != -1;
+}
+
 /*
  * The kernel counts a shared mapping as used memory although it may not be accessed. So it has no
  * pages even after mlockall(MCL_FUTURE), which populates new mappings. A seccomp filter may allow
@@ -132,15 +143,13 @@ size_t gf_mappings_ranges(struct gf_range *ret, size_t cap)
  */
 bool gf_mappings_fit(size_t size)
 {
-    const int error = errno;
-    const bool sealed = gf_permit_sealed();
-    const long mapped = syscall(SYS_mmap, NULL, size, sealed ? PROT_READ | PROT_WRITE : PROT_NONE,
-                                MAP_ANONYMOUS | (sealed ? MAP_PRIVATE : MAP_SHARED), -1, 0L);
+    return gf_permit_sealed() ? gf_mappings_fit_writable(size)
+                              : try_mapping(size, PROT_NONE, MAP_SHARED);
+}
 
-    if (mapped != -1)
-        syscall(SYS_munmap, mapped, size);
-    errno = error;
-    return mapped != -1;
+bool gf_mappings_fit_writable(size_t size)
+{
+    return try_mapping(size, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 }
 
 void gf_mappings_set_node(int policy, const struct gf_nodes *nodes)

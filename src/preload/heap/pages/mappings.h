@@ -37,6 +37,11 @@ bool gf_mappings_at(size_t i, struct gf_range *ret);
  * may refuse because of ulimit -v, strict overcommit, or the sum of memory and swap. Keeps errno.
  */
 bool gf_mappings_fit(size_t size);
+/*
+ * The same for memory that the process may write to, which ulimit -d limits, too. After
+ * mlockall(MCL_FUTURE), the kernel populates the trial.
+ */
+bool gf_mappings_fit_writable(size_t size);
 
 /* These are the members set_node, refused and ranges of gf_heap_ops. */
 void gf_mappings_set_node(int policy, const struct gf_nodes *nodes);
