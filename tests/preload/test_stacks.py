@@ -48,7 +48,7 @@ train()
 def pythons():
     found = {pathlib.Path("/usr/bin/python3").resolve()}
     found.update(pathlib.Path(folder).expanduser().resolve() / "bin" / f"python3.{minor}"
-                 for minor in range(9, 14) for folder in pathlib.Path("~/.pyenv/versions").expanduser().glob(f"3.{minor}.*"))
+                 for minor in range(9, 16) for folder in pathlib.Path("~/.pyenv/versions").expanduser().glob(f"3.{minor}.*"))
     return sorted(str(path) for path in found if path.exists())
 
 

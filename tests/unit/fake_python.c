@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Imitates an interpreter for test_python.c, with the structures of CPython 3.11. */
+/* Imitates an interpreter for test_python.c, with the structures of CPython 3.11 or 3.14. */
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 static union object {
     uintptr_t word[64];
     unsigned char byte[512];
-} thread, c_frame, frame, code, code_type, table;
+} thread, c_frame, frame, entry, base, code, code_type, table;
 
 /* The memory behind it cannot be read. */
 static union object *text;
@@ -56,4 +56,23 @@ void fake_start(void)
     table.byte[32] = 0x80 | 11 << 3 | 7; /* the line after the first */
     table.byte[33] = 0;
     fake_text(1, 5, 'x');
+}
+
+/*
+ * Turns the structures into those of CPython 3.14: the pointer to the code object is tagged, and the
+ * interpreter's own frames, of both kinds, follow.
+ */
+void fake_start_3_14(void)
+{
+    fake_version = "3.14.0 (main, Oct  7 2025, 00:00:00) [GCC 12.2.0]";
+    memset(&frame, 0, sizeof(frame));
+    thread.word[9] = (uintptr_t)&frame;
+    frame.word[0] = entry.word[0] = base.word[0] = (uintptr_t)&code | 1;
+    frame.word[7] = entry.word[7] = base.word[7] = (uintptr_t)&code + 208;
+    frame.word[1] = (uintptr_t)&entry;
+    entry.word[1] = (uintptr_t)&base;
+    entry.byte[74] = 3;
+    base.byte[74] = 4;
+    code.byte[72] = 0;
+    code.byte[68] = 41;
 }

@@ -46,11 +46,26 @@ static void test_line(void **state)
     stop();
 }
 
+static void test_tagged_code(void **state)
+{
+    struct gf_pystack_frame frame[3];
+    void (*fake_start_3_14)(void);
+    (void)state;
+    start();
+    *(void **)&fake_start_3_14 = dlsym(library, "fake_start_3_14");
+    fake_start_3_14();
+    assert_int_equal(gf_python_frames(frame, 3), 1);
+    assert_string_equal(frame[0].file, "xxxxx");
+    assert_string_equal(frame[0].function, "xxxxx");
+    assert_int_equal(frame[0].line, 42);
+    stop();
+}
+
 /* Python lines are not read from versions and builds that were never tested. */
 static void test_versions(void **state)
 {
     static const char *const unknown[] = {"3.8.1 (",
-                                          "3.14.0 (",
+                                          "3.16.0 (",
                                           "3.111.0 (",
                                           "4.11.0 (",
                                           "2.7.18 (",
@@ -155,11 +170,9 @@ static void test_another_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_line),
-        cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_strange_texts),
-        cmocka_unit_test(test_closed),
-        cmocka_unit_test(test_another_process),
+        cmocka_unit_test(test_line),     cmocka_unit_test(test_tagged_code),
+        cmocka_unit_test(test_versions), cmocka_unit_test(test_strange_texts),
+        cmocka_unit_test(test_closed),   cmocka_unit_test(test_another_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,8 @@ struct gf_pystack_layout {
     /* In a frame: the current instruction, as a number or as a pointer into the bytecode. */
     unsigned at;
     /*
-     * In a frame: the byte that is OWNER_INTERPRETER in the interpreter's own frames; -1 if frames
-     * of this version have no such byte.
+     * In a frame: the byte that is at least OWNER_INTERPRETER in the interpreter's own frames; -1 if
+     * frames of this version have no such byte.
      */
     int owner;
     unsigned file, name, qualified, first_line, table; /* in a code object */
@@ -42,6 +42,10 @@ static const struct gf_pystack_layout layouts[] = {
     {12, 56, 0, 0, 0, 8, 56, 70, 112, 120, 128, 68, 136, 192, 1, 40, 56, gf_pystack_line_locations},
     {13, 72, 0, -1, 0, 8, 56, 70, 112, 120, 128, 68, 136, 200, 1, 40, 56,
      gf_pystack_line_locations},
+    {14, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56,
+     gf_pystack_line_locations},
+    {15, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56,
+     gf_pystack_line_locations},
 };
 
 enum {
@@ -53,6 +57,7 @@ enum {
     string_state = 32
 };
 #define OWNER_INTERPRETER 3
+#define TAG_BITS ((uintptr_t)7) /* from 3.14, a frame's pointer to its code may be tagged */
 #define STEPS_MOST 64 /* largest number of frames that are read, including the interpreter's own */
 
 struct reader {
@@ -183,8 +188,10 @@ static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystac
     const struct gf_pystack_layout *layout = r->layout;
     uintptr_t code, file, name;
 
-    if (!read_pointer(r, frame + layout->code, &code) || !is_code(r, code) ||
-        !read_pointer(r, code + layout->file, &file) ||
+    if (!read_pointer(r, frame + layout->code, &code))
+        return false;
+    code &= ~TAG_BITS;
+    if (!is_code(r, code) || !read_pointer(r, code + layout->file, &file) ||
         !read_pointer(r, code + (layout->qualified ? layout->qualified : layout->name), &name))
         return false;
     return read_string(r, file, ret->file, sizeof(ret->file)) &&
@@ -194,9 +201,9 @@ static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystac
 
 static bool is_interpreters_own(const struct reader *r, uintptr_t frame)
 {
-    char owner;
+    unsigned char owner;
     return r->layout->owner >= 0 && read_bytes(r, frame + (unsigned)r->layout->owner, &owner, 1) &&
-           owner == OWNER_INTERPRETER;
+           owner >= OWNER_INTERPRETER;
 }
 
 bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,

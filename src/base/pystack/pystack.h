@@ -24,7 +24,7 @@ struct gf_pystack_layout;
 
 /*
  * Returns the layout of the interpreter whose Py_GetVersion() returns `version`. Versions 3.9 to
- * 3.13 are supported. Returns NULL for other versions, and for free-threaded builds, whose object
+ * 3.15 are supported. Returns NULL for other versions, and for free-threaded builds, whose object
  * headers differ.
  */
 const struct gf_pystack_layout *gf_pystack_layout(const char *version);

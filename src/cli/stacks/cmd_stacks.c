@@ -19,7 +19,7 @@ static void print_help(void)
          "Prints the Python and native stacks of every thread of a running process, with its "
          "state, its\n"
          "system call and the CPUs that it may use. The process is stopped for some milliseconds.\n"
-         "It need not run with the library. Python frames are shown for CPython 3.9 to 3.13.\n"
+         "It need not run with the library. Python frames are shown for CPython 3.9 to 3.15.\n"
          "If it uses the library, its GPUs, copies and hooked calls are printed first; with\n"
          "GPUFEED_LIVE=on, also the copies and calls of the last second.\n\n"
          "The kernel must permit tracing the process. In a container, this needs the capability\n"

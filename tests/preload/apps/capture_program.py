@@ -3,8 +3,8 @@
 
 Each thread makes cycles, unfinished generators, coroutines, exceptions with deep tracebacks,
 classes with finalizers, and code that is compiled, run and freed. At certain lines it asks the
-probe for the frames, and compares the answer with sys._getframe. It ends after COUNT captures, and
-prints the numbers of captures, stacks, questions and right answers."""
+probe for the frames, and compares the answer with sys._getframe. It ends COUNT captures after its
+start, which makes captures itself, and prints the numbers of captures, stacks, questions and right answers."""
 import ctypes
 import gc
 import random
@@ -15,10 +15,10 @@ import weakref
 THREADS = 8
 library = ctypes.PyDLL(sys.argv[1])
 released = ctypes.CDLL(sys.argv[1])  # releases the GIL during the call
-wanted = int(sys.argv[2])
 for one in library, released:
     one.probed_file.restype = one.probed_function.restype = ctypes.c_char_p
     one.captures.restype = one.captured_stacks.restype = ctypes.c_long
+wanted = library.captures() + int(sys.argv[2])
 frame = sys._getframe
 lock = threading.Lock()
 asked, right, wrong = 0, 0, []
