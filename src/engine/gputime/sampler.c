@@ -218,7 +218,8 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
         if (!sample.late)
             sample.cause = cause_of(device, interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
-        gf_cause_lines_add(&device->host.lines, sample.cause, interval);
+        if (sampler.before_ns)
+            gf_cause_lines_add(&device->host.lines, sample.cause, interval);
     }
     gf_gpu_shares_add(&device->shares, &sample);
 }
