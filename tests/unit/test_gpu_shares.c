@@ -163,6 +163,10 @@ static void a_blocked_thread_is_judged_by_its_system_call(void **state)
     assert_int_equal(wait.fd, 31);
     gf_feeder_by_syscall("7 0x7f00 0x1 0xffffffff 0x0", &wait);
     assert_int_equal(wait.cause, gf_host_data);
+    gf_feeder_by_syscall("23 0x5 0x7f00 0x0 0x0 0x7ffd", &wait);
+    assert_int_equal(wait.cause, gf_host_data);
+    gf_feeder_by_syscall("23 0x0 0x0 0x0 0x0 0x7ffd", &wait);
+    assert_int_equal(wait.cause, gf_host_waiting);
     gf_feeder_by_syscall("202 0x7f00 0x189 0x0", &wait);
     assert_int_equal(wait.cause, gf_host_waiting);
     assert_int_equal(wait.fd, -1);

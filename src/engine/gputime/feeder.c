@@ -71,6 +71,16 @@ static bool waits_for_several(long number)
     }
 }
 
+/* Whether this is a call of select without descriptors. Up to Python 3.10, time.sleep makes it. */
+static bool is_sleep(long number, unsigned long descriptors)
+{
+#ifdef SYS_select
+    if (number == SYS_select)
+        return !descriptors;
+#endif
+    return number == SYS_pselect6 && !descriptors;
+}
+
 static bool is_file_call(long number)
 {
     switch (number) {
@@ -93,6 +103,7 @@ void gf_feeder_by_syscall(const char *text, struct gf_wait *ret)
 
     *ret = (struct gf_wait){.cause = gf_host_waiting, .fd = -1};
     const long number = strtol(text, &end, 10);
+    const unsigned long first = strtoul(end, NULL, 16);
     if (strncmp(text, "running", 7) == 0)
         ret->cause = gf_host_computing;
     else if (end == text)
@@ -100,13 +111,13 @@ void gf_feeder_by_syscall(const char *text, struct gf_wait *ret)
     else if (number < 0)
         ret->is_fault = true;
     else if (waits_for_first(number))
-        ret->fd = (int)strtoul(end, NULL, 16);
-    else if (waits_for_several(number))
+        ret->fd = (int)first;
+    else if (waits_for_several(number) && !is_sleep(number, first))
         ret->cause = gf_host_data;
     else if (is_file_call(number))
         ret->cause = gf_host_file;
     else if (number == SYS_futex)
-        ret->futex = strtoul(end, NULL, 16);
+        ret->futex = first;
 }
 
 static enum gf_host_cause read_link(int fd)
