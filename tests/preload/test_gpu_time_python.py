@@ -6,16 +6,16 @@ import textwrap
 
 import pytest
 from conftest import SOURCE
-
-PYTHON = "/usr/bin/python3"
+from test_python import DEBIAN, PYTHONS
 
 # A step submits a little work, as a training loop does, so that its thread becomes the feeding thread.
 LOOP = """
 import ctypes, multiprocessing, os, sys, threading, time
 import feeder
-feeder.start()
 memory = ctypes.c_uint64()
-feeder.check(feeder.libcuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)))
+if __name__ == "__main__":
+    feeder.start()
+    feeder.check(feeder.libcuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)))
 def step():
     feeder.check(feeder.libcuda.cuMemsetD8_v2(memory, 0, ctypes.c_size_t(64)))
 def steps(between):
@@ -33,16 +33,17 @@ WAITS = {"waiting", "data", "gil", "few_workers", "transform", "storage", "worke
 def loop(run, tmp_path):
     """loop(script, causes) -> (the cause of most waiting, its line of Python, the summary). On a busy machine a
     program mostly waits for a CPU. So it runs again, for longer, until one of these causes is the largest."""
-    def start(script, causes):
+    def start(script, causes, python=DEBIAN):
         program, report = tmp_path / "program.py", tmp_path / "report.json"
         program.write_text(LOOP + textwrap.dedent(script), encoding="utf-8")
         for seconds in (2, 8, 30):
-            done = run(PYTHON, program, seconds, sim=True, PYTHONPATH=SOURCE / "tests" / "preload", GPUFEED_VERBOSE=1,
+            done = run(python, program, seconds, sim=True, PYTHONPATH=SOURCE / "tests" / "preload", GPUFEED_VERBOSE=1,
                        GPUFEED_REPORT=report, PYTHONDONTWRITEBYTECODE=1)
             assert done.returncode == 0, done.stderr
             device = json.loads(report.read_text())["gpu_time"]["devices"][0] if report.exists() else {"causes": {}, "lines": []}
             waits = {cause: share["s"] for cause, share in device["causes"].items() if cause in WAITS}
             lines = {line["cause"]: line for line in device["lines"]}
+            assert all(line["s"] <= device["s"] for line in device["lines"]), device["lines"]
             most = max(waits, key=waits.get, default=None)
             if most in causes and most in lines:
                 break
@@ -61,7 +62,8 @@ def test_a_sleep_has_its_line(loop):
     assert " at program.py:" in summary and " in wait_for_nothing (" in summary
 
 
-def test_the_lock_is_blamed_on_its_holder(loop):
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_the_lock_is_blamed_on_its_holder(loop, version):
     """The main thread releases the GIL in each call of the driver, and then waits for it."""
     _, line, _ = loop("""
         def hold_the_lock():
@@ -70,7 +72,7 @@ def test_the_lock_is_blamed_on_its_holder(loop):
         sys.setswitchinterval(0.1)
         threading.Thread(target=hold_the_lock, daemon=True).start()
         steps(lambda: None)
-    """, {"gil"})
+    """, {"gil"}, PYTHONS[version])
     assert line["function"] == "hold_the_lock"
 
 
@@ -78,18 +80,20 @@ WORKERS = """
 def load(queue):
     while True:
         queue.put(make())
-queue = multiprocessing.get_context("fork").Queue(1)
-workers = [multiprocessing.get_context("fork").Process(target=load, args=(queue,), daemon=True) for _ in range({count})]
-for worker in workers:
-    worker.start()
-steps(queue.get)
-for worker in workers:
-    worker.kill()
+if __name__ == "__main__":
+    context = multiprocessing.get_context("{method}")
+    queue = context.Queue(1)
+    workers = [context.Process(target=load, args=(queue,), daemon=True) for _ in range({count})]
+    for worker in workers:
+        worker.start()
+    steps(queue.get)
+    for worker in workers:
+        worker.kill()
 """
 
 
-def with_workers(make, count):
-    return textwrap.dedent(make) + WORKERS.format(count=count)
+def with_workers(make, count, method="fork"):
+    return textwrap.dedent(make) + WORKERS.format(count=count, method=method)
 
 
 def test_a_worker_that_computes_needs_help(loop):
@@ -102,6 +106,18 @@ def test_a_worker_that_computes_needs_help(loop):
             return 1
     """, 1), {"few_workers", "transform", "worker_cpus"})
     assert line["function"] == "make" and "waiting for workers" in summary
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_a_worker_of_its_own_program_has_its_line(loop, version, method):
+    """Such a worker executes Python again. Without its frames, its sleep would be a wait for work."""
+    _, line, _ = loop(with_workers("""
+        def make():
+            time.sleep(0.3)
+            return 1
+    """, 1, method), {"few_workers", "transform"}, PYTHONS[version])
+    assert line["function"] == "make"
 
 
 def test_a_worker_that_waits_for_a_server_waits_for_storage(loop):

@@ -36,7 +36,8 @@ static enum gf_host_cause read_cause(struct gf_host *host, enum gf_host_cause ca
     if (cause == gf_host_waiting && !place.in_queue)
         return cause;
     cause = gf_workers_read(&host->workers, host->feeder.tid, python, now, &workers);
-    if (workers.line)
+    /* If the worker's line is unknown, the time counts for the line that is read next. */
+    if (cause != gf_host_data)
         *line = workers;
     return cause;
 }

@@ -3,14 +3,10 @@
 
 #include "base/fmt.h"
 #include "base/pystack/pystack.h"
-#include "os/permit.h"
+#include "engine/gputime/process_read.h"
 #include "os/safe_read.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #define FRAMES 24u
 /*
@@ -21,7 +17,7 @@
 #define BLOCK 512u
 #define BLOCKS 32u
 /*
- * In CPython 3.9 to 3.13, Python's lock consists of a pointer to the holder's thread state, a flag,
+ * In CPython 3.9 to 3.15, Python's lock consists of a pointer to the holder's thread state, a flag,
  * a counter and a condition variable. glibc's condition variable contains two futexes, and a
  * waiting thread sleeps on one of them. CONDITION_FUTEX is the offset of the first futex in the
  * condition variable. HOLDER_BEFORE is the distance from the pointer to the condition variable.
@@ -43,20 +39,6 @@ struct cache {
     unsigned char bytes[BLOCKS][BLOCK];
 };
 
-static size_t read_memory(pid_t pid, uintptr_t address, void *ret, size_t size)
-{
-    const struct iovec local = {ret, size}, remote = {(void *)address, size};
-
-    if (!pid)
-        return gf_safe_read_some(address, ret, size);
-    if (!gf_permit(gf_permit_read_memory))
-        return 0;
-    const int error = errno;
-    const ssize_t got = syscall(SYS_process_vm_readv, pid, &local, 1UL, &remote, 1UL, 0UL);
-    errno = error;
-    return got < 0 ? 0 : (size_t)got;
-}
-
 /*
  * Returns the bytes of the block at `at`, and sets *ret_held to their number. There are fewer than
  * BLOCK if an unmapped page follows.
@@ -66,7 +48,7 @@ static const unsigned char *find_block(struct cache *cache, uintptr_t at, size_t
     const unsigned slot = (unsigned)(at / BLOCK) % BLOCKS;
 
     if (cache->at[slot] != at) {
-        cache->held[slot] = read_memory(cache->pid, at, cache->bytes[slot], BLOCK);
+        cache->held[slot] = gf_process_read_some(cache->pid, at, cache->bytes[slot], BLOCK);
         cache->at[slot] = at;
     }
     *ret_held = cache->held[slot];
@@ -173,6 +155,12 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
         ret->in_queue |= is_queue(frames[i].file);
     set_line(&frames[at < count ? at : 0], &ret->line);
     return true;
+}
+
+uintptr_t gf_python_line_runtime(size_t *ret_size)
+{
+    *ret_size = interpreter.runtime_size;
+    return interpreter.layout ? interpreter.runtime : 0;
 }
 
 uintptr_t gf_python_line_lock_holder(uintptr_t futex, bool *ret_is_lock)

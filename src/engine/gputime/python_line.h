@@ -39,6 +39,12 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret));
  */
 bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret);
 
+/*
+ * Returns the address of the interpreter's _PyRuntime, and sets *ret_size to its size. Returns 0 if
+ * no interpreter is open.
+ */
+uintptr_t gf_python_line_runtime(size_t *ret_size);
+
 /* Whether the file belongs to Python or to an installed package. */
 bool gf_python_line_is_library(const char *file);
 

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define LIST_NS UINT64_C(2000000000)
+#define SEARCH_NS UINT64_C(250000000) /* before the second search; doubled after each search */
+#define SEARCH_DOUBLINGS 5u
 #define COST_TIMES 200u /* after a reading, none is made for this many times its CPU time */
 
 /*
@@ -24,6 +26,7 @@ struct readings {
     struct gf_workers *workers;
     uint64_t now;
     uintptr_t state;
+    bool searched; /* true if this reading has searched for a child's Python */
     unsigned states[GF_WORKER_STATE_COUNT];
     struct gf_python_line line[GF_WORKER_STATE_COUNT];
 };
@@ -31,26 +34,59 @@ struct readings {
 /* Adds a child to the list. If the previous list contains it, its data is copied from there. */
 static void add_worker(struct gf_workers *workers, const struct gf_workers *before, pid_t pid)
 {
+    if (workers->count == GF_WORKERS)
+        return;
     struct gf_worker *worker = &workers->worker[workers->count++];
-
     *worker = (struct gf_worker){.pid = pid};
     for (unsigned i = 0; i < before->count; i++)
         if (before->worker[i].pid == pid)
             *worker = before->worker[i];
 }
 
+/*
+ * Whether the child is the server that multiprocessing starts for its start method `forkserver`.
+ * The server forks the workers.
+ */
+static bool is_fork_server(pid_t pid)
+{
+    static const char module[] = "multiprocessing.forkserver";
+    char text[512];
+    const int length = gf_procfs_read(text, sizeof(text), "", "proc/%d/cmdline", pid);
+
+    return length > 0 && memmem(text, (size_t)length, module, sizeof(module) - 1);
+}
+
+/* Lists the children that a thread started. Returns their number. */
+static unsigned list_children(pid_t pid, pid_t tid, pid_t ret[GF_WORKERS])
+{
+    char text[512];
+    unsigned count = 0;
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/children", pid, tid) <= 0)
+        return 0;
+    for (char *p = text; *p >= '0' && *p <= '9' && count < GF_WORKERS;) {
+        ret[count++] = (pid_t)gf_procfs_number(p);
+        p += strspn(p, "0123456789");
+        p += strspn(p, " ");
+    }
+    return count;
+}
+
 static void list_workers(struct gf_workers *workers)
 {
     const struct gf_workers before = *workers;
-    char text[512];
+    pid_t children[GF_WORKERS], forked[GF_WORKERS];
+    const unsigned count = list_children(getpid(), workers->parent, children);
 
     workers->count = 0;
-    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/children", workers->parent) <= 0)
-        return;
-    for (char *p = text; *p >= '0' && *p <= '9' && workers->count < GF_WORKERS;) {
-        add_worker(workers, &before, (pid_t)gf_procfs_number(p));
-        p += strspn(p, "0123456789");
-        p += strspn(p, " ");
+    for (unsigned i = 0; i < count; i++) {
+        if (!is_fork_server(children[i])) {
+            add_worker(workers, &before, children[i]);
+            continue;
+        }
+        const unsigned more = list_children(children[i], children[i], forked);
+        for (unsigned k = 0; k < more; k++)
+            add_worker(workers, &before, forked[k]);
     }
 }
 
@@ -121,6 +157,24 @@ static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid,
     }
 }
 
+/*
+ * Returns the address of the child's thread state; 0 if it is unknown. A reading makes one search
+ * at most, because a long reading delays the next one. A child without Python is searched for
+ * rarely.
+ */
+static uintptr_t find_state(struct readings *r, struct gf_worker *worker)
+{
+    const uintptr_t known = gf_child_python_state(&worker->python, worker->pid, r->state);
+
+    if (known || r->searched || r->now < worker->search_ns)
+        return known;
+    r->searched = true;
+    worker->search_ns = r->now + (SEARCH_NS << worker->searches);
+    worker->searches = gf_min(worker->searches + 1, SEARCH_DOUBLINGS);
+    return gf_child_python_search(&worker->python, worker->pid, r->state) ? worker->python.state
+                                                                          : 0;
+}
+
 static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t passed)
 {
     const bool starved = was_starved(worker, passed);
@@ -131,7 +185,7 @@ static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t p
     if (r->workers->refused)
         return;
     /* If the child sleeps, only its Python frames show whether it waits for work. */
-    if (gf_python_line_read(worker->pid, r->state, &place) ? place.in_queue : waits)
+    if (gf_python_line_read(worker->pid, find_state(r, worker), &place) ? place.in_queue : waits)
         state = gf_worker_idle;
     if (state == gf_worker_busy && starved)
         state = gf_worker_starved;

@@ -8,6 +8,7 @@
 #ifndef GF_ENGINE_GPUTIME_WORKERS_H
 #define GF_ENGINE_GPUTIME_WORKERS_H
 
+#include "engine/gputime/child_python.h"
 #include "engine/gputime/python_line.h"
 #include "engine/gputime/shares.h"
 
@@ -33,6 +34,9 @@ struct gf_workers {
         pid_t pid;
         uint64_t delay_ns; /* the child's run-queue delay at the last reading */
         bool seen;         /* true if delay_ns is known */
+        struct gf_child_python python;
+        uint64_t search_ns; /* when to search for the child's Python again */
+        unsigned searches;
     } worker[GF_WORKERS];
 };
 
@@ -43,9 +47,9 @@ struct gf_workers {
 enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus);
 
 /*
- * Reads the states of the children that the thread `parent` created. Returns the cause that follows
- * from these states, or gf_host_data if none does. state: the address of the parent's
- * PyThreadState, which is the same in forked children. *ret_line: the line of a worker whose state
+ * Reads the states of the children that the thread `parent` created, and of the children of its
+ * fork server. Returns the cause that follows from these states, or gf_host_data if none does.
+ * state: the address of the parent's PyThreadState. *ret_line: the line of a worker whose state
  * decides the cause; its `line` is 0 if unknown. All readings together take at most 1/200 of a CPU:
  * after a long reading, the last cause is returned for some time.
  */
