@@ -6,7 +6,9 @@
 #include "engine/gputime/process_read.h"
 #include "os/safe_read.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #define FRAMES 24u
 /*
@@ -19,16 +21,16 @@
 /*
  * In CPython 3.9 to 3.15, Python's lock consists of a pointer to the holder's thread state, a flag,
  * a counter and a condition variable. glibc's condition variable contains two futexes, and a
- * waiting thread sleeps on one of them. CONDITION_FUTEX is the offset of the first futex in the
- * condition variable. HOLDER_BEFORE is the distance from the pointer to the condition variable.
+ * waiting thread sleeps on one of them. HOLDER_BEFORE is the distance from the pointer to the
+ * condition variable.
  */
-#define CONDITION_FUTEX 40u
 #define HOLDER_BEFORE 24u
 
 static struct {
     const struct gf_pystack_layout *layout;
     uintptr_t runtime;
     size_t runtime_size;
+    size_t condition_futex; /* the offset of the first futex in a condition variable; 0: unknown */
 } interpreter;
 
 /* Caches blocks of memory, because reading frames needs many small pieces of few pages. */
@@ -123,6 +125,30 @@ static void set_line(const struct gf_pystack_frame *frame, struct gf_python_line
     ret->line = frame->line;
 }
 
+/*
+ * Returns the offset of the first futex in a condition variable, which depends on glibc's version.
+ * The futexes follow the word with the flags. In a new condition variable, this word alone is not 0
+ * if its clock is the monotonic one.
+ */
+static size_t find_condition_futex(void)
+{
+    pthread_condattr_t monotonic;
+    pthread_cond_t condition;
+    unsigned words[sizeof(condition) / sizeof(unsigned)];
+    size_t i = 0;
+
+    memset(&condition, 0, sizeof(condition));
+    if (pthread_condattr_init(&monotonic) != 0)
+        return 0;
+    if (pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0)
+        pthread_cond_init(&condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    memcpy(words, &condition, sizeof(words));
+    while (i < GF_ARRAY_LEN(words) && !words[i])
+        i++;
+    return i < GF_ARRAY_LEN(words) ? (i + 1) * sizeof(*words) : 0;
+}
+
 bool gf_python_line_open(bool (*find)(struct gf_python *ret))
 {
     struct gf_python found;
@@ -131,6 +157,7 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret))
         interpreter.layout = gf_pystack_layout(found.version);
         interpreter.runtime = found.runtime;
         interpreter.runtime_size = found.runtime_size;
+        interpreter.condition_futex = find_condition_futex();
     }
     return interpreter.layout != NULL;
 }
@@ -165,11 +192,12 @@ uintptr_t gf_python_line_runtime(size_t *ret_size)
 
 uintptr_t gf_python_line_lock_holder(uintptr_t futex, bool *ret_is_lock)
 {
-    const uintptr_t condition = (futex & ~(uintptr_t)7) - CONDITION_FUTEX;
+    const uintptr_t condition = (futex & ~(uintptr_t)7) - interpreter.condition_futex;
     uintptr_t holder = 0;
 
     *ret_is_lock = interpreter.layout && futex - interpreter.runtime < interpreter.runtime_size;
-    if (*ret_is_lock && !gf_safe_read(condition - HOLDER_BEFORE, &holder, sizeof(holder)))
+    if (*ret_is_lock && interpreter.condition_futex &&
+        !gf_safe_read(condition - HOLDER_BEFORE, &holder, sizeof(holder)))
         holder = 0;
     return holder;
 }
