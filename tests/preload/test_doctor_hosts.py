@@ -215,10 +215,16 @@ def test_the_script_only_describes_what_may_harm_programs(doctor, nvml, tmp_path
 
 
 @needs_two
+def test_one_switch_port_is_named(doctor, tmp_path):
+    ill, = problems(doctor(write(tmp_path, switch_port(0x1d)), "--json"))
+    assert ill["summary"].startswith("1 port of PCIe switches sends transfers") and "for i in 0000:19:00.0; do" in ill["fix"]
+
+
+@needs_two
 def test_many_switch_ports_are_listed(doctor, tmp_path):
     files = {name: text for bus in range(48) for name, text in switch_port(0x1d, bdf=f"0000:{bus + 0x80:02x}:00.0").items()}
     ill, = problems(doctor(write(tmp_path, files), "--json"))
-    assert ill["summary"].startswith("48 ports") and ill["evidence"].endswith("0000:80:00.0/config: ACS control 0x1d; 47 more ports")
+    assert ill["summary"].startswith("48 ports of PCIe switches send transfers") and ill["evidence"].endswith("0000:80:00.0/config: ACS control 0x1d; 47 more ports")
     assert ill["fix"].count("0000:") == 40 and ill["fix"].endswith("removes their isolation)")
 
 

@@ -276,7 +276,8 @@ static void report_redirecting(const struct switch_ports *ports, struct gf_findi
 {
     struct gf_finding *finding = gf_finding_add(
         ret, gf_status_problem,
-        "%u ports of PCIe switches send transfers between devices to the CPU", ports->redirecting);
+        "%u port%s of PCIe switches send%s transfers between devices to the CPU",
+        ports->redirecting, ports->redirecting == 1 ? "" : "s", ports->redirecting == 1 ? "s" : "");
 
     gf_finding_evidence(finding, "/" DEVICES "/%.*s/config: ACS control 0x%02x; %u more ports",
                         (int)strcspn(ports->list + 1, " "), ports->list + 1, ports->first_control,
