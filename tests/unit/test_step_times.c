@@ -4,7 +4,10 @@
 
 #include "preload/trace/step_times.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MS UINT64_C(1000000)
 #define MIB ((size_t)1 << 20)
@@ -92,6 +95,61 @@ static void test_marks(void **state)
     assert_int_equal(found.slow[0].ns, 20 * MS);
 }
 
+/*
+ * The start of a program copies each of sixteen sizes often, and an evaluation does so, too. Neither
+ * hides the batch's copy.
+ */
+static void test_many_sizes(void **state)
+{
+    (void)state;
+    now += 600000 * MS; /* the series of the tests before have ended */
+    for (size_t i = 0; i < (size_t)16 * 20; i++)
+        gf_step_times_copy(now += MS, (200 + i % 16) * MIB);
+    now += 3000 * MS;
+    for (unsigned i = 0; i < 200; i++)
+        gf_step_times_copy(now += 100 * MS, 300 * MIB);
+    for (size_t i = 0; i < (size_t)16 * 20; i++)
+        gf_step_times_copy(now += 10 * MS, (400 + i) * MIB);
+    for (unsigned i = 0; i < 200; i++)
+        gf_step_times_copy(now += 100 * MS, 300 * MIB);
+    const struct gf_step_times found = read_steps();
+    assert_int_equal(found.source, gf_step_copies);
+    assert_int_equal(found.bytes, 300 * MIB);
+    assert_int_equal(found.steps, 399);
+    ABOUT(found.p50_ns, 100);
+}
+
+static _Atomic bool is_over;
+
+static void *read_forever(void *unused)
+{
+    while (!is_over)
+        read_steps();
+    return unused;
+}
+
+/* The parent's other thread nearly always holds the lock, so a child inherits it. */
+static void test_fork(void **state)
+{
+    pthread_t thread;
+    (void)state;
+
+    assert_int_equal(pthread_create(&thread, NULL, read_forever, NULL), 0);
+    for (unsigned i = 0; i < 50; i++) {
+        const pid_t child = fork();
+        int status;
+        if (!child) {
+            for (unsigned k = 0; k < 12; k++)
+                gf_step_times_mark(now += 10 * MS, k > 0, true);
+            _exit(read_steps().source == gf_step_marks ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    is_over = true;
+    pthread_join(thread, NULL);
+}
+
 /* Uneven events are no steps. */
 static void test_uneven(void **state)
 {
@@ -106,8 +164,10 @@ static void test_uneven(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing), cmocka_unit_test(test_waits), cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_uneven),  cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_nothing),    cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_copies),     cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_many_sizes), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

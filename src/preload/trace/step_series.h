@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A series of equal events: their intervals as a histogram, and the longest intervals. The
+ * functions allocate nothing. The caller must hold a lock.
+ */
+#ifndef GF_PRELOAD_TRACE_STEP_SERIES_H
+#define GF_PRELOAD_TRACE_STEP_SERIES_H
+
+#include "abi/step_api.h"
+
+#define GF_STEP_PARTS 16u /* buckets for each power of two */
+#define GF_STEP_FIRST_POWER 14u
+#define GF_STEP_POWERS 28u /* from 16 us to an hour */
+#define GF_STEP_BUCKETS (GF_STEP_PARTS * GF_STEP_POWERS)
+
+struct gf_step_series {
+    enum gf_step_source source; /* gf_step_none: free */
+    uint64_t key;               /* the copy's size, or the address of the function's name */
+    uint64_t first_ns, last_ns; /* last_ns 0: no step is open */
+    uint64_t count;             /* intervals in the histogram */
+    uint32_t bucket[GF_STEP_BUCKETS];
+    struct gf_slow_step longest[GF_STEPS_LONGEST]; /* longest first */
+};
+
+/*
+ * Adds an event. known: no event was lost since the last one. Otherwise the interval before this
+ * event is not counted, because it would look like a slow step.
+ */
+void gf_step_series_add(struct gf_step_series *series, uint64_t now, bool known);
+/* The time from the first event to the last one. */
+uint64_t gf_step_series_span(const struct gf_step_series *series);
+/*
+ * Whether the events have ended, as those of a model's parameters do after the start. A pause of the
+ * program, such as an evaluation, does not end a series that lasted four times as long.
+ */
+bool gf_step_series_is_over(const struct gf_step_series *series, uint64_t now);
+/* Fills in *ret. False if the intervals are too few or too uneven to be steps. */
+bool gf_step_series_read(const struct gf_step_series *series, struct gf_step_times *ret);
+
+#endif
