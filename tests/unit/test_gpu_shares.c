@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shares of a GPU's time: engine/gputime/shares.c, gaps.c and feeder.c. */
+/* The shares of a GPU's time: engine/gputime/shares.c, gaps.c, feeder.c and measured_run.c. */
 #include "unit.h"
 
+#include "base/clock.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/gaps.h"
 #include "engine/gputime/cause_lines.h"
+#include "engine/gputime/measured_run.h"
+#include "engine/gputime/run_delay.h"
 #include "engine/gputime/shares.h"
 #include "engine/gputime/workers.h"
+#include "os/own_table.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define MS UINT64_C(1000000)
 
@@ -228,10 +237,62 @@ static void files_of_packages_are_no_lines_of_the_program(void **state)
     assert_false(gf_python_line_is_library("<string>"));
 }
 
+static _Atomic bool is_over;
+
+static void *compute_forever(void *unused)
+{
+    while (!gf_load_relaxed(&is_over))
+        ;
+    return unused;
+}
+
+struct work {
+    bool is_apart; /* the work ran on a thread of its own */
+    uint64_t delay_ns;
+};
+
+static void compute_a_while(void *closure)
+{
+    struct work *const work = closure;
+    const uint64_t start = gf_thread_cpu_ns();
+
+    work->is_apart = gf_own_table_on_short_thread();
+    while (gf_thread_cpu_ns() - start < 50 * MS)
+        ;
+    work->delay_ns = gf_run_delay_read((pid_t)syscall(SYS_gettid));
+}
+
+/* The reading and another thread share a CPU. */
+static void a_reading_that_waits_for_a_cpu_is_counted(void **state)
+{
+    struct work work = {.is_apart = false};
+    cpu_set_t before, one;
+    pthread_t other;
+    uint64_t ns;
+    (void)state;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    assert_int_equal(pthread_create(&other, NULL, compute_forever, NULL), 0);
+    assert_true(gf_measured_run(compute_a_while, &work, &ns));
+    gf_store_relaxed(&is_over, true);
+    pthread_join(other, NULL);
+    sched_setaffinity(0, sizeof(before), &before);
+    if (!work.is_apart || !work.delay_ns)
+        skip_because("no thread of its own, or no run-queue delays");
+    assert_true(ns >= 50 * MS);
+    assert_true(gf_measured_run_delay() >= work.delay_ns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_are_judged_together),
+        cmocka_unit_test(a_reading_that_waits_for_a_cpu_is_counted),
         cmocka_unit_test(a_line_has_the_time_between_its_readings),
         cmocka_unit_test(files_of_packages_are_no_lines_of_the_program),
         cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),

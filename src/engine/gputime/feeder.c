@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "engine/gputime/measured_run.h"
+#include "engine/gputime/run_delay.h"
 #include "os/procfs.h"
 
 #include <stdlib.h>
@@ -132,19 +133,9 @@ static enum gf_host_cause read_link(int fd)
     return gf_feeder_by_link(link);
 }
 
-uint64_t gf_feeder_run_delay(pid_t tid)
-{
-    char text[96];
-
-    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/schedstat", tid) < 0)
-        return 0;
-    const char *second = strchr(text, ' ');
-    return second ? gf_procfs_number(second + 1) : 0;
-}
-
 static bool was_starved(struct gf_feeder *feeder, pid_t tid, uint64_t now)
 {
-    const uint64_t delay = gf_feeder_run_delay(tid);
+    const uint64_t delay = gf_run_delay_read(tid);
     const bool starved = feeder->tid == tid && delay > feeder->delay_ns &&
                          2 * (delay - feeder->delay_ns) > now - feeder->read_ns;
 

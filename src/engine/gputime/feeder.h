@@ -36,11 +36,6 @@ enum gf_host_cause gf_feeder_by_link(const char *link);
 /* Fills in *ret from the text of /proc/self/task/T/syscall. */
 void gf_feeder_by_syscall(const char *text, struct gf_wait *ret);
 
-/*
- * How long a thread of this process was runnable without a CPU, so far. Called in gf_measured_run.
- */
-uint64_t gf_feeder_run_delay(pid_t tid);
-
 /* Returns what thread `tid` does now, or what it did at the last reading. */
 enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now);
 

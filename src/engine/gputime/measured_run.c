@@ -3,15 +3,26 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "engine/gputime/run_delay.h"
 #include "os/own_table.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * The delay is read only if the thread was off the CPU for this time, because reading it would take
+ * a third of the time of most work.
+ */
+#define LONG_NS UINT64_C(1000000)
 
 struct measured {
     void (*work)(void *closure);
     void *closure;
-    uint64_t ns;
+    uint64_t called_ns;
+    uint64_t ns, delay_ns;
 };
 
-static _Atomic uint64_t total;
+static _Atomic uint64_t total, total_delay;
 
 static void run_measured(void *closure)
 {
@@ -20,14 +31,18 @@ static void run_measured(void *closure)
 
     measured->work(measured->closure);
     measured->ns = gf_thread_cpu_ns() - start;
+    if (gf_own_table_on_short_thread() &&
+        gf_now_ns() - measured->called_ns >= measured->ns + LONG_NS)
+        measured->delay_ns = gf_run_delay_read((pid_t)syscall(SYS_gettid));
 }
 
 bool gf_measured_run(void (*work)(void *closure), void *closure, uint64_t *ret_ns)
 {
-    struct measured measured = {.work = work, .closure = closure};
+    struct measured measured = {.work = work, .closure = closure, .called_ns = gf_now_ns()};
     const bool done = gf_own_table_run(run_measured, &measured);
 
     gf_add_relaxed(&total, measured.ns);
+    gf_add_relaxed(&total_delay, measured.delay_ns);
     *ret_ns = measured.ns;
     return done;
 }
@@ -35,4 +50,9 @@ bool gf_measured_run(void (*work)(void *closure), void *closure, uint64_t *ret_n
 uint64_t gf_measured_run_total(void)
 {
     return gf_load_relaxed(&total);
+}
+
+uint64_t gf_measured_run_delay(void)
+{
+    return gf_load_relaxed(&total_delay);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs work of the sampler on a short-lived thread (os/own_table.h), and sums the CPU time of this
- * work. The sampler needs the sum because it limits its own cost, and the CPU clock of its own
- * thread does not include other threads.
+ * Runs work of the sampler on a short-lived thread (os/own_table.h), and sums the CPU time and the
+ * run-queue delay of such threads. The sampler limits its own cost, and tells a late sample of a
+ * process without a CPU from one of a paused process. The clock and the delay of its own thread do
+ * not include other threads.
  */
 #ifndef GF_ENGINE_GPUTIME_MEASURED_RUN_H
 #define GF_ENGINE_GPUTIME_MEASURED_RUN_H
@@ -17,5 +18,10 @@ bool gf_measured_run(void (*work)(void *closure), void *closure, uint64_t *ret_n
 
 /* Returns the CPU time of all calls of gf_measured_run, in ns. May be called on any thread. */
 uint64_t gf_measured_run_total(void);
+/*
+ * Returns the run-queue delay of the threads of all calls of gf_measured_run, in ns. Delays below
+ * 1 ms in a call are not counted. May be called on any thread.
+ */
+uint64_t gf_measured_run_delay(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include "engine/gputime/host.h"
 #include "engine/gputime/measured_run.h"
 #include "engine/gputime/questions.h"
+#include "engine/gputime/run_delay.h"
 #include "os/pressure.h"
 
 #include <errno.h>
@@ -60,8 +61,9 @@ static struct sampler {
     uint64_t before_ns, begun, unlisted; /* time and counts of the previous sample */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
-    pid_t tid;         /* the thread that samples */
-    uint64_t delay_ns; /* its run-queue delay before the last reading, with that of its readings */
+    pid_t tid;             /* the thread that samples */
+    uint64_t own_delay_ns; /* its run-queue delay at the last reading */
+    uint64_t delay_ns;     /* the same with that of its readings, before the last reading */
     _Atomic uint64_t cpu_ns, questions, refused, longest_ns;
     _Atomic bool stopped;
     bool started;
@@ -93,23 +95,23 @@ static bool sleep_some(void)
     return !error || error == EINTR;
 }
 
-/* Runs on the thread that makes readings, for which the sampling thread waits. */
 static void read_delay(void *closure)
 {
-    *(uint64_t *)closure =
-        gf_feeder_run_delay(sampler.tid) + gf_feeder_run_delay((pid_t)syscall(SYS_gettid));
+    *(uint64_t *)closure = gf_run_delay_read(sampler.tid);
 }
 
 /*
- * Returns the sum of the run-queue delays of the sampling thread and of the thread that makes
- * readings, since the last call. A delay during this reading counts for the next interval.
+ * Returns the sum of the run-queue delays of the sampling thread and of the threads that made
+ * readings, for which it waits, since the last call. A delay during this reading counts for the
+ * next interval.
  */
 static uint64_t take_delay(void)
 {
     const uint64_t start = gf_now_ns();
-    uint64_t now = sampler.delay_ns, cost_ns;
+    uint64_t cost_ns;
 
-    gf_measured_run(read_delay, &now, &cost_ns);
+    gf_measured_run(read_delay, &sampler.own_delay_ns, &cost_ns);
+    const uint64_t now = sampler.own_delay_ns + gf_measured_run_delay();
     const uint64_t delay = now - gf_min(sampler.delay_ns, now);
     sampler.delay_ns = now - gf_min(delay, gf_now_ns() - start);
     return delay;
