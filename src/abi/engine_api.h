@@ -97,6 +97,10 @@ struct gf_preload {
     void (*step_count)(struct gf_step_count *ret);
     /* The durations of marked or detected steps; may be called on any thread. */
     void (*step_times)(struct gf_step_times *ret);
+    /* Takes the approximate time of a launch of a graph. Called on the sampler's thread. */
+    void (*step_graph)(uint64_t ns, uint64_t graph);
+    /* Takes the engine's facts of steps (step_api.h). Called on the sampler's thread. */
+    void (*step_facts)(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FACTS]);
     /*
      * Sets the GPU to be named in log lines about stalls of the heap. NULL: the process uses
      * several GPUs.

@@ -15,6 +15,7 @@
 #define GF_STREAM_SLOTS 512u /* a power of two */
 #define GF_STREAM_PROBES 8u  /* number of slots that a look-up of a stream tries */
 #define GF_SUBMIT_CONTEXTS 16u
+#define GF_GRAPH_SLOTS 64u /* a power of two */
 /* Stored in place of a handle while a thread fills in the entry. No real handle has this value. */
 #define GF_SUBMIT_FILLING ((uintptr_t)3)
 #define GF_SUBMIT_DEVICES 16u
@@ -86,6 +87,14 @@ struct gf_submit_gap {
     _Atomic(uintptr_t) python; /* PyThreadState of that thread; 0 if it has none */
 };
 
+/*
+ * How often an executable graph was launched. A graph whose slot another one has is not counted.
+ */
+struct gf_graph_slot {
+    _Atomic(uintptr_t) graph; /* 0: free */
+    _Atomic uint64_t launches;
+};
+
 struct gf_submit_table {
     /* While this is false, hooks record nothing. The engine sets it to true once. */
     _Atomic bool on;
@@ -103,6 +112,7 @@ struct gf_submit_table {
      * counted.
      */
     _Atomic unsigned captures;
+    struct gf_graph_slot graphs[GF_GRAPH_SLOTS];
     struct gf_submit_gap gaps[GF_SUBMIT_DEVICES];
     struct gf_submit_context contexts[GF_SUBMIT_CONTEXTS];
     struct gf_submitter submitters[GF_SUBMITTERS];

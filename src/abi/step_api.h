@@ -3,9 +3,12 @@
 #ifndef GF_ABI_STEP_API_H
 #define GF_ABI_STEP_API_H
 
+#include "abi/stall_api.h"
 #include "base/base.h"
 
 #define GF_STEPS_LONGEST 8u
+#define GF_STEP_ENGINE_FACTS 24u
+#define GF_STEP_FACTS (GF_CAUSE_COUNT + GF_STEP_ENGINE_FACTS)
 
 struct gf_step_count {
     uint64_t ended; /* steps that a later mark ended */
@@ -19,12 +22,21 @@ struct gf_step_count {
     X(none)                                                                                        \
     X(marks)                                                                                       \
     X(copies) /* the period of copies of one size to the GPU */                                    \
+    X(graphs) /* the period of launches of one graph */                                            \
     X(waits)  /* the period of one function that waits for the GPU */
 
 enum gf_step_source {
 #define GF_STEP_SOURCE(name) gf_step_##name,
     GF_STEP_SOURCES(GF_STEP_SOURCE)
 #undef GF_STEP_SOURCE
+};
+
+/*
+ * What may make a step slow, as sums. The first GF_CAUSE_COUNT values are the ns that calls of this
+ * process stalled, by cause. The engine publishes the others (engine/gputime/step_facts.h).
+ */
+struct gf_step_facts {
+    uint64_t value[GF_STEP_FACTS];
 };
 
 /* The durations of steps. */
@@ -34,10 +46,15 @@ struct gf_step_times {
     uint64_t steps, total_ns;
     /* The percentiles are exact within 4 %, the maximum is exact. */
     uint64_t p50_ns, p99_ns, max_ns;
-    /* The steps that took more than 1.5 times the median; longest first. ns 0: no further one. */
+    uint64_t slow_steps; /* how many took more than 1.5 times the median, within 4 % */
+    /* The longest of them; longest first. ns 0: no further one. */
     struct gf_slow_step {
         uint64_t start_ns, ns;
+        bool settled; /* the engine has published its facts of the time after the step */
+        struct gf_step_facts facts; /* the part of the sums that arose in this step */
     } slow[GF_STEPS_LONGEST];
+    bool has_facts;               /* the engine has published its facts */
+    struct gf_step_facts typical; /* the mean facts of a step that is not in `slow` */
 };
 
 #endif

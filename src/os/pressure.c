@@ -277,14 +277,20 @@ void gf_pressure_counters_read(struct gf_pressure_counters *ret)
     errno = error;
 }
 
-uint64_t gf_pressure_throttled_since(void)
+uint64_t gf_pressure_throttled(void)
 {
     const int error = errno;
     uint64_t now;
 
     read_throttled(&now);
-    const uint64_t before = gf_exchange_relaxed(&throttled_seen_us, now);
     errno = error;
+    return now;
+}
+
+uint64_t gf_pressure_throttled_since(void)
+{
+    const uint64_t now = gf_pressure_throttled(),
+                   before = gf_exchange_relaxed(&throttled_seen_us, now);
     return now - gf_min(before, now);
 }
 

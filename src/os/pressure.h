@@ -66,6 +66,11 @@ void gf_pressure_counters_rise(const struct gf_pressure_counters *before,
                                struct gf_pressure_counters *ret);
 
 /*
+ * Returns for how many microseconds the group was throttled until now; 0 if unknown. Keeps errno.
+ */
+uint64_t gf_pressure_throttled(void);
+
+/*
  * Returns for how many microseconds the group was throttled since the previous call of this
  * function on any thread. Keeps errno.
  */

@@ -119,6 +119,44 @@ static void test_many_sizes(void **state)
     ABOUT(found.p50_ns, 100);
 }
 
+/*
+ * Each step has 10 faults. The engine publishes those of the slow step only after its end, and they
+ * are still the slow step's.
+ */
+static void test_facts(void **state)
+{
+    uint64_t facts[GF_STEP_ENGINE_FACTS] = {0};
+    struct gf_step_times found;
+    (void)state;
+
+    now += 60000 * MS;
+    for (unsigned i = 0; i < 40; i++) {
+        if (i == 30) {
+            now += 30000 * MS;
+            facts[0] += 1000;
+            gf_step_times_stall(gf_cause_map, 200 * MS);
+        }
+        gf_step_times_copy(now, 500 * MIB);
+        if (i == 30) {
+            found = read_steps();
+            assert_int_equal(found.slow[0].ns, 40000 * MS);
+            assert_int_equal(found.slow[0].facts.value[GF_CAUSE_COUNT], 10);
+        }
+        gf_step_times_publish(now + 5 * MS, facts);
+        facts[0] += 10;
+        gf_step_times_publish(now + 5000 * MS, facts);
+        now += 10000 * MS;
+    }
+    found = read_steps();
+    assert_true(found.has_facts);
+    assert_int_equal(found.bytes, 500 * MIB);
+    assert_int_equal(found.slow_steps, 1);
+    assert_int_equal(found.slow[0].facts.value[GF_CAUSE_COUNT], 1010);
+    assert_int_equal(found.slow[0].facts.value[gf_cause_map], 200 * MS);
+    assert_int_equal(found.typical.value[GF_CAUSE_COUNT], 10);
+    assert_int_equal(found.typical.value[gf_cause_map], 0);
+}
+
 static _Atomic bool is_over;
 
 static void *read_forever(void *unused)
@@ -166,8 +204,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing),    cmocka_unit_test(test_waits),
         cmocka_unit_test(test_copies),     cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_many_sizes), cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_many_sizes), cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_fork),       cmocka_unit_test(test_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines of the exit summary: engine/report/summary_gpu_time.c and summary_stalls.c. */
+/*
+ * The lines of the exit summary: engine/report/summary_gpu_time.c, summary_stalls.c and
+ * summary_steps.c.
+ */
 #include "unit.h"
 
+#include "engine/gputime/step_facts.h"
 #include "engine/report/summary_gpu_time.h"
 #include "engine/report/summary_stalls.h"
 #include "engine/report/summary_steps.h"
@@ -166,11 +170,15 @@ static void read_step_times(struct gf_step_times *ret)
     *ret = step_times;
 }
 
-/* The slowest step names the cause of the gap that lies in it. */
+#define FACT(fact) (GF_CAUSE_COUNT + (unsigned)(fact))
+#define MS UINT64_C(1000000)
+
+/* The slowest step names what was different in it. */
 static void steps_have_a_line(void **state)
 {
     static struct gf_report report;
     struct gf_gpu_time_device *device = &report.gpu_time.device[1];
+    uint64_t *facts = step_times.slow[0].facts.value, *typical = step_times.typical.value;
     char line[512];
     (void)state;
 
@@ -187,24 +195,67 @@ static void steps_have_a_line(void **state)
     assert_string_equal(line, "100 steps: median 40.0 ms, p99 90.0 ms, longest 500.0 ms");
     step_times.source = gf_step_copies;
     step_times.bytes = 64 << 20;
-    step_times.slow[0] = (struct gf_slow_step){1000000000, 500000000};
+    step_times.slow[0].start_ns = 1000 * MS;
+    step_times.slow[0].ns = 500 * MS;
     device->used = true;
     device->state_ns[gf_gpu_empty] = 600;
     device->state_ns[gf_gpu_queued] = 400;
     device->cause_ns[gf_host_storage] = 200;
-    device->longest[0] = (struct gf_gpu_gap){.start_ns = 900000000, .ns = 200000000};
-    device->longest[1] =
-        (struct gf_gpu_gap){.start_ns = 1100000000, .ns = 300000000, .cause = gf_host_gil};
+    facts[FACT(GF_STEP_FACT_IDLE + gf_host_gil)] = 300 * MS;
+    facts[FACT(GF_STEP_FACT_IDLE + gf_host_storage)] = 310 * MS;
+    typical[FACT(GF_STEP_FACT_IDLE + gf_host_storage)] = 20 * MS;
     gf_summary_steps(&report, line, sizeof(line));
     assert_string_equal(line,
                         "100 steps (a copy of 64 MiB to the GPU begins each): median 40.0 ms, p99 "
                         "90.0 ms, longest 500.0 ms, in which the GPU had nothing to do for 300.0 "
                         "ms: waiting for Python's lock; the mean step waits 10.0 ms for data");
-    /* A gap that takes less than a quarter of the step does not explain it. */
-    device->longest[1].ns = 0;
+    /* Idle time of less than a quarter of the excess does not explain the step. */
+    memset(facts, 0, sizeof(step_times.slow[0].facts));
+    facts[FACT(GF_STEP_FACT_IDLE + gf_host_gil)] = 100 * MS;
     device->cause_ns[gf_host_storage] = 2;
     gf_summary_steps(&report, line, sizeof(line));
     assert_string_equal(strstr(line, "longest"), "longest 500.0 ms");
+}
+
+static const char *slowest_of(unsigned fact, uint64_t value, uint64_t typical)
+{
+    static struct gf_report report = {.step_times = read_step_times};
+    static char line[512];
+
+    step_times.slow[0].facts.value[fact] = value;
+    step_times.typical.value[fact] = typical;
+    gf_summary_steps(&report, line, sizeof(line));
+    return strstr(line, "longest 500.0 ms") + strlen("longest 500.0 ms");
+}
+
+/* Each fact adds to those before. A more specific fact explains an idle GPU, too. */
+static void slow_steps_have_causes(void **state)
+{
+    (void)state;
+    memset(&step_times, 0, sizeof(step_times));
+    step_times = (struct gf_step_times){
+        .source = gf_step_marks, .steps = 99, .p50_ns = 40 * MS, .max_ns = 500 * MS};
+    step_times.slow[0].ns = 500 * MS;
+    assert_string_equal(slowest_of(FACT(gf_step_fact_queued), 450 * MS, 20 * MS),
+                        ", in which the GPU had work for 450.0 ms");
+    assert_string_equal(slowest_of(FACT(gf_step_fact_queued), 450 * MS, 400 * MS), "");
+    assert_string_equal(slowest_of(FACT(GF_STEP_FACT_IDLE + gf_host_computing), 400 * MS, 0),
+                        ", in which the GPU had nothing to do for 400.0 ms: the submitting thread "
+                        "computed");
+    assert_string_equal(slowest_of(FACT(gf_step_fact_communicating), 300 * MS, 0),
+                        ", in which only communication was unfinished for 300.0 ms: another rank "
+                        "may have been late");
+    assert_string_equal(slowest_of(FACT(gf_step_fact_minor), 800000, 1000),
+                        ", with 800000 page faults");
+    assert_string_equal(slowest_of(FACT(gf_step_fact_minor), 800000, 700000) + 2,
+                        "in which only communication was unfinished for 300.0 ms: another rank may "
+                        "have been late");
+    assert_string_equal(slowest_of(FACT(gf_step_fact_major), 3000, 10),
+                        ", with 803000 page faults, 3000 of them with I/O");
+    assert_string_equal(slowest_of(FACT(gf_step_fact_throttled), 2000 * MS, 10 * MS),
+                        ", in which the CPU quota stopped threads for 2000.0 ms");
+    assert_string_equal(slowest_of(gf_cause_purge, 251 * MS, 0),
+                        ", in which calls stalled for 251.0 ms: purge");
 }
 
 int main(void)
@@ -217,6 +268,7 @@ int main(void)
         cmocka_unit_test(few_samples_say_nothing),
         cmocka_unit_test(stalls_and_their_absence_have_a_line),
         cmocka_unit_test(steps_have_a_line),
+        cmocka_unit_test(slow_steps_have_causes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,8 @@
 #define HZ_UNLIMITED 1000u
 /* A sample is late if it comes later than four times the planned interval plus this time. */
 #define LATE_NS (SECOND / 20)
+/* A sample is delayed, perhaps by the CPU quota, from twice that interval plus this time on. */
+#define DELAYED_NS (SECOND / 100)
 /*
  * If the mean time between submissions is less than this, the rate of submissions limits the GPU.
  */
@@ -52,6 +54,9 @@ static struct sampler {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
     bool (*python)(struct gf_python *ret);
+    gf_step_facts_fn *step_facts;
+    gf_graph_steps_fn *step_graph;
+    gf_step_clock_fn *clock_loss;
     const char *reason;
     unsigned hz;
     uint64_t random;
@@ -234,6 +239,20 @@ static void count_questions(const struct gf_answers *answers, uint64_t ns)
         gf_store_relaxed(&sampler.longest_ns, ns);
 }
 
+static void publish_facts(uint64_t now, bool is_delayed)
+{
+    struct gf_step_gpu gpus[GF_SUBMIT_DEVICES];
+    unsigned count = 0;
+
+    if (!gf_step_facts_due(now))
+        return;
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
+        if (gf_load_relaxed(&sampler.device[i].used))
+            gpus[count++] = (struct gf_step_gpu){i, &sampler.device[i].shares};
+    gf_step_facts_add_gpus(now, gpus, count, sampler.clock_loss);
+    gf_step_facts_publish(now, is_delayed, sampler.step_facts);
+}
+
 static void take_sample(void)
 {
     struct gf_answers answers;
@@ -251,6 +270,8 @@ static void take_sample(void)
         if (gf_load_relaxed(&sampler.device[i].used))
             add_sample(i, &answers, now, late);
     }
+    gf_graph_steps_see(sampler.table, sampler.before_ns, now, sampler.step_graph);
+    publish_facts(now, interval > 2 * sampler.planned_ns + DELAYED_NS);
     sampler.before_ns = now;
     sampler.begun = answers.begun;
     sampler.unlisted = answers.unlisted;
@@ -283,6 +304,9 @@ void gf_sampler_prepare(const struct gf_sampler_setup *setup)
     sampler.cuda = setup->cuda;
     sampler.table = setup->table;
     sampler.python = setup->python;
+    sampler.step_facts = setup->step_facts;
+    sampler.step_graph = setup->step_graph;
+    sampler.clock_loss = setup->clock_loss;
     sampler.hz = setup->hz;
     sampler.reason = setup->reason;
     if (setup->reason || !setup->hz)

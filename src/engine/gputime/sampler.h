@@ -11,6 +11,8 @@
 #include "abi/python_api.h"
 #include "engine/gputime/gaps.h"
 #include "engine/gputime/cause_lines.h"
+#include "engine/gputime/graph_steps.h"
+#include "engine/gputime/step_facts.h"
 
 struct gf_gpu_time {
     bool on;              /* false: nothing was sampled */
@@ -37,6 +39,10 @@ struct gf_sampler_setup {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
     bool (*python)(struct gf_python *ret); /* finds the Python interpreter; false if not found */
+    gf_step_facts_fn *step_facts;          /* takes the facts of steps */
+    gf_graph_steps_fn *step_graph;
+    /* By how many thousandths the clock of a GPU with work is too low; 0 if unknown. */
+    gf_step_clock_fn *clock_loss;
     unsigned hz;
     const char *reason; /* why nothing is sampled; NULL: sample */
 };

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "engine/gputime/sampler.h"
+#include "engine/machine/gpu_clock.h"
 #include "engine/machine/tasks.h"
 #include "engine/process/process_state.h"
 
@@ -58,13 +59,19 @@ void gf_gpu_time_prepare(void)
     gf_sampler_prepare(&(struct gf_sampler_setup){.cuda = preload->cuda,
                                                   .table = preload->submissions,
                                                   .python = preload->python,
+                                                  .step_facts = preload->step_facts,
+                                                  .step_graph = preload->step_graph,
+                                                  .clock_loss = gf_gpu_clock_loss,
                                                   .hz = hz,
                                                   .reason = reason});
 }
 
 void gf_gpu_time_start(void)
 {
-    if (gf_load_relaxed(&gf_process.preload->submissions->contexts[0].context) &&
-        !gf_process_dead())
-        gf_sampler_start();
+    const struct gf_preload *preload = gf_process.preload;
+
+    if (!gf_load_relaxed(&preload->submissions->contexts[0].context) || gf_process_dead())
+        return;
+    gf_gpu_clock_find(preload->cuda);
+    gf_sampler_start();
 }

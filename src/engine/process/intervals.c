@@ -6,6 +6,7 @@
 #include "engine/machine/tasks.h"
 #include "engine/process/process_state.h"
 #include "engine/report/report_activity.h"
+#include "engine/report/report_steps.h"
 #include "engine/transfer/stats/longest_copies.h"
 #include "os/cgroup.h"
 
@@ -227,13 +228,25 @@ void gf_intervals_start(void)
     gf_longest_copies_start();
 }
 
+static void log_slow_steps(bool last)
+{
+    struct gf_step_times times;
+
+    if (!activity.at_ns)
+        return;
+    gf_process.preload->step_times(&times);
+    gf_report_steps_log(&times, last, gf_process.preload->log);
+}
+
 void gf_intervals_log(void)
 {
     log_threads();
     log_activity_when_due(false);
+    log_slow_steps(false);
 }
 
 void gf_intervals_end(void)
 {
     log_activity_when_due(true);
+    log_slow_steps(true);
 }

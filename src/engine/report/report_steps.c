@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/report_steps.h"
 
+#include "base/atomic.h"
 #include "engine/gputime/step_causes.h"
+
+#include <string.h>
+
+/* So that uneven steps leave most of the log to stalls. */
+#define LINES_MOST 1000u
+
+/* Only the thread that has set `busy` uses the other members. */
+static struct {
+    _Atomic bool busy;
+    unsigned lines;
+    uint64_t start_ns[GF_STEPS_LONGEST]; /* those slow steps of the last call that are logged */
+} logged;
 
 static void put_steps(struct gf_json *json, const struct gf_report *report)
 {
@@ -30,20 +43,48 @@ static const char *source_name(enum gf_step_source source)
     return names[source];
 }
 
+/* Without samples of the GPU, a time is unknown. */
+static void put_cause_ms(struct gf_json *json, const char *name, uint64_t ns, bool known)
+{
+    if (known)
+        gf_json_milli(json, name, ns / 1000);
+    else
+        gf_json_null(json, name);
+}
+
+static void put_cause(struct gf_json *json, const struct gf_step_times *times,
+                      const struct gf_slow_step *step)
+{
+    const bool known = times->has_facts;
+    struct gf_step_cause cause;
+
+    gf_step_causes_find(times, step, &cause);
+    gf_json_text(
+        json, "difference",
+        cause.difference == gf_step_by_unknown ? NULL : gf_step_difference_name(cause.difference));
+    gf_json_text(json, "cause", cause.idle_ns ? gf_host_cause_name(cause.idle) : NULL);
+    put_cause_ms(json, "idle_ms", cause.idle_ns, known);
+    gf_json_text(json, "stall", cause.stall_ns ? gf_cause_name(cause.stall) : NULL);
+    put_cause_ms(json, "stall_ms", cause.stall_ns, true);
+    put_cause_ms(json, "throttled_ms", cause.throttled_ns, known);
+    put_cause_ms(json, "communicating_ms", cause.communicating_ns, known);
+    put_cause_ms(json, "queued_ms", cause.queued_ns, known);
+    put_cause_ms(json, "clock_ms", cause.clock_ns, known);
+    gf_json_known_size(json, "minor_faults", known ? cause.minor : UINT64_MAX);
+    gf_json_known_size(json, "major_faults", known ? cause.major : UINT64_MAX);
+}
+
 static void put_slow(struct gf_json *json, const struct gf_report *report,
                      const struct gf_step_times *times)
 {
     gf_json_begin(json, "slow", '[');
     for (unsigned i = 0; i < GF_STEPS_LONGEST && times->slow[i].ns; i++) {
         const struct gf_slow_step *step = &times->slow[i];
-        uint64_t idle_ns;
-        const struct gf_gpu_gap *gap = gf_step_causes_gap(step, &report->gpu_time, &idle_ns);
         gf_json_begin(json, NULL, '{');
         gf_json_milli(json, "at_s",
                       (step->start_ns - gf_min(report->started_ns, step->start_ns)) / 1000000);
         gf_json_milli(json, "ms", step->ns / 1000);
-        gf_json_text(json, "cause", gap ? gf_host_cause_name(gap->cause) : NULL);
-        gf_json_milli(json, "idle_ms", gap ? idle_ns / 1000 : 0);
+        put_cause(json, times, step);
         gf_json_end(json, '}');
     }
     gf_json_end(json, ']');
@@ -71,6 +112,7 @@ static void put_times(struct gf_json *json, const struct gf_report *report)
         gf_json_null(json, "data_wait_ms");
     else
         gf_json_milli(json, "data_wait_ms", data_ns / 1000);
+    gf_json_size(json, "slow_steps", times.slow_steps);
     put_slow(json, report, &times);
     gf_json_end(json, '}');
 }
@@ -79,4 +121,50 @@ void gf_report_steps_put(struct gf_json *json, const struct gf_report *report)
 {
     put_steps(json, report);
     put_times(json, report);
+}
+
+static bool is_logged(const struct gf_slow_step *step)
+{
+    for (unsigned i = 0; i < GF_STEPS_LONGEST; i++)
+        if (logged.start_ns[i] == step->start_ns)
+            return true;
+    return false;
+}
+
+static void log_step(const struct gf_step_times *times, const struct gf_slow_step *step,
+                     gf_report_steps_log_fn *log)
+{
+    char fields[1024];
+    struct gf_json json = {.buf = fields, .size = sizeof(fields)};
+
+    gf_json_begin(&json, NULL, '{');
+    gf_json_text(&json, "source", source_name(times->source));
+    gf_json_micro(&json, "start", step->start_ns / 1000);
+    gf_json_size(&json, "us", step->ns / 1000);
+    gf_json_size(&json, "p50_us", times->p50_ns / 1000);
+    put_cause(&json, times, step);
+    gf_json_end(&json, '}');
+    logged.lines++;
+    if (gf_json_close(&json))
+        log("slow_step", fields);
+}
+
+void gf_report_steps_log(const struct gf_step_times *times, bool last, gf_report_steps_log_fn *log)
+{
+    uint64_t start_ns[GF_STEPS_LONGEST] = {0};
+    bool busy = false;
+
+    if (!gf_cas_acquire(&logged.busy, &busy, true))
+        return;
+    for (unsigned i = 0; i < GF_STEPS_LONGEST && times->slow[i].ns; i++) {
+        const struct gf_slow_step *step = &times->slow[i];
+        if (!is_logged(step)) {
+            if (logged.lines >= LINES_MOST || (times->has_facts && !step->settled && !last))
+                continue;
+            log_step(times, step, log);
+        }
+        start_ns[i] = step->start_ns;
+    }
+    memcpy(logged.start_ns, start_ns, sizeof(start_ns));
+    gf_store_release(&logged.busy, false);
 }

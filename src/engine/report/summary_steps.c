@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/summary_steps.h"
 
+#include "abi/stall_api.h"
 #include "base/textbuf.h"
 #include "engine/gputime/step_causes.h"
 #include "engine/report/summary_gpu_time.h"
@@ -20,22 +21,62 @@ static void say_source(struct gf_textbuf *out, const struct gf_step_times *times
         gf_say(out, " (a copy of ");
         gf_say_bytes(out, times->bytes);
         gf_say(out, " to the GPU begins each)");
+    } else if (times->source == gf_step_graphs) {
+        gf_say(out, " (a launch of one graph begins each)");
     } else if (times->source == gf_step_waits) {
         gf_say(out, " (a wait for the GPU ends each)");
     }
 }
 
-static void say_slowest(struct gf_textbuf *out, const struct gf_report *report,
-                        const struct gf_step_times *times)
+static void say_faults(struct gf_textbuf *out, const struct gf_step_cause *cause)
 {
-    uint64_t ns;
-    const struct gf_gpu_gap *gap = gf_step_causes_gap(&times->slow[0], &report->gpu_time, &ns);
+    gf_say(out, ", with %llu page faults", ULL(cause->minor + cause->major));
+    if (cause->major)
+        gf_say(out, ", %llu of them with I/O", ULL(cause->major));
+}
+
+/* What was different in the step. */
+static void say_difference(struct gf_textbuf *out, const struct gf_step_cause *cause)
+{
+    switch (cause->difference) {
+    case gf_step_by_stall:
+        say_ms(out, ", in which calls stalled for ", cause->stall_ns);
+        gf_say(out, ": %s", gf_cause_name(cause->stall));
+        break;
+    case gf_step_by_quota:
+        say_ms(out, ", in which the CPU quota stopped threads for ", cause->throttled_ns);
+        break;
+    case gf_step_by_faults:
+        say_faults(out, cause);
+        break;
+    case gf_step_by_communication:
+        say_ms(out, ", in which only communication was unfinished for ", cause->communicating_ns);
+        gf_say(out, ": another rank may have been late");
+        break;
+    case gf_step_by_clock:
+        say_ms(out, ", in which a low GPU clock cost ", cause->clock_ns);
+        break;
+    case gf_step_by_work:
+        say_ms(out, ", in which the GPU had work for ", cause->queued_ns);
+        break;
+    case gf_step_by_idle:
+        say_ms(out, ", in which the GPU had nothing to do for ", cause->idle_ns);
+        gf_say(out, ": %s", gf_summary_gpu_time_cause(cause->idle));
+        break;
+    default:
+        break;
+    }
+}
+
+static void say_slowest(struct gf_textbuf *out, const struct gf_step_times *times)
+{
+    struct gf_step_cause cause;
 
     say_ms(out, ", longest ", times->max_ns);
-    if (!times->slow[0].ns || !gap)
+    if (!times->slow[0].ns)
         return;
-    say_ms(out, ", in which the GPU had nothing to do for ", ns);
-    gf_say(out, ": %s", gf_summary_gpu_time_cause(gap->cause));
+    gf_step_causes_find(times, &times->slow[0], &cause);
+    say_difference(out, &cause);
 }
 
 void gf_summary_steps(const struct gf_report *report, char *buf, size_t size)
@@ -52,7 +93,7 @@ void gf_summary_steps(const struct gf_report *report, char *buf, size_t size)
     say_source(&out, &times);
     say_ms(&out, ": median ", times.p50_ns);
     say_ms(&out, ", p99 ", times.p99_ns);
-    say_slowest(&out, report, &times);
+    say_slowest(&out, &times);
     const uint64_t data_ns = gf_step_causes_data_ns(&times, &report->gpu_time);
     if (data_ns == UINT64_MAX || data_ns * DATA_LEAST < times.p50_ns)
         return;

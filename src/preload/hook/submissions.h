@@ -115,4 +115,18 @@ static inline bool gf_submissions_on(void)
     return gf_load_relaxed(&gf_submissions.on);
 }
 
+/* Counts a launch of an executable graph. Reads no clock; the sampler sees the count. */
+static inline void gf_submissions_launch_graph(CUgraphExec graph)
+{
+    const uintptr_t address = (uintptr_t)graph;
+    struct gf_graph_slot *slot =
+        &gf_submissions.graphs[(address * UINT64_C(0x9e3779b97f4a7c15) >> 40) % GF_GRAPH_SLOTS];
+    uintptr_t other = gf_load_relaxed(&slot->graph);
+
+    if (!gf_submissions_on() || gf_thread.guard)
+        return;
+    if (other == address || (!other && gf_cas_relaxed(&slot->graph, &other, address)))
+        gf_add_relaxed(&slot->launches, 1);
+}
+
 #endif

@@ -124,6 +124,7 @@ static void judge_call(const char *call, struct gf_evidence *evidence)
     if (!gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_step_current()}) &&
         finding.cause != finding.without_pause)
         gf_stall_count_move(finding.cause, finding.without_pause, us);
+    gf_step_times_stall(finding.without_pause, slow->end_ns - slow->start_ns);
 }
 
 static void report_heap(const struct gf_slowpath *slow)

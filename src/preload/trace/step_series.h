@@ -19,14 +19,24 @@ struct gf_step_series {
     uint64_t first_ns, last_ns; /* last_ns 0: no step is open */
     uint64_t count;             /* intervals in the histogram */
     uint32_t bucket[GF_STEP_BUCKETS];
-    struct gf_slow_step longest[GF_STEPS_LONGEST]; /* longest first */
+    struct gf_step_facts before; /* the sums at the last event */
+    struct gf_step_facts all;    /* the facts of all intervals in the histogram */
+    /*
+     * Longest first. Until a step is settled, the negated sums before the step stand in place of
+     * the engine's facts.
+     */
+    struct gf_slow_step longest[GF_STEPS_LONGEST];
 };
 
 /*
  * Adds an event. known: no event was lost since the last one. Otherwise the interval before this
- * event is not counted, because it would look like a slow step.
+ * event is not counted, because it would look like a slow step. sums: the facts until now.
  */
-void gf_step_series_add(struct gf_step_series *series, uint64_t now, bool known);
+void gf_step_series_add(struct gf_step_series *series, uint64_t now, bool known,
+                        const struct gf_step_facts *sums);
+/* Adds the engine's facts to the long steps that ended before `now`, the time of these sums. */
+void gf_step_series_settle(struct gf_step_series *series, uint64_t now,
+                           const struct gf_step_facts *sums);
 /* The time from the first event to the last one. */
 uint64_t gf_step_series_span(const struct gf_step_series *series);
 /*
@@ -34,7 +44,10 @@ uint64_t gf_step_series_span(const struct gf_step_series *series);
  * program, such as an evaluation, does not end a series that lasted four times as long.
  */
 bool gf_step_series_is_over(const struct gf_step_series *series, uint64_t now);
-/* Fills in *ret. False if the intervals are too few or too uneven to be steps. */
-bool gf_step_series_read(const struct gf_step_series *series, struct gf_step_times *ret);
+/*
+ * Fills in *ret, except has_facts. False if the intervals are too few or too uneven to be steps.
+ */
+bool gf_step_series_read(const struct gf_step_series *series, const struct gf_step_facts *sums,
+                         struct gf_step_times *ret);
 
 #endif

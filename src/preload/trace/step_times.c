@@ -21,7 +21,11 @@ static struct {
     uint64_t key[SERIES];
     unsigned lost_before[SERIES + 1]; /* `lost` at each series' last event; the last: marks */
     struct gf_step_series marks, series[SERIES];
+    struct gf_step_facts sums; /* the facts until now; the engine's part, until published_ns */
+    uint64_t published_ns;
 } steps;
+
+static _Atomic uint64_t stalled_ns[GF_CAUSE_COUNT];
 
 /*
  * In a forked child, the holder may be a thread of the parent, which does not exist in the child.
@@ -55,7 +59,9 @@ static void add_event(struct gf_step_series *series, unsigned *lost_before, uint
 {
     const unsigned lost = gf_load_relaxed(&steps.lost);
 
-    gf_step_series_add(series, now, lost == *lost_before);
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++)
+        steps.sums.value[i] = gf_load_relaxed(&stalled_ns[i]);
+    gf_step_series_add(series, now, lost == *lost_before, &steps.sums);
     *lost_before = lost;
 }
 
@@ -131,6 +137,28 @@ void gf_step_times_wait(uint64_t now, const char *name)
     add_to(gf_step_waits, (uintptr_t)name, now);
 }
 
+void gf_step_times_stall(enum gf_cause cause, uint64_t ns)
+{
+    gf_add_relaxed(&stalled_ns[cause], ns);
+}
+
+void gf_step_times_publish(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FACTS])
+{
+    if (!try_lock())
+        return;
+    memcpy(&steps.sums.value[GF_CAUSE_COUNT], facts, GF_STEP_ENGINE_FACTS * sizeof(*facts));
+    steps.published_ns = now;
+    gf_step_series_settle(&steps.marks, now, &steps.sums);
+    for (unsigned i = 0; i < SERIES; i++)
+        gf_step_series_settle(&steps.series[i], now, &steps.sums);
+    unlock();
+}
+
+void gf_step_times_graph(uint64_t ns, uint64_t graph)
+{
+    add_to(gf_step_graphs, graph, ns);
+}
+
 /* Whether the event is a better sign of steps: copies first, then a longer time, then more bytes. */
 static bool is_better(const struct gf_step_series *a, const struct gf_step_series *b)
 {
@@ -157,7 +185,7 @@ static void detect_steps(struct gf_step_times *ret)
         const struct gf_step_series *one = &steps.series[i];
         struct gf_step_times found;
         if (one->source == gf_step_none || LEAST_SHARE * gf_step_series_span(one) < last - first ||
-            (best && !is_better(one, best)) || !gf_step_series_read(one, &found))
+            (best && !is_better(one, best)) || !gf_step_series_read(one, &steps.sums, &found))
             continue;
         best = one;
         *ret = found;
@@ -174,9 +202,10 @@ void gf_step_times_read(struct gf_step_times *ret)
         sched_yield();
     if (!locked)
         return;
-    if (!gf_step_series_read(&steps.marks, ret)) {
+    if (!gf_step_series_read(&steps.marks, &steps.sums, ret)) {
         *ret = (struct gf_step_times){.source = gf_step_none};
         detect_steps(ret);
     }
+    ret->has_facts = steps.published_ns != 0;
     unlock();
 }

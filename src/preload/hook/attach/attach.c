@@ -230,6 +230,8 @@ static const struct gf_engine *start_engine(pid_t caller)
         .each_latency = gf_latency_each,
         .step_count = gf_step_count,
         .step_times = gf_step_times_read,
+        .step_graph = gf_step_times_graph,
+        .step_facts = gf_step_times_publish,
         .gpu_known = gf_stall_set_gpu,
     };
     gf_engine_start_fn *start = find_engine_start();

@@ -25,8 +25,16 @@
     GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
                    (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
 #define GRAPH(symbol, null_stream)                                                                 \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
-                   (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream))
+    CUresult gf_on_##symbol(CUgraphExec hGraphExec, CUstream hStream)                              \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        gf_submissions_launch_graph(hGraphExec);                                                   \
+        return GF_SUBMIT(hStream ? hStream : (null_stream), gf_work_kernel,                        \
+                         real(hGraphExec, hStream));                                               \
+    }                                                                                              \
+    GF_ENTRY(symbol)
 
 GF_STREAM_PAIR(KERNEL, cuLaunchKernel);
 GF_STREAM_PAIR(KERNEL_EX, cuLaunchKernelEx);

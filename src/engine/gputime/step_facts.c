@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/gputime/step_facts.h"
+
+#include "abi/gputime_api.h"
+#include "os/pressure.h"
+
+#include <sys/resource.h>
+
+#define PUBLISH_NS UINT64_C(10000000)
+#define THROTTLED_NS UINT64_C(100000000) /* reading the cgroup's file takes longer than the rest */
+#define CLOCK_NS UINT64_C(1000000000)
+
+static struct {
+    /* When the facts were published, the cgroup's file was read, and the clocks were read. */
+    uint64_t published_ns, throttled_ns, clock_ns;
+    unsigned clock_loss[GF_SUBMIT_DEVICES];
+    uint64_t value[GF_STEP_ENGINE_FACTS];
+} facts;
+
+bool gf_step_facts_due(uint64_t now)
+{
+    return now - facts.published_ns >= PUBLISH_NS;
+}
+
+/* A sum never decreases, even if the process moves to another cgroup, or uses a further GPU. */
+static void raise_fact(unsigned fact, uint64_t value)
+{
+    facts.value[fact] = gf_max(facts.value[fact], value);
+}
+
+static void read_faults(void)
+{
+    struct rusage usage;
+
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        return;
+    raise_fact(gf_step_fact_minor, (uint64_t)usage.ru_minflt);
+    raise_fact(gf_step_fact_major, (uint64_t)usage.ru_majflt);
+}
+
+static void add_states(const struct gf_step_gpu *gpus, unsigned count)
+{
+    uint64_t communicating = 0, queued = 0, idle[GF_HOST_CAUSE_COUNT] = {0};
+
+    for (unsigned i = 0; i < count; i++) {
+        const struct gf_gpu_shares *shares = gpus[i].shares;
+        communicating += gf_load_relaxed(&shares->state_ns[gf_gpu_communicating]);
+        queued += gf_load_relaxed(&shares->state_ns[gf_gpu_queued]);
+        for (unsigned k = 0; k < GF_HOST_CAUSE_COUNT; k++)
+            idle[k] += gf_load_relaxed(&shares->cause_ns[k]);
+        for (unsigned k = 0; k < GF_LATE_CAUSES; k++)
+            idle[k] += gf_load_relaxed(&shares->late_ns[k]);
+    }
+    raise_fact(gf_step_fact_communicating, communicating / count);
+    raise_fact(gf_step_fact_queued, queued / count);
+    for (unsigned k = 0; k < GF_HOST_CAUSE_COUNT; k++)
+        raise_fact(GF_STEP_FACT_IDLE + k, idle[k] / count);
+}
+
+/* A GPU without work lowers its clock, which costs nothing. */
+static void add_clocks(uint64_t now, const struct gf_step_gpu *gpus, unsigned count,
+                       gf_step_clock_fn *clock_loss)
+{
+    const bool is_due = now - facts.clock_ns >= CLOCK_NS;
+    uint64_t lost = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (gpus[i].shares->last.state != gf_gpu_queued)
+            continue;
+        if (is_due) {
+            facts.clock_loss[gpus[i].device] = clock_loss(gpus[i].device);
+            facts.clock_ns = now;
+        }
+        lost += facts.clock_loss[gpus[i].device];
+    }
+    if (facts.published_ns)
+        facts.value[gf_step_fact_clock] += (now - facts.published_ns) * lost / 1000 / count;
+}
+
+void gf_step_facts_add_gpus(uint64_t now, const struct gf_step_gpu *gpus, unsigned count,
+                            gf_step_clock_fn *clock_loss)
+{
+    if (!count)
+        return;
+    add_states(gpus, count);
+    add_clocks(now, gpus, count, clock_loss);
+}
+
+void gf_step_facts_publish(uint64_t now, bool is_delayed, gf_step_facts_fn *publish)
+{
+    read_faults();
+    if (is_delayed || now - facts.throttled_ns >= THROTTLED_NS) {
+        raise_fact(gf_step_fact_throttled, 1000 * gf_pressure_throttled());
+        facts.throttled_ns = now;
+    }
+    facts.published_ns = now;
+    publish(now, facts.value);
+}

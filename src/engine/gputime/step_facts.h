@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Publishes sums that explain slow steps (struct gf_step_facts): page faults, the time without work
+ * of the GPUs by cause, and others. The preload library, which knows when steps begin and end,
+ * computes the part of each step. Used on the sampler's thread only.
+ */
+#ifndef GF_ENGINE_GPUTIME_STEP_FACTS_H
+#define GF_ENGINE_GPUTIME_STEP_FACTS_H
+
+#include "abi/step_api.h"
+#include "engine/gputime/shares.h"
+
+/* The engine's facts. Times are in ns. A time of several GPUs is their mean. */
+enum gf_step_fact {
+    gf_step_fact_minor, /* page faults of the process without I/O */
+    gf_step_fact_major, /* page faults with I/O */
+    gf_step_fact_throttled,
+    gf_step_fact_communicating, /* a GPU had only work of a communication library */
+    gf_step_fact_queued,        /* a GPU had other work */
+    gf_step_fact_clock,         /* work that a GPU did not do because its clock was low */
+    GF_STEP_FACT_IDLE,          /* a GPU had nothing to do: a fact for each enum gf_host_cause */
+};
+_Static_assert((unsigned)GF_STEP_FACT_IDLE + (unsigned)GF_HOST_CAUSE_COUNT <= GF_STEP_ENGINE_FACTS,
+               "the facts have room");
+
+static inline uint64_t gf_step_fact(const struct gf_step_facts *facts, unsigned fact)
+{
+    return facts->value[GF_CAUSE_COUNT + fact];
+}
+
+typedef void gf_step_facts_fn(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FACTS]);
+/* By how many thousandths the clock of a device is below its highest one; 0 if unknown. */
+typedef unsigned gf_step_clock_fn(unsigned device);
+
+/* A GPU that the process uses. */
+struct gf_step_gpu {
+    unsigned device;
+    const struct gf_gpu_shares *shares;
+};
+
+/* Whether facts should be published now: at most every 10 ms. */
+bool gf_step_facts_due(uint64_t now);
+/* Adds the facts of the GPUs. Reads the clock of GPUs with work once per second. */
+void gf_step_facts_add_gpus(uint64_t now, const struct gf_step_gpu *gpus, unsigned count,
+                            gf_step_clock_fn *clock_loss);
+/* is_delayed: the sample came late, so the process may have been throttled. */
+void gf_step_facts_publish(uint64_t now, bool is_delayed, gf_step_facts_fn *publish);
+
+#endif
