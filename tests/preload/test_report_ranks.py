@@ -131,6 +131,46 @@ def test_medians_between_fast_and_slow_steps_differ_by_chance(shown):
     assert found["differing"] == [] and "Since step 42 (01:46:45) steps take 200 ms instead of 100 ms." in found["verdict"]
 
 
+def step_times(p50, source="copies", slow=(), **fields):
+    return {"source": source, "copy_bytes": 8 << 20 if source == "copies" else None, "steps": 399, "p50_ms": p50, "p99_ms": 2 * p50,
+            "max_ms": 9 * p50, "data_wait_ms": 12.5, "slow_steps": 3, "slow": list(slow), **fields}
+
+
+def test_steps_of_reports_without_marks(shown):
+    slowest = {"at_s": 1.0, "ms": 900.0, "difference": "idle", "cause": "storage", "idle_ms": 600.0, "stall": None, "stall_ms": 0.0}
+    one = report(step_times=step_times(100.0, slow=[slowest]))
+    found = answer(shown, one)
+    said = ("The median of 399 steps (a copy of 8 MiB to the GPU begins each) is 100 ms, the 99th percentile 200 ms; the longest took 900 ms, "
+            "in which the GPU had nothing to do for 600 ms: waiting for workers, which wait for storage. "
+            "The mean step waits 12 ms for data (12 % of the median).")
+    assert said in found["verdict"]
+    assert said.split(" steps ")[0] in " ".join(shown(one).stdout.split())
+    assert found["reported_steps"] == [{
+        "rank": -1, "pid": 7, "source": "copies", "copy_bytes": 8 << 20, "count": 399, "p50_s": 0.1, "p99_s": 0.2, "max_s": 0.9,
+        "data_wait_s": 0.0125, "slow": 3, "difference": "idle"}]
+    stalled = {**slowest, "difference": "stall", "stall": "purge", "stall_ms": 500.0}
+    assert any(", in which calls stalled for 500 ms: purge." in line
+               for line in answer(shown, report(step_times=step_times(100.0, slow=[stalled])))["verdict"])
+    assert not any("median of" in line for line in answer(shown, report(step_times=None))["verdict"])
+
+
+def test_a_rank_with_slower_steps_that_were_detected(shown):
+    found = answer(shown, *(report(10 + rank, rank, step_times=step_times(150.0 if rank == 2 else 100.0, data_wait_ms=None)) for rank in range(4)))
+    assert found["differing"] == ["rank 2 took 150 ms per step (median 100 ms)"]
+    assert [row["rank"] for row in found["reported_steps"]] == [2, 0, 1, 3]
+    assert any(line.startswith("The median of 399 steps (a copy of 8 MiB to the GPU begins each) of rank 2, the slowest of 4, is 150 ms") for line in found["verdict"])
+
+
+def test_marks_in_a_log_come_before_reported_steps(shown):
+    found = answer(shown, process() + marks(1, [(1, 0), (2, 0.1), (0, 0.2)]), report(step_times=step_times(100.0, "marks")))
+    assert found["steps"]["ended"] == 2 and not any("The median of" in line for line in found["verdict"])
+
+
+def test_damaged_step_times_are_tolerated(shown):
+    for times in ({}, [], {"steps": 1e308, "slow": [7], "source": 3}, {"steps": "x"}, step_times(1e308, "x\x1b", data_wait_ms="y")):
+        assert answer(shown, report(step_times=times))
+
+
 def test_slow_steps(shown):
     even = [(number, number / 10) for number in range(1, 30)]
     first = process(7, 0) + marks(1, [*even, (30, 3.0), (0, 3.1)])

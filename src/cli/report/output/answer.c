@@ -191,7 +191,8 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
         if (job->processes[i].report && !job->processes[i].logged && !job->processes[i].excluded)
             add_reported_causes(ret, &job->processes[i]);
     ret->steps = gf_steps_find(job);
-    ret->table = gf_rank_table_make(job, &ret->steps);
+    ret->reported_steps = gf_reported_steps_find(job);
+    ret->table = gf_rank_table_make(job, &ret->steps, &ret->reported_steps);
     ret->ranks_known = ret->table.count;
     gf_copies_finish(&ret->copies);
     gf_gpu_time_finish(&ret->gpu_time);
@@ -207,6 +208,7 @@ void gf_answer_free(struct gf_answer *answer)
     gf_tally_free(&answer->ranks);
     gf_rank_table_free(&answer->table);
     gf_steps_free(&answer->steps);
+    gf_reported_steps_free(&answer->reported_steps);
     gf_lines_free(&answer->verdict);
     gf_lines_free(&answer->differing);
     gf_lines_free(&answer->helps);

@@ -10,6 +10,7 @@
 #include "cli/report/output/lines.h"
 #include "cli/report/sums/onset.h"
 #include "cli/report/sums/rank_table.h"
+#include "cli/report/sums/reported_steps.h"
 #include "cli/report/sums/logged_gpu.h"
 #include "cli/report/sums/steps.h"
 #include "cli/report/sums/tally.h"
@@ -31,7 +32,8 @@ struct gf_answer {
     const struct gf_read_counts *counts;
     struct gf_tally causes, sites, threads, ranks;
     struct gf_rank_table table;
-    struct gf_steps steps;
+    struct gf_steps steps; /* marked steps in logs */
+    struct gf_reported_list reported_steps;
     struct gf_copies copies;
     struct gf_gpu_time gpu_time;     /* of the whole job */
     struct gf_logged_gpu logged_gpu; /* with --since, from then on */

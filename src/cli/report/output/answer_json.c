@@ -129,6 +129,29 @@ static json_t *steps_of(const struct gf_answer *answer, unsigned top)
                      number_or_null(steps->median_s, steps->ended > 0), "rows", rows);
 }
 
+static json_t *reported_of(const struct gf_answer *answer, const struct gf_reported_steps *steps)
+{
+    const struct gf_job_process *process = &answer->job->processes[steps->process];
+
+    return json_pack(
+        "{s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "rank", (json_int_t)process->rank, "pid",
+        (json_int_t)process->pid, "source", gf_json_text(steps->source), "copy_bytes",
+        steps->copy_bytes > 0 ? count_of(steps->copy_bytes) : json_null(), "count",
+        count_of(steps->steps), "p50_s", number_or_zero(steps->p50_s), "p99_s",
+        number_or_zero(steps->p99_s), "max_s", number_or_zero(steps->max_s), "data_wait_s",
+        number_or_null(steps->data_wait_s, steps->data_wait_s >= 0), "slow", count_of(steps->slow),
+        "difference", *steps->difference ? gf_json_text(steps->difference) : json_null());
+}
+
+static json_t *reported_steps_of(const struct gf_answer *answer, unsigned top)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < answer->reported_steps.count && i < top; i++)
+        json_array_append_new(list, reported_of(answer, &answer->reported_steps.list[i]));
+    return list;
+}
+
 static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row *row)
 {
     const double rate = gf_copy_rate(&row->to_device);
@@ -199,12 +222,13 @@ static json_t *gpu_of(const struct gf_answer *answer)
 
 json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
-    return json_pack(
-        "{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o}", "schema", GF_ANSWER_SCHEMA,
-        "version", GF_VERSION, "verdict", texts(&answer->verdict), "differing",
-        texts(&answer->differing), "helps", texts(&answer->helps), "notes", texts(&answer->notes),
-        "input", input_of(answer->counts), "job", job_of(answer), "stalls", stalls_of(answer),
-        "tables", tables_of(answer, top, by), "steps", steps_of(answer, top), "ranks",
-        ranks_of(answer), "copies", copies_of(&answer->copies), "pinning_saves_at_most_s",
-        answer->copies.pinning_saves_s, "gpu_time", gpu_of(answer));
+    return json_pack("{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:o}", "schema",
+                     GF_ANSWER_SCHEMA, "version", GF_VERSION, "verdict", texts(&answer->verdict),
+                     "differing", texts(&answer->differing), "helps", texts(&answer->helps),
+                     "notes", texts(&answer->notes), "input", input_of(answer->counts), "job",
+                     job_of(answer), "stalls", stalls_of(answer), "tables",
+                     tables_of(answer, top, by), "steps", steps_of(answer, top), "ranks",
+                     ranks_of(answer), "copies", copies_of(&answer->copies),
+                     "pinning_saves_at_most_s", answer->copies.pinning_saves_s, "gpu_time",
+                     gpu_of(answer), "reported_steps", reported_steps_of(answer, top));
 }

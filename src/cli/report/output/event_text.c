@@ -95,6 +95,24 @@ static void print_activity(const json_t *event)
                event_number(row, "us"));
 }
 
+static void print_slow_step(const json_t *event)
+{
+    const char *difference = event_text(event, "difference");
+
+    printf("%.1f ms instead of %.1f ms", (double)event_number(event, "us") / 1000,
+           (double)event_number(event, "p50_us") / 1000);
+    if (*difference)
+        printf(", by %s", difference);
+    if (json_is_string(json_object_get(event, "cause")))
+        printf(", GPU idle for %.1f ms: %s", json_number_value(json_object_get(event, "idle_ms")),
+               event_text(event, "cause"));
+    if (json_is_string(json_object_get(event, "stall")))
+        printf(", stalls of %.1f ms: %s", json_number_value(json_object_get(event, "stall_ms")),
+               event_text(event, "stall"));
+    printf(", %lld page faults\n",
+           event_number(event, "minor_faults") + event_number(event, "major_faults"));
+}
+
 static void print_process(const json_t *event)
 {
     printf("%s", event_text(event, "program"));
@@ -151,6 +169,8 @@ static void print_event(const json_t *event)
         print_threads(event);
     else if (strcmp(event_text(event, "event"), "steps") == 0)
         print_steps(event);
+    else if (strcmp(event_text(event, "event"), "slow_step") == 0)
+        print_slow_step(event);
     else if (strcmp(event_text(event, "event"), "activity") == 0)
         print_activity(event);
     else

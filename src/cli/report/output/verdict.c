@@ -5,6 +5,7 @@
 #include "cli/report/output/amount.h"
 #include "cli/report/output/helps.h"
 #include "cli/report/output/rank_compare.h"
+#include "cli/report/output/step_text.h"
 #include "cli/report/sums/step_onset.h"
 
 #include <stdio.h>
@@ -403,7 +404,10 @@ void gf_verdict_say(struct gf_answer *answer)
     } else {
         say_nothing_found(answer);
     }
-    say_steps(answer);
+    if (answer->steps.ended)
+        say_steps(answer);
+    else
+        gf_step_text_say(answer);
     say_step_onset(answer);
     say_no_rank(answer);
     say_staging(answer);

@@ -6,6 +6,7 @@
 #include "cli/report/sums/logged_gpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int by_rank(const void *a, const void *b)
 {
@@ -168,7 +169,31 @@ static void use_activity(const struct gf_rank_table *table, const struct gf_job 
     free(sums);
 }
 
-struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps)
+/* Whether the steps of all ranks were found in the same way, so that they are comparable. */
+static bool is_comparable(const struct gf_reported_list *reported)
+{
+    for (size_t i = 1; i < reported->count; i++)
+        if (strcmp(reported->list[i].source, reported->list[0].source) != 0)
+            return false;
+    return true;
+}
+
+/* A rank without marks has the median of the steps that were detected. */
+static void use_reported(const struct gf_rank_table *table, const struct gf_job *job,
+                         const struct gf_reported_list *reported)
+{
+    for (size_t i = 0; is_comparable(reported) && i < reported->count; i++) {
+        const struct gf_reported_steps *one = &reported->list[i];
+        struct gf_rank_row *row = row_of(table, job->processes[one->process].rank);
+        if (!row || row->step_s > 0)
+            continue;
+        row->step_s = row->step_mean_s = one->p50_s;
+        row->steps = (size_t)gf_min(one->steps, 1e15);
+    }
+}
+
+struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps,
+                                        const struct gf_reported_list *reported)
 {
     struct gf_rank_table table = {.rows = calloc(job->process_count + 1, sizeof(*table.rows))};
 
@@ -188,6 +213,7 @@ struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct g
     find_step_times(&table, job, steps);
     add_stalls(&table, job);
     add_steps(&table, job, steps);
+    use_reported(&table, job, reported);
     return table;
 }
 

@@ -4,6 +4,7 @@
 #define GF_CLI_REPORT_SUMS_RANK_TABLE_H
 
 #include "cli/report/sums/copies.h"
+#include "cli/report/sums/reported_steps.h"
 #include "cli/report/sums/steps.h"
 
 struct gf_rank_row {
@@ -35,8 +36,12 @@ struct gf_rank_table {
     size_t count;
 };
 
-/* Makes a table with a row for each rank that a process has. */
-struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps);
+/*
+ * Makes a table with a row for each rank that a process has. reported: durations of ranks without
+ * marks.
+ */
+struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps,
+                                        const struct gf_reported_list *reported);
 
 void gf_rank_table_free(struct gf_rank_table *table);
 
