@@ -119,6 +119,12 @@ struct gf_transfer_ops {
     void (*host_mapping)(const void *p, size_t *bytes);
 
     /*
+     * Called before cuMemFree. Returns true if the driver's free waits for all work of the current
+     * context, and the engine wants to be notified of this wait. Then `waited` is called after the
+     * free.
+     */
+    bool (*device_free_waits)(CUdeviceptr p);
+    /*
      * Called after a call of the program has waited successfully for all work of the current
      * context. The engine may then release memory that only the library holds.
      */

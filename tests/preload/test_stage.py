@@ -238,11 +238,11 @@ def test_green_contexts(run):
 
 @pytest.mark.parametrize("pin", ["auto", "off"])
 def test_what_was_long_unused_goes_in_a_free_that_waits(run, pin):
-    """The ring shrinks only inside a free that waits for the GPU. The free of a small block or of an invalid pointer
-    does not wait. If a capture forbids the free, the ring stays. A capture that allows the free stays valid."""
+    """The ring shrinks only inside a free that waits for the GPU. A free of a small block, of an invalid pointer, of
+    the device pointer 0 or of a memory pool's memory does not wait. If a capture forbids the free, the ring stays. A capture that allows the free stays valid."""
     _, _, said = compare(run, "trim", program=ENDS, GPUFEED_PIN=pin)
-    assert re.findall(r"^(?:before|copy|small|refused|large): \d$", said, re.M) == \
-        ["before: 1", "copy: 1", "small: 1", "refused: 1", "large: 0"], said
+    assert re.findall(r"^(?:before|copy|small|device|refused|large): \d$", said, re.M) == \
+        ["before: 1", "copy: 1", "small: 1", "device: 1", "refused: 1", "large: 0"], said
     assert "has shrunk to 0 MiB" in said
 
 

@@ -271,6 +271,8 @@ static void trim(void)
     CUdeviceptr d = device(8 * MIB);
     unsigned char *host = calloc(8, MIB);
     void *block = pinned(4 * MIB), *beside = pinned(4096), *small = pinned(4096);
+    CUdeviceptr pooled;
+    ok(cuMemAllocAsync(&pooled, MIB, CU_STREAM_LEGACY));
     warm_wholly(d);
     say_ring("before");
     __atomic_store_n(&ahead, 100, __ATOMIC_RELAXED);
@@ -280,6 +282,9 @@ static void trim(void)
     ok(cuMemFreeHost(small));
     printf("invalid: %d\n", cuMemFreeHost(host));
     say_ring("small");
+    ok(cuMemFree(0));
+    ok(cuMemFree(pooled));
+    say_ring("device");
     free_beside_capture(block, CU_STREAM_CAPTURE_MODE_GLOBAL);
     say_ring("refused");
     free_beside_capture(block, CU_STREAM_CAPTURE_MODE_RELAXED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves the program's frees of pinned memory, and calls that have waited for the context's work.
+ * Serves the program's frees of pinned memory, and finds which calls wait for the context's work.
  * After a call that waited, unused segments of the context's ring are removed.
  */
 #ifndef GF_ENGINE_TRANSFER_API_HOST_FREE_H
@@ -11,6 +11,9 @@
 
 /* The member host_free of struct gf_transfer_ops. */
 bool gf_host_free(void *p, CUresult *ret_result);
+
+/* The member device_free_waits of struct gf_transfer_ops. */
+bool gf_device_free_waits(CUdeviceptr p);
 
 /* The member waited of struct gf_transfer_ops. */
 void gf_host_waited(void);

@@ -34,6 +34,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .host_register = gf_pinned_register,
         .host_flags = gf_pinned_flags,
         .host_mapping = gf_pinned_mapping_size,
+        .device_free_waits = gf_device_free_waits,
         .waited = gf_host_waited,
         .unmap = gf_unmap,
         .capture_begins = gf_capture_begins,

@@ -22,12 +22,26 @@ static CUresult notify_waited(CUresult result)
     return result;
 }
 
+/* Whether the engine is to be notified after the free of device memory. */
+static bool free_waits(CUdeviceptr p)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return false;
+    const bool waits = transfer->device_free_waits(p);
+    gf_engine_call_end(&call);
+    return waits;
+}
+
 CUresult gf_on_cuMemFree_v2(CUdeviceptr dptr)
 {
     __typeof__(cuMemFree_v2) *real = GF_REAL(cuMemFree_v2);
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
-    return notify_waited(GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, NULL, real(dptr)));
+    const bool notifies = free_waits(dptr);
+    const CUresult result = GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, NULL, real(dptr));
+    return notifies ? notify_waited(result) : result;
 }
 GF_ENTRY(cuMemFree_v2);
 
