@@ -93,9 +93,13 @@ static CUresult stream_context(CUstream stream, CUcontext *ret)
     return answer();
 }
 
+static __thread CUstreamCaptureMode thread_mode; /* CU_STREAM_CAPTURE_MODE_GLOBAL */
+
 static CUresult exchange(CUstreamCaptureMode *mode)
 {
-    (void)mode;
+    const CUstreamCaptureMode before = thread_mode;
+    thread_mode = *mode;
+    *mode = before;
     return answer();
 }
 

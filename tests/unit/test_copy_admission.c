@@ -28,6 +28,10 @@
 static struct {
     char memory[THREADS * MEMORY];
     _Atomic time_t clock_offset; /* in seconds */
+    _Atomic unsigned records;    /* the number of events until one fails; 0: none fails */
+    _Atomic unsigned waits;      /* number of waits for a stream */
+    CUcontext owner;             /* of `memory` */
+    CUmemoryPool pool;           /* of `memory`; NULL: allocated by cuMemAlloc */
 } driver;
 
 struct event {
@@ -69,6 +73,8 @@ static CUresult attributes(unsigned count, CUpointer_attribute *what, void **int
             : what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR  ? start
             : what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE        ? sizeof(driver.memory)
             : what[i] == CU_POINTER_ATTRIBUTE_CONTEXT && pinned ? (uintptr_t)HANDLE
+            : what[i] == CU_POINTER_ATTRIBUTE_CONTEXT && device ? (uintptr_t)driver.owner
+            : what[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE    ? (uintptr_t)driver.pool
                                                                 : 0;
         const bool wide = what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
                           what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
@@ -106,6 +112,8 @@ static CUresult record_event(CUevent event, CUstream stream)
 {
     (void)stream;
     gf_store_release(&((struct event *)event)->queries, 0);
+    if (gf_load_relaxed(&driver.records) && gf_sub_relaxed(&driver.records, 1) == 1)
+        return CUDA_ERROR_UNKNOWN;
     return CUDA_SUCCESS;
 }
 
@@ -121,7 +129,16 @@ static CUresult await_event(CUevent event)
     return CUDA_SUCCESS;
 }
 
+/* In another mode, this wait would invalidate a capture of another thread. */
 static CUresult await_stream(CUstream stream)
+{
+    (void)stream;
+    gf_add_relaxed(&driver.waits, 1);
+    return thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED ? CUDA_SUCCESS
+                                                         : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+static CUresult destroy_stream(CUstream stream)
 {
     (void)stream;
     return CUDA_SUCCESS;
@@ -219,6 +236,14 @@ static void *work(void *own)
     return NULL;
 }
 
+/* Replaces the context by another one with the same handle. */
+static void end_context(void)
+{
+    ops->context_leaving(HANDLE, -1);
+    gf_add_release(&one.id, 1);
+    ops->context_left(HANDLE, -1, CUDA_SUCCESS);
+}
+
 static void *end_contexts(void *over)
 {
     while (!gf_load_acquire((_Atomic bool *)over)) {
@@ -226,9 +251,7 @@ static void *end_contexts(void *over)
         usleep(60000);
         gf_add_relaxed(&driver.clock_offset, GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
         gf_transfer_state(&state);
-        ops->context_leaving(HANDLE, -1);
-        gf_add_release(&one.id, 1); /* another context, with the same handle */
-        ops->context_left(HANDLE, -1, CUDA_SUCCESS);
+        end_context();
     }
     return NULL;
 }
@@ -269,14 +292,20 @@ static uint64_t ring_bytes(void)
     return state.ring_bytes;
 }
 
+static void warm(char *host)
+{
+    for (unsigned i = 0; i < 1000 && !ring_bytes(); i++)
+        copy(&(struct gf_copy_call){gf_copy_h2d, false, (uintptr_t)driver.memory, (uintptr_t)host,
+                                    MEMORY, CU_STREAM_LEGACY});
+    assert_true(ring_bytes());
+}
+
 /* A call that waits for the context releases only those segments that were long unused. */
 static void waits_release_stale_segments(void **unused)
 {
     char *const host = calloc(1, MEMORY);
     (void)unused;
-    for (unsigned i = 0; i < 1000 && !ring_bytes(); i++)
-        copy(&(struct gf_copy_call){gf_copy_h2d, false, (uintptr_t)driver.memory, (uintptr_t)host,
-                                    MEMORY, CU_STREAM_LEGACY});
+    warm(host);
     const uint64_t full = ring_bytes();
     assert_true(full);
     ops->waited();
@@ -284,6 +313,53 @@ static void waits_release_stale_segments(void **unused)
     gf_add_relaxed(&driver.clock_offset, GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
     ops->waited();
     assert_int_equal(ring_bytes(), 0);
+    free(host);
+}
+
+/*
+ * Only a free of memory that cuMemAlloc allocated in the current context waits for that context.
+ * The engine asks for the notification only if segments may be due for removal.
+ */
+static void some_frees_wait(void **unused)
+{
+    const CUdeviceptr at = (uintptr_t)driver.memory;
+    CUmemoryPool const pool = (CUmemoryPool)(uintptr_t)128;
+    (void)unused;
+    const bool due = ops->device_free_waits(at);
+    gf_add_relaxed(&driver.clock_offset, GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
+    driver.owner = HANDLE;
+    assert_true(ops->device_free_waits(at));
+    assert_false(due);
+    assert_false(ops->device_free_waits(0));
+    driver.pool = pool;
+    assert_false(ops->device_free_waits(at));
+    driver.pool = NULL;
+    driver.owner = (CUcontext)(uintptr_t)256;
+    assert_false(ops->device_free_waits(at));
+    driver.owner = HANDLE;
+    ops->waited();
+    assert_false(ops->device_free_waits(at));
+}
+
+/*
+ * An event fails in the middle of a copy. The driver makes the rest, and the library waits for it
+ * in the relaxed mode. Afterwards the thread has its own mode again.
+ */
+static void waits_for_the_rest_beside_captures(void **unused)
+{
+    CUstream const streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    char *const host = calloc(1, MEMORY);
+    (void)unused;
+    for (unsigned i = 0; i < GF_ARRAY_LEN(streams); i++) {
+        end_context();
+        warm(host);
+        gf_store_relaxed(&driver.waits, 0);
+        gf_store_relaxed(&driver.records, 2);
+        copy(&(struct gf_copy_call){gf_copy_h2d, false, (uintptr_t)driver.memory, (uintptr_t)host,
+                                    MEMORY, streams[i]});
+        assert_int_equal(gf_load_relaxed(&driver.waits), 1);
+        assert_int_equal(thread_mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    }
     free(host);
 }
 
@@ -303,7 +379,7 @@ int main(void)
                                         .cuEventSynchronize = await_event,
                                         .cuStreamSynchronize = await_stream,
                                         .cuStreamCreateWithPriority = create_stream,
-                                        .cuStreamDestroy_v2 = await_stream,
+                                        .cuStreamDestroy_v2 = destroy_stream,
                                         .cuMemHostRegister_v2 = enlist,
                                         .cuMemHostUnregister = give_up,
                                         .cuMemFreeHost = give_up,
@@ -315,8 +391,9 @@ int main(void)
                                         .cuMemcpyDtoHAsync_v2 = from_device_async};
     const struct gf_transfer_setup setup = {
         .options = &options, .cuda = &cuda, .device_node = device_node};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_at_once),
-                                       cmocka_unit_test(waits_release_stale_segments)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_at_once), cmocka_unit_test(waits_release_stale_segments),
+        cmocka_unit_test(some_frees_wait), cmocka_unit_test(waits_for_the_rest_beside_captures)};
     one.id = 1;
     ops = gf_transfer_start(&setup);
     const int failed = cmocka_run_group_tests_name("copy_admission", tests, NULL, NULL);

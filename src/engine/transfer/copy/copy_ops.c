@@ -96,6 +96,20 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
     return reason;
 }
 
+/*
+ * Waits for the stream. The program's own copy may run beside another thread's capture, but in the
+ * thread's usual capture mode this wait would fail, and would invalidate that capture.
+ */
+static CUresult await_stream(CUstream stream)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool is_relaxed = gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const CUresult result = gf_setup.cuda->cuStreamSynchronize(stream);
+    if (is_relaxed)
+        gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
 static CUresult copy_rest_on(CUstream stream, const struct gf_copy_call *rest,
                              enum gf_direction direction)
 {
@@ -125,7 +139,7 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
      * If the rest is small, the driver's call may return before all bytes have arrived. So this
      * function waits for the stream.
      */
-    return result ? result : cuda->cuStreamSynchronize(rest->stream);
+    return result ? result : await_stream(rest->stream);
 }
 
 /*
@@ -148,7 +162,7 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
         return call->async ? copy_rest_on(call->stream, &rest, direction)
                            : copy_rest_synchronously(&rest, direction);
     const CUresult result = copy_rest_on(staged->rest, &rest, direction);
-    return result ? result : gf_setup.cuda->cuStreamSynchronize(staged->rest);
+    return result ? result : await_stream(staged->rest);
 }
 
 /* Whether the driver's call for a declined copy moves bytes of pageable memory now. */
