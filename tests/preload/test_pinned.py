@@ -72,6 +72,27 @@ def test_what_is_the_drivers(program):
     assert "left to the driver" not in ours.stderr  # a call without a context is the program's error, not the library's
 
 
+def test_core_dumps_do_not_contain_it(program):
+    """As with the driver's memory, for which NVIDIA's kernel module sets this flag. A reused buffer has it, too."""
+    _, ours = program("""
+    def flags(at):
+        with open("/proc/self/smaps") as smaps:
+            for line in smaps:
+                words = line.split()
+                if "-" in words[0] and not words[0].endswith(":"):
+                    first, end = (int(word, 16) for word in words[0].split("-"))
+                    inside = first <= at < end
+                elif words[0] == "VmFlags:" and inside:
+                    return words[1:]
+    start()
+    for _ in range(2):
+        at = pinned(LARGE)
+        print("dd" in flags(at), "dd" in flags(at + LARGE - 1))
+        ok(free(at))
+    """)
+    assert (ours.returncode, ours.stdout) == (0, "True True\n" * 2), ours.stderr
+
+
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_fork_shares_both_ways(program, size):
     same(program(f"""

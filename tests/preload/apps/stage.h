@@ -138,8 +138,12 @@ static inline struct ring look_at_ring(void)
             at = start, until = end;
         sscanf(line, "Size: %lu", &size);
         sscanf(line, "Rss: %lu", &resident);
-        if (!strncmp(line, "VmFlags:", 8) && strstr(line, " dc") && size >= 1024)
-            add_to(&ring, at, until, size == resident);
+        if (strncmp(line, "VmFlags:", 8) || !strstr(line, " dc") || size < 1024)
+            continue;
+        const size_t before = ring.pinned;
+        add_to(&ring, at, until, size == resident);
+        if (ring.pinned > before && !strstr(line, " dd"))
+            printf("a core dump would contain the ring\n");
     }
     fclose(maps);
     return ring;

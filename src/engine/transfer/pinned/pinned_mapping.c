@@ -126,6 +126,7 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
     int error = map_parts(mapping);
     if (!error) {
         madvise(mapping->at, mapping->mapped, MADV_HUGEPAGE);
+        madvise(mapping->at, mapping->mapped, MADV_DONTDUMP); /* as for the driver's memory */
         gf_range_policy_apply(policy, mapping->at, mapping->mapped);
         struct gf_touching t = {
             .pool = mapping->pool, .units = units_of(mapping), .at = mapping->at, .policy = policy};

@@ -73,7 +73,8 @@ static char *map_ordinary(size_t bytes)
 
 /*
  * Maps growth->bytes bytes. False: *ret_fault describes the failed call. Without MADV_DONTFORK, the
- * process would have to copy each private page to which it writes after a fork.
+ * process would have to copy each private page to which it writes after a fork. Core dumps do not
+ * contain staged bytes, as they do not contain the driver's own staging memory.
  */
 static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_policy *policy,
                         struct gf_fault *ret_fault)
@@ -86,6 +87,8 @@ static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_pol
         *ret_fault = (struct gf_fault){.call = "mmap", .error = errno};
         return false;
     }
+    if (!growth->reserved)
+        madvise(growth->at, growth->bytes, MADV_DONTDUMP);
     if (!GF_MUTATED(is_inherited) && madvise(growth->at, growth->bytes, MADV_DONTFORK) != 0) {
         *ret_fault = (struct gf_fault){.call = "madvise(MADV_DONTFORK)", .error = errno};
         munmap(growth->at, growth->bytes);
