@@ -107,10 +107,7 @@ struct gf_submit_table {
      */
     _Alignas(64) _Atomic bool asking;
     _Atomic unsigned closed;
-    /*
-     * The number of open captures. A capture that ended because its stream was destroyed is still
-     * counted.
-     */
+    /* The number of open captures (preload/hook/captures.h). */
     _Atomic unsigned captures;
     struct gf_graph_slot graphs[GF_GRAPH_SLOTS];
     struct gf_submit_gap gaps[GF_SUBMIT_DEVICES];

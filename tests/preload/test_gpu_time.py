@@ -98,6 +98,12 @@ def test_a_stream_of_the_thread_is_seen_empty(sample):
     assert only(sample("own", 1000)[1])["states"]["empty"]["share"] > 0.9
 
 
+@pytest.mark.parametrize("how", ["lost", "reset"])
+def test_a_capture_ends_with_its_stream_or_context(sample, how):
+    """No stream is queried while a capture is open. A capture that the program never ends does not last for ever."""
+    assert only(sample(how, 1500)[1])["states"]["empty"]["share"] > 0.9
+
+
 def test_streams_and_contexts_may_end_beside_the_sampler(sample):
     """With very frequent samples, which occur between all kinds of calls, each call succeeds and each capture is
     complete."""

@@ -87,6 +87,8 @@ static void start_handler(void)
 void sim_context_end(struct sim_context *context)
 {
     sim_wait_context(context);
+    for (struct sim_stream *stream = context->streams; stream; stream = stream->next)
+        sim_capture_abandon(stream);
     context->dead = true;
     sim_context_forget(context);
 }

@@ -7,6 +7,8 @@
  *   races   four threads create, use and destroy streams, capture, and reset their own contexts
  *   forks   like idle; then a forked child submits work and ends
  *   own     like idle, on the per-thread stream
+ *   lost    like idle, after streams were destroyed during their captures
+ *   reset   like idle, after the device was reset during captures
  * Exit code 1 and a line if a call of the driver fails.
  */
 #define __CUDA_API_VERSION_INTERNAL
@@ -14,6 +16,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +140,34 @@ static void run_races(void)
     printf("%s\n", rounds ? "rounds" : "no round");
 }
 
+/* More captures than the library has slots for begin and end. Others are lost with their stream. */
+static void lose_captures(bool by_reset)
+{
+    CUstream stream[40];
+    CUgraph graph;
+
+    for (unsigned i = 0; i < 40; i++) {
+        MUST(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+        if (i >= 8)
+            MUST(cuStreamBeginCapture_v2(stream[i], CU_STREAM_CAPTURE_MODE_RELAXED));
+    }
+    for (unsigned i = 8; i < 40; i++)
+        MUST(cuStreamEndCapture(stream[i], &graph));
+    for (unsigned i = 0; i < 8; i++)
+        MUST(cuStreamBeginCapture_v2(stream[i], CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (unsigned i = 0; i < 8 && !by_reset; i++)
+        MUST(cuStreamDestroy_v2(stream[i]));
+}
+
+static CUfunction reset_device(void)
+{
+    CUcontext context;
+    MUST(cuDevicePrimaryCtxReset_v2(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    return find_kernel();
+}
+
 static void fork_child(CUfunction function)
 {
     const pid_t child = fork();
@@ -167,7 +198,12 @@ int main(int argc, char **argv)
     CUfunction function = find_kernel();
     spin(function, strcmp(mode, "own") ? NULL : CU_STREAM_PER_THREAD,
          strcmp(mode, "busy") ? 1 : ms * 1000);
-    if (strcmp(mode, "busy") == 0)
+    if (strcmp(mode, "lost") == 0 || strcmp(mode, "reset") == 0) {
+        lose_captures(strcmp(mode, "reset") == 0);
+        function = strcmp(mode, "reset") == 0 ? reset_device() : function;
+        spin(function, NULL, 1);
+        sleep_ms(ms);
+    } else if (strcmp(mode, "busy") == 0)
         MUST(cuCtxSynchronize());
     else if (strcmp(mode, "races") == 0)
         run_races();

@@ -6,13 +6,13 @@
  * that the engine issues for another thread.
  */
 #include "preload/hook/attach/engine_call.h"
+#include "preload/hook/captures.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 
-/*
- * Returns the number of open captures. A capture that ended because its stream was destroyed is
- * still counted. May be called on any thread.
- */
+#include <errno.h>
+
+/* Returns the number of open captures. May be called on any thread. */
 static unsigned captures_live(void)
 {
     return gf_load_relaxed(&gf_submissions.captures);
@@ -52,27 +52,42 @@ static void tell_begun(void)
         result_;                                                                                   \
     })
 
+static void open_capture(CUstream origin)
+{
+    const int error = errno;
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUcontext context = NULL;
+
+    /* The legacy stream cannot be captured. */
+    if (origin == CU_STREAM_LEGACY || !cuda->cuStreamGetCtx ||
+        cuda->cuStreamGetCtx(origin, &context) != CUDA_SUCCESS)
+        context = NULL;
+    gf_captures_open(origin, context);
+    errno = error;
+}
+
 /* The hook of a call that begins a capture. */
-#define BEGIN(symbol, parameters, arguments)                                                       \
+#define BEGIN(symbol, null_stream, parameters, arguments)                                          \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
         gf_submissions_pause();                                                                    \
+        open_capture(hStream ? hStream : (null_stream));                                           \
         const CUresult result = ENTERING(real arguments);                                          \
-        if (result == CUDA_SUCCESS)                                                                \
-            gf_add_seq_cst(&gf_submissions.captures, 1);                                           \
+        if (result != CUDA_SUCCESS)                                                                \
+            gf_captures_close(hStream ? hStream : (null_stream));                                  \
         gf_submissions_resume();                                                                   \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
 
-#define BEGIN_V1(symbol, null_stream) BEGIN(symbol, (CUstream hStream), (hStream))
+#define BEGIN_V1(symbol, null_stream) BEGIN(symbol, null_stream, (CUstream hStream), (hStream))
 #define BEGIN_V2(symbol, null_stream)                                                              \
-    BEGIN(symbol, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+    BEGIN(symbol, null_stream, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
 #define BEGIN_TO_GRAPH(symbol, null_stream)                                                        \
-    BEGIN(symbol,                                                                                  \
+    BEGIN(symbol, null_stream,                                                                     \
           (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,                      \
            const CUgraphEdgeData *dependencyData, size_t numDependencies,                          \
            CUstreamCaptureMode mode),                                                              \
@@ -90,17 +105,6 @@ static bool has_ended(CUresult result)
            result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/*
- * Counts the end of a capture. The count does not fall below 0, because the capture may have begun
- * before the hooks counted captures.
- */
-static void count_end(void)
-{
-    unsigned now = gf_load_relaxed(&gf_submissions.captures);
-    while (now && !gf_cas_weak_relaxed(&gf_submissions.captures, &now, now - 1))
-        continue;
-}
-
 #define END(symbol, null_stream)                                                                   \
     CUresult gf_on_##symbol(CUstream hStream, CUgraph *phGraph)                                    \
     {                                                                                              \
@@ -109,7 +113,7 @@ static void count_end(void)
             return CUDA_ERROR_NOT_FOUND;                                                           \
         const CUresult result = real(hStream, phGraph);                                            \
         if (has_ended(result))                                                                     \
-            count_end();                                                                           \
+            gf_captures_close(hStream ? hStream : (null_stream));                                  \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)

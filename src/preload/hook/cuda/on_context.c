@@ -4,8 +4,11 @@
  * the context ends, or forget them when the context has ended.
  */
 #include "preload/hook/attach/engine_call.h"
+#include "preload/hook/captures.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
+
+#include <errno.h>
 
 #define NO_DEVICE (-1)
 
@@ -46,6 +49,52 @@ static void notify_left(CUcontext context, CUdevice device, CUresult result)
     gf_engine_call_end(&call);
 }
 
+static bool is_active(CUdevice device)
+{
+    const struct gf_cuda *cuda = gf_driver_functions();
+    unsigned flags;
+    int active = 1;
+    return !cuda->cuDevicePrimaryCtxGetState ||
+           cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active;
+}
+
+/* Returns the primary context of the device, or NULL if it is not active. */
+static CUcontext primary_of(CUdevice device)
+{
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUcontext ret = NULL;
+
+    if (!is_active(device) || !cuda->cuDevicePrimaryCtxRetain ||
+        !cuda->cuDevicePrimaryCtxRelease_v2 ||
+        cuda->cuDevicePrimaryCtxRetain(&ret, device) != CUDA_SUCCESS)
+        return NULL;
+    cuda->cuDevicePrimaryCtxRelease_v2(device);
+    return ret;
+}
+
+/*
+ * Returns the captures that end with the context, or with the device's primary context. The driver
+ * is asked only if a capture is open.
+ */
+static unsigned captures_of(CUcontext context, CUdevice device)
+{
+    const int error = errno;
+    unsigned ret = 0;
+
+    if (gf_unlikely(gf_load_relaxed(&gf_submissions.captures)))
+        ret = gf_captures_of_context(device >= 0 ? primary_of(device) : context);
+    errno = error;
+    return ret;
+}
+
+static void leave_captures(unsigned captures, CUdevice device, CUresult result)
+{
+    const int error = errno;
+    if (captures)
+        gf_captures_left(captures, result == CUDA_SUCCESS && (device < 0 || !is_active(device)));
+    errno = error;
+}
+
 #define END(symbol, type, context, device)                                                         \
     CUresult gf_on_##symbol(type ended)                                                            \
     {                                                                                              \
@@ -54,7 +103,9 @@ static void notify_left(CUcontext context, CUdevice device, CUresult result)
             return CUDA_ERROR_NOT_FOUND;                                                           \
         const bool notified = notify_leaving(context, device);                                     \
         unlist(context, device);                                                                   \
+        const unsigned captures = captures_of(context, device);                                    \
         const CUresult result = real(ended);                                                       \
+        leave_captures(captures, device, result);                                                  \
         if (notified)                                                                              \
             notify_left(context, device, result);                                                  \
         return result;                                                                             \

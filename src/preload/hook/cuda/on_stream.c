@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hooks of calls that destroy a stream. The sampler must not query a stream that is destroyed.
+ * The hooks of calls that destroy a stream. The sampler must not query a stream that is destroyed,
+ * and a capture that began on the stream ends with it.
  */
+#include "preload/hook/captures.h"
 #include "preload/hook/cuda/entry.h"
 #include "preload/hook/submissions.h"
 
@@ -14,7 +16,10 @@
         gf_submissions_pause();                                                                    \
         gf_submissions_unlist(hStream);                                                            \
         gf_submissions_resume();                                                                   \
-        return real(hStream);                                                                      \
+        const unsigned captures = gf_captures_of_stream(hStream);                                  \
+        const CUresult result = real(hStream);                                                     \
+        gf_captures_left(captures, result == CUDA_SUCCESS);                                        \
+        return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
 
