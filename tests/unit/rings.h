@@ -112,6 +112,7 @@ static struct {
     CUresult record, query, create, enlist, remove;
     _Atomic unsigned registered, removed;
     unsigned sent, waited;
+    _Atomic unsigned queries;
     _Atomic size_t largest;
 } driver;
 
@@ -130,6 +131,7 @@ static inline CUresult record_event(CUevent event, CUstream stream)
 
 static inline CUresult query_event(CUevent event)
 {
+    gf_add_relaxed(&driver.queries, 1);
     return driver.query                      ? driver.query
            : (uintptr_t)event <= driver.come ? CUDA_SUCCESS
                                              : CUDA_ERROR_NOT_READY;

@@ -168,7 +168,7 @@ static void freed_by_events_only(void **state)
     driver.come = (uintptr_t)all->event;
     struct gf_slot *again = gf_slot_acquire(ring, GF_MIB(8));
     assert_non_null(again);
-    gf_slot_abandon(again); /* the slot's event is no longer valid */
+    gf_slot_abandon(ring, again); /* the slot's event is no longer valid */
     driver.come = UINTPTR_MAX;
     assert_null(gf_slot_acquire(ring, 1));
     gf_ring_end(&context);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How copies share a ring: how far the ring grows, and where their slots are. */
+/*
+ * How copies share a ring: how far the ring grows, where their slots are, and when memory becomes
+ * free.
+ */
 #include "rings.h"
 
 #include "engine/transfer/copy/h2d.h"
@@ -296,6 +299,74 @@ static void reserved_pages_serve_the_ring(void **state)
     gf_ring_end(&context);
 }
 
+/*
+ * No event shows when the DMA of an abandoned slot has ended. The driver waits for it when the
+ * segment is unregistered.
+ */
+static void abandoned_memory_goes_with_its_segment(void **state)
+{
+    const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    driver.come = UINTPTR_MAX;
+    struct gf_slot *held = gf_slot_acquire(ring, GF_MIB(4));
+    for (unsigned i = 0; i < 2; i++)
+        gf_slot_abandon(ring, gf_slot_acquire(ring, GF_MIB(2)));
+    assert_null(gf_slot_acquire(ring, 1)); /* the slots are free, their memory is not */
+    assert_non_null(gf_slot_acquire(ring, 0));
+    pass(idle + 1);
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 0);
+    gf_slot_release(ring, held);
+    pass(idle + 1);
+    driver.remove = CUDA_ERROR_UNKNOWN;
+    gf_ring_trim(&context);
+    assert_null(gf_slot_acquire(ring, GF_MIB(5))); /* abandoned units stay out of use */
+    driver.remove = CUDA_SUCCESS;
+    pass(idle + 1);
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 2);
+    assert_int_equal(gf_ring_bytes(ring), 0);
+    gf_ring_end(&context);
+    pass(-computer.ahead);
+}
+
+static void a_ring_that_is_off_is_removed(void **state)
+{
+    const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    gf_slot_release_on_event(gf_slot_acquire(ring, GF_MIB(8)));
+    gf_ring_turn_off(ring, "cuEventRecord", CUDA_ERROR_UNKNOWN);
+    driver.come = UINTPTR_MAX;
+    for (unsigned i = 0; i < 2; i++) { /* the first one finds that the event has completed */
+        pass(idle + 1);
+        gf_ring_trim(&context);
+    }
+    assert_int_equal(gf_ring_bytes(ring), 0);
+    gf_ring_end(&context);
+    pass(-computer.ahead);
+}
+
+/* A copy that finds the ring full queries only some of the events. Later copies query the others. */
+static void few_events_are_queried(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    struct gf_slot *all = gf_slot_acquire(ring, GF_MIB(8));
+    for (unsigned i = 0; i < GF_RING_SLOTS - 1; i++)
+        gf_slot_release_on_event(gf_slot_acquire(ring, 0));
+    gf_slot_release_on_event(all);
+    assert_null(gf_slot_acquire(ring, 1));
+    assert_in_range(gf_load_relaxed(&driver.queries), 1, 100);
+    driver.come = (uintptr_t)all->event;
+    struct gf_slot *found = NULL;
+    for (unsigned i = 0; i < GF_RING_SLOTS && !found; i++)
+        found = gf_slot_acquire(ring, 1);
+    assert_non_null(found);
+    gf_ring_end(&context);
+}
+
 int main(void)
 {
     set_up();
@@ -310,6 +381,9 @@ int main(void)
         cmocka_unit_test(copies_wait_for_others),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(reserved_pages_serve_the_ring),
+        cmocka_unit_test(abandoned_memory_goes_with_its_segment),
+        cmocka_unit_test(a_ring_that_is_off_is_removed),
+        cmocka_unit_test(few_events_are_queried),
     };
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);
 }

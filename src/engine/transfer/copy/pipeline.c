@@ -307,7 +307,7 @@ static bool record_slot(struct gf_pipeline *pipeline, uint64_t chunk)
     if (result == CUDA_SUCCESS)
         return true;
     gf_ring_turn_off(pipeline->ring, "cuEventRecord", result);
-    gf_slot_abandon(pipeline->slot[slot]);
+    gf_slot_abandon(pipeline->ring, pipeline->slot[slot]);
     pipeline->slot[slot] = NULL;
     return false;
 }

@@ -57,6 +57,7 @@ struct gf_ring {
     pthread_mutex_t lock;
     struct gf_ring_segment *segments[GF_RING_SEGMENTS];
     unsigned next_segment, next_unit; /* where the search for the memory of the next slot begins */
+    _Atomic unsigned next_slot;       /* where the search for completed events begins */
     /*
      * The requested growth, in units of WISH_UNIT (ring_grow.c). The upper 32 bits hold the least
      * number of units, the lower 32 bits the wanted number. 0: no request.

@@ -5,7 +5,10 @@
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
 
-enum { slot_free, slot_held, slot_under_way, slot_queried, slot_abandoned };
+/* The most unfinished events that one search queries. */
+#define RECLAIM_BUSY 32u
+
+enum { slot_free, slot_held, slot_under_way, slot_queried };
 
 /* Allocates the slot's memory in one segment, at or after unit `from`. The lock is held. */
 static bool alloc_in(struct gf_ring *ring, struct gf_slot *slot, unsigned segment, unsigned from)
@@ -74,22 +77,44 @@ static bool change_slot(struct gf_slot *slot, unsigned from, unsigned to)
     return gf_load_relaxed(&slot->state) == from && gf_cas_acq_rel(&slot->state, &from, to);
 }
 
-void gf_slot_reclaim(struct gf_ring *ring)
+/* Frees the slot if its event has completed. Returns false if it has not. */
+static bool reclaim_slot(struct gf_ring *ring, struct gf_slot *slot)
 {
-    for (unsigned i = 0; i < GF_RING_SLOTS && gf_ring_is_on(ring); i++) {
-        struct gf_slot *slot = &ring->slots[i];
-        if (!change_slot(slot, slot_under_way, slot_queried))
-            continue;
-        const CUresult result = gf_slot_query(slot);
-        if (result == CUDA_SUCCESS || GF_MUTATED(frees_busy_blocks)) {
-            gf_slot_release(ring, slot);
-        } else if (result == CUDA_ERROR_NOT_READY) {
-            gf_slot_release_on_event(slot);
-        } else {
-            gf_slot_abandon(slot);
-            gf_ring_turn_off(ring, "cuEventQuery", result);
-        }
+    if (!change_slot(slot, slot_under_way, slot_queried))
+        return true;
+    const CUresult result = gf_slot_query(slot);
+    if (result == CUDA_SUCCESS || GF_MUTATED(frees_busy_blocks)) {
+        gf_slot_release(ring, slot);
+    } else if (result == CUDA_ERROR_NOT_READY) {
+        gf_slot_release_on_event(slot);
+        return false;
+    } else {
+        gf_slot_abandon(ring, slot);
+        gf_ring_turn_off(ring, "cuEventQuery", result);
     }
+    return true;
+}
+
+/*
+ * Frees slots for a copy. While the GPU is far behind, each copy would query hundreds of events. So
+ * the search ends after RECLAIM_BUSY unfinished events, and the next search begins behind them.
+ */
+static void reclaim_some(struct gf_ring *ring)
+{
+    const unsigned first = gf_load_relaxed(&ring->next_slot);
+    unsigned busy = 0;
+
+    for (unsigned i = 0; i < GF_RING_SLOTS && busy < RECLAIM_BUSY && gf_ring_is_on(ring); i++) {
+        const unsigned number = (first + i) % GF_RING_SLOTS;
+        busy += !reclaim_slot(ring, &ring->slots[number]);
+        gf_store_relaxed(&ring->next_slot, number + 1);
+    }
+}
+
+void gf_slot_reclaim_all(struct gf_ring *ring)
+{
+    for (unsigned i = 0; i < GF_RING_SLOTS; i++)
+        reclaim_slot(ring, &ring->slots[i]);
 }
 
 static struct gf_slot *find_slot(struct gf_ring *ring)
@@ -114,7 +139,7 @@ struct gf_slot *gf_slot_acquire(struct gf_ring *ring, size_t bytes)
 {
     struct gf_slot *slot = find_slot(ring);
     if (!slot) {
-        gf_slot_reclaim(ring);
+        reclaim_some(ring);
         slot = find_slot(ring);
     }
     if (!slot)
@@ -122,7 +147,7 @@ struct gf_slot *gf_slot_acquire(struct gf_ring *ring, size_t bytes)
     if (slot->event || create_event(ring, slot)) {
         if (!bytes || alloc_units(ring, slot, bytes))
             return slot;
-        gf_slot_reclaim(ring);
+        reclaim_some(ring);
         if (alloc_units(ring, slot, bytes))
             return slot;
     }
@@ -146,9 +171,15 @@ void gf_slot_release_on_event(struct gf_slot *slot)
     gf_store_release(&slot->state, slot_under_way);
 }
 
-void gf_slot_abandon(struct gf_slot *slot)
+void gf_slot_abandon(struct gf_ring *ring, struct gf_slot *slot)
 {
-    gf_store_release(&slot->state, slot_abandoned);
+    if (slot->segment) {
+        pthread_mutex_lock(&ring->lock);
+        gf_ring_segment_abandon(slot->segment, slot->units);
+        pthread_mutex_unlock(&ring->lock);
+        slot->segment = NULL;
+    }
+    gf_store_release(&slot->state, slot_free);
 }
 
 CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream)

@@ -22,13 +22,17 @@ void gf_slot_release(struct gf_ring *ring, struct gf_slot *slot);
  * slot's DMA.
  */
 void gf_slot_release_on_event(struct gf_slot *slot);
-/* Leaves a slot unused permanently, because no event shows when its DMA has ended. */
-void gf_slot_abandon(struct gf_slot *slot);
+/*
+ * Frees a slot, but not its memory, because no event shows when its DMA has ended. The memory
+ * becomes free when its segment is removed, because the driver then waits for the DMA.
+ */
+void gf_slot_abandon(struct gf_ring *ring, struct gf_slot *slot);
 
 /*
- * Frees all slots whose events have completed, on any stream. Queries the events and never waits.
+ * Frees all slots whose events have completed, on any stream, also if the ring is off. Queries the
+ * events and never waits.
  */
-void gf_slot_reclaim(struct gf_ring *ring);
+void gf_slot_reclaim_all(struct gf_ring *ring);
 
 /* Record the slot's event on a stream, query the event, or wait for it. */
 CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream);

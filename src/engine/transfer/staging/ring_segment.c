@@ -56,3 +56,25 @@ void gf_ring_segment_free(struct gf_ring_segment *segment, unsigned first, unsig
     segment->used -= units;
     segment->used_ns = gf_now_ns();
 }
+
+void gf_ring_segment_abandon(struct gf_ring_segment *segment, unsigned units)
+{
+    segment->abandoned += units;
+    segment->used_ns = gf_now_ns();
+}
+
+bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment)
+{
+    return segment->used == segment->abandoned;
+}
+
+void gf_ring_segment_claim(struct gf_ring_segment *segment)
+{
+    segment->used = segment->units;
+}
+
+void gf_ring_segment_unclaim(struct gf_ring_segment *segment)
+{
+    segment->used = segment->abandoned;
+    segment->used_ns = gf_now_ns();
+}

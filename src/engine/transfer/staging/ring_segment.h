@@ -14,9 +14,10 @@ struct gf_ring_segment {
     char *at;
     size_t bytes;
     unsigned units, used;
-    int node;         /* the node of the pages, read when the segment was added; -1 if unknown */
-    uint64_t used_ns; /* the time when units were last freed */
-    uint64_t map[];   /* a bit for each unit in use */
+    unsigned abandoned; /* used units that become free only when the segment is removed */
+    int node;           /* the node of the pages, read when the segment was added; -1 if unknown */
+    uint64_t used_ns;   /* the time when units were last freed */
+    uint64_t map[];     /* a bit for each unit in use */
 };
 
 /*
@@ -32,5 +33,15 @@ struct gf_ring_segment *gf_ring_segment_new(char *at, size_t bytes);
 bool gf_ring_segment_alloc(struct gf_ring_segment *segment, unsigned units, unsigned from,
                            unsigned *ret_first);
 void gf_ring_segment_free(struct gf_ring_segment *segment, unsigned first, unsigned units);
+
+/* Keeps allocated units out of use, because a DMA may still use them. */
+void gf_ring_segment_abandon(struct gf_ring_segment *segment, unsigned units);
+/* Whether no unit is used, or only abandoned ones are. */
+bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment);
+/*
+ * Allocates all free units of an unused segment. After gf_ring_segment_unclaim they are free again.
+ */
+void gf_ring_segment_claim(struct gf_ring_segment *segment);
+void gf_ring_segment_unclaim(struct gf_ring_segment *segment);
 
 #endif

@@ -24,12 +24,13 @@ static bool is_short(const struct gf_ring *ring)
  */
 static struct gf_ring_segment *claim_stale(struct gf_ring *ring, unsigned i, uint64_t idle_ns)
 {
-    unsigned first;
     pthread_mutex_lock(&ring->lock);
     struct gf_ring_segment *segment = ring->segments[i];
-    if (segment && (segment->used || gf_now_ns() - segment->used_ns <= idle_ns ||
-                    !gf_ring_segment_alloc(segment, segment->units, 0, &first)))
+    if (segment &&
+        (!gf_ring_segment_is_unused(segment) || gf_now_ns() - segment->used_ns <= idle_ns))
         segment = NULL;
+    if (segment)
+        gf_ring_segment_claim(segment);
     pthread_mutex_unlock(&ring->lock);
     return segment;
 }
@@ -43,7 +44,7 @@ static bool unregister_segment(struct gf_ring *ring, unsigned i)
     if (gone)
         ring->segments[i] = NULL;
     else
-        gf_ring_segment_free(segment, 0, segment->units);
+        gf_ring_segment_unclaim(segment);
     pthread_mutex_unlock(&ring->lock);
     return gone;
 }
@@ -54,7 +55,7 @@ static uint64_t next_trim_ns(struct gf_ring *ring)
     uint64_t last = gf_now_ns();
     pthread_mutex_lock(&ring->lock);
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
-        if (ring->segments[i] && !ring->segments[i]->used)
+        if (ring->segments[i] && gf_ring_segment_is_unused(ring->segments[i]))
             last = gf_min(last, ring->segments[i]->used_ns);
     pthread_mutex_unlock(&ring->lock);
     return last + GF_TUNE_RING_IDLE_NS;
@@ -62,7 +63,7 @@ static uint64_t next_trim_ns(struct gf_ring *ring)
 
 static void trim_segments(struct gf_ring *ring, uint64_t idle_ns)
 {
-    gf_slot_reclaim(ring);
+    gf_slot_reclaim_all(ring);
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++) {
         struct gf_ring_segment *segment = claim_stale(ring, i, idle_ns);
         if (segment && unregister_segment(ring, i))
