@@ -73,6 +73,8 @@ struct gf_preload {
      */
     void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
     struct gf_submit_table *submissions;
+    /* Ends the recorded calls of threads that have ended inside a driver call. */
+    void (*end_lost_calls)(void);
     /*
      * Describes the loaded Python interpreter. False if there is none. May be called on any thread.
      */

@@ -104,6 +104,12 @@ def test_a_capture_ends_with_its_stream_or_context(sample, how):
     assert only(sample(how, 1500)[1])["states"]["empty"]["share"] > 0.9
 
 
+def test_a_thread_that_ends_inside_a_copy_copies_no_more(sample):
+    done, found = sample("ended", 4000, SIM_DELAY="cuMemcpyHtoD_v2:20000000")
+    states = only(found)["states"]
+    assert done.stdout == "ended inside\n" and states["empty"]["share"] > states["copying"]["share"]
+
+
 def test_streams_and_contexts_may_end_beside_the_sampler(sample):
     """With very frequent samples, which occur between all kinds of calls, each call succeeds and each capture is
     complete."""

@@ -53,6 +53,8 @@ struct device {
 static struct sampler {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
+    void (*end_lost_calls)(void);
+    uint64_t looked_ns; /* when end_lost_calls was last called */
     bool (*python)(struct gf_python *ret);
     gf_step_facts_fn *step_facts;
     gf_graph_steps_fn *step_graph;
@@ -253,6 +255,22 @@ static void publish_facts(uint64_t now, bool is_delayed)
     gf_step_facts_publish(now, is_delayed, sampler.step_facts);
 }
 
+/*
+ * A thread that ended inside a driver call would look for ever as if it were inside. Called after
+ * each sample. Does nothing while no thread is inside a call.
+ */
+static void end_lost_calls(const struct gf_answers *answers, uint64_t now)
+{
+    bool inside = !answers->settled;
+
+    for (unsigned i = 0; i < GF_SUBMITTERS && !inside; i++)
+        inside = gf_load_relaxed(&sampler.table->submitters[i].doing);
+    if (!inside || now - sampler.looked_ns < SECOND / 2)
+        return;
+    sampler.looked_ns = now;
+    sampler.end_lost_calls();
+}
+
 static void take_sample(void)
 {
     struct gf_answers answers;
@@ -276,6 +294,7 @@ static void take_sample(void)
     sampler.begun = answers.begun;
     sampler.unlisted = answers.unlisted;
     sampler.settled = answers.settled;
+    end_lost_calls(&answers, now);
 }
 
 static void *run_sampler(void *closure)
@@ -303,6 +322,7 @@ void gf_sampler_prepare(const struct gf_sampler_setup *setup)
 {
     sampler.cuda = setup->cuda;
     sampler.table = setup->table;
+    sampler.end_lost_calls = setup->end_lost_calls;
     sampler.python = setup->python;
     sampler.step_facts = setup->step_facts;
     sampler.step_graph = setup->step_graph;

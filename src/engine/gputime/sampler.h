@@ -38,6 +38,7 @@ struct gf_gpu_time {
 struct gf_sampler_setup {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
+    void (*end_lost_calls)(void);          /* see struct gf_preload */
     bool (*python)(struct gf_python *ret); /* finds the Python interpreter; false if not found */
     gf_step_facts_fn *step_facts;          /* takes the facts of steps */
     gf_graph_steps_fn *step_graph;

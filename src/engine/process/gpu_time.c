@@ -58,6 +58,7 @@ void gf_gpu_time_prepare(void)
         gf_info("the GPU's time is not sampled: %s", reason);
     gf_sampler_prepare(&(struct gf_sampler_setup){.cuda = preload->cuda,
                                                   .table = preload->submissions,
+                                                  .end_lost_calls = preload->end_lost_calls,
                                                   .python = preload->python,
                                                   .step_facts = preload->step_facts,
                                                   .step_graph = preload->step_graph,

@@ -2,6 +2,7 @@
 #include "preload/hook/counters.h"
 
 #include "base/loader/libc.h"
+#include "preload/hook/submitters.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -73,8 +74,10 @@ static unsigned find_set(pid_t process, pid_t thread)
     for (unsigned i = 0; i < PROBES; i++) {
         const unsigned set = gf_add_relaxed(&hand, STRIDE) % GF_COUNTER_OWN;
         const uint64_t owner = gf_load_relaxed(&gf_counter_owners[set]);
-        if (owner_has_ended(owner, process) && take_set(set, owner, self))
+        if (owner_has_ended(owner, process) && take_set(set, owner, self)) {
+            gf_submitter_end_calls(set);
             return set;
+        }
     }
     return GF_COUNTER_OWN + gf_add_relaxed(&shared, 1) % GF_COUNTER_SHARED;
 }
@@ -88,6 +91,22 @@ unsigned gf_counters_join(void)
     gf_thread.counters = has_one_set() ? 1 : find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
     errno = error;
     return gf_thread.counters;
+}
+
+void gf_counters_end_lost_calls(void)
+{
+    const int error = errno;
+    const pid_t process = getpid();
+
+    for (unsigned set = 0; set < GF_COUNTER_OWN; set++) {
+        const uint64_t owner = gf_load_relaxed(&gf_counter_owners[set]);
+        if (!owner || !gf_submitter_is_inside(set) || !owner_has_ended(owner, process) ||
+            !take_set(set, owner, gf_counter_owner(process, 0)))
+            continue;
+        gf_submitter_end_calls(set);
+        gf_store_release(&gf_counter_owners[set], 0);
+    }
+    errno = error;
 }
 
 /*

@@ -61,6 +61,12 @@ static inline uint64_t gf_counter_owner(pid_t process, pid_t thread)
  * errno.
  */
 unsigned gf_counters_join(void);
+/*
+ * Ends the recorded driver calls of threads that have ended inside them, by pthread_cancel or
+ * pthread_exit, and frees the sets of these threads. Makes one system call for each thread that is
+ * inside a driver call. Only for threads that have a set of their own.
+ */
+void gf_counters_end_lost_calls(void);
 /* In a forked child: frees the sets of the parent's other threads. */
 void gf_counters_in_child(void);
 

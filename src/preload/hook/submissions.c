@@ -17,7 +17,6 @@
 /* The longest wait for the program's threads. One may have left its query by longjmp. */
 #define QUERY_NS UINT64_C(100000000)
 
-struct gf_submit_table gf_submissions;
 _Atomic unsigned gf_submissions_elsewhere;
 static _Atomic unsigned queries;    /* of the program's threads, in progress */
 static _Atomic bool has_lost_query; /* a query did not end: no more queries, and no more waits */

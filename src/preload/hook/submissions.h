@@ -11,8 +11,7 @@
 #include "abi/gputime_api.h"
 #include "base/atomic.h"
 #include "preload/hook/counters.h"
-
-extern struct gf_submit_table gf_submissions;
+#include "preload/hook/submitters.h"
 
 /*
  * One call that submits work. set: the number of the thread's counter set; 0 if the call is not

@@ -7,6 +7,7 @@
  *   races   four threads create, use and destroy streams, capture, and reset their own contexts
  *   forks   like idle; then a forked child submits work and ends
  *   own     like idle, on the per-thread stream
+ *   ended   like idle, after a thread has ended inside a copy
  *   lost    like idle, after streams were destroyed during their captures
  *   reset   like idle, after the device was reset during captures
  * Exit code 1 and a line if a call of the driver fails.
@@ -16,6 +17,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -140,6 +142,36 @@ static void run_races(void)
     printf("%s\n", rounds ? "rounds" : "no round");
 }
 
+/* The test delays the copy, so that a signal ends the thread inside it. */
+static void end_thread(int number)
+{
+    (void)number;
+    pthread_exit(PTHREAD_CANCELED);
+}
+
+static void *copy_slowly(void *context)
+{
+    static char host[4096];
+    CUdeviceptr at;
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemAlloc_v2(&at, sizeof host));
+    MUST(cuMemcpyHtoD_v2(at, host, sizeof host));
+    return NULL;
+}
+
+static void end_inside_copy(CUcontext context)
+{
+    pthread_t thread;
+    void *result;
+    signal(SIGUSR1, end_thread);
+    if (pthread_create(&thread, NULL, copy_slowly, context))
+        exit(1);
+    sleep_ms(500);
+    pthread_kill(thread, SIGUSR1);
+    pthread_join(thread, &result);
+    printf("%s\n", result == PTHREAD_CANCELED ? "ended inside" : "returned");
+}
+
 /* More captures than the library has slots for begin and end. Others are lost with their stream. */
 static void lose_captures(bool by_reset)
 {
@@ -198,7 +230,10 @@ int main(int argc, char **argv)
     CUfunction function = find_kernel();
     spin(function, strcmp(mode, "own") ? NULL : CU_STREAM_PER_THREAD,
          strcmp(mode, "busy") ? 1 : ms * 1000);
-    if (strcmp(mode, "lost") == 0 || strcmp(mode, "reset") == 0) {
+    if (strcmp(mode, "ended") == 0) {
+        end_inside_copy(context);
+        sleep_ms(ms);
+    } else if (strcmp(mode, "lost") == 0 || strcmp(mode, "reset") == 0) {
         lose_captures(strcmp(mode, "reset") == 0);
         function = strcmp(mode, "reset") == 0 ? reset_device() : function;
         spin(function, NULL, 1);
