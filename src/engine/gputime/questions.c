@@ -3,6 +3,7 @@
 
 #include "abi/stall_api.h"
 #include "base/atomic.h"
+#include "base/log.h"
 
 #include <string.h>
 
@@ -68,9 +69,13 @@ static void read_counts(const struct gf_submit_table *table, struct gf_answers *
         ret->unlisted += gf_load_relaxed(&table->submitters[i].unlisted);
 }
 
+/* A query met a capture that the hooks did not count. So another query may end the next one. */
+static bool has_met_capture;
+
 static bool may_ask(const struct gf_submit_table *table)
 {
-    return !gf_load_seq_cst(&table->closed) && !gf_load_seq_cst(&table->captures);
+    return !has_met_capture && !gf_load_seq_cst(&table->closed) &&
+           !gf_load_seq_cst(&table->captures);
 }
 
 /*
@@ -102,6 +107,8 @@ static void clear_seen(struct round *round)
 
 static CUresult query_in(struct round *round, uintptr_t context, CUstream stream)
 {
+    if (has_met_capture)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (round->current != context) {
         const CUresult result = round->cuda->cuCtxSetCurrent((CUcontext)context);
         if (result != CUDA_SUCCESS) {
@@ -112,6 +119,12 @@ static CUresult query_in(struct round *round, uintptr_t context, CUstream stream
     }
     round->ret->questions++;
     const CUresult result = round->cuda->cuStreamQuery(stream);
+    if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT &&
+        !has_met_capture) {
+        has_met_capture = true;
+        gf_info("the GPU's time is not sampled any more, because the program captures streams by "
+                "calls that the library does not see");
+    }
     round->ret->refused += result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
     return result;
 }

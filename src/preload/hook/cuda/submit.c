@@ -19,6 +19,18 @@ static int current_device(const struct gf_cuda *cuda)
 }
 
 /*
+ * Whether the stream is known not to be captured. The hooks do not see captures that begin through
+ * functions that they do not know, and most queries would invalidate such a capture.
+ */
+static bool is_uncaptured(const struct gf_cuda *cuda, CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return cuda->cuStreamIsCapturing &&
+           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/*
  * Reads facts about a stream. Returns false while a capture is open, because then no stream may be
  * queried. Also returns false for streams of green contexts and of contexts that are not current.
  * The library would not know the device of such a context, or when the context ends.
@@ -31,7 +43,7 @@ static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
 
     if (gf_load_relaxed(&gf_submissions.captures) || !cuda->cuStreamGetCtx ||
         cuda->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS || !context ||
-        context != current_context(cuda))
+        context != current_context(cuda) || !is_uncaptured(cuda, stream))
         return false;
     ret->context = context;
     ret->device = current_device(cuda);
