@@ -31,6 +31,41 @@ def test_registered_memory_is_placed_beforehand(program):
     assert ours.stdout.split() == ["0", str(2 * LARGE // 4096), "True", "0"], ours.stderr
 
 
+def test_a_threads_own_policy_places_registered_memory(program):
+    """Helpers would place the pages by their own policy. So the driver's call touches them, on the calling thread."""
+    same(program(present("""
+        nodes, maxnode = c_uint64(1), c_size_t(64)
+        if libc.syscall(238, 2, byref(nodes), maxnode): # set_mempolicy(MPOL_BIND, {0})
+            sys.exit(print("no policy here"))
+        at = anonymous()
+        print(register(at, 2 * LARGE), present(at, 2 * LARGE), unregister(at))
+        """)))
+
+
+def test_a_threads_own_policy_places_the_destination_of_a_copy(program):
+    """The calling thread touches the absent pages, so that its policy applies, and helpers copy the bytes."""
+    _, ours = program(present("""
+        import resource
+        d = device(LARGE)
+        def faults(policy):
+            nodes = c_uint64(policy != 0)
+            if libc.syscall(238, policy, byref(nodes), c_size_t(64)): # set_mempolicy
+                sys.exit(print("no policy here"))
+            at = anonymous(size=LARGE)
+            libc.madvise(c_void_p(at), c_size_t(LARGE), 15) # MADV_NOHUGEPAGE
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+            ok(cuda.cuMemcpyDtoH_v2(c_void_p(at), d, c_size_t(LARGE)))
+            return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+        for _ in range(20): # until the ring is ready
+            faults(0)
+            time.sleep(0.01)
+        print(faults(2) >= LARGE // 4096)
+        """), GPUFEED_STAGE_MIN="1M", GPUFEED_VERBOSE=2)
+    if "no policy here" in ours.stdout:
+        pytest.skip("the kernel has no memory policies")
+    assert ours.stdout == "True\n" and "copies from the GPU; staged" in ours.stderr, ours.stderr
+
+
 @pytest.mark.parametrize("flags", [4, 8])
 def test_odd_registrations_are_left_alone(program, flags):
     """The library does not prefault a device's registers. It does not prefault read-only memory, because that would

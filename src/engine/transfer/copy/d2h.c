@@ -8,8 +8,11 @@
 
 #include "engine/transfer/context/capture_gate.h"
 #include "engine/transfer/copy/under_way.h"
+#include "engine/transfer/memory/absent.h"
+#include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
 
 /* The progress of a copy, in chunks. */
 struct d2h_progress {
@@ -94,6 +97,17 @@ static void d2h_enter(const struct gf_stage_request *request, struct gf_stage_re
     ret->met_driver = gf_under_way_by_driver();
 }
 
+/*
+ * If the calling thread has a memory policy of its own, touches the absent pages of the destination.
+ * Helpers would place them by their policy. No slot is held, because a touch may take long.
+ */
+static void touch_destination(const struct gf_copy_call *call)
+{
+    if (gf_range_policy_is_users() &&
+        gf_absent_mostly((uintptr_t)call->dst, call->bytes, GF_TUNE_UNITS_SAMPLES))
+        gf_populate_pages((void *)(uintptr_t)call->dst, call->bytes, true);
+}
+
 enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     struct gf_pipeline pipeline;
@@ -106,6 +120,7 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = true;
+    touch_destination(request->call);
     d2h_enter(request, ret);
     if (!gf_pipeline_open_chunks(&pipeline, request, true))
         return gf_bypass_full;

@@ -23,14 +23,20 @@ void gf_range_policy_choose(int node, struct gf_range_policy *ret)
     gf_set_add(&ret->nodes, (unsigned)node);
 }
 
+bool gf_range_policy_is_users(void)
+{
+    struct gf_range_policy policy;
+    return gf_setup.user_policy && gf_setup.user_policy(&policy.mode, &policy.nodes);
+}
+
 bool gf_call_policy_begin(int node, struct gf_range_policy *ret_before)
 {
     struct gf_range_policy wanted;
 
     if (!gf_mempolicy_read(&ret_before->mode, &ret_before->nodes))
         return false;
-    const bool is_users = gf_setup.user_policy && gf_setup.user_policy(&wanted.mode, &wanted.nodes);
-    if (is_users || gf_setup.options->mem == gf_mem_off || node < 0 || node >= GF_NODES_MAX)
+    if (gf_range_policy_is_users() || gf_setup.options->mem == gf_mem_off || node < 0 ||
+        node >= GF_NODES_MAX)
         return false;
     wanted = (struct gf_range_policy){.mode = GF_MPOL_PREFERRED};
     gf_set_add(&wanted.nodes, (unsigned)node);

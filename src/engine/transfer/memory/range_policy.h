@@ -26,6 +26,13 @@ struct gf_range_policy {
 void gf_range_policy_choose(int node, struct gf_range_policy *ret);
 
 /*
+ * Whether the user or the program chose the calling thread's policy. Helpers then must not touch
+ * absent pages of the program's memory, because their policy would place these pages. Called on a
+ * thread of the program. Makes one system call.
+ */
+bool gf_range_policy_is_users(void);
+
+/*
  * Changes the calling thread's policy so that it prefers the device's node, for a call of the
  * driver that allocates pages. False: nothing has changed, because the node is unknown, the user or
  * the program chose the thread's policy, the thread already prefers that node, or the kernel

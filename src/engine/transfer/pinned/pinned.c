@@ -334,7 +334,7 @@ void gf_pinned_end(struct gf_context *context)
 static void prefault_range(void *p, size_t bytes, unsigned flags)
 {
     if (bytes < GF_TUNE_PREFAULT_LEAST || (flags & ~SERVED_FLAGS) || !is_on() ||
-        !gf_prefault_pays(p, bytes))
+        !gf_prefault_pays(p, bytes) || gf_range_policy_is_users())
         return;
     struct gf_context *context = gf_context_enter();
     if (!context)
