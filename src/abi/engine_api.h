@@ -18,6 +18,7 @@
 #define GF_ABI_ENGINE_API_H
 
 #include "abi/cuda.h" /* struct gf_cuda: pointers to the driver's own functions */
+#include "abi/copy_wait_api.h"
 #include "abi/gputime_api.h"
 #include "abi/heap_api.h"
 #include "abi/hook_counts.h"
@@ -103,6 +104,8 @@ struct gf_preload {
     void (*step_graph)(uint64_t ns, uint64_t graph);
     /* Takes the engine's facts of steps (step_api.h). Called on the sampler's thread. */
     void (*step_facts)(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FACTS]);
+    /* Copies that waited for their stream; may be called on any thread. */
+    void (*copy_waits)(struct gf_copy_waits *ret);
     /*
      * Sets the GPU to be named in log lines about stalls of the heap. NULL: the process uses
      * several GPUs.

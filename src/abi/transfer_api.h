@@ -59,6 +59,15 @@ struct gf_copy_refusal {
     uint64_t under_way;
 };
 
+/* How a copy waited for earlier work of its own stream. The engine sets it in either case. */
+struct gf_copy_wait {
+    bool to_device;
+    /* The copy accesses pageable memory now, so the driver's call may wait for the stream. */
+    bool pageable;
+    bool queued; /* staged, and queued behind unfinished work, so that the call did not wait */
+    uint64_t ns; /* duration of the library's own wait, within some microseconds */
+};
+
 /* Passed in place of a device if the program's call names no device. */
 #define GF_ANY_DEVICE (-2)
 
@@ -76,7 +85,7 @@ struct gf_transfer_ops {
     const _Atomic unsigned *copy_sharers;
     /* If it returns false, the hook must pass *ret_refusal to copy_declined. */
     bool (*copy)(const struct gf_copy_call *call, CUresult *ret_result,
-                 struct gf_copy_refusal *ret_refusal);
+                 struct gf_copy_refusal *ret_refusal, struct gf_copy_wait *ret_wait);
     /*
      * Called after the driver has served a declined copy. `ns` is the duration of the driver's call
      * in nanoseconds. May be NULL.

@@ -14,6 +14,18 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+void gf_path_copy_end(const char *path, char *ret, size_t size)
+{
+    const size_t length = strlen(path);
+    gf_fmt(ret, size, "%s", length < size ? path : path + (length - size + 1));
+}
+
+bool gf_path_is_python_library(const char *path)
+{
+    return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") ||
+           strstr(path, "/lib/python3") || strncmp(path, "<frozen", 7) == 0;
+}
+
 int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t size)
 {
     struct utsname host;

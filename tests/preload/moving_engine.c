@@ -50,7 +50,7 @@ static void *helper(void *unused)
 }
 
 static bool copy(const struct gf_copy_call *call, CUresult *ret_result,
-                 struct gf_copy_refusal *ret_refusal)
+                 struct gf_copy_refusal *ret_refusal, struct gf_copy_wait *ret_wait)
 {
     static const char *const ways[] = {"h2d", "d2h", "any", "batched"};
     pthread_t thread;
@@ -60,6 +60,7 @@ static bool copy(const struct gf_copy_call *call, CUresult *ret_result,
         !pthread_create(&thread, NULL, helper, NULL))
         pthread_join(thread, NULL);
     *ret_refusal = (struct gf_copy_refusal){1, 4711};
+    *ret_wait = (struct gf_copy_wait){0};
     return answer(ret_result);
 }
 

@@ -8,6 +8,7 @@
 #include "preload/heap/heap.h"
 #include "preload/malloc/libc_names.h"
 #include "preload/malloc/start.h"
+#include "preload/trace/copy_waits.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/messages.h"
 #include "preload/trace/run_root.h"
@@ -237,4 +238,38 @@ bool gf_python_describe(struct gf_python *ret)
 {
     (void)ret;
     return false;
+}
+
+void gf_copy_waits_start(uint64_t threshold_ns)
+{
+    (void)threshold_ns;
+}
+
+bool gf_copy_waits_wanted(void)
+{
+    return false;
+}
+
+void gf_copy_waits_add(bool to_device, uint64_t bytes, uint64_t ns)
+{
+    (void)to_device, (void)bytes, (void)ns;
+}
+
+void gf_copy_waits_queued(uintptr_t stream, uint64_t bytes, uint64_t submitted)
+{
+    (void)stream, (void)bytes, (void)submitted;
+}
+
+void gf_copy_waits_expect(uintptr_t stream, uint64_t submitted)
+{
+    (void)stream, (void)submitted;
+}
+
+void gf_copy_waits_forget(void)
+{
+}
+
+void gf_copy_waits_read(struct gf_copy_waits *ret)
+{
+    *ret = (struct gf_copy_waits){0};
 }

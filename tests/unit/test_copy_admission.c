@@ -202,7 +202,7 @@ static void copy(const struct gf_copy_call *call)
 {
     CUresult result = CUDA_SUCCESS;
     struct gf_copy_refusal refusal;
-    if (!ops->copy(call, &result, &refusal)) {
+    if (!ops->copy(call, &result, &refusal, &(struct gf_copy_wait){0})) {
         memcpy((void *)(uintptr_t)call->dst, (void *)(uintptr_t)call->src, call->bytes);
         ops->copy_declined(call, &refusal, 1000);
         result = CUDA_SUCCESS;

@@ -104,7 +104,7 @@ static struct gf_copy_refusal decline(const struct gf_copy_call *call)
 {
     struct gf_copy_refusal refusal;
     CUresult result;
-    assert_false(ops->copy(call, &result, &refusal));
+    assert_false(ops->copy(call, &result, &refusal, &(struct gf_copy_wait){0}));
     return refusal;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/report/summary_gpu_time.h"
 #include "engine/report/summary_stalls.h"
 #include "engine/report/summary_steps.h"
+#include "engine/report/summary_transfers.h"
 
 #include <string.h>
 
@@ -258,6 +259,47 @@ static void slow_steps_have_causes(void **state)
                         ", in which calls stalled for 251.0 ms: purge");
 }
 
+static struct gf_copy_waits copy_waits;
+
+static void read_copy_waits(struct gf_copy_waits *ret)
+{
+    *ret = copy_waits;
+}
+
+/* Names the line with the longest waits, if they take at least 1 % of the time of the steps. */
+static void waiting_copies_have_a_part(void **state)
+{
+    struct gf_copy_wait_source source = {.ran_ms = 1000};
+    char line[512];
+    (void)state;
+
+    gf_summary_copy_waits(&source, line, sizeof(line));
+    assert_string_equal(line, "");
+    source.step_times = read_step_times;
+    source.read = read_copy_waits;
+    step_times = (struct gf_step_times){.source = gf_step_marks, .total_ns = 10 * SECOND};
+    copy_waits = (struct gf_copy_waits){.from_device = {9, 9 << 20, SECOND * 45 / 100}};
+    gf_summary_copy_waits(&source, line, sizeof(line));
+    assert_string_equal(line, "; copies from the GPU waited 4.5 % of the time for earlier work of "
+                              "their stream (copy into pinned memory with non_blocking=True, and "
+                              "wait later)");
+    copy_waits.lines = 2;
+    copy_waits.line[0] =
+        (struct gf_copy_wait_line){false, 3, "/a/b/train.py", "evaluate", {1, 1, SECOND / 10}};
+    copy_waits.line[1] =
+        (struct gf_copy_wait_line){true, 12, "/a/b/train.py", "step", {2, 2, SECOND / 5}};
+    gf_summary_copy_waits(&source, line, sizeof(line));
+    assert_string_equal(line, "; copies to the GPU at train.py:12 in step waited 2.0 % of the time "
+                              "for earlier work of their stream (pin the source and pass "
+                              "non_blocking=True, or copy before that work is submitted)");
+    step_times.total_ns = 21 * SECOND;
+    gf_summary_copy_waits(&source, line, sizeof(line));
+    assert_string_equal(line, "");
+    step_times.source = gf_step_none;
+    gf_summary_copy_waits(&source, line, sizeof(line));
+    assert_non_null(strstr(line, " waited 20.0 % of the time"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +311,7 @@ int main(void)
         cmocka_unit_test(stalls_and_their_absence_have_a_line),
         cmocka_unit_test(steps_have_a_line),
         cmocka_unit_test(slow_steps_have_causes),
+        cmocka_unit_test(waiting_copies_have_a_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "engine/gputime/python_line.h"
 
 #include "base/fmt.h"
+#include "base/path.h"
 #include "base/pystack/pystack.h"
 #include "engine/gputime/process_read.h"
 #include "os/safe_read.h"
@@ -95,8 +96,7 @@ static bool is_equal(const struct gf_pystack_frame *a, const struct gf_pystack_f
 
 bool gf_python_line_is_library(const char *file)
 {
-    return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") ||
-           strstr(file, "/lib/python3") || strncmp(file, "<frozen", 7) == 0;
+    return gf_path_is_python_library(file);
 }
 
 /*
@@ -111,16 +111,9 @@ static bool is_queue(const char *file)
            strstr(file, "/torch/utils/data/dataloader.py");
 }
 
-/* Copies a path. If the path is too long, copies its end, because the last folders say most. */
-static void copy_end(char *ret, size_t size, const char *text)
-{
-    const size_t length = strlen(text);
-    gf_fmt(ret, size, "%s", length < size ? text : text + (length - size + 1));
-}
-
 static void set_line(const struct gf_pystack_frame *frame, struct gf_python_line *ret)
 {
-    copy_end(ret->file, sizeof(ret->file), frame->file);
+    gf_path_copy_end(frame->file, ret->file, sizeof(ret->file));
     gf_fmt(ret->function, sizeof(ret->function), "%s", frame->function);
     ret->line = frame->line;
 }

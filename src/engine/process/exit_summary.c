@@ -35,6 +35,7 @@ static void print_summary(const struct gf_report *report)
     gf_summary_steps(report, text, sizeof(text));
     print_lines(text);
     gf_summary_transfers(&report->transfers, report->each_hook, text, sizeof(text));
+    gf_summary_copy_waits(&report->copy_waits, text + strlen(text), sizeof(text) - strlen(text));
     print_lines(text);
     gf_summary_stalls(report, text, sizeof(text));
     print_lines(text);

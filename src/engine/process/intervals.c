@@ -7,6 +7,7 @@
 #include "engine/process/process_state.h"
 #include "engine/report/report_activity.h"
 #include "engine/report/report_steps.h"
+#include "engine/report/summary_transfers.h"
 #include "engine/transfer/stats/longest_copies.h"
 #include "os/cgroup.h"
 
@@ -197,6 +198,47 @@ static void log_activity(uint64_t length_ns)
     gf_process.preload->log("activity", fields);
 }
 
+/* The sums of each line at the end of the last interval. */
+static struct gf_copy_wait_sum past_waits[GF_COPY_WAIT_LINES];
+
+static void log_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns)
+{
+    char fields[1024], text[512];
+    struct gf_json json = {.buf = fields, .size = sizeof(fields)};
+
+    gf_summary_copy_wait(line, interval_ns, text, sizeof(text));
+    gf_json_begin(&json, NULL, '{');
+    gf_json_text(&json, "text", text);
+    gf_json_text(&json, "direction", line->to_device ? "to_device" : "from_device");
+    gf_json_text(&json, "file", line->file);
+    gf_json_int(&json, "line", line->line);
+    gf_json_text(&json, "function", line->function);
+    gf_json_size(&json, "copies", line->sum.copies);
+    gf_json_size(&json, "bytes", line->sum.bytes);
+    gf_json_size(&json, "us", line->sum.ns / 1000);
+    gf_json_size(&json, "interval_ms", interval_ns / 1000000);
+    gf_json_end(&json, '}');
+    if (gf_json_close(&json))
+        gf_process.preload->log("copy_wait", fields);
+}
+
+/* Logs each line whose waits take at least 1 % of the interval. */
+static void log_copy_waits(uint64_t interval_ns)
+{
+    struct gf_copy_waits waits;
+
+    gf_process.preload->copy_waits(&waits);
+    for (unsigned i = 0; i < waits.lines; i++) {
+        struct gf_copy_wait_line line = waits.line[i];
+        line.sum.copies -= past_waits[i].copies;
+        line.sum.bytes -= past_waits[i].bytes;
+        line.sum.ns -= past_waits[i].ns;
+        past_waits[i] = waits.line[i].sum;
+        if (line.sum.ns && line.sum.ns * GF_COPY_WAIT_SHARE >= interval_ns)
+            log_copy_wait(&line, interval_ns);
+    }
+}
+
 static bool is_due(uint64_t now, uint64_t length_ns)
 {
     return length_ns >= SHORTEST_NS && length_ns >= (now - gf_process.started_ns) / PARTS;
@@ -216,6 +258,7 @@ static void log_activity_when_due(bool last)
     if ((last || is_due(now, length_ns)) && activity.bytes < ACTIVITY_BYTES) {
         activity.at_ns = now;
         log_activity(length_ns);
+        log_copy_waits(length_ns);
     }
     gf_store_release(&activity.busy, false);
 }

@@ -136,6 +136,7 @@ static void refresh_report(struct gf_report *report, bool ended)
     report->ended = ended;
     report->written_ms = read_wall_clock_ms();
     report->ran_ms = gf_process_elapsed_ms();
+    report->copy_waits.ran_ms = report->ran_ms;
     report->decided = decision != NULL;
     if (decision)
         refresh_decision(report, decision);

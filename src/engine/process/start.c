@@ -195,6 +195,10 @@ static void prepare_report(const struct gf_preload *preload)
     report->each_latency = preload->each_latency;
     report->step_count = preload->step_count;
     report->step_times = preload->step_times;
+    report->copy_waits = (struct gf_copy_wait_source){
+        .read = preload->options->copy_wait_us ? preload->copy_waits : NULL,
+        .step_times = preload->step_times,
+    };
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
     read_program(report->program, sizeof(report->program));
 }

@@ -294,6 +294,7 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     gf_report_gpu_time_put(&json, &report->gpu_time, report->started_ns);
     gf_report_stalls_put(&json, report);
     gf_report_transfers_put(&json, &report->transfers, report->each_hook);
+    gf_report_copy_waits_put(&json, &report->copy_waits);
     gf_report_steps_put(&json, report);
     put_samples(&json, report);
     put_events(&json, report);

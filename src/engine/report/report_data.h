@@ -124,6 +124,7 @@ struct gf_report {
     void (*each_latency)(gf_latency_fn *fn, void *closure);
     void (*step_count)(struct gf_step_count *ret);
     void (*step_times)(struct gf_step_times *ret);
+    struct gf_copy_wait_source copy_waits;
 };
 
 #endif

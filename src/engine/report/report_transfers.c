@@ -155,3 +155,47 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     gf_report_pinned_put(json, &transfers->pinned, &transfers->state);
     gf_json_end(json, '}');
 }
+
+static void put_waits(struct gf_json *json, const struct gf_copy_wait_sum *sum, uint64_t whole)
+{
+    gf_json_size(json, "copies", sum->copies);
+    gf_json_size(json, "bytes", sum->bytes);
+    gf_json_milli(json, "duration_s", sum->ns / 1000000);
+    gf_json_micro(json, "share", gf_transfer_sums_share(sum->ns, whole, 1000000));
+}
+
+static void put_waiting(struct gf_json *json, const char *key, const struct gf_copy_wait_sum *sum,
+                        uint64_t whole)
+{
+    gf_json_begin(json, key, '{');
+    put_waits(json, sum, whole);
+    gf_json_end(json, '}');
+}
+
+void gf_report_copy_waits_put(struct gf_json *json, const struct gf_copy_wait_source *source)
+{
+    struct gf_copy_waits waits;
+    const uint64_t whole = gf_transfer_sums_whole_ns(source);
+
+    if (!source->read) {
+        gf_json_null(json, "copy_waits");
+        return;
+    }
+    source->read(&waits);
+    gf_json_begin(json, "copy_waits", '{');
+    put_waiting(json, "to_device", &waits.to_device, whole);
+    put_waiting(json, "from_device", &waits.from_device, whole);
+    gf_json_begin(json, "lines", '[');
+    for (unsigned i = 0; i < waits.lines; i++) {
+        const struct gf_copy_wait_line *line = &waits.line[i];
+        gf_json_begin(json, NULL, '{');
+        gf_json_text(json, "direction", line->to_device ? "to_device" : "from_device");
+        gf_json_text(json, "file", line->file);
+        gf_json_int(json, "line", line->line);
+        gf_json_text(json, "function", line->function);
+        put_waits(json, &line->sum, whole);
+        gf_json_end(json, '}');
+    }
+    gf_json_end(json, ']');
+    gf_json_end(json, '}');
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the report's section "transfers": copies and pinned memory. */
+/* Writes the report's sections about copies and pinned memory: `transfers` and `copy_waits`. */
 #ifndef GF_ENGINE_REPORT_REPORT_TRANSFERS_H
 #define GF_ENGINE_REPORT_REPORT_TRANSFERS_H
 
@@ -9,5 +9,8 @@
 /* each_hook may be NULL. */
 void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
                              gf_hook_counts_each *each_hook);
+
+/* Copies of pageable memory that waited for earlier work of their own stream. */
+void gf_report_copy_waits_put(struct gf_json *json, const struct gf_copy_wait_source *source);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/summary_transfers.h"
 
+#include "base/path.h"
 #include "base/textbuf.h"
 
 /* Small copies are omitted if they copied less than this. */
@@ -144,4 +145,67 @@ void gf_summary_transfers(const struct gf_report_transfers *transfers,
     say_ring(&out, transfers);
     say_pinned(&out, &transfers->pinned);
     say_saving(&out, &transfers->copies);
+}
+
+static const char *remedy(bool to_device)
+{
+    return to_device ? "pin the source and pass non_blocking=True, or copy before that work is "
+                       "submitted"
+                     : "copy into pinned memory with non_blocking=True, and wait later";
+}
+
+static const char *direction(bool to_device)
+{
+    return to_device ? "to" : "from";
+}
+
+/* Writes where the copies are made; a program without Python has no lines. */
+static void say_waiters(struct gf_textbuf *out, const struct gf_copy_wait_line *line)
+{
+    gf_say(out, "copies %s the GPU", direction(line->to_device));
+    if (line->line)
+        gf_say(out, " at %s:%d in %s", gf_path_file_name(line->file), line->line, line->function);
+}
+
+/* Returns the line with the longest waits, or the sum of a direction if no line is known. */
+static struct gf_copy_wait_line find_longest(const struct gf_copy_waits *waits)
+{
+    const bool to_device = waits->to_device.ns >= waits->from_device.ns;
+    struct gf_copy_wait_line ret = {.to_device = to_device,
+                                    .sum = to_device ? waits->to_device : waits->from_device};
+
+    for (unsigned i = 0; i < waits->lines; i++)
+        if (!ret.line || waits->line[i].sum.ns > ret.sum.ns)
+            ret = waits->line[i];
+    return ret;
+}
+
+void gf_summary_copy_waits(const struct gf_copy_wait_source *source, char *buf, size_t size)
+{
+    struct gf_textbuf out = {buf, size, 0};
+    struct gf_copy_waits waits;
+
+    *buf = '\0';
+    if (!source->read)
+        return;
+    source->read(&waits);
+    const struct gf_copy_wait_line longest = find_longest(&waits);
+    const uint64_t share =
+        gf_transfer_sums_share(longest.sum.ns, gf_transfer_sums_whole_ns(source), 1000);
+    if (share * GF_COPY_WAIT_SHARE < 1000)
+        return;
+    gf_say(&out, "; ");
+    say_waiters(&out, &longest);
+    gf_say(&out, " waited %llu.%llu %% of the time for earlier work of their stream (%s)",
+           ULL(share / 10), ULL(share % 10), remedy(longest.to_device));
+}
+
+void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,
+                          size_t size)
+{
+    struct gf_textbuf out = {buf, size, 0};
+
+    say_waiters(&out, line);
+    gf_say(&out, " waited %llu of %llu ms for earlier work of their stream; %s",
+           ULL(line->sum.ns / 1000000), ULL(interval_ns / 1000000), remedy(line->to_device));
 }

@@ -98,3 +98,17 @@ bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hoo
     sums->unsupported_bytes += counts->unfit_bytes;
     return true;
 }
+
+uint64_t gf_transfer_sums_whole_ns(const struct gf_copy_wait_source *source)
+{
+    struct gf_step_times times = {.source = gf_step_none};
+
+    if (source->step_times)
+        source->step_times(&times);
+    return times.source == gf_step_none ? source->ran_ms * 1000000 : times.total_ns;
+}
+
+uint64_t gf_transfer_sums_share(uint64_t ns, uint64_t whole_ns, unsigned parts)
+{
+    return whole_ns ? (uint64_t)((double)gf_min(ns, whole_ns) * parts / (double)whole_ns) : 0;
+}

@@ -6,7 +6,9 @@
 #ifndef GF_ENGINE_REPORT_TRANSFER_SUMS_H
 #define GF_ENGINE_REPORT_TRANSFER_SUMS_H
 
+#include "abi/copy_wait_api.h"
 #include "abi/hook_counts.h"
+#include "abi/step_api.h"
 #include "engine/transfer/stats/copy_stats.h"
 #include "engine/transfer/stats/pinned_stats.h"
 
@@ -16,6 +18,13 @@ struct gf_report_transfers {
     struct gf_copy_stats copies;
     struct gf_transfer_state state;
     struct gf_pinned_stats pinned;
+};
+
+/* How copies that waited for their stream are read. */
+struct gf_copy_wait_source {
+    void (*read)(struct gf_copy_waits *ret); /* NULL: they are not recorded */
+    void (*step_times)(struct gf_step_times *ret);
+    uint64_t ran_ms;
 };
 
 /* Whether copies that are not staged for this reason are counted as copies of pageable memory. */
@@ -44,6 +53,14 @@ uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts);
  * bytes per second. If this rate is unknown (0), synchronous calls do not count.
  */
 uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t *ret_rate);
+
+/*
+ * Returns the time of which waits are a share: of all steps, or since the process's start if no
+ * steps are known.
+ */
+uint64_t gf_transfer_sums_whole_ns(const struct gf_copy_wait_source *source);
+/* Returns how many of `parts` equal parts of the whole a duration takes. */
+uint64_t gf_transfer_sums_share(uint64_t ns, uint64_t whole_ns, unsigned parts);
 
 /*
  * Counts of copies that are not examined. small: copies below min_bytes. unsupported: copies of a

@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "preload/trace/copy_waits.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/python/python.h"
 #include "preload/trace/stall_count.h"
@@ -324,8 +325,10 @@ void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const ch
     const uint64_t now = gf_now_ns(), took = now - mark->start_ns;
 
     gf_latency_add(kind, size, took);
-    if (kind == gf_timed_driver_wait)
+    if (kind == gf_timed_driver_wait) {
         gf_step_times_wait(now, name);
+        gf_copy_waits_waited(took);
+    }
     const bool slow = is_wait(kind) ? mark->idle && took >= gf_load_relaxed(&wait_threshold)
                                     : took >= gf_load_relaxed(&driver_threshold);
     if (gf_unlikely(slow))

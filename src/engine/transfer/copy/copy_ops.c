@@ -27,7 +27,7 @@ static void count_bypass(const struct gf_admission *admission, enum gf_bypass re
  * Whether the stream is idle. Called before the driver makes a copy whose duration is wanted. If
  * the driver's call would wait for the stream, waits for the stream first.
  */
-static bool is_idle_now(const struct gf_admission *admission)
+static bool is_idle_now(const struct gf_admission *admission, struct gf_stage_result *ret)
 {
     const struct gf_copy_call *call = admission->call;
     const struct gf_stage_request request = {.call = call,
@@ -36,10 +36,9 @@ static bool is_idle_now(const struct gf_admission *admission)
                                              .captures = admission->captures};
     const bool waits = !call->async || admission->kind.direction == gf_direction_d2h;
     bool idle = false;
-    uint64_t ns;
 
     return request.ring && gf_ring_is_on(request.ring) &&
-           gf_pipeline_await_stream(&request, waits ? NULL : &idle, &ns) == gf_bypass_none &&
+           gf_pipeline_await_stream(&request, waits ? NULL : &idle, ret) == gf_bypass_none &&
            (waits || idle);
 }
 
@@ -85,7 +84,7 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
         reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
                                                                : gf_d2h_stage(&request, ret);
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
-        ret->stream_was_idle = is_idle_now(admission);
+        ret->stream_was_idle = is_idle_now(admission, ret);
     }
     if (reason == gf_bypass_none || !reads_now(reason)) {
         gf_readahead_end(readahead);
@@ -200,7 +199,7 @@ static void rate_staged(struct gf_copy_kind kind, uint64_t bytes,
 }
 
 bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
-                      struct gf_copy_refusal *ret_refusal)
+                      struct gf_copy_refusal *ret_refusal, struct gf_copy_wait *ret_wait)
 {
     struct gf_admission admission = {.call = call};
     struct gf_stage_result staged = {0};
@@ -217,6 +216,12 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
             ? (staged.under_way + gf_under_way_leave(kind.direction, gf_maker_library)) / 2
             : 0;
 
+    *ret_wait = (struct gf_copy_wait){
+        .to_device = kind.direction == gf_direction_h2d,
+        .pageable = reads_now(reason),
+        .queued = reason == gf_bypass_none && staged.is_queued,
+        .ns = staged.stream_wait_ns,
+    };
     if (reason != gf_bypass_none) {
         decline(&admission, reason, &staged, ret_refusal);
         return false;

@@ -112,10 +112,9 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
 {
     struct gf_pipeline pipeline;
     struct d2h_progress p = {.result = CUDA_SUCCESS};
-    const enum gf_bypass unstaged =
-        GF_MUTATED(takes_ring_first)
-            ? gf_bypass_none
-            : gf_pipeline_await_stream(request, NULL, &ret->stream_done_ns);
+    const enum gf_bypass unstaged = GF_MUTATED(takes_ring_first)
+                                        ? gf_bypass_none
+                                        : gf_pipeline_await_stream(request, NULL, ret);
 
     if (unstaged != gf_bypass_none)
         return unstaged;

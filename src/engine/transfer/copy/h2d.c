@@ -165,7 +165,7 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
      */
     bool *const poll = async || GF_MUTATED(reads_early) ? &idle : NULL;
 
-    const enum gf_bypass unstaged = gf_pipeline_await_stream(request, poll, &ret->stream_done_ns);
+    const enum gf_bypass unstaged = gf_pipeline_await_stream(request, poll, ret);
     if (unstaged != gf_bypass_none)
         return unstaged;
     ret->stream_was_idle = !async || idle;
@@ -197,7 +197,7 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     gf_ring_want_contiguous(request->ring, request->call->bytes);
     gf_copy_stats_stream_wait();
     gf_under_way_leave(gf_direction_h2d, gf_maker_library);
-    const enum gf_bypass unwaited = gf_pipeline_await_stream(request, NULL, &ret->stream_done_ns);
+    const enum gf_bypass unwaited = gf_pipeline_await_stream(request, NULL, ret);
     h2d_enter(request, ret);
     ret->stream_was_idle = unwaited == gf_bypass_none;
     ret->is_queued = false;

@@ -403,7 +403,7 @@ static CUresult poll_event(const struct gf_slot *slot, bool *ret_idle)
 }
 
 enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, bool *ret_idle,
-                                        uint64_t *ret_ns)
+                                        struct gf_stage_result *ret)
 {
     unsigned captures = request->captures;
     struct gf_slot *slot = gf_slot_acquire(request->ring, 0);
@@ -416,6 +416,7 @@ enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, 
     const char *call = "cuEventRecord";
     CUresult result = gf_slot_record(slot, request->call->stream);
     gf_issue_leave();
+    const uint64_t begun = gf_now_ns();
     if (result == CUDA_SUCCESS) {
         call = ret_idle ? "cuEventQuery" : "cuEventSynchronize";
         result = ret_idle ? poll_event(slot, ret_idle) : gf_slot_wait(slot);
@@ -423,7 +424,8 @@ enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, 
     if (result != CUDA_SUCCESS)
         gf_ring_turn_off(request->ring, call, result);
     gf_slot_release(request->ring, slot); /* this slot has no memory that a DMA could still use */
-    *ret_ns = gf_now_ns();
+    ret->stream_done_ns = gf_now_ns();
+    ret->stream_wait_ns += ret->stream_done_ns - begun;
     return result == CUDA_SUCCESS        ? gf_bypass_none
            : gf_is_capture_error(result) ? gf_bypass_capture
                                          : gf_bypass_failed;

@@ -31,6 +31,7 @@ struct gf_stage_result {
     CUresult result;         /* the result of the program's call */
     size_t done;             /* bytes copied; the driver copies the rest */
     uint64_t stream_done_ns; /* the time when earlier work on the stream was found to have ended */
+    uint64_t stream_wait_ns; /* for how long the library waited for earlier work on the stream */
     bool stream_was_idle;    /* the stream had no unfinished work at stream_done_ns */
     bool is_queued;          /* the copy is asynchronous, and queued behind unfinished work */
     uint64_t under_way;      /* the result of gf_under_way_enter at stream_done_ns; 0: not called */
@@ -155,10 +156,10 @@ void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle);
 /*
  * Waits until the stream has done the work issued to it so far. Holds no memory of the ring while
  * it waits. If ret_idle is not NULL, waits for at most GF_TUNE_IDLE_NS, and sets *ret_idle to
- * whether the work is done. *ret_ns is the time when the wait ended. gf_bypass_capture: the stream
- * is being captured. gf_bypass_failed: a call of the library failed.
+ * whether the work is done. Sets ret->stream_done_ns, and adds the duration to ret->stream_wait_ns.
+ * gf_bypass_capture: the stream is being captured. gf_bypass_failed: a call of the library failed.
  */
 enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, bool *ret_idle,
-                                        uint64_t *ret_ns);
+                                        struct gf_stage_result *ret);
 
 #endif

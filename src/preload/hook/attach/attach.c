@@ -21,6 +21,7 @@
 #include "preload/hook/submissions.h"
 #include "preload/hook/thread_class.h"
 #include "preload/malloc/start.h"
+#include "preload/trace/copy_waits.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/latency.h"
 #include "preload/trace/messages.h"
@@ -233,6 +234,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .step_times = gf_step_times_read,
         .step_graph = gf_step_times_graph,
         .step_facts = gf_step_times_publish,
+        .copy_waits = gf_copy_waits_read,
         .gpu_known = gf_stall_set_gpu,
     };
     gf_engine_start_fn *start = find_engine_start();

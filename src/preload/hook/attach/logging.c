@@ -5,6 +5,7 @@
 #include "preload/hook/attach/thread_start.h"
 #include "preload/hook/originals/driver.h"
 #include "preload/malloc/start.h"
+#include "preload/trace/copy_waits.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/stall.h"
 #include "preload/trace/step_log.h"
@@ -58,6 +59,7 @@ void gf_logging_cuda(void)
     gf_start_watch(options);
     gf_stall_watch_driver((uint64_t)options->stall_us * 1000,
                           (uint64_t)options->stall_wait_us * 1000, current_gpu);
+    gf_copy_waits_start((uint64_t)options->copy_wait_us * 1000);
     gf_journal_share();
     if (gf_journal_wanted())
         at_quick_exit(before_quick_exit); /* because quick_exit calls libc's _exit, not the hook */

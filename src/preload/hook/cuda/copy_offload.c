@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "preload/hook/attach/engine_call.h"
+#include "preload/trace/copy_waits.h"
 #include "preload/trace/step_times.h"
 
 /*
@@ -27,16 +28,58 @@ static bool is_offered(size_t bytes, unsigned copies, bool linear)
                         (linear && copies >= gf_load_relaxed(transfer->copy_sharers)));
 }
 
+uint64_t gf_copy_offload_submitted(void)
+{
+    return gf_submissions_on()
+               ? gf_load_relaxed(&gf_submissions.submitters[gf_counters_mine() - 1].begun)
+               : 0;
+}
+
+static bool is_own_stream_idle(CUstream stream)
+{
+    return stream == CU_STREAM_LEGACY ? gf_copy_is_idle(stream) : gf_stream_is_idle(stream);
+}
+
+/*
+ * Unless the engine knows the stream's state, queries the stream, if the budget of queries permits.
+ */
+static void find_behind(struct gf_copy_offload *offload)
+{
+    struct gf_stall_mark mark = {.start_ns = offload->since};
+
+    offload->behind = offload->refusal.is_queued;
+    if (offload->behind || offload->refusal.stream_was_idle || !offload->wait.pageable ||
+        !gf_copy_waits_wanted() || !gf_stall_should_query(&mark, gf_timed_driver_copy))
+        return;
+    offload->behind = !is_own_stream_idle(offload->call->stream);
+    gf_stall_query_done(&mark, false);
+    offload->since = gf_now_ns();
+}
+
+static void note_wait(struct gf_copy_offload *offload, bool done)
+{
+    const struct gf_copy_call *call = offload->call;
+    const struct gf_copy_wait *wait = &offload->wait;
+
+    gf_copy_waits_add(wait->to_device, call->bytes, wait->ns);
+    if (!done)
+        find_behind(offload);
+    else if (wait->queued)
+        gf_copy_waits_queued((uintptr_t)call->stream, call->bytes, gf_copy_offload_submitted());
+}
+
 bool gf_copy_offload_to_engine(struct gf_copy_offload *offload)
 {
     struct gf_engine_call call;
     const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
     if (!transfer)
         return false;
-    const bool done = transfer->copy(offload->call, &offload->result, &offload->refusal);
+    const bool done =
+        transfer->copy(offload->call, &offload->result, &offload->refusal, &offload->wait);
     if (!done)
         offload->since = gf_now_ns();
     gf_engine_call_end(&call);
+    note_wait(offload, done);
     return done;
 }
 
@@ -59,7 +102,11 @@ bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, b
 static void tell_declined(const struct gf_copy_offload *offload)
 {
     struct gf_engine_call call;
-    const uint64_t ns = gf_now_ns() - offload->since;
+    const uint64_t ns = gf_now_ns() - offload->since, bytes = offload->call->bytes;
+
+    /* Even a slow copy makes a byte per nanosecond, so the rest of the duration was a wait. */
+    if (offload->behind && ns > bytes)
+        gf_copy_waits_add(offload->wait.to_device, bytes, ns - bytes);
     const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
     if (!transfer)
         return;

@@ -30,6 +30,12 @@ struct gf_copy_offload {
     const struct gf_copy_call *call;
     CUresult result;                /* set if the engine made the copy */
     struct gf_copy_refusal refusal; /* set if the engine declined the copy */
+    struct gf_copy_wait wait;       /* set if the copy was offered */
+    /*
+     * The engine declined the copy, and its stream had unfinished work just before the driver's
+     * call, which therefore waits for that work.
+     */
+    bool behind;
     uint64_t since; /* when the engine declined, in ns; 0 if the copy was not offered */
     bool counted;   /* the copy is counted as in progress */
 };
@@ -42,6 +48,8 @@ struct gf_copy_offload {
  */
 bool gf_copy_offload_to_engine(struct gf_copy_offload *offload);
 bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, bool linear);
+/* The number of submissions of the calling thread; 0: they are not counted. */
+uint64_t gf_copy_offload_submitted(void);
 void gf_copy_offload_ended(const struct gf_copy_offload *offload);
 
 /*
@@ -55,6 +63,7 @@ static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hoo
 {
     ret->call = call;
     ret->since = 0;
+    ret->behind = false;
     ret->counted = false;
     if (gf_thread.guard)
         return false;

@@ -6,8 +6,8 @@
  * waits, but programs do not expect that, so every slow free is a stall.
  */
 #include "preload/hook/attach/engine_call.h"
-#include "preload/hook/cuda/entry.h"
-#include "preload/hook/cuda/timed_call.h"
+#include "preload/hook/cuda/copy_offload.h"
+#include "preload/trace/copy_waits.h"
 
 /* Notifies the engine after a driver call that waited for all work of the current context. */
 static CUresult notify_waited(CUresult result)
@@ -54,6 +54,22 @@ CUresult gf_on_cuCtxSynchronize(void)
 }
 GF_ENTRY(cuCtxSynchronize);
 
+/*
+ * These two functions are called around a wait, which may belong to a copy that the thread has just
+ * queued (preload/trace/copy_waits.h).
+ */
+static void expect_copy(CUstream stream)
+{
+    if (gf_copy_waits_wanted() && !gf_thread.guard)
+        gf_copy_waits_expect((uintptr_t)stream, gf_copy_offload_submitted());
+}
+
+static CUresult forget_copy(CUresult result)
+{
+    gf_copy_waits_forget();
+    return result;
+}
+
 /* The log uses the same name for both stream flavours. */
 #define STREAM_WAIT(symbol, null_stream)                                                           \
     CUresult gf_on_##symbol(CUstream hStream)                                                      \
@@ -61,8 +77,10 @@ GF_ENTRY(cuCtxSynchronize);
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,                           \
-                         gf_stream_is_idle(hStream ? hStream : null_stream), real(hStream));       \
+        expect_copy(hStream ? hStream : null_stream);                                              \
+        return forget_copy(GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,               \
+                                     gf_stream_is_idle(hStream ? hStream : null_stream),           \
+                                     real(hStream)));                                              \
     }                                                                                              \
     GF_ENTRY(symbol)
 
