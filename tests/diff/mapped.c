@@ -160,11 +160,17 @@ static void truncated(void)
     copy_all(at, SIZE / 2, SIZE, "behind the end");
 }
 
-/* Copies from a mapping that is longer than its file. */
+/*
+ * Copies from a mapping that is longer than its file. The last page of a private mapping may hold
+ * bytes of the program behind the end of the file.
+ */
 static void tail(void)
 {
     const size_t end = SIZE / 2 + 100;
     int fd = make_file("model", end, 1);
+    unsigned char *own = map_file(fd, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    memset(own + end, 0x55, PAGE - 100);
+    copy(own + SIZE / 2 - TENSOR, TENSOR + PAGE, "the written tail");
     unsigned char *at = map_file(fd, SIZE, PROT_READ, MAP_SHARED);
     drop_cache(fd);
     copy_all(at, 0, SIZE / 2, "tail");

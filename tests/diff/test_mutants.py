@@ -146,6 +146,9 @@ MUTANTS = {
     "opens_file_ahead": mapped("locked"),
     "outlives_copy": mapped("unmapped"),
     "reads_ahead_of_all": mapped("few"),
+    "delivers_stale_bytes": mapped("overwritten"),
+    "reads_the_file": mapped("written"),
+    "zeroes_the_tail": mapped("tail", "catch"),
     "skips_a_piece": loads("bytes"),
 }
 

@@ -29,6 +29,19 @@ static bool copy_guarded(const struct gf_pipeline *pipeline, char *ring, char *h
                                  pipeline->plan.demoted ? gf_cldemote_copy : gf_nt_copy);
 }
 
+static bool copy_bytes(const struct gf_pipeline *pipeline, char *ring, char *host, size_t bytes)
+{
+    if (gf_unlikely(pipeline->guarded && pipeline->guarded != &here))
+        return copy_guarded(pipeline, ring, host, bytes);
+    if (pipeline->to_host)
+        memcpy(host, ring, bytes);
+    else if (pipeline->plan.demoted)
+        gf_cldemote_copy(ring, host, bytes);
+    else
+        gf_nt_copy(ring, host, bytes);
+    return true;
+}
+
 static bool copy_piece(struct gf_job *job, uint64_t piece)
 {
     struct gf_pipeline *pipeline = (struct gf_pipeline *)job;
@@ -43,15 +56,10 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
     if (!gf_populate_has_vmas(&pipeline->populate) &&
         !gf_populate_pages(host, bytes, pipeline->to_host))
         return false;
-    if (gf_unlikely(pipeline->guarded && pipeline->guarded != &here)) {
-        if (!copy_guarded(pipeline, ring, host, bytes))
-            return false;
-    } else if (pipeline->to_host)
-        memcpy(host, ring, bytes);
-    else if (plan->demoted)
-        gf_cldemote_copy(ring, host, bytes);
-    else
-        gf_nt_copy(ring, host, bytes);
+    if (!copy_bytes(pipeline, ring, host, bytes))
+        return false;
+    if (!pipeline->to_host)
+        gf_mutation_change_copy(ring, host, bytes);
     if (gf_sub_acq_rel(&pipeline->pieces_left[slot], 1) == 1)
         gf_job_notify(job);
     return true;

@@ -103,6 +103,8 @@ static bool read_piece(struct gf_job *job, uint64_t number)
     uintptr_t at = piece;
 
     GF_MUTATION_SLEEP(outlives_copy);
+    if (GF_MUTATED(delivers_stale_bytes))
+        gf_mutation_store_ahead((void *)piece, end - piece);
     if (gf_load_relaxed(&slot->is_over) || !gf_io_priority_set(slot->io_priority))
         return false;
     if (piece < gf_load_relaxed(&slot->cached_to))

@@ -23,6 +23,13 @@ bool gf_mutation_again(void **pp, size_t bytes, CUresult *ret_result);
 void gf_mutation_sleep(const char *name); /* sleeps for 20 ms, if the named mutation is active */
 /* Opens the file of the mapping at this address by its name, and closes it again. */
 void gf_mutation_open_file(const void *at);
+/* For the mutation delivers_stale_bytes: stores bytes that are read ahead. */
+void gf_mutation_store_ahead(const void *at, size_t bytes);
+/*
+ * Changes `to`, a copy of the range, for three mutations. delivers_stale_bytes: to the stored bytes.
+ * reads_the_file: to those of the mapping's file. zeroes_the_tail: to zero behind the file's end.
+ */
+void gf_mutation_change_copy(void *to, const void *at, size_t bytes);
 #define GF_MUTATED(name) gf_mutated(#name)
 #define GF_MUTATION_HOLD(name) gf_mutation_hold(#name)
 #define GF_MUTATION_DROP(name) gf_mutation_drop(#name)
@@ -33,6 +40,8 @@ void gf_mutation_open_file(const void *at);
 #define GF_MUTATION_DROP(name) ((void)0)
 #define GF_MUTATION_SLEEP(name) ((void)0)
 #define gf_mutation_open_file(at) ((void)0)
+#define gf_mutation_store_ahead(at, bytes) ((void)0)
+#define gf_mutation_change_copy(to, at, bytes) ((void)0)
 #define gf_mutation_keep(p, ret_result) false
 #define gf_mutation_again(pp, bytes, ret_result) false
 #endif
