@@ -147,6 +147,8 @@ struct gf_heap_ops {
      * heap calls `wake` once, from within a free, as soon as it has many dirty pages.
      */
     void (*watch_retained)(void (*wake)(void));
+    /* Tells the heap the headroom, in bytes. A watched heap does not read it itself. */
+    void (*tell_headroom)(uint64_t bytes);
     /*
      * free_lazily frees all dirty pages by MADV_FREE. purge frees all free pages by MADV_DONTNEED.
      * Both return false if they did nothing, because another thread is in such a call or because a

@@ -88,7 +88,6 @@ unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cp
 {
     struct counting counting = {.claim = claim, .cpus = cpus};
 
-    if (gf_own_table_has_server())
-        gf_own_table_run(count_others, &counting);
+    gf_own_table_run_on_server(count_others, &counting);
     return 1 + counting.others;
 }

@@ -19,8 +19,8 @@ struct gf_cpu_claim {
  * Moves the claim to this set of CPUs, and returns the number of processes that claim the same set,
  * including the calling one. Returns 1 if the number is unknown, for example without /sys.
  *
- * The descriptor stays open in the table of the thread that serves the caller
- * (gf_own_table_use_server). A caller without such a thread claims nothing. Claims are released in
+ * The descriptor stays open in the table of the serving thread (os/own_table.h). A process without
+ * such a thread claims nothing. Claims are released in
  * no other way than by the end of the process; a forked child has none. Takes about 20 us. Keeps
  * errno.
  */

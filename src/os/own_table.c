@@ -15,6 +15,8 @@
 #define STACK ((size_t)512 << 10)
 #define YIELDS 1000 /* limits how long await_end delays a hook */
 #define UNSHARE 2U  /* CLOSE_RANGE_UNSHARE, since Linux 5.9 */
+/* How long a call waits until the serving thread takes it. */
+#define PATIENCE_NS 100000000L
 /* The flags that pthread_create uses. A seccomp filter may refuse any other combination. */
 #define FLAGS                                                                                      \
     (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |            \
@@ -160,62 +162,105 @@ static void run_on_thread(struct call *call)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
-/*
- * The state that the serving thread and its only client share. `posted` and `finished` count calls,
- * and each is a futex.
- */
-static struct {
+/* A call that waits for the serving thread. `state` is a futex. */
+struct request {
+    _Atomic uint32_t state;
     struct call *call;
-    _Atomic uint32_t posted, finished;
-    _Atomic bool is_open;
+};
+enum { request_free, request_claimed, request_posted, request_running, request_done };
+
+static struct {
+    struct request requests[8];
+    _Atomic uint32_t posted; /* counts requests, and is a futex */
+    _Atomic pid_t process;   /* whose thread serves; a forked child has no such thread */
 } server;
-static __thread __attribute__((tls_model("initial-exec"))) bool uses_server;
 
-static void await_change(const _Atomic uint32_t *word, uint32_t seen)
+static bool change(struct request *request, uint32_t from, uint32_t to)
 {
-    while (gf_load_acquire(word) == seen)
-        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL);
+    return gf_cas_acq_rel(&request->state, &from, to);
 }
 
-static void announce_change(_Atomic uint32_t *word)
+static struct request *claim_request(void)
 {
-    gf_add_release(word, 1);
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1);
+    for (size_t i = 0; i < GF_ARRAY_LEN(server.requests); i++)
+        if (change(&server.requests[i], request_free, request_claimed))
+            return &server.requests[i];
+    return NULL;
 }
 
-static void run_on_server(struct call *call)
+/* Returns false if the server did not take the request, because it reads a file that hangs. */
+static bool await_done(struct request *request)
 {
-    const uint32_t before = gf_load_relaxed(&server.finished);
+    const struct timespec patience = {.tv_nsec = PATIENCE_NS};
 
-    server.call = call;
-    announce_change(&server.posted);
-    await_change(&server.finished, before);
+    for (uint32_t state; (state = gf_load_acquire(&request->state)) != request_done;) {
+        const bool waits = state == request_posted;
+        if (syscall(SYS_futex, &request->state, FUTEX_WAIT_PRIVATE, state,
+                    waits ? &patience : NULL) < 0 &&
+            errno == ETIMEDOUT && change(request, request_posted, request_claimed))
+            return false;
+    }
+    return true;
+}
+
+static bool run_on_server(struct call *call)
+{
+    const uint64_t blocked = BLOCKED;
+    uint64_t before;
+    bool done = false;
+
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &before, sizeof(before));
+    struct request *request = claim_request();
+    if (request) {
+        request->call = call;
+        gf_store_release(&request->state, request_posted);
+        gf_add_release(&server.posted, 1);
+        syscall(SYS_futex, &server.posted, FUTEX_WAKE_PRIVATE, 1);
+        done = await_done(request);
+        gf_store_release(&request->state, request_free);
+    }
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+    return done;
+}
+
+/*
+ * A thread with a real-time policy starts a thread, which inherits the policy. The server may have
+ * to wait until other threads with such a policy leave it a CPU.
+ */
+static bool may_use_server(void)
+{
+    if (gf_load_acquire(&server.process) != syscall(SYS_getpid))
+        return false;
+    const long policy = syscall(SYS_sched_getscheduler, 0) & ~(long)SCHED_RESET_ON_FORK;
+    return policy != SCHED_FIFO && policy != SCHED_RR && policy != SCHED_DEADLINE;
+}
+
+static void serve_requests(void)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(server.requests); i++) {
+        struct request *request = &server.requests[i];
+        if (!change(request, request_posted, request_running))
+            continue;
+        request->call->work(request->call->closure);
+        request->call->done = true;
+        gf_store_release(&request->state, request_done);
+        syscall(SYS_futex, &request->state, FUTEX_WAKE_PRIVATE, 1);
+    }
 }
 
 bool gf_own_table_serve(void (*begin)(void))
 {
-    uint32_t seen = gf_load_relaxed(&server.posted);
-
     if (!gf_own_table_leave())
         return false;
     begin();
-    gf_store_release(&server.is_open, true);
-    for (;; seen++) {
-        await_change(&server.posted, seen);
-        server.call->work(server.call->closure);
-        server.call->done = true;
-        announce_change(&server.finished);
+    for (size_t i = 0; i < GF_ARRAY_LEN(server.requests); i++) /* those of a parent's threads */
+        gf_store_relaxed(&server.requests[i].state, request_free);
+    gf_store_release(&server.process, (pid_t)syscall(SYS_getpid));
+    for (;;) {
+        const uint32_t seen = gf_load_acquire(&server.posted);
+        serve_requests();
+        syscall(SYS_futex, &server.posted, FUTEX_WAIT_PRIVATE, seen, NULL);
     }
-}
-
-void gf_own_table_use_server(void)
-{
-    uses_server = true;
-}
-
-bool gf_own_table_has_server(void)
-{
-    return uses_server && gf_load_acquire(&server.is_open);
 }
 
 bool gf_own_table_is_own(void)
@@ -228,6 +273,17 @@ bool gf_own_table_on_short_thread(void)
     return table == table_of_short_thread;
 }
 
+bool gf_own_table_run_on_server(void (*work)(void *closure), void *closure)
+{
+    const int error = errno;
+    struct call call = {.work = work, .closure = closure};
+    const bool done =
+        !gf_permit_sealed() && !gf_own_table_is_own() && may_use_server() && run_on_server(&call);
+
+    errno = error;
+    return done;
+}
+
 bool gf_own_table_run(void (*work)(void *closure), void *closure)
 {
     const int error = errno;
@@ -238,9 +294,7 @@ bool gf_own_table_run(void (*work)(void *closure), void *closure)
     if (gf_own_table_is_own()) {
         work(closure);
         call.done = true;
-    } else if (gf_own_table_has_server()) {
-        run_on_server(&call);
-    } else {
+    } else if (!may_use_server() || !run_on_server(&call)) {
         run_on_thread(&call);
     }
     errno = error;

@@ -10,15 +10,21 @@
 #include "base/base.h"
 
 /*
- * Calls work(closure) on a new thread with its own descriptor table, and waits until it ends. The
- * thread shares the caller's thread-local variables, so work must not allocate, and must not depend
- * on the thread's id, mask or policy. It has 512 KiB of stack. If the process has one thread, or
- * the caller already has its own table, work runs on the calling thread.
+ * Calls work(closure) on another thread, which has its own descriptor table, and waits until it
+ * ends: on the serving thread of gf_own_table_serve, or on a new one if this process has no such
+ * thread or it is busy. A new thread shares the caller's thread-local variables, so work must not
+ * allocate, and must not depend on the thread's id, mask or policy. It has 512 KiB of stack. If the
+ * process has one thread, or the caller already has its own table, work runs on the calling thread.
+ *
+ * A new thread begins with copies of the program's descriptors and closes them. The kernel then
+ * tells the file systems (`flush`), as at the end of a child process: NFS writes the data of open
+ * files back, a FUSE file system may finish an upload, and mq_notify forgets its registration. So
+ * nothing may call this function again and again in a process without a serving thread.
  *
  * Returns false if work did not run, because the kernel refuses a thread, or the process is sealed
- * (os/permit.h). A call takes 0.1 ms on a busy machine. It may be made on any thread, inside
- * malloc, in a signal handler and in a forked child. Keeps errno. Asynchronous signals are blocked
- * during the call.
+ * (os/permit.h). A call that starts a thread takes 0.1 ms on a busy machine. It may be made on any
+ * thread, inside malloc, in a signal handler and in a forked child. Keeps errno. Asynchronous
+ * signals are blocked during the call.
  */
 bool gf_own_table_run(void (*work)(void *closure), void *closure);
 
@@ -39,15 +45,16 @@ bool gf_own_table_on_short_thread(void);
 bool gf_own_table_leave(void);
 
 /*
- * Makes the calling thread the server of one other thread, the client. The server does the work of
- * the client's calls of gf_own_table_run, so that these calls create no threads. The function first
- * calls begin(), then serves and never returns. It returns false if the calling thread cannot leave
- * the program's table.
+ * Makes the calling thread the serving thread of this process: it does the work of the calls of
+ * gf_own_table_run, one at a time, so that these calls create no threads. The function first calls
+ * begin(), then serves and never returns. It returns false if the calling thread cannot leave the
+ * program's table.
  */
 bool gf_own_table_serve(void (*begin)(void));
-/* Makes the calling thread the client. Call it once, after the serving thread was started. */
-void gf_own_table_use_server(void);
-/* Whether the calling thread is the client of a server that already serves. */
-bool gf_own_table_has_server(void);
+/*
+ * Like gf_own_table_run, but calls work only on the serving thread, for descriptors that stay open
+ * there. Returns false if work did not run.
+ */
+bool gf_own_table_run_on_server(void (*work)(void *closure), void *closure);
 
 #endif

@@ -2,11 +2,13 @@
 #include "unit.h"
 
 #include "os/own_table.h"
+#include "os/permit.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static pthread_barrier_t ready;
@@ -96,11 +98,129 @@ static void test_handler_that_jumps(void **state)
     assert_true(work.on_other);
 }
 
+#define CLIENTS 6 /* more than there are CPUs, fewer than the server takes at a time */
+#define CALLS 300
+
+static _Atomic pid_t serving;
+
+static void begin(void)
+{
+    serving = (pid_t)syscall(SYS_gettid);
+}
+
+static void *serve(void *unused)
+{
+    gf_own_table_serve(begin);
+    return unused;
+}
+
+static void start_server(void)
+{
+    pthread_t thread;
+
+    gf_permit_only(GF_PERMIT_ALL);
+    assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
+    for (unsigned i = 0; !serving && i < 5000; i++)
+        usleep(1000);
+    usleep(1000); /* begin() runs before the server takes requests */
+}
+
+static void get_tid(void *closure)
+{
+    *(pid_t *)closure = (pid_t)syscall(SYS_gettid);
+}
+
+static void *call_often(void *served)
+{
+    for (unsigned i = 0; i < CALLS; i++) {
+        pid_t tid = 0;
+        assert_true(gf_own_table_run(get_tid, &tid));
+        *(unsigned *)served += tid == serving;
+    }
+    return NULL;
+}
+
+static void test_one_thread_serves_all(void **state)
+{
+    pthread_t thread[CLIENTS];
+    unsigned served[CLIENTS] = {0};
+    pid_t tid = 0;
+
+    (void)state;
+    start_server();
+    for (unsigned i = 0; i < 1000 && tid != serving; i++)
+        assert_true(gf_own_table_run(get_tid, &tid));
+    assert_int_equal(tid, serving);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, call_often, &served[i]), 0);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_true(served[i] > CALLS / 2); /* on a busy machine, some calls start a thread */
+    }
+}
+
+static void hang(void *pipe)
+{
+    char byte;
+    const long got = syscall(SYS_read, ((int *)pipe)[0], &byte, 1UL);
+    assert_int_equal(got, -1); /* the server has a table of its own, without this pipe */
+    usleep(1500000);
+}
+
+static void *hang_server(void *pipe)
+{
+    gf_own_table_run(hang, pipe);
+    return NULL;
+}
+
+static void test_a_call_does_not_wait_for_a_server_that_hangs(void **state)
+{
+    int fds[2];
+    pthread_t thread;
+    pid_t tid = 0;
+
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(pthread_create(&thread, NULL, hang_server, fds), 0);
+    usleep(300000);
+    assert_true(gf_own_table_run(get_tid, &tid));
+    assert_true(tid && tid != serving);
+    pthread_join(thread, NULL);
+    for (unsigned i = 0; i < 1000 && tid != serving; i++)
+        assert_true(gf_own_table_run(get_tid, &tid));
+    assert_int_equal(tid, serving);
+}
+
+static void test_a_forked_child_has_no_server(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip_because("ThreadSanitizer lets a forked child start no thread");
+#endif
+    const pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        pid_t tid = 0;
+        alarm(20);
+        pthread_barrier_init(&ready, NULL, 2);
+        if (pthread_create(&thread, NULL, sleep_for_ever, NULL))
+            _exit(2);
+        pthread_barrier_wait(&ready);
+        _exit(gf_own_table_run(get_tid, &tid) && tid && tid != getpid() ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct sigaction action = {.sa_handler = handle};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_handler_behind_the_call),
-                                       cmocka_unit_test(test_handler_that_jumps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_handler_behind_the_call), cmocka_unit_test(test_handler_that_jumps),
+        cmocka_unit_test(test_one_thread_serves_all),
+        cmocka_unit_test(test_a_call_does_not_wait_for_a_server_that_hangs),
+        cmocka_unit_test(test_a_forked_child_has_no_server)};
     if (sigaction(SIGUSR1, &action, NULL))
         abort();
     return cmocka_run_group_tests(tests, start_thread, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs work of the sampler on a short-lived thread (os/own_table.h), and sums the CPU time and the
+ * Runs work of the sampler on another thread (os/own_table.h), and sums the CPU time and the
  * run-queue delay of such threads. The sampler limits its own cost, and tells a late sample of a
  * process without a CPU from one of a paused process. The clock and the delay of its own thread do
  * not include other threads.

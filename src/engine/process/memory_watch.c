@@ -111,6 +111,7 @@ static uint64_t check_retained(uint64_t now_ns)
     if (now.dirty < GF_RECLAIM_LITTLE && now_ns < watch.files_ns)
         return watch.files_ns;
     read_files(&now);
+    heap->tell_headroom(now.headroom.bytes);
     const enum gf_reclaim_step step = gf_reclaim_feed(&watch.reclaim, &now);
     if (step == gf_reclaim_free_lazily)
         heap->free_lazily();

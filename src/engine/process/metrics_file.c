@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/path.h"
-#include "engine/process/replace_file.h"
+#include "os/replace_file.h"
 #include "engine/process/write_thread.h"
 #include "engine/report/report_metrics.h"
 

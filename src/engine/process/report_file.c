@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "engine/process/replace_file.h"
+#include "os/replace_file.h"
 #include "engine/process/write_thread.h"
 #include "engine/report/report.h"
 #include "os/file_place.h"

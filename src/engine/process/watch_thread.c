@@ -208,8 +208,8 @@ static void warn_of_idle_states(void)
 }
 
 /*
- * The main function of the thread that reads files for the library's thread. If this thread cannot
- * be started, each reading starts a thread.
+ * The main function of the thread that reads files for all threads. If this thread cannot be
+ * started, each reading starts a thread.
  */
 static void *read_files(void *unused)
 {
@@ -227,8 +227,7 @@ static void start_reader(void)
         return;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, READER_STACK);
-    if (pthread_create(&thread, &attr, read_files, NULL) == 0)
-        gf_own_table_use_server();
+    pthread_create(&thread, &attr, read_files, NULL);
     pthread_attr_destroy(&attr);
 }
 

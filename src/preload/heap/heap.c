@@ -80,6 +80,7 @@ static void start_jemalloc(void)
     ops.first_touch = gf_first_touch_read;
     ops.retained = gf_retain_read;
     ops.watch_retained = gf_retain_watch;
+    ops.tell_headroom = gf_retain_tell_headroom;
     ops.free_lazily = gf_retain_free_lazily;
     ops.purge = gf_retain_purge_now;
     ops.purge_unused = gf_purge_unused_now;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "os/headroom.h"
+#include "os/own_table.h"
 #include "os/permit.h"
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/page_counts.h"
@@ -20,11 +21,7 @@
 #define LITTLE (32 * MIB)
 /* After a new mapping, the next check is made when this many bytes have been freed. */
 #define SOON (32 * MIB)
-/*
- * The headroom is read again only after this time. A reading waits for another thread
- * (os/own_table.h), which may be delayed on a busy machine. The engine reads the headroom more
- * often.
- */
+/* The headroom is read again only after this time. The engine reads it more often. */
 #define READING_NS UINT64_C(500000000)
 /* A forked child purges the free pages that it inherits if they have at least this many bytes. */
 #define CHILD_MIN (16 * MIB)
@@ -118,7 +115,11 @@ void gf_retain_purge(void)
     purging = false;
 }
 
-/* Called only by the holder of `busy`. */
+/*
+ * Called only by the holder of `busy`. The engine tells the headroom that it reads. Without an
+ * engine, a process with several threads keeps its last reading: reading again would flush the
+ * program's open files each time (os/own_table.h).
+ */
 static uint64_t retain_headroom(void)
 {
     static struct gf_headroom_scratch scratch;
@@ -133,8 +134,10 @@ static uint64_t retain_headroom(void)
 
     if (blind)
         return GF_HEADROOM_UNKNOWN;
-    if (gf_load_relaxed(&retain.readings) && (gf_permit_sealed() || now - read_ns < READING_NS))
-        return gf_load_relaxed(&retain.headroom);
+    const bool kept = gf_load_relaxed(&retain.watched) || !gf_own_table_is_own();
+    if (kept || gf_permit_sealed() || now - read_ns < READING_NS)
+        return gf_load_relaxed(&retain.readings) ? gf_load_relaxed(&retain.headroom)
+                                                 : GF_HEADROOM_UNKNOWN;
     if (!gf_headroom_read_in(&scratch, "", -1, &headroom))
         return GF_HEADROOM_UNKNOWN;
     read_ns = now;
@@ -275,6 +278,12 @@ void gf_retain_watch(void (*wake)(void))
     if (!gf_exchange_acq_rel(&retain.woken, false) && asks_again)
         return;
     gf_store_relaxed(&gf_retain_count.check_at, 0); /* The next call of free then makes a check. */
+}
+
+void gf_retain_tell_headroom(uint64_t bytes)
+{
+    gf_store_relaxed(&retain.headroom, bytes);
+    gf_add_relaxed(&retain.readings, 1);
 }
 
 bool gf_retain_managed(void)

@@ -77,9 +77,10 @@ void gf_retain_end(void);
 bool gf_retain_managed(void);
 bool gf_retain_watched(void);
 
-/* These are the members retained, watch_retained, free_lazily and purge of gf_heap_ops. */
+/* These are the members retained, watch_retained, tell_headroom, free_lazily and purge of gf_heap_ops. */
 void gf_retain_read(struct gf_heap_retained *ret);
 void gf_retain_watch(void (*wake)(void));
+void gf_retain_tell_headroom(uint64_t bytes);
 bool gf_retain_free_lazily(void);
 bool gf_retain_purge_now(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/replace_file.h"
+#include "os/replace_file.h"
 
 #include "base/path.h"
 #include "os/own_table.h"

@@ -3,8 +3,8 @@
  * Writes and removes files that the user named. A thread with its own descriptor table writes them,
  * so that the program's descriptors stay as they are. The functions wait for the disk.
  */
-#ifndef GF_ENGINE_PROCESS_REPLACE_FILE_H
-#define GF_ENGINE_PROCESS_REPLACE_FILE_H
+#ifndef GF_OS_REPLACE_FILE_H
+#define GF_OS_REPLACE_FILE_H
 
 #include <stddef.h>
 
