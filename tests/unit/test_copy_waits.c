@@ -7,6 +7,7 @@
 #include "preload/trace/python/python.h"
 
 #include <string.h>
+#include <time.h>
 
 #define MS UINT64_C(1000000)
 #define MIB (UINT64_C(1) << 20)
@@ -23,6 +24,19 @@ size_t __wrap_gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
     readings++;
     memcpy(ret, frames, count * sizeof(*ret));
     return count;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+
+/* Reading a line takes 10 us on every machine. Of more expensive readings, fewer are made. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    static uint64_t now;
+
+    (void)clock;
+    now += 10000;
+    *ret = (struct timespec){(time_t)(now / 1000000000), (long)(now % 1000000000)};
+    return 0;
 }
 
 static void set_frame(size_t i, const char *file, int line, const char *function)

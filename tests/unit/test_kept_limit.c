@@ -14,8 +14,8 @@
 #define NODE 7
 
 static uint64_t headroom;
-static int node_of_pages; /* what the kernel answers */
-static time_t passed_s;
+static int node_of_pages;       /* what the kernel answers */
+static _Atomic time_t passed_s; /* helpers read it, too */
 
 void __wrap_gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
 int __wrap_gf_range_node_read(const void *at, size_t bytes);

@@ -42,7 +42,7 @@ void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, of
 
 int __wrap_madvise(void *at, size_t size, int advice)
 {
-    if (advice == MADV_DONTNEED)
+    if (advice == MADV_DONTNEED || advice == MADV_DONTDUMP)
         return __real_madvise(at, size, advice);
     _Atomic int *const n = advice == MADV_HUGEPAGE ? &left.madvise : &left.populate;
     return fails(n) ? -1 : __real_madvise(at, size, advice);

@@ -183,6 +183,9 @@ static void processes_share_cpus(void **state)
     struct gf_cpu_claim claim = {0};
     (void)state;
 
+#ifdef __SANITIZE_THREAD__
+    skip_because("ThreadSanitizer lets a forked child start no thread");
+#endif
     gf_permit_only(GF_PERMIT_ALL); /* the server needs close_range */
     if (access("/sys/devices/system/cpu/possible", R_OK) != 0)
         skip_because("needs /sys");

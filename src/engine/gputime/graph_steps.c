@@ -8,6 +8,7 @@
 static struct {
     uint64_t launches; /* at the last sample */
     uint64_t at_ns;    /* when a sample last saw a launch */
+    bool latest;       /* the last sample saw a launch */
 } seen[GF_GRAPH_SLOTS];
 
 void gf_graph_steps_see(struct gf_submit_table *table, uint64_t before_ns, uint64_t now,
@@ -21,9 +22,14 @@ void gf_graph_steps_see(struct gf_submit_table *table, uint64_t before_ns, uint6
         if (launches != seen[i].launches) {
             seen[i].launches = launches;
             seen[i].at_ns = now;
-            if (graph && before_ns)
+            /* The period of launches in each sample would be the samples' own. */
+            if (graph && before_ns && !seen[i].latest)
                 launched(before_ns + (now - before_ns) / 2, graph);
-        } else if (graph && now - seen[i].at_ns > OLD_NS) {
+            seen[i].latest = true;
+            continue;
+        }
+        seen[i].latest = false;
+        if (graph && now - seen[i].at_ns > OLD_NS) {
             /* A hook may just count a launch; then a later graph gets it. */
             gf_store_relaxed(&slot->graph, 0);
         }

@@ -105,6 +105,21 @@ static void clear_seen(struct round *round)
         atomic_fetch_or(round->cleared[i].work, round->cleared[i].was);
 }
 
+/*
+ * Called when no query is under way, because the program waits for one, and standard error may be a
+ * pipe that nobody reads.
+ */
+static void tell_of_captures(void)
+{
+    static bool told;
+
+    if (!has_met_capture || told)
+        return;
+    told = true;
+    gf_info("the GPU's time is not sampled any more, because the program captures streams by "
+            "calls that the library does not see");
+}
+
 static CUresult query_in(struct round *round, uintptr_t context, CUstream stream)
 {
     if (has_met_capture)
@@ -119,12 +134,8 @@ static CUresult query_in(struct round *round, uintptr_t context, CUstream stream
     }
     round->ret->questions++;
     const CUresult result = round->cuda->cuStreamQuery(stream);
-    if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT &&
-        !has_met_capture) {
+    if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
         has_met_capture = true;
-        gf_info("the GPU's time is not sampled any more, because the program captures streams by "
-                "calls that the library does not see");
-    }
     round->ret->refused += result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
     return result;
 }
@@ -274,6 +285,7 @@ void gf_questions_ask(const struct gf_cuda *cuda, struct gf_submit_table *table,
         cuda->cuCtxSetCurrent(NULL);
     }
     gf_store_seq_cst(&table->asking, false);
+    tell_of_captures();
     if (!ret->asked)
         return;
     judge_legacy(&round);

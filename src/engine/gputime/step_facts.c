@@ -14,6 +14,7 @@ static struct {
     /* When the facts were published, the cgroup's file was read, and the clocks were read. */
     uint64_t published_ns, throttled_ns, clock_ns;
     unsigned clock_loss[GF_SUBMIT_DEVICES];
+    uint64_t base[GF_STEP_ENGINE_FACTS]; /* what the first reading found */
     uint64_t value[GF_STEP_ENGINE_FACTS];
 } facts;
 
@@ -28,14 +29,22 @@ static void raise_fact(unsigned fact, uint64_t value)
     facts.value[fact] = gf_max(facts.value[fact], value);
 }
 
+/* The same for a sum that began before the library's first reading, such as a cgroup's. */
+static void raise_since_start(unsigned fact, uint64_t value)
+{
+    if (!facts.published_ns)
+        facts.base[fact] = value;
+    raise_fact(fact, value - gf_min(facts.base[fact], value));
+}
+
 static void read_faults(void)
 {
     struct rusage usage;
 
     if (getrusage(RUSAGE_SELF, &usage) != 0)
         return;
-    raise_fact(gf_step_fact_minor, (uint64_t)usage.ru_minflt);
-    raise_fact(gf_step_fact_major, (uint64_t)usage.ru_majflt);
+    raise_since_start(gf_step_fact_minor, (uint64_t)usage.ru_minflt);
+    raise_since_start(gf_step_fact_major, (uint64_t)usage.ru_majflt);
 }
 
 static void add_states(const struct gf_step_gpu *gpus, unsigned count)
@@ -90,7 +99,7 @@ void gf_step_facts_publish(uint64_t now, bool is_delayed, gf_step_facts_fn *publ
 {
     read_faults();
     if (is_delayed || now - facts.throttled_ns >= THROTTLED_NS) {
-        raise_fact(gf_step_fact_throttled, 1000 * gf_pressure_throttled());
+        raise_since_start(gf_step_fact_throttled, 1000 * gf_pressure_throttled());
         facts.throttled_ns = now;
     }
     facts.published_ns = now;

@@ -218,8 +218,10 @@ static void log_copy_wait(const struct gf_copy_wait_line *line, uint64_t interva
     gf_json_size(&json, "us", line->sum.ns / 1000);
     gf_json_size(&json, "interval_ms", interval_ns / 1000000);
     gf_json_end(&json, '}');
-    if (gf_json_close(&json))
-        gf_process.preload->log("copy_wait", fields);
+    if (!gf_json_close(&json))
+        return;
+    activity.bytes += json.at;
+    gf_process.preload->log("copy_wait", fields);
 }
 
 /* Logs each line whose waits take at least 1 % of the interval. */

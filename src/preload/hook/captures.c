@@ -4,29 +4,32 @@
 #include "base/atomic.h"
 #include "preload/hook/submissions.h"
 
+/* A thread that ends a stream or a context has the slot. Its capture may end meanwhile: CLOSED. */
+#define HELD ((uintptr_t)4)
+#define CLOSED ((uintptr_t)5)
+
 /*
- * `origin` is 0 if the slot is free, and GF_SUBMIT_FILLING while a thread owns the slot. The other
- * members then belong to that thread.
+ * `origin` is 0 if the slot is free; GF_SUBMIT_FILLING, HELD or CLOSED while a thread owns the slot;
+ * and otherwise equal to `stream`. While a thread owns the slot, only that thread changes the other
+ * members.
  */
 static struct {
-    _Atomic(uintptr_t) origin;
-    uintptr_t stream;
+    _Atomic(uintptr_t) origin, stream;
     _Atomic(uintptr_t) context;
 } slots[GF_CAPTURES];
 static _Atomic unsigned without_slot;
 
-static bool take_slot(unsigned i, uintptr_t from)
+static bool take_slot(unsigned i, uintptr_t from, uintptr_t to)
 {
-    return gf_load_relaxed(&slots[i].origin) == from &&
-           gf_cas_acq_rel(&slots[i].origin, &from, GF_SUBMIT_FILLING);
+    return gf_load_relaxed(&slots[i].origin) == from && gf_cas_acq_rel(&slots[i].origin, &from, to);
 }
 
 void gf_captures_open(CUstream origin, CUcontext context)
 {
     gf_add_seq_cst(&gf_submissions.captures, 1);
     for (unsigned i = 0; i < GF_CAPTURES; i++)
-        if (take_slot(i, 0)) {
-            slots[i].stream = (uintptr_t)origin;
+        if (take_slot(i, 0, GF_SUBMIT_FILLING)) {
+            gf_store_relaxed(&slots[i].stream, (uintptr_t)origin);
             gf_store_relaxed(&slots[i].context, (uintptr_t)context);
             gf_store_release(&slots[i].origin, (uintptr_t)origin);
             return;
@@ -43,10 +46,14 @@ static void free_slot(unsigned i)
 void gf_captures_close(CUstream origin)
 {
     for (unsigned i = 0; i < GF_CAPTURES; i++)
-        if (take_slot(i, (uintptr_t)origin)) {
+        if (take_slot(i, (uintptr_t)origin, GF_SUBMIT_FILLING)) {
             free_slot(i);
             return;
         }
+    for (unsigned i = 0; i < GF_CAPTURES; i++)
+        if (gf_load_acquire(&slots[i].origin) == HELD &&
+            gf_load_relaxed(&slots[i].stream) == (uintptr_t)origin && take_slot(i, HELD, CLOSED))
+            return;
     unsigned now = gf_load_relaxed(&without_slot);
     while (now && !gf_cas_weak_relaxed(&without_slot, &now, now - 1))
         continue;
@@ -62,7 +69,7 @@ unsigned gf_captures_of_stream(CUstream origin)
         (uintptr_t)origin <= GF_SUBMIT_FILLING)
         return 0;
     for (unsigned i = 0; i < GF_CAPTURES; i++)
-        if (take_slot(i, (uintptr_t)origin))
+        if (take_slot(i, (uintptr_t)origin, HELD))
             ret |= 1u << i;
     return ret;
 }
@@ -73,8 +80,8 @@ unsigned gf_captures_of_context(CUcontext context)
 
     for (unsigned i = 0; context && i < GF_CAPTURES; i++) {
         const uintptr_t origin = gf_load_acquire(&slots[i].origin);
-        if (origin && origin != GF_SUBMIT_FILLING &&
-            gf_load_relaxed(&slots[i].context) == (uintptr_t)context && take_slot(i, origin))
+        if (origin && (origin < GF_SUBMIT_FILLING || origin > CLOSED) &&
+            gf_load_relaxed(&slots[i].context) == (uintptr_t)context && take_slot(i, origin, HELD))
             ret |= 1u << i;
     }
     return ret;
@@ -84,9 +91,7 @@ void gf_captures_left(unsigned captures, bool ended)
 {
     for (; captures; captures &= captures - 1) {
         const unsigned i = (unsigned)__builtin_ctz(captures);
-        if (ended)
+        if (ended || !take_slot(i, HELD, gf_load_relaxed(&slots[i].stream)))
             free_slot(i);
-        else
-            gf_store_release(&slots[i].origin, slots[i].stream);
     }
 }

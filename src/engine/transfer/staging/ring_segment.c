@@ -65,16 +65,18 @@ void gf_ring_segment_abandon(struct gf_ring_segment *segment, unsigned units)
 
 bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment)
 {
-    return segment->used == segment->abandoned;
+    return !segment->claimed && segment->used == segment->abandoned;
 }
 
 void gf_ring_segment_claim(struct gf_ring_segment *segment)
 {
+    segment->claimed = true;
     segment->used = segment->units;
 }
 
 void gf_ring_segment_unclaim(struct gf_ring_segment *segment)
 {
+    segment->claimed = false;
     segment->used = segment->abandoned;
     segment->used_ns = gf_now_ns();
 }

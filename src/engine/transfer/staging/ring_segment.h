@@ -15,6 +15,7 @@ struct gf_ring_segment {
     size_t bytes;
     unsigned units, used;
     unsigned abandoned; /* used units that become free only when the segment is removed */
+    bool claimed;       /* by a trim, which unmaps it */
     int node;           /* the node of the pages, read when the segment was added; -1 if unknown */
     uint64_t used_ns;   /* the time when units were last freed */
     uint64_t map[];     /* a bit for each unit in use */

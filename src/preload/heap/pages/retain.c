@@ -253,14 +253,16 @@ void gf_retain_in_child(bool may_lock)
     gf_store_relaxed(&retain.watched, false);
     gf_store_relaxed(&retain.wake, NULL);
     gf_store_relaxed(&retain.woken, false);
-    if (gf_likely(!may_lock || !retain.managed || retained_bytes() < CHILD_MIN))
+    if (!may_lock || !retain.managed)
         return;
     const int error = errno;
     if (interrupted) /* at the fork, another thread may have been between its two set_decay calls */
         for (unsigned arena = count_arenas(); arena-- > 0;)
             set_decay(arena, je_opt_dirty_decay_ms);
-    gf_retain_purge();
-    gf_store_relaxed(&gf_retain_count.check_at, SOON);
+    if (gf_unlikely(retained_bytes() >= CHILD_MIN)) {
+        gf_retain_purge();
+        gf_store_relaxed(&gf_retain_count.check_at, SOON);
+    }
     errno = error;
 }
 
