@@ -88,6 +88,6 @@ unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cp
 {
     struct counting counting = {.claim = claim, .cpus = cpus};
 
-    gf_own_table_run_on_server(count_others, &counting);
-    return 1 + counting.others;
+    const bool done = gf_own_table_run_on_server(count_others, &counting);
+    return done && claim->at ? 1 + counting.others : 0;
 }

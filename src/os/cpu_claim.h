@@ -17,7 +17,7 @@ struct gf_cpu_claim {
 
 /*
  * Moves the claim to this set of CPUs, and returns the number of processes that claim the same set,
- * including the calling one. Returns 1 if the number is unknown, for example without /sys.
+ * including the calling one. Returns 0 if the number is unknown, for example without /sys.
  *
  * The descriptor stays open in the table of the serving thread (os/own_table.h). A process without
  * such a thread claims nothing. Claims are released in

@@ -162,33 +162,34 @@ static void run_on_thread(struct call *call)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
-/* A call that waits for the serving thread. `state` is a futex. */
+/* A call that waits for a serving thread. `state` is a futex. */
 struct request {
     _Atomic uint32_t state;
     struct call *call;
 };
 enum { request_free, request_claimed, request_posted, request_running, request_done };
 
-static struct {
+static struct server {
     struct request requests[8];
     _Atomic uint32_t posted; /* counts requests, and is a futex */
     _Atomic pid_t process;   /* whose thread serves; a forked child has no such thread */
-} server;
+    int priority;            /* of the thread; 0: not real-time */
+} servers[GF_SERVERS];
 
 static bool change(struct request *request, uint32_t from, uint32_t to)
 {
     return gf_cas_acq_rel(&request->state, &from, to);
 }
 
-static struct request *claim_request(void)
+static struct request *claim_request(struct server *server)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(server.requests); i++)
-        if (change(&server.requests[i], request_free, request_claimed))
-            return &server.requests[i];
+    for (size_t i = 0; i < GF_ARRAY_LEN(server->requests); i++)
+        if (change(&server->requests[i], request_free, request_claimed))
+            return &server->requests[i];
     return NULL;
 }
 
-/* Returns false if the server did not take the request, because it reads a file that hangs. */
+/* Returns false if the server did not take the request, because its last file hangs. */
 static bool await_done(struct request *request)
 {
     const struct timespec patience = {.tv_nsec = PATIENCE_NS};
@@ -203,19 +204,19 @@ static bool await_done(struct request *request)
     return true;
 }
 
-static bool run_on_server(struct call *call)
+static bool run_on_server(struct server *server, struct call *call)
 {
     const uint64_t blocked = BLOCKED;
     uint64_t before;
     bool done = false;
 
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &before, sizeof(before));
-    struct request *request = claim_request();
+    struct request *request = claim_request(server);
     if (request) {
         request->call = call;
         gf_store_release(&request->state, request_posted);
-        gf_add_release(&server.posted, 1);
-        syscall(SYS_futex, &server.posted, FUTEX_WAKE_PRIVATE, 1);
+        gf_add_release(&server->posted, 1);
+        syscall(SYS_futex, &server->posted, FUTEX_WAKE_PRIVATE, 1);
         done = await_done(request);
         gf_store_release(&request->state, request_free);
     }
@@ -223,22 +224,27 @@ static bool run_on_server(struct call *call)
     return done;
 }
 
-/*
- * A thread with a real-time policy starts a thread, which inherits the policy. The server may have
- * to wait until other threads with such a policy leave it a CPU.
- */
-static bool may_use_server(void)
+/* Returns 0 for a thread without a real-time policy. */
+static int priority_of_caller(void)
 {
-    if (gf_load_acquire(&server.process) != syscall(SYS_getpid))
-        return false;
-    const long policy = syscall(SYS_sched_getscheduler, 0) & ~(long)SCHED_RESET_ON_FORK;
-    return policy != SCHED_FIFO && policy != SCHED_RR && policy != SCHED_DEADLINE;
+    struct sched_param param = {0};
+    return syscall(SYS_sched_getparam, 0, &param) < 0 ? 0 : param.sched_priority;
 }
 
-static void serve_requests(void)
+/*
+ * A thread with a higher real-time priority starts a thread, which inherits it. The server may have
+ * to wait until other real-time threads leave it a CPU.
+ */
+static bool may_use_server(const struct server *server)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(server.requests); i++) {
-        struct request *request = &server.requests[i];
+    return gf_load_acquire(&server->process) == syscall(SYS_getpid) &&
+           priority_of_caller() <= server->priority;
+}
+
+static void serve_requests(struct server *server)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(server->requests); i++) {
+        struct request *request = &server->requests[i];
         if (!change(request, request_posted, request_running))
             continue;
         request->call->work(request->call->closure);
@@ -248,18 +254,21 @@ static void serve_requests(void)
     }
 }
 
-bool gf_own_table_serve(void (*begin)(void))
+bool gf_own_table_serve(enum gf_server which, void (*begin)(void))
 {
+    struct server *const server = &servers[which];
+
     if (!gf_own_table_leave())
         return false;
     begin();
-    for (size_t i = 0; i < GF_ARRAY_LEN(server.requests); i++) /* those of a parent's threads */
-        gf_store_relaxed(&server.requests[i].state, request_free);
-    gf_store_release(&server.process, (pid_t)syscall(SYS_getpid));
+    for (size_t i = 0; i < GF_ARRAY_LEN(server->requests); i++) /* those of a parent's threads */
+        gf_store_relaxed(&server->requests[i].state, request_free);
+    server->priority = priority_of_caller();
+    gf_store_release(&server->process, (pid_t)syscall(SYS_getpid));
     for (;;) {
-        const uint32_t seen = gf_load_acquire(&server.posted);
-        serve_requests();
-        syscall(SYS_futex, &server.posted, FUTEX_WAIT_PRIVATE, seen, NULL);
+        const uint32_t seen = gf_load_acquire(&server->posted);
+        serve_requests(server);
+        syscall(SYS_futex, &server->posted, FUTEX_WAIT_PRIVATE, seen, NULL);
     }
 }
 
@@ -275,17 +284,19 @@ bool gf_own_table_on_short_thread(void)
 
 bool gf_own_table_run_on_server(void (*work)(void *closure), void *closure)
 {
+    struct server *const server = &servers[gf_server_reads];
     const int error = errno;
     struct call call = {.work = work, .closure = closure};
-    const bool done =
-        !gf_permit_sealed() && !gf_own_table_is_own() && may_use_server() && run_on_server(&call);
+    const bool done = !gf_permit_sealed() && !gf_own_table_is_own() && may_use_server(server) &&
+                      run_on_server(server, &call);
 
     errno = error;
     return done;
 }
 
-bool gf_own_table_run(void (*work)(void *closure), void *closure)
+bool gf_own_table_run_as(enum gf_server which, void (*work)(void *closure), void *closure)
 {
+    struct server *const server = &servers[which];
     const int error = errno;
     struct call call = {.work = work, .closure = closure};
 
@@ -294,11 +305,16 @@ bool gf_own_table_run(void (*work)(void *closure), void *closure)
     if (gf_own_table_is_own()) {
         work(closure);
         call.done = true;
-    } else if (!may_use_server() || !run_on_server(&call)) {
+    } else if (!may_use_server(server) || !run_on_server(server, &call)) {
         run_on_thread(&call);
     }
     errno = error;
     return call.done;
+}
+
+bool gf_own_table_run(void (*work)(void *closure), void *closure)
+{
+    return gf_own_table_run_as(gf_server_reads, work, closure);
 }
 
 bool gf_own_table_leave(void)

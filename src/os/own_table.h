@@ -9,6 +9,13 @@
 
 #include "base/base.h"
 
+/* The serving threads. A file system that hangs for one does not delay the others. */
+enum gf_server {
+    gf_server_reads,  /* reads /proc and /sys, and looks at files */
+    gf_server_writes, /* writes the files that the user named */
+    GF_SERVERS
+};
+
 /*
  * Calls work(closure) on another thread, which has its own descriptor table, and waits until it
  * ends: on the serving thread of gf_own_table_serve, or on a new one if this process has no such
@@ -27,6 +34,8 @@
  * signals are blocked during the call.
  */
 bool gf_own_table_run(void (*work)(void *closure), void *closure);
+/* The same, on another serving thread than gf_server_reads. */
+bool gf_own_table_run_as(enum gf_server which, void (*work)(void *closure), void *closure);
 
 /*
  * Whether the calling thread may open files. This is so while it runs the work of gf_own_table_run,
@@ -45,14 +54,14 @@ bool gf_own_table_on_short_thread(void);
 bool gf_own_table_leave(void);
 
 /*
- * Makes the calling thread the serving thread of this process: it does the work of the calls of
+ * Makes the calling thread a serving thread of this process: it does the work of the calls of
  * gf_own_table_run, one at a time, so that these calls create no threads. The function first calls
  * begin(), then serves and never returns. It returns false if the calling thread cannot leave the
  * program's table.
  */
-bool gf_own_table_serve(void (*begin)(void));
+bool gf_own_table_serve(enum gf_server which, void (*begin)(void));
 /*
- * Like gf_own_table_run, but calls work only on the serving thread, for descriptors that stay open
+ * Like gf_own_table_run, but calls work only on gf_server_reads, for descriptors that stay open
  * there. Returns false if work did not run.
  */
 bool gf_own_table_run_on_server(void (*work)(void *closure), void *closure);

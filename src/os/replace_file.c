@@ -28,7 +28,7 @@ int gf_replace_file(const char *path, const char *bytes, size_t length)
 {
     struct replacement replacement = {path, bytes, length, 0};
 
-    if (!gf_own_table_run(run_replacement, &replacement))
+    if (!gf_own_table_run_as(gf_server_writes, run_replacement, &replacement))
         run_replacement(&replacement);
     return replacement.error;
 }

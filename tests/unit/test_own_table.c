@@ -110,7 +110,7 @@ static void begin(void)
 
 static void *serve(void *unused)
 {
-    gf_own_table_serve(begin);
+    gf_own_table_serve(gf_server_reads, begin);
     return unused;
 }
 

@@ -128,7 +128,7 @@ static void nothing(void)
 
 static void *serve(void *unused)
 {
-    gf_own_table_serve(nothing);
+    gf_own_table_serve(gf_server_reads, nothing);
     return unused;
 }
 
@@ -194,7 +194,7 @@ static void processes_share_cpus(void **state)
         if (cpu < 16)
             gf_set_add(&half, cpu);
     }
-    assert_int_equal(gf_cpu_claim_count(&claim, &all), 1); /* this thread has no server */
+    assert_int_equal(gf_cpu_claim_count(&claim, &all), 0); /* this process has no server */
     struct gf_pool *pool = gf_pool_get(903, &all, &(struct gf_pool_size){0});
     struct gf_pool *fixed = gf_pool_get(904, &all, &(struct gf_pool_size){.threads = 9});
     const unsigned most = gf_pool_threads(pool);

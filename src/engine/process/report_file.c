@@ -23,6 +23,8 @@
  */
 #define LOCAL_NS (9 * SECOND / 2)
 #define NETWORK_NS (59 * SECOND)
+/* gf_write_job_await is called so often for the last report. */
+#define LAST_WAITS 5
 
 static void write_text(void);
 
@@ -140,11 +142,17 @@ void gf_report_file_write(const struct gf_report *report)
 
 void gf_report_file_write_last(const struct gf_report *report)
 {
-    if (!gf_write_job_await(&file.job))
+    bool written = gf_write_job_await(&file.job);
+
+    if (written && prepare_text(report)) {
+        gf_write_job_start(&file.job);
+        written = false;
+        for (unsigned i = 0; i < LAST_WAITS && !written; i++)
+            written = gf_write_job_await(&file.job);
+    }
+    if (!written)
         gf_warn("GPUFEED_REPORT: %s: the file system did not respond; the last report is lost",
                 report->options->report);
-    else if (prepare_text(report))
-        write_text();
 }
 
 bool gf_report_file_is_due(uint64_t now)

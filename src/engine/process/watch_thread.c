@@ -214,12 +214,25 @@ static void warn_of_idle_states(void)
 static void *read_files(void *unused)
 {
     prctl(PR_SET_NAME, "gpufeed-files");
-    gf_own_table_serve(limit_idle_states);
+    gf_own_table_serve(gf_server_reads, limit_idle_states);
     return unused;
 }
 
-static void start_reader(void)
+static void do_nothing(void)
 {
+}
+
+/* The main function of the thread that opens the report and the metrics. */
+static void *write_files(void *unused)
+{
+    prctl(PR_SET_NAME, "gpufeed-output");
+    gf_own_table_serve(gf_server_writes, do_nothing);
+    return unused;
+}
+
+static void start_servers(void)
+{
+    const struct gf_options *options = gf_process.preload->options;
     pthread_attr_t attr;
     pthread_t thread;
 
@@ -228,6 +241,8 @@ static void start_reader(void)
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, READER_STACK);
     pthread_create(&thread, &attr, read_files, NULL);
+    if (*options->report || *options->metrics)
+        pthread_create(&thread, &attr, write_files, NULL);
     pthread_attr_destroy(&attr);
 }
 
@@ -236,7 +251,7 @@ void gf_watch_thread_run(void)
     const struct gf_process *p = &gf_process;
     const struct gf_heap_ops *heap = p->preload->heap;
 
-    start_reader();
+    start_servers();
     while (!gf_process_decision()) {
         sem_wait(&gf_process.wake);
         gf_transfers_prepare();

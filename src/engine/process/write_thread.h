@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes files on short-lived threads. A file system may stall, and the library's thread must
- * continue to watch the memory meanwhile.
+ * Waits for the writing of files on short-lived threads. A file system may stall, and the library's
+ * thread must continue to watch the memory meanwhile.
  */
 #ifndef GF_ENGINE_PROCESS_WRITE_THREAD_H
 #define GF_ENGINE_PROCESS_WRITE_THREAD_H

@@ -79,7 +79,7 @@ def row_the_program_pinned_itself_before_cuinit(machine):
     program = Program(PROGRAM, "pin", "0,1", "init", "ctx", 0, "heap", "a", 16 << 20, 1 << 20, "say", "x",
                       env=machine.env(NODE1))
     pid = program.at("x")
-    check_threads(pid, {0, 1}, besides=("gpufeed", "gpufeed-files", "gpufeed-write"))
+    check_threads(pid, {0, 1}, besides=("gpufeed", "gpufeed-files", "gpufeed-output", "gpufeed-write"))
     check_policy(pid, "default")
     check_said(program, "not bound", "set the masks of all its threads to CPUs 0-1")
     check_pages(pid, program.ranges["a"], {0})

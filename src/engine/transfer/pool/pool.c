@@ -32,6 +32,7 @@ struct gf_pool {
     _Atomic bool requested, started, failed;
     _Atomic unsigned alive;    /* number of helpers that run */
     struct gf_cpu_claim claim; /* used only by gf_pools_follow */
+    unsigned sharers;          /* processes that last claimed the CPUs; 0: not counted yet */
 
     pthread_mutex_t lock; /* guards the next five members; an innermost lock */
     struct gf_cpus now;   /* the helpers' CPUs: `cpus` without those that the program gave up */
@@ -307,10 +308,12 @@ static void follow_program(struct gf_pool *pool, const struct gf_cpus *program)
 static void count_usable(struct gf_pool *pool)
 {
     const unsigned cpus = gf_set_count(&pool->now);
-    const unsigned processes =
-        gf_pool_helpers(pool) ? gf_cpu_claim_count(&pool->claim, &pool->now) : 1;
+    const unsigned found = gf_pool_helpers(pool) ? gf_cpu_claim_count(&pool->claim, &pool->now) : 1;
 
-    gf_store_relaxed(&pool->usable, gf_min(pool->threads, share_of(cpus, cpus / processes)));
+    if (found)
+        pool->sharers = found;
+    const unsigned share = share_of(cpus, cpus / gf_max(pool->sharers, 1U));
+    gf_store_relaxed(&pool->usable, gf_min(pool->threads, share));
 }
 
 void gf_pools_follow(const struct gf_cpus *program)

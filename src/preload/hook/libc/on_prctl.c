@@ -31,7 +31,8 @@ int gf_on_prctl(int option, ...)
     for (unsigned i = 0; i < GF_ARRAY_LEN(arg); i++)
         arg[i] = va_arg(args, unsigned long);
     va_end(args);
-    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP || option == PR_SET_TSC) &&
+    const bool ends_tsc = option == PR_SET_TSC && arg[0] == PR_TSC_SIGSEGV;
+    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP || ends_tsc) &&
         is_in_own_memory())
         gf_permit_seal();
     return gf_originals()->prctl(option, arg[0], arg[1], arg[2], arg[3]);
