@@ -41,7 +41,7 @@ def test_contents(feed, tmp_path):  # noqa: F811
     assert found["binding"]["in_force"] and found["binding"]["cpus"] == "1"
     last = found["samples"][-1]
     assert last["threads"]["program"] == last["threads"]["on_target"] == 1
-    assert last["threads"]["self_set"] == 1 and last["threads"]["library"] == 2
+    assert last["threads"]["self_set"] == 1 and last["threads"]["library"] == 3
     assert max(sample["heap"]["bytes"] for sample in found["samples"]) > 40 << 20
     assert found["heap"]["mode"] == "replace"
     assert found["hooks"]["cuInit"] == 1 and found["hooks"]["cuMemAlloc_v2"] == 1

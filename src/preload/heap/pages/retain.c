@@ -45,7 +45,7 @@ uint64_t gf_retain_bound(uint64_t headroom, enum gf_profile profile, bool watche
     uint64_t bound;
 
     if (headroom == GF_HEADROOM_UNKNOWN)
-        return watched ? 8 * SOON : 2 * SOON;
+        return 8 * SOON;
     /*
      * Without an engine, the bound is lower. A process without an engine keeps its free pages while
      * it sleeps, and a machine may have many such processes.
