@@ -6,7 +6,6 @@
 # - The operators new and delete are removed, so that libstdc++ is not needed.
 # - The constructor is removed, so that jemalloc starts at its first call.
 # - Code is aligned to cache lines, so that its speed does not depend on the code before it.
-# - The zeroed variables of one object, which has the largest table, get a section of their own.
 set -eu
 archive=$1 syms=$2 out=$3
 nm=${NM:-nm} objcopy=${OBJCOPY:-objcopy} ar=${AR:-ar}
@@ -28,7 +27,6 @@ clash=$(awk '{ print $2 }' "$work/rename" | sort | comm -12 - "$work/defined")
 lacking=''
 versions=''
 known=''
-late=''
 while read -r kind name to; do
     case $kind in
     call)
@@ -40,9 +38,6 @@ while read -r kind name to; do
             lacking="$lacking $name" ;;
     have)
         grep -qx "$name" "$work/defined" || lacking="$lacking $name" ;;
-    late)
-        late=$("$nm" -A --defined-only "$work"/*.o | sed -n "s/:[^:]* B $name\$//p")
-        [ -n "$late" ] || lacking="$lacking $name" ;;
     version)
         versions="$versions $name"
         ! grep -qaF "$name" "$archive" || known=$name ;;
@@ -61,8 +56,6 @@ done <"$syms"
 }
 
 for object in "$work"/*.o; do
-    [ "$object" != "$late" ] ||
-        "$objcopy" --rename-section=.bss=gf_late_bss,alloc,readonly "$object"
     "$objcopy" --redefine-syms="$work/rename" --remove-section=.init_array \
         --remove-section=.rela.init_array --set-section-alignment=.text=64 "$object"
 done

@@ -52,7 +52,6 @@ PERMITTED = {
     "src/os/procfs.c": {"descriptors": "refuses to open in the program's table"},
     "src/preload/heap/callouts/jemalloc_profile.c": {"descriptors": "jemalloc's profiling, which MALLOC_CONF requests"},
     "src/preload/heap/callouts/jemalloc_sys.c": {"pages": "the heap's calls; monitored_call.c announces them"},
-    "src/preload/heap/callouts/late_tables.c": {"pages": "makes jemalloc's own table writable"},
     "src/preload/heap/callouts/monitored_call.c": {"pages": "libc's functions, which are monitored"},
     "src/preload/heap/pages/huge.c": {"pages": "advises huge pages; takes none away"},
     "src/preload/heap/pages/mappings.c": {"pages": "advises; takes none away"},

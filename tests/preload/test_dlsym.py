@@ -210,8 +210,8 @@ static void deny(void) {
 
 
 def test_deepbind_where_libc_cannot_be_led_here(kit):
-    """If RTLD_DEEPBIND cannot be applied, dlopen loads the library without it, and does not abort. Without the first
-    call of malloc, libc's heap would serve, because jemalloc's start needs mprotect, too."""
+    """If RTLD_DEEPBIND cannot be applied, dlopen loads the library without it, and does not abort. The heap
+    starts before the filter."""
     kit.library(DEEP, "libdeep.so", "-Wl,-z,norelro")
     app = kit.program(DENY_MPROTECT + DEEP_APP.replace("{ void", "{ free(malloc(1)); deny(); void", 1), "-rdynamic")
     result = kit.go(app)

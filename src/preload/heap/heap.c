@@ -9,7 +9,6 @@
 #include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/callouts/jemalloc_conf.h"
 #include "preload/heap/callouts/jemalloc_profile.h"
-#include "preload/heap/callouts/late_tables.h"
 #include "preload/heap/callouts/monitored_call.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/info.h"
@@ -115,7 +114,7 @@ static void decide_mode(void)
         .jemalloc_page = GF_JEMALLOC_PAGE,
         .before = object_before(),
         .behind = object_behind(),
-        .cramped = !gf_mappings_fit_writable(START_SPACE) || !gf_late_tables_open(),
+        .cramped = !gf_mappings_fit_writable(START_SPACE),
     };
 
     facts.duplicate = facts.before && gf_own_image_before(&ops);
