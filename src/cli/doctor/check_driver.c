@@ -85,7 +85,7 @@ static const struct {
     {119, "the GPU's firmware does not answer", "reset the GPU or reboot; update the driver"},
 };
 
-/* The first line of the kernel's log with each number in the table `xids`; "" if there is none. */
+/* For each row of `xids`, the first line of the kernel's log with its number, or "". */
 struct first_lines {
     char text[GF_ARRAY_LEN(xids)][160];
 };

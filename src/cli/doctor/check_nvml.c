@@ -12,7 +12,7 @@ struct answer {
     bool known;          /* false: NVML does not report this state, so there is no finding */
     const char *problem; /* NULL: there is no problem */
     char evidence[160];
-    const char *command; /* for root, harmless to running programs; NULL if there is none */
+    const char *command; /* for root, harmless to running programs; or NULL */
     char fix[160];       /* used if command is NULL */
 };
 

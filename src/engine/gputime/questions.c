@@ -106,8 +106,8 @@ static void clear_seen(struct round *round)
 }
 
 /*
- * Called when no query is under way, because the program waits for one, and standard error may be a
- * pipe that nobody reads.
+ * Called between queries: the program waits for the end of a query, and a write to standard error
+ * may block.
  */
 static void tell_of_captures(void)
 {

@@ -35,7 +35,7 @@ static struct {
 /* A copy of the calling thread that is queued behind unfinished work. */
 static __thread struct {
     uintptr_t stream;
-    uint64_t bytes; /* 0: there is none */
+    uint64_t bytes; /* 0: no copy is queued */
     uint64_t submitted;
     bool is_awaited; /* the thread waits for the copy now */
 } queued;

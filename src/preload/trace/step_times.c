@@ -66,8 +66,8 @@ static void add_event(struct gf_step_series *series, unsigned *lost_before, uint
 }
 
 /*
- * The least useful of the series whose events have ended, or a free one; SERIES if there is none.
- * Steps are found only in a series that spans much of the program's time.
+ * Returns a free series, or the least useful one whose events have ended. Without any, returns
+ * SERIES. Steps are found only in a series that spans much of the program's time.
  */
 static unsigned replaceable(uint64_t now)
 {
