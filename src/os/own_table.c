@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/single_threaded.h>
+#include <sys/stat.h>
 
 #define STACK ((size_t)512 << 10)
 #define YIELDS 1000 /* limits how long await_end delays a hook */
@@ -272,9 +273,25 @@ bool gf_own_table_serve(enum gf_server which, void (*begin)(void))
     }
 }
 
+/*
+ * Whether the kernel counts one thread. In the child of a process with several threads, libc's flag
+ * stays false. The directory of a process's threads has a link for each thread, and two more; asking
+ * for this number needs no descriptor.
+ */
+static bool is_only_thread(void)
+{
+    const int error = errno;
+    struct statx task;
+    const bool known = !gf_permit_sealed() &&
+                       syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &task) == 0;
+
+    errno = error;
+    return known && (task.stx_mask & STATX_NLINK) && task.stx_nlink == 3;
+}
+
 bool gf_own_table_is_own(void)
 {
-    return table != table_shared || __libc_single_threaded;
+    return table != table_shared || __libc_single_threaded || is_only_thread();
 }
 
 bool gf_own_table_on_short_thread(void)
