@@ -11,7 +11,12 @@
 #include <string.h>
 #include <time.h>
 
-#define FRAMES 24u
+/*
+ * The program's own code is usually among the innermost FEW frames. While modules import each other,
+ * and in frameworks with many layers, more frames are read.
+ */
+#define FEW 24u
+#define FRAMES 128u
 /*
  * A thread counts as waiting in a queue if one of this many innermost frames is in a file of a
  * queue.
@@ -78,14 +83,14 @@ static size_t read_cached(void *closure, uintptr_t address, void *ret, size_t si
     return done;
 }
 
-static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret)
+static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most)
 {
     static struct cache cache; /* used on the sampler's thread only */
     const struct gf_pystack_memory memory = {read_cached, &cache};
 
     cache.pid = pid;
     memset(cache.at, 0, sizeof(cache.at));
-    return gf_pystack_frames(interpreter.layout, &memory, state, ret, FRAMES);
+    return gf_pystack_frames(interpreter.layout, &memory, state, ret, most);
 }
 
 static bool is_equal(const struct gf_pystack_frame *a, const struct gf_pystack_frame *b)
@@ -155,25 +160,43 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret))
     return interpreter.layout != NULL;
 }
 
+/*
+ * Reads the frames twice, because the thread runs meanwhile. Returns their number, at most `most`,
+ * and 0 if they changed. *ret_own is the first frame of the program's own code, or the number.
+ */
+static size_t read_stable(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most,
+                          size_t *ret_own)
+{
+    static struct gf_pystack_frame again[FRAMES];
+    const size_t count = read_frames(pid, state, ret, most);
+
+    if (!count || read_frames(pid, state, again, most) != count)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (!is_equal(&ret[i], &again[i]))
+            return 0;
+    *ret_own = 0;
+    while (*ret_own < count && gf_python_line_is_library(ret[*ret_own].file))
+        ++*ret_own;
+    return count;
+}
+
 bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret)
 {
-    static struct gf_pystack_frame frames[FRAMES], again[FRAMES];
-    size_t at = 0;
+    static struct gf_pystack_frame frames[FRAMES];
+    size_t own = 0;
 
     if (!interpreter.layout || !state)
         return false;
-    const size_t count = read_frames(pid, state, frames);
-    if (!count || read_frames(pid, state, again) != count)
+    size_t count = read_stable(pid, state, frames, FEW, &own);
+    if (count == FEW && own == count)
+        count = read_stable(pid, state, frames, FRAMES, &own);
+    if (!count)
         return false;
     ret->in_queue = false;
-    for (size_t i = 0; i < count; i++)
-        if (!is_equal(&frames[i], &again[i]))
-            return false;
-    while (at < count && gf_python_line_is_library(frames[at].file))
-        at++;
-    for (size_t i = 0; i < gf_min(at, (size_t)QUEUE_FRAMES); i++)
+    for (size_t i = 0; i < gf_min(own, (size_t)QUEUE_FRAMES); i++)
         ret->in_queue |= is_queue(frames[i].file);
-    set_line(&frames[at < count ? at : 0], &ret->line);
+    set_line(&frames[own < count ? own : 0], &ret->line);
     return true;
 }
 
