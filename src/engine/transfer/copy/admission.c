@@ -390,10 +390,10 @@ static enum gf_bypass check_ring(struct gf_admission *a)
     if (!a->ring || !gf_ring_is_on(a->ring) || gf_pool_has_failed(a->context->pool))
         return gf_bypass_off;
     gf_prepare_helpers(a->context->pool, when);
-    const bool ready = gf_ring_ready(a->ring, a->call->bytes);
     if (when == gf_when_now)
         /* Smaller copies may have deferred their requests. This copy sends them at once. */
         gf_prepare_deferred();
+    const bool ready = gf_ring_ready(a->ring, a->call->bytes);
     return ready ? bypass_if(!gf_ring_stream(a->ring), gf_bypass_failed) : gf_bypass_warming;
 }
 

@@ -270,6 +270,11 @@
 #define GF_TUNE_RING_PATIENCE_NS UINT64_C(15000)
 #define GF_TUNE_RING_MOMENT_NS 10000
 #define GF_TUNE_RING_IMPATIENT 16u
+/*
+ * For each of its MiB, a copy of at least GF_TUNE_PREPARE_NOW bytes waits at most this long for the
+ * first segment: half the time of the driver's copy.
+ */
+#define GF_TUNE_RING_FIRST_PATIENCE_NS GF_TUNE_RATE_CERTAIN_NS
 
 /*
  * The first segment of a ring is half as large as the copy that requests it, within these bounds.
@@ -279,9 +284,9 @@
 /*
  * If a copy below this size finds no helpers or no ring, their preparation begins after the
  * driver's call. For a larger copy, preparation takes a small part of the copy's time, so it begins
- * at once.
+ * at once, and the copy waits for it.
  */
-#define GF_TUNE_PREPARE_NOW GF_MIB(512)
+#define GF_TUNE_PREPARE_NOW GF_MIB(64)
 /*
  * After this many copies that were too small to justify the cost of registering a segment, the next
  * copy registers it.

@@ -7,6 +7,7 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/staging/ring_patience.h"
 #include "os/headroom.h"
 
 #include <errno.h>
@@ -350,11 +351,42 @@ static size_t first_size(size_t bytes)
     return ret;
 }
 
-bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
+/* Requests the first segment, or registers the segment that was touched. */
+static void advance_growth(struct gf_ring *ring, size_t bytes)
 {
     if (gf_ring_growth_is_on(ring))
         finish_growth(ring, bytes);
     else if (!gf_ring_bytes(ring))
         request_growth(ring, GF_TUNE_RING_FIRST_LEAST, first_size(bytes / 2), gf_when_for(bytes));
+}
+
+/*
+ * Whether a segment was requested or is being added. False also if the kernel refused the memory.
+ */
+static bool will_grow(struct gf_ring *ring)
+{
+    return gf_load_acquire(&ring->wish) || gf_ring_growth_is_on(ring);
+}
+
+/*
+ * Waits for the first segment. A large copy that is left to the driver takes many times as long as
+ * preparing the ring, and during this time further copies would find no ring.
+ */
+static void await_first(struct gf_ring *ring, size_t bytes)
+{
+    const uint64_t since = gf_now_ns();
+
+    if (!will_grow(ring) || !gf_ring_is_patient(ring, bytes))
+        return;
+    while (!gf_ring_bytes(ring) && will_grow(ring) && gf_ring_await_first(bytes, since))
+        advance_growth(ring, bytes);
+    gf_ring_waited(ring, gf_ring_bytes(ring) != 0);
+}
+
+bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
+{
+    advance_growth(ring, bytes);
+    if (!gf_ring_bytes(ring) && gf_when_for(bytes) == gf_when_now)
+        await_first(ring, bytes);
     return gf_ring_bytes(ring) != 0;
 }

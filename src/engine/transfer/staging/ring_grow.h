@@ -13,8 +13,9 @@
 /*
  * Called by each copy that may be staged. Returns whether the ring has memory. If a segment has
  * been touched and a copy of `bytes` bytes justifies the cost, registers that segment. If the ring
- * is empty, requests the first segment, which is mapped after the driver's call unless the copy is
- * very large.
+ * is empty, requests the first segment. This segment is mapped after the driver's call, but for a
+ * copy of at least GF_TUNE_PREPARE_NOW bytes at once, and then the function waits for it for a
+ * limited time (ring_patience.h).
  */
 bool gf_ring_ready(struct gf_ring *ring, size_t bytes);
 

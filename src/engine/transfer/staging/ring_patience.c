@@ -15,14 +15,24 @@ bool gf_ring_is_patient(struct gf_ring *ring, size_t bytes)
     return !left;
 }
 
-bool gf_ring_await_others(size_t bytes, uint64_t since_ns)
+static bool sleep_until(uint64_t end_ns)
 {
     static const struct timespec moment = {.tv_nsec = GF_TUNE_RING_MOMENT_NS};
 
-    if (gf_now_ns() - since_ns >= bytes / GF_MIB(1) * GF_TUNE_RING_PATIENCE_NS)
+    if (gf_now_ns() >= end_ns)
         return false;
     clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     return true;
+}
+
+bool gf_ring_await_others(size_t bytes, uint64_t since_ns)
+{
+    return sleep_until(since_ns + bytes / GF_MIB(1) * GF_TUNE_RING_PATIENCE_NS);
+}
+
+bool gf_ring_await_first(size_t bytes, uint64_t since_ns)
+{
+    return sleep_until(since_ns + bytes / GF_MIB(1) * GF_TUNE_RING_FIRST_PATIENCE_NS);
 }
 
 void gf_ring_waited(struct gf_ring *ring, bool found)
