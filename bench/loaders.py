@@ -3,7 +3,7 @@
 """Programs that load and save models with common libraries: alone, and under the preload library.
 
 bench/loaders.py [--json FILE] [--seconds N] [--only CASE,...] [--dir FOLDER] [--reports FOLDER]
-                 [--set NAME=VALUE] [--list]
+                 [--pairs N] [--set NAME=VALUE] [--list]
 
 Each case runs one program in pairs of processes, without the library (plain) and under it (ours), in
 shuffled order. A process loads once, as programs do, and then a second time. `fresh` cases first
@@ -14,7 +14,7 @@ if they are missing (30 GiB with all cases).
 
 Each arm prints a checksum of the loaded bytes, and the checksums must be equal. With --reports, each
 process's report is written to a file of its case. A case that fails is omitted. Cases run in order
-of importance, each with at least three pairs, until the time is spent.
+of importance, each with at least three pairs (N with --pairs), until the time is spent.
 GF_DRY=1: small, on the CPU."""
 
 import argparse
@@ -37,7 +37,8 @@ MIB, GIB = 1 << 20, 1 << 30
 PYTHON = os.environ.get("GF_PYTHON", "python3")
 PROGRAM = arms.SOURCE / "bench" / "loaders_arm.py"
 SETTINGS = {}  # the library's options, from --set
-LEAST, MOST = (1, 1) if arms.DRY else (3, 15)
+LEAST = {"pairs": 1 if arms.DRY else 3}  # a case's least number of rounds, from --pairs
+MOST = 1 if arms.DRY else 15
 PATIENCE = 90  # seconds for an answer
 FILES = {  # name: (what Make does, its size)
     "llama-8b": ("llama", "dry" if arms.DRY else "8b"), "llama-1b": ("llama", "dry" if arms.DRY else "1b"),
@@ -198,10 +199,10 @@ class Reports:
 
 
 def pairs(case, until, hard, bad, most=MOST):
-    """Runs rounds until the time `until`. If there are fewer than LEAST then, continues up to the time `hard`. A
+    """Runs rounds until the time `until`. If there are fewer than LEAST["pairs"] then, continues up to the time `hard`. A
     second failure ends the case."""
     chance, failed = random.Random(), 0
-    while len(case.rounds) < most and time.monotonic() < (until if len(case.rounds) >= LEAST else hard):
+    while len(case.rounds) < most and time.monotonic() < (until if len(case.rounds) >= LEAST["pairs"] else hard):
         try:
             case.turn(chance)
         except (RuntimeError, OSError) as error:  # an arm whose process has ended raises an error
@@ -463,6 +464,7 @@ def main():
     parser.add_argument("--only", metavar="WORD;...", help="cases whose name begins with one of these words")
     parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("/tmp/gpufeed-loaders"))
     parser.add_argument("--reports", metavar="FOLDER")
+    parser.add_argument("--pairs", type=int, metavar="N", help="run at least N pairs of each case")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the library, for its arms")
     parser.add_argument("--list", action="store_true", help="print the names of all cases")
     args = parser.parse_args()
@@ -471,6 +473,7 @@ def main():
     if args.list:
         sys.exit("\n".join(names))
     SETTINGS.update(word.partition("=")[::2] for word in args.set)
+    LEAST["pairs"] = args.pairs or LEAST["pairs"]
     _, bad = measure(names, args.seconds, args.dir, args.reports, args.json)
     if bad:
         sys.exit("\n".join(bad))

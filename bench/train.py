@@ -8,7 +8,8 @@ Tasks: resnet18, resnet50 (batch 256, 8 DataLoader workers, bf16 autocast); resn
 resnet50-last (the same in channels_last, as in PyTorch's tuning guide: the GPU needs half the
 time); weights (4 GiB from a mapped safetensors file); tabular (a batch of 256 MiB from memory);
 serve (one picture for each request); sampled (resnet18, with GPU time sampled and not); loaded (16 workers that need every CPU); ranks (eight
-processes on one GPU at the same time, whose workers need every CPU).
+processes on one GPU at the same time, whose workers need every CPU); ddp (resnet18 in channels_last on two GPUs, with
+NCCL; only if named).
 
 Each arm is a process that keeps model, data and workers. A round runs some steps of each arm, in
 shuffled order, while the others sleep. With workers, it first takes all prefetched batches without
@@ -22,6 +23,7 @@ GPUFEED_GPU_TIME=0. `again` is a second plain, to show chance. GF_DRY=1: small, 
 import argparse
 import os
 import pathlib
+import socket
 import sys
 import time
 
@@ -56,7 +58,9 @@ LAST = ("resnet18-last", "resnet50-last")
 MORE = ("weights", "tabular", "serve")
 CROWD = ("loaded", "ranks")
 GPU_TIME = ("sampled",)
-SHARE = {"resnet18": 0.5, "resnet50": 0.5, "resnet18-last": 0.4, "resnet50-last": 0.4, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "sampled": 0.3, "loaded": 0.45, "ranks": 0.5}
+SHARE = {"resnet18": 0.5, "resnet50": 0.5, "resnet18-last": 0.4, "resnet50-last": 0.4, "weights": 0.2, "tabular": 0.2, "serve": 0.15, "sampled": 0.3, "loaded": 0.45, "ranks": 0.5, "ddp": 0.5}
+DDP = 2  # ranks, and GPUs
+DDP_CLAIMS = [("ours", "plain", 1.5), ("ours", "ours+hand", 0.95), ("ours-async", "ours+hand", 0.95), ("ours+hand", "hand", 0.99)]
 CLAIMED = "claimed"
 BYTES = {"images": 3 * 224 * 224 * 4, "rows": 513 * 4, "bytes": 1, "requests": 3 * 224 * 224 * 4}
 
@@ -152,6 +156,38 @@ def run_ranks(known, until):
         arms.end_all(dict(enumerate(everyone)))
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def run_ddp(known, until):
+    names = ("plain", "ours", "ours-async", "hand", "ours+hand")
+    fleets = {}
+    for name in names:
+        job = {"WORLD_SIZE": DDP, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "OMP_NUM_THREADS": 1}
+        fleets[name] = [arms.Arm(known[name][0], GF_ARMS=len(names) * DDP, RANK=rank, LOCAL_RANK=rank, **job, **known[name][1])
+                        for rank in range(DDP)]
+    everyone = [arm for fleet in fleets.values() for arm in fleet]
+    try:
+        for arm in everyone:
+            arm.begin()
+        for arm in everyone:
+            arm.send("setup ddp")
+        for arm in everyone:
+            if arm.answer() != "ok":
+                raise RuntimeError("a rank cannot be set up")
+        words = "round 1 2" if arms.DRY else "round 10 40"
+        case = arms.Case("ddp", {name: together(fleet, words) for name, fleet in fleets.items()},
+                         [(over, under, "images/s", least, "times as fast") for over, under, least in DDP_CLAIMS],
+                         most=2 * arms.ROUNDS, part="ddp", unit="images", processes=DDP)
+        arms.rounds([case], until)
+        return case
+    finally:
+        arms.end_all(dict(enumerate(everyone)))
+
+
 def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
     """Returns (cases, errors). Each task gets its share of the time, and what earlier tasks left."""
     began = time.monotonic()
@@ -202,7 +238,8 @@ def attempt(task, running, known, until, bad, only):
     """Returns (the case or None, the arms that still run). If an arm dies, tries once more without it."""
     for _ in range(2):
         try:
-            return (run_task(task, running, until, only) if task in TASKS else run_ranks(known, until)), running
+            return (run_task(task, running, until, only) if task in TASKS
+                    else {"ranks": run_ranks, "ddp": run_ddp}[task](known, until)), running
         except RuntimeError as error:
             bad.append(f"{task}: {error}"[:600])
             if task in TASKS:
@@ -225,7 +262,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seconds", type=float, default=400)
-    parser.add_argument("--only", default=list((*TASKS, "ranks")), type=arms.some_of((*TASKS, "ranks")))
+    parser.add_argument("--only", default=list((*TASKS, "ranks")), type=arms.some_of((*TASKS, "ranks", "ddp")))
     parser.add_argument("--arms", help=f"these only, but in ranks; {CLAIMED}: those that a task's claims name",
                         type=lambda text: CLAIMED if text == CLAIMED else text.split(","))
     args = parser.parse_args()

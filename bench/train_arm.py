@@ -11,7 +11,8 @@
     steps WARM STEPS         -> seconds of each step, each until the GPU has done it
     drop -> ok               frees the task's memory
 
-It does not use gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
+With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets, task `ddp` is one rank of
+DistributedDataParallel. It does not use gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
 """
 
 import contextlib
@@ -183,6 +184,22 @@ class Vision:
             self.batches._shutdown_workers()
 
 
+class Distributed(Vision):
+    """One rank of a job on several GPUs."""
+
+    def __init__(self, name, **how):
+        if not DRY:
+            torch.cuda.set_device(int(os.environ["RANK"]))
+        torch.distributed.init_process_group("gloo" if DRY else "nccl")
+        super().__init__(name, **how)
+        self.model = nn.parallel.DistributedDataParallel(self.model, device_ids=None if DRY else [torch.cuda.current_device()])
+
+    def close(self):
+        super().close()
+        self.model = self.optimizer = None
+        torch.distributed.destroy_process_group()
+
+
 class Tabular:
     """A table in memory, wide batches and a small model, so that copying takes most of the time."""
     unit = "rows"
@@ -295,6 +312,7 @@ TASKS = {
     "sampled": lambda: Vision("resnet18"),
     "loaded": lambda: Vision("resnet18", workers=16, busy=4, batch=16, ahead=2),
     "rank": lambda: Vision("resnet18", workers=2, busy=8, batch=16, ahead=1),
+    "ddp": lambda: Distributed("resnet18", ahead=3, layout=torch.channels_last),
     "tabular": Tabular,
     "weights": Weights,
     "serve": Serve,
@@ -378,7 +396,7 @@ def main():
         words = line.split()
         if words[0] == "setup":
             task = TASKS[words[1]]()
-            with one_of(4):
+            with contextlib.nullcontext() if words[1] == "ddp" else one_of(4):  # ranks wait for each other
                 run(task, 1 if words[1] == "weights" else 3, 1)
             print("ok", flush=True)
         elif words[0] == "round":

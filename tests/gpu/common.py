@@ -197,7 +197,7 @@ def same_losses(check, name, bare, ours):
           f"{len(bare.losses)} without, {len(ours.losses)} with")
 
 
-def said(check, name, ours, wanted, most=3):
+def said(check, name, ours, wanted, most=9):
     """Checks that one verdict line contains these words, and that few other lines are printed."""
     lines = [line for line in ours.err.splitlines() if line.startswith("gpufeed: ")]
     check(wanted in ours.verdict, f"{name}: the verdict line says `{wanted}`", ours.verdict[:250])
