@@ -10,18 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fork_gate_kit.h"
 #include "fork_gate_seam.h"
-#include "preload/heap/callouts/fork_gate.h"
 
-#define BEYOND 600 /* more than there are slots */
 #define WRITERS 2
-
-/* Replaces jemalloc's function, which jemalloc calls when a thread ends. */
-void __real_je_witnesses_cleanup(void *tsd);
-void __real_je_witnesses_cleanup(void *tsd)
-{
-    (void)tsd;
-}
 
 static unsigned barriers; /* membarrier calls; atomic */
 
@@ -43,36 +35,9 @@ long __wrap_syscall(long number, ...)
     return __real_syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 }
 
-static bool can_close;
-static unsigned count; /* number of threads that have arrived at a point */
-
-static void arrive(void)
+void before_shared_add(const void *word)
 {
-    __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
-}
-
-static bool have_arrived(unsigned wanted)
-{
-    return __atomic_load_n(&count, __ATOMIC_SEQ_CST) >= wanted;
-}
-
-static void wait_until_arrived(unsigned wanted)
-{
-    for (int i = 0; !have_arrived(wanted); i++, usleep(1000))
-        assert_true(i < 20000);
-}
-
-/* Gives other threads time for an action that they must not take. */
-static void give_time(void)
-{
-    usleep(30000);
-}
-
-static pthread_t start(void *(*run)(void *), void *arg)
-{
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, run, arg), 0);
-    return thread;
+    (void)word;
 }
 
 static __thread bool stops; /* this thread stops at its next store */
@@ -86,16 +51,6 @@ void before_store(void)
     __atomic_store_n(&stopped, true, __ATOMIC_SEQ_CST);
     while (!__atomic_load_n(&may_go_on, __ATOMIC_SEQ_CST))
         usleep(1000);
-}
-
-static void *close_and_open(void *open)
-{
-    assert_true(gf_fork_gate_close());
-    arrive();
-    while (!__atomic_load_n((bool *)open, __ATOMIC_SEQ_CST))
-        usleep(1000);
-    gf_fork_gate_open();
-    return NULL;
 }
 
 static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER, inner = PTHREAD_MUTEX_INITIALIZER;
@@ -116,22 +71,6 @@ static void test_refused(void **state)
     assert_int_equal(gf_heap_mutex_lock(&outer), 0);
     assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
 }
-
-static int allow(void **state)
-{
-    (void)state;
-    count = 0;
-    gf_fork_gate_allow();
-    can_close = gf_fork_gate_close();
-    if (can_close)
-        gf_fork_gate_open();
-    return 0;
-}
-
-#define NEEDS_BARRIER(state)                                                                       \
-    (void)(state);                                                                                 \
-    if (!can_close)                                                                                \
-    skip_because("the kernel refuses membarrier")
 
 static void test_closing_waits_for_threads_inside(void **state)
 {
@@ -247,52 +186,6 @@ static void test_a_second_closing_waits_for_the_first(void **state)
 }
 
 static bool go_on;
-
-/* hold_one waits for it. Hundreds of threads that poll would keep the emulated CPUs busy for minutes. */
-static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
-
-static void *hold_one(void *forget)
-{
-    pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
-
-    if (forget) {
-        assert_int_equal(gf_heap_mutex_lock(&own), 0);
-        assert_int_equal(gf_heap_mutex_unlock(&own), 0);
-        gf_fork_gate_forget();
-    }
-    assert_int_equal(gf_heap_mutex_lock(&own), 0);
-    arrive();
-    assert_int_equal(pthread_mutex_lock(&held), 0);
-    assert_int_equal(pthread_mutex_unlock(&held), 0);
-    assert_int_equal(gf_heap_mutex_unlock(&own), 0);
-    return NULL;
-}
-
-static void waits_for_all(unsigned threads, void *forget)
-{
-    pthread_t *thread = calloc(threads, sizeof(*thread));
-    bool open = true;
-
-    pthread_mutex_lock(&held);
-    for (unsigned i = 0; i < threads; i++)
-        thread[i] = start(hold_one, forget);
-    wait_until_arrived(threads);
-    pthread_t closer = start(close_and_open, &open);
-    give_time();
-    assert_false(have_arrived(threads + 1));
-    pthread_mutex_unlock(&held);
-    wait_until_arrived(threads + 1);
-    pthread_join(closer, NULL);
-    for (unsigned i = 0; i < threads; i++)
-        pthread_join(thread[i], NULL);
-    free(thread);
-}
-
-static void test_more_threads_than_slots(void **state)
-{
-    NEEDS_BARRIER(state);
-    waits_for_all(BEYOND, NULL);
-}
 
 static void test_thread_that_has_nearly_ended(void **state)
 {
@@ -483,8 +376,6 @@ int main(void)
         cmocka_unit_test_setup(test_a_signalled_thread_releases_its_mutex_before_it_waits, allow),
         cmocka_unit_test_setup(test_in_a_child, allow),
         cmocka_unit_test_setup(test_nothing_changes_while_the_gate_is_closed, allow),
-        /* This test is last, because its threads keep their slots. */
-        cmocka_unit_test_setup(test_more_threads_than_slots, allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,23 +11,34 @@
 
 /*
  * A slot contains how often its thread has entered the gate without leaving it. Only that thread
- * writes to the slot. A thread that finds no free slot, or that is about to end, counts itself in
- * the shared word `others` instead.
+ * writes to the slot. A thread that finds no free slot, or that is about to end, counts itself in a
+ * stripe instead, which it shares with other threads. It looks for a slot again after a slot was
+ * freed.
  */
 #define SLOTS 512
+#define STRIPES 64
 
 static struct slot {
     _Alignas(64) _Atomic unsigned depth;
 } slots[SLOTS];
 static _Atomic uint64_t taken[SLOTS / 64]; /* bit set: a live thread owns the slot */
-static _Atomic unsigned others;            /* number of threads inside that have no slot */
-static _Atomic unsigned closed;            /* 1 while a thread has closed the gate */
-static _Atomic bool allowed;               /* true: the gate may be closed */
+static _Atomic unsigned freed = 1;         /* how often slots were freed, plus 1 */
+static struct stripe {
+    _Alignas(64) _Atomic unsigned inside; /* number of threads inside that have no slot */
+} stripes[STRIPES];
+static _Atomic unsigned next_stripe;
+
+static struct {
+    _Alignas(64) _Atomic unsigned closed; /* 1 while a thread has closed the gate */
+    _Atomic bool allowed;                 /* true: the gate may be closed */
+} gate;
 
 static __thread struct {
     struct slot *slot;
-    unsigned depth; /* the depth of a thread without a slot */
-    bool never;     /* true: the thread must not take a slot */
+    struct stripe *stripe; /* of a thread that has entered without a slot */
+    unsigned depth;        /* the depth of a thread without a slot */
+    unsigned freed;        /* value of `freed` when the thread last looked for a slot */
+    bool never;            /* true: the thread must not take a slot, or looks for one */
 } here;
 
 static struct slot *gate_slot(unsigned word, uint64_t bits)
@@ -51,21 +62,42 @@ static GF_COLD void futex_wake(const _Atomic unsigned *word)
 
 static bool gate_closed(void)
 {
-    return gf_unlikely(gf_load_relaxed(&closed));
+    return gf_unlikely(gf_load_relaxed(&gate.closed));
 }
 
-static GF_COLD void choose_slot(void)
+/* Returns NULL if no slot is free. */
+static struct slot *take_slot(void)
 {
-    here.never = true;
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
         for (uint64_t free; (free = ~gf_load_relaxed(&taken[word]));) {
             const uint64_t bit = free & -free;
-            if (atomic_fetch_or_explicit(&taken[word], bit, memory_order_acquire) & bit)
-                continue; /* another thread took the slot */
-            here.never = false;
-            here.slot = gate_slot(word, bit);
-            return;
+            if (!(atomic_fetch_or_explicit(&taken[word], bit, memory_order_acquire) & bit))
+                return gate_slot(word, bit);
         }
+    return NULL;
+}
+
+/*
+ * Called by a thread outside the gate. While `never` is set, a signal handler of this thread takes
+ * no slot. A handler that ran before that may have taken one.
+ */
+static GF_COLD void choose_slot(void)
+{
+    here.never = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    here.freed = gf_load_acquire(&freed);
+    if (!here.slot)
+        here.slot = take_slot();
+    atomic_signal_fence(memory_order_seq_cst);
+    here.never = false;
+}
+
+/* The stripes are given out in turn, so that threads share one as late as possible. */
+static _Atomic unsigned *own_stripe(void)
+{
+    if (gf_unlikely(!here.stripe))
+        here.stripe = &stripes[gf_add_relaxed(&next_stripe, 1) % STRIPES];
+    return &here.stripe->inside;
 }
 
 /*
@@ -94,10 +126,10 @@ static void leave_slot(struct slot *slot)
         futex_wake(&slot->depth);
 }
 
-static GF_COLD void leave_others(void)
+static GF_COLD void leave_stripe(void)
 {
-    if (--here.depth == 0 && gf_sub_seq_cst(&others, 1) == 1 && gate_closed())
-        futex_wake(&others);
+    if (--here.depth == 0 && gf_sub_seq_cst(own_stripe(), 1) == 1 && gate_closed())
+        futex_wake(own_stripe());
 }
 
 static inline void leave_gate(void)
@@ -105,19 +137,28 @@ static inline void leave_gate(void)
     if (gf_likely(here.slot))
         leave_slot(here.slot);
     else
-        leave_others();
+        leave_stripe();
 }
 
-static GF_COLD bool try_enter_others(void)
+/*
+ * Once `depth` is 1, signal handlers of this thread take no slot. If one took a slot before that,
+ * this thread must use the slot, so it does not enter here, and tries again.
+ */
+static GF_COLD bool try_enter_stripe(void)
 {
     if (here.depth == 0 && gate_closed())
         return false;
     if (here.depth++ > 0)
         return true;
-    gf_add_seq_cst(&others, 1);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (gf_unlikely(here.slot)) {
+        here.depth = 0;
+        return false;
+    }
+    gf_add_seq_cst(own_stripe(), 1);
     if (!gate_closed())
         return true;
-    leave_others();
+    leave_stripe();
     return false;
 }
 
@@ -126,10 +167,10 @@ static inline bool try_enter_gate(void)
     struct slot *slot = here.slot;
 
     if (gf_unlikely(!slot)) {
-        if (!here.never && here.depth == 0)
+        if (here.freed != gf_load_relaxed(&freed) && !here.never && here.depth == 0)
             choose_slot();
         if (!(slot = here.slot))
-            return try_enter_others();
+            return try_enter_stripe();
     }
     const unsigned depth = gf_load_relaxed(&slot->depth);
     if (gf_unlikely(depth > 0)) {
@@ -152,8 +193,8 @@ static inline bool try_enter_gate(void)
  */
 static GF_COLD void await_open(void)
 {
-    futex_wake(here.slot ? &here.slot->depth : &others);
-    futex_wait(&closed, 1);
+    futex_wake(here.slot ? &here.slot->depth : own_stripe());
+    futex_wait(&gate.closed, 1);
 }
 
 static inline void enter_gate(void)
@@ -227,7 +268,7 @@ static bool membarrier(int command)
 void gf_fork_gate_allow(void)
 {
     if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
-        gf_store_release(&allowed, true);
+        gf_store_release(&gate.allowed, true);
 }
 
 static void await_empty(const _Atomic unsigned *inside)
@@ -238,13 +279,13 @@ static void await_empty(const _Atomic unsigned *inside)
 
 static void open_for_all(void)
 {
-    gf_store_seq_cst(&closed, 0);
-    futex_wake(&closed);
+    gf_store_seq_cst(&gate.closed, 0);
+    futex_wake(&gate.closed);
 }
 
 /*
- * Changes the calling thread's depth. Does not change `others`, because a thread that closes the
- * gate waits until `others` is 0.
+ * Changes the calling thread's depth. Does not change its stripe, because a thread that closes the
+ * gate waits until all stripes are 0.
  */
 static void count_myself(int by)
 {
@@ -256,9 +297,9 @@ static void count_myself(int by)
 
 bool gf_fork_gate_close(void)
 {
-    if (!gf_load_acquire(&allowed))
+    if (!gf_load_acquire(&gate.allowed))
         return false;
-    while (gf_exchange_seq_cst(&closed, 1))
+    while (gf_exchange_seq_cst(&gate.closed, 1))
         await_open();
     if (!membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
         open_for_all();
@@ -267,7 +308,8 @@ bool gf_fork_gate_close(void)
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
         for (uint64_t bits = gf_load_seq_cst(&taken[word]); bits; bits &= bits - 1)
             await_empty(&gate_slot(word, bits)->depth);
-    await_empty(&others);
+    for (unsigned i = 0; i < STRIPES; i++)
+        await_empty(&stripes[i].inside);
     count_myself(1);
     return true;
 }
@@ -293,6 +335,15 @@ void gf_fork_gate_open(void)
     open_for_all();
 }
 
+/*
+ * Stores only if the value is not 0, because in a forked child each store may copy a page.
+ */
+static void clear_word(_Atomic unsigned *word)
+{
+    if (gf_load_relaxed(word) > 0)
+        gf_store_relaxed(word, 0);
+}
+
 void gf_fork_gate_in_child(void)
 {
     for (unsigned word = 0; word < GF_ARRAY_LEN(taken); word++)
@@ -300,18 +351,15 @@ void gf_fork_gate_in_child(void)
             struct slot *slot = gate_slot(word, bits);
             if (slot == here.slot)
                 continue;
-            /*
-             * Stores only if the value is not 0, because in a forked child each store may copy a
-             * page.
-             */
-            if (gf_load_relaxed(&slot->depth) > 0)
-                gf_store_relaxed(&slot->depth, 0);
+            clear_word(&slot->depth);
             atomic_fetch_and_explicit(&taken[word], ~(bits & -bits), memory_order_relaxed);
         }
     if (here.slot)
         gf_store_relaxed(&here.slot->depth, 0);
     here.depth = 0;
-    gf_store_relaxed(&others, 0);
+    for (unsigned i = 0; i < STRIPES; i++)
+        clear_word(&stripes[i].inside);
+    gf_add_release(&freed, 1);
     open_for_all();
 }
 
@@ -325,6 +373,7 @@ void gf_fork_gate_forget(void)
     here.slot = NULL;
     atomic_fetch_and_explicit(&taken[(slot - slots) / 64], ~(UINT64_C(1) << (slot - slots) % 64),
                               memory_order_release);
+    gf_add_release(&freed, 1);
 }
 
 void gf_fork_gate_use_slot(bool possible)
