@@ -18,6 +18,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "spin_ptx.h"
+
 #define BENCH_CALLS(X)                                                                             \
     X(cuInit)                                                                                      \
     X(cuDevicePrimaryCtxRetain)                                                                    \
@@ -102,16 +104,10 @@ static inline void open_device(void)
  */
 static inline CUfunction spin_kernel(void)
 {
-    static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
-                               ".visible .entry spin(.param .u64 ns)\n{\n"
-                               ".reg .u64 %a, %b, %n;\n.reg .pred %p;\n"
-                               "ld.param.u64 %n, [ns];\nmov.u64 %a, %globaltimer;\n"
-                               "again:\nmov.u64 %b, %globaltimer;\nsub.u64 %b, %b, %a;\n"
-                               "setp.lt.u64 %p, %b, %n;\n@%p bra again;\nret;\n}\n";
     static CUmodule module;
     CUfunction function;
     if (!module)
-        MUST(cu.cuModuleLoadData(&module, text));
+        MUST(cu.cuModuleLoadData(&module, spin_ptx));
     MUST(cu.cuModuleGetFunction(&function, module, "spin"));
     return function;
 }

@@ -2,6 +2,7 @@
 """Stage small: the small programs of tests/diff on this GPU, with and without the library. They test possible hangs,
 inaccessible memory, captures, ends of processes, and rules."""
 
+import os
 import re
 
 from common import DRY, Checks, find_any, guarded
@@ -9,6 +10,7 @@ from same import judge, many
 
 check = Checks("small")
 MIB = 1 << 20
+RACES_MS = int(os.environ.get("GF_RACES_MS", "2500"))
 
 
 def without_who(text):
@@ -31,6 +33,8 @@ def small_programs():
                ("ends", "all", 0, 16 if DRY else 64)]
     jobs = {f"small-{'-'.join(map(str, wish[:3]))}": ([find_any(wish[0]), *wish[1:]], 150, {})
             for wish in (wishes[::5] if DRY else wishes)}
+    # Streams, captures and contexts end beside a sampler that queries streams 5000 times a second.
+    jobs["small-gpu-time"] = ([find_any("gpu_time"), "races", RACES_MS], RACES_MS // 1000 + 60, {"GPUFEED_GPU_TIME": 5000})
     for name, pair in many(jobs, 2 if DRY else 6).items():
         faults = name.startswith("small-faults") and pair[0].code not in (77, "timeout")
         # If the driver's own calls block each other, only the clock releases the native program. With the library,

@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../../bench/spin_ptx.h"
+
 static void must(CUresult result, const char *call, int line)
 {
     if (result == CUDA_SUCCESS)
@@ -53,7 +55,7 @@ static CUfunction find_kernel(void)
 {
     CUmodule module;
     CUfunction function;
-    MUST(cuModuleLoadData(&module, "image"));
+    MUST(cuModuleLoadData(&module, spin_ptx));
     MUST(cuModuleGetFunction(&function, module, "spin"));
     return function;
 }
@@ -120,7 +122,9 @@ static void *race(void *closure)
             spin(function, NULL, 1);
             spin(function, CU_STREAM_PER_THREAD, 1);
             if (seed & 0x10000)
-                capture_in(function, stream, other, event, CU_STREAM_CAPTURE_MODE_RELAXED);
+                capture_in(function, stream, other, event,
+                           seed & 0x20000 ? CU_STREAM_CAPTURE_MODE_RELAXED
+                                          : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
             MUST(cuStreamDestroy_v2(stream));
             MUST(cuStreamDestroy_v2(other));
             __atomic_fetch_add(&rounds, 1, __ATOMIC_RELAXED);
