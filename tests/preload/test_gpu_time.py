@@ -207,3 +207,9 @@ def test_a_killed_job_keeps_its_answer(tmp_path):
     assert left["state"] == "running" and left["written_at"] >= contents[-1]["written_at"]
     assert only(left["gpu_time"])["states"]["empty"]["share"] > 0.9 and left["stalls"]["count"] >= 0
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_repeated_launches_on_unlisted_streams_do_not_ask_the_driver(run):
+    """The library's table has 512 slots. Each of 700 streams gets 20 launches, of which only the first causes a question."""
+    done = run(APPS / "unlisted_streams", sim=True, SIM_FAULT="cuStreamGetCtx:20000:999")
+    assert done.returncode == 0 and 700 <= int(done.stdout) < 800, done

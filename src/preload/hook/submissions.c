@@ -17,7 +17,7 @@
 /* The longest wait for the program's threads. One may have left its query by longjmp. */
 #define QUERY_NS UINT64_C(100000000)
 
-_Atomic unsigned gf_submissions_elsewhere;
+_Atomic unsigned gf_submissions_elsewhere, gf_submissions_epoch;
 static _Atomic unsigned queries;    /* of the program's threads, in progress */
 static _Atomic bool has_lost_query; /* a query did not end: no more queries, and no more waits */
 
@@ -158,6 +158,7 @@ void gf_submissions_unlist(CUstream stream)
         if (gf_load_relaxed(&slot->stream) == there)
             gf_cas_acq_rel(&slot->stream, &there, 0);
     }
+    gf_add_release(&gf_submissions_epoch, 1);
 }
 
 static bool belongs(uintptr_t context, int own_device, CUcontext ended, int device)
@@ -188,6 +189,7 @@ void gf_submissions_unlist_context(CUcontext context, int device)
         if (belongs(there, gf_load_relaxed(&entry->device), context, device))
             gf_cas_acq_rel(&entry->context, &there, 0);
     }
+    gf_add_release(&gf_submissions_epoch, 1);
     gf_store_relaxed(&table->legacy_work, 0);
     for (unsigned i = 0; i < GF_SUBMITTERS; i++)
         gf_store_relaxed(&table->submitters[i].own_work, 0);
@@ -225,16 +227,22 @@ static void stamp_gap(struct gf_submit_gap *gap)
     gf_store_release(&gap->ender, own_tid());
 }
 
+bool gf_submissions_has_gap(int device)
+{
+    if (device < 0 || (unsigned)device >= GF_SUBMIT_DEVICES)
+        return false;
+    const struct gf_submit_gap *gap = &gf_submissions.gaps[device];
+    return gf_load_acquire(&gap->open) && !gf_load_relaxed(&gap->ended_ns);
+}
+
 void gf_submissions_end_gap(int device)
 {
     struct gf_submit_gap *gap;
     uint64_t none = 0;
 
-    if (device < 0 || (unsigned)device >= GF_SUBMIT_DEVICES)
+    if (!gf_submissions_has_gap(device))
         return;
     gap = &gf_submissions.gaps[device];
-    if (!gf_load_acquire(&gap->open) || gf_load_relaxed(&gap->ended_ns))
-        return;
     if (gf_cas_acq_rel(&gap->ended_ns, &none, gf_now_ns()))
         stamp_gap(gap);
 }

@@ -45,8 +45,14 @@ struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *
  */
 bool gf_submissions_list_context(CUcontext context, int device);
 
-/* A common record of work of all streams without a slot. The sampler does not read it. */
+/*
+ * A common record of work of all streams without a slot. It stays 0, so that each launch on such a
+ * stream ends the device's gap. The sampler does not read it.
+ */
 extern _Atomic unsigned gf_submissions_elsewhere;
+
+/* Changes when a stream or a context is removed from the table or the list. */
+extern _Atomic unsigned gf_submissions_epoch;
 
 /*
  * Called by hooks of calls that may end or capture a stream, or end a context. Between the two
@@ -80,6 +86,8 @@ void gf_submissions_in_child(void);
  * is recorded.
  */
 void gf_submissions_set_python(uintptr_t (*thread_state)(void));
+/* Whether the device has an open gap that no submission has ended yet. */
+bool gf_submissions_has_gap(int device);
 /*
  * Ends the open gap, if there is one, of the device to which work was submitted. Records when the
  * gap ended, and the calling thread.

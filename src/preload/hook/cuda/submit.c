@@ -2,6 +2,7 @@
 #include "preload/hook/cuda/submit.h"
 
 #include "preload/hook/attach/engine_call.h"
+#include "preload/hook/unlisted.h"
 
 #include <errno.h>
 
@@ -53,15 +54,43 @@ static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
     return ret->device >= 0;
 }
 
+static bool read_no_facts(CUstream stream, struct gf_stream_facts *ret)
+{
+    (void)stream;
+    (void)ret;
+    return false;
+}
+
+/*
+ * Remembers that the stream cannot be listed. A capture prevents that only until it ends, so the
+ * stream is then tried again at each launch, which needs no call of the driver.
+ */
+static void remember_unlisted(CUstream stream, unsigned epoch)
+{
+    if (gf_load_relaxed(&gf_submissions.captures))
+        return;
+    const int device = current_device(gf_driver_functions());
+    if (device >= 0)
+        gf_unlisted_add(stream, epoch, device);
+}
+
 _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream)
 {
+    static _Atomic unsigned no_gap = ~0U; /* the record of work of a launch that ends no gap */
     const int error = errno;
-    struct gf_stream_slot *slot = gf_submissions_list(stream, read_facts);
+    const unsigned epoch = gf_load_acquire(&gf_submissions_epoch);
+    const struct gf_unlisted *unlisted = gf_unlisted_find(stream, epoch);
+    struct gf_stream_slot *slot =
+        gf_submissions_list(stream, unlisted ? read_no_facts : read_facts);
+
+    if (!slot && !unlisted)
+        remember_unlisted(stream, epoch);
     errno = error;
     if (slot)
         return &slot->work;
     gf_count_add(set, &gf_submissions.submitters[set - 1].unlisted, 1);
-    return &gf_submissions_elsewhere;
+    return unlisted && !gf_submissions_has_gap(unlisted->device) ? &no_gap
+                                                                 : &gf_submissions_elsewhere;
 }
 
 /*

@@ -68,7 +68,8 @@ static inline void gf_submit_end(const struct gf_submission *submission)
         return;
     gf_submit_fence();
     if (gf_unlikely((gf_load_relaxed(submission->stream_work) & submission->work) !=
-                    submission->work))
+                    submission->work) &&
+        submission->stream_work != &gf_submissions_elsewhere)
         atomic_fetch_or(submission->stream_work, submission->work);
     gf_count_add_release(submission->set, &gf_submissions.submitters[submission->set - 1].ended, 1);
 }

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which streams a thread need not try to list, and what a launch on such a stream records. */
+#include "unit.h"
+
+#include <pthread.h>
+
+#include "preload/hook/cuda/submit.h"
+#include "preload/hook/submissions.h"
+#include "preload/hook/unlisted.h"
+
+static const CUstream one = (CUstream)(uintptr_t)0x1000;
+
+static unsigned epoch_now(void)
+{
+    return gf_load_acquire(&gf_submissions_epoch);
+}
+
+static void test_a_stream_is_found_until_the_table_changes(void **state)
+{
+    (void)state;
+    assert_null(gf_unlisted_find(one, epoch_now()));
+    gf_unlisted_add(one, epoch_now(), 3);
+    assert_non_null(gf_unlisted_find(one, epoch_now()));
+    assert_int_equal(gf_unlisted_find(one, epoch_now())->device, 3);
+    gf_submissions_unlist((CUstream)(uintptr_t)0x2000);
+    assert_null(gf_unlisted_find(one, epoch_now()));
+    gf_unlisted_add(one, epoch_now(), 3);
+    gf_submissions_unlist_context(NULL, 0);
+    assert_null(gf_unlisted_find(one, epoch_now()));
+}
+
+static void test_a_stream_is_tried_again(void **state)
+{
+    (void)state;
+    gf_unlisted_add(one, epoch_now(), 0);
+    for (unsigned i = 0; i < GF_UNLISTED_RETRY; i++)
+        assert_non_null(gf_unlisted_find(one, epoch_now()));
+    assert_null(gf_unlisted_find(one, epoch_now()));
+}
+
+static void test_streams_may_collide(void **state)
+{
+    (void)state;
+    for (uintptr_t i = 1; i <= 2 * (uintptr_t)GF_UNLISTED_STREAMS; i++) {
+        const CUstream stream = (CUstream)(i * 0x10000);
+        gf_unlisted_add(stream, epoch_now(), (int)i);
+        assert_int_equal(gf_unlisted_find(stream, epoch_now())->device, (int)i);
+    }
+}
+
+static void *look(void *unused)
+{
+    assert_null(gf_unlisted_find(one, epoch_now()));
+    return unused;
+}
+
+static void test_each_thread_has_its_own_streams(void **state)
+{
+    pthread_t thread;
+
+    (void)state;
+    gf_unlisted_add(one, epoch_now(), 0);
+    assert_int_equal(pthread_create(&thread, NULL, look, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* The common record stays empty, so that each launch looks for a gap that it ends. */
+static void test_a_launch_leaves_the_common_record_empty(void **state)
+{
+    const struct gf_submission submission = {
+        .set = 1, .work = gf_work_kernel, .stream_work = &gf_submissions_elsewhere};
+
+    (void)state;
+    gf_submit_end(&submission);
+    assert_int_equal(gf_load_relaxed(&gf_submissions_elsewhere), 0);
+    assert_int_equal(gf_load_relaxed(&gf_submissions.submitters[0].ended), 1);
+}
+
+static void test_a_gap_is_open_until_a_launch_ends_it(void **state)
+{
+    (void)state;
+    assert_false(gf_submissions_has_gap(1));
+    gf_store_relaxed(&gf_submissions.gaps[1].open, true);
+    assert_true(gf_submissions_has_gap(1));
+    assert_false(gf_submissions_has_gap(0));
+    gf_submissions_end_gap(1);
+    assert_false(gf_submissions_has_gap(1));
+    assert_false(gf_submissions_has_gap(-1));
+    assert_false(gf_submissions_has_gap(GF_SUBMIT_DEVICES));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_stream_is_found_until_the_table_changes),
+        cmocka_unit_test(test_a_stream_is_tried_again),
+        cmocka_unit_test(test_streams_may_collide),
+        cmocka_unit_test(test_each_thread_has_its_own_streams),
+        cmocka_unit_test(test_a_launch_leaves_the_common_record_empty),
+        cmocka_unit_test(test_a_gap_is_open_until_a_launch_ends_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
