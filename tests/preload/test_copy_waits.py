@@ -122,6 +122,39 @@ def test_no_copy_waits(waits, body):
         assert "for earlier work of their stream" not in summary
 
 
+def test_a_stream_of_unknown_state_is_not_busy(waits):
+    """Each query fails, so nothing tells whether the driver's call waits."""
+    found, events, _ = waits("""
+        launch()
+        copy_out()
+    """, GPUFEED_STAGE_MIN="auto", GPUFEED_STAGE_THREADS=2, SIM_FAULT="cuStreamQuery:1+:201")
+    assert found["from_device"]["copies"] == 0 and not events
+
+
+def test_a_copy_that_reads_a_file_has_not_only_waited(waits, tmp_path):
+    """The driver's call waits for the kernel, and reads pages that are not in the page cache. Each step touches the
+    first page of its part of the file, to see that such a page causes a major fault."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes((STEPS + 1) * (8 << 20)))
+    found, events, _ = waits(f"""
+        import mmap, os, resource
+        if "at" not in globals():
+            file = os.open({str(path)!r}, os.O_RDONLY)
+            globals().update(at=0, file=file, view=mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
+            os.fsync(file)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            view.madvise(mmap.MADV_RANDOM)
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+            view[-1]
+            assert resource.getrusage(resource.RUSAGE_THREAD).ru_majflt > before, "no major fault"
+        source = (ctypes.c_char * SIZE).from_buffer(view, at)
+        globals()["at"] = at + SIZE
+        launch()
+        copy_in(source)
+    """, GPUFEED_STAGE_MIN="auto", GPUFEED_STAGE_THREADS=2)
+    assert found["to_device"]["copies"] == 0 and not events, found
+
+
 def test_the_option_disables_it(waits):
     found, events, summary = waits("launch(); copy_out()", GPUFEED_COPY_WAIT_US=0)
     assert found is None and not events and "for earlier work" not in summary

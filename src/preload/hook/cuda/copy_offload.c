@@ -7,6 +7,9 @@
 #include "preload/trace/copy_waits.h"
 #include "preload/trace/step_times.h"
 
+#include <errno.h>
+#include <sys/resource.h>
+
 /*
  * Number of large copies in progress, in the engine or in the driver. If a thread leaves the
  * driver's call by longjmp, the copy stays counted. The only effect is that more small copies are
@@ -35,23 +38,30 @@ uint64_t gf_copy_offload_submitted(void)
                : 0;
 }
 
-static bool is_own_stream_idle(CUstream stream)
+/* Returns how many page faults of the calling thread waited for a file or for swap space. */
+static uint64_t count_major_faults(void)
 {
-    return stream == CU_STREAM_LEGACY ? gf_copy_is_idle(stream) : gf_stream_is_idle(stream);
+    struct rusage usage = {0};
+    const int error = errno;
+
+    getrusage(RUSAGE_THREAD, &usage);
+    errno = error;
+    return (uint64_t)usage.ru_majflt;
 }
 
 /*
  * Unless the engine knows the stream's state, queries the stream, if the budget of queries permits.
+ * A stream of unknown state does not count as busy.
  */
 static void find_behind(struct gf_copy_offload *offload)
 {
     struct gf_stall_mark mark = {.start_ns = offload->since};
 
-    offload->behind = offload->refusal.is_queued;
+    offload->behind = offload->refusal.is_queued && gf_copy_waits_wanted();
     if (offload->behind || offload->refusal.stream_was_idle || !offload->wait.pageable ||
         !gf_copy_waits_wanted() || !gf_stall_should_query(&mark, gf_timed_driver_copy))
         return;
-    offload->behind = !is_own_stream_idle(offload->call->stream);
+    offload->behind = gf_stream_is_busy(offload->call->stream);
     gf_stall_query_done(&mark, false);
     offload->since = gf_now_ns();
 }
@@ -80,6 +90,8 @@ bool gf_copy_offload_to_engine(struct gf_copy_offload *offload)
         offload->since = gf_now_ns();
     gf_engine_call_end(&call);
     note_wait(offload, done);
+    if (offload->behind)
+        offload->major_faults = count_major_faults();
     return done;
 }
 
@@ -99,13 +111,23 @@ bool gf_copy_offload_large(struct gf_copy_offload *offload, enum gf_hook hook, b
     return true;
 }
 
+/*
+ * Whether the driver's call only waited and copied. The duration of a copy that reads a file tells
+ * nothing about a wait.
+ */
+static bool has_only_waited(const struct gf_copy_offload *offload)
+{
+    return offload->behind && !offload->refusal.readahead &&
+           count_major_faults() == offload->major_faults;
+}
+
 static void tell_declined(const struct gf_copy_offload *offload)
 {
     struct gf_engine_call call;
     const uint64_t ns = gf_now_ns() - offload->since, bytes = offload->call->bytes;
 
     /* Even a slow copy makes a byte per nanosecond, so the rest of the duration was a wait. */
-    if (offload->behind && ns > bytes)
+    if (ns > bytes && has_only_waited(offload))
         gf_copy_waits_add(offload->wait.to_device, bytes, ns - bytes);
     const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
     if (!transfer)

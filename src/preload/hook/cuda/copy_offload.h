@@ -36,8 +36,9 @@ struct gf_copy_offload {
      * call, which therefore waits for that work.
      */
     bool behind;
-    uint64_t since; /* when the engine declined, in ns; 0 if the copy was not offered */
-    bool counted;   /* the copy is counted as in progress */
+    uint64_t major_faults; /* of the thread, before the driver's call; set if behind */
+    uint64_t since;        /* when the engine declined, in ns; 0 if the copy was not offered */
+    bool counted;          /* the copy is counted as in progress */
 };
 
 /*

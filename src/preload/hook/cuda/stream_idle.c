@@ -16,6 +16,16 @@ static bool stream_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent 
            status == CU_STREAM_CAPTURE_STATUS_NONE && cuda->cuStreamQuery(stream) == CUDA_SUCCESS;
 }
 
+static bool stream_is_unfinished(const struct gf_cuda *cuda, CUstream stream, CUevent event)
+{
+    CUstreamCaptureStatus status;
+
+    (void)event;
+    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE &&
+           cuda->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+}
+
 static bool event_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent event)
 {
     (void)stream;
@@ -64,16 +74,28 @@ bool gf_event_is_idle(CUevent event)
     return event && query_driver(event_is_done, NULL, event);
 }
 
-static bool is_legacy_idle(void)
+/* Queries the legacy stream, unless a capture is open or begins. */
+static bool query_legacy(bool (*query)(CUstream stream))
 {
     if (!gf_submissions_query_begin())
         return false;
-    const bool idle = gf_stream_is_idle(CU_STREAM_LEGACY);
+    const bool ret = query(CU_STREAM_LEGACY);
     gf_submissions_query_end();
-    return idle;
+    return ret;
+}
+
+static bool is_busy(CUstream stream)
+{
+    return query_driver(stream_is_unfinished, stream, NULL);
+}
+
+bool gf_stream_is_busy(CUstream stream)
+{
+    return stream == CU_STREAM_LEGACY ? query_legacy(is_busy) : is_busy(stream);
 }
 
 bool gf_copy_is_idle(CUstream stream)
 {
-    return is_legacy_idle() && (stream == CU_STREAM_LEGACY || gf_stream_is_idle(stream));
+    return query_legacy(gf_stream_is_idle) &&
+           (stream == CU_STREAM_LEGACY || gf_stream_is_idle(stream));
 }

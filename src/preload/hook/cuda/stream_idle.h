@@ -17,6 +17,11 @@
 bool gf_stream_is_idle(CUstream stream);
 bool gf_event_is_idle(CUevent event);
 /*
+ * Whether the stream is known to have unfinished work. Queries the legacy stream under the
+ * conditions of gf_copy_is_idle.
+ */
+bool gf_stream_is_busy(CUstream stream);
+/*
  * The same as gf_stream_is_idle, before a blocking copy on the legacy or the per-thread stream.
  * Such a copy waits for both streams, so both must be idle. But a copy on the per-thread stream leaves captures of
  * blocking streams valid, which a query of the legacy stream does not. So while such a
