@@ -67,7 +67,7 @@ static void spin(CUfunction function, CUstream stream, uint64_t us)
     errno = 77;
     MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
     if (errno != 77) {
-        printf("errno changed\n");
+        printf("errno is %d\n", errno);
         exit(1);
     }
 }
