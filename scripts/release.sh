@@ -3,7 +3,7 @@
 # release.sh OUTPUT: checks the tree, builds all products twice, and compares their bytes. Writes into OUTPUT: source
 # archive, wheel, bundle, Debian packages, SBOM, licences and SHA256SUMS; with a cross compiler also the wheel for
 # aarch64. Publishes nothing.
-# Before it, run tests/run.sh, SOAK_MINUTES=30 meson test -C build --suite full, and tests/run.sh --foreign.
+# Before it, run GF_TIDY_NODES=225000 tests/run.sh, SOAK_MINUTES=30 meson test -C build --suite full, and tests/run.sh --foreign.
 set -euo pipefail
 umask 022
 [ $# = 1 ] || { echo "usage: release.sh OUTPUT" >&2; exit 2; }
