@@ -207,7 +207,11 @@ static void start(struct sim_stream *stream)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Tries again, because creating a thread fails while another thread is in execve. */
+    /*
+     * Tries again, because creating a thread fails while another thread is in execve, or on a machine
+     * that has no more threads. A failure sets errno.
+     */
+    const int error = errno;
     for (int tries = 0; pthread_create(&thread, &attr, work, stream) != 0; tries++) {
         if (tries == 1000)
             abort();
@@ -215,6 +219,7 @@ static void start(struct sim_stream *stream)
             use_own_stack(&attr);
         sim_sleep_ns(1000000);
     }
+    errno = error;
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     stream->started = true;
