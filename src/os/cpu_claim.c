@@ -11,6 +11,7 @@
 #define ID_BITS 22   /* of a process id: PID_MAX_LIMIT */
 #define HASH_BITS 16 /* of a set of CPUs */
 #define COUNT_MAX 64 /* limits the time, and the depth of the recursion */
+#define IDS (UINT64_C(1) << ID_BITS)
 
 struct counting {
     struct gf_cpu_claim *claim;
@@ -61,15 +62,46 @@ static unsigned count_locks(uint64_t start, uint64_t end, unsigned most)
     return count;
 }
 
-static bool move_claim(struct gf_cpu_claim *claim, uint64_t at)
+static bool set_lock(short type, uint64_t at)
 {
     struct flock unused;
+    return call_fcntl(F_OFD_SETLK, type, at, at + 1, &unused);
+}
 
-    if (claim->at == at)
+/* Returns false if the byte is not locked by another process. Returns true if that is unknown. */
+static bool is_taken(uint64_t at)
+{
+    struct flock found;
+    return !call_fcntl(F_OFD_GETLK, F_WRLCK, at, at + 1, &found) || found.l_type != F_UNLCK;
+}
+
+/* If another process locks the byte at the same time, both may release it, and go on. */
+static bool lock_free_byte(uint64_t at)
+{
+    if (is_taken(at) || !set_lock(F_RDLCK, at))
+        return false;
+    if (!is_taken(at))
+        return true;
+    set_lock(F_UNLCK, at);
+    return false;
+}
+
+/*
+ * Locks the first free byte from the process id on. Processes of different PID namespaces may have
+ * the same id.
+ */
+static bool move_claim(struct gf_cpu_claim *claim, uint64_t start)
+{
+    const uint64_t pid = (uint64_t)syscall(SYS_getpid);
+
+    if (claim->at && claim->at - claim->at % IDS == start)
         return true;
     if (claim->at)
-        call_fcntl(F_OFD_SETLK, F_UNLCK, claim->at, claim->at + 1, &unused);
-    claim->at = call_fcntl(F_OFD_SETLK, F_RDLCK, at, at + 1, &unused) ? at : 0;
+        set_lock(F_UNLCK, claim->at);
+    claim->at = 0;
+    for (unsigned i = 0; i < COUNT_MAX && !claim->at; i++)
+        if (lock_free_byte(start + (pid + i) % IDS))
+            claim->at = start + (pid + i) % IDS;
     return claim->at;
 }
 
@@ -80,8 +112,8 @@ static void count_others(void *closure)
 
     if (fd < 0)
         fd = (int)syscall(SYS_openat, AT_FDCWD, PATH, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && move_claim(counting->claim, start + (uint64_t)syscall(SYS_getpid)))
-        counting->others = count_locks(start, start + (UINT64_C(1) << ID_BITS), COUNT_MAX);
+    if (fd >= 0 && move_claim(counting->claim, start))
+        counting->others = count_locks(start, start + IDS, COUNT_MAX);
 }
 
 unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cpus)

@@ -10,11 +10,13 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 struct helper_masks {
@@ -123,6 +125,26 @@ static void narrowed_pools_use_fewer_threads(void **state)
     assert_true(is_new(pool));
 }
 
+static pid_t fake_pid; /* not 0: the process id that this process and its children see */
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+/* Passes on the six arguments that a system call can have. */
+long __wrap_syscall(long number, ...)
+{
+    va_list list;
+    long arg[6];
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arg[i] = va_arg(list, long);
+    va_end(list);
+    return number == SYS_getpid && fake_pid
+               ? fake_pid
+               : __real_syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+}
+
 static void nothing(void)
 {
 }
@@ -147,23 +169,26 @@ static void start_server(void)
         usleep(1000);
 }
 
-/* Starts a process that claims the CPUs until it is killed, and waits until it has claimed them. */
-static pid_t start_claimant(const struct gf_cpus *cpus)
+/*
+ * Starts a process that claims the CPUs until it is killed, and waits until it has claimed them.
+ * Sets *ret_count to the number of claims that the process found.
+ */
+static pid_t start_claimant(const struct gf_cpus *cpus, unsigned *ret_count)
 {
     int claimed[2];
-    char byte;
 
     assert_int_equal(pipe(claimed), 0);
     const pid_t pid = fork();
     if (pid == 0) {
         struct gf_cpu_claim claim = {0};
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test kills no claimant */
         start_server();
-        gf_cpu_claim_count(&claim, cpus);
-        if (write(claimed[1], "", 1) == 1)
+        const unsigned count = gf_cpu_claim_count(&claim, cpus);
+        if (write(claimed[1], &count, sizeof(count)) == sizeof(count))
             pause();
         _exit(0);
     }
-    assert_int_equal(read(claimed[0], &byte, 1), 1);
+    assert_int_equal(read(claimed[0], ret_count, sizeof(*ret_count)), sizeof(*ret_count));
     close(claimed[0]);
     close(claimed[1]);
     return pid;
@@ -175,6 +200,40 @@ static void kill_claimant(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+static void need_claimants(void)
+{
+#ifdef __SANITIZE_THREAD__
+    skip_because("ThreadSanitizer lets a forked child start no thread");
+#endif
+    if (getenv("GF_UNDER_QEMU"))
+        skip_because("qemu-user starts no thread in a forked child");
+    if (access("/sys/devices/system/cpu/possible", R_OK) != 0)
+        skip_because("needs /sys");
+    gf_permit_only(GF_PERMIT_ALL); /* the server needs close_range */
+}
+
+/* Processes of different PID namespaces may have the same id, or ids that follow each other. */
+static void processes_with_the_same_id_are_counted(void **state)
+{
+    enum { claimants = 6 };
+    struct gf_cpus cpus = {0};
+    pid_t pids[claimants];
+    unsigned count = 0;
+    (void)state;
+
+    need_claimants();
+    for (unsigned cpu = 0; cpu < 32; cpu += 3)
+        gf_set_add(&cpus, cpu);
+    for (unsigned i = 0; i < claimants; i++) {
+        fake_pid = (1 << 22) - 2 + (i == 4); /* the last ids, which are followed by the first */
+        pids[i] = start_claimant(&cpus, &count);
+        fake_pid = 0;
+        assert_int_equal(count, i + 1);
+    }
+    for (unsigned i = 0; i < claimants; i++)
+        kill_claimant(pids[i]);
+}
+
 /* Processes without a launcher's variables divide the CPUs that they share. */
 static void processes_share_cpus(void **state)
 {
@@ -182,16 +241,10 @@ static void processes_share_cpus(void **state)
     struct gf_cpus all = {0}, half = {0};
     pid_t pids[claimants], other;
     struct gf_cpu_claim claim = {0};
+    unsigned count;
     (void)state;
 
-#ifdef __SANITIZE_THREAD__
-    skip_because("ThreadSanitizer lets a forked child start no thread");
-#endif
-    if (getenv("GF_UNDER_QEMU"))
-        skip_because("qemu-user starts no thread in a forked child");
-    gf_permit_only(GF_PERMIT_ALL); /* the server needs close_range */
-    if (access("/sys/devices/system/cpu/possible", R_OK) != 0)
-        skip_because("needs /sys");
+    need_claimants();
     for (unsigned cpu = 0; cpu < 32; cpu++) {
         gf_set_add(&all, cpu);
         if (cpu < 16)
@@ -202,8 +255,8 @@ static void processes_share_cpus(void **state)
     struct gf_pool *fixed = gf_pool_get(904, &all, &(struct gf_pool_size){.threads = 9});
     const unsigned most = gf_pool_threads(pool);
     for (unsigned i = 0; i < claimants; i++)
-        pids[i] = start_claimant(&all);
-    other = start_claimant(&half);
+        pids[i] = start_claimant(&all, &count);
+    other = start_claimant(&half, &count);
     start_server();
     gf_pools_follow(&all);
     assert_int_equal(gf_pool_threads(pool), most); /* the pool has no helpers yet */
@@ -230,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(helpers_follow_the_program),
         cmocka_unit_test(narrowed_pools_use_fewer_threads),
+        cmocka_unit_test(processes_with_the_same_id_are_counted),
         cmocka_unit_test(processes_share_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
