@@ -4,6 +4,7 @@
  */
 #include "unit.h"
 
+#include "base/clock.h"
 #include "preload/heap/heap.h"
 #include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/pages/huge.h"
@@ -140,6 +141,30 @@ static void gives_back_in_parts(void **state)
     assert_int_equal(gf_purge_unused_part(second / 20), 16 * MIB);
     assert_int_equal(gf_purge_unused_part(second / 5), 64 * MIB);
     assert_int_equal(gf_purge_unused_part(60 * second), 128 * MIB);
+}
+
+/*
+ * A thread that allocated fast has few events. After it has freed pages, its next event comes soon,
+ * also if all of this happened within one tick of the clock.
+ */
+static void an_event_follows_freed_pages(void **state)
+{
+    static uint64_t now, next, next_fast = 1; /* static, because later events may write them */
+    const struct gf_purge_unused_count count = {
+        .allocates = true, .now = &now, .next = &next, .next_fast = &next_fast};
+    uint64_t tick;
+
+    (void)state;
+    do {
+        tick = gf_coarse_ns();
+        for (unsigned i = 0; i < 16; i++) {
+            next = UINT64_MAX;
+            gf_purge_unused_event(&count);
+        }
+    } while (gf_coarse_ns() != tick || next - now < 4 * MIB);
+    gf_purge_unused_soon();
+    assert_true(next - now <= 256 << 10);
+    assert_int_equal(next_fast, next);
 }
 
 /* Lazily freed pages stay present, so that reuse costs no fault; purged pages do not. */
@@ -394,6 +419,7 @@ int main(void)
         cmocka_unit_test(counts_what_jemalloc_counts),
         cmocka_unit_test(gives_back_what_is_not_reused),
         cmocka_unit_test(gives_back_in_parts),
+        cmocka_unit_test(an_event_follows_freed_pages),
         cmocka_unit_test(frees_lazily_and_purges),
         cmocka_unit_test(checks_and_frees_lazily_by_itself),
         cmocka_unit_test(the_kernel_may_reclaim_it),

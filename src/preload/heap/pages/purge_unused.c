@@ -36,6 +36,8 @@
 #define WAIT_FIRST (UINT64_C(64) << 10)
 #define WAIT_MIN (UINT64_C(16) << 10)
 #define WAIT_MAX (4 * MIB)
+/* The most bytes to the next event after the thread has freed pages. */
+#define WAIT_SOON (UINT64_C(256) << 10)
 
 static struct {
     _Atomic uint64_t due_ns; /* when the next round is due */
@@ -91,10 +93,18 @@ static void schedule(uint64_t passed)
         set_next(passed > 20 * MS ? WAIT_MIN : event.wait);
 }
 
+/*
+ * A thread that allocates fast may free a whole batch within one tick of the clock, and then allocate
+ * little for minutes. So this tick must not let it wait for WAIT_MAX bytes.
+ */
 void gf_purge_unused_soon(void)
 {
-    if (event.wait > WAIT_MIN && event.next && gf_coarse_ns() - event.last_ns > MS / 10)
+    if (!event.next || event.wait <= WAIT_MIN)
+        return;
+    if (gf_coarse_ns() != event.last_ns)
         set_next(WAIT_MIN);
+    else if (event.wait > WAIT_SOON)
+        set_next(WAIT_SOON);
 }
 
 uint64_t gf_purge_unused_part(uint64_t passed_ns)
