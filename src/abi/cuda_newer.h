@@ -74,5 +74,24 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, siz
                                        size_t numAttrs, CUstream hStream);
 __typeof__(cuMemcpyBatchAsync_v2) cuMemcpyBatchAsync_v2_ptsz;
 #endif
+#if CUDA_VERSION < 13020
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+CUresult CUDAAPI cuStreamBeginCaptureToCig(CUstream hStream,
+                                           CUstreamCigCaptureParams *streamCigCaptureParams);
+CUresult CUDAAPI cuStreamEndCaptureToCig(CUstream hStream);
+__typeof__(cuStreamBeginCaptureToCig) cuStreamBeginCaptureToCig_ptsz;
+__typeof__(cuStreamEndCaptureToCig) cuStreamEndCaptureToCig_ptsz;
+#endif
+#if CUDA_VERSION < 13030
+#define CUDA_ERROR_GRAPH_RECAPTURE_FAILURE ((CUresult)918)
+typedef CUresult(CUDA_CB *CUgraphRecaptureCallback)(void *data, CUgraphNode node,
+                                                    const void *originalParams,
+                                                    const void *recaptureParams, int status);
+CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode,
+                                               CUgraph hGraph,
+                                               CUgraphRecaptureCallback callbackFunc,
+                                               void *userData);
+__typeof__(cuStreamBeginRecaptureToGraph) cuStreamBeginRecaptureToGraph_ptsz;
+#endif
 
 #endif

@@ -6,6 +6,11 @@
  */
 #include "graph.h"
 
+/* The driver exports these functions, too. */
+#pragma GCC visibility push(default)
+#include "../../src/abi/cuda_newer.h"
+#pragma GCC visibility pop
+
 #include <stdlib.h>
 
 static struct sim_capture *captures;
@@ -183,6 +188,30 @@ static CUresult begin_v1(bool per_thread, CUstream handle)
 SIM_TWINS(cuStreamBeginCapture, _ptsz, begin_v1, (CUstream s), (s))
 SIM_TWINS(cuStreamBeginCapture_v2, _ptsz, begin, (CUstream s, CUstreamCaptureMode mode), (s, mode))
 
+/* Records into a new graph, and does not compare it with the old one. */
+static CUresult begin_again(bool per_thread, CUstream handle, CUstreamCaptureMode mode,
+                            CUgraph graph, CUgraphRecaptureCallback callback, void *data)
+{
+    (void)callback;
+    (void)data;
+    return graph ? begin_on(per_thread, handle, mode, NULL) : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_TWINS(cuStreamBeginRecaptureToGraph, _ptsz, begin_again,
+          (CUstream s, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback,
+           void *data),
+          (s, mode, graph, callback, data))
+
+/* The simulated driver has no graphics API, and drops what is captured. */
+static CUresult begin_cig(bool per_thread, CUstream handle, const void *params)
+{
+    return params ? begin_on(per_thread, handle, CU_STREAM_CAPTURE_MODE_RELAXED, NULL)
+                  : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_TWINS(cuStreamBeginCaptureToCig, _ptsz, begin_cig,
+          (CUstream s, CUstreamCigCaptureParams *params), (s, params))
+
 static bool joined(const struct sim_capture *capture)
 {
     for (struct sim_stream *s = capture->context->streams; s; s = s->next)
@@ -229,6 +258,21 @@ static CUresult end(bool per_thread, CUstream handle, CUgraph *ret)
 }
 
 SIM_TWINS(cuStreamEndCapture, _ptsz, end, (CUstream s, CUgraph *ret), (s, ret))
+
+static CUresult end_cig(bool per_thread, CUstream handle)
+{
+    CUgraph graph = NULL;
+    const CUresult result = end(per_thread, handle, &graph);
+
+    if (graph) {
+        pthread_mutex_lock(&sim_lock);
+        sim_graph_release((struct sim_graph *)graph);
+        pthread_mutex_unlock(&sim_lock);
+    }
+    return result;
+}
+
+SIM_TWINS(cuStreamEndCaptureToCig, _ptsz, end_cig, (CUstream s), (s))
 
 static CUstreamCaptureStatus status_of(const struct sim_stream *stream)
 {

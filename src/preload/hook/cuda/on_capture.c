@@ -92,33 +92,63 @@ static void open_capture(CUstream origin)
            const CUgraphEdgeData *dependencyData, size_t numDependencies,                          \
            CUstreamCaptureMode mode),                                                              \
           (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+#define BEGIN_RECAPTURE(symbol, null_stream)                                                       \
+    BEGIN(symbol, null_stream,                                                                     \
+          (CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,                             \
+           CUgraphRecaptureCallback callbackFunc, void *userData),                                 \
+          (hStream, mode, hGraph, callbackFunc, userData))
+#define BEGIN_TO_CIG(symbol, null_stream)                                                          \
+    BEGIN(symbol, null_stream, (CUstream hStream, CUstreamCigCaptureParams * params),              \
+          (hStream, params))
 
 GF_STREAM_PAIR(BEGIN_V1, cuStreamBeginCapture);
 GF_STREAM_PAIR(BEGIN_V2, cuStreamBeginCapture_v2);
 GF_STREAM_PAIR(BEGIN_TO_GRAPH, cuStreamBeginCaptureToGraph);
+GF_STREAM_PAIR(BEGIN_RECAPTURE, cuStreamBeginRecaptureToGraph);
+GF_STREAM_PAIR(BEGIN_TO_CIG, cuStreamBeginCaptureToCig);
 
-/* Whether the call ended the capture. After other errors, the capture goes on. */
-static bool has_ended(CUresult result)
+static bool is_uncaptured(CUstream stream)
+{
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUstreamCaptureStatus status;
+
+    return cuda->cuStreamIsCapturing &&
+           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/*
+ * Whether the call ended the capture. After other errors, the capture goes on. CUDA does not
+ * document whether a failed recapture ends.
+ */
+static bool has_ended(CUresult result, CUstream stream)
 {
     return result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
            result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED ||
-           result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+           result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ||
+           (result == CUDA_ERROR_GRAPH_RECAPTURE_FAILURE && is_uncaptured(stream));
 }
 
-#define END(symbol, null_stream)                                                                   \
-    CUresult gf_on_##symbol(CUstream hStream, CUgraph *phGraph)                                    \
+/* The hook of a call that ends a capture. */
+#define ENDING(symbol, null_stream, parameters, arguments)                                         \
+    CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        const CUresult result = real(hStream, phGraph);                                            \
-        if (has_ended(result))                                                                     \
+        const CUresult result = real arguments;                                                    \
+        if (has_ended(result, hStream ? hStream : (null_stream)))                                  \
             gf_captures_close(hStream ? hStream : (null_stream));                                  \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
 
+#define END(symbol, null_stream)                                                                   \
+    ENDING(symbol, null_stream, (CUstream hStream, CUgraph * phGraph), (hStream, phGraph))
+#define END_TO_CIG(symbol, null_stream) ENDING(symbol, null_stream, (CUstream hStream), (hStream))
+
 GF_STREAM_PAIR(END, cuStreamEndCapture);
+GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
 
 /*
  * If no capture is open, the call cannot make the stream enter a capture, so the engine is not
