@@ -154,6 +154,19 @@ def test_a_low_clock_is_different(steps, compile_c, tmp_path):
     assert ", in which a low GPU clock cost " in line
 
 
+def test_a_clock_whose_reading_blocks_delays_no_sample(run, compile_c, tmp_path):
+    """NVML never answers. The program launches a kernel every 0.1 s, and the sampler goes on."""
+    library = compile_c(NVML.replace("FILE *file", "for (;;)\n        pause();\n    FILE *file")
+                        .replace("<stdio.h>", "<stdio.h>\n#include <unistd.h>"),
+                        "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", name="libnvidia-ml.so.1")
+    report = tmp_path / "report.json"
+    done = run("python3", "-c", STEPS, "marks", 30, "sleep", "unused", library, sim=True, GPUFEED_REPORT=report,
+               PYTHONPATH=SOURCE / "python", PYTHONDONTWRITEBYTECODE=1)
+    assert done.returncode == 0, done.stderr
+    device, = read_report(report)["gpu_time"]["devices"]
+    assert sum(state["s"] for state in device["states"].values()) > 2.5, device
+
+
 def test_no_steps(steps):
     assert steps("none", 5) == (None, [], []) and steps("copies", 5)[0] is None
 

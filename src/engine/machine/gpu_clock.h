@@ -11,14 +11,16 @@
 struct gf_cuda;
 
 /*
- * Finds NVML, if the program has loaded it since the last call. Called on the library's thread,
+ * Finds NVML, if the program has loaded it since the last call, and then starts the thread that
+ * reads the clocks. Called on the library's thread,
  * because it takes the loader's lock.
  */
 void gf_gpu_clock_find(const struct gf_cuda *cuda);
 
 /*
- * By how many thousandths the clock of the GPU's SMs is below the highest one that was read; 0 if
- * unknown. device: the driver's ordinal. Called on the sampler's thread.
+ * By how many thousandths the clock of the GPU's SMs was below the highest one at the last reading;
+ * 0 if unknown. Requests the next reading, and does not wait for it. device: the driver's ordinal.
+ * Called on the sampler's thread.
  */
 unsigned gf_gpu_clock_loss(unsigned device);
 
