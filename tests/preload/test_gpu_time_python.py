@@ -33,9 +33,9 @@ WAITS = {"waiting", "data", "gil", "few_workers", "transform", "storage", "worke
 def loop(run, tmp_path):
     """loop(script, causes) -> (the cause of most waiting, its line of Python, the summary). On a busy machine a
     program mostly waits for a CPU. So it runs again, for longer, until one of these causes is the largest."""
-    def start(script, causes, python=DEBIAN):
+    def start(script, causes, python=DEBIAN, before=""):
         program, report = tmp_path / "program.py", tmp_path / "report.json"
-        program.write_text(LOOP + textwrap.dedent(script), encoding="utf-8")
+        program.write_text(before + LOOP + textwrap.dedent(script), encoding="utf-8")
         for seconds in (2, 8, 30):
             done = run(python, program, seconds, sim=True, PYTHONPATH=SOURCE / "tests" / "preload", GPUFEED_VERBOSE=1,
                        GPUFEED_REPORT=report, PYTHONDONTWRITEBYTECODE=1)
@@ -60,6 +60,16 @@ def test_a_sleep_has_its_line(loop):
     """, {"waiting"})
     assert line["function"] == "wait_for_nothing" and line["file"].endswith("/program.py")
     assert " at program.py:" in summary and " in wait_for_nothing (" in summary
+
+
+def test_a_program_started_by_vfork_hides_nothing(loop):
+    """subprocess starts programs by vfork. The child runs hooks in the memory of the thread that later feeds the GPU."""
+    _, line, _ = loop("""
+        def wait_for_nothing():
+            time.sleep(0.05)
+        steps(wait_for_nothing)
+    """, {"waiting"}, before="import subprocess; subprocess.run(['true'], check=True)\n")
+    assert line["function"] == "wait_for_nothing"
 
 
 @pytest.mark.parametrize("version", sorted(PYTHONS))

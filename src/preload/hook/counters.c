@@ -2,6 +2,7 @@
 #include "preload/hook/counters.h"
 
 #include "base/loader/libc.h"
+#include "os/thread_id.h"
 #include "preload/hook/submitters.h"
 
 #include <errno.h>
@@ -82,15 +83,24 @@ static unsigned find_set(pid_t process, pid_t thread)
     return GF_COUNTER_OWN + gf_add_relaxed(&shared, 1) % GF_COUNTER_SHARED;
 }
 
+/*
+ * A child of vfork uses a shared set, and does not store its number. In its parent, the set would
+ * otherwise belong to a thread that does not exist.
+ */
 unsigned gf_counters_join(void)
 {
     gf_libc_bind(); /* the first hooked call of the process may be that of a driver function */
     const int error = errno;
 
     map_sets();
-    gf_thread.counters = has_one_set() ? 1 : find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
+    unsigned ret = 1;
+    if (!has_one_set() && !gf_thread_is_own())
+        ret = GF_COUNTER_OWN + 1;
+    else
+        gf_thread.counters = ret =
+            has_one_set() ? 1 : find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
     errno = error;
-    return gf_thread.counters;
+    return ret;
 }
 
 void gf_counters_end_lost_calls(void)

@@ -2,6 +2,7 @@
 #include "preload/trace/latency.h"
 
 #include "base/atomic.h"
+#include "os/thread_id.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -93,9 +94,12 @@ static void raise_to(_Atomic uint64_t *max, uint64_t ns)
 /* The id is cached, because gettid takes a hundredth of the time of a small copy. */
 static pid_t read_own_tid(void)
 {
-    if (gf_unlikely(!own_tid))
-        own_tid = (pid_t)syscall(SYS_gettid);
-    return own_tid;
+    if (gf_likely(own_tid))
+        return own_tid;
+    const pid_t tid = (pid_t)syscall(SYS_gettid);
+    if (gf_descriptor_id() == tid)
+        own_tid = tid;
+    return tid;
 }
 
 static void latency_in_child(void)

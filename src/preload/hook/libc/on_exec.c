@@ -9,6 +9,7 @@
  * exec may be called in a child of vfork. Such a child uses the memory of its parent, but has its
  * own CPU mask.
  */
+#include "os/thread_id.h"
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/counters.h"
 #include "preload/hook/originals/originals.h"
@@ -16,18 +17,6 @@
 #include "preload/trace/run_root.h"
 
 #include <stdarg.h>
-#include <time.h>
-
-/*
- * Returns the thread id in libc's thread descriptor; 0 if unknown. That id is the id of the calling
- * thread or, in a child of vfork, of the thread that called vfork. A thread's clock id contains
- * this id.
- */
-static pid_t descriptor_id(void)
-{
-    clockid_t clock;
-    return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
-}
 
 /*
  * Leaves the engine before the other program starts, because a successful exec does not return. A
@@ -42,7 +31,7 @@ static bool begin_start(enum gf_hook hook)
     gf_run_root_started_program();
     if (gf_likely(!gf_engine()) || !gf_engine_call_begin(&call))
         return false;
-    const pid_t thread = call.engine->program_begin ? descriptor_id() : 0;
+    const pid_t thread = call.engine->program_begin ? gf_descriptor_id() : 0;
     if (thread && gf_thread_class_get(thread) == gf_thread_program)
         released = call.engine->program_begin();
     gf_engine_call_end(&call);
