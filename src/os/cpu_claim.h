@@ -2,9 +2,9 @@
 /*
  * Counts the processes on this host whose copying threads use the same CPUs, so that each of them
  * may use a share. Each process holds a read lock on one byte of a file in /sys. The byte's offset
- * consists of a hash of the set of CPUs and the process id, or a number that follows the id. No file is created or changed, and the
- * kernel releases the lock when the process ends. Processes in other network namespaces have
- * another /sys, and are not counted.
+ * consists of a hash of the set of CPUs and the process id, or the next number that is free. No
+ * file is created or changed, and the kernel releases the lock when the process ends. Processes in
+ * other network namespaces have another /sys, and are not counted.
  */
 #ifndef GF_OS_CPU_CLAIM_H
 #define GF_OS_CPU_CLAIM_H

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long copies wait for a ring that another thread prepares. */
+#include "rings.h"
+
+#include "base/clock.h"
+
+static struct gf_ring *late_ring;
+static pthread_t late_thread;
+
+static void *prepare_late(void *unused)
+{
+    usleep(3000);
+    gf_ring_prepare(late_ring);
+    return unused;
+}
+
+static void request_late(void)
+{
+    assert_int_equal(pthread_create(&late_thread, NULL, prepare_late, NULL), 0);
+}
+
+/* A large first copy waits until another thread has prepared the ring, and is then staged. */
+static void large_copies_wait_for_the_ring(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = late_ring = fresh(GF_SIZE_AUTO);
+    gf_setup.request_prepare = request_late;
+    assert_true(gf_ring_ready(ring, GF_MIB(65536))); /* may wait 4 s */
+    assert_int_equal(pthread_join(late_thread, NULL), 0);
+    assert_int_equal(driver.registered, 1);
+    gf_setup.request_prepare = NULL;
+    gf_ring_end(&context);
+}
+
+/* If no thread prepares the ring, one copy waits for its time, and the next copies do not wait. */
+static void waits_for_the_ring_are_limited(void **state)
+{
+    (void)state;
+    struct gf_ring *ring = fresh(GF_SIZE_AUTO);
+    const size_t bytes = GF_MIB(512);
+    const uint64_t begun = gf_now_ns();
+    askings = 0;
+    gf_setup.request_prepare = count_asking;
+    assert_false(gf_ring_ready(ring, bytes));
+    assert_true(gf_now_ns() - begun >= 512 * GF_TUNE_RING_FIRST_PATIENCE_NS);
+    assert_int_equal(askings, 1);
+    assert_int_equal(ring->impatient, GF_TUNE_RING_IMPATIENT);
+    for (unsigned i = 1; i <= GF_TUNE_RING_IMPATIENT; i++) {
+        assert_false(gf_ring_ready(ring, bytes));
+        assert_int_equal(ring->impatient, GF_TUNE_RING_IMPATIENT - i);
+    }
+    gf_setup.request_prepare = NULL;
+    gf_ring_end(&context);
+}
+
+int main(void)
+{
+    set_up();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_copies_wait_for_the_ring),
+        cmocka_unit_test(waits_for_the_ring_are_limited),
+    };
+    return cmocka_run_group_tests_name("ring_patience", tests, NULL, NULL);
+}
