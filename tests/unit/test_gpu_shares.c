@@ -170,6 +170,10 @@ static void a_blocked_thread_is_judged_by_its_system_call(void **state)
     gf_feeder_by_syscall("0 0x1f 0x7f00 0x1000 0x0 0x0 0x0 0x7ffd 0x7f", &wait);
     assert_int_equal(wait.cause, gf_host_waiting);
     assert_int_equal(wait.fd, 31);
+    gf_feeder_by_syscall("327 0xb 0x7f00 0x1 0x0 0x0 0x0 0x7ffd 0x7f", &wait); /* preadv2 */
+    assert_int_equal(wait.fd, 11);
+    gf_feeder_by_syscall("426 0x4 0x1 0x1 0x1", &wait); /* io_uring_enter */
+    assert_int_equal(wait.cause, gf_host_file);
     gf_feeder_by_syscall("7 0x7f00 0x1 0xffffffff 0x0", &wait);
     assert_int_equal(wait.cause, gf_host_data);
     gf_feeder_by_syscall("23 0x5 0x7f00 0x0 0x0 0x7ffd", &wait);

@@ -36,10 +36,15 @@ static bool waits_for_first(long number)
     case SYS_pwrite64:
     case SYS_preadv:
     case SYS_pwritev:
+    case SYS_preadv2: /* os.preadv of Python */
+    case SYS_pwritev2:
+    case SYS_copy_file_range:
     case SYS_recvfrom:
     case SYS_recvmsg:
+    case SYS_recvmmsg:
     case SYS_sendto:
     case SYS_sendmsg:
+    case SYS_sendmmsg:
     case SYS_accept:
     case SYS_accept4:
     case SYS_connect:
@@ -88,6 +93,8 @@ static bool is_file_call(long number)
     case SYS_openat:
     case SYS_newfstatat:
     case SYS_getdents64:
+    case SYS_io_getevents:
+    case SYS_io_uring_enter:
 #ifdef SYS_open
     case SYS_open:
     case SYS_stat:

@@ -34,7 +34,7 @@ const char *gf_gpu_state_name(enum gf_gpu_state state);
     CAUSE(driver)      /* inside a driver call that allocates, frees or pins memory */             \
     CAUSE(gpu_wait)    /* inside a call that waits for the GPU, although the GPU is done */        \
     CAUSE(gil)         /* waiting for Python's lock */                                             \
-    CAUSE(few_workers) /* waiting for data of child processes, while CPUs are idle */              \
+    CAUSE(few_workers) /* waiting for child processes, which compute while CPUs are idle */        \
     CAUSE(transform)   /* waiting for data of child processes, which use every CPU */              \
     CAUSE(storage)     /* waiting for data of child processes, which wait for a file or network */ \
     CAUSE(worker_cpus) /* waiting for data of child processes, which had no CPU */                 \

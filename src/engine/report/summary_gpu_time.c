@@ -10,6 +10,7 @@
 #define GPUS_SAID 3u
 #define SAMPLES_LEAST 20u /* with fewer samples, shares would not be meaningful */
 #define UNKNOWN_MUCH 50u  /* a smaller unknown share is not explained */
+#define COPYING_MUCH 50u  /* a larger share of copies gets a remedy */
 #define PERMILLE_LEAST 5u /* a cause below half a percent of the time is omitted */
 
 struct cause_text {
@@ -30,7 +31,7 @@ static const struct cause_text *text_of(enum gf_host_cause cause)
                               "wait less often: .item(), .cpu() and synchronize() wait"},
         [gf_host_gil] = {"waiting for Python's lock",
                          "move the work of other threads to processes"},
-        [gf_host_few_workers] = {"waiting for workers, while CPUs are idle",
+        [gf_host_few_workers] = {"waiting for workers, which compute while CPUs are idle",
                                  "start more workers (num_workers)"},
         [gf_host_transform] = {"waiting for workers, which use every CPU",
                                "make the work at that line cheaper, or request more CPUs"},
@@ -107,6 +108,18 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
         if (text->remedy)
             gf_say(out, " (%s)", text->remedy);
     }
+}
+
+/* A copy that runs alone began after the GPU had finished its work, or delays further work. */
+static void say_copying(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
+{
+    const uint64_t whole = whole_of(device);
+
+    if (permille(device->state_ns[gf_gpu_copying], whole) < COPYING_MUCH)
+        return;
+    say_share(out, "\n  ", device->state_ns[gf_gpu_copying], whole);
+    gf_say(out, " only copies ran (copy the next batch while the GPU works: pin_memory=True, "
+                "non_blocking=True, fewer waits)");
 }
 
 /* If most of the unknown time has one cause, prints the cause and what helps. */
@@ -192,8 +205,10 @@ void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
         const int device = find_emptiest(time, said);
         said |= 1u << device;
         say_device(&out, (unsigned)device, used > 1, &time->device[device]);
-        if (device == first)
-            say_causes(&out, &time->device[first]);
+        if (device != first)
+            continue;
+        say_copying(&out, &time->device[first]);
+        say_causes(&out, &time->device[first]);
     }
     say_communication(&out, &time->device[first]);
 }
