@@ -215,6 +215,7 @@ README = {
     "ResNet-18, channels_last, `pin_memory=False`": ("resnet18-last", "plain-async", "ours-async", "images/s"),
     "ResNet-18, `pin_memory=False`": ("resnet18, munmap freed now and later", *TRAIN),
     "the same with `GPUFEED_UNMAP=later`": ("resnet18, munmap freed now and later", "plain", "ours-later", "images/s"),
+    "ResNet-18, channels_last, DistributedDataParallel": ("ddp", *TRAIN),
     "a tabular model": ("tabular", "plain", "ours", "rows/s"),
     "`from_pretrained": ("from_pretrained, 16 GB", *LOADED),
     "runai-model-streamer": ("runai streamer", *LOADED),
