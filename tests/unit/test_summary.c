@@ -108,6 +108,14 @@ static void several_gpus_begin_with_the_emptiest(void **state)
     assert_non_null(strstr(text, "\nGPU 6 had nothing to do"));
     assert_null(strstr(text, "GPU 4 "));
     assert_int_equal(count_lines(text), 7);
+
+    time.device[5].state_ns[gf_gpu_copying] = 30 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_non_null(strstr(text, " % only copies ran (copy the next batch while the GPU works"));
+    assert_int_equal(count_lines(text), 7);
+    time.device[5].state_ns[gf_gpu_copying] = 3 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_null(strstr(text, "only copies ran"));
 }
 
 static void few_samples_say_nothing(void **state)

@@ -86,13 +86,29 @@ static void say_line(struct gf_textbuf *out, const struct gf_python_line *at)
         gf_say(out, " at %s:%d in %s", gf_path_file_name(at->file), at->line, at->function);
 }
 
-/* Writes a line for each of the largest causes, the largest first. */
+/*
+ * Returns whether it wrote a line. A copy that runs alone began after the GPU had finished its
+ * work, or delays further work.
+ */
+static bool say_copying(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
+{
+    const uint64_t whole = whole_of(device);
+
+    if (permille(device->state_ns[gf_gpu_copying], whole) < COPYING_MUCH)
+        return false;
+    say_share(out, "\n  ", device->state_ns[gf_gpu_copying], whole);
+    gf_say(out, " only copies ran (copy the next batch while the GPU works: pin_memory=True, "
+                "non_blocking=True, fewer waits)");
+    return true;
+}
+
+/* Writes lines for time with only copies, and for the largest causes, the largest first. */
 static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
 {
     const uint64_t whole = whole_of(device);
     bool said[GF_HOST_CAUSE_COUNT] = {false};
 
-    for (unsigned count = 0; count < CAUSES_SAID; count++) {
+    for (unsigned count = say_copying(out, device); count < CAUSES_SAID; count++) {
         unsigned most = GF_HOST_CAUSE_COUNT;
         for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
             if (!said[i] &&
@@ -108,18 +124,6 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
         if (text->remedy)
             gf_say(out, " (%s)", text->remedy);
     }
-}
-
-/* A copy that runs alone began after the GPU had finished its work, or delays further work. */
-static void say_copying(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
-{
-    const uint64_t whole = whole_of(device);
-
-    if (permille(device->state_ns[gf_gpu_copying], whole) < COPYING_MUCH)
-        return;
-    say_share(out, "\n  ", device->state_ns[gf_gpu_copying], whole);
-    gf_say(out, " only copies ran (copy the next batch while the GPU works: pin_memory=True, "
-                "non_blocking=True, fewer waits)");
 }
 
 /* If most of the unknown time has one cause, prints the cause and what helps. */
@@ -205,10 +209,8 @@ void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
         const int device = find_emptiest(time, said);
         said |= 1u << device;
         say_device(&out, (unsigned)device, used > 1, &time->device[device]);
-        if (device != first)
-            continue;
-        say_copying(&out, &time->device[first]);
-        say_causes(&out, &time->device[first]);
+        if (device == first)
+            say_causes(&out, &time->device[first]);
     }
     say_communication(&out, &time->device[first]);
 }

@@ -6,7 +6,8 @@
 
 /*
  * Writes how long the GPU had nothing to do: one line, then up to three lines of causes, each with
- * a remedy, and a line about communication. With several GPUs, writes a line for each of the three
+ * a remedy, and a line about communication. Time with only copies is one of these causes if it is
+ * at least 5 %. With several GPUs, writes a line for each of the three
  * that were empty for the longest time, and the causes for the first of them. Lines are separated
  * by '\n'. The text is empty if there were too few samples.
  */
