@@ -9,7 +9,7 @@ static pthread_t late_thread;
 
 static void *prepare_late(void *unused)
 {
-    usleep(3000);
+    usleep(2000);
     gf_ring_prepare(late_ring);
     return unused;
 }
@@ -19,20 +19,31 @@ static void request_late(void)
     assert_int_equal(pthread_create(&late_thread, NULL, prepare_late, NULL), 0);
 }
 
-/* A large first copy waits until another thread has prepared the ring, and is then staged. */
+/*
+ * A large first copy waits until another thread has prepared the ring, and is then staged. On a
+ * busy machine, the other thread may begin too late, so the test tries again.
+ */
 static void large_copies_wait_for_the_ring(void **state)
 {
+    bool was_ready = false;
     (void)state;
-    struct gf_ring *ring = late_ring = fresh(GF_SIZE_AUTO);
-    gf_setup.request_prepare = request_late;
-    assert_true(gf_ring_ready(ring, GF_MIB(65536))); /* may wait 4 s */
-    assert_int_equal(pthread_join(late_thread, NULL), 0);
-    assert_int_equal(driver.registered, 1);
-    gf_setup.request_prepare = NULL;
-    gf_ring_end(&context);
+
+    for (unsigned i = 0; i < 50 && !was_ready; i++) {
+        struct gf_ring *ring = late_ring = fresh(GF_SIZE_AUTO);
+        gf_setup.request_prepare = request_late;
+        was_ready = gf_ring_ready(ring, GF_MIB(65536));
+        assert_int_equal(pthread_join(late_thread, NULL), 0);
+        assert_int_equal(driver.registered, was_ready);
+        gf_setup.request_prepare = NULL;
+        gf_ring_end(&context);
+    }
+    assert_true(was_ready);
 }
 
-/* If no thread prepares the ring, one copy waits for its time, and the next copies do not wait. */
+/*
+ * If no thread prepares the ring, a copy waits for a quarter of its patience, and later copies do
+ * not wait.
+ */
 static void waits_for_the_ring_are_limited(void **state)
 {
     (void)state;
@@ -42,13 +53,14 @@ static void waits_for_the_ring_are_limited(void **state)
     askings = 0;
     gf_setup.request_prepare = count_asking;
     assert_false(gf_ring_ready(ring, bytes));
-    assert_true(gf_now_ns() - begun >= 512 * GF_TUNE_RING_FIRST_PATIENCE_NS);
+    assert_true(gf_now_ns() - begun >= 512 * GF_TUNE_RING_FIRST_PATIENCE_NS / 4);
     assert_int_equal(askings, 1);
-    assert_int_equal(ring->impatient, GF_TUNE_RING_IMPATIENT);
-    for (unsigned i = 1; i <= GF_TUNE_RING_IMPATIENT; i++) {
+    assert_true(ring->waited_in_vain);
+    assert_int_equal(ring->impatient, 0); /* copies still wait for other copies */
+    const uint64_t again = gf_now_ns();
+    for (unsigned i = 0; i < 100; i++)
         assert_false(gf_ring_ready(ring, bytes));
-        assert_int_equal(ring->impatient, GF_TUNE_RING_IMPATIENT - i);
-    }
+    assert_true(gf_now_ns() - again < 100 * 512 * GF_TUNE_RING_FIRST_PATIENCE_NS / 4);
     gf_setup.request_prepare = NULL;
     gf_ring_end(&context);
 }

@@ -271,10 +271,14 @@
 #define GF_TUNE_RING_MOMENT_NS 10000
 #define GF_TUNE_RING_IMPATIENT 16u
 /*
- * For each of its MiB, a copy of at least GF_TUNE_PREPARE_NOW bytes waits at most this long for the
- * first segment: half the time of the driver's copy.
+ * A copy of at least GF_TUNE_PREPARE_NOW bytes waits for the first segment, for each of its MiB at
+ * most GF_TUNE_RING_FIRST_PATIENCE_NS, which is less than half the time of the driver's copy, and
+ * altogether at most GF_TUNE_RING_FIRST_MOST_NS, because preparing takes a few milliseconds for any
+ * size. If the library's thread has not begun in a quarter of this time, it is busy, and the copy
+ * does not wait longer.
  */
 #define GF_TUNE_RING_FIRST_PATIENCE_NS GF_TUNE_RATE_CERTAIN_NS
+#define GF_TUNE_RING_FIRST_MOST_NS UINT64_C(50000000)
 
 /*
  * The first segment of a ring is half as large as the copy that requests it, within these bounds.

@@ -78,6 +78,7 @@ struct gf_ring {
      * ring_patience.c.
      */
     _Atomic unsigned impatient;
+    _Atomic bool waited_in_vain; /* a copy has waited in vain for the first segment */
     _Atomic bool off;
     /* the last member, because its pages are touched only after the first segment was added */
     struct gf_slot slots[GF_RING_SLOTS];

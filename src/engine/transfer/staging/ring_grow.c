@@ -212,7 +212,7 @@ static void grow_ring(struct gf_ring *ring, size_t least, size_t bytes)
     struct gf_fault fault;
 
     bytes = gf_min(bytes, ring_headroom(ring)) & ~(WISH_UNIT - 1);
-    if (bytes < least || !has_free_entry(ring))
+    if (bytes < least || !has_free_entry(ring) || gf_pool_has_failed(ring->context->pool))
         gf_store_relaxed(&ring->refused_ns, gf_now_ns());
     else if (!start_growth(ring, bytes, &fault))
         stop_growing(ring, &fault);
@@ -361,26 +361,33 @@ static void advance_growth(struct gf_ring *ring, size_t bytes)
 }
 
 /*
- * Whether a segment was requested or is being added. False also if the kernel refused the memory.
+ * Whether a segment was requested or is being added. False also if the kernel refused the memory,
+ * or the helpers that would touch it.
  */
 static bool will_grow(struct gf_ring *ring)
 {
-    return gf_load_acquire(&ring->wish) || gf_ring_growth_is_on(ring);
+    return !gf_pool_has_failed(ring->context->pool) &&
+           (gf_load_acquire(&ring->wish) || gf_ring_growth_is_on(ring));
 }
 
 /*
  * Waits for the first segment. A large copy that is left to the driver takes many times as long as
- * preparing the ring, and during this time further copies would find no ring.
+ * preparing the ring, and during this time further copies would find no ring. After a wait in vain
+ * no copy waits again, because the library's thread may have ended.
  */
 static void await_first(struct gf_ring *ring, size_t bytes)
 {
     const uint64_t since = gf_now_ns();
 
-    if (!will_grow(ring) || !gf_ring_is_patient(ring, bytes))
+    if (gf_load_relaxed(&ring->waited_in_vain))
         return;
-    while (!gf_ring_bytes(ring) && will_grow(ring) && gf_ring_await_first(bytes, since))
+    while (!gf_ring_bytes(ring) && will_grow(ring) &&
+           gf_ring_await_first(bytes, since, gf_ring_growth_is_on(ring))) {
+        gf_prepare_deferred(); /* a smaller copy may defer its request only now */
         advance_growth(ring, bytes);
-    gf_ring_waited(ring, gf_ring_bytes(ring) != 0);
+    }
+    if (!gf_ring_bytes(ring))
+        gf_store_relaxed(&ring->waited_in_vain, true);
 }
 
 bool gf_ring_ready(struct gf_ring *ring, size_t bytes)

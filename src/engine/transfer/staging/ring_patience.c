@@ -30,9 +30,11 @@ bool gf_ring_await_others(size_t bytes, uint64_t since_ns)
     return sleep_until(since_ns + bytes / GF_MIB(1) * GF_TUNE_RING_PATIENCE_NS);
 }
 
-bool gf_ring_await_first(size_t bytes, uint64_t since_ns)
+bool gf_ring_await_first(size_t bytes, uint64_t since_ns, bool has_begun)
 {
-    return sleep_until(since_ns + bytes / GF_MIB(1) * GF_TUNE_RING_FIRST_PATIENCE_NS);
+    const uint64_t patience =
+        gf_min(bytes / GF_MIB(1) * GF_TUNE_RING_FIRST_PATIENCE_NS, GF_TUNE_RING_FIRST_MOST_NS);
+    return sleep_until(since_ns + (has_begun ? patience : patience / 4));
 }
 
 void gf_ring_waited(struct gf_ring *ring, bool found)

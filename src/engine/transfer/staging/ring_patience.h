@@ -24,9 +24,9 @@ bool gf_ring_await_others(size_t bytes, uint64_t since_ns);
 
 /*
  * The same for a copy that waits for the first segment of its ring, which takes a few milliseconds
- * to prepare.
+ * to prepare. `has_begun`: the segment is being prepared.
  */
-bool gf_ring_await_first(size_t bytes, uint64_t since_ns);
+bool gf_ring_await_first(size_t bytes, uint64_t since_ns, bool has_begun);
 
 /* Called after a copy has waited. `found`: the copy got its memory. */
 void gf_ring_waited(struct gf_ring *ring, bool found);
