@@ -58,7 +58,7 @@ enum {
 };
 #define OWNER_INTERPRETER 3
 #define TAG_BITS ((uintptr_t)7) /* from 3.14, a frame's pointer to its code may be tagged */
-#define STEPS_MOST 64 /* largest number of frames that are read, including the interpreter's own */
+#define STEPS_MOST 192 /* largest number of frames that are read, including the interpreter's own */
 
 struct reader {
     const struct gf_pystack_layout *layout;

@@ -183,20 +183,27 @@ static size_t read_stable(pid_t pid, uintptr_t state, struct gf_pystack_frame *r
 
 bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret)
 {
-    static struct gf_pystack_frame frames[FRAMES];
-    size_t own = 0;
+    static struct gf_pystack_frame frames[FEW];
+    static struct gf_pystack_frame more[FRAMES];
+    const struct gf_pystack_frame *found = frames;
+    size_t own = 0, further = 0;
 
     if (!interpreter.layout || !state)
         return false;
-    size_t count = read_stable(pid, state, frames, FEW, &own);
-    if (count == FEW && own == count)
-        count = read_stable(pid, state, frames, FRAMES, &own);
+    const size_t few = read_stable(pid, state, frames, FEW, &own);
+    size_t count = few;
+    if (few == FEW && own == few && (count = read_stable(pid, state, more, FRAMES, &further))) {
+        found = more;
+        own = further;
+    } else {
+        count = few;
+    }
     if (!count)
         return false;
     ret->in_queue = false;
     for (size_t i = 0; i < gf_min(own, (size_t)QUEUE_FRAMES); i++)
-        ret->in_queue |= is_queue(frames[i].file);
-    set_line(&frames[own < count ? own : 0], &ret->line);
+        ret->in_queue |= is_queue(found[i].file);
+    set_line(&found[own < count ? own : 0], &ret->line);
     return true;
 }
 
