@@ -273,20 +273,29 @@ bool gf_own_table_serve(enum gf_server which, void (*begin)(void))
     }
 }
 
+static _Atomic bool is_forked; /* this process is a forked child */
+
+void gf_own_table_in_child(void)
+{
+    gf_store_relaxed(&is_forked, true);
+}
+
 /*
  * Whether the kernel counts one thread. In the child of a process with several threads, libc's flag
  * stays false. The directory of a process's threads has a link for each thread, and two more; asking
- * for this number needs no descriptor.
+ * for this number needs no descriptor. It is asked only in a forked child, because in other
+ * processes libc's flag is right.
  */
 static bool is_only_thread(void)
 {
+    if (!gf_load_relaxed(&is_forked) || gf_permit_sealed())
+        return false;
     const int error = errno;
-    struct statx task;
-    const bool known = !gf_permit_sealed() &&
-                       syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &task) == 0;
+    struct stat task;
+    const bool known = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0;
 
     errno = error;
-    return known && (task.stx_mask & STATX_NLINK) && task.stx_nlink == 3;
+    return known && task.st_nlink == 3;
 }
 
 bool gf_own_table_is_own(void)

@@ -43,6 +43,9 @@ bool gf_own_table_run_as(enum gf_server which, void (*work)(void *closure), void
  */
 bool gf_own_table_is_own(void);
 
+/* Called in a forked child, which may be alone in its process although libc has noted other threads. */
+void gf_own_table_in_child(void);
+
 /* Whether the calling thread was created by gf_own_table_run for one call. */
 bool gf_own_table_on_short_thread(void);
 
