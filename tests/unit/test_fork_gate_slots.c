@@ -14,11 +14,18 @@ static uintptr_t lines[LINES]; /* cache lines of the words to which threads with
 static unsigned line_count, shared_adds;
 static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
 
+/* Simulates a signal handler that interrupts this thread's entry just before it is counted. */
+static __thread void (*handler)(void);
+
 void before_shared_add(const void *word)
 {
     const uintptr_t line = (uintptr_t)word / 64;
+    void (*const run)(void) = handler;
     unsigned i = 0;
 
+    handler = NULL;
+    if (run)
+        run();
     pthread_mutex_lock(&noting);
     shared_adds++;
     while (i < line_count && lines[i] != line)
@@ -94,6 +101,52 @@ static void test_a_thread_takes_a_slot_that_another_thread_freed(void **state)
     assert_int_equal(adds, 0);
 }
 
+static bool has_closed;
+
+static void *close_beside_handler(void *unused)
+{
+    assert_true(gf_fork_gate_close());
+    __atomic_store_n(&has_closed, true, __ATOMIC_SEQ_CST);
+    gf_fork_gate_open();
+    return unused;
+}
+
+static pthread_t closer;
+static bool closed_beside_handler;
+
+static void lock_in_handler(void)
+{
+    static pthread_mutex_t of_handler = PTHREAD_MUTEX_INITIALIZER;
+
+    assert_int_equal(gf_heap_mutex_lock(&of_handler), 0);
+    closer = start(close_beside_handler, NULL);
+    usleep(50000);
+    closed_beside_handler = __atomic_load_n(&has_closed, __ATOMIC_SEQ_CST);
+    assert_int_equal(gf_heap_mutex_unlock(&of_handler), 0);
+}
+
+static void *lock_without_slot(void *unused)
+{
+    pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+
+    gf_fork_gate_use_slot(false);
+    handler = lock_in_handler;
+    assert_int_equal(gf_heap_mutex_lock(&own), 0);
+    assert_int_equal(gf_heap_mutex_unlock(&own), 0);
+    assert_false(gf_fork_gate_inside());
+    return unused;
+}
+
+/* A fork waits for the handler, and the interrupted entry then waits for the fork. */
+static void test_a_handler_before_the_count_is_counted(void **state)
+{
+    NEEDS_BARRIER(state);
+    pthread_join(start(lock_without_slot, NULL), NULL);
+    pthread_join(closer, NULL);
+    assert_false(closed_beside_handler);
+    assert_true(has_closed);
+}
+
 static void test_more_threads_than_slots(void **state)
 {
     NEEDS_BARRIER(state);
@@ -105,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_thread_takes_a_slot_that_another_thread_freed, allow),
+        cmocka_unit_test_setup(test_a_handler_before_the_count_is_counted, allow),
         /* This test is last, because its threads keep their slots. */
         cmocka_unit_test_setup(test_more_threads_than_slots, allow),
     };

@@ -126,10 +126,18 @@ static void leave_slot(struct slot *slot)
         futex_wake(&slot->depth);
 }
 
+/*
+ * `depth` falls last. If a signal handler interrupts the thread before that and calls malloc, the
+ * handler enters as a nested call, and neither waits nor takes a slot.
+ */
 static GF_COLD void leave_stripe(void)
 {
-    if (--here.depth == 0 && gf_sub_seq_cst(own_stripe(), 1) == 1 && gate_closed())
-        futex_wake(own_stripe());
+    _Atomic unsigned *const inside = own_stripe();
+
+    if (gf_sub_seq_cst(inside, 1) == 1 && gate_closed())
+        futex_wake(inside);
+    atomic_signal_fence(memory_order_seq_cst);
+    here.depth--;
 }
 
 static inline void leave_gate(void)
@@ -142,21 +150,24 @@ static inline void leave_gate(void)
 
 /*
  * Once `depth` is 1, signal handlers of this thread take no slot. If one took a slot before that,
- * this thread must use the slot, so it does not enter here, and tries again.
+ * this thread must use the slot, so it does not enter here, and tries again. Nested calls are
+ * counted, too: a handler may run between the store of `depth` and the count of the interrupted
+ * call.
  */
 static GF_COLD bool try_enter_stripe(void)
 {
-    if (here.depth == 0 && gate_closed())
+    const bool nested = here.depth > 0;
+
+    if (!nested && gate_closed())
         return false;
-    if (here.depth++ > 0)
-        return true;
+    here.depth++;
     atomic_signal_fence(memory_order_seq_cst);
-    if (gf_unlikely(here.slot)) {
-        here.depth = 0;
+    if (gf_unlikely(!nested && here.slot)) {
+        here.depth--;
         return false;
     }
     gf_add_seq_cst(own_stripe(), 1);
-    if (!gate_closed())
+    if (nested || !gate_closed())
         return true;
     leave_stripe();
     return false;
@@ -367,9 +378,11 @@ void gf_fork_gate_forget(void)
 {
     struct slot *slot = here.slot;
 
-    if (!slot || gf_load_relaxed(&slot->depth) > 0)
+    if (slot && gf_load_relaxed(&slot->depth) > 0)
         return;
     here.never = true;
+    if (!slot)
+        return;
     here.slot = NULL;
     atomic_fetch_and_explicit(&taken[(slot - slots) / 64], ~(UINT64_C(1) << (slot - slots) % 64),
                               memory_order_release);
