@@ -10,7 +10,6 @@
 #include "preload/heap/fork.h"
 
 #include "base/atomic.h"
-#include "os/own_table.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/jemalloc/jemalloc.h"
@@ -154,7 +153,6 @@ static void heap_in_child(void)
 {
     if (held != held_none)
         open_heap_in_child();
-    gf_own_table_in_child();
     gf_retain_in_child(!gf_fork_gate_inside());
 }
 

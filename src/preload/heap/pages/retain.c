@@ -249,6 +249,7 @@ void gf_retain_in_child(bool may_lock)
 {
     const bool interrupted = gf_load_relaxed(&retain.busy);
 
+    gf_own_table_in_child();
     gf_store_relaxed(&retain.busy, false);
     gf_store_relaxed(&retain.watched, false);
     gf_store_relaxed(&retain.wake, NULL);
