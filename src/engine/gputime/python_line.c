@@ -191,12 +191,12 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
     if (!interpreter.layout || !state)
         return false;
     const size_t few = read_stable(pid, state, frames, FEW, &own);
-    size_t count = few;
-    if (few == FEW && own == few && (count = read_stable(pid, state, more, FRAMES, &further))) {
+    const size_t deep =
+        few == FEW && own == few ? read_stable(pid, state, more, FRAMES, &further) : 0;
+    const size_t count = deep ? deep : few;
+    if (deep) {
         found = more;
         own = further;
-    } else {
-        count = few;
     }
     if (!count)
         return false;
