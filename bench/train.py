@@ -133,27 +133,31 @@ def together(fleet, words):
     return ask
 
 
-def run_ranks(known, until):
-    names = ("plain", "ours", "again")
-    fleets = {name: [arms.Arm(known[name][0], GF_ARMS=len(names) * RANKS, OMP_NUM_THREADS=1, **known[name][1])
-                     for _ in range(RANKS)] for name in names}
+def run_fleets(task, fleets, words, claims, until, **about):
+    """Measures jobs of several processes: {arm: its processes}."""
     everyone = [arm for fleet in fleets.values() for arm in fleet]
     try:
         for arm in everyone:
             arm.begin()
         for arm in everyone:
-            arm.send("setup rank")
+            arm.send(f"setup {task}")
         for arm in everyone:
             if arm.answer() != "ok":
                 raise RuntimeError("a rank cannot be set up")
-        words = "round 1 2" if arms.DRY else "round 4 20"
-        case = arms.Case("ranks", {name: together(fleet, words) for name, fleet in fleets.items()},
-                         [("ours", "plain", "images/s", "same", "times as fast")], most=6 * arms.ROUNDS,
-                         controls=[("again", "plain", "images/s")], part="ranks", unit="images", processes=RANKS)
+        case = arms.Case(about["part"], {name: together(fleet, words) for name, fleet in fleets.items()},
+                         [(over, under, "images/s", least, "times as fast") for over, under, least in claims], unit="images", **about)
         arms.rounds([case], until)
         return case
     finally:
         arms.end_all(dict(enumerate(everyone)))
+
+
+def run_ranks(known, until):
+    names = ("plain", "ours", "again")
+    fleets = {name: [arms.Arm(known[name][0], GF_ARMS=len(names) * RANKS, OMP_NUM_THREADS=1, **known[name][1])
+                     for _ in range(RANKS)] for name in names}
+    return run_fleets("rank", fleets, "round 1 2" if arms.DRY else "round 4 20", [("ours", "plain", "same")], until,
+                      most=6 * arms.ROUNDS, controls=[("again", "plain", "images/s")], part="ranks", processes=RANKS)
 
 
 def free_port():
@@ -169,23 +173,8 @@ def run_ddp(known, until):
         job = {"WORLD_SIZE": DDP, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "OMP_NUM_THREADS": 1}
         fleets[name] = [arms.Arm(known[name][0], GF_ARMS=len(names) * DDP, RANK=rank, LOCAL_RANK=rank, **job, **known[name][1])
                         for rank in range(DDP)]
-    everyone = [arm for fleet in fleets.values() for arm in fleet]
-    try:
-        for arm in everyone:
-            arm.begin()
-        for arm in everyone:
-            arm.send("setup ddp")
-        for arm in everyone:
-            if arm.answer() != "ok":
-                raise RuntimeError("a rank cannot be set up")
-        words = "round 1 2" if arms.DRY else "round 10 40"
-        case = arms.Case("ddp", {name: together(fleet, words) for name, fleet in fleets.items()},
-                         [(over, under, "images/s", least, "times as fast") for over, under, least in DDP_CLAIMS],
-                         most=2 * arms.ROUNDS, part="ddp", unit="images", processes=DDP)
-        arms.rounds([case], until)
-        return case
-    finally:
-        arms.end_all(dict(enumerate(everyone)))
+    return run_fleets("ddp", fleets, "round 1 2" if arms.DRY else "round 10 40", DDP_CLAIMS, until, most=2 * arms.ROUNDS,
+                      part="ddp", processes=DDP)
 
 
 def measure(tasks=(*TASKS, "ranks"), seconds=400, only=None):
