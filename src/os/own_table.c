@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/scratch.h"
 #include "os/permit.h"
+#include "os/thread_id.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/single_threaded.h>
-#include <sys/stat.h>
 
 #define STACK ((size_t)512 << 10)
 #define YIELDS 1000 /* limits how long await_end delays a hook */
@@ -280,27 +280,15 @@ void gf_own_table_in_child(void)
     gf_store_relaxed(&is_forked, true);
 }
 
-/*
- * Whether the kernel counts one thread. In the child of a process with several threads, libc's flag
- * stays false. The directory of a process's threads has a link for each thread, and two more; asking
- * for this number needs no descriptor. It is asked only in a forked child, because in other
- * processes libc's flag is right.
- */
-static bool is_only_thread(void)
+/* libc's flag stays false in the child of a process with several threads. */
+static bool is_alone_in_child(void)
 {
-    if (!gf_load_relaxed(&is_forked) || gf_permit_sealed())
-        return false;
-    const int error = errno;
-    struct stat task;
-    const bool known = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0;
-
-    errno = error;
-    return known && task.st_nlink == 3;
+    return gf_load_relaxed(&is_forked) && !gf_permit_sealed() && gf_thread_is_only_one();
 }
 
 bool gf_own_table_is_own(void)
 {
-    return table != table_shared || __libc_single_threaded || is_only_thread();
+    return table != table_shared || __libc_single_threaded || is_alone_in_child();
 }
 
 bool gf_own_table_on_short_thread(void)

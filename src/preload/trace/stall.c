@@ -11,14 +11,13 @@
 #include "preload/trace/step.h"
 #include "preload/trace/step_times.h"
 #include "os/pressure.h"
+#include "os/thread_id.h"
 #include "preload/trace/unwind/unwind.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -65,17 +64,6 @@ static enum gf_timed timed_of(enum gf_slowpath_call call)
     return gf_timed_malloc + (call - gf_slowpath_malloc);
 }
 
-/* The link count of /proc/self/task is the number of threads plus 2. */
-static bool is_single_threaded(void)
-{
-    struct stat found;
-    const int error = errno;
-    const bool ret =
-        syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &found, 0) == 0 && found.st_nlink == 3;
-    errno = error;
-    return ret;
-}
-
 static void gather_evidence(const struct gf_slowpath *slow, struct gf_evidence *ret)
 {
     struct gf_slowpath_usage now;
@@ -83,7 +71,7 @@ static void gather_evidence(const struct gf_slowpath *slow, struct gf_evidence *
     const struct gf_stall_gpu *gpu = gf_load_acquire(&process_gpu);
 
     *ret = (struct gf_evidence){
-        .slow = slow, .gpu.device = -1, .single_threaded = is_single_threaded()};
+        .slow = slow, .gpu.device = -1, .single_threaded = gf_thread_is_only_one()};
     if (gpu)
         ret->gpu = *gpu;
     if (slow->before.known) {
