@@ -9,8 +9,10 @@ Each case runs one program in pairs of processes, without the library (plain) an
 shuffled order. A process loads once, as programs do, and then a second time. `fresh` cases first
 drop the file from the page cache; their third arm reads the same file by eight threads, without a
 GPU. The time of from_pretrained is shown without that of the same call with device_map='meta'. Cases of copying
-threads and of pinned memory repeat in the same processes. Model files have random weights, and are written to FOLDER
-if they are missing (30 GiB with all cases).
+threads and of pinned memory repeat in the same processes. Cases of two GPUs are left out if there are fewer: a model
+that one process splits over both, and a checkpoint of two ranks. In `neighbour` cases, another process prepares batches
+with as many DataLoader workers as there are CPUs, or half as many, and its rate is measured during each load. Model files
+have random weights, and are written to FOLDER if they are missing (30 GiB with all cases).
 
 Each arm prints a checksum of the loaded bytes, and the checksums must be equal. With --reports, each
 process's report is written to a file of its case. A case that fails is omitted. Cases run in order
@@ -22,16 +24,16 @@ import collections
 import contextlib
 import ctypes
 import importlib.metadata
-import json
-import mmap
 import os
 import pathlib
 import random
+import shutil
 import sys
-import threading
 import time
 
 import arms
+from loaders_files import bring_in, drop
+from loaders_jobs import PATIENCE, Beside, Fleet, Reports, Sums, answer, explained, figures, finish
 
 MIB, GIB = 1 << 20, 1 << 30
 PYTHON = os.environ.get("GF_PYTHON", "python3")
@@ -39,7 +41,7 @@ PROGRAM = arms.SOURCE / "bench" / "loaders_arm.py"
 SETTINGS = {}  # the library's options, from --set
 LEAST = {"pairs": 1 if arms.DRY else 3}  # a case's least number of rounds, from --pairs
 MOST = 1 if arms.DRY else 15
-PATIENCE = 90  # seconds for an answer
+LATER = 0.1 if arms.DRY else 1  # seconds of later loads, of which a neighbour's rate is the mean
 FILES = {  # name: (what Make does, its size)
     "llama-8b": ("llama", "dry" if arms.DRY else "8b"), "llama-1b": ("llama", "dry" if arms.DRY else "1b"),
     "weights.safetensors": ("safetensors", (16 * MIB) if arms.DRY else 4 * GIB),
@@ -47,8 +49,10 @@ FILES = {  # name: (what Make does, its size)
 }
 
 # A program that a user starts. `file` is a name in FILES, or "" for a folder to write to. With `again`, it loads a
-# second time. `least` is the required ratio ours/plain.
-Program = collections.namedtuple("Program", "program file fresh again batch seconds least package")
+# second time. `least` is the required ratio ours/plain. Of `steps`, each is a case of its own. `workers` is the share of the
+# CPUs that a neighbour's workers may keep busy.
+Program = collections.namedtuple("Program", "program file fresh again batch seconds least package gpus ranks steps workers",
+                                 defaults=(1, 1, (), 0))
 PROGRAMS = {
     "from_pretrained, 16 GB": Program("from_pretrained", "llama-8b", False, True, 3, 60, 3.5, "transformers"),
     "load_file": Program("load_file", "weights.safetensors", False, True, 4, 25, "same", "safetensors"),
@@ -66,7 +70,12 @@ PROGRAMS = {
     "checkpoint.save": Program("dcp.save", "", False, False, 3, 25, None, "torch"),
     "fastsafetensors": Program("fastsafetensors", "weights.safetensors", False, True, 3, 20, None, "fastsafetensors"),
     "runai streamer": Program("runai", "weights.safetensors", False, True, 3, 20, None, "runai-model-streamer"),
+    "from_pretrained, 16 GB, two GPUs": Program("from_pretrained-split", "llama-8b", False, True, 3, 60, "same", "transformers", gpus=2),
+    "checkpoint, two ranks": Program("dcp.ranks", "", False, False, 2, 80, "same", "torch", gpus=2, ranks=2, steps=("save", "load")),
 }
+for name in ("from_pretrained, 16 GB", "torch.load", "load_file", "cpu", "torch.save"):
+    for words, share in (("half", 0.5), ("all", 1)):
+        PROGRAMS[f"neighbour, {words}: {name}"] = PROGRAMS[name]._replace(workers=share, least=None, seconds=PROGRAMS[name].seconds + 10)
 SIZES = [256 << 10, MIB] if arms.DRY else [256 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
 POOLS = {"pool, 8 GiB": 8 * GIB, "pool, 16 GiB": 16 * GIB, "pool, 48 GiB": 48 * GIB}
 PAIRS = (MIB, 4 * MIB) if arms.DRY else tuple(MIB << shift for shift in range(6))
@@ -75,127 +84,16 @@ STEADY = {"threads, one stream": 30, "pairs": 15, "threads, eight streams": 30, 
 ORDER = ["from_pretrained, 16 GB", "load_file", "torch.load", "threads, one stream", "cpu", "load_file, pread",
          "torch.load, mmap", "torch.save", "pool, 8 GiB", "pairs", "from_pretrained, 2.5 GB, fresh", "load_file, fresh",
          "torch.load, mmap, fresh", "threads, eight streams", "from_pretrained, 2.5 GB", "checkpoint.load", "checkpoint.save", "fastsafetensors",
-         "runai streamer", "pool, 16 GiB", "torch.load, fresh", "pool, 48 GiB"]
+         "runai streamer", "pool, 16 GiB", "torch.load, fresh", "pool, 48 GiB", "from_pretrained, 16 GB, two GPUs", "checkpoint, two ranks",
+         *(name for name in PROGRAMS if name.startswith("neighbour"))]
 
 
 def nominal(name):
     return PROGRAMS[name].seconds if name in PROGRAMS else STEADY[name]
 
 
-def figures(first, second=None):
-    """Returns the figures of one process, from the answers for its first and second load."""
-    gigabytes = first["bytes"] / 1e9
-    return {"GB/s": gigabytes / max(first["seconds"] - first.get("meta", 0), 1e-9),
-            **({"second GB/s": gigabytes / max(second["seconds"] - second.get("meta", 0), 1e-9)} if second else {}),
-            "CPU s/GB": first["cpu"] / gigabytes, "RSS GiB": first["rss"] / 1024,
-            **({"meta s": first["meta"]} if "meta" in first else {})}
-
-
-def counted(report):
-    """Returns {(direction, reason): (calls, bytes)} of a report's large copies. The reason of staged copies is
-    `staged`."""
-    found = collections.Counter()
-    transfers = (report or {}).get("transfers") or {}
-    for direction in ("to_device", "from_device"):
-        one = transfers.get(direction) or {}
-        for kind, copies in (("staged", one.get("staged")), ("pinned", one.get("pinned")), *(one.get("reasons") or {}).items()):
-            for figure in ("calls", "bytes"):
-                found[direction, kind, figure] += (copies or {}).get(figure, 0)
-    found["ring", "stream_waits", "calls"] = (transfers.get("ring") or {}).get("stream_waits", 0)
-    return found
-
-
-def explained(before, after):
-    """Returns one line: how many large copies were staged between two reports, and why others were not."""
-    before, after = counted(before), counted(after)
-    kinds = sorted({key[:2] for key in after}, key=lambda kind: -(after[(*kind, "bytes")] - before[(*kind, "bytes")]))
-    parts = []
-    for way, kind in kinds:
-        calls = after[way, kind, "calls"] - before[way, kind, "calls"]
-        size = after[way, kind, "bytes"] - before[way, kind, "bytes"]
-        if calls:
-            parts.append(f"{way} {kind}: {calls} calls" + (f", {size / MIB:.0f} MiB" if size else ""))
-    return "; ".join(parts) or "no large copies"
-
-
-class Sums:
-    """Checksums of loaded bytes, which must be equal in all arms and turns of a case."""
-
-    def __init__(self):
-        self.seen = {}
-
-    def take(self, arm, answer):
-        if "sum" in answer:
-            self.seen.setdefault(answer["sum"], set()).add(arm)
-
-    def wrong(self):
-        if "differs" in self.seen or len(self.seen) > 1:
-            return f"bytes differ: {({value: sorted(where) for value, where in self.seen.items()})}"
-        return ""
-
-
 def command(program, path=None):
     return [PYTHON, PROGRAM, program, *([path] if path else [])]
-
-
-def answer(arm, line="go"):
-    """Sends a line to the arm, and returns its answer as a dict."""
-    try:
-        text = arm.ask(line)
-    except (RuntimeError, OSError) as error:
-        raise RuntimeError(f"{'ours' if 'LD_PRELOAD' in arm.made[1] else 'plain'}: {error}; {arm.stderr()[-1500:]}") from None
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise RuntimeError(f"{arm.command} said {text[:200]!r}") from None
-
-
-class Fleet:
-    """Processes that have imported their libraries, but not yet started CUDA. Several start at the same time."""
-
-    def __init__(self, made, batch):
-        self.made, self.batch, self.waiting = made, batch, {name: [] for name in made}
-
-    def fill(self, count=None):
-        for name, (line, env) in self.made.items():
-            missing = (count or self.batch) - len(self.waiting[name])
-            self.waiting[name] += [arms.Arm(line, **env) for _ in range(missing)]
-        for waiting in self.waiting.values():
-            for arm in waiting:
-                arm.begin()
-
-    def take(self, name):
-        if not self.waiting[name]:
-            self.fill()
-        return self.waiting[name].pop()
-
-    def end(self):
-        """Ends the processes that were not used."""
-        arms.end_all({f"{name} {index}": arm for name, waiting in self.waiting.items()
-                      for index, arm in enumerate(waiting)})
-
-
-def finish(arm):
-    if code := arm.end():
-        raise RuntimeError(f"{arm.command} ended with {code}: {arm.stderr()[-1500:]}")
-
-
-class Reports:
-    """Writes a line of JSON for each report, in a file of the case's name."""
-
-    def __init__(self, folder):
-        self.folder, self.last = folder and pathlib.Path(folder), (None, None)
-        if self.folder:
-            self.folder.mkdir(parents=True, exist_ok=True)
-
-    def take(self, case, arm, before=None):
-        report = answer(arm, "report")
-        self.last = before, report
-        if self.folder and report:
-            name = "".join(letter if letter.isalnum() else "-" for letter in case)
-            with open(self.folder / f"{name}.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(report) + "\n")
-        return report
 
 
 def pairs(case, until, hard, bad, most=MOST):
@@ -211,54 +109,6 @@ def pairs(case, until, hard, bad, most=MOST):
             failed += 1
             if failed == 2:
                 return
-
-
-def resident(path):
-    """Returns the share of a file that is in the page cache."""
-    libc, size = ctypes.CDLL(None, use_errno=True), os.path.getsize(path)
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as area:
-        pages = (size + mmap.PAGESIZE - 1) // mmap.PAGESIZE
-        states, start = (ctypes.c_ubyte * pages)(), ctypes.c_char.from_buffer(area)
-        failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), states)
-        del start
-    some = bytes(states)[::61]
-    return 1.0 if failed else sum(state & 1 for state in some) / len(some)
-
-
-def files_of(path):
-    return sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
-
-
-def drop(path):
-    """Drops a file, or a folder's files, from the page cache."""
-    for file in files_of(path):
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
-    left = max(map(resident, files_of(path)))
-    if left > 0.02 and os.geteuid() == 0:
-        with contextlib.suppress(OSError), open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
-            file.write("1")
-        left = max(map(resident, files_of(path)))
-    if left > 0.02 and not arms.DRY:
-        raise RuntimeError(f"{left:.0%} of {path} stays in the page cache")
-
-
-def bring_in(path):
-    """Reads files, so that they are in the page cache."""
-    def read(file):
-        with open(file, "rb", buffering=0) as source:
-            buffer = bytearray(16 * MIB)
-            while source.readinto(buffer):
-                pass
-    readers = [threading.Thread(target=read, args=(file,)) for file in files_of(path)]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
 
 
 def make_files(names, folder, limit):
@@ -292,48 +142,97 @@ def versions(package):
     return ", ".join(found)
 
 
+def gpus():
+    """Returns the number of GPUs, without a context on any."""
+    try:
+        cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    except OSError:
+        return 0
+    return 0 if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) else count.value
+
+
+def claims_of(what):
+    claims = [("ours", "plain", "GB/s", what.least, "times as fast")]
+    if what.again:
+        claims.append(("ours", "plain", "second GB/s", None if what.workers else "same", "times as fast when loaded again"))
+    if what.fresh:
+        claims += [("reads", "plain", "GB/s", None, "of parallel reads"), ("ours", "reads", "GB/s", None, "of parallel reads")]
+    if what.workers:
+        claims += [("ours", "plain", figure, None, f"times the neighbour's {figure}")
+                   for figure in ("items/s", "second items/s")[:2 if what.again else 1]]
+    return claims
+
+
+def each_step(case, steps):
+    """Returns a case for each step of a case, whose figures are {step: figures}."""
+    made = []
+    for step in steps:
+        one = arms.Case(f"{case.name}: {step}", case.arms, case.claims, **case.about)
+        one.rounds = [{arm: found[step] for arm, found in turn.items()} for turn in case.rounds]
+        made.append(one)
+    return made
+
+
 def run_program(name, where, reports, until, hard, bad):
-    """Runs a case in which each turn is a separate process."""
+    """Runs a case in which each turn is a separate process, or a job of several."""
     what, sums = PROGRAMS[name], Sums()
     path = where["save"] if what.file == "" else where["dir"] / what.file if what.file else None
-    made = {"plain": (command(what.program, path), {}), "ours": (command(what.program, path), arms.ours(**SETTINGS))}
+    both = {"CUDA_VISIBLE_DEVICES": ",".join(os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:2])} if what.gpus == 2 else {}
+    made = {"plain": (command(what.program, path), both), "ours": (command(what.program, path), arms.ours(**SETTINGS, **both))}
     if what.fresh:
         made["reads"] = (command("reads", path), {})
     elif what.file:
         bring_in(path)
-    fleet = Fleet(made, what.batch)
+    fleet = Fleet(made, what.batch, what.ranks)
+    beside = Beside(command("batches"), max(1, int(len(os.sched_getaffinity(0)) * what.workers))) if what.workers else None
+
+    def loaded(arm_name, job):
+        first, later = job.ask(), []
+        if what.again and arm_name != "reads":
+            later.append(job.ask())
+            while beside and sum(one["seconds"] for one in later) < LATER and len(later) < 10:
+                later.append(job.ask())
+        for one in (first, *later):
+            sums.take(arm_name, one)
+        return {**figures(first, later[0] if later else None), **(beside.figures(first, later) if beside else {})}
+
+    def stepped(arm_name, job):
+        found = {step: job.ask(f"go {step}") for step in what.steps}
+        for one in found.values():
+            sums.take(arm_name, one)
+        return {step: figures(one) for step, one in found.items()}
 
     def turn(arm_name):
-        arm = fleet.take(arm_name)
-        arm.patience = PATIENCE
+        job = fleet.take(arm_name)
         try:
             if what.fresh:
                 drop(path)
-            first = answer(arm)
-            second = answer(arm) if what.again and arm_name != "reads" else None
-            for one in (first, second or {}):
-                sums.take(arm_name, one)
+            if beside:
+                beside.start()
+            found = (stepped if what.steps else loaded)(arm_name, job)
+            if beside:
+                beside.stop()
             if arm_name == "ours":
-                reports.take(name, arm)
-            finish(arm)
+                for arm in job.ranks:
+                    reports.take(name, arm)
+            job.finish()
         finally:
-            arm.kill()
-        return figures(first, second)
-    claims = [("ours", "plain", "GB/s", what.least, "times as fast")]
-    if what.again:
-        claims.append(("ours", "plain", "second GB/s", "same", "times as fast when loaded again"))
-    if what.fresh:
-        claims += [("reads", "plain", "GB/s", None, "of parallel reads"), ("ours", "reads", "GB/s", None, "of parallel reads")]
-    case = arms.Case(name, {arm: lambda arm=arm: turn(arm) for arm in made}, claims, part="programs",
-                     versions=versions(what.package))
+            job.kill()
+            shutil.rmtree(where["save"] / job.name, ignore_errors=True)
+        return found
+    case = arms.Case(name, {arm: lambda arm=arm: turn(arm) for arm in made}, claims_of(what),
+                     part="neighbours" if beside else "programs", versions=versions(what.package),
+                     **({"workers": beside.workers} if beside else {}))
     try:
         fleet.fill(1 if arms.DRY else None)
         pairs(case, until, hard, bad)
     finally:
         fleet.end()
+        if beside:
+            beside.arm.kill()
     if sums.wrong():
         bad.append(f"{name}: {sums.wrong()}")
-    return [case]
+    return each_step(case, what.steps) if what.steps else [case]
 
 
 def steady(made):
@@ -432,6 +331,10 @@ def measure(names=ORDER, seconds=450, folder=pathlib.Path("/tmp/gpufeed-loaders"
     shm = os.statvfs("/dev/shm")
     save = pathlib.Path("/dev/shm" if shm.f_bavail * shm.f_frsize > 8 * GIB and not arms.DRY else folder)
     where = {"dir": folder, "save": save / "gpufeed-loaders-saved"}
+    if not arms.DRY and gpus() < 2:
+        for name in (name for name in names if name in PROGRAMS and PROGRAMS[name].gpus == 2):
+            print(f"# {name}: left out, because there are fewer than two GPUs", flush=True)
+        names = [name for name in names if name not in PROGRAMS or PROGRAMS[name].gpus < 2]
     needed = {name: PROGRAMS[name].file for name in names if name in PROGRAMS}
     lost = make_files([file for file in FILES if file in needed.values()], folder, 180)
     for index, name in enumerate(names):

@@ -4,8 +4,9 @@
     loaders_arm.py PROGRAM [PATH]
 
     (imports)         -> ready
-    go [WORDS]        -> a line of JSON: seconds, bytes, CPU seconds, largest resident size (MiB), and a
-                         checksum if bytes arrive; the first `go` also starts CUDA, untimed
+    go [WORDS]        -> a line of JSON: seconds, their begin and end on the monotonic clock, bytes, CPU seconds,
+                         largest resident size (MiB), and a checksum if bytes arrive; the first `go` also starts
+                         CUDA, untimed
     report            -> a line of JSON: the library's report, or null without the library
 
 Of gpufeed, it uses only gpufeed_report(). GF_DRY=1: on the CPU, with pinned memory of the simulated
@@ -17,9 +18,11 @@ import json
 import os
 import sys
 
+import loaders_batches as batches
 import loaders_copies as copies
 import loaders_load as load
 import loaders_make as make
+import loaders_ranks as ranks
 import loaders_save as save
 from loaders_timed import start_cuda
 
@@ -29,6 +32,7 @@ PROGRAMS = {
     "from_pretrained": load.Pretrained, "reads": load.Reads, "cpu": save.Cpu, "torch.save": save.TorchSave,
     "dcp.save": save.CheckpointSave, "dcp.load": save.CheckpointLoad, "pool": copies.Pool,
     "neighbour": copies.Neighbour, "threads": copies.Threads, "make": make.Make,
+    "from_pretrained-split": load.PretrainedSplit, "dcp.ranks": ranks.Checkpoint, "batches": batches.Batches,
 }
 
 
@@ -53,7 +57,7 @@ def main():
         words = line.split()
         if words[0] == "go":
             if not begun:
-                if sys.argv[1] != "reads":
+                if sys.argv[1] not in ("reads", "batches"):
                     start_cuda()
                 program.begin()
                 begun = True
@@ -62,6 +66,8 @@ def main():
             print(json.dumps(report()), file=answers, flush=True)
         else:
             break
+    if begun and hasattr(program, "end"):
+        program.end()
 
 
 if __name__ == "__main__":

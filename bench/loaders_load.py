@@ -86,6 +86,7 @@ class RunaiStreamer(Load):
 
 class Pretrained(Load):
     """Calls from_pretrained of a folder. `meta` is the duration of the same call without weights."""
+    place = DEVICE
 
     def __init__(self, path):
         super().__init__(path)
@@ -97,12 +98,16 @@ class Pretrained(Load):
     def begin(self):
         self.make(self.path, device_map="meta")
 
+    def arrived(self, model):
+        """Waits until the weights are on the device, where Timed does not."""
+
     def go(self):
         with Timed() as meta:
             model = self.make(self.path, device_map="meta")
         del model
         with Timed() as timed:
-            model = self.make(self.path, device_map=DEVICE)
+            model = self.make(self.path, device_map=self.place)
+            self.arrived(model)
         loaded = {name: parameter.data for name, parameter in model.named_parameters()}
         answer = timed.answer(bytes_of(loaded), sum=sum_of_all(loaded), meta=meta.seconds)
         del loaded, model
@@ -110,6 +115,23 @@ class Pretrained(Load):
         if not DRY:
             torch.cuda.empty_cache()
         return answer
+
+
+class PretrainedSplit(Pretrained):
+    """Splits the model over the two GPUs that this process sees."""
+    place = DEVICE if DRY else "auto"
+
+    def begin(self):
+        super().begin()
+        if not DRY:
+            torch.ones(1, device="cuda:1")
+            torch.cuda.synchronize(1)
+
+    def arrived(self, model):
+        if not DRY:
+            torch.cuda.synchronize(1)
+            if {parameter.device.index for parameter in model.parameters()} != {0, 1}:
+                raise RuntimeError("the model is not split over two GPUs")
 
 
 class Reads(Load):

@@ -22,6 +22,8 @@ def synchronize():
 
 
 def start_cuda():
+    if not DRY and "LOCAL_RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.ones(1, device=DEVICE)
     synchronize()
 
@@ -86,4 +88,4 @@ class Timed:
         self.peak = peak_mib()
 
     def answer(self, size, **more):
-        return {"seconds": self.seconds, "bytes": size, "cpu": self.cpu, "rss": self.peak, **more}
+        return {"seconds": self.seconds, "span": [self.begun, self.begun + self.seconds], "bytes": size, "cpu": self.cpu, "rss": self.peak, **more}

@@ -11,8 +11,8 @@ import chart
 import ratio
 
 SHOWN = ("GB/s", "second GB/s", "CPU s/GB", "RSS GiB", "stall ms", "ms", "alloc us", "free us", "us", "whole us", "CPUs",
-         "p50 us", "p99 us")  # figures, besides that of `unit`
-ABOUT = ("part", "way", "bytes", "mode", "threads", "load", "hot", "processes", "unit", "versions")
+         "p50 us", "p99 us", "items/s", "second items/s", "alone items/s", "lost s/GB")  # figures, besides that of `unit`
+ABOUT = ("part", "way", "bytes", "mode", "threads", "load", "hot", "processes", "unit", "versions", "workers")
 CLAIM = ("over", "under", "figure", "least", "good", "ratio", "low", "high", "text")
 
 

@@ -53,8 +53,10 @@ def figure(case, arm, name, digits=3):
     return "" if value is None else f"{value:.{digits}g}"
 
 
-def claim_of(case, under):
-    return next((claim for claim in case["claims"] if claim["under"] == under and claim["over"] == "ours"), None)
+def claim_of(case, under, shown=None):
+    """Returns the first claim of `ours` over `under`, or that of the figure `shown`."""
+    return next((claim for claim in case["claims"] if claim["under"] == under and claim["over"] == "ours" and
+                 shown in (None, claim["figure"])), None)
 
 
 def interval(claim):
@@ -186,7 +188,8 @@ def gputime(cases):
 
 
 def loaders(cases):
-    """Makes the tables of programs that load or save a model, of copies by several threads, and of pinned memory."""
+    """Makes the tables of programs that load or save a model, of copies by several threads, of pinned memory, and of
+    neighbours."""
     parts = []
     rows = [[case["case"], case["versions"], *(figure(case, arm, "GB/s") for arm in ("plain", "ours", "reads")),
              interval(claim_of(case, "plain")), wanted_if(claim_of(case, "plain"), case),
@@ -195,7 +198,7 @@ def loaders(cases):
             for case in cases if case["part"] == "programs"]
     if rows:
         parts.append("Programs, GB/s of a process's first load (`fresh`: the file is not in the page cache), of its second load, "
-                     "CPU seconds for each GB, largest resident size in GiB:\n\n" + table(
+                     "CPU seconds for each GB, largest resident size in GiB (with several ranks, that of one):\n\n" + table(
                          ["program", "versions", "plain", "ours", "reads by 8 threads", "ours / plain", "accept", "second: plain",
                           "ours", "plain CPU s/GB", "ours CPU s/GB", "plain RSS", "ours RSS", "rounds"], rows))
     rows = [[case["case"].partition(": ")[2], case["case"].partition(", ")[2].partition(":")[0],
@@ -214,7 +217,20 @@ def loaders(cases):
                      "kernel of a process beside it:\n\n" + table(
                          ["what", "alloc us: plain", "ours", "free us: plain", "ours", "stall ms: plain", "ours", "ours / plain",
                           "accept", "rounds"], rows))
-    return parts
+    return parts + neighbours(cases)
+
+
+def neighbours(cases):
+    rows = [[case["case"].partition(": ")[2], str(case["workers"]), figure(case, "plain", "alone items/s"),
+             *(text for name in ("items/s", "second items/s") for text in (
+                 *(figure(case, arm, name) for arm in ("plain", "ours")), interval(claim_of(case, "plain", name)))),
+             *(figure(case, arm, name) for name in ("GB/s", "lost s/GB") for arm in ("plain", "ours")), str(case["rounds"])]
+            for case in cases if case["part"] == "neighbours"]
+    return ["A neighbour without a GPU, whose DataLoader workers prepare images: images/s alone, during a process's first load and "
+            "during later ones. `lost` is the time in which the neighbour alone would have prepared the images that a load of 1 GB "
+            "costs it:\n\n" + table(
+                ["program", "workers", "alone", "first: plain", "ours", "ours / plain", "later: plain", "ours", "ours / plain",
+                 "plain GB/s", "ours GB/s", "plain lost s/GB", "ours lost s/GB", "rounds"], rows)] if rows else []
 
 
 BENCHES = {"h2d": ("Copies", "`bench/h2d.py`", h2d), "pinned": ("Pinned memory", "`bench/pinned.py`", pinned),

@@ -13,6 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 import loaders  # noqa: E402
+import loaders_files  # noqa: E402
+import loaders_jobs  # noqa: E402
 import measured  # noqa: E402
 import results  # noqa: E402
 
@@ -57,9 +59,9 @@ def test_sums(taken, wrong):
 def test_files_in_the_page_cache(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"x" * (8 << 20))
-    loaders.bring_in(path)
-    assert loaders.resident(path) == 1
-    assert loaders.files_of(tmp_path) == []
+    loaders_files.bring_in(path)
+    assert loaders_files.resident(path) == 1
+    assert loaders_files.files_of(tmp_path) == []
 
 
 class Dead:
@@ -69,7 +71,7 @@ class Dead:
     def __init__(self, **env):
         self.made = (), env
 
-    def ask(self, _):
+    def send(self, _):
         raise BrokenPipeError("Broken pipe")
 
     def stderr(self):
@@ -146,6 +148,65 @@ def test_a_case_that_breaks_leaves_the_others(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "raw").read_text())["cases"][0]["case"] == "load_file"
 
 
+class Rank:
+    """A rank that answers each line with the same answer."""
+    made = (), {}
+
+    def __init__(self, **answer):
+        self.text, self.asked = json.dumps(answer), []
+
+    def send(self, line):
+        self.asked.append(line)
+
+    def answer(self):
+        return self.text
+
+    def stderr(self):
+        return self.text
+
+
+def test_a_job_ends_with_its_last_rank():
+    job = loaders_jobs.Job.__new__(loaders_jobs.Job)
+    job.ranks = [Rank(**answered(1.0, sum="a")), Rank(**{**answered(4.0, sum="b"), "rss": 1024})]
+    assert job.ask("go save") == {"seconds": 4.0, "bytes": 4_000_000_000, "cpu": 2.0, "rss": 2048, "sum": "a b"}
+    assert [rank.asked for rank in job.ranks] == [["go save"]] * 2
+
+
+def test_a_dead_rank_has_the_messages_of_all():
+    with pytest.raises(RuntimeError, match="^plain: Broken pipe; {}; its last words"):
+        loaders_jobs.answers([Rank(), Dead()])
+
+
+def test_two_gpus_are_needed(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(loaders, "gpus", lambda: 1)
+    monkeypatch.setattr(loaders, "runner", lambda name: pytest.fail(f"{name} ran"))
+    monkeypatch.setattr(loaders, "make_files", lambda names, *_: names)
+    names = [name for name, what in loaders.PROGRAMS.items() if what.gpus == 2]
+    assert len(names) == 2 and loaders.measure(names, 1000, tmp_path) == ([], [])
+    assert [line.rpartition(": ")[2] for line in capsys.readouterr().out.splitlines() if "left out" in line] == [
+        "left out, because there are fewer than two GPUs"] * 2
+
+
+def test_steps_are_cases():
+    case = arms.Case("checkpoint", {}, [("ours", "plain", "GB/s", "same", "")], part="programs", versions="v")
+    case.rounds = [{arm: {"save": {"GB/s": rate}, "load": {"GB/s": 3 * rate}} for arm, rate in (("plain", 1), ("ours", 2))}]
+    save, load = loaders.each_step(case, ("save", "load"))
+    assert (save.name, load.name) == ("checkpoint: save", "checkpoint: load")
+    assert save.ratio("ours", "plain", "GB/s")[0] == 2 and load.record()["medians"]["plain"] == {"GB/s": 3}
+
+
+def test_what_a_neighbour_loses():
+    """During 2 s the neighbour has three quarters of its rate: half a second for 2 GB."""
+    beside = loaders_jobs.Beside.__new__(loaders_jobs.Beside)
+    beside.alone, rates = 100.0, {"0.0 2.0": 75.0, "3.0 4.0": 90.0, "5.0 8.0": 50.0}
+    beside.arm = type("Asked", (), {"made": ((), {}), "send": lambda self, line: setattr(self, "span", line.partition("rate ")[2]),
+                                    "answer": lambda self: json.dumps({"rate": rates[self.span]})})()
+    first = answered(2.0, span=[0.0, 2.0])
+    assert beside.figures(first) == {"items/s": 75.0, "alone items/s": 100.0, "lost s/GB": 0.25}
+    later = [answered(1.0, span=[3.0, 4.0]), answered(3.0, span=[5.0, 8.0])]
+    assert beside.figures(first, later)["second items/s"] == 60.0
+
+
 def test_each_case_is_in_the_order_once():
     assert sorted(loaders.ORDER) == sorted({**loaders.PROGRAMS, **loaders.STEADY})
     assert all(loaders.nominal(name) > 0 and loaders.runner(name) for name in loaders.ORDER)
@@ -160,13 +221,20 @@ def test_table():
     threads.rounds = [{"pinned": {"GB/s": 50}, "driver": {"GB/s": 5}, "ours": {"GB/s": 10}}] * 3
     pool = arms.Case("pool: 8 GiB", {}, [("ours", "plain", "GB/s", 5, "")], part="pool", versions="torch 2")
     pool.rounds = [{arm: {"GB/s": 1, "alloc us": 8, "free us": 9, "stall ms": 3} for arm in ("plain", "ours")}] * 3
+    neighbour = arms.Case("neighbour, half: cpu", {}, [("ours", "plain", "GB/s", None, ""), ("ours", "plain", "items/s", None, ""),
+                                                       ("ours", "plain", "second items/s", None, "")],
+                          part="neighbours", workers=8, versions="torch 2")
+    neighbour.rounds = [{arm: {"GB/s": 4 / rate, "items/s": rate, "second items/s": 1, "alone items/s": 5, "lost s/GB": 0.25}
+                         for arm, rate in (("plain", 4), ("ours", 2))}] * 3
     run = {"bench": "loaders", "dry": False,
            "machine": {"cpu": "c", "cpus": 2, "kernel": "k", "libc": "l", "date": "2026-11-01"}}
-    cases = [measured.summary(run, json.loads(json.dumps(one.record())), "") for one in (program, threads, pool)]
-    first, second, third = results.loaders(cases)
+    cases = [measured.summary(run, json.loads(json.dumps(one.record())), "") for one in (program, threads, pool, neighbour)]
+    first, second, third, fourth = results.loaders(cases)
     assert "| load_file | torch 2 | 5 | 7 |  | 1.400 (1.400 to 1.400) |  |" in first
     assert "| 1 MiB | one stream | 50 | 5 | 10 | 2.000 (2.000 to 2.000) | 0.97, met in" in second and "**not met**" in second
     assert "| pool: 8 GiB | 8 | 8 | 9 | 9 | 3 | 3 |" in third
+    assert ("| cpu | 8 | 5 | 4 | 2 | 0.500 (0.500 to 0.500) | 1 | 1 | 1.000 (1.000 to 1.000) | 1 | 2 | 0.25 | 0.25 | 3 |"
+            in fourth)
 
 
 def answered_figures(rate):
