@@ -207,6 +207,16 @@ def test_what_a_neighbour_loses():
     assert beside.figures(first, later)["second items/s"] == 60.0
 
 
+def test_a_neighbours_rate():
+    """Between two batches, a part of the coming one is done. A short time has a rate, too."""
+    pytest.importorskip("torch")
+    import loaders_batches
+    made = loaders_batches.Batches(None)
+    made.taken = [10.0, 11.0, 13.0]
+    assert [made.done(at) for at in (9.0, 10.5, 12.5, 13.0)] == [0, 1.5, 2.75, 3]
+    assert made.go("rate", "11.5", "12.0") == {"rate": 0.25 * loaders_batches.BATCH / 0.5}
+
+
 def test_each_case_is_in_the_order_once():
     assert sorted(loaders.ORDER) == sorted({**loaders.PROGRAMS, **loaders.STEADY})
     assert all(loaders.nominal(name) > 0 and loaders.runner(name) for name in loaders.ORDER)
