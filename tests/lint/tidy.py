@@ -17,18 +17,27 @@ NODES = os.environ.get("GF_TIDY_NODES", "50000")
 GCC_ONLY = ("-fno-tree-loop-distribute-patterns",)
 
 
+def once(commands, build):
+    """Returns one command for each file. clang-tidy would check a file once for each of its commands, but the tests'
+    builds of a file, such as the mutants, differ from the installed one only by what the tests add."""
+    kept = {}
+    for entry in sorted(commands, key=lambda entry: not entry["output"].startswith("src/")):
+        kept.setdefault((build / entry["file"]).resolve(), entry)
+    return kept
+
+
 def main():
     if not shutil.which("clang-tidy"):
         print("clang-tidy is not installed")
         return 77
     src, build = (pathlib.Path(sys.argv[1]) / "src").resolve(), pathlib.Path(sys.argv[2]).resolve()
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
-    known = {(build / entry["file"]).resolve() for entry in commands}
-    for entry in commands:
+    known = once(commands, build)
+    for entry in known.values():
         for flag in GCC_ONLY:
             entry["command"] = entry["command"].replace(f" {flag}", "")
     (build / "tidy").mkdir(exist_ok=True)
-    (build / "tidy" / "compile_commands.json").write_text(json.dumps(commands), encoding="utf-8")
+    (build / "tidy" / "compile_commands.json").write_text(json.dumps([*known.values()]), encoding="utf-8")
     wanted = [pathlib.Path(name).resolve() for name in sys.argv[3:]] or sorted(
         path for path in known if path.is_relative_to(src) and path.suffix == ".c")
 
