@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Repeats each failed test of the last `meson test` alone: again.py BUILD
+"""Repeats each failed test of the last run alone: again.py BUILD
 
 Many tests start programs that wait for each other, so a machine that runs other work may stop one
 of them for seconds. A test that also fails alone has failed. Reports of sanitizers are not
@@ -18,8 +18,8 @@ MOST = 12  # more failures than this have a common cause, and repeating them wou
 
 def failed(build):
     """Returns the names, without suite, of the tests to be repeated."""
-    log = build / "meson-logs" / "testlog.json"
-    runs = map(json.loads, log.read_text(encoding="utf-8").splitlines()) if log.is_file() else ()
+    logs = sorted((build / "meson-logs").glob("testlog*.json"))
+    runs = [json.loads(line) for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
     return [run["name"].rsplit(" / ", 1)[-1] for run in runs
             if run["result"] in ("ERROR", "FAIL", "TIMEOUT")
             and not REPORT.search(run.get("stdout", "") + run.get("stderr", ""))]

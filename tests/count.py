@@ -7,13 +7,15 @@ first.
 Each test case counts, not each program. The cases of a TAP test are in meson's junit file. Those of
 a pytest program are in BUILD/junit/<name>.xml, which replaces meson's one row. If all cases of a
 program passed but the program failed (it crashed at exit, or ran out of time), that is one more
-failure. For a test that tests/again.py ran once more, the second result counts, and the test is named."""
+failure. All logs of the folder count (testlog*.json). For a test that tests/again.py ran once more,
+the second result counts, and the test is named."""
 import collections
 import json
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
+AGAIN = "testlog-again"
 BROKEN = ("ERROR", "FAIL", "TIMEOUT", "INTERRUPT")
 
 
@@ -61,15 +63,21 @@ def rows(build, base):
     return found
 
 
+def logs(build):
+    """Returns the names of the logs, that of the repeated tests last. Without any, "testlog" is expected."""
+    names = {path.stem for path in (build / "meson-logs").glob("testlog*.json")} | {"testlog"}
+    return sorted(names, key=lambda name: (name == AGAIN, name))
+
+
 def count(build):
     """Yields (name, outcome, reason) of every case below one build folder."""
-    found = rows(build, "testlog")
-    if not found:
-        yield f"{build}: no test log", "failed", ""
-        return
-    again = runs(build, "testlog-again")
-    results = runs(build, "testlog") | again
-    found.update(rows(build, "testlog-again"))
+    found, results, again = {}, {}, runs(build, AGAIN)
+    for name in logs(build):
+        its_rows = rows(build, name)
+        if not its_rows and name != AGAIN:
+            yield f"{build}: no test log" + (f" {name}" if name != "testlog" else ""), "failed", ""
+        found.update(its_rows)
+        results.update(runs(build, name))
     for name in again:
         print(f"failed beside other tests, and ran again alone: {name}: {again[name]}")
     for program in found:

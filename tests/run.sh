@@ -23,8 +23,9 @@ fi
 rm -rf build/junit build/meson-logs/testlog*
 builds=(build)
 wanted=("$@")
-if ((${#wanted[@]} == 0)); then
-    wanted=(--no-suite full)
+everything=$(($# == 0))
+if ((everything)); then
+    wanted=(--no-suite full --no-suite numa --no-suite compilers)
     # The sanitizer builds have their own build folders and results.
     rm -rf build-asan/meson-logs build-tsan/meson-logs
     tests/sanitize.sh address thread || true
@@ -34,6 +35,19 @@ if ((${#wanted[@]} == 0)); then
     # printed that.
     [ $? -eq 77 ] || builds+=(build-aarch64)
 fi
-# Many tests sleep, so one more test than there are CPUs runs at the same time, and one that compiles.
-meson test -C build --num-processes "$(($(nproc) + 2))" --print-errorlogs "${wanted[@]}" || tests/again.py build
+run() { # log, number of processes, arguments
+    : >"build/meson-logs/$1.json" # if meson writes nothing into it, tests/count.py says so
+    meson test -C build --no-rebuild --logbase "$1" --num-processes "$2" --print-errorlogs "${@:3}"
+}
+status=0
+if ((everything)); then
+    # The virtual machines run one after another, and leave CPU time to the compilers.
+    run testlog-compilers 2 --suite compilers &
+    compilers=$!
+    run testlog-machines 1 --suite numa || status=1
+fi
+# Many tests sleep, so more tests than there are CPUs run at the same time.
+run testlog "$(($(nproc) + 2))" "${wanted[@]}" || status=1
+((everything == 0)) || wait "$compilers" || status=1
+((status == 0)) || tests/again.py build
 exec tests/count.py "${builds[@]}"

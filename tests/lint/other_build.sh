@@ -8,4 +8,4 @@ shift 3
 command -v "$cc" >/dev/null || { echo "$cc is not installed"; exit 77; }
 [ -f "$folder/build.ninja" ] ||
     CC=$cc meson setup "$folder" "$source" -Dwerror=true -Dbuildtype=debugoptimized "$@"
-nice -n 19 ninja -C "$folder" # beside other tests, which must not wait for it
+ninja -C "$folder"

@@ -242,6 +242,23 @@ def test_count_takes_a_failed_case_for_its_program(tmp_path):
     assert count(tmp_path / "b") == ("1 passed, 2 failed, 0 skipped", 1)
 
 
+def test_count_reads_all_logs_of_a_folder(tmp_path):
+    """A log without results is a failure. The result of a repeated test replaces the first one."""
+    def add(log, case=None):
+        path = tmp_path / "b" / "meson-logs" / log
+        path.with_suffix(".json").write_text("")
+        if case:
+            path.with_suffix(".junit.xml").write_text(
+                f'<testsuites><testsuite name="p">{case.format("p:numa / vm")}</testsuite></testsuites>')
+    write_log(tmp_path / "b", TAP)
+    add("testlog-machines")
+    assert count(tmp_path / "b") == ("2 passed, 1 failed, 0 skipped", 1)
+    add("testlog-machines", BAD)
+    assert count(tmp_path / "b") == ("2 passed, 1 failed, 0 skipped", 1)
+    add("testlog-again", GOOD)
+    assert count(tmp_path / "b") == ("3 passed, 0 failed, 0 skipped", 0)
+
+
 def test_count_of_nothing_is_a_failure(tmp_path):
     assert count(tmp_path / "none") == ("0 passed, 1 failed, 0 skipped", 1)
     write_log(tmp_path / "b", "")
