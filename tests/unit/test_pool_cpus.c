@@ -130,8 +130,11 @@ static pid_t fake_pid; /* not 0: the process id that this process and its childr
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
-/* Passes on the six arguments that a system call can have. */
-long __wrap_syscall(long number, ...)
+/*
+ * Passes on the six arguments that a system call can have. A call may have fewer, so this also reads
+ * what lies above them on the stack.
+ */
+__attribute__((no_sanitize_address)) long __wrap_syscall(long number, ...)
 {
     va_list list;
     long arg[6];
