@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 from conftest import APPS, ENGINE_DIR, SIM_DIR
+from test_filereads import LIBRARIES
 from test_loads import HELPED, LIBRARY
 from test_mapped import DISKS, STAGED, file_system
 
@@ -109,6 +110,16 @@ def loads(what):
     return notices
 
 
+def filereads(what):
+    """Reads of files by libraries like PyTorch, safetensors and CPython."""
+    def notices(run, mutant):
+        with tempfile.TemporaryDirectory(dir=APPS) as folder:
+            command = [APPS / "filereads", what, folder, *LIBRARIES]
+            plain = run(*command, sim=True, preload=False)
+            return outcome(run, mutant, *command, **HELPED) != (plain.returncode, plain.stdout)
+    return notices
+
+
 # Each mutant, and the program that must notice it.
 MUTANTS = {
     "returns_early": random_program,
@@ -153,6 +164,11 @@ MUTANTS = {
     "reads_the_file": mapped("written"),
     "zeroes_the_tail": mapped("tail", "catch"),
     "skips_a_piece": loads("bytes"),
+    "skips_a_read": filereads("offsets"),
+    "drops_buffered": filereads("states"),
+    "keeps_the_position": filereads("states"),
+    "keeps_the_offset": filereads("errors"),
+    "reads_any_descriptor": filereads("unshared"),
 }
 
 

@@ -31,7 +31,7 @@ PERMITTED = {
     "src/engine/machine/record.c": {"descriptors": "used by the command only"},
     "src/engine/process/intervals.c": {"pages": OWN},
     "src/engine/process/live.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
-    "src/engine/transfer/memcpy/memcpy_slot.c": {"pages": "makes one library's table of addresses writable for a moment"},
+    "src/engine/transfer/imports/import_slot.c": {"pages": "makes one library's table of addresses writable for a moment"},
     "src/engine/transfer/memory/huge_pool.c": {"pages": OWN},
     "src/engine/transfer/memory/populate.c": {"pages": "populates pages; takes none away"},
     "src/engine/transfer/pinned/kept_mapping.c": {"pages": OWN},

@@ -59,11 +59,11 @@ GRAPH = {
     "engine/transfer/pinned": f"{ENGINE} {ROOMS} engine/transfer/stats",
     "engine/transfer/shm": f"{ENGINE} {ROOMS} engine/transfer/stats",
     "engine/transfer/readahead": f"{ENGINE} {ROOMS} engine/transfer/stats",
-    "engine/transfer/memcpy": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats",
+    "engine/transfer/imports": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats engine/transfer/readahead",
     "engine/transfer/copy": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging"
                             " engine/transfer/readahead",
     "engine/transfer/api": f"{ENGINE} {ROOMS} engine/transfer/stats engine/transfer/staging engine/transfer/pinned"
-                           " engine/transfer/shm engine/transfer/readahead engine/transfer/memcpy engine/transfer/copy",
+                           " engine/transfer/shm engine/transfer/readahead engine/transfer/imports engine/transfer/copy",
     "engine/gputime": "base base/pystack config abi os",
     "engine/report": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats engine/gputime",
     "engine/process": f"{ENGINE} engine/transfer/setup engine/transfer/stats engine/transfer/api"

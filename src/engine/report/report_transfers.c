@@ -114,9 +114,9 @@ static void put_readahead(struct gf_json *json, const struct gf_readahead_count 
     gf_json_end(json, '}');
 }
 
-static void put_memcpy(struct gf_json *json, const struct gf_memcpy_count *count)
+static void put_import(struct gf_json *json, const char *name, const struct gf_import_count *count)
 {
-    gf_json_begin(json, "parallel_memcpy", '{');
+    gf_json_begin(json, name, '{');
     gf_json_size(json, "libraries", count->libraries);
     gf_json_size(json, "calls", count->calls);
     gf_json_size(json, "bytes", count->bytes);
@@ -151,7 +151,8 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_functions(json, each_hook);
     put_saving(json, &transfers->copies);
     put_readahead(json, &transfers->state.readahead);
-    put_memcpy(json, &transfers->state.parallel_memcpy);
+    put_import(json, "parallel_memcpy", &transfers->state.parallel_memcpy);
+    put_import(json, "parallel_read", &transfers->state.parallel_read);
     gf_report_pinned_put(json, &transfers->pinned, &transfers->state);
     gf_json_end(json, '}');
 }

@@ -7,7 +7,7 @@
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/copy_explain.h"
 #include "engine/transfer/copy/copy_ops.h"
-#include "engine/transfer/memcpy/parallel_memcpy.h"
+#include "engine/transfer/imports/imports.h"
 #include "engine/transfer/memory/vma_query.h"
 #include "engine/transfer/pinned/kept_limit.h"
 #include "engine/transfer/pinned/kept_mapping.h"
@@ -79,7 +79,7 @@ void gf_transfer_prepare(void)
     gf_prepare_pools();
     gf_readahead_prepare();
     gf_rings_prepare();
-    gf_parallel_memcpy_prepare();
+    gf_imports_prepare();
 }
 
 void gf_transfer_follow(const struct gf_cpus *program)
@@ -108,7 +108,7 @@ void gf_transfer_state(struct gf_transfer_state *ret)
                                    .pinned_kept = gf_pinned_cache_kept() + gf_kept_mapping_bytes(),
                                    .unmap_pending = gf_unmap_pending()};
     gf_readahead_count(&ret->readahead);
-    gf_parallel_memcpy_count(&ret->parallel_memcpy);
+    gf_imports_count(&ret->parallel_memcpy, &ret->parallel_read);
     gf_pinned_buffer_held(ret->pinned_held);
     gf_context_each(add_context, ret);
 }

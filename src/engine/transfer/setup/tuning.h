@@ -181,13 +181,24 @@
 #define GF_TUNE_POPULATE_APART GF_MIB(16)
 #define GF_TUNE_POPULATE_PIECE GF_MIB(2)
 /*
- * Helpers share a call of memcpy into pinned memory (parallel_memcpy.h) if it copies at least
- * GF_TUNE_MEMCPY_LEAST bytes. A piece has GF_TUNE_MEMCPY_PIECE bytes. Newly loaded libraries are
- * searched for at most once in GF_TUNE_MEMCPY_LOOK_NS.
+ * Helpers share a call of memcpy into pinned memory (parallel_memcpy.h), or a read of a file
+ * (parallel_read.h), of at least GF_TUNE_IMPORT_LEAST bytes. A piece has GF_TUNE_IMPORT_PIECE bytes.
+ * A request for a search for newly loaded libraries is sent at most once in
+ * GF_TUNE_IMPORT_REQUEST_NS. Without a request, they are searched for at most once in
+ * GF_TUNE_IMPORT_LOOK_NS.
  */
-#define GF_TUNE_MEMCPY_LEAST GF_MIB(4)
-#define GF_TUNE_MEMCPY_PIECE GF_MIB(1)
-#define GF_TUNE_MEMCPY_LOOK_NS UINT64_C(100000000)
+#define GF_TUNE_IMPORT_LEAST GF_MIB(4)
+#define GF_TUNE_IMPORT_PIECE GF_MIB(1)
+#define GF_TUNE_IMPORT_REQUEST_NS UINT64_C(100000000)
+#define GF_TUNE_IMPORT_LOOK_NS UINT64_C(1000000000)
+/* A fork waits at most this long for the end of a search. */
+#define GF_TUNE_IMPORT_FORK_NS UINT64_C(200000000)
+/*
+ * The most helpers that read a file for one call. All calls together leave GF_TUNE_READ_SPARED
+ * helpers to copies, or half of them if there are few.
+ */
+#define GF_TUNE_READ_HELPERS 7
+#define GF_TUNE_READ_SPARED 4
 /*
  * Read-ahead in mapped files. One call of madvise covers a step, because a longer call reads no
  * more than the kernel's own read-ahead size, 128 KiB by default. A helper does one piece at a

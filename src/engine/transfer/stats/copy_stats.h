@@ -92,9 +92,12 @@ struct gf_readahead_count {
     uint64_t used;    /* the part of `ahead` that was copied later */
 };
 
-/* Copies by memcpy that libraries make into pinned memory, and that helpers share. */
-struct gf_memcpy_count {
-    uint64_t libraries; /* number of libraries whose pointer to memcpy was replaced */
+/*
+ * Calls of libc by certain libraries that helpers share: copies into pinned memory, or reads of
+ * files.
+ */
+struct gf_import_count {
+    uint64_t libraries; /* number of pointers to such a function that were replaced */
     uint64_t calls, bytes;
 };
 
@@ -112,7 +115,7 @@ struct gf_transfer_state {
     /* bytes of shared memory that the program has unmapped, but that are not freed yet */
     uint64_t unmap_pending;
     struct gf_readahead_count readahead;
-    struct gf_memcpy_count parallel_memcpy;
+    struct gf_import_count parallel_memcpy, parallel_read;
     /* Bytes of pinned buffers that the program holds, by the node of the pages. */
     uint64_t pinned_held[GF_NODE_BYTES_COUNT];
 };

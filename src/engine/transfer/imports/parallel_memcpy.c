@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/transfer/memcpy/parallel_memcpy.h"
+#include "engine/transfer/imports/parallel_memcpy.h"
 
 #include "base/atomic.h"
-#include "base/clock.h"
-#include "base/log.h"
 #include "engine/transfer/context/context.h"
-#include "engine/transfer/memcpy/memcpy_slot.h"
+#include "engine/transfer/imports/import_owner.h"
 #include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/memory/nt_copy.h"
 #include "engine/transfer/memory/populate.h"
@@ -13,27 +11,15 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
+#include "os/permit.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LINE ((uintptr_t)64) /* gf_nt_copy writes whole cache lines */
 
-/*
- * The beginnings of the file names of such libraries. In safetensors 0.8.0,
- * load_file(device="cuda") copies each tensor from the mapped file into a pinned buffer.
- */
-static const char *const libraries[] = {"_safetensors_rust."};
-
-/* the process in which helpers may copy; forked children have no helpers */
-static _Atomic pid_t owner;
-static _Atomic bool requested;
-static _Atomic uint64_t next_request_ns;
-static _Atomic uint64_t calls, copied, replaced;
-
-/* Copying. */
+static _Atomic uint64_t calls, copied;
 
 struct host_copy {
     struct gf_job job;
@@ -51,14 +37,14 @@ struct host_copy {
 
 static size_t piece_start(uint64_t piece)
 {
-    return (size_t)piece * GF_TUNE_MEMCPY_PIECE;
+    return (size_t)piece * GF_TUNE_IMPORT_PIECE;
 }
 
 static bool copy_piece(struct gf_job *job, uint64_t piece)
 {
     const struct host_copy *copy = (struct host_copy *)job;
     const size_t start = piece_start(piece);
-    const size_t bytes = gf_min(GF_TUNE_MEMCPY_PIECE, copy->bytes - start);
+    const size_t bytes = gf_min(GF_TUNE_IMPORT_PIECE, copy->bytes - start);
 
     if (GF_MUTATED(skips_a_piece) && piece == 1)
         return true;
@@ -102,7 +88,7 @@ static size_t copy_shared(const struct gf_context *context, char *to, const char
         (copy.guarded ? !gf_guarded_copy_is_possible() : !gf_populate_is_possible()))
         return 0;
     const uint64_t failed = gf_pool_run(context->pool, &copy.job,
-                                        (bytes + GF_TUNE_MEMCPY_PIECE - 1) / GF_TUNE_MEMCPY_PIECE);
+                                        (bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE);
     return failed == GF_PIECE_NONE ? bytes : piece_start(failed);
 }
 
@@ -134,8 +120,8 @@ void *gf_parallel_memcpy(void *to, const void *from, size_t bytes)
 {
     size_t done = 0;
 
-    if (bytes >= GF_TUNE_MEMCPY_LEAST && are_disjoint(to, from, bytes) &&
-        getpid() == gf_load_relaxed(&owner)) {
+    if (bytes >= GF_TUNE_IMPORT_LEAST && !gf_permit_sealed() && are_disjoint(to, from, bytes) &&
+        gf_import_owner_is_here()) {
         const int error = errno;
         const size_t lead = -(uintptr_t)to % LINE;
         memcpy(to, from, lead);
@@ -146,68 +132,8 @@ void *gf_parallel_memcpy(void *to, const void *from, size_t bytes)
     return to;
 }
 
-/* Replacing pointers. */
-
-static bool is_listed(const char *path)
+void gf_parallel_memcpy_count(struct gf_import_count *ret)
 {
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(libraries); i++)
-        if (strncmp(file, libraries[i], strlen(libraries[i])) == 0)
-            return true;
-    return false;
-}
-
-static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
-{
-    /* how often the loader's list of objects has changed; guarded by the loader's lock */
-    static unsigned long long changes;
-
-    (void)size;
-    if (*(bool *)closure) {
-        *(bool *)closure = false;
-        if (changes == info->dlpi_adds + info->dlpi_subs)
-            return 1;
-        changes = info->dlpi_adds + info->dlpi_subs;
-    }
-    if (is_listed(info->dlpi_name) && gf_memcpy_slot_replace(info, gf_parallel_memcpy)) {
-        gf_add_relaxed(&replaced, 1);
-        gf_debug("several threads share the copies that %s makes into pinned memory",
-                 info->dlpi_name);
-    }
-    return 0;
-}
-
-static bool is_on(void)
-{
-    return gf_setup.options->parallel_memcpy == gf_parallel_memcpy_on &&
-           gf_setup.options->mode == gf_mode_on && gf_setup.cuda->cuPointerGetAttributes;
-}
-
-void gf_parallel_memcpy_request(size_t bytes)
-{
-    if (bytes < GF_TUNE_MEMCPY_LEAST || !is_on())
-        return;
-    const uint64_t now = gf_now_ns();
-    if (now < gf_load_relaxed(&next_request_ns))
-        return;
-    gf_store_relaxed(&next_request_ns, now + GF_TUNE_MEMCPY_LOOK_NS);
-    gf_store_release(&requested, true);
-    gf_prepare_request(gf_when_now);
-}
-
-void gf_parallel_memcpy_prepare(void)
-{
-    bool first = true;
-
-    if (!gf_exchange_acq_rel(&requested, false))
-        return;
-    gf_store_relaxed(&owner, getpid());
-    dl_iterate_phdr(visit_object, &first);
-}
-
-void gf_parallel_memcpy_count(struct gf_memcpy_count *ret)
-{
-    *ret = (struct gf_memcpy_count){gf_load_relaxed(&replaced), gf_load_relaxed(&calls),
-                                    gf_load_relaxed(&copied)};
+    *ret = (struct gf_import_count){.calls = gf_load_relaxed(&calls),
+                                    .bytes = gf_load_relaxed(&copied)};
 }

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads of files by libraries like PyTorch, safetensors and CPython: several threads share them, and the program sees no
+difference."""
+
+import json
+import subprocess
+
+import pytest
+from conftest import APPS
+
+LIBRARIES = (APPS / "libtorch_cpu.so", APPS / "_safetensors_rust.abi3.so", APPS / "libpython_test.so")
+HELPED = {"GPUFEED_STAGE_THREADS": 4, "KIT_ALARM": 150}
+CASES = ["stream", "states", "errors", "offsets", "unshared", "forked", "signals", "threads", "descriptor",
+         "shared-offset", "cancelled"]
+
+
+def counts(run, tmp_path, what="offsets", **environment):
+    report = tmp_path / "report.json"
+    done = run(APPS / "filereads", what, tmp_path, *LIBRARIES, sim=True, GPUFEED_REPORT=report,
+               **{**HELPED, **environment})
+    assert done.returncode == 0, done.stderr
+    return json.loads(report.read_text())["transfers"]["parallel_read"]
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_as_natively(run, tmp_path, what):
+    plain, ours = run.both(APPS / "filereads", what, tmp_path, *LIBRARIES, sim=True, **HELPED)
+    assert plain.returncode == 0, (plain.stdout, plain.stderr)
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+
+
+@pytest.mark.parametrize("what", ["stream", "offsets", "descriptor", "shared-offset"])
+def test_several_threads_share_the_reads(run, tmp_path, what):
+    """CPython's read and safetensors' pread64 are found at the first search, PyTorch's fread after its first call."""
+    counted = counts(run, tmp_path, what)
+    assert counted["libraries"] == 3 and counted["calls"] >= 10, counted
+    assert counted["bytes"] >= 100 << 20, counted
+
+
+@pytest.mark.parametrize("environment", [{"GPUFEED_PARALLEL_READ": "off"}, {"GPUFEED": "observe"}],
+                         ids=["off", "observe"])
+def test_option_off(run, tmp_path, environment):
+    assert counts(run, tmp_path, **environment) == {"libraries": 0, "calls": 0, "bytes": 0}
+
+
+def test_descriptors_of_another_thread_are_not_read(run, tmp_path):
+    """The helpers find another file at the number, so the caller reads all pieces itself, or the rest natively."""
+    assert counts(run, tmp_path, "unshared")["libraries"] == 3
+
+
+PYTHON = "/usr/bin/python3"
+PROGRAM = """
+import ctypes, hashlib, pathlib, sys, time
+{imports}
+cuda = ctypes.CDLL("libcuda.so.1")
+folder, context, device = pathlib.Path(sys.argv[1]), ctypes.c_void_p(), ctypes.c_uint64()
+assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not cuda.cuCtxSetCurrent(context) and not cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(64 << 20))
+host = (ctypes.c_char * (64 << 20))()
+for turn in range(8):
+    assert not cuda.cuMemcpyHtoD_v2(device, host, ctypes.c_size_t(64 << 20))
+    time.sleep(0.2)
+    for path in sorted(folder.glob("weights*")):
+        print(path.name, hashlib.md5({load}).hexdigest())
+"""
+# Each case's imports, the statement that writes a file, and the expression that reads the file.
+PACKAGES = {
+    "python": ("", "open('weights', 'wb').write(bytes(range(251)) * 60000)",
+               "path.read_bytes() + b''.join(map(open(path, 'rb', buffering=0).read, (5 << 20, 1 << 30, 9)))"),
+    "numpy": ("import numpy", "numpy.save('weights.npy', numpy.arange(3 << 20))", "memoryview(numpy.load(path))"),
+    "torch": ("import torch",
+              "torch.save({'a': torch.arange(3 << 20), 'b': torch.arange(1000001)}, 'weights.pt')",
+              "b''.join(t.numpy().tobytes() for t in torch.load(path, map_location='cpu').values())"),
+}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages(run, tmp_path, package):
+    """Files that Python itself, numpy.load and torch.load read, with the packages' own libraries."""
+    imports, save, load = PACKAGES[package]
+    made = subprocess.run([PYTHON, "-c", f"{imports}\n{save}"], cwd=tmp_path, check=False, capture_output=True,
+                          text=True)
+    if made.returncode:
+        pytest.skip(f"{PYTHON} has no {package}: {made.stderr[-200:]}")
+    report = tmp_path / "report.json"
+    program = PROGRAM.format(imports=imports, load=load)
+    plain, ours = run.both(PYTHON, "-c", program, tmp_path, sim=True, timeout=200, GPUFEED_REPORT=report, **HELPED)
+    assert plain.returncode == 0, plain.stderr
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+    counted = json.loads(report.read_text())["transfers"]["parallel_read"]
+    assert counted["libraries"] >= 1 and counted["bytes"] >= 3 * (20 << 20), counted
