@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads a file whose last blocks the device cannot read: badblocks WHAT FILE TORCH SAFETENSORS. The
+ * program prints the same with and without the library.
+ */
+#include "kit.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TENSOR (8 * MIB)
+
+static size_t (*stream_read)(void *, size_t, size_t, FILE *);
+static ssize_t (*tensor_read)(int, void *, size_t, off_t);
+static const char *path;
+static size_t size;
+static unsigned char *into, *mapped;
+
+static void *find(const char *library, const char *name)
+{
+    void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+    WANT(handle);
+    void *function = dlsym(handle, name);
+    WANT(function);
+    return function;
+}
+
+/* Gives the library time to start its threads, and to replace the pointers. */
+static void warm_up(void)
+{
+    FILE *file = fopen("/proc/self/exe", "r");
+    WANT(file && stream_read(into, 1, 100, file) == 100);
+    fclose(file);
+    kit_await_ring();
+    if (getenv("LD_PRELOAD"))
+        kit_helpers(3);
+    for (int i = 0; i < 25; i++) {
+        MUST(cu.cuMemFreeHost(kit_pinned(33 * MIB)));
+        kit_sleep_us(10000);
+    }
+}
+
+static unsigned sum_of(const unsigned char *at, size_t bytes)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < bytes; i++)
+        sum = sum * 31 + at[i];
+    return sum;
+}
+
+static void stream(void)
+{
+    FILE *file = fopen(path, "r");
+    for (int i = 0; i < 3; i++) {
+        errno = 77;
+        const size_t got = stream_read(into, 1, size, file);
+        printf("stream: %zu, errno %d, error %d, eof %d, at %ld, sum %u\n", got, errno,
+               ferror(file), feof(file), (long)ftello(file), sum_of(into, got));
+    }
+    fclose(file);
+}
+
+static void at_offsets(void)
+{
+    const int fd = open(path, O_RDONLY);
+    off_t at = 0;
+    for (int i = 0; i < 3; i++) {
+        errno = 77;
+        const ssize_t got = tensor_read(fd, into, size - (size_t)at, at);
+        printf("at %ld: %zd, errno %d, sum %u\n", (long)at, got, errno,
+               sum_of(into, got > 0 ? (size_t)got : 0));
+        at += got > 0 ? got : 0;
+    }
+    close(fd);
+}
+
+static const char *place(uintptr_t at)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "%zu of the file", (size_t)(at - (uintptr_t)mapped));
+    return text;
+}
+
+/* Copies from the mapped file until the first block that cannot be read raises SIGBUS. */
+static void copy(void)
+{
+    const CUdeviceptr device = kit_device(TENSOR);
+    const int fd = open(path, O_RDONLY);
+    mapped = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    WANT(mapped != MAP_FAILED);
+    kit_catch_signals(place);
+    for (size_t at = 0; at + TENSOR <= size; at += TENSOR) {
+        MUST(cu.cuMemcpyHtoD_v2(device, mapped + at, TENSOR));
+        MUST(cu.cuMemcpyDtoH_v2(into, device, TENSOR));
+        printf("copy %zu: sum %u\n", at, sum_of(into, TENSOR));
+        fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } tests[] = {{"stream", stream}, {"offsets", at_offsets}, {"copy", copy}};
+    struct stat file;
+
+    if (argc < 5)
+        return 64;
+    path = argv[2];
+    *(void **)&stream_read = find(argv[3], "stream_read");
+    *(void **)&tensor_read = find(argv[4], "tensor_read");
+    WANT(stat(path, &file) == 0);
+    size = (size_t)file.st_size;
+    kit_start();
+    into = kit_pageable(size);
+    warm_up();
+    const int fd = open(path, O_RDONLY);
+    WANT(fd >= 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && close(fd) == 0);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        if (strcmp(argv[1], tests[i].name) == 0)
+            tests[i].run();
+    puts("done");
+    return 0;
+}
