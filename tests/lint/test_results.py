@@ -222,6 +222,8 @@ README = {
     "`torch.load(map_location=\"cuda\", mmap=True)`": ("torch.load, mmap", *LOADED),
     "`torch.load(map_location=\"cuda\")`": ("torch.load", *LOADED),
     "`torch.save`": ("torch.save", *LOADED),
+    "`torch.distributed.checkpoint.load`": ("checkpoint, two ranks: load", *LOADED),
+    "`torch.distributed.checkpoint.save`": ("checkpoint, two ranks: save", *LOADED),
     "`{k: v.cpu() ...}`": ("cpu", *LOADED),
     "copy of 1 GiB to the GPU": ("sizes: h2d sync 1 GiB, 1 thread", "driver", "ours", "GB/s"),
     "copy of 1 GiB from the GPU": ("sizes: d2h sync 1 GiB, 1 thread", "driver", "ours", "GB/s"),
