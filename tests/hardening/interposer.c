@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +24,11 @@ __attribute__((visibility("hidden"))) struct import imports[] = {
 #undef IMPORT
 
 static __thread int inside __attribute__((tls_model("initial-exec")));
-static int held; /* a non-recursive lock: a nested call on the same thread would wait for ever */
+/*
+ * A non-recursive lock: a nested call on the same thread would wait for ever. It is the holder's
+ * process, because a child may inherit a lock that a thread of its parent holds.
+ */
+static pid_t held;
 __attribute__((visibility("hidden"))) void *entered(struct import *import, void *caller);
 
 static void check(const struct import *import, void *caller)
@@ -45,8 +50,12 @@ void *entered(struct import *import, void *caller)
     if (!inside) {
         inside = 1;
         check(import, caller);
-        while (__atomic_exchange_n(&held, 1, __ATOMIC_ACQUIRE))
-            ;
+        const pid_t here = getpid();
+        pid_t holder = 0;
+        while (!__atomic_compare_exchange_n(&held, &holder, here, false, __ATOMIC_ACQUIRE,
+                                            __ATOMIC_RELAXED))
+            if (holder == here)
+                holder = 0;
         void *volatile block = malloc(300);
         free(block);
         __atomic_store_n(&held, 0, __ATOMIC_RELEASE);
