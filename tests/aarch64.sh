@@ -16,7 +16,7 @@ if ! scripts/aarch64-packages.sh "$packages"; then
 fi
 [ -f build-aarch64/build.ninja ] ||
     meson setup build-aarch64 --cross-file cross/aarch64.ini --cross-file "$packages/packages.ini" \
-        >/dev/null || exit 1
+        -Doptimization=1 -Ddebug=false >/dev/null || exit 1
 meson compile -C build-aarch64 || exit 1
 rm -rf build-aarch64/junit build-aarch64/meson-logs/testlog.junit.xml
 suites=("$@")

@@ -130,9 +130,9 @@ ssize_t gf_parallel_read(int fd, void *to, size_t bytes)
     bytes = gf_min(bytes, read_most());
     const struct part part = read_and_advance(fd, to, bytes);
     errno = error;
-    return part.is_last ? (ssize_t)part.done
-                        : sum_of(part.done, read(fd, (char *)to + part.done, bytes - part.done),
-                                 error);
+    return part.is_last
+               ? (ssize_t)part.done
+               : sum_of(part.done, read(fd, (char *)to + part.done, bytes - part.done), error);
 }
 
 /* fread. The functions below are called while the calling thread holds the stream's lock. */
