@@ -5,7 +5,6 @@
  */
 #include "kit.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,40 +22,13 @@ static const char *path;
 static size_t size;
 static unsigned char *into, *mapped;
 
-static void *find(const char *library, const char *name)
-{
-    void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-    WANT(handle);
-    void *function = dlsym(handle, name);
-    WANT(function);
-    return function;
-}
-
-/* Gives the library time to start its threads, and to replace the pointers. */
+/* The loader resolves the pointer to fread at the first call. */
 static void warm_up(void)
 {
     FILE *file = fopen("/proc/self/exe", "r");
     WANT(file && stream_read(into, 1, 100, file) == 100);
     fclose(file);
-    kit_await_ring();
-    if (getenv("LD_PRELOAD"))
-        kit_helpers(3);
-    for (int i = 0; i < 25; i++) {
-        MUST(cu.cuMemFreeHost(kit_pinned(33 * MIB)));
-        kit_sleep_us(10000);
-    }
-}
-
-static unsigned sum_of(const unsigned char *at, size_t bytes)
-{
-    uint64_t sum = 0, word;
-    for (; bytes >= sizeof word; at += sizeof word, bytes -= sizeof word) {
-        memcpy(&word, at, sizeof word);
-        sum = sum * 31 + word;
-    }
-    for (size_t i = 0; i < bytes; i++)
-        sum = sum * 31 + at[i];
-    return (unsigned)(sum ^ sum >> 32);
+    kit_await_imports();
 }
 
 static void stream(void)
@@ -66,7 +38,7 @@ static void stream(void)
         errno = 77;
         const size_t got = stream_read(into, 1, size, file);
         printf("stream: %zu, errno %d, error %d, eof %d, at %ld, sum %u\n", got, errno,
-               ferror(file), feof(file), (long)ftello(file), sum_of(into, got));
+               ferror(file), feof(file), (long)ftello(file), kit_sum(into, got));
     }
     fclose(file);
 }
@@ -79,7 +51,7 @@ static void at_offsets(void)
         errno = 77;
         const ssize_t got = tensor_read(fd, into, size - (size_t)at, at);
         printf("at %ld: %zd, errno %d, sum %u\n", (long)at, got, errno,
-               sum_of(into, got > 0 ? (size_t)got : 0));
+               kit_sum(into, got > 0 ? (size_t)got : 0));
         at += got > 0 ? got : 0;
     }
     close(fd);
@@ -103,7 +75,7 @@ static void copy(void)
     for (size_t at = 0; at + TENSOR <= size; at += TENSOR) {
         MUST(cu.cuMemcpyHtoD_v2(device, mapped + at, TENSOR));
         MUST(cu.cuMemcpyDtoH_v2(into, device, TENSOR));
-        printf("copy %zu: sum %u\n", at, sum_of(into, TENSOR));
+        printf("copy %zu: sum %u\n", at, kit_sum(into, TENSOR));
         fflush(stdout);
     }
 }
@@ -119,8 +91,8 @@ int main(int argc, char **argv)
     if (argc < 5)
         return 64;
     path = argv[2];
-    *(void **)&stream_read = find(argv[3], "stream_read");
-    *(void **)&tensor_read = find(argv[4], "tensor_read");
+    *(void **)&stream_read = kit_find(argv[3], "stream_read");
+    *(void **)&tensor_read = kit_find(argv[4], "tensor_read");
     WANT(stat(path, &file) == 0);
     size = (size_t)file.st_size;
     kit_start();

@@ -5,7 +5,6 @@
  */
 #include "kit.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -30,46 +29,19 @@ static ssize_t (*file_read)(int, void *, size_t);
 static unsigned char *source, *into;
 static CUcontext context;
 
-static void *find(const char *library, const char *name)
-{
-    void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-    WANT(handle);
-    void *function = dlsym(handle, name);
-    WANT(function);
-    return function;
-}
-
 static void make_file(void)
 {
     FILE *file = fopen(path, "w");
     WANT(file && fwrite(source, 1, MOST + ODD, file) == MOST + ODD && fclose(file) == 0);
 }
 
-/* Gives the library time to start its threads, and to replace the pointers. */
+/* The loader resolves the pointer to fread at the first call. */
 static void warm_up(void)
 {
     FILE *file = fopen(path, "r");
     WANT(stream_read(into, 1, 100, file) == 100);
     fclose(file);
-    kit_await_ring();
-    if (getenv("LD_PRELOAD"))
-        kit_helpers(3);
-    for (int i = 0; i < 25; i++) {
-        MUST(cu.cuMemFreeHost(kit_pinned(33 * MIB)));
-        kit_sleep_us(10000);
-    }
-}
-
-static unsigned sum_of(const unsigned char *at, size_t bytes)
-{
-    uint64_t sum = 0, word;
-    for (; bytes >= sizeof word; at += sizeof word, bytes -= sizeof word) {
-        memcpy(&word, at, sizeof word);
-        sum = sum * 31 + word;
-    }
-    for (size_t i = 0; i < bytes; i++)
-        sum = sum * 31 + at[i];
-    return (unsigned)(sum ^ sum >> 32);
+    kit_await_imports();
 }
 
 /* Reads once, and prints all that the program can see of the result and of the stream. */
@@ -81,7 +53,7 @@ static void read_once(FILE *file, size_t size, size_t count, const char *what)
     const int error = errno;
     const size_t bytes = got * size < MOST + MIB ? got * size : MOST + MIB;
     printf("%s %zu*%zu: %zu, errno %d, sum %u, eof %d, error %d", what, size, count, got, error,
-           sum_of(into, bytes), feof(file), ferror(file));
+           kit_sum(into, bytes), feof(file), ferror(file));
     printf(", behind %d", into[bytes] == 0xee);
     printf(", at %ld, descriptor at %ld", (long)ftello(file),
            (long)lseek(fileno(file), 0, SEEK_CUR));
@@ -158,7 +130,7 @@ static void states(void)
     file = fmemopen(source, 9 * MIB, "r");
     memset(into, 0, MOST);
     const size_t got = stream_read(into, 1, 8 * MIB, file);
-    printf("memory: %zu, sum %u\n", got, sum_of(into, got));
+    printf("memory: %zu, sum %u\n", got, kit_sum(into, got));
     fclose(file);
 }
 
@@ -169,7 +141,7 @@ static void read_at_offset(int fd, unsigned char *to, size_t bytes, const char *
     const ssize_t got = file_read(fd, to, bytes);
     const int error = errno;
     printf("%s %zu: %zd, errno %d, sum %u, descriptor at %ld\n", what, bytes, got, error,
-           sum_of(to, got > 0 ? (size_t)got : 0), (long)lseek(fd, 0, SEEK_CUR));
+           kit_sum(to, got > 0 ? (size_t)got : 0), (long)lseek(fd, 0, SEEK_CUR));
 }
 
 /* The target exceeds the address space. */
@@ -238,7 +210,7 @@ static void at_offsets(void)
             errno = 77;
             const ssize_t got = tensor_read(fd, into, sizes[i], offsets[o]);
             printf("at %ld %zu: %zd, errno %d, sum %u, behind %d, descriptor at %ld\n",
-                   (long)offsets[o], sizes[i], got, errno, sum_of(into, got > 0 ? (size_t)got : 0),
+                   (long)offsets[o], sizes[i], got, errno, kit_sum(into, got > 0 ? (size_t)got : 0),
                    into[got > 0 ? got : 0] == 0xee, (long)lseek(fd, 0, SEEK_CUR));
         }
     close(fd);
@@ -479,9 +451,9 @@ int main(int argc, char **argv)
     if (argc < 6)
         return 64;
     snprintf(path, sizeof path, "%s/weights", argv[2]);
-    *(void **)&stream_read = find(argv[3], "stream_read");
-    *(void **)&tensor_read = find(argv[4], "tensor_read");
-    *(void **)&file_read = find(argv[5], "file_read");
+    *(void **)&stream_read = kit_find(argv[3], "stream_read");
+    *(void **)&tensor_read = kit_find(argv[4], "tensor_read");
+    *(void **)&file_read = kit_find(argv[5], "file_read");
     context = kit_start();
     source = kit_pageable(MOST + ODD);
     into = kit_pageable(MOST + 2 * MIB);

@@ -85,4 +85,12 @@ void kit_await_ring(void); /* copies until the library has a ring in the current
 void kit_starve_helpers(void);
 void kit_stop_helpers(void);
 
+/* imports.c */
+/* Opens the library, and returns its function. */
+void *kit_find(const char *library, const char *name);
+/* Gives libgpufeed time to start its threads, and to replace the pointers of such libraries. */
+void kit_await_imports(void);
+/* Returns a number that depends on all bytes and on their order. */
+unsigned kit_sum(const unsigned char *at, size_t bytes);
+
 #endif
