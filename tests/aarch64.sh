@@ -22,4 +22,5 @@ rm -rf build-aarch64/junit build-aarch64/meson-logs/testlog.junit.xml
 suites=("$@")
 [ $# -gt 0 ] || suites=(aarch64 unit)
 meson test -C build-aarch64 --no-rebuild --print-errorlogs --timeout-multiplier 10 --num-processes "$(($(nproc) + 1))" \
-    "${suites[@]/#/--suite=}"
+    "${suites[@]/#/--suite=}" ||
+    tests/again.py build-aarch64 --timeout-multiplier 10 "${suites[@]/#/--suite=}"

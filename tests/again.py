@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Repeats each failed test of the last run alone: again.py BUILD
+"""Repeats each failed test of the last run alone: again.py BUILD [ARGUMENT of meson test...]
 
 Many tests start programs that wait for each other, so a machine that runs other work may stop one
 of them for seconds. A test that also fails alone has failed. Reports of sanitizers are not
@@ -34,7 +34,7 @@ def main():
         return 0
     print(f"again, alone: {' '.join(names)}", flush=True)
     return subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--logbase", "testlog-again",
-                           "--num-processes", "1", "--print-errorlogs", *names], check=False).returncode
+                           "--num-processes", "1", "--print-errorlogs", *sys.argv[2:], *names], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ for target in known["targets"]:
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     export TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1
     meson test -C "$1" --no-rebuild --suite unit --suite fuzz --print-errorlogs --timeout-multiplier 4 ||
-        tests/again.py "$1"
+        tests/again.py "$1" --suite unit --suite fuzz --timeout-multiplier 4
 }
 
 status=0

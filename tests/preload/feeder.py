@@ -66,6 +66,18 @@ def idle_thread():
     return tid[0]
 
 
+def thread_names():
+    """Returns the names of this process's threads, by thread id."""
+    names = {}
+    for tid in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{tid}/comm", encoding="ascii") as file:
+                names[int(tid)] = file.read().strip()
+        except OSError:
+            pass  # the thread has ended
+    return names
+
+
 def wait_for(condition, seconds=15):
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -322,9 +322,7 @@ def test_engine_thread(feed):
     feed("""
         start()
         def ours():
-            for tid in os.listdir("/proc/self/task"):
-                if open(f"/proc/self/task/{tid}/comm").read().strip() == "gpufeed":
-                    return tid
+            return next((tid for tid, name in thread_names().items() if name == "gpufeed"), None)
         assert wait_for(ours)
         status = open(f"/proc/self/task/{ours()}/status").read()
         blocked = int([l for l in status.splitlines() if l.startswith("SigBlk")][0].split()[1], 16)

@@ -207,8 +207,7 @@ def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F8
     for turn in range(6):
         program("""
             def log_threads():
-                return [int(t) for t in os.listdir("/proc/self/task")
-                        if open(f"/proc/self/task/{t}/comm").read() == "gpufeed-log\\n"]
+                return [tid for tid, name in thread_names().items() if name == "gpufeed-log"]
             pointer = c_uint64()
             check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(4096)))
             assert wait_for(log_threads)

@@ -46,9 +46,9 @@ check(cuda.cuStreamBeginCaptureToCig{twin}(stream, None), 1)
 @pytest.mark.parametrize("twin", ["", "_ptsz"])
 @pytest.mark.parametrize("begin, end", [("recapture", "end"), ("capture_to_cig", "end_cig")])
 def test_no_query_meets_the_capture(run, tmp_path, begin, end, twin):
-    """The sampler meets no capture, and goes on after the end."""
+    """The sampler meets no capture, and goes on after the end. It starts up to a second after the first work."""
     report = tmp_path / "report.json"
-    body = f"{begin}()\nlaunch()\ntime.sleep(0.7)\n{end}()\ntime.sleep(0.7)\n"
+    body = f"time.sleep(2)\n{begin}()\nlaunch()\ntime.sleep(0.7)\n{end}()\ntime.sleep(0.7)\n"
     done = run(PYTHON, "-c", START.replace("{twin}", twin) + body, sim=True, GPUFEED_REPORT=report, GPUFEED_VERBOSE=1)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())["gpu_time"]

@@ -366,7 +366,7 @@ def test_progress_is_for_terminals_only(tmp_path):
     with subprocess.Popen([COMMAND, "report", tmp_path / "log", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                           stderr=side) as done:
         import time
-        time.sleep(0.7)
+        time.sleep(3)  # progress is shown from half a second after the command's start
         done.stdin.write(LOG.encode())
         done.stdin.close()
     os.close(side)

@@ -78,7 +78,10 @@ def steps(run, tmp_path):
 
 
 def test_marked_steps(steps):
-    found, (line,), logged = steps("marks", 15)
+    for _ in range(4):  # on a busy machine another step may be longer
+        found, (line,), logged = steps("marks", 15)
+        if found["slow"][0]["cause"] == "waiting":
+            break
     assert (found["source"], found["steps"], found["copy_bytes"]) == ("marks", 15, None)
     assert 96 < found["p50_ms"] < found["p99_ms"] and 800 <= found["max_ms"] == found["slow"][0]["ms"]
     assert found["p99_ms"] <= found["max_ms"] and found["data_wait_ms"] is not None

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define AWAIT(condition)                                                                           \
-    for (unsigned ms = 0; ms < 5000 && !(condition); ms++)                                         \
+    for (unsigned ms = 0; ms < 20000 && !(condition); ms++)                                        \
     usleep(1000)
 
 static inline struct gf_pool *pool_of(int node, unsigned threads)

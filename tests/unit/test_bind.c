@@ -47,8 +47,10 @@ static int end_threads(void **state)
     (void)state;
     for (int i = 0; i < THREADS; i++)
         sem_post(&ended);
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
+        await_end_of(tids[i]);
+    }
     return gf_tasks_set_mask(0, &all);
 }
 

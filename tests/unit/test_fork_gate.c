@@ -246,7 +246,9 @@ static void test_a_signalled_thread_releases_its_mutex_before_it_waits(void **st
     go_on = false;
     pthread_t waiter = start(wait_for_signal, NULL);
     wait_until_arrived(1);
-    give_time(); /* until the thread waits on the condition */
+    /* The thread releases the mutex when it waits on the condition. */
+    assert_int_equal(gf_heap_mutex_lock(&outer), 0);
+    assert_int_equal(gf_heap_mutex_unlock(&outer), 0);
     pthread_t insider = start(hold_and_want, NULL);
     wait_until_arrived(2);
     pthread_t closer = start(close_and_open, &open);

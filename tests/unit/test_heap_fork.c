@@ -87,7 +87,7 @@ static void fork_and(void (*act)(void))
     const pid_t child = fork();
 
     if (child == 0) {
-        alarm(10);
+        alarm(25);
         act();
         _exit(0);
     }
@@ -171,7 +171,7 @@ static void test_a_fork_by_locks_beside_one_by_the_gate(void **state)
     (void)state;
     start(idle);
     before_locks = come_between;
-    alarm(10);
+    alarm(25);
     fork_and(register_in_child);
     pthread_join(registrant, NULL);
     pthread_join(closer, NULL);
@@ -193,7 +193,7 @@ static void test_a_signal_handler_may_fork_during_a_registration(void **state)
     gf_fork_registration_begin();
     fork_and(come_out);
     gf_fork_registration_end();
-    alarm(10);
+    alarm(25);
     close_and_open(NULL);
     alarm(0);
 }

@@ -20,8 +20,11 @@ static void start(void)
     slots = (struct gf_line_slots){.count = 4, .line = lines};
 }
 
+static pid_t claimant;
+
 static void *claim_at(void *ns)
 {
+    claimant = gettid();
     return gf_line_slots_claim(&slots, *(uint64_t *)ns);
 }
 
@@ -32,6 +35,7 @@ static struct gf_line *claim_elsewhere(uint64_t ns)
     void *line;
     assert_int_equal(pthread_create(&thread, NULL, claim_at, &ns), 0);
     pthread_join(thread, &line);
+    await_end_of(claimant);
     return line;
 }
 
@@ -119,7 +123,7 @@ static void test_overdue_behind_an_ended_writer(void **state)
     pthread_join(writer, NULL);
     assert_false(gf_line_slots_overdue(&slots, 5 * SECOND, 100 * MS));
     /* The kernel may know the thread for a moment after the join. */
-    for (unsigned i = 0; i < 2000 && !gf_line_slots_overdue(&slots, 12 * SECOND, 100 * MS); i++)
+    for (unsigned i = 0; i < 20000 && !gf_line_slots_overdue(&slots, 12 * SECOND, 100 * MS); i++)
         usleep(1000);
     assert_true(gf_line_slots_overdue(&slots, 12 * SECOND, 100 * MS));
 }

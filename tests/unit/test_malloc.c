@@ -195,7 +195,7 @@ static void a_forked_child_can_map(void **state)
     for (int i = 0; i < 200; i++) {
         const pid_t pid = fork();
         if (pid == 0) {
-            alarm(5); /* if the child inherited a locked lock, it would wait for ever */
+            alarm(25); /* if the child inherited a locked lock, it would wait for ever */
             void *start = gf_heap_mmap(NULL, PIECE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             _exit(start == MAP_FAILED || gf_heap_munmap(start, PIECE));
         }

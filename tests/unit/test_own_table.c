@@ -120,7 +120,7 @@ static void start_server(void)
 
     gf_permit_only(GF_PERMIT_ALL);
     assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
-    for (unsigned i = 0; !serving && i < 5000; i++)
+    for (unsigned i = 0; !serving && i < 20000; i++)
         usleep(1000);
     usleep(1000); /* begin() runs before the server takes requests */
 }
@@ -128,6 +128,17 @@ static void start_server(void)
 static void get_tid(void *closure)
 {
     *(pid_t *)closure = (pid_t)syscall(SYS_gettid);
+}
+
+/* Calls until the server takes a call. On a busy machine it may begin late. */
+static void await_server(void)
+{
+    pid_t tid = 0;
+    for (unsigned i = 0; i < 20000 && tid != serving; i++) {
+        usleep(i ? 1000 : 0);
+        assert_true(gf_own_table_run(get_tid, &tid));
+    }
+    assert_int_equal(tid, serving);
 }
 
 static void *call_often(void *served)
@@ -144,13 +155,10 @@ static void test_one_thread_serves_all(void **state)
 {
     pthread_t thread[CLIENTS];
     unsigned served[CLIENTS] = {0};
-    pid_t tid = 0;
 
     (void)state;
     start_server();
-    for (unsigned i = 0; i < 1000 && tid != serving; i++)
-        assert_true(gf_own_table_run(get_tid, &tid));
-    assert_int_equal(tid, serving);
+    await_server();
     for (unsigned i = 0; i < CLIENTS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, call_often, &served[i]), 0);
     for (unsigned i = 0; i < CLIENTS; i++) {
@@ -159,12 +167,17 @@ static void test_one_thread_serves_all(void **state)
     }
 }
 
+static _Atomic pid_t hung_on; /* the thread that hangs */
+static _Atomic bool may_end;
+
 static void hang(void *pipe)
 {
     char byte;
     const long got = syscall(SYS_read, ((int *)pipe)[0], &byte, 1UL);
     assert_int_equal(got, -1); /* the server has a table of its own, without this pipe */
-    usleep(1500000);
+    hung_on = (pid_t)syscall(SYS_gettid);
+    while (!may_end)
+        usleep(1000);
 }
 
 static void *hang_server(void *pipe)
@@ -173,22 +186,39 @@ static void *hang_server(void *pipe)
     return NULL;
 }
 
+static pthread_t start_hanging(int fds[2])
+{
+    pthread_t thread;
+    hung_on = 0;
+    may_end = false;
+    assert_int_equal(pthread_create(&thread, NULL, hang_server, fds), 0);
+    while (!hung_on)
+        usleep(1000);
+    return thread;
+}
+
+static void end_hanging(pthread_t thread)
+{
+    may_end = true;
+    pthread_join(thread, NULL);
+}
+
 static void test_a_call_does_not_wait_for_a_server_that_hangs(void **state)
 {
     int fds[2];
-    pthread_t thread;
     pid_t tid = 0;
 
     (void)state;
     assert_int_equal(pipe(fds), 0);
-    assert_int_equal(pthread_create(&thread, NULL, hang_server, fds), 0);
-    usleep(300000);
-    assert_true(gf_own_table_run(get_tid, &tid));
-    assert_true(tid && tid != serving);
-    pthread_join(thread, NULL);
-    for (unsigned i = 0; i < 1000 && tid != serving; i++)
-        assert_true(gf_own_table_run(get_tid, &tid));
-    assert_int_equal(tid, serving);
+    pthread_t thread = start_hanging(fds);
+    for (unsigned i = 0; i < 100 && hung_on != serving; i++) {
+        end_hanging(thread); /* the server was busy, so another thread took the call */
+        thread = start_hanging(fds);
+    }
+    const bool hangs = hung_on == serving, ran = gf_own_table_run(get_tid, &tid);
+    end_hanging(thread);
+    assert_true(hangs && ran && tid && tid != serving);
+    await_server();
 }
 
 static void test_a_forked_child_has_no_server(void **state)

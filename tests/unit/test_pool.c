@@ -22,7 +22,8 @@ struct count {
     uint64_t bad; /* this piece fails */
     useconds_t pause;
     const struct gf_job *other;
-    uint64_t seen; /* next piece of the other job when this job did its last piece */
+    uint64_t first_seen; /* next piece of the other job when this job did its first piece */
+    uint64_t seen;       /* and its last piece */
 };
 
 static void check_helper(struct count *c)
@@ -52,6 +53,8 @@ static bool count(struct gf_job *job, uint64_t piece)
         usleep(c->pause);
     if (c->other)
         c->seen = gf_load_relaxed(&c->other->next);
+    if (piece == 0)
+        c->first_seen = c->seen;
     gf_add_relaxed(&c->done[piece], 1);
     gf_job_notify(job);
     return true;
@@ -80,6 +83,20 @@ static void caller_alone(void **state)
     assert_int_equal(c.by_helpers, 0);
 }
 
+/* Until helpers do at least one piece. On a busy machine, they may begin too late. */
+static void run_with_helpers(struct gf_pool *pool, struct count *c)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        prepare(c);
+        c->pause = 200;
+        assert_int_equal(gf_pool_run(pool, &c->job, PIECES), GF_PIECE_NONE);
+        assert_each_once(c, PIECES);
+        if (c->by_helpers)
+            return;
+    }
+    fail_msg("no helper did a piece");
+}
+
 static void with_helpers(void **state)
 {
     (void)state;
@@ -88,13 +105,11 @@ static void with_helpers(void **state)
     assert_int_equal(gf_pool_start(pool), 0);
     assert_false(gf_pool_has_failed(pool));
     await_helpers(pool, 3);
+    run_with_helpers(pool, &c);
     for (unsigned round = 0; round < 50; round++) {
         prepare(&c);
-        c.pause = round == 0 ? 200 : 0;
         assert_int_equal(gf_pool_run(pool, &c.job, PIECES), GF_PIECE_NONE);
         assert_each_once(&c, PIECES);
-        if (round == 0)
-            assert_true(c.by_helpers > 0);
     }
     assert_int_equal(gf_pool_helpers(pool), 3);
     assert_int_equal(gf_pool_jobs(pool), 0);
@@ -146,11 +161,7 @@ static void *make_in_batch(void *arg)
     assert_int_equal(sched_setscheduler(0, SCHED_BATCH, &none), 0);
     assert_int_equal(gf_pool_start(arg), 0);
     await_helpers(arg, 3);
-    prepare(&c);
-    c.pause = 200;
-    assert_int_equal(gf_pool_run(arg, &c.job, PIECES), GF_PIECE_NONE);
-    assert_each_once(&c, PIECES);
-    assert_true(c.by_helpers > 0);
+    run_with_helpers(arg, &c);
     return NULL;
 }
 
@@ -205,15 +216,17 @@ static void helpers_are_shared(void **state)
     assert_int_equal(gf_pool_start(pool), 0);
     prepare(&a), prepare(&b);
     a.pause = b.pause = 500;
+    b.other = &a.job;
     gf_pool_open(pool, &a.job, PIECES);
-    const int64_t alone = (int64_t)gf_load_relaxed(&a.job.next);
-    gf_pool_open(pool, &b.job, PIECES);
-    AWAIT(gf_load_relaxed(&b.job.next) >= 20);
-    const int64_t of_b = (int64_t)gf_load_relaxed(&b.job.next);
-    const int64_t of_a = (int64_t)gf_load_relaxed(&a.job.next) - alone;
+    gf_pool_open(pool, &b.job, 20);
+    AWAIT(gf_job_is_finished(&b.job));
     gf_pool_close(pool, &a.job);
     gf_pool_close(pool, &b.job);
-    assert_true(of_b >= 20 && of_a - of_b >= -20 && of_a - of_b <= 20);
+    assert_each_once(&b, 20);
+    const uint64_t of_a = b.seen - b.first_seen;
+    assert_true(of_a <= 40);
+    if (b.first_seen + 40 < PIECES) /* otherwise a may have ended before b */
+        assert_true(of_a >= 10);
 }
 
 static void low_priority_waits(void **state)

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+static bool all_asleep; /* all helpers slept during the last call of naps() */
+
 /*
  * Returns the voluntary switches of a helper, and 0 for other threads. A sanitizer's thread, for
  * example, wakes up by itself.
@@ -13,16 +15,18 @@
 static unsigned long naps_of(const char *tid)
 {
     unsigned long ret = 0;
-    bool helps = false;
+    bool helps = false, asleep = false;
     char path[300], line[128];
     snprintf(path, sizeof(path), "/proc/self/task/%s/status", tid);
     FILE *status = fopen(path, "re");
     while (status && fgets(line, sizeof(line), status)) {
         helps |= strcmp(line, "Name:\tgpufeed-copy\n") == 0;
+        asleep |= strncmp(line, "State:\tS", 8) == 0;
         sscanf(line, "voluntary_ctxt_switches: %lu", &ret);
     }
     if (status)
         fclose(status);
+    all_asleep &= asleep || !helps;
     return helps ? ret : 0;
 }
 
@@ -31,6 +35,7 @@ static unsigned long naps(void)
 {
     unsigned long ret = 0;
     DIR *tasks = opendir("/proc/self/task");
+    all_asleep = true;
     for (const struct dirent *task; (task = readdir(tasks));)
         ret += naps_of(task->d_name);
     closedir(tasks);
@@ -41,7 +46,7 @@ static unsigned long naps(void)
 static unsigned long naps_in_the_end(void)
 {
     unsigned long before = 0, now = naps();
-    for (unsigned i = 0; i < 100 && now != before; i++, now = naps()) {
+    for (unsigned i = 0; i < 400 && (now != before || !all_asleep); i++, now = naps()) {
         before = now;
         usleep(50000);
     }

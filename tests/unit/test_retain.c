@@ -253,7 +253,7 @@ static int status_of_child(size_t most)
     int status = -1;
     const pid_t pid = fork();
     if (pid == 0) {
-        alarm(10);
+        alarm(25);
         _exit(retains_at_most(most));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -367,7 +367,7 @@ static void a_child_forked_while_freeing_lazily_goes_on(void **state)
         if (pid == 0) {
             ssize_t decay = 0;
             size_t size = sizeof(decay);
-            alarm(10);
+            alarm(25);
             je_mallctl("arena.0.dirty_decay_ms", &decay, &size, NULL, 0);
             _exit(decay != je_opt_dirty_decay_ms || !gf_heap_ops()->free_lazily());
         }

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE 3.0 /* seconds for one question, which normally takes microseconds */
+#define PATIENCE 20.0 /* seconds for one question, which normally takes microseconds */
 
 void *child_memory(size_t size)
 {
