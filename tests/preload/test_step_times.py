@@ -88,7 +88,7 @@ def test_marked_steps(steps):
     slow = found["slow"][0]
     assert (slow["difference"], slow["cause"], slow["stall"]) == ("idle", "waiting", None) and slow["idle_ms"] > 200, slow
     assert found["slow_steps"] >= 1
-    assert re.match(r"gpufeed: 15 steps: median \d+\.\d ms, p99 .*, in which the GPU had nothing to do for .*: the submitting thread slept", line)
+    assert re.match(r"gpufeed: 15 steps: median \d+\.\d ms, longest .*, in which the GPU had nothing to do for .*: the submitting thread slept", line)
     first = [event for event in logged if event["us"] == round(1000 * slow["ms"])]
     assert len(first) == 1 and first[0]["difference"] == "idle" and first[0]["source"] == "marks"
 

@@ -163,10 +163,14 @@ static void stalls_and_their_absence_have_a_line(void **state)
     stalls[gf_cause_throttled] = (struct gf_stall_count){1, 1000};
     report.log_count = no_log;
     options.stall_us = 1500;
-    report.ran_ms = 9000;
+    report.ran_ms = 9999;
     gf_summary_stalls(&report, line, sizeof(line));
-    assert_string_equal(line, "6 stalls above 1500 us in 9 s took 3.0 s: unknown 3.0 s, map 40.5 "
+    assert_string_equal(line, "6 stalls above 1500 us in 9.9 s took 3.0 s: unknown 3.0 s, map 40.5 "
                               "ms, gpu 2.0 ms");
+    report.ran_ms = 850;
+    gf_summary_stalls(&report, line, sizeof(line));
+    assert_string_equal(strstr(line, " in "), " in 850 ms took 3.0 s: unknown 3.0 s, map 40.5 ms, "
+                                              "gpu 2.0 ms");
     options.stall_us = 0;
     gf_summary_stalls(&report, line, sizeof(line));
     assert_string_equal(line, "");
@@ -202,6 +206,10 @@ static void steps_have_a_line(void **state)
                                         .max_ns = 500000000};
     gf_summary_steps(&report, line, sizeof(line));
     assert_string_equal(line, "100 steps: median 40.0 ms, p99 90.0 ms, longest 500.0 ms");
+    step_times.steps = 99;
+    gf_summary_steps(&report, line, sizeof(line));
+    assert_string_equal(line, "99 steps: median 40.0 ms, longest 500.0 ms");
+    step_times.steps = 100;
     step_times.source = gf_step_copies;
     step_times.bytes = 64 << 20;
     step_times.slow[0].start_ns = 1000 * MS;

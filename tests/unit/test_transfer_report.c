@@ -155,6 +155,13 @@ static void the_line(void **state)
               "stream is being "
               "captured: 2); copied from the GPU: 5 MiB from or to pinned memory; pinning the "
               "source (pin_memory=True) would save at most 0.5 s");
+    /* A slow rate is not 0.0 GB/s. */
+    memset(c, 0, sizeof(*c));
+    c->staged[gf_direction_h2d][0] = tally(1, 8 * MIB, SECOND / 10);
+    c->bypassed[gf_direction_h2d][0][gf_bypass_capture] = tally(1, MIB, 2 * SECOND);
+    gf_summary_transfers(&r, NULL, line, sizeof(line));
+    assert_string_equal(line, "copied to the GPU: 8 MiB staged at 83 MB/s, 1 MiB by the driver at "
+                              "less than 1 MB/s (the stream is being captured: 1)");
     memset(c, 0, sizeof(*c));
     c->staged[gf_direction_d2h][0] = tally(3, 10 * MIB, 0);
     r.state.ring_most = 16 * MIB;

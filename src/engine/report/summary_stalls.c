@@ -27,7 +27,11 @@ static void say_threshold(struct gf_textbuf *out, uint64_t us)
 
 static void say_run(struct gf_textbuf *out, uint64_t ms)
 {
-    if (ms < 120000)
+    if (ms < 1000)
+        gf_say(out, " in %llu ms", ULL(ms));
+    else if (ms < 10000)
+        gf_say(out, " in %llu.%llu s", ULL(ms / 1000), ULL(ms / 100 % 10));
+    else if (ms < 120000)
         gf_say(out, " in %llu s", ULL(ms / 1000));
     else if (ms < 7200000)
         gf_say(out, " in %llu min", ULL(ms / 60000));

@@ -7,6 +7,7 @@
 #include "engine/report/summary_gpu_time.h"
 
 #define ULL(x) ((unsigned long long)(x))
+#define P99_STEPS 100u /* with fewer steps, the 99th percentile is the longest step */
 #define DATA_LEAST 50u /* a wait below one part in fifty of a step is omitted */
 
 static void say_ms(struct gf_textbuf *out, const char *before, uint64_t ns)
@@ -92,7 +93,8 @@ void gf_summary_steps(const struct gf_report *report, char *buf, size_t size)
     gf_say(&out, "%llu step%s", ULL(times.steps), times.steps == 1 ? "" : "s");
     say_source(&out, &times);
     say_ms(&out, ": median ", times.p50_ns);
-    say_ms(&out, ", p99 ", times.p99_ns);
+    if (times.steps >= P99_STEPS)
+        say_ms(&out, ", p99 ", times.p99_ns);
     say_slowest(&out, &times);
     const uint64_t data_ns = gf_step_causes_data_ns(&times, &report->gpu_time);
     if (data_ns == UINT64_MAX || data_ns * DATA_LEAST < times.p50_ns)

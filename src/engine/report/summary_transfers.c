@@ -10,6 +10,19 @@
 
 #define ULL(x) ((unsigned long long)(x))
 
+/* A rate below 0.1 GB/s, as in a short run, would be printed as 0.0 GB/s. */
+static void say_rate(struct gf_textbuf *out, const struct gf_copy_counts *counts)
+{
+    const uint64_t mb_per_s = gf_transfer_sums_rate(counts);
+
+    if (mb_per_s >= 100)
+        gf_say(out, " at %llu.%llu GB/s", ULL(mb_per_s / 1000), ULL(mb_per_s / 100 % 10));
+    else if (mb_per_s)
+        gf_say(out, " at %llu MB/s", ULL(mb_per_s));
+    else
+        gf_say(out, " at less than 1 MB/s");
+}
+
 static void say_counts(struct gf_textbuf *out, const struct gf_copy_counts *counts, const char *how,
                        bool with_rate, const char **separator)
 {
@@ -19,10 +32,8 @@ static void say_counts(struct gf_textbuf *out, const struct gf_copy_counts *coun
     *separator = ", ";
     gf_say_bytes(out, counts->bytes);
     gf_say(out, " %s", how);
-    if (with_rate && counts->timed_ns) {
-        const uint64_t rate = gf_transfer_sums_rate(counts);
-        gf_say(out, " at %llu.%llu GB/s", ULL(rate / 1000), ULL(rate / 100 % 10));
-    }
+    if (with_rate && counts->timed_ns)
+        say_rate(out, counts);
 }
 
 static void say_reasons(struct gf_textbuf *out, const struct gf_report_transfers *transfers,
