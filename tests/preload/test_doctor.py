@@ -106,6 +106,19 @@ def test_the_json_is_as_its_schema_says(doctor, tmp_path):
 
 
 @needs_two
+@pytest.mark.parametrize("env, places", [({}, []), ({"SLURM_JOB_ID": 7}, ["slurm"]), ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ["k8s"])])
+def test_the_text_has_the_fix_for_where_the_doctor_runs(doctor, run, tmp_path, env, places):
+    """A recorded machine, so that the container of the test does not count."""
+    for name in ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST"):
+        run.base.pop(name, None)
+    machine = write(tmp_path, SICK["swap"][0])
+    lines = doctor(machine, **env).stdout.splitlines()
+    assert [line.split()[0] for line in lines if re.match(" +(docker|k8s|slurm) ", line)] == places
+    assert [line for line in lines if line.startswith("--json ")] == [
+        "--json has the fixes for Docker, Kubernetes and Slurm, and --fix prints a script."]
+
+
+@needs_two
 @pytest.mark.parametrize("name", SICK)
 def test_each_is_found(doctor, tmp_path, name):
     changed, said, does = SICK[name]

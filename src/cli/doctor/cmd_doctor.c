@@ -9,6 +9,8 @@
 #include "config/options.h"
 #include "config/validate.h"
 #include "engine/machine/machine_load.h"
+#include "os/container.h"
+#include "os/launch.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -44,7 +46,26 @@ static void print_help(void)
         "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine cannot be read.");
 }
 
-static void print_finding(const struct gf_finding *finding)
+/*
+ * Whether the doctor runs there. Only that fix is printed, because most fixes of one problem are
+ * the same in other words. Variables count also for a recorded machine.
+ */
+static bool runs_in(const struct gf_check_input *input, enum gf_where where)
+{
+    const bool in_pod = gf_launch_variable(input->envp, "KUBERNETES_SERVICE_HOST");
+    char container[GF_CONTAINER_ID];
+
+    switch (where) {
+    case gf_where_kubernetes:
+        return in_pod;
+    case gf_where_slurm:
+        return gf_launch_variable(input->envp, "SLURM_JOB_ID");
+    default:
+        return !in_pod && !gf_check_is_recorded(input) && gf_container_id(container);
+    }
+}
+
+static void print_finding(const struct gf_finding *finding, const struct gf_check_input *input)
 {
     printf("%-8s %s [%s]\n", status_names[finding->status], finding->summary, finding->check);
     if (*finding->evidence)
@@ -53,7 +74,7 @@ static void print_finding(const struct gf_finding *finding)
         printf("         why       %s (docs/%s)\n         fix       %s\n", finding->why,
                finding->page, finding->fix);
     for (enum gf_where i = 0; i < gf_where_count; i++)
-        if (finding->where[i])
+        if (finding->where[i] && runs_in(input, i))
             printf("         %-10s%s\n", where_names[i], finding->where[i]);
 }
 
@@ -65,14 +86,17 @@ static size_t count_status(const struct gf_findings *findings, enum gf_status st
     return count;
 }
 
-static void print_text(const struct gf_findings *findings)
+static void print_text(const struct gf_findings *findings, const struct gf_check_input *input)
 {
     const size_t problems = count_status(findings, gf_status_problem);
 
     for (enum gf_status status = 0; status < GF_ARRAY_LEN(status_names); status++)
         for (size_t i = 0; i < findings->count; i++)
             if (findings->list[i].status == status)
-                print_finding(&findings->list[i]);
+                print_finding(&findings->list[i], input);
+    if (problems)
+        printf(
+            "\n--json has the fixes for Docker, Kubernetes and Slurm, and --fix prints a script.");
     printf("\n%zu problem%s, %zu ok, %zu unknown\n", problems, problems == 1 ? "" : "s",
            count_status(findings, gf_status_ok), count_status(findings, gf_status_unknown));
 }
@@ -148,7 +172,7 @@ static int show_findings(struct gf_check_input *input, enum output output)
     else if (output == OUTPUT_SCRIPT)
         print_script(&findings);
     else
-        print_text(&findings);
+        print_text(&findings, input);
     gf_machine_free(machine);
     if (failed || fflush(stdout) || ferror(stdout))
         return GF_EXIT_CANNOT_LOOK;
