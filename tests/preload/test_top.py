@@ -286,6 +286,29 @@ def test_a_terminal(start, top):
     os.close(slave)
 
 
+COLUMNS = ["PID", "RANK", "RAN", "STEPS/S", "IDLE", "WHY IDLE", "TO GPU MiB/s", "FROM MiB/s", "STALLED", "MOST TIME", "BOUND", "GPU AND COMMAND"]
+
+
+@pytest.mark.parametrize("width, missing", [
+    (40, set(COLUMNS[1:]) - {"IDLE"}), (80, {"RAN", "TO GPU MiB/s", "FROM MiB/s", "MOST TIME", "BOUND", "GPU AND COMMAND"}),
+    (100, {"RAN", "FROM MiB/s", "MOST TIME", "BOUND", "GPU AND COMMAND"}), (200, set())])
+def test_a_narrow_terminal_drops_columns(start, top, width, missing):
+    """The last column remains, with the command's name. `-n 1` has the terminal's width, too."""
+    process, _ = start(PROGRAM, GPUFEED_LIVE="on")
+    row(top, process, STEPPED)
+    master, slave = pty.openpty()
+    subprocess.run(["stty", "cols", str(width)], stdin=slave, check=True)
+    assert subprocess.run([COMMAND, "top", "-n", "1", str(process.pid)], stdin=slave, stdout=slave, check=False).returncode == 0
+    os.close(slave)
+    text = b""
+    while text.count(b"\n") < 2:
+        text += os.read(master, 4096)
+    os.close(master)
+    header, line = text.decode().splitlines()
+    assert re.split(" {2,}", header.strip()) == [name for name in COLUMNS if name not in missing] + ["COMMAND"] * bool(missing)
+    assert max(len(header), len(line)) <= width and ("NVIDIA H200, /usr/bin/python3 " if not missing else "  python3 /") in line
+
+
 @pytest.mark.parametrize("words, said", [
     (["1", "2"], "unexpected argument 2; see `gpufeed help top`"),
     (["-n", "0"], "0 is not a number of screens; see `gpufeed help top`"),

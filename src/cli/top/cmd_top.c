@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
+#include "cli/top/columns.h"
 #include "cli/top/screen.h"
 #include "cli/top/snapshot.h"
 #include "cli/top/top_row.h"
@@ -162,7 +163,7 @@ static void draw(struct picture *picture, unsigned width)
     static struct gf_top_history now[PROCESSES_MAX];
     struct gf_snapshot snapshot;
 
-    gf_top_row_header(stdout, width);
+    gf_columns_print_header(stdout, width);
     for (size_t i = 0; i < picture->count; i++) {
         now[i] = find_history(picture, picture->pids[i]);
         gf_snapshot_read(picture->pids[i], &snapshot);
@@ -204,7 +205,7 @@ static void show(const struct words *words)
             break;
         if (terminal)
             gf_screen_clear();
-        draw(&picture, terminal ? gf_screen_width() : 0);
+        draw(&picture, gf_screen_width());
         if (ferror(stdout))
             break;
     }

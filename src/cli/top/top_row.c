@@ -3,6 +3,7 @@
 
 #include "cli/common/plain_text.h"
 #include "cli/report/input/report_file.h"
+#include "cli/top/columns.h"
 
 #include <string.h>
 
@@ -60,25 +61,6 @@ void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot
 }
 
 /*
- * Writes the first `width` bytes of a line, and so at most `width` columns; writes the whole line
- * if `width` is 0.
- */
-static void put_line(FILE *out, char *line, unsigned width)
-{
-    if (width && strlen(line) > width)
-        line[width] = '\0';
-    fprintf(out, "%s\n", gf_plain_text(line));
-}
-
-void gf_top_row_header(FILE *out, unsigned width)
-{
-    char line[] =
-        "    PID  RANK  RAN       STEPS/S    IDLE  WHY IDLE     TO GPU MiB/s  FROM MiB/s  STALLED  "
-        "MOST TIME   BOUND  GPU AND COMMAND";
-    put_line(out, line, width);
-}
-
-/*
  * Copies to buf the name of the row whose number `field` is largest and exceeds *ret_most, and sets
  * *ret_most. If there is no such row, buf stays as it is.
  */
@@ -99,18 +81,17 @@ static void find_most(const json_t *rows, const char *field, double *ret_most, c
     gf_plain_text(buf);
 }
 
-/* Returns the cause with the most stalled time since the start. */
-static const char *top_cause(const json_t *report, char *buf, size_t size)
+/* Writes the cause with the most stalled time since the start. */
+static void put_top_cause(const json_t *report, char *buf, size_t size)
 {
     double most = 0;
 
     snprintf(buf, size, "-");
     find_most(gf_report_at(report, "stalls.causes"), "us", &most, buf, size);
-    return buf;
 }
 
-/* Returns the cause for which a GPU had nothing to do for the longest time since the start. */
-static const char *idle_cause(const json_t *report, char *buf, size_t size)
+/* Writes the cause for which a GPU had nothing to do for the longest time since the start. */
+static void put_idle_cause(const json_t *report, char *buf, size_t size)
 {
     json_t *device;
     double most = 0;
@@ -119,21 +100,19 @@ static const char *idle_cause(const json_t *report, char *buf, size_t size)
     snprintf(buf, size, "-");
     json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
         find_most(gf_report_at(device, "causes"), "s", &most, buf, size);
-    return buf;
 }
 
-static const char *format_rank(const json_t *report, char *buf, size_t size)
+static void put_rank(const json_t *report, char *buf, size_t size)
 {
     const json_t *rank = gf_report_at(report, "start.rank.rank");
     const json_int_t number = json_is_integer(rank) ? json_integer_value(rank) : -1;
 
     snprintf(buf, size, number < 0 ? "-" : "%lld", (long long)number);
-    return buf;
 }
 
 /* Writes the share of the GPUs' time without work between two reports. */
-static const char *format_idle(const struct gf_top_sums *now, const struct gf_top_sums *before,
-                               char *buf, size_t size)
+static void put_idle(const struct gf_top_sums *now, const struct gf_top_sums *before, char *buf,
+                     size_t size)
 {
     const double whole = now->gpu_s - before->gpu_s, empty = now->gpu_empty_s - before->gpu_empty_s;
 
@@ -141,7 +120,6 @@ static const char *format_idle(const struct gf_top_sums *now, const struct gf_to
         snprintf(buf, size, "%.1f%%", 100 * gf_max(0.0, gf_min(empty / whole, 1.0)));
     else
         snprintf(buf, size, "-");
-    return buf;
 }
 
 /* Reads the command line, and separates its words by blanks. */
@@ -164,45 +142,70 @@ static void read_command(pid_t pid, char *ret, size_t size)
     ret[length] = '\0';
 }
 
-static void format_program(const struct gf_snapshot *snapshot, char *ret, size_t size)
+/* Removes the folder of the program from a command line. */
+static const char *without_folder(const char *command)
+{
+    const char *ret = command;
+
+    for (const char *p = command; *p && *p != ' '; p++)
+        if (*p == '/')
+            ret = p + 1;
+    return ret;
+}
+
+/* fits_gpu: whether there is space for the GPU and the whole command line. */
+static void format_program(const struct gf_snapshot *snapshot, bool fits_gpu, char *ret,
+                           size_t size)
 {
     char gpu[64] = "", command[256];
     const json_t *gpus = json_object_get(snapshot->report, "gpus");
 
-    if (json_array_size(gpus))
+    if (fits_gpu && json_array_size(gpus))
         gf_report_text(json_array_get(gpus, 0), "name", gpu, sizeof(gpu));
     read_command(snapshot->pid, command, sizeof(command));
     snprintf(ret, size, "%s%s%s%s", snapshot->source == gf_snapshot_file ? "(report file) " : "",
-             gpu, *gpu ? ", " : "", command);
+             gpu, *gpu ? ", " : "", fits_gpu ? command : without_folder(command));
 }
 
-static void format_time(char *ret, size_t size, double seconds)
+static void put_time(char *ret, size_t size, double seconds)
 {
     const unsigned long all = seconds > 0 && seconds < 1e9 ? (unsigned long)seconds : 0;
     snprintf(ret, size, "%lu:%02lu:%02lu", all / 3600, all / 60 % 60, all % 60);
 }
 
+static void fill_cells(const struct gf_snapshot *snapshot, const struct gf_top_history *history,
+                       struct gf_cells *ret)
+{
+    const struct gf_top_sums now = history->now, from = history->before;
+    const double passed = now.seconds > from.seconds ? now.seconds - from.seconds : 1;
+    const bool is_bound = json_is_true(gf_report_at(snapshot->report, "binding.in_force"));
+    char(*const text)[GF_COLUMN_TEXT] = ret->text;
+
+    snprintf(text[gf_column_pid], GF_COLUMN_TEXT, "%d", snapshot->pid);
+    put_rank(snapshot->report, text[gf_column_rank], GF_COLUMN_TEXT);
+    put_time(text[gf_column_ran], GF_COLUMN_TEXT, now.seconds);
+    snprintf(text[gf_column_steps], GF_COLUMN_TEXT, "%.1f", (now.steps - from.steps) / passed);
+    put_idle(&now, &from, text[gf_column_idle], GF_COLUMN_TEXT);
+    put_idle_cause(snapshot->report, text[gf_column_why_idle], GF_COLUMN_TEXT);
+    snprintf(text[gf_column_to_gpu], GF_COLUMN_TEXT, "%.0f",
+             (now.to_device - from.to_device) / passed / MIB);
+    snprintf(text[gf_column_from_gpu], GF_COLUMN_TEXT, "%.0f",
+             (now.from_device - from.from_device) / passed / MIB);
+    snprintf(text[gf_column_stalled], GF_COLUMN_TEXT, "%.1f%%",
+             (now.stalls_us - from.stalls_us) / passed / 1e4);
+    put_top_cause(snapshot->report, text[gf_column_most_time], GF_COLUMN_TEXT);
+    snprintf(text[gf_column_bound], GF_COLUMN_TEXT, "%s", is_bound ? "yes" : "no");
+}
+
 static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
                           const struct gf_top_history *history, unsigned width)
 {
-    char line[LINE_MAX_BYTES], ran[24], cause[32], program[384], rank[24], idle[16], why[32];
-    const struct gf_top_sums now = history->now, from = history->before;
-    const double passed = now.seconds > from.seconds ? now.seconds - from.seconds : 1;
+    struct gf_cells cells;
+    char program[384];
 
-    format_time(ran, sizeof(ran), now.seconds);
-    format_program(snapshot, program, sizeof(program));
-    snprintf(line, sizeof(line),
-             "%7d  %4s  %-8s %8.1f  %6s  %-11s  %12.0f  %10.0f  %6.1f%%  %-10s  %-5s  %s",
-             snapshot->pid, format_rank(snapshot->report, rank, sizeof(rank)), ran,
-             (now.steps - from.steps) / passed, format_idle(&now, &from, idle, sizeof(idle)),
-             idle_cause(snapshot->report, why, sizeof(why)),
-             (now.to_device - from.to_device) / passed / MIB,
-             (now.from_device - from.from_device) / passed / MIB,
-             (now.stalls_us - from.stalls_us) / passed / 1e4,
-             top_cause(snapshot->report, cause, sizeof(cause)),
-             json_is_true(gf_report_at(snapshot->report, "binding.in_force")) ? "yes" : "no",
-             program);
-    put_line(out, line, width);
+    fill_cells(snapshot, history, &cells);
+    format_program(snapshot, gf_columns_fit_gpu(width), program, sizeof(program));
+    gf_columns_print(out, &cells, program, width);
 }
 
 void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
@@ -219,5 +222,5 @@ void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
         snapshot->source == gf_snapshot_newer
             ? "has a later version of the library; use the gpufeed command of that version"
             : "has no figures yet, or they cannot be read; set GPUFEED_LIVE=on or GPUFEED_REPORT");
-    put_line(out, line, width);
+    gf_columns_print_line(out, line, width);
 }

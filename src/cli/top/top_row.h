@@ -28,11 +28,9 @@ struct gf_top_history {
  */
 void gf_top_history_add(struct gf_top_history *history, const struct gf_snapshot *snapshot);
 
-void gf_top_row_header(FILE *out, unsigned width);
-
 /*
  * Prints the line of a process, with rates between the two reports of the history. `snapshot`
- * contains the later report. Cuts the line to `width` columns, unless that is 0.
+ * contains the later report. width: see cli/top/columns.h.
  */
 void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
                       const struct gf_top_history *history, unsigned width);
