@@ -12,6 +12,7 @@
 /* As in <linux/ioprio.h>, which libc's headers lack. */
 #define WHO_PROCESS 1
 #define CLASS_SHIFT 13
+#define CLASS_REAL_TIME 1
 #define CLASS_BEST_EFFORT 2
 #define CLASS_IDLE 3
 #define PRIORITY(class, level) ((class) << CLASS_SHIFT | (level))
@@ -36,14 +37,33 @@ int gf_io_priority_get(void)
     return ret;
 }
 
-bool gf_io_priority_set(int priority)
+bool gf_io_priority_is_for_all(int priority)
 {
-    static __thread int now = GF_IO_PRIORITY_UNKNOWN;
+    return priority != GF_IO_PRIORITY_UNKNOWN && priority >> CLASS_SHIFT != CLASS_REAL_TIME;
+}
+
+/* The calling helper's I/O priority now, and its own one. */
+static __thread int now = GF_IO_PRIORITY_UNKNOWN, own = GF_IO_PRIORITY_UNKNOWN;
+
+static void change(int priority)
+{
     const int error = errno;
 
     if (priority != now && gf_permit(gf_permit_io_priority) &&
         syscall(SYS_ioprio_set, WHO_PROCESS, 0, priority) == 0)
         now = priority;
     errno = error;
+}
+
+bool gf_io_priority_set(int priority)
+{
+    if (now == GF_IO_PRIORITY_UNKNOWN)
+        now = own = gf_io_priority_get();
+    change(priority);
     return priority == now;
+}
+
+void gf_io_priority_restore(void)
+{
+    change(own);
 }

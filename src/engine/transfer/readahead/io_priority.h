@@ -16,7 +16,17 @@
  */
 int gf_io_priority_get(void);
 
-/* Gives the calling helper this I/O priority. False: the kernel refuses. Keeps errno. */
+/*
+ * Whether any thread may give itself this I/O priority. The real-time class needs a capability.
+ * False also for GF_IO_PRIORITY_UNKNOWN.
+ */
+bool gf_io_priority_is_for_all(int priority);
+
+/*
+ * Gives the calling helper this I/O priority, until it calls gf_io_priority_restore. False: the
+ * kernel refuses, and the priority is unchanged. Both keep errno.
+ */
 bool gf_io_priority_set(int priority);
+void gf_io_priority_restore(void);
 
 #endif

@@ -95,9 +95,8 @@ static void skip_cached(struct slot *slot, uintptr_t piece)
              piece + gf_max(2 * GF_TUNE_READAHEAD_PIECE, gf_min(done, GF_TUNE_READAHEAD_SKIP)));
 }
 
-static bool read_piece(struct gf_job *job, uint64_t number)
+static bool request_piece(struct slot *slot, uint64_t number)
 {
-    struct slot *slot = (struct slot *)job;
     const uintptr_t piece = slot->start + number * GF_TUNE_READAHEAD_PIECE;
     const uintptr_t end = gf_min(piece + GF_TUNE_READAHEAD_PIECE, slot->end);
     uintptr_t at = piece;
@@ -105,8 +104,6 @@ static bool read_piece(struct gf_job *job, uint64_t number)
     GF_MUTATION_SLEEP(outlives_copy);
     if (GF_MUTATED(delivers_stale_bytes))
         gf_mutation_store_ahead((void *)piece, end - piece);
-    if (gf_load_relaxed(&slot->is_over) || !gf_io_priority_set(slot->io_priority))
-        return false;
     if (piece < gf_load_relaxed(&slot->cached_to))
         return true;
     if (seems_cached(piece, end)) {
@@ -124,6 +121,17 @@ static bool read_piece(struct gf_job *job, uint64_t number)
     gf_add_relaxed(&advised, at - piece);
     raise_to(&slot->reached, at);
     return true;
+}
+
+static bool read_piece(struct gf_job *job, uint64_t number)
+{
+    struct slot *slot = (struct slot *)job;
+
+    if (gf_load_relaxed(&slot->is_over) || !gf_io_priority_set(slot->io_priority))
+        return false;
+    const bool ret = request_piece(slot, number);
+    gf_io_priority_restore();
+    return ret;
 }
 
 /* Functions that the copying thread calls. */
