@@ -179,12 +179,14 @@ int main(int argc, char **argv)
         void (*run)(void);
     } tests[] = {{"bytes", bytes},     {"pageable", pageable}, {"truncated", truncated},
                  {"left", left},       {"barrier", barrier},   {"forked", forked},
-                 {"threads", threads}, {"protected", bytes}};
+                 {"threads", threads}, {"protected", bytes},   {"old-kernel", bytes}};
 
     if (argc < 4)
         return 64;
     folder = argv[2];
     library = argv[3];
+    if (strcmp(argv[1], "old-kernel") == 0)
+        kit_refuse("populate-write");
     context = kit_start();
     source = kit_pageable(MOST);
     kit_fill(source, MOST, 5);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library whose file is named like CPython's own. As there, one function reads a file by read. */
+/*
+ * A library whose file is named like CPython's own. As there, one function reads a file by read,
+ * whose pointer the loader resolves at the first call.
+ */
 #include <stddef.h>
 #include <sys/types.h>
 #include <unistd.h>

@@ -35,13 +35,11 @@ LIMITED = {"calloc", "aligned_alloc", "pthread_key_create", "mprotect"}
 # These cannot fail, or the library could not handle a failure.
 CANNOT_FAIL = {"free", "sysconf", "syscall", "futex", "clock_nanosleep", "strerrordesc_np", "sigemptyset",
            "sigfillset", "pthread_sigmask", "getpid", "gettid", "rt_sigaction", "sched_getscheduler",
-           "getpriority", "uname", "pthread_once", "pthread_setspecific", "pthread_setcancelstate", "sched_yield",
+           "getpriority", "uname", "pthread_once", "pthread_setspecific", "pthread_setcancelstate",
                "dl_iterate_phdr"}
 # If one of these fails, libc makes the read of a file. test_filereads and test_badblocks make the reads fail, and lseek and
 # fstat, with pipes and closed descriptors. No descriptor of a regular file lets the others fail.
-READS = {"read", "pread", "fread", "fread_unlocked", "lseek", "fstat", "fstatfs", "fcntl", "ftello", "fseeko",
-         "fileno_unlocked", "feof_unlocked", "ferror_unlocked", "flockfile", "funlockfile", "fwide", "pthread_testcancel",
-         "__fbufsize", "__fwriting"}
+READS = {"read", "pread", "lseek", "fstat", "fstatfs", "fcntl", "pthread_testcancel"}
 # The number of lines that each refusal causes: one for each feature that it turns off. Two numbers are listed if a
 # helper's stack may need a new mapping.
 LINES = {"populate-write": [1], "populate-write-memory": [1], "threads": [1], "dontfork": [1],

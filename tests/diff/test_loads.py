@@ -24,7 +24,7 @@ def counts(run, tmp_path, what="bytes", **environment):
     return json.loads(report.read_text())["transfers"]["parallel_memcpy"]
 
 
-@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads", "protected"])
+@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads", "protected", "old-kernel"])
 def test_as_natively(run, tmp_path, what):
     same(run, tmp_path, what)
 
@@ -56,6 +56,11 @@ def test_a_child_and_ordinary_memory_are_not_counted(run, tmp_path):
 def test_a_page_that_cannot_be_written_is_kept(run, tmp_path):
     """The kernel refuses to make the page of the pointer writable."""
     assert counts(run, tmp_path, "protected") == {"libraries": 0, "calls": 0, "bytes": 0}
+
+
+def test_no_pointer_is_replaced_on_a_kernel_before_5_14(run, tmp_path):
+    """Such a kernel cannot tell whether the loader still writes to the pointer's page."""
+    assert counts(run, tmp_path, "old-kernel") == {"libraries": 0, "calls": 0, "bytes": 0}
 
 
 def test_another_interposer_is_kept(run, tmp_path):

@@ -113,7 +113,7 @@ def loads(what):
 
 
 def filereads(what):
-    """Reads of files by libraries like PyTorch, safetensors and CPython."""
+    """Reads of files by libraries like safetensors and CPython."""
     def notices(run, mutant):
         with tempfile.TemporaryDirectory(dir=APPS) as folder:
             command = [APPS / "filereads", what, folder, *LIBRARIES]
@@ -167,9 +167,8 @@ MUTANTS = {
     "zeroes_the_tail": mapped("tail", "catch"),
     "skips_a_piece": loads("bytes"),
     "skips_a_read": filereads("offsets"),
-    "drops_buffered": filereads("states"),
-    "keeps_the_position": filereads("states"),
     "keeps_the_offset": filereads("errors"),
+    "ignores_others": filereads("shared-offset"),
     "reads_any_descriptor": filereads("unshared"),
 }
 

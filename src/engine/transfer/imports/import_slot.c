@@ -7,6 +7,7 @@
 #include "base/loader/symbols.h"
 #include "engine/transfer/memory/page.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -99,11 +100,13 @@ static bool protect_slot(uintptr_t slot, int protection)
 }
 
 /*
- * Whether the slot's page is writable. False also on a kernel before 5.14, which cannot answer.
+ * Whether the slot's page is read-only. The kernel returns EINVAL for pages that may not be written
+ * (faultin_page_range in mm/gup.c, Linux 5.14), and for advice that it does not know.
  */
-static bool is_writable(uintptr_t slot)
+static bool is_closed(uintptr_t slot)
 {
-    return syscall(SYS_madvise, page_of(slot), gf_page_size(), MADV_POPULATE_WRITE) == 0;
+    return syscall(SYS_madvise, page_of(slot), gf_page_size(), MADV_POPULATE_WRITE) != 0 &&
+           errno == EINVAL;
 }
 
 /* Where the function of a slot is. */
@@ -132,7 +135,7 @@ static enum gf_import_state store(const struct dl_phdr_info *info, uintptr_t at,
 {
     const bool closed = is_read_only(info, at);
 
-    if (closed && is_writable(at))
+    if (closed && !is_closed(at))
         return gf_import_unresolved;
     if (closed && !protect_slot(at, PROT_READ | PROT_WRITE))
         return gf_import_kept;
@@ -150,7 +153,7 @@ enum gf_import_state gf_import_slot_replace(const struct dl_phdr_info *info, con
 
     if (!dynamic || !gf_object_read(info->dlpi_addr, dynamic, &object))
         return gf_import_kept;
-    /* the smaller table first: the other one has half a million entries in libtorch_cpu.so */
+    /* the smaller table first: the other one has thousands of entries in a program that contains CPython */
     uintptr_t at = find_slot(
         &object, (struct relocations){object.calls, object.calls_size / sizeof(*object.calls)},
         function);

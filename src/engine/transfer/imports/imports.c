@@ -9,13 +9,15 @@
 #include "engine/transfer/imports/import_slot.h"
 #include "engine/transfer/imports/parallel_memcpy.h"
 #include "engine/transfer/imports/parallel_read.h"
+#include "engine/transfer/memory/populate.h"
+#include "engine/transfer/pool/pool.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #define PYTHON "libpython" /* also for a program that contains CPython */
 
@@ -25,8 +27,7 @@ enum kind { kind_memcpy, kind_read, KINDS };
  * The calls that are shared. `library` is the beginning of the library's file name. In safetensors
  * 0.8.0, load_file(device="cuda") copies each tensor from the mapped file into a pinned buffer, and
  * with backend="pread" reads it there. torch.load of PyTorch 2.11 reads each tensor by readinto of
- * a Python file, for which CPython 3.12 calls read once; torch.jit.load reads by fread, as
- * numpy.load of NumPy 2.3 does.
+ * a Python file, for which CPython 3.12 calls read once.
  */
 static const struct {
     const char *library, *function;
@@ -36,8 +37,6 @@ static const struct {
     {"_safetensors_rust.", "memcpy", (gf_import *)gf_parallel_memcpy, kind_memcpy},
     {"_safetensors_rust.", "pread64", (gf_import *)gf_parallel_pread, kind_read},
     {PYTHON, "read", (gf_import *)gf_parallel_read, kind_read},
-    {"libtorch_cpu.", "fread", (gf_import *)gf_parallel_fread, kind_read},
-    {"_multiarray_umath.", "fread", (gf_import *)gf_parallel_fread, kind_read},
 };
 
 static _Atomic bool requested;
@@ -125,11 +124,13 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
 /* The limit is for a fork by a thread for which the loader waits. */
 static void fork_begins(void)
 {
+    /* A real-time thread that only yielded would keep the searching thread off its CPU. */
+    static const struct timespec moment = {.tv_nsec = 100000};
     const uint64_t until = gf_now_ns() + GF_TUNE_IMPORT_FORK_NS;
 
     gf_add_seq_cst(&forks, 1);
     while (gf_load_seq_cst(&searching) && gf_now_ns() < until)
-        sched_yield();
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
 }
 
 static void fork_ends(void)
@@ -142,6 +143,7 @@ static void fork_ends_in_child(void)
     gf_store_relaxed(&forks, 0);
     gf_store_relaxed(&searching, false);
     gf_import_owner_forked();
+    gf_pool_forked();
 }
 
 /* Returns whether a search may begin, and makes forks wait for its end. */
@@ -175,8 +177,9 @@ void gf_imports_prepare(void)
     static uint64_t next_ns;
     const uint64_t now = gf_now_ns();
 
+    /* import_slot.c needs MADV_POPULATE_WRITE to find out whether the loader has closed a page */
     if ((!gf_exchange_acq_rel(&requested, false) && now < next_ns) ||
-        (!is_on(kind_memcpy) && !is_on(kind_read)))
+        (!is_on(kind_memcpy) && !is_on(kind_read)) || !gf_populate_is_possible())
         return;
     if (!begin_search()) {
         gf_store_release(&requested, true);

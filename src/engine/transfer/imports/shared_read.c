@@ -13,7 +13,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -43,20 +42,14 @@ bool gf_shared_read_is_file(int fd, const struct gf_shared_file *file)
            (fstat(fd, &now) == 0 && now.st_dev == file->device && now.st_ino == file->inode);
 }
 
-static bool read_piece(struct gf_job *job, uint64_t piece)
+/*
+ * Reads a piece. The descriptor must be the same file before and after, because another thread may
+ * replace it, and because a helper may have another descriptor table than the caller, which may have
+ * called unshare(CLONE_FILES).
+ */
+static bool read_range(const struct shared_read *read, size_t done, size_t end)
 {
-    const struct shared_read *read = (struct shared_read *)job;
-    size_t done = (size_t)piece * GF_TUNE_IMPORT_PIECE;
-    const size_t end = gf_min(done + GF_TUNE_IMPORT_PIECE, read->bytes);
-
-    if (GF_MUTATED(skips_a_read) && piece == 1)
-        return true;
-    /*
-     * Another thread may have replaced the descriptor. A helper may have another descriptor table
-     * than the caller, which may have called unshare(CLONE_FILES).
-     */
-    if (!gf_shared_read_is_file(read->fd, &read->file) ||
-        (read->caller != &here && !gf_io_priority_set(read->io_priority)))
+    if (!gf_shared_read_is_file(read->fd, &read->file))
         return false;
     while (done < end) {
         const ssize_t got =
@@ -65,7 +58,24 @@ static bool read_piece(struct gf_job *job, uint64_t piece)
             return false;
         done += (size_t)got;
     }
-    return true;
+    return gf_shared_read_is_file(read->fd, &read->file);
+}
+
+static bool read_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct shared_read *read = (struct shared_read *)job;
+    const size_t start = (size_t)piece * GF_TUNE_IMPORT_PIECE;
+    const size_t end = gf_min(start + GF_TUNE_IMPORT_PIECE, read->bytes);
+
+    if (GF_MUTATED(skips_a_read) && piece == 1)
+        return true;
+    if (read->caller == &here)
+        return read_range(read, start, end);
+    if (!gf_io_priority_set(read->io_priority))
+        return false;
+    const bool ret = read_range(read, start, end);
+    gf_io_priority_restore();
+    return ret;
 }
 
 static bool has_local_type(int fd)
@@ -84,19 +94,19 @@ static bool has_local_type(int fd)
 }
 
 /*
- * Whether the file system is one of this machine. The last answer is kept, because a file system of
- * another machine would be asked over the network.
+ * Whether the file system is one of this machine. The last device for which this was false is
+ * remembered, because each such answer may be fetched over the network.
  */
 static bool is_local(int fd, dev_t device)
 {
-    static _Atomic uint64_t known; /* twice the device's number, plus 1 if it is local; 0: none */
-    uint64_t answer = gf_load_relaxed(&known);
+    static _Atomic uint64_t remote; /* the device's number plus 1; 0: none */
 
-    if (!answer || answer / 2 != (device & (UINT64_MAX / 2))) {
-        answer = (uint64_t)device * 2 + has_local_type(fd);
-        gf_store_relaxed(&known, answer);
-    }
-    return answer & 1;
+    if (gf_load_relaxed(&remote) == (uint64_t)device + 1)
+        return false;
+    if (has_local_type(fd))
+        return true;
+    gf_store_relaxed(&remote, (uint64_t)device + 1);
+    return false;
 }
 
 /* Whether reads of this descriptor may be shared. */
@@ -139,47 +149,44 @@ static unsigned reserve_helpers(const struct gf_pool *pool)
     return ret;
 }
 
-size_t gf_shared_read_most(int fd, size_t bytes, off_t offset, struct gf_shared_file *ret_file)
-{
-    struct stat file;
-
-    if (!pool_for(fd, offset, &file))
-        return 0;
-    *ret_file = (struct gf_shared_file){file.st_dev, file.st_ino};
-    return gf_min(bytes, (size_t)(file.st_size - offset));
-}
-
-static size_t run(struct gf_pool *pool, struct shared_read *read)
-{
-    const uint64_t pieces = (read->bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE;
-    int cancel;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    const uint64_t failed = gf_pool_run(pool, &read->job, pieces);
-    pthread_setcancelstate(cancel, NULL);
-    return failed == GF_PIECE_NONE ? read->bytes : (size_t)failed * GF_TUNE_IMPORT_PIECE;
-}
-
-size_t gf_shared_read(int fd, char *to, size_t bytes, off_t offset)
+bool gf_shared_read_plan(int fd, size_t bytes, off_t offset, struct gf_shared_plan *ret)
 {
     struct stat file;
     struct gf_pool *pool = pool_for(fd, offset, &file);
-    const int io_priority = pool ? gf_io_priority_get() : GF_IO_PRIORITY_UNKNOWN;
-    const unsigned helpers = io_priority != GF_IO_PRIORITY_UNKNOWN ? reserve_helpers(pool) : 0;
+    const size_t most = pool ? gf_min(bytes, (size_t)(file.st_size - offset)) : 0;
+    const int io_priority =
+        most < GF_TUNE_IMPORT_LEAST ? GF_IO_PRIORITY_UNKNOWN : gf_io_priority_get();
 
-    if (!helpers)
-        return 0;
+    if (!gf_io_priority_is_for_all(io_priority))
+        return false;
+    *ret = (struct gf_shared_plan){.pool = pool,
+                                   .helpers = reserve_helpers(pool),
+                                   .io_priority = io_priority,
+                                   .file = {file.st_dev, file.st_ino},
+                                   .bytes = most};
+    return ret->helpers > 0;
+}
+
+void gf_shared_read_drop(const struct gf_shared_plan *plan)
+{
+    gf_sub_relaxed(&helpers_reading, plan->helpers);
+}
+
+size_t gf_shared_read(const struct gf_shared_plan *plan, int fd, char *to, off_t offset)
+{
     struct shared_read read = {
-        .job = {.work = read_piece, .max_helpers = helpers},
+        .job = {.work = read_piece, .max_helpers = plan->helpers},
         .fd = fd,
-        .file = {file.st_dev, file.st_ino},
+        .file = plan->file,
         .to = to,
-        .bytes = gf_min(bytes, (size_t)(file.st_size - offset)),
+        .bytes = plan->bytes,
         .offset = offset,
         .caller = &here,
-        .io_priority = io_priority,
+        .io_priority = plan->io_priority,
     };
-    const size_t done = run(pool, &read);
-    gf_sub_relaxed(&helpers_reading, helpers);
-    return done;
+    const uint64_t pieces = (read.bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE;
+    const uint64_t failed = gf_pool_run(plan->pool, &read.job, pieces);
+
+    gf_shared_read_drop(plan);
+    return failed == GF_PIECE_NONE ? read.bytes : (size_t)failed * GF_TUNE_IMPORT_PIECE;
 }

@@ -448,10 +448,35 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job)
     return gf_load_relaxed(&job->failed);
 }
 
+/* A call of gf_pool_run. */
+struct run {
+    struct gf_pool *pool;
+    struct gf_job *job;
+    struct run *outer; /* the call that a handler of a signal has interrupted */
+};
+static __thread struct run *running; /* the innermost call on this thread */
+
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
 {
+    struct run run = {pool, job, running};
+
+    running = &run;
+    atomic_signal_fence(memory_order_seq_cst);
     gf_pool_open(pool, job, pieces);
     while (gf_job_help(job))
         ;
-    return gf_pool_close(pool, job);
+    const uint64_t failed = gf_pool_close(pool, job);
+    atomic_signal_fence(memory_order_seq_cst);
+    running = run.outer;
+    return failed;
+}
+
+void gf_pool_forked(void)
+{
+    for (const struct run *run = running; run; run = run->outer) {
+        /* another thread may have held the lock */
+        run->pool->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        gf_store_relaxed(&run->job->failed, 0);
+        gf_store_relaxed(&run->job->helpers, 0);
+    }
 }
