@@ -301,4 +301,8 @@ def test_idle_links_and_a_failed_nvml(doctor, nvml):
 
 def test_mistakes_of_options(doctor):
     assert doctor("--data").returncode == 2
+    for path, why in (("/nonexistent", "No such file or directory"), ("/etc/passwd", "Not a directory")):
+        result = doctor("--data", path)
+        assert (result.returncode, result.stdout, result.stderr) == (2, "", f"gpufeed doctor: --data: cannot read {path}: {why}\n")
+    assert doctor("--data", "/tmp").stdout
     assert json.loads(doctor("--fix", "--json").stdout)

@@ -13,8 +13,10 @@
 #include "os/launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const char *const status_names[] = {
@@ -43,7 +45,9 @@ static void print_help(void)
         "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
         "With GPUFEED_PROFILE=inference, it checks for latency instead of throughput.\n"
         "With GPUFEED_PIN_PAGES=huge, unused huge pages are no problem.\n"
-        "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine cannot be read.");
+        "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine or the folder "
+        "of\n"
+        "--data cannot be read.");
 }
 
 /*
@@ -179,6 +183,22 @@ static int show_findings(struct gf_check_input *input, enum output output)
     return count_status(&findings, gf_status_problem) ? GF_EXIT_PROBLEM : GF_EXIT_OK;
 }
 
+/*
+ * Whether the folder of --data exists. A recording has no files of it, so that only its path
+ * counts. If it does not exist, prints an error.
+ */
+static bool has_data(const struct gf_check_input *input)
+{
+    if (!input->data || gf_check_is_recorded(input))
+        return true;
+    const int fd = open(input->data, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        gf_cli_error("doctor", "--data: cannot read %s: %s", input->data, strerror(errno));
+    else
+        close(fd);
+    return fd >= 0;
+}
+
 static void report_invalid(void *closure, const char *line)
 {
     (void)closure;
@@ -236,5 +256,5 @@ int gf_cmd_doctor(int argc, char **argv)
     input.root = machine ? machine : options.machine;
     input.inference = options.profile == gf_profile_inference;
     input.pins_huge = options.pin_pages == gf_pin_pages_huge;
-    return show_findings(&input, output);
+    return has_data(&input) ? show_findings(&input, output) : GF_EXIT_USAGE;
 }
