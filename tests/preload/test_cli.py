@@ -286,6 +286,33 @@ def test_print_does_nothing(gpufeed, tmp_path):
     assert "/touch\n" in result.stdout
 
 
+def test_print_shows_all_that_the_run_sets(gpufeed):
+    """The plan has the same variables as the program, and a shell reads its arguments back."""
+    ranks = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    flags = ["run", "--omp=auto", "--tcmalloc=tune", "--huge-pages=off"]
+    real = environment(gpufeed(*flags, *SHOW_ENV, **ranks))
+    words = ["a b", "", "it's", "x\n\x1b", "$HOME", "plain-1"]
+    plan = gpufeed(*flags, "--print", "--", "/usr/bin/printf", "%s,", *words, **ranks)
+    for name in ("OMP_NUM_THREADS", "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "GPUFEED_OMP"):
+        assert f"{name}={real[name]}\n" in plan.stdout, plan
+    assert "huge pages  off" in plan.stdout and "GPUFEED_RUN" not in plan.stdout and "\x1b" not in plan.stdout
+    command = re.search("^program +(.*)\narguments +(.*)\n", plan.stdout)
+    shell = subprocess.run(["bash", "-c", f"{command[1]} {command[2]}"], capture_output=True, text=True, check=True)
+    assert shell.stdout == "".join(word + "," for word in words)
+    bare = gpufeed("run", "--print", "--", "/bin/true").stdout
+    assert "arguments" not in bare and "huge pages" not in bare and not re.search(" $", bare, re.M)
+
+
+def test_print_says_what_cannot_be_loaded_or_read(gpufeed, compile_c, layout):
+    static = gpufeed("run", "--print", "--", compile_c(SANITIZED, "-static", name="static"))
+    assert "library     not loaded: statically linked; child processes inherit LD_PRELOAD\n" in static.stdout
+    assert f"LD_PRELOAD  {layout}/lib/libgpufeed.so\n" in static.stdout and "binding" not in static.stdout
+    audit = gpufeed("run", "--print", "--", "/bin/true", LD_AUDIT="/x.so")
+    assert "library     not loaded: LD_AUDIT exhausts static TLS\n" in audit.stdout
+    lacking = gpufeed("run", "--print", "--machine=/nonexistent", "--", "/bin/true").stdout
+    assert "binding     not bound before the start: cannot read /nonexistent: No such file or directory\n" in lacking
+
+
 def test_help_lists_every_option_within_80_columns(gpufeed):
     result = gpufeed("run", "--help")
     assert result.returncode == 0

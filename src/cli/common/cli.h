@@ -18,10 +18,16 @@ enum gf_exit {
     GF_EXIT_NOT_FOUND = 127,
 };
 
-/* Writes "gpufeed VERB: ..." to standard error, as one line. verb may be "". */
+/*
+ * Writes "gpufeed VERB: ..." to standard error, as one line. verb may be "". The text may contain
+ * words of the user: gf_plain_text replaces their control characters.
+ */
 void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
 
-/* Prints that the machine at root ("": this one) cannot be read. Returns GF_EXIT_FAILED. */
+/* Writes to buf why the machine at root ("": this one) cannot be read. Returns buf. */
+const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size);
+
+/* Prints that reason. Returns GF_EXIT_FAILED. */
 int gf_cli_machine_error(const char *verb, const char *root, int error);
 
 #endif

@@ -7,6 +7,7 @@
 #include "cli/run/init.h"
 #include "cli/run/ld_preload.h"
 #include "cli/run/output_paths.h"
+#include "cli/run/plan.h"
 #include "cli/run/prebind.h"
 #include "cli/run/thread_count.h"
 #include "engine/machine/tasks.h"
@@ -78,10 +79,10 @@ static bool preloads_sanitizer(const char *preload)
 }
 
 /*
- * Whether a variable would make the program fail with the library preloaded. If so, prints an
- * error.
+ * If a variable would make the program fail with the library preloaded, prints an error and returns
+ * the reason. Otherwise returns NULL.
  */
-static bool has_obstacle_in_environment(const struct gf_env *env, const char *name)
+static const char *find_obstacle_in_environment(const struct gf_env *env, const char *name)
 {
     const char *audit = gf_env_get(env, "LD_AUDIT"), *tunables = gf_env_get(env, "GLIBC_TUNABLES");
 
@@ -91,16 +92,16 @@ static bool has_obstacle_in_environment(const struct gf_env *env, const char *na
                      "LD_AUDIT exhausts static TLS: %s runs without the library; set "
                      "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096",
                      name);
-        return true;
+        return "LD_AUDIT exhausts static TLS";
     }
     if (preloads_sanitizer(gf_env_get(env, "LD_PRELOAD"))) {
         gf_cli_error(
             "run",
             "the sanitizer in LD_PRELOAD must be the first entry: %s runs without the library",
             name);
-        return true;
+        return "a sanitizer must be the first entry of LD_PRELOAD";
     }
-    return false;
+    return NULL;
 }
 
 /*
@@ -128,16 +129,17 @@ static void add_preload(struct gf_env *env, const char *library)
 }
 
 /*
- * Puts the library first in the program's LD_PRELOAD, unless a preload cannot work. *ret_preloaded
- * is true if the program will load it. Returns 0, or -ENOENT if the library is missing.
+ * Puts the library first in the program's LD_PRELOAD, unless a preload cannot work. If the program
+ * will not load the library, prints an error and sets *ret_why to the reason, otherwise to NULL.
+ * Returns 0, or -ENOENT if the library is missing.
  */
 static int set_preload(struct gf_env *env, const char *program, const char *name,
-                       bool *ret_preloaded)
+                       const char **ret_why)
 {
     char library[PATH_MAX];
     struct gf_exec_obstacle obstacle;
 
-    *ret_preloaded = false;
+    *ret_why = NULL;
     const int error = gf_ld_preload_find(library, sizeof(library));
     if (error == -ENOENT) {
         gf_cli_error("run",
@@ -151,9 +153,11 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
                      "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; "
                      "%s runs without the library; `gpufeed preload-path` shows what to do",
                      library, name);
+        *ret_why = "LD_PRELOAD cannot hold its path";
         return 0;
     }
-    if (has_obstacle_in_environment(env, name)) {
+    *ret_why = find_obstacle_in_environment(env, name);
+    if (*ret_why) {
         remove_preload(env, library);
         return 0;
     }
@@ -162,27 +166,12 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
         gf_cli_error("run",
                      "%s is %s, so a preload cannot work: the program runs without the library",
                      name, obstacle.why);
-    *ret_preloaded = !obstacle.why;
+    *ret_why = obstacle.why;
     if (!obstacle.why || obstacle.harmless)
         add_preload(env, library);
     else
         remove_preload(env, library);
     return 0;
-}
-
-static void print_plan(const struct gf_env *env, const char *program, char **argv)
-{
-    printf("program     %s\n", program);
-    printf("arguments  ");
-    for (char **word = argv + 1; *word; word++)
-        printf(" %s", *word);
-    const char *preload = gf_env_get(env, "LD_PRELOAD");
-    printf("\nLD_PRELOAD  %s\n", preload ? preload : "");
-    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
-        const char *value = gf_env_get(env, gf_option_rows[i].name);
-        if (value)
-            printf("%s=%s\n", gf_option_rows[i].name, value);
-    }
 }
 
 static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t size)
@@ -203,31 +192,30 @@ static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t s
 }
 
 /*
- * Binds this process, unless `dry`. Prints the binding only at GPUFEED_VERBOSE=2 or after a
- * failure, because the library later reports the binding that it reads back from the kernel.
+ * Binds this process, unless `dry`, and describes the binding in the plan. Prints the binding only
+ * at GPUFEED_VERBOSE=2 or after a failure, because the library later reports the binding that it
+ * reads back from the kernel.
  */
-static void bind_before_exec(struct gf_env *env, bool dry)
+static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
 {
     static struct gf_options options;
     static struct gf_prebind prebind;
-    static char text[2048];
     struct gf_cpus start;
 
     gf_options_load(&options, env->entries);
     const bool has_start = gf_tasks_get_mask(0, &start) == 0;
-    if (!dry && options.huge_pages == gf_huge_pages_off && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
+    plan->huge_pages_off = options.huge_pages == gf_huge_pages_off;
+    if (!dry && plan->huge_pages_off && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
         gf_cli_error("run", "GPUFEED_HUGE_PAGES=off has no effect: prctl(PR_SET_THP_DISABLE): %s",
                      strerror(errno));
     gf_prebind_apply(env, &options, dry, &prebind);
-    format_prebind(&prebind, text, sizeof(text));
+    format_prebind(&prebind, plan->binding, sizeof(plan->binding));
     if (options.tcmalloc == gf_tcmalloc_tune && !gf_env_get(env, TCMALLOC_CACHES))
         gf_env_set(env, TCMALLOC_CACHES, TCMALLOC_CACHES_BYTES);
     if (options.omp == gf_omp_auto && has_start)
         gf_thread_count_apply(env, &start, prebind.known);
-    if (dry)
-        printf("binding     %s\n", text);
-    else if (options.verbose >= 2 || (*prebind.note && options.verbose >= 1))
-        gf_cli_error("run", "%s", text);
+    if (!dry && (options.verbose >= 2 || (*prebind.note && options.verbose >= 1)))
+        gf_cli_error("run", "%s", plan->binding);
 }
 
 /* Reports why the program cannot run. Returns the same exit code as env(1). */
@@ -255,6 +243,7 @@ int gf_cmd_run(int argc, char **argv)
     struct gf_env env;
     struct gf_run_flags flags;
     char program[PATH_MAX], pid[16];
+    struct gf_plan plan = {0};
 
     gf_env_copy(environ, &env);
     if (gf_run_flags_read(argc, argv, &env, &flags))
@@ -277,19 +266,21 @@ int gf_cmd_run(int argc, char **argv)
     if (missing)
         return report_not_run(command[0], "", -missing);
     set_defaults(&env);
-    bool preloaded;
-    if (set_preload(&env, program, command[0], &preloaded))
+    if (set_preload(&env, program, command[0], &plan.obstacle))
         return GF_EXIT_FAILED;
-    if (flags.print)
-        print_plan(&env, program, command);
     snprintf(pid, sizeof(pid), "%d", getpid());
     gf_env_set(&env, GF_NAME_RUN, pid);
-    if (preloaded) {
+    if (!plan.obstacle) {
         gf_output_paths_check(&env);
-        bind_before_exec(&env, flags.print);
+        bind_before_exec(&env, flags.print, &plan);
     }
-    if (flags.print)
+    if (flags.print) {
+        plan.program = program;
+        plan.command = command;
+        plan.env = &env;
+        gf_plan_print(&plan);
         return GF_EXIT_OK;
+    }
     execvpe(command[0], command, env.entries);
     return report_not_run(command[0], program, errno);
 }

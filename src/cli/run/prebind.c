@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/prebind.h"
 
+#include "cli/common/cli.h"
 #include "config/names.h"
 #include "engine/machine/machine_load.h"
 #include "engine/machine/mempolicy.h"
@@ -153,8 +154,14 @@ void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool
         snprintf(prediction->why, sizeof(prediction->why), "GPUFEED is not on");
         return;
     }
-    if (!read_mask(&present) || gf_machine_load(root, &machine)) {
-        snprintf(prediction->why, sizeof(prediction->why), "the machine could not be read");
+    if (!read_mask(&present)) {
+        snprintf(prediction->why, sizeof(prediction->why), "sched_getaffinity: %s",
+                 strerror(errno));
+        return;
+    }
+    const int error = gf_machine_load(root, &machine);
+    if (error) {
+        gf_cli_machine_reason(root, error, prediction->why, sizeof(prediction->why));
         return;
     }
     gather_facts(env, &present, &facts, &outer_policy);

@@ -11,8 +11,8 @@
 
 struct gf_prediction {
     struct gf_gpu gpus[GF_VISIBLE_GPUS_MAX];
-    size_t count;  /* 0 if no GPU is visible, or the GPU is uncertain */
-    char why[192]; /* the reason for the prediction or its absence; always set */
+    size_t count;   /* 0 if no GPU is visible, or the GPU is uncertain */
+    char why[1280]; /* the reason for the prediction or its absence; always set */
 };
 
 /*
