@@ -41,7 +41,9 @@ static unsigned edit_distance(const char *a, const char *b)
 
 void gf_nearest_word_begin(struct gf_nearest_word *search, const char *wanted)
 {
-    const unsigned most = (unsigned)gf_min(3, 1 + strlen(wanted) / 4);
+    const size_t length = strlen(wanted);
+    const unsigned most = length <= 4 ? 1 : (unsigned)gf_min(3, 1 + length / 4);
+
     *search = (struct gf_nearest_word){.wanted = wanted, .edits = most + 1};
 }
 

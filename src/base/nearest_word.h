@@ -13,7 +13,8 @@ struct gf_nearest_word {
 
 /*
  * Starts a search. Candidates with more than min(3, 1 + length/4) edits are ignored, where `length`
- * is the number of characters of `wanted`.
+ * is the number of characters of `wanted`; if `wanted` has at most four characters, candidates with
+ * more than one edit.
  */
 void gf_nearest_word_begin(struct gf_nearest_word *search, const char *wanted);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of verbs. Each verb is implemented in a file cmd_<verb>.c. */
 #include "cli/common/cli.h"
+#include "cli/common/flags.h"
 #include "cli/compare/cmd_compare.h"
 #include "cli/doctor/cmd_doctor.h"
 #include "cli/help.h"
@@ -57,6 +58,8 @@ static int cmd_help(int argc, char **argv)
         gf_help_print(stdout, &verbs);
         return GF_EXIT_OK;
     }
+    if (argc > 2)
+        return gf_flags_excess("help", argv[2]);
     const struct gf_verb *verb = verb_by_name(argv[1]);
     char *of_verb[] = {argv[1], help, NULL};
     return verb ? verb->run(2, of_verb) : gf_help_unknown_verb(&verbs, argv[1]);
@@ -64,9 +67,11 @@ static int cmd_help(int argc, char **argv)
 
 static int cmd_version(int argc, char **argv)
 {
+    if (argc > 1 && argv[1][0] != '-')
+        return gf_flags_excess("version", argv[1]);
     if (argc > 1) {
         puts("Usage: gpufeed --version");
-        return argv[1][0] == '-' ? GF_EXIT_OK : GF_EXIT_USAGE;
+        return GF_EXIT_OK;
     }
     printf("gpufeed %s (jemalloc %s, hwloc %s, libnuma %s)\n", GF_VERSION, GF_JEMALLOC_VERSION,
            GF_HWLOC_VERSION, GF_NUMA_VERSION);

@@ -337,8 +337,8 @@ def test_version_and_verbs(gpufeed):
     assert gpufeed().returncode == 2
     assert "did you mean run?" in gpufeed("rnu").stderr
     assert "did you mean topo?" in gpufeed("help", "tpoo").stderr
-    # two equal letters of three are not similar enough
-    for words in (["python", "train.py"], ["help", "foo"]):
+    # two equal letters of three or four are not similar enough
+    for words in (["python", "train.py"], ["help", "foo"], ["help", "nope"]):
         result = gpufeed(*words)
         assert result.returncode == 2 and "`gpufeed run -- COMMAND` runs a program" in result.stderr
     assert gpufeed("--help").returncode == 0
@@ -352,6 +352,20 @@ def test_version_and_verbs(gpufeed):
         word = verb.replace("-", "\\-")
         assert f".B gpufeed {word}\n" in manual and f".TP\n.B {word}\n" in manual, verb
         assert verb in words.split(), verb
+
+
+@pytest.mark.parametrize("verb, words", [("help", ["run"]), ("version", []), ("preload-path", []), ("stacks", ["1"])])
+def test_excess_words_are_named(gpufeed, verb, words):
+    result = gpufeed(verb, *words, "excess")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"gpufeed {verb}: unexpected argument excess; see `gpufeed help {verb}`\n"
+
+
+def test_words_of_the_user_cannot_control_the_terminal(gpufeed):
+    for result in (gpufeed("x\x1b[31mred"), gpufeed("report", "new\nline"), gpufeed("stacks", "x\x1b[m"),
+                   gpufeed("doctor", GPUFEED_BIND="a\x1b[31m")):
+        assert result.stderr.count("\n") == len(result.stderr.splitlines()) == 1, result
+        assert result.stderr[:-1].isprintable() and "?" in result.stderr
 
 
 def test_an_audit_library_is_named(gpufeed, compile_c, layout):

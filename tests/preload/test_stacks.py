@@ -143,7 +143,9 @@ def test_what_cannot_be_read():
         done = stacks(bad)
         assert (done.returncode, done.stderr) == (2, f"gpufeed stacks: {bad} is not a process id\n")
     assert stacks("--help").stdout.startswith("Usage: gpufeed stacks PID")
-    assert stacks("1", "2").returncode == 2
+    assert stacks("1", "2").stderr == "gpufeed stacks: unexpected argument 2; see `gpufeed help stacks`\n"
+    bare = subprocess.run([COMMAND, "stacks"], capture_output=True, text=True, check=False)
+    assert (bare.returncode, bare.stdout, bare.stderr) == (2, "", "gpufeed stacks: no process to show: gpufeed stacks PID\n")
 
 
 COPIES = f"""

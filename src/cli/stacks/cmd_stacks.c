@@ -3,6 +3,7 @@
 
 #include "base/parse.h"
 #include "cli/common/cli.h"
+#include "cli/common/flags.h"
 #include "cli/stacks/live_state.h"
 
 #include <errno.h>
@@ -35,17 +36,26 @@ int gf_cmd_stacks(int argc, char **argv)
     char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 16];
     const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
 
-    if (argc != 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (argc < 2) {
+        gf_cli_error("stacks", "no process to show: gpufeed stacks PID");
+        return GF_EXIT_USAGE;
+    }
+    if (argc > 2)
+        return gf_flags_excess("stacks", argv[2]);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help();
-        return argc == 2 ? GF_EXIT_OK : GF_EXIT_USAGE;
+        return GF_EXIT_OK;
+    }
+    uint64_t pid;
+    if (gf_parse_u64(argv[1], &pid) || !pid || pid > INT_MAX) {
+        gf_cli_error("stacks", "%s is not a process id", argv[1]);
+        return GF_EXIT_USAGE;
     }
     folder[gf_max(length, (ssize_t)0)] = '\0';
     char *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';
-    uint64_t pid;
-    if (!gf_parse_u64(argv[1], &pid) && pid && pid <= INT_MAX)
-        gf_live_state_print((pid_t)pid);
+    gf_live_state_print((pid_t)pid);
     fflush(stdout);
     for (size_t i = 0; slash && i < GF_ARRAY_LEN(places); i++) {
         snprintf(path, sizeof(path), "%s/%s/" PROGRAM, folder, places[i]);
