@@ -4,11 +4,14 @@
 import fcntl
 import os
 import pathlib
+import pty
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 
 import pytest
 
@@ -95,6 +98,23 @@ class Runner:
         """Runs the same command without and with the library."""
         kw.pop("preload", None)
         return self(*command, preload=False, **kw), self(*command, preload=True, **kw)
+
+
+def on_terminal(command, columns, env=None):
+    """Runs the command on a terminal with this number of columns. Returns its output, with LF as end of line."""
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with subprocess.Popen([str(word) for word in command], env=env, stdin=subprocess.DEVNULL, stdout=side) as process:
+        os.close(side)
+        text = b""
+        try:
+            while part := os.read(main, 4096):
+                text += part
+        except OSError:  # the command has closed the terminal
+            pass
+        process.wait()
+    os.close(main)
+    return text.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture

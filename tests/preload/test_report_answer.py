@@ -13,7 +13,7 @@ import textwrap
 
 import pytest
 
-from conftest import COMMAND, SOURCE
+from conftest import COMMAND, SOURCE, on_terminal
 from reportkit import LOG, STARTED, activity, answer, copied, end, gpu_time, line, process, report, shown, stall, table
 
 
@@ -44,7 +44,7 @@ def test_top_and_by(shown):
     rows = [shown(many, flags=flags).stdout.count("\n  cause") for flags in ([], ["--by=cause"], ["--top=9"])]
     assert rows == [3, 20, 9] and len(table(answer(shown, many), "cause")) == 5
     text = shown(LOG, flags=["--top", "1"]).stdout
-    assert "lock" not in text.split("What helps")[0].split("Stalls by")[1] and "  and 1 more (--top)\n" in text
+    assert "lock" not in text.split("What helps")[0].split("Stalls by")[1] and "  and 1 more (--top N)\n" in text
     text = shown(LOG, flags=["--by=site"]).stdout
     assert "\nStalls by call site" in text and not any(word in text for word in ("Stalls by cause", "What helps", "main cause", "Copies"))
     assert [part["by"] for part in answer(shown, LOG, flags=["--by", "thread"])["tables"]] == ["thread"]
@@ -273,7 +273,68 @@ def test_a_folder_is_searched(run, tmp_path):
     assert json.loads(done.stdout)["input"]["logs"] == 1
     (deep / "log").unlink()
     done = run(COMMAND, "report", tmp_path / "job", preload=False)
-    assert (done.returncode, done.stdout) == (0, "There is no log and no report.\n")
+    assert (done.returncode, done.stdout) == (1, "There is no log and no report.\n")
+    done = run(COMMAND, "report", "/proc", "/sys", preload=False, timeout=60)  # not searched: that would take minutes
+    assert (done.returncode, done.stdout) == (1, "There is no log and no report.\n")
+
+
+def test_a_file_with_several_names_counts_once(shown, tmp_path):
+    """A folder may have a link to its latest log."""
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "latest").symlink_to("file0")
+    done = shown(LOG, operands=[tmp_path / "job", tmp_path / "job" / "file0", f"{tmp_path}/./job/file0"])
+    assert "3 calls stalled" in done.stdout and "Skipped 3 files given more than once, under another name." in done.stdout
+
+
+REPORT = json.dumps(report(), indent=2)
+
+
+@pytest.mark.parametrize("text, said", [
+    (REPORT[:len(REPORT) // 2], "begins like a report (GPUFEED_REPORT), but is cut off or damaged"),
+    (json.dumps(report())[:-9], "begins like a report (GPUFEED_REPORT), but is cut off or damaged"),
+    ("hello\n", "is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)"),
+    ('{"a":1}\n', "is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)"),
+    ("\0" * (5 << 20), "is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)")], ids=["report", "line", "text", "JSON", "zeros"])
+def test_a_named_file_of_another_kind_is_an_error(run, tmp_path, text, said):
+    (tmp_path / "file").write_text(text)
+    done = run(COMMAND, "report", "file", preload=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"gpufeed report: file {said}\n")
+
+
+def test_a_log_whose_first_line_is_incomplete(run, tmp_path):
+    (tmp_path / "log").write_text(process()[:80])
+    done = run(COMMAND, "report", "log", preload=False, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("The log has no events"), done
+
+
+def test_a_cut_report_in_a_folder_is_damaged(shown):
+    found = answer(shown, LOG, REPORT[:-9])["input"]
+    assert (found["logs"], found["reports"], found["foreign"], found["damaged"]) == (1, 0, 0, 1)
+
+
+def test_the_main_cause_is_a_known_one(shown):
+    text = shown(process() + stall(1, 4000, "unknown") + stall(2, 3000, "lock") + end(9)).stdout
+    assert "The main known cause of stalls is lock (43 % of the stalled time" in " ".join(text.split())
+    assert "The main cause of stalls is unknown" in shown(process() + stall(1, 4000, "unknown") + end(9)).stdout
+
+
+def test_a_report_has_only_sums(shown):
+    """A report counts stalls by cause, but has no stack, line or step of one."""
+    stalls = {"count": 5, "us": 9000, "causes": {"lock": {"count": 5, "us": 9000}}}
+    done = shown(report(stalls=stalls), flags=["--folded"], check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "gpufeed report: --folded needs a log (GPUFEED_LOG): a report has no stacks\n")
+    for by in ("site", "step", "thread"):
+        assert f"Only a log (GPUFEED_LOG) has the {by} of a stall; a report has sums." in shown(flags=[f"--by={by}"]).stdout
+
+
+@pytest.mark.parametrize("columns", [40, 50, 70, 100])
+def test_a_narrow_terminal(shown, tmp_path, columns):
+    shown(LOG)
+    env = {**os.environ, "TZ": "UTC"}
+    text = on_terminal([COMMAND, "report", tmp_path / "job"], columns, env)
+    sites = text.split("Stalls by call site")[1].splitlines()
+    assert re.search(r"^  train\.py:4 in load +2 +6 ms", sites[1]), text
+    assert max(map(len, text.split("GPU time")[0].split("Stalls by")[0].splitlines())) <= columns
 
 
 def test_standard_input_and_missing_files(run, tmp_path):

@@ -244,6 +244,8 @@ def test_a_log_or_a_report_is_never_overwritten(run, tmp_path, flag, text):
         (tmp_path / name).write_text(text)
     done = run(COMMAND, "report", f"--{flag}", "a", "b", preload=False, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "") and f"--{flag} would overwrite a, which" in done.stderr, done
+    done = run(COMMAND, "report", f"--{flag}", "a", preload=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"gpufeed report: --{flag} took a as the file to write; name both: --{flag} FILE PATH...\n")
     assert (tmp_path / "a").read_text() == text and sorted(os.listdir(tmp_path)) == ["a", "b"]
     for _ in range(2):  # a file that the command wrote before is renewed
         assert run(COMMAND, "report", f"--{flag}", "c", "b", preload=False, cwd=tmp_path).returncode == 0

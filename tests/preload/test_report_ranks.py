@@ -167,7 +167,7 @@ def test_marks_in_a_log_come_before_reported_steps(shown):
 
 
 def test_damaged_step_times_are_tolerated(shown):
-    for times in ({}, [], {"steps": 1e308, "slow": [7], "source": 3}, {"steps": "x"}, step_times(1e308, "x\x1b", data_wait_ms="y")):
+    for times in ({}, [], {"steps": 1e308, "slow": [7], "source": 3}, {"steps": "x"}, step_times(1e307, "x\x1b", data_wait_ms="y")):
         assert answer(shown, report(step_times=times))
 
 

@@ -97,14 +97,14 @@ static int open_torch(const char *path, struct gf_torch_trace *ret)
 /* Prints the names of the written files, unless standard output is one of them. */
 static void print_written(const struct gf_report_flags *flags)
 {
-    const char *const paths[] = {flags->html, flags->perfetto, flags->prometheus};
+    const char *path;
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
-        if (paths[i] && strcmp(paths[i], "-") == 0)
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++)
+        if ((path = gf_report_target(flags, i).path) && strcmp(path, "-") == 0)
             return;
-    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
-        if (paths[i])
-            printf("wrote %s\n", paths[i]);
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++)
+        if ((path = gf_report_target(flags, i).path))
+            printf("wrote %s\n", path);
 }
 
 static int write_files(const struct gf_report_flags *flags, const struct gf_answer *answer)
@@ -145,6 +145,10 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
 static int show_job(const struct gf_report_flags *flags, const struct gf_job *job,
                     const struct gf_read_counts *counts)
 {
+    if (flags->form == GF_FORM_FOLDED && job->process_count && !gf_job_has_log(job)) {
+        gf_cli_error("report", "--folded needs a log (GPUFEED_LOG): a report has no stacks");
+        return GF_EXIT_FAILED;
+    }
     if (flags->form == GF_FORM_FOLDED)
         return gf_folded_print(stdout, job, flags->by) ? GF_EXIT_OK : no_memory();
     return show_answer(flags, job, counts);
@@ -156,19 +160,16 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
  */
 static int check_targets(const struct gf_report_flags *flags)
 {
-    const struct {
-        const char *flag, *path;
-    } targets[] = {
-        {"html", flags->html}, {"perfetto", flags->perfetto}, {"prometheus", flags->prometheus}};
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(targets); i++)
-        if (targets[i].path && gf_read_job_takes(targets[i].path)) {
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++) {
+        const struct gf_report_target target = gf_report_target(flags, i);
+        if (target.path && gf_read_job_takes(target.path)) {
             gf_cli_error("report",
                          "--%s would overwrite %s, which is a log or a report; name the file to "
                          "write first: --%s FILE PATH...",
-                         targets[i].flag, targets[i].path, targets[i].flag);
+                         target.flag, target.path, target.flag);
             return GF_EXIT_USAGE;
         }
+    }
     return GF_EXIT_OK;
 }
 
@@ -189,6 +190,8 @@ static int read_and_show(struct gf_report_flags *flags)
             code = GF_EXIT_FAILED;
         } else {
             code = show_job(flags, &job, &counts);
+            if (!counts.logs && !counts.reports && !counts.doctors && !counts.empty)
+                code = GF_EXIT_FAILED; /* "There is no log and no report." */
         }
     }
     gf_job_free(&job);

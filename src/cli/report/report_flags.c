@@ -4,6 +4,7 @@
 #include "base/parse.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
+#include "cli/report/input/read_job.h"
 #include "cli/report/output/helps.h"
 
 #include <errno.h>
@@ -160,7 +161,11 @@ static int add_source(struct gf_report_flags *ret, const char *path)
 
     if (!error)
         return GF_EXIT_OK;
-    gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
+    if (error == -EFBIG)
+        gf_cli_error("report", "%s has more than %d files; name the folder of the job's logs", path,
+                     GF_SOURCES_MAX);
+    else
+        gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
     return GF_EXIT_FAILED;
 }
 
@@ -198,13 +203,28 @@ static unsigned default_top(const struct gf_report_flags *given)
     return given->by == GF_BY_COUNT ? TOP_ANSWER : TOP_BY;
 }
 
+/* In `gpufeed report --html LOG`, the flag takes the log. */
+static int refuse_no_operand(const struct gf_report_flags *given)
+{
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++) {
+        const struct gf_report_target target = gf_report_target(given, i);
+        if (target.path && gf_read_job_takes(target.path)) {
+            gf_cli_error("report",
+                         "--%s took %s as the file to write; name both: --%s FILE PATH...",
+                         target.flag, target.path, target.flag);
+            return GF_EXIT_USAGE;
+        }
+    }
+    gf_cli_error("report", "no log or report to show: gpufeed report PATH...");
+    return GF_EXIT_USAGE;
+}
+
 /* Refuses flags that contradict each other, or have no effect. */
 static int check(struct gf_report_flags *ret, unsigned operands)
 {
-    if (!operands) {
-        gf_cli_error("report", "no log or report to show: gpufeed report PATH...");
-        return GF_EXIT_USAGE;
-    }
+    if (!operands)
+        return refuse_no_operand(ret);
+    gf_sources_drop_repeated(&ret->sources);
     for (size_t i = 0; i < ret->sources.count; i++)
         ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
     if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin) {

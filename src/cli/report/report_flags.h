@@ -26,6 +26,21 @@ static inline bool gf_report_flags_write(const struct gf_report_flags *flags)
     return flags->html || flags->perfetto || flags->prometheus;
 }
 
+#define GF_REPORT_TARGETS 3
+
+/* A file to write, and the flag that names it. */
+struct gf_report_target {
+    const char *flag, *path; /* path: NULL if the flag is not given */
+};
+
+static inline struct gf_report_target gf_report_target(const struct gf_report_flags *flags,
+                                                       size_t index)
+{
+    const struct gf_report_target targets[GF_REPORT_TARGETS] = {
+        {"html", flags->html}, {"perfetto", flags->perfetto}, {"prometheus", flags->prometheus}};
+    return targets[index];
+}
+
 /*
  * Reads argv. Returns GF_EXIT_OK, or another exit code after printing an error. *ret_done is true
  * if the command ends here, because an error or the help was printed. The caller frees the sources.

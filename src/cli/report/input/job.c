@@ -51,6 +51,14 @@ const char *gf_job_text(const struct gf_job *job, uint32_t text)
     return gf_text_pool_get(&job->texts, text);
 }
 
+bool gf_job_has_log(const struct gf_job *job)
+{
+    for (size_t i = 0; i < job->process_count; i++)
+        if (job->processes[i].logged)
+            return true;
+    return false;
+}
+
 void gf_job_free(struct gf_job *job)
 {
     for (size_t i = 0; i < job->process_count; i++)

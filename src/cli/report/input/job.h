@@ -124,6 +124,9 @@ uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid);
 
 const char *gf_job_text(const struct gf_job *job, uint32_t text);
 
+/* Whether a process has a log. Only logs have call sites, stacks, steps and threads of stalls. */
+bool gf_job_has_log(const struct gf_job *job);
+
 void gf_job_free(struct gf_job *job);
 
 #endif

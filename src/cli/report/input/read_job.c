@@ -32,6 +32,8 @@ struct state {
     uint64_t events, bad;
     unsigned reports;
     bool foreign, is_doctor;
+    bool has_event_cut; /* a damaged line begins like an event */
+    bool is_report_cut; /* the text begins like a report, but is not valid */
 };
 
 static struct gf_span trimmed(struct gf_span line)
@@ -72,6 +74,7 @@ static bool read_report(struct reading *reading, struct state *state, struct gf_
     if (!state->reports)
         state->is_doctor =
             gf_report_file_add_doctor(reading->job, text, gf_source_name(state->source));
+    state->is_report_cut = !state->reports && !state->is_doctor && gf_report_file_begins(text);
     return state->reports || state->is_doctor;
 }
 
@@ -92,14 +95,19 @@ static bool read_line(struct reading *reading, struct state *state, struct gf_sp
         return true;
     }
     note_damage(reading, state);
+    state->has_event_cut |= event.event.size != 0;
     state->foreign = !state->events && state->bad > GF_FOREIGN_LINES;
     return !state->foreign;
 }
 
-/* Whether the source has lines, but neither events nor a report. */
+/*
+ * Whether the source has lines, but neither events nor a report. The log of a running process may
+ * have a single line that is still incomplete.
+ */
 static bool is_text_only(const struct state *state)
 {
-    return state->bad && !state->events && !state->reports && !state->is_doctor;
+    return state->bad && !state->events && !state->reports && !state->is_doctor &&
+           !state->has_event_cut && !state->is_report_cut;
 }
 
 static bool report_failure(const struct state *state)
@@ -108,6 +116,9 @@ static bool report_failure(const struct state *state)
 
     if (state->lines.error)
         gf_cli_error("report", "cannot read %s: %s", name, strerror(state->lines.error));
+    else if (state->source->is_named && state->is_report_cut)
+        gf_cli_error("report",
+                     "%s begins like a report (GPUFEED_REPORT), but is cut off or damaged", name);
     else if (state->source->is_named && state->foreign)
         gf_cli_error("report", "%s is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)",
                      name);
@@ -128,7 +139,7 @@ static void count_source(struct gf_read_counts *counts, const struct state *stat
         counts->damaged -= state->bad;
         if (!counts->damaged)
             *counts->first_damaged = '\0';
-    } else if (!state->reports && !state->is_doctor) {
+    } else if (!state->reports && !state->is_doctor && !state->is_report_cut) {
         *(state->events || state->bad ? &counts->logs : &counts->empty) += 1;
     }
 }
@@ -149,7 +160,7 @@ static bool read_source(struct reading *reading, const struct gf_source *source)
         if (++at % LINES_PER_PROGRESS == 0)
             gf_progress_show(&reading->progress, reading->done,
                              reading->counts->bytes + state.lines.bytes);
-    state.foreign |= !source->is_named && is_text_only(&state);
+    state.foreign |= is_text_only(&state);
     const bool failed = report_failure(&state);
     count_source(reading->counts, &state);
     gf_job_log_free(&state.log);
@@ -163,7 +174,7 @@ bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf
     struct reading reading = {.job = job, .reports = json_array(), .counts = ret};
     bool whole = true;
 
-    *ret = (struct gf_read_counts){0};
+    *ret = (struct gf_read_counts){.repeated = sources->repeated};
     gf_progress_begin(&reading.progress, sources->count);
     for (; reading.done < sources->count; reading.done++) {
         whole = read_source(&reading, &sources->list[reading.done]) && whole;

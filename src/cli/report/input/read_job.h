@@ -14,6 +14,7 @@ struct gf_read_counts {
     size_t logs, reports, empty; /* sources */
     size_t doctors;              /* files that `gpufeed doctor --json` wrote */
     size_t foreign;              /* other files in the folders that operands name */
+    size_t repeated;             /* files that were given more than once, and read once */
     uint64_t lines, damaged, bytes;
     char first_damaged[512]; /* "PATH:LINE"; "" if no line is damaged */
 };

@@ -3,6 +3,7 @@
 
 #include "cli/common/plain_text.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,6 +95,17 @@ unsigned gf_report_file_add(json_t *reports, struct gf_span text)
         }
     }
     return count;
+}
+
+bool gf_report_file_begins(struct gf_span text)
+{
+    static const char key[] = "\"schema\"";
+    size_t at = 1; /* after the brace */
+
+    while (at < text.size && isspace((unsigned char)text.at[at]))
+        at++;
+    return at < text.size && *text.at == '{' &&
+           memcmp(text.at + at, key, gf_min(sizeof(key) - 1, text.size - at)) == 0;
 }
 
 /*

@@ -13,6 +13,9 @@
  */
 unsigned gf_report_file_add(json_t *reports, struct gf_span text);
 
+/* Whether the text begins like a report or like the doctor's output, and may be cut off. */
+bool gf_report_file_begins(struct gf_span text);
+
 /*
  * Adds the output of `gpufeed doctor --json`, which was read from a file. Returns false if the text
  * is something else.

@@ -14,6 +14,7 @@
 #define SITE_COLUMNS 38
 #define CAUSE_COLUMNS 13
 #define NUMBER_COLUMNS 46 /* width of a row's numbers, with the blanks between them */
+#define LABEL_LEAST 20    /* on a narrow terminal, longer rows wrap */
 #define DIFFERING_MAX 4
 #define HELPS_MAX 4
 #define GPU_COLUMNS 56
@@ -36,7 +37,9 @@ static unsigned label_columns(FILE *out, enum gf_by by)
 {
     if (by == GF_BY_CAUSE)
         return CAUSE_COLUMNS;
-    return has_last_column(out) ? SITE_COLUMNS : screen_width(out) - NUMBER_COLUMNS;
+    if (has_last_column(out))
+        return SITE_COLUMNS;
+    return gf_max(screen_width(out), NUMBER_COLUMNS + LABEL_LEAST) - NUMBER_COLUMNS;
 }
 
 static void print_lines(FILE *out, const char *title, const struct gf_lines *lines, size_t most)
@@ -48,7 +51,7 @@ static void print_lines(FILE *out, const char *title, const struct gf_lines *lin
     for (size_t i = 0; i < lines->count && i < most; i++)
         gf_wrap(out, lines->list[i], title ? 2 : 0, screen_width(out));
     if (lines->count > most)
-        fprintf(out, "  and %zu more (--top)\n", lines->count - most);
+        fprintf(out, "  and %zu more (--top N)\n", lines->count - most);
 }
 
 /*
@@ -106,7 +109,7 @@ static void print_table(FILE *out, const struct gf_answer *answer, const struct 
     for (size_t i = 0; i < tally->count && i < top; i++)
         print_row(out, answer, tally, &tally->rows[i]);
     if (tally->count > top)
-        fprintf(out, "  and %zu more (--top)\n", tally->count - top);
+        fprintf(out, "  and %zu more (--top N)\n", tally->count - top);
 }
 
 static void print_step(FILE *out, const struct gf_answer *answer, const struct gf_step *step)
@@ -140,7 +143,7 @@ static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
     for (size_t i = 0; i < steps->slow && i < top; i++)
         print_step(out, answer, &steps->list[i]);
     if (steps->slow > top)
-        fprintf(out, "  and %zu more (--top)\n", steps->slow - top);
+        fprintf(out, "  and %zu more (--top N)\n", steps->slow - top);
 }
 
 static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool *first)
@@ -242,7 +245,10 @@ static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, en
         tally = second_tally(answer, by);
         print_table(out, answer, &tally, top);
     }
-    if (by == GF_BY_CAUSE ? !answer->causes.count : !tally.count)
+    if (by != GF_BY_CAUSE && answer->processes && !gf_job_has_log(answer->job))
+        fprintf(out, "\nOnly a log (GPUFEED_LOG) has the %s of a stall; a report has sums.\n",
+                gf_by_names[by]);
+    else if (by == GF_BY_CAUSE ? !answer->causes.count : !tally.count)
         fprintf(out, answer->stalls ? "\nNo stall has a %s.\n" : "\nNo call stalled.\n",
                 gf_by_names[by]);
     if (by == GF_BY_STEP)
@@ -257,7 +263,7 @@ void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, en
     if (by == GF_BY_COUNT)
         print_lines(out, NULL, &answer->verdict, answer->verdict.count);
     if (answer->processes)
-        fprintf(out, "%s\n", gf_verdict_scope(answer, scope, sizeof(scope)));
+        gf_wrap(out, gf_verdict_scope(answer, scope, sizeof(scope)), 0, screen_width(out));
     if (by == GF_BY_COUNT) {
         print_gpu(out, answer);
         print_table(out, answer, &answer->causes, top);

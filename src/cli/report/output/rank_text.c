@@ -58,7 +58,7 @@ void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsigned top)
     for (size_t i = 0; i < table->count && i < top; i++)
         print_row(out, answer, &rows[i]);
     if (table->count > top)
-        fprintf(out, "  and %zu more (--top)\n", table->count - top);
+        fprintf(out, "  and %zu more (--top N)\n", table->count - top);
     fputs("  step: median duration; GPU idle: share of its time without work; CPU wait: run-queue "
           "delay;\n  copies: rate to the GPU\n",
           out);

@@ -4,6 +4,7 @@
 #include "cli/report/output/advice.h"
 #include "cli/report/output/amount.h"
 #include "cli/report/output/helps.h"
+#include "cli/report/output/notes.h"
 #include "cli/report/output/rank_compare.h"
 #include "cli/report/output/step_text.h"
 #include "cli/report/sums/step_onset.h"
@@ -154,19 +155,35 @@ static void say_site(const struct gf_answer *answer, const struct gf_tally_row *
              caller ? ", called from " : "", caller ? gf_job_text(answer->job, caller) : "");
 }
 
+/* Returns the largest cause that is known; the first row if none is known. */
+static const struct gf_tally_row *main_cause(const struct gf_answer *answer)
+{
+    char cause[64];
+
+    for (size_t i = 0; i < answer->causes.count; i++) {
+        const struct gf_tally_row *row = &answer->causes.rows[i];
+        gf_tally_label(answer->job, GF_BY_CAUSE, row->key, cause, sizeof(cause));
+        if (strcmp(cause, "unknown") != 0)
+            return row;
+    }
+    return answer->causes.rows;
+}
+
 static void say_main_cause(struct gf_answer *answer)
 {
     char cause[64], where[2400] = "", share[GF_AMOUNT];
-    const struct gf_tally_row *row = answer->causes.rows;
 
     if (!answer->causes.count)
         return;
+    const struct gf_tally_row *row = main_cause(answer);
     gf_tally_label(answer->job, GF_BY_CAUSE, row->key, cause, sizeof(cause));
     const char *meaning = gf_cause_words(cause);
     if (row->main && *gf_job_text(answer->job, (uint32_t)row->main))
         say_site(answer, row, where, sizeof(where));
-    gf_lines_add(&answer->verdict, "The main cause of stalls is %s (%s of the stalled time%s)%s%s.",
-                 cause, gf_amount_share((double)row->us, (double)answer->stall_us, share), where,
+    gf_lines_add(&answer->verdict,
+                 "The main %scause of stalls is %s (%s of the stalled time%s)%s%s.",
+                 row == answer->causes.rows ? "" : "known ", cause,
+                 gf_amount_share((double)row->us, (double)answer->stall_us, share), where,
                  *meaning ? ": " : "", meaning);
 }
 
@@ -336,46 +353,6 @@ static void say_nothing_found(struct gf_answer *answer)
                      "(--stall-us and --stall-wait-us of `gpufeed run`).");
 }
 
-static void say_notes(struct gf_answer *answer)
-{
-    char time[GF_AMOUNT], count[GF_AMOUNT];
-
-    if (answer->running)
-        gf_lines_add(&answer->notes,
-                     "Not final: %s of %zu; the job still runs, or it was killed. The latest "
-                     "figures are from %s.",
-                     gf_amount_of((double)answer->running, "report", count), answer->reported,
-                     gf_amount_clock(answer->to, true, time));
-    if (answer->job->since > 0 && answer->reported)
-        gf_lines_add(&answer->notes,
-                     "--since applies to stalls, steps, and the states of GPUs in "
-                     "logs. The reports' GPU time and copies, and run-queue delays, "
-                     "are of the whole job.");
-    if (answer->observing)
-        gf_lines_add(&answer->notes,
-                     "GPUFEED=observe: the library only measured, and changed nothing.");
-    if (answer->counts->damaged)
-        gf_lines_add(&answer->notes, "Skipped %s; the first one is %s.",
-                     gf_amount_of((double)answer->counts->damaged, "damaged line", count),
-                     answer->counts->first_damaged);
-    if (answer->counts->foreign)
-        gf_lines_add(
-            &answer->notes,
-            "Skipped %s in folders (no log, no report, no output of `gpufeed doctor --json`).",
-            gf_amount_of((double)answer->counts->foreign, "file", count));
-    if (answer->dropped)
-        gf_lines_add(&answer->notes, "The logs are incomplete: the processes dropped %llu lines.",
-                     (unsigned long long)answer->dropped);
-    if (answer->unlogged)
-        gf_lines_add(&answer->notes,
-                     "The logs lack %s that the reports count: a log reached its limit of 64 MiB, "
-                     "was cut, or is damaged.",
-                     gf_amount_of((double)answer->unlogged, "stall", count));
-    if (answer->job->lost)
-        gf_lines_add(&answer->notes, "Memory was short: %llu events are not counted.",
-                     (unsigned long long)answer->job->lost);
-}
-
 /*
  * Adds the sentence about the first rank that differs. In the list of such ranks, it begins with
  * "rank" in lower case, so it is capitalized here.
@@ -412,5 +389,5 @@ void gf_verdict_say(struct gf_answer *answer)
     say_no_rank(answer);
     say_staging(answer);
     gf_advice_say(answer);
-    say_notes(answer);
+    gf_notes_say(answer);
 }
