@@ -12,7 +12,7 @@ from clikit import *
 from conftest import COMMAND, SOURCE
 
 sys.path.insert(0, str(SOURCE / "tests" / "machines"))
-from make import Machine  # noqa: E402  pylint: disable=wrong-import-position
+from make import Machine, gb200  # noqa: E402  pylint: disable=wrong-import-position
 
 # Two nodes of one CPU each, from the CPUs that this test may use.
 ALLOWED = sorted(os.sched_getaffinity(0))
@@ -208,11 +208,21 @@ def test_topo_names_the_nearest_node_that_may_be_used(gpufeed, run, tmp_path):
 
 def test_topo_of_this_machine_survives_being_recorded(gpufeed, tmp_path):
     here = json.loads(gpufeed("topo", "--json").stdout)
-    assert gpufeed("topo", "--record", str(tmp_path / "new" / "folder")).returncode == 0
+    done = gpufeed("topo", "--record", str(tmp_path / "new" / "folder"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"wrote {tmp_path}/new/folder\n", "")
     recorded = json.loads(gpufeed("topo", "--json",
                                   GPUFEED_MACHINE=str(tmp_path / "new" / "folder")).stdout)
     assert recorded["recorded"] and not here["recorded"]
     assert recorded["nodes"] == here["nodes"] and recorded["gpus"] == here["gpus"]
+
+
+@needs_two
+def test_topo_joins_empty_nodes(gpufeed, tmp_path):
+    gb200().write(tmp_path)
+    text = gpufeed("topo", f"--machine={tmp_path}").stdout
+    assert [line for line in text.splitlines() if "no memory" in line] == [
+        f"nodes {first}-{first + 6} no CPUs, no memory" for first in (3, 11, 19, 27)]
+    assert "\nnode 26   no CPUs, 185.0 GiB, memory of a GPU" in text
 
 
 @needs_two

@@ -73,8 +73,10 @@ static int record_machine(const char *folder)
 {
     const int error = gf_recording_write(folder);
 
-    if (!error)
+    if (!error) {
+        printf("wrote %s\n", folder);
         return GF_EXIT_OK;
+    }
     gf_cli_error("topo", "cannot record into %s: %s", folder, strerror(-error));
     return GF_EXIT_FAILED;
 }

@@ -10,11 +10,21 @@ static const char *cpus_text(const struct gf_cpus *cpus, char *buf, size_t size)
     return gf_set_empty(cpus) ? "none" : gf_set_format(cpus, buf, size);
 }
 
-static void print_node(const struct gf_node *node)
+/* Whether the node has nothing. Linux makes such nodes for memory that may be added later. */
+static bool is_empty(const struct gf_node *node)
+{
+    return gf_set_empty(&node->cpus) && !node->has_memory && !node->is_device && node->package < 0;
+}
+
+/* Prints a node, or a run of empty nodes, in which `last` is the last one. */
+static void print_node(const struct gf_node *node, const struct gf_node *last)
 {
     char list[LIST_MAX];
 
-    printf("node %-4u ", node->id);
+    if (last == node)
+        printf("node %-4u ", node->id);
+    else
+        printf("nodes %u-%u ", node->id, last->id);
     if (gf_set_empty(&node->cpus))
         printf("no CPUs");
     else
@@ -94,8 +104,14 @@ void gf_topo_print(const struct gf_topo *topo)
 
     if (machine->recorded)
         puts("a recorded machine");
-    for (size_t i = 0; i < machine->node_count; i++)
-        print_node(&machine->nodes[i]);
+    for (size_t i = 0, last; i < machine->node_count; i = last + 1) {
+        last = i;
+        while (last + 1 < machine->node_count && is_empty(&machine->nodes[i]) &&
+               is_empty(&machine->nodes[last + 1]) &&
+               machine->nodes[last + 1].id == machine->nodes[last].id + 1)
+            last++;
+        print_node(&machine->nodes[i], &machine->nodes[last]);
+    }
     for (size_t i = 0; i < topo->gpu_count; i++)
         print_gpu(&topo->gpus[i]);
     if (!topo->gpu_count)
