@@ -3,15 +3,16 @@
 
 import json
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
 
 import pytest
 
-from conftest import COMMAND
+from conftest import COMMAND, on_terminal
 from test_doctor import SICK as HOST_SETTINGS
-from doctorkit import (ALLOWED, C6, CLOSED, CPU, CPUFREQ, DEVICE, GPU, MOUNTS, OPEN, WELL, XID, deep_sleep, findings, needs_two,
+from doctorkit import (ALLOWED, C6, CLOSED, CPU, CPUFREQ, DEVICE, GPU, MOUNTS, OPEN, WELL, XID, deep_sleep, findings, make, needs_two,
                        node_memory, problems, write)
 
 HERE = pathlib.Path(__file__).parent
@@ -96,6 +97,7 @@ WELL_TOO = {
                                      "sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size advise [never]\n"},
                                     {"GPUFEED_PROFILE": "inference"}),
     "turbo": ({f"{CPU}/cpufreq/boost": "1\n", f"{CPU}/intel_pstate/no_turbo": "0\n"}, {}),
+    "enough open files": ({"proc/self/limits": "Max open files            20000                 20000               files\n"}, {}),
     "a local disk": ({"proc/self/mountinfo": MOUNTS, "sys/class/bdi/259:2/read_ahead_kb": "128\n"}, {"--data": "/data"}),
     "a parallel file system": ({"proc/self/mountinfo": MOUNTS}, {"--data": "/scratch/set"}),
     "interrupts near": ({**network_card("0"), **interrupts(DEVICE, "0-1")}, {}),
@@ -297,6 +299,27 @@ def test_idle_links_and_a_failed_nvml(doctor, nvml):
     assert not [one for one in idle if one["check"] in OF_NVML and one["status"] == "problem"]
     assert not {"link-generation", "fabric"} & {one["check"] for one in idle}
     assert not [one for one in findings(doctor("--json", **nvml, FAKE_INIT="9")) if one["check"] in OF_NVML]
+
+
+def test_sentences_are_wrapped_on_a_terminal(doctor, tmp_path):
+    """Commands are not, so that they can be copied."""
+    machine = write(tmp_path, SICK["open-files"][0])
+    plain = doctor(machine).stdout
+    lines = on_terminal([COMMAND, "doctor", machine], 60).splitlines()
+    commands = [line for line in lines if re.match(" +(fix|docker|k8s|slurm) ", line)]
+    assert max(len(line) for line in lines if line not in commands) <= 60 < max(map(len, commands))
+    assert " ".join(lines).split() == plain.split()
+    why = next(i for i, line in enumerate(lines) if line.startswith("         why       "))
+    assert re.match(" {19}[^ ]", lines[why + 1])
+
+
+def test_gpus_that_may_be_hidden(doctor, tmp_path):
+    make.dgx_h100().write(tmp_path)
+    assert "ok       up to 8 GPUs are visible [gpus]\n" in doctor(f"--machine={tmp_path}").stdout
+
+
+def test_nothing_is_ok_for_gpus_that_are_absent(doctor, tmp_path):
+    assert "feeding" not in {one["check"] for one in findings(doctor(write(tmp_path, gpu_nodes=()), "--json"))}
 
 
 def test_mistakes_of_options(doctor):

@@ -8,6 +8,12 @@
 
 void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width)
 {
+    gf_wrap_labelled(out, "", text, indent, width);
+}
+
+void gf_wrap_labelled(FILE *out, const char *label, const char *text, unsigned indent,
+                      unsigned width)
+{
     size_t column = 0;
 
     while (*(text += strspn(text, " \n"))) {
@@ -15,8 +21,10 @@ void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width)
         if (column && column + 1 + length > width) {
             fputc('\n', out);
             column = 0;
+            label = "";
         }
-        column += (size_t)fprintf(out, "%*s%.*s", column ? 1 : (int)indent, "", (int)length, text);
+        column += (size_t)fprintf(out, "%-*s%.*s", column ? 1 : (int)indent, column ? "" : label,
+                                  (int)length, text);
         text += length;
     }
     fputc('\n', out);

@@ -39,6 +39,8 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
     const size_t gpus = input->topo->facts.rank.local_size > 0 || !visible ? 1 : visible;
     const double each = cpus / (double)gpus;
 
+    if (each >= CPUS_LEAST && !visible)
+        return;
     if (each >= CPUS_LEAST) {
         gf_finding_add(
             ret, gf_status_ok, "%.3g CPUs for each GPU%s", each,

@@ -36,8 +36,8 @@ static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findi
 static void report_visible_gpus(const struct gf_visible_gpus *visible, struct gf_findings *ret)
 {
     struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_ok, "%zu GPU%s visible%s", visible->count,
-                       visible->count == 1 ? " is" : "s are", visible->doubt ? ", or fewer" : "");
+        gf_finding_add(ret, gf_status_ok, "%s%zu GPU%s visible", visible->doubt ? "up to " : "",
+                       visible->count, visible->count == 1 ? " is" : "s are");
     if (visible->doubt)
         gf_finding_evidence(finding, "%s", visible->doubt);
 }

@@ -24,8 +24,9 @@
 
 #define MEMORY_LEAST (UINT64_C(1) << 30)
 #define SHM_LEAST (UINT64_C(1) << 30) /* Docker's default is 64 MiB */
-/* The limit that vLLM sets for itself; a soft limit of 1024 is common. */
-#define OPEN_FILES_LEAST 65535
+/* A soft limit of 1024 is common; workers and connections of one process rarely need this many. */
+#define OPEN_FILES_LEAST 16384
+#define OPEN_FILES_SET 65535 /* the limit that vLLM sets for itself */
 /*
  * With this many more threads, a program can start the library's few threads and one OpenMP team in
  * each DataLoader worker.
@@ -303,7 +304,7 @@ void gf_check_open_files(const struct gf_check_input *input, struct gf_findings 
     gf_finding_fix(finding,
                    "ulimit -n %d before the program starts; docker run --ulimit "
                    "nofile=%d; systemd: LimitNOFILE=%d",
-                   OPEN_FILES_LEAST, OPEN_FILES_LEAST, OPEN_FILES_LEAST);
+                   OPEN_FILES_SET, OPEN_FILES_SET, OPEN_FILES_SET);
 }
 
 void gf_check_threads(const struct gf_check_input *input, struct gf_findings *ret)

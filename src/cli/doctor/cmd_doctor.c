@@ -4,6 +4,7 @@
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
 #include "cli/common/jansson_text.h"
+#include "cli/common/wrap.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/doctor_schema.h"
 #include "config/options.h"
@@ -69,14 +70,28 @@ static bool runs_in(const struct gf_check_input *input, enum gf_where where)
     }
 }
 
+/* Prints a sentence, wrapped on a terminal. Commands are not wrapped, so that they can be copied. */
+static void print_sentence(const char *label, const char *text, unsigned indent)
+{
+    if (isatty(STDOUT_FILENO))
+        gf_wrap_labelled(stdout, label, text, indent, gf_wrap_width(stdout));
+    else
+        printf("%-*s%s\n", (int)indent, label, text);
+}
+
 static void print_finding(const struct gf_finding *finding, const struct gf_check_input *input)
 {
-    printf("%-8s %s [%s]\n", status_names[finding->status], finding->summary, finding->check);
+    char text[1024];
+
+    snprintf(text, sizeof(text), "%s [%s]", finding->summary, finding->check);
+    print_sentence(status_names[finding->status], text, 9);
     if (*finding->evidence)
-        printf("         evidence  %s\n", finding->evidence);
-    if (finding->why)
-        printf("         why       %s (docs/%s)\n         fix       %s\n", finding->why,
-               finding->page, finding->fix);
+        print_sentence("         evidence", finding->evidence, 19);
+    if (finding->why) {
+        snprintf(text, sizeof(text), "%s (docs/%s)", finding->why, finding->page);
+        print_sentence("         why", text, 19);
+        printf("         fix       %s\n", finding->fix);
+    }
     for (enum gf_where i = 0; i < gf_where_count; i++)
         if (finding->where[i] && runs_in(input, i))
             printf("         %-10s%s\n", where_names[i], finding->where[i]);
@@ -98,10 +113,12 @@ static void print_text(const struct gf_findings *findings, const struct gf_check
         for (size_t i = 0; i < findings->count; i++)
             if (findings->list[i].status == status)
                 print_finding(&findings->list[i], input);
+    putchar('\n');
     if (problems)
-        printf(
-            "\n--json has the fixes for Docker, Kubernetes and Slurm, and --fix prints a script.");
-    printf("\n%zu problem%s, %zu ok, %zu unknown\n", problems, problems == 1 ? "" : "s",
+        print_sentence(
+            "", "--json has the fixes for Docker, Kubernetes and Slurm, and --fix prints a script.",
+            0);
+    printf("%zu problem%s, %zu ok, %zu unknown\n", problems, problems == 1 ? "" : "s",
            count_status(findings, gf_status_ok), count_status(findings, gf_status_unknown));
 }
 
