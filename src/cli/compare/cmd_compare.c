@@ -8,6 +8,7 @@
 #include "cli/common/plain_text.h"
 #include "cli/compare/arm.h"
 #include "cli/compare/comparison.h"
+#include "cli/compare/interrupt.h"
 #include "cli/compare/trial.h"
 
 #include <errno.h>
@@ -43,6 +44,7 @@ static void print_help(void)
          "  -h, --help\n"
          "      show this help\n\n"
          "With two reports (GPUFEED_REPORT), it compares them, without an interval.\n\n"
+         "Ctrl-C (SIGINT) ends the present run and prints the means of the finished pairs.\n\n"
          "Exit code: 0 after a comparison, also if the arms differ; 1 if a run failed or a\n"
          "file cannot be read; 2 if the command line is not valid.");
 }
@@ -118,11 +120,16 @@ static int compare_reports(char *const *paths)
 static int compare_runs(const struct words *words, char *const *command)
 {
     struct gf_trial trial;
-    const int error = gf_trial_run(&words->arms, words->pairs, command, &trial);
 
-    if (!error)
+    gf_interrupt_begin();
+    const int error = gf_trial_run(&words->arms, words->pairs, command, &trial);
+    if (error == -EINTR && !trial.pairs)
+        gf_cli_error("compare", "interrupted before the end of the first pair that counts");
+    else if (!error || error == -EINTR)
         gf_comparison_print_trial(stdout, &words->arms, &trial);
     gf_trial_free(&trial);
+    fflush(stdout);
+    gf_interrupt_end();
     return error ? GF_EXIT_FAILED : GF_EXIT_OK;
 }
 

@@ -242,8 +242,17 @@ static double mean(const double *values, size_t count)
 void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
 {
     const double runs[] = {(double)trial->pairs, (double)trial->pairs};
+    const bool has_report = trial->figures[0].reports > 0 || trial->figures[1].reports > 0;
 
-    print_answer(out, arms, trial);
+    if (!has_report)
+        fputs("No run wrote a report: no process used a GPU with the library, so there is nothing "
+              "to compare.\n",
+              out);
+    else if (trial->pairs < trial->planned)
+        fprintf(out, "Interrupted after %zu of %zu pairs, so there is no interval.\n", trial->pairs,
+                trial->planned);
+    else
+        print_answer(out, arms, trial);
     fprintf(out, "Means of %zu runs for each arm:\n", trial->pairs);
     print_row(out, "", arms->list[0].name, arms->list[1].name, "change");
     print_times(out, trial->by_step ? "time per step" : "time", mean(trial->times[0], trial->pairs),
@@ -251,7 +260,7 @@ void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms, const stru
     print_figures(out, trial->figures, runs);
     print_clocks(out, arms, trial);
     for (size_t arm = 0; arm < 2; arm++)
-        if (trial->figures[arm].reports < 1)
+        if (has_report && trial->figures[arm].reports < 1)
             fprintf(out, "No run of %s wrote a report: no process used a GPU with the library.\n",
                     arms->list[arm].name);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/common/cli.h"
+#include "cli/compare/interrupt.h"
 #include "cli/run/environ.h"
 
 #include <dirent.h>
@@ -123,6 +124,8 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folde
     int status;
 
     *ret = (struct gf_one_run){0};
+    if (gf_interrupt_pending())
+        return -EINTR;
     set_environment(&env, arm, folder);
     fflush(stdout);
     const uint64_t start_ns = gf_now_ns();
@@ -132,12 +135,17 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folde
     int error = child < 0 ? -errno : 0;
     if (!error)
         gf_gpu_clock_begin();
-    while (!error && waitpid(child, &status, 0) < 0)
+    while (!error && waitpid(child, &status, 0) < 0) {
         error = errno == EINTR ? 0 : -errno;
+        if (gf_interrupt_pending())
+            kill(child, SIGTERM); /* a terminal also sends SIGINT to the command */
+    }
     gf_gpu_clock_end(&ret->clock);
     ret->wall_s = (double)(gf_now_ns() - start_ns) / 1e9;
     gf_env_free(&env);
-    if (error)
+    if (gf_interrupt_pending())
+        error = -EINTR;
+    else if (error)
         gf_cli_error("compare", "cannot run the command: %s", strerror(-error));
     else if (status)
         error = report_failure(arm, folder, status);

@@ -16,7 +16,8 @@ struct gf_one_run {
 /*
  * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. Reports and
  * output go into the folder, which is emptied afterwards. Returns 0 or -errno. If the command
- * cannot be run or fails, prints the reason and the last lines of its output.
+ * cannot be run or fails, prints the reason and the last lines of its output. SIGINT ends the
+ * command, and the result is -EINTR.
  */
 int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
                struct gf_one_run *ret);

@@ -36,6 +36,20 @@ static void show_progress(size_t done, size_t all)
                 all, done == all ? "\r\033[K" : "");
 }
 
+/* Without a terminal, for example in a batch job, prints a line after each pair. */
+static void show_pair(const struct gf_arms *arms, const struct gf_one_run *const runs[2],
+                      size_t pair, size_t pairs)
+{
+    char number[32] = "discarded pair";
+
+    if (isatty(STDERR_FILENO))
+        return;
+    if (pair)
+        snprintf(number, sizeof(number), "pair %zu of %zu", pair, pairs);
+    gf_cli_error("compare", "%s: %s %.3g s, %s %.3g s", number, arms->list[0].name, runs[0]->wall_s,
+                 arms->list[1].name, runs[1]->wall_s);
+}
+
 struct runs {
     const struct gf_arms *arms;
     char *const *command;
@@ -59,20 +73,25 @@ static int run_pair(struct runs *runs, size_t pair, uint64_t *random)
     return 0;
 }
 
-static int run_pairs(struct runs *runs, size_t pairs)
+/* Counts the finished pairs in *ret_finished, without the discarded one. */
+static int run_pairs(struct runs *runs, size_t pairs, size_t *ret_finished)
 {
     uint64_t random = 0;
+    int error = 0;
 
     if (getrandom(&random, sizeof(random), 0) < 0)
         return -errno;
     runs->all = 2 * (pairs + 1);
-    for (size_t pair = 0; pair <= pairs; pair++) {
-        const int error = run_pair(runs, pair, &random);
+    for (size_t pair = 0; pair <= pairs && !error; pair++) {
+        error = run_pair(runs, pair, &random);
         if (error)
-            return error;
+            break;
+        const struct gf_one_run *const both[] = {&runs->list[0][pair], &runs->list[1][pair]};
+        show_pair(runs->arms, both, pair, pairs);
+        *ret_finished = pair;
     }
     show_progress(runs->all, runs->all);
-    return 0;
+    return error;
 }
 
 static bool have_steps(const struct runs *runs, size_t pairs)
@@ -103,7 +122,7 @@ int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
     char folder[PATH_MAX];
     struct runs runs = {.arms = arms, .command = command, .folder = folder};
 
-    *ret = (struct gf_trial){.pairs = pairs};
+    *ret = (struct gf_trial){.planned = pairs};
     int error = make_folder(folder);
     if (error)
         return error;
@@ -114,11 +133,11 @@ int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
             error = -ENOMEM;
     }
     if (!error)
-        error = run_pairs(&runs, pairs);
-    if (!error) {
+        error = run_pairs(&runs, pairs, &ret->pairs);
+    if (!error || error == -EINTR)
         evaluate(&runs, ret);
+    if (!error)
         error = gf_bootstrap_ratio(ret->times[0], ret->times[1], pairs, &ret->ratio);
-    }
     rmdir(folder);
     free(runs.list[0]);
     free(runs.list[1]);
