@@ -113,6 +113,10 @@ void gf_journal_before_exit(void (*last)(void))
     (void)last;
 }
 
+void gf_journal_put_exit(void)
+{
+}
+
 void gf_journal_finish(void)
 {
 }

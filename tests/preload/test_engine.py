@@ -313,7 +313,7 @@ def test_log_has_the_decisions(feed, tmp_path):
     events = [json.loads(line) for line in path.read_text().splitlines()]
     process, *events = [event for event in events if event["event"] not in ("stall", "threads")]  # stalls and threads depend on the machine
     assert process["event"] == "process"
-    assert [event["event"] for event in events] == ["decided", "decided", "rebound"]
+    assert [event["event"] for event in events] == ["decided", "decided", "rebound", "exit"]
     assert events[0]["cpus"] == "1" and events[1]["cpus"] == "0"
     assert all(event["pid"] == int(path.stem.split("-")[2]) for event in events)
 

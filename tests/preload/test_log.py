@@ -183,6 +183,7 @@ def test_the_last_event_before_an_exit(program, tmp_path, end):  # noqa: F811
         """, GPUFEED_LOG=tmp_path / f"{turn}.log")
         found = events(tmp_path / f"{turn}.log")
         assert any(event["call"] == "free" for event in found), turn
+        assert len(events(tmp_path / f"{turn}.log", "exit")) == 1
 
 
 AT_ONCE = 12
@@ -201,6 +202,7 @@ def test_processes_that_leave_right_behind_a_stall(run, tmp_path, way):
     assert [process.wait() for process in leaving] == [7] * AT_ONCE
     assert sorted(event["pid"] for event in frees(tmp_path / "log")) == \
         sorted(process.pid for process in leaving)
+    assert sorted(event["pid"] for event in events(tmp_path / "log", "exit")) == sorted(process.pid for process in leaving)
 
 
 def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F811

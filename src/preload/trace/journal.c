@@ -42,7 +42,8 @@ static struct gf_rank rank;
  */
 static _Atomic pid_t owner;
 static _Atomic bool has_header;
-static _Atomic int failure; /* -errno of the last append that failed, or 0 */
+static _Atomic pid_t exited; /* id of the process that has logged its exit */
+static _Atomic int failure;  /* -errno of the last append that failed, or 0 */
 static _Atomic bool warned;
 
 void gf_journal_open(const char *path_pattern, char *const *envp, const char *own_version)
@@ -359,6 +360,26 @@ void gf_journal_end(struct gf_line *line)
     errno = error;
 }
 
+/*
+ * The limit of the rate does not apply to this line, because its absence means that the process did
+ * not end normally. The limit of the size does.
+ */
+void gf_journal_put_exit(void)
+{
+    const int error = errno;
+    const pid_t now = getpid();
+    struct gf_line *line;
+
+    if (gf_load_acquire(&owner) != now || !gf_load_relaxed(&has_header) ||
+        gf_line_slots_full(journal_slots()) || gf_exchange_relaxed(&exited, now) == now)
+        return;
+    if ((line = begin_line("exit", gf_now_ns()))) {
+        gf_json_text(&line->json, "text", "the process ended normally");
+        gf_journal_end(line);
+    }
+    errno = error;
+}
+
 void gf_journal_event(const char *event, const char *fields)
 {
     struct gf_line *line = gf_journal_begin(event);
@@ -462,5 +483,6 @@ void gf_journal_before_exit(void (*last)(void))
         return;
     if (last)
         last();
+    gf_journal_put_exit();
     gf_journal_finish();
 }

@@ -39,6 +39,9 @@ void gf_journal_end(struct gf_line *line);
 /* Logs an event of the engine. fields: a JSON object on one line. */
 void gf_journal_event(const char *event, const char *fields);
 
+/* Logs that the process ends normally, once, if it has logged any event. */
+void gf_journal_put_exit(void);
+
 /*
  * Shares the slots with all children that are forked later. Called once, in a process that
  * initialised CUDA.
@@ -66,8 +69,8 @@ void gf_journal_finish(void);
 
 /*
  * Called before an _exit, in any process and on any thread, also in a signal handler. If lines
- * could be lost, calls `last`, unless that is NULL, and then gf_journal_finish. `last` may log
- * events. Has no effect in a child of vfork, which shares its parent's memory.
+ * could be lost, calls `last`, unless that is NULL, logs the exit, and calls gf_journal_finish. `last`
+ * may log events. Has no effect in a child of vfork, which shares its parent's memory.
  */
 void gf_journal_before_exit(void (*last)(void));
 

@@ -48,6 +48,7 @@ static void before_quick_exit(void)
 void gf_logging_finish(void)
 {
     gf_step_log_flush();
+    gf_journal_put_exit();
     gf_journal_finish();
 }
 
