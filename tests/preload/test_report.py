@@ -62,6 +62,24 @@ def test_ranks_that_write_one_report_are_told(feed, tmp_path, name, ranks, lines
                                             "Put %r, the rank, into the path.")
 
 
+@pytest.mark.parametrize("name, told", [("r.json", True), ("r-%p.json", False)])
+def test_processes_that_write_one_report_are_told(feed, tmp_path, name, told):  # noqa: F811
+    """A process without ranks starts another one, which writes and ends. A later run replaces the report of an ended one."""
+    body = """
+        import sys
+        start()
+        if os.environ.pop("OTHER", None):
+            report = os.environ["GPUFEED_REPORT"].replace("%p", str(os.getpid()))
+            assert wait_for(lambda: os.path.exists(report))
+            os.waitpid(os.posix_spawn(sys.executable, [sys.executable, *sys.argv], os.environ), 0)
+    """
+    path = tmp_path / name
+    assert feed(body, GPUFEED_REPORT=path, GPUFEED_VERBOSE=0).stderr == ""
+    said = feed(body, GPUFEED_REPORT=path, GPUFEED_VERBOSE=0, OTHER=1).stderr
+    assert said == (f"gpufeed: GPUFEED_REPORT: another process writes {path}, too, so only one report remains. "
+                    "Put %p, the process id, into the path.\n" if told else "")
+
+
 @pytest.mark.parametrize("variable", ["GPUFEED_REPORT", "GPUFEED_LOG"])
 def test_a_name_that_means_nothing_is_told(feed, tmp_path, variable):  # noqa: F811
     found = feed("start()", **{variable: tmp_path / "%%j-%j-%t", "GPUFEED_VERBOSE": 0})

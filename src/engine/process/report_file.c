@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define SECOND UINT64_C(1000000000)
 /*
@@ -23,6 +24,8 @@
  */
 #define LOCAL_NS (9 * SECOND / 2)
 #define NETWORK_NS (59 * SECOND)
+/* The clock of a file server may be this much ahead of this host's clock. */
+#define CLOCKS_MS 2000
 /* gf_write_job_await is called so often for the last report. */
 #define LAST_WAITS 5
 
@@ -36,9 +39,12 @@ static struct {
     struct gf_write_job job;
     const char *option; /* the path as in GPUFEED_REPORT */
     char path[PATH_MAX];
+    uint64_t started_ms; /* wall clock: when this process started to use the GPU */
+    struct stat own;     /* the file after the last write; st_ino is 0 before the first one */
+    bool may_be_shared;  /* false if a warning was printed, or is printed in another place */
     char *text;
     size_t length;
-} file = {.due_ns = UINT64_MAX, .job.write = write_text};
+} file = {.due_ns = UINT64_MAX, .may_be_shared = true, .job.write = write_text};
 
 static bool add_calls(void *closure, const struct gf_hook_counts *counts)
 {
@@ -84,13 +90,47 @@ static void warn_of_failure(int error)
     file.refused = error != 0;
 }
 
+/*
+ * Whether another process has written the file that is replaced now. A file of an earlier run is
+ * older than this process.
+ */
+static bool is_of_other(const struct stat *found)
+{
+    const uint64_t written_ms =
+        (uint64_t)found->st_mtim.tv_sec * 1000 + (uint64_t)found->st_mtim.tv_nsec / 1000000;
+
+    if (!file.own.st_ino && gf_file_place_of(file.path) == gf_file_place_network)
+        return written_ms > file.started_ms + CLOCKS_MS;
+    if (!file.own.st_ino)
+        return written_ms > file.started_ms;
+    return found->st_dev != file.own.st_dev || found->st_ino != file.own.st_ino ||
+           found->st_mtim.tv_sec != file.own.st_mtim.tv_sec ||
+           found->st_mtim.tv_nsec != file.own.st_mtim.tv_nsec;
+}
+
+static void warn_of_other(void)
+{
+    struct stat found;
+
+    if (!file.may_be_shared || gf_permit_sealed() || stat(file.path, &found) ||
+        !S_ISREG(found.st_mode) || !is_of_other(&found))
+        return;
+    file.may_be_shared = false;
+    gf_warn("GPUFEED_REPORT: another process writes %s, too, so only one report remains. "
+            "Put %%p, the process id, into the path.",
+            file.option);
+}
+
 static void write_text(void)
 {
+    warn_of_other();
     const int error = gf_replace_file(file.path, file.text, file.length);
-
     free(file.text);
-    if (!gf_permit_sealed())
+    if (!gf_permit_sealed()) {
+        if (error || stat(file.path, &file.own))
+            file.own.st_ino = 0;
         plan_next(gf_file_place_of(file.path));
+    }
     warn_of_failure(error);
 }
 
@@ -108,6 +148,9 @@ static int format_text(const struct gf_report *report, char *text, size_t size)
     file.text = text;
     file.length = length + 1;
     file.option = report->options->report;
+    /* gf_output_check warns of ranks. */
+    file.may_be_shared = file.may_be_shared && report->facts->rank.local_size <= 1;
+    file.started_ms = report->written_ms - report->ran_ms;
     return gf_path_expand(file.option, report->pid, report->facts->rank.rank, file.path,
                           sizeof(file.path));
 }
