@@ -45,6 +45,11 @@ static void print_summary(const struct gf_report *report)
 
 void gf_exit_summary_skip(void)
 {
+    const struct gf_process *p = &gf_process;
+
+    if (gf_load_relaxed(&p->choice.contexts) && *p->preload->options->report)
+        gf_warn("GPUFEED_REPORT: %s: the library's thread did not respond; the last report is lost",
+                p->preload->options->report);
     gf_store_relaxed(&gf_process.dead, true);
     gf_sampler_stop();
 }

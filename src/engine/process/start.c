@@ -291,6 +291,9 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     return &engine;
 }
 
+/* On a busy machine, the library's thread may wait for a CPU for seconds. */
+#define END_MS 5000
+
 /*
  * Ends the engine at a normal exit. The library's thread may hold the report lock while it takes a
  * sample, so the wait for the lock is limited.
@@ -302,7 +305,7 @@ __attribute__((destructor)) static void end_engine(void)
     if (!p->preload)
         return;
     if (!gf_process_dead() && getpid() == p->pid && gf_process_decision()) {
-        if (gf_report_lock(200))
+        if (gf_report_lock(END_MS))
             gf_exit_summary_run();
         else
             gf_exit_summary_skip();
