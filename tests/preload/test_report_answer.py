@@ -299,6 +299,8 @@ def test_a_named_file_of_another_kind_is_an_error(run, tmp_path, text, said):
     (tmp_path / "file").write_text(text)
     done = run(COMMAND, "report", "file", preload=False, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"gpufeed report: file {said}\n")
+    done = run(COMMAND, "report", "--events", "file", preload=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "") and re.search("file (has no event|is a report|is not a log)", done.stderr), done
 
 
 def test_a_log_whose_first_line_is_incomplete(run, tmp_path):

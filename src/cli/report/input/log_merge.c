@@ -22,7 +22,7 @@ static void read_line(struct gf_merge_input *input)
     if (!input->open)
         return;
     line->number = input->lines.number;
-    line->is_event = gf_event_read(line->text, &line->event);
+    line->is_event = gf_event_read(line->text, &line->event) && line->event.event.size;
     if (line->is_event && gf_event_time(&line->event) > 0)
         input->time = gf_event_time(&line->event);
 }

@@ -11,6 +11,7 @@
 /* How many events and damaged lines of a log were read so far. */
 struct known {
     unsigned events, bad;
+    bool refused; /* an error about the file was printed */
 };
 
 /*
@@ -55,17 +56,27 @@ static bool print_line(struct gf_job *job, const struct gf_merged_line *line, st
         known->events++;
         return true;
     }
-    if (gf_event_print(line->text)) {
+    if (line->is_event && gf_event_print(line->text)) {
         known->events++;
         return true;
     }
     known->bad++;
-    if (!known->events && is_foreign(line, known->bad)) {
+    known->refused = !known->events && is_foreign(line, known->bad);
+    if (known->refused) {
         *ret_failed = line->source->is_named || *ret_failed;
         return false;
     }
     gf_cli_error("report", "%s:%llu is not an event", gf_source_name(line->source),
                  (unsigned long long)line->number);
+    return true;
+}
+
+/* Called at the end of all logs. Whether an operand names a file that has lines, but no event. */
+static bool is_short_text(const struct gf_source *source, const struct known *known)
+{
+    if (!source->is_named || known->refused || known->events || !known->bad)
+        return false;
+    gf_cli_error("report", "%s has no event of a log (GPUFEED_LOG)", gf_source_name(source));
     return true;
 }
 
@@ -80,6 +91,8 @@ bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_f
     while (known && (line = gf_log_merge_next(&merge)))
         if (!print_line(&job, line, &known[line->source - sources->list], filter, &failed))
             gf_log_merge_drop(&merge);
+    for (size_t i = 0; known && i < sources->count; i++)
+        failed = is_short_text(&sources->list[i], &known[i]) || failed;
     failed = !gf_log_merge_end(&merge) || failed;
     gf_job_free(&job);
     free(known);
