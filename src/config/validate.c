@@ -53,6 +53,15 @@ static bool format_mistake(const char *entry, bool from_run, char *line, size_t 
     return true;
 }
 
+/* Replaces control characters, because the line may be printed on a terminal. */
+static char *make_plain(char *line)
+{
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    return line;
+}
+
 void gf_validate_environment(char *const *envp, bool from_run,
                              void (*report)(void *closure, const char *line), void *closure)
 {
@@ -60,7 +69,7 @@ void gf_validate_environment(char *const *envp, bool from_run,
 
     for (; envp && *envp; envp++)
         if (format_mistake(*envp, from_run, line, sizeof(line)))
-            report(closure, line);
+            report(closure, make_plain(line));
 }
 
 bool gf_validate_rejects(const char *entry)

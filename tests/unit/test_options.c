@@ -101,20 +101,22 @@ static void complains_once_and_clearly(void **state)
                    "GPUFEED_VERBOSE=",
                    "GPUFEED_STAGE_MIN=1K",
                    "GPUFEED_MEM=strickt",
+                   "GPUFEED_HEAP=\x1b[31m\n",
                    "HOME=/",
                    NULL};
     char all[2048] = "";
     gf_validate_environment(env, false, collect, all);
-    assert_string_equal(all,
-                        "GPUFEED_BIND=both is not valid; allowed: auto, node, socket, exclusive, "
-                        "force, off; "
-                        "using auto\n"
-                        "GPUFEED_BNID is not an option (did you mean GPUFEED_BIND?)\n"
-                        "GPUFEED_ZZZZZZZZ is not an option; `gpufeed run --help` lists them\n"
-                        "GPUFEED_VERBOSE= is not valid; allowed: 0 to 2; using 0\n"
-                        "GPUFEED_STAGE_MIN=1K is not valid; allowed: auto, 4K to 1T; using auto\n"
-                        "GPUFEED_MEM=strickt is not valid; allowed: auto, preferred, strict, off "
-                        "(did you mean strict?); using auto\n");
+    assert_string_equal(
+        all, "GPUFEED_BIND=both is not valid; allowed: auto, node, socket, exclusive, "
+             "force, off; "
+             "using auto\n"
+             "GPUFEED_BNID is not an option (did you mean GPUFEED_BIND?)\n"
+             "GPUFEED_ZZZZZZZZ is not an option; `gpufeed run --help` lists them\n"
+             "GPUFEED_VERBOSE= is not valid; allowed: 0 to 2; using 0\n"
+             "GPUFEED_STAGE_MIN=1K is not valid; allowed: auto, 4K to 1T; using auto\n"
+             "GPUFEED_MEM=strickt is not valid; allowed: auto, preferred, strict, off "
+             "(did you mean strict?); using auto\n"
+             "GPUFEED_HEAP=?[31m? is not valid; allowed: auto, replace, wrap, off; using auto\n");
 }
 
 static void every_row_prints_what_it_parsed(void **state)
