@@ -243,6 +243,23 @@ def test_each_state_of_a_job_has_its_sentence(shown, texts, sentence):
     assert answer(shown, *texts)["verdict"]
 
 
+def ended(at, event="exit", pid=7):
+    return line(event=event, time=STARTED + at, mono=100 + at, pid=pid, tid=pid, text="the process ended normally")
+
+
+@pytest.mark.parametrize("texts, sentence", [
+    ([process() + activity(1)], "No exit is in the log of process 7: it still runs, or it was killed. The log ends at 20"),
+    ([process(rank=0) + activity(5), process(8, rank=1) + activity(2, pid=8), process(9, rank=2) + activity(2, pid=9) + ended(3, pid=9)],
+     "No exit is in the logs of 2 processes: they still run, or they were killed. The log of rank 1 (process 8) ends first, at 20"),
+    ([process() + activity(1) + process() + stall(2, 3000)], None),  # another program; a process without a GPU does not log its exit
+    ([process() + activity(1) + ended(2)], None),
+    ([process() + activity(1) + ended(2, "full")], None),
+    ([process() + activity(1), report(state="running")], None)])
+def test_a_process_that_logged_no_exit_is_named(shown, texts, sentence):
+    said = " ".join(shown(*texts).stdout.split())
+    assert sentence in said if sentence else "No exit" not in said
+
+
 @pytest.mark.parametrize("log, counted, state", [(LOG, 3, "ended"), (LOG, 9, "running"), (process() + stall(1, 3000, dropped=8), 9, "ended")])
 def test_complete_logs_lack_nothing(shown, log, counted, state):
     """The report of a running process may be newer than its log. Dropped lines have a sentence of their own."""

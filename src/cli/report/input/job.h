@@ -23,6 +23,8 @@ struct gf_job_process {
     uint64_t dropped;                          /* log lines that the process dropped */
     uint64_t stalls; /* stalls in its log, also those that a filter removes */
     bool logged;
+    bool uses_gpu;  /* its log has events that only a process with a GPU logs */
+    bool exited;    /* its log has its exit or its last possible line, or another program began */
     bool excluded;  /* a filter excludes the process, and has removed its stalls and notes */
     json_t *report; /* NULL without a report */
 };

@@ -43,6 +43,8 @@ uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log, const str
     uint32_t process = log->processes[number];
     if (process != UINT32_MAX && !begins)
         return process;
+    if (process != UINT32_MAX)
+        job->processes[process].exited = true; /* by execve, or the id is that of a new process */
     process = gf_job_add_process(job);
     if (process == UINT32_MAX)
         return process;
@@ -193,6 +195,8 @@ void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct g
         at->first = time;
     at->last = gf_max(at->last, time);
     at->dropped += amount(event->dropped);
+    at->uses_gpu |= gf_event_is(event, "decided") || gf_event_is(event, "activity");
+    at->exited |= gf_event_is(event, "exit") || gf_event_is(event, "full");
     if (gf_event_is(event, "stall"))
         add_stall(job, process, event);
     else if (gf_event_is(event, "threads"))

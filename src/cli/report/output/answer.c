@@ -91,6 +91,15 @@ static void add_report(struct gf_answer *answer, const struct gf_job_process *pr
     answer->stall_us += (uint64_t)gf_report_number(process->report, "stalls.us");
 }
 
+static void add_end(struct gf_answer *answer, const struct gf_job_process *process)
+{
+    if (!process->uses_gpu || process->exited || process->report)
+        return;
+    answer->unended++;
+    if (!answer->first_unended || process->last < answer->first_unended->last)
+        answer->first_unended = process;
+}
+
 static void add_process(struct gf_answer *answer, const struct gf_job_process *process)
 {
     answer->processes++;
@@ -101,6 +110,7 @@ static void add_process(struct gf_answer *answer, const struct gf_job_process *p
     answer->throttled_ms += process->throttled_ms;
     answer->fault_ms += process->fault_ms;
     answer->dropped += process->dropped;
+    add_end(answer, process);
     if (process->report)
         add_report(answer, process);
 }

@@ -3,10 +3,39 @@
 
 #include "cli/report/output/amount.h"
 
+#include <stdio.h>
+
+/* A log without a report is all that a killed process leaves. */
+static void say_unended(struct gf_answer *answer)
+{
+    const struct gf_job_process *first = answer->first_unended;
+    char time[GF_AMOUNT], name[64];
+
+    if (!first)
+        return;
+    if (first->rank >= 0)
+        snprintf(name, sizeof(name), "rank %lld (process %lld)", (long long)first->rank,
+                 (long long)first->pid);
+    else
+        snprintf(name, sizeof(name), "process %lld", (long long)first->pid);
+    gf_amount_clock(first->last, true, time);
+    if (answer->unended == 1)
+        gf_lines_add(&answer->notes,
+                     "No exit is in the log of %s: it still runs, or it was killed. The log ends "
+                     "at %s.",
+                     name, time);
+    else
+        gf_lines_add(&answer->notes,
+                     "No exit is in the logs of %zu processes: they still run, or they were "
+                     "killed. The log of %s ends first, at %s.",
+                     answer->unended, name, time);
+}
+
 void gf_notes_say(struct gf_answer *answer)
 {
     char time[GF_AMOUNT], count[GF_AMOUNT];
 
+    say_unended(answer);
     if (answer->running)
         gf_lines_add(&answer->notes,
                      "Not final: %s of %zu; the job still runs, or it was killed. The latest "
