@@ -16,26 +16,17 @@
 
 #define TENSOR (8 * MIB)
 
-static ssize_t (*tensor_read)(int, void *, size_t, off_t);
-static ssize_t (*file_read)(int, void *, size_t);
+static struct kit_readers library;
 static const char *path;
 static size_t size;
 static unsigned char *into, *mapped;
-
-/* The loader resolves the pointer to read at the first call. */
-static void warm_up(void)
-{
-    const int fd = open("/proc/self/exe", O_RDONLY);
-    WANT(file_read(fd, into, 100) == 100 && close(fd) == 0);
-    kit_await_imports();
-}
 
 static void in_order(void)
 {
     const int fd = open(path, O_RDONLY);
     for (int i = 0; i < 3; i++) {
         errno = 77;
-        const ssize_t got = file_read(fd, into, size);
+        const ssize_t got = library.read(fd, into, size);
         printf("read: %zd, errno %d, at %ld, sum %u\n", got, errno, (long)lseek(fd, 0, SEEK_CUR),
                kit_sum(into, got > 0 ? (size_t)got : 0));
     }
@@ -48,7 +39,7 @@ static void at_offsets(void)
     off_t at = 0;
     for (int i = 0; i < 3; i++) {
         errno = 77;
-        const ssize_t got = tensor_read(fd, into, size - (size_t)at, at);
+        const ssize_t got = library.pread(fd, into, size - (size_t)at, at);
         printf("at %ld: %zd, errno %d, sum %u\n", (long)at, got, errno,
                kit_sum(into, got > 0 ? (size_t)got : 0));
         at += got > 0 ? got : 0;
@@ -90,13 +81,11 @@ int main(int argc, char **argv)
     if (argc < 5)
         return 64;
     path = argv[2];
-    *(void **)&tensor_read = kit_find(argv[3], "tensor_read");
-    *(void **)&file_read = kit_find(argv[4], "file_read");
     WANT(stat(path, &file) == 0);
     size = (size_t)file.st_size;
     kit_start();
     into = kit_pageable(size);
-    warm_up();
+    library = kit_await_readers(argv[3], argv[4]);
     const int fd = open(path, O_RDONLY);
     WANT(fd >= 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && close(fd) == 0);
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)

@@ -23,8 +23,7 @@
 #define ODD 13 /* the file's last bytes, which are no whole block */
 
 static char path[4096];
-static ssize_t (*tensor_read)(int, void *, size_t, off_t);
-static ssize_t (*file_read)(int, void *, size_t);
+static struct kit_readers library;
 static unsigned char *source, *into;
 static CUcontext context;
 
@@ -34,19 +33,11 @@ static void make_file(void)
     WANT(file && fwrite(source, 1, MOST + ODD, file) == MOST + ODD && fclose(file) == 0);
 }
 
-/* The loader resolves the pointer to read at the first call. */
-static void warm_up(void)
-{
-    const int fd = open(path, O_RDONLY);
-    WANT(file_read(fd, into, 100) == 100 && close(fd) == 0);
-    kit_await_imports();
-}
-
 /* Reads at the descriptor's offset, and prints all that the program can see of the result. */
 static void read_at_offset(int fd, unsigned char *to, size_t bytes, const char *what)
 {
     errno = 77;
-    const ssize_t got = file_read(fd, to, bytes);
+    const ssize_t got = library.read(fd, to, bytes);
     const int error = errno;
     printf("%s %zu: %zd, errno %d, sum %u, descriptor at %ld\n", what, bytes, got, error,
            kit_sum(to, got > 0 ? (size_t)got : 0), (long)lseek(fd, 0, SEEK_CUR));
@@ -60,7 +51,7 @@ static void impossible(int fd)
         lseek(fd, 0, SEEK_SET);
         read_at_offset(fd, into, sizes[i], "impossible");
         errno = 77;
-        const ssize_t got = tensor_read(fd, into, sizes[i], 0);
+        const ssize_t got = library.pread(fd, into, sizes[i], 0);
         printf("impossible: %zd, errno %d\n", got, errno);
     }
 }
@@ -71,23 +62,23 @@ static void errors(void)
     WANT(mprotect(into + 6 * MIB, 4096, PROT_READ) == 0);
     const int fd = open(path, O_RDONLY);
     errno = 77;
-    const ssize_t part = tensor_read(fd, into, 9 * MIB, 100);
+    const ssize_t part = library.pread(fd, into, 9 * MIB, 100);
     printf("protected: %zd, errno %d\n", part, errno);
     errno = 77;
-    const ssize_t none = tensor_read(fd, into + 6 * MIB, 9 * MIB, 100);
+    const ssize_t none = library.pread(fd, into + 6 * MIB, 9 * MIB, 100);
     printf("protected: %zd, errno %d\n", none, errno);
     lseek(fd, 100, SEEK_SET);
     read_at_offset(fd, into, 9 * MIB, "protected");
     read_at_offset(fd, into + 6 * MIB, 9 * MIB, "protected");
     WANT(mprotect(into + 6 * MIB, 4096, PROT_READ | PROT_WRITE) == 0);
     WANT(truncate(path, 7 * MIB + 5) == 0);
-    printf("truncated: %zd\n", tensor_read(fd, into, 9 * MIB, 0));
+    printf("truncated: %zd\n", library.pread(fd, into, 9 * MIB, 0));
     read_at_offset(fd, into, 9 * MIB, "truncated");
     impossible(fd);
     close(fd);
     read_at_offset(fd, into, 9 * MIB, "closed");
     errno = 77;
-    const ssize_t closed = tensor_read(fd, into, 9 * MIB, 0);
+    const ssize_t closed = library.pread(fd, into, 9 * MIB, 0);
     printf("closed: %zd, errno %d\n", closed, errno);
 }
 
@@ -101,7 +92,7 @@ static void at_offsets(void)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             memset(into, 0xee, MOST + MIB);
             errno = 77;
-            const ssize_t got = tensor_read(fd, into, sizes[i], offsets[o]);
+            const ssize_t got = library.pread(fd, into, sizes[i], offsets[o]);
             printf("at %ld %zu: %zd, errno %d, sum %u, behind %d, descriptor at %ld\n",
                    (long)offsets[o], sizes[i], got, errno, kit_sum(into, got > 0 ? (size_t)got : 0),
                    into[got > 0 ? got : 0] == 0xee, (long)lseek(fd, 0, SEEK_CUR));
@@ -157,7 +148,7 @@ static void read_chunks(void *data)
 {
     struct reader *reader = data;
     unsigned char *to = kit_pageable(CHUNK);
-    for (ssize_t got; (got = file_read(reader->fd, to, CHUNK)) > 0;) {
+    for (ssize_t got; (got = library.read(reader->fd, to, CHUNK)) > 0;) {
         size_t chunk = 0;
         while (chunk < CHUNKS && memcmp(to, source + chunk * CHUNK, ODD) != 0)
             chunk++;
@@ -248,9 +239,9 @@ static void replaced(void)
     WANT(files[1] >= 0 && ftruncate(files[1], MOST) == 0 && (victim = dup(files[0])) >= 0);
     WANT(pthread_create(&thread, NULL, replace, NULL) == 0);
     for (int i = 0; i < 40; i++) {
-        mixed += are_mixed(tensor_read(victim, into, MOST, 0));
+        mixed += are_mixed(library.pread(victim, into, MOST, 0));
         lseek(victim, 0, SEEK_SET);
-        mixed += are_mixed(file_read(victim, into, MOST));
+        mixed += are_mixed(library.read(victim, into, MOST));
     }
     is_over = true;
     pthread_join(thread, NULL);
@@ -263,9 +254,9 @@ static void *read_cancelled(void *way)
 {
     pthread_cancel(pthread_self());
     if (*(char *)way == 'p')
-        tensor_read(cancelled_fd, into, 9 * MIB, 0);
+        library.pread(cancelled_fd, into, 9 * MIB, 0);
     else
-        file_read(cancelled_fd, into, 9 * MIB);
+        library.read(cancelled_fd, into, 9 * MIB);
     return NULL;
 }
 
@@ -298,7 +289,7 @@ static void *read_alone(void *unused)
     int wrong = 0;
     for (int i = 0; i < 50; i++) { /* helpers may come too late for one read */
         memset(into, 0, MOST);
-        wrong += tensor_read(fd, into, MOST, 0) != MOST || memcmp(into, source, MOST) != 0;
+        wrong += library.pread(fd, into, MOST, 0) != MOST || memcmp(into, source, MOST) != 0;
     }
     printf("own descriptors: %d\n", wrong);
     return NULL;
@@ -316,7 +307,7 @@ static void forked(void)
     const int fd = open(path, O_RDONLY);
     const pid_t child = fork();
     if (!child)
-        _exit(file_read(fd, into, MOST) == MOST && !memcmp(into, source, MOST) ? 0 : 1);
+        _exit(library.read(fd, into, MOST) == MOST && !memcmp(into, source, MOST) ? 0 : 1);
     int status = -1;
     waitpid(child, &status, 0);
     printf("child: %d, descriptor at %ld\n", status, (long)lseek(fd, 0, SEEK_CUR));
@@ -348,9 +339,9 @@ static void signals(void)
     if (!child)
         _exit(0);
     for (int i = 0; i < 200 && (i < 20 || alarms < 20); i++) {
-        WANT(tensor_read(fd, into, MOST, 0) == MOST);
+        WANT(library.pread(fd, into, MOST, 0) == MOST);
         lseek(fd, 0, SEEK_SET);
-        WANT(file_read(fd, into, MOST) == MOST);
+        WANT(library.read(fd, into, MOST) == MOST);
     }
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -398,7 +389,7 @@ static void forking_handler(void)
     WANT(pthread_create(&thread, NULL, interrupt, &self) == 0);
     while (right && children < FORKS) {
         memset(into, 0, MOST);
-        right = tensor_read(fd, into, MOST, 0) == MOST && memcmp(into, source, MOST) == 0;
+        right = library.pread(fd, into, MOST, 0) == MOST && memcmp(into, source, MOST) == 0;
         if (getpid() != family)
             _exit(right ? 0 : 1);
     }
@@ -424,14 +415,12 @@ int main(int argc, char **argv)
     if (argc < 5)
         return 64;
     snprintf(path, sizeof path, "%s/weights", argv[2]);
-    *(void **)&tensor_read = kit_find(argv[3], "tensor_read");
-    *(void **)&file_read = kit_find(argv[4], "file_read");
     context = kit_start();
     source = kit_pageable(MOST + ODD);
     into = kit_pageable(MOST + 2 * MIB);
     kit_fill(source, MOST + ODD, 5);
     make_file();
-    warm_up();
+    library = kit_await_readers(argv[3], argv[4]);
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         if (strcmp(argv[1], tests[i].name) == 0)
             tests[i].run();

@@ -86,10 +86,16 @@ void kit_starve_helpers(void);
 void kit_stop_helpers(void);
 
 /* imports.c */
-/* Opens the library, and returns its function. */
-void *kit_find(const char *library, const char *name);
-/* Gives libgpufeed time to start its threads, and to replace the pointers of such libraries. */
-void kit_await_imports(void);
+struct kit_readers {
+    ssize_t (*pread)(int, void *, size_t, off_t);
+    ssize_t (*read)(int, void *, size_t);
+};
+/*
+ * Finds the functions of libraries that are named like safetensors' and CPython's own. Then waits
+ * until libgpufeed has started its threads and replaced the libraries' pointers, at most some
+ * seconds. Called after kit_start.
+ */
+struct kit_readers kit_await_readers(const char *safetensors, const char *python);
 /* Returns a number that depends on all bytes and on their order. */
 unsigned kit_sum(const unsigned char *at, size_t bytes);
 

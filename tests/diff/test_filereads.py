@@ -40,7 +40,7 @@ def test_several_threads_share_the_reads(run, tmp_path, what):
 @pytest.mark.parametrize("environment", [{"GPUFEED_PARALLEL_READ": "off"}, {"GPUFEED": "observe"}],
                          ids=["off", "observe"])
 def test_option_off(run, tmp_path, environment):
-    assert counts(run, tmp_path, **environment) == {"libraries": 0, "calls": 0, "bytes": 0}
+    assert counts(run, tmp_path, KIT_TURNS=10, **environment) == {"libraries": 0, "calls": 0, "bytes": 0}
 
 
 def test_descriptors_of_another_thread_are_not_read(run, tmp_path):
