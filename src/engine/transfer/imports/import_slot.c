@@ -137,6 +137,8 @@ static enum gf_import_state store(const struct dl_phdr_info *info, uintptr_t at,
 
     if (closed && !is_closed(at))
         return gf_import_unresolved;
+    if (!closed && is_closed(at)) /* by the program */
+        return gf_import_kept;
     if (closed && !protect_slot(at, PROT_READ | PROT_WRITE))
         return gf_import_kept;
     gf_store_relaxed((_Atomic(gf_import *) *)at, replacement);

@@ -10,14 +10,15 @@
 #include "engine/transfer/imports/parallel_memcpy.h"
 #include "engine/transfer/imports/parallel_read.h"
 #include "engine/transfer/memory/populate.h"
-#include "engine/transfer/pool/pool.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PYTHON "libpython" /* also for a program that contains CPython */
 
@@ -121,16 +122,19 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
     return 0;
 }
 
-/* The limit is for a fork by a thread for which the loader waits. */
+/*
+ * The limit is for a fork by a thread for which the loader waits. A real-time thread that only
+ * yielded would keep the searching thread off its CPU. The system call is made directly, because
+ * libc's function is a cancellation point, and fork is none.
+ */
 static void fork_begins(void)
 {
-    /* A real-time thread that only yielded would keep the searching thread off its CPU. */
     static const struct timespec moment = {.tv_nsec = 100000};
     const uint64_t until = gf_now_ns() + GF_TUNE_IMPORT_FORK_NS;
 
     gf_add_seq_cst(&forks, 1);
     while (gf_load_seq_cst(&searching) && gf_now_ns() < until)
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+        syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &moment, NULL);
 }
 
 static void fork_ends(void)
@@ -143,7 +147,6 @@ static void fork_ends_in_child(void)
     gf_store_relaxed(&forks, 0);
     gf_store_relaxed(&searching, false);
     gf_import_owner_forked();
-    gf_pool_forked();
 }
 
 /* Returns whether a search may begin, and makes forks wait for its end. */

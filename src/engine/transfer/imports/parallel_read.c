@@ -40,6 +40,18 @@ static size_t most_of_one_call(size_t bytes)
     return gf_min(bytes, INT_MAX / gf_page_size() * gf_page_size());
 }
 
+/* Reads on several threads. Returns how many bytes at the start of the range were read. */
+static size_t read_shared(const struct gf_shared_plan *plan, int fd, char *to, off_t offset)
+{
+    const size_t done = gf_shared_read(plan, fd, to, offset);
+
+    if (done) {
+        gf_add_relaxed(&calls, 1);
+        gf_add_relaxed(&bytes_read, done);
+    }
+    return done;
+}
+
 /*
  * Reads natively what the threads could not read after `done` bytes, so the kernel decides on result
  * and errno. It reports an error only if the call has read no byte. Returns the result of the call.
@@ -47,39 +59,20 @@ static size_t most_of_one_call(size_t bytes)
 static ssize_t read_rest(const struct gf_shared_plan *plan, int fd, char *to, size_t done,
                          off_t offset)
 {
-    const int error = errno;
     ssize_t rest = 0;
 
+    if (!done)
+        return pread(fd, to, plan->bytes, offset);
     /* Another thread may have replaced the descriptor. Then the rest would be of another file. */
-    if (done && !gf_shared_read_is_file(fd, &plan->file)) {
-        errno = error;
-        return (ssize_t)done;
-    }
-    rest = pread(fd, to + done, plan->bytes - done, offset + (off_t)done);
-    if (!done)
-        return rest;
-    rest = rest > 0 && gf_shared_read_is_file(fd, &plan->file) ? rest : 0;
-    errno = error;
-    return (ssize_t)done + rest;
-}
-
-/* Makes a planned read, and returns the result of the call. On success, errno is as before. */
-static ssize_t make(const struct gf_shared_plan *plan, int fd, char *to, off_t offset)
-{
-    const int error = errno;
-    const size_t done = gf_shared_read(plan, fd, to, offset);
-
-    errno = error;
-    if (!done)
-        return read_rest(plan, fd, to, 0, offset);
-    gf_add_relaxed(&calls, 1);
-    gf_add_relaxed(&bytes_read, done);
-    return done < plan->bytes ? read_rest(plan, fd, to, done, offset) : (ssize_t)done;
+    if (done < plan->bytes && gf_shared_read_is_file(fd, &plan->file))
+        rest = pread(fd, to + done, plan->bytes - done, offset + (off_t)done);
+    return (ssize_t)done + (rest > 0 && gf_shared_read_is_file(fd, &plan->file) ? rest : 0);
 }
 
 /*
  * The functions that share a call return false if the call is not shared, and nothing was read.
- * They are not cancelled, because a thread that ended within them would keep helpers reserved.
+ * They are not cancelled, because a thread that ended within them would keep helpers reserved. They
+ * may change errno.
  */
 
 static bool share_pread(int fd, void *to, size_t bytes, off_t offset, ssize_t *ret)
@@ -88,39 +81,72 @@ static bool share_pread(int fd, void *to, size_t bytes, off_t offset, ssize_t *r
 
     if (!gf_shared_read_plan(fd, bytes, offset, &plan))
         return false;
-    *ret = make(&plan, fd, to, offset);
+    *ret = read_rest(&plan, fd, to, read_shared(&plan, fd, to, offset), offset);
     return true;
 }
 
 /*
- * Advances the descriptor's offset, and reads the bytes before the new offset. The kernel advances
- * the offset in one step, so threads and processes that share it read other bytes. The call itself
- * never reads at the descriptor's offset, which others may have advanced meanwhile. If it gets fewer
- * bytes than planned, it sets the offset back.
+ * Plans a read at the descriptor's offset, and advances the offset. The kernel advances it in one
+ * step, so threads and processes that share it read other bytes. Returns the offset from which to
+ * read; -1 if the call is not shared. Sets *ret_moved if others have moved the offset meanwhile.
+ */
+static off_t plan_and_advance(int fd, size_t bytes, struct gf_shared_plan *ret, bool *ret_moved)
+{
+    const off_t before = lseek(fd, 0, SEEK_CUR);
+
+    if (before < 0 || !gf_shared_read_plan(fd, bytes, before, ret))
+        return -1;
+    const off_t end = lseek(fd, (off_t)ret->bytes, SEEK_CUR);
+    if (end >= 0 && gf_shared_read_is_file(fd, &ret->file)) {
+        *ret_moved = end - (off_t)ret->bytes != before;
+        return GF_MUTATED(ignores_others) ? before : end - (off_t)ret->bytes;
+    }
+    if (end >= 0) /* another thread has replaced the descriptor */
+        lseek(fd, -(off_t)ret->bytes, SEEK_CUR);
+    gf_shared_read_drop(ret);
+    return -1;
+}
+
+/*
+ * Sets the offset back by the bytes that were planned but not read. If another thread has moved the
+ * offset during the call, it stays: that thread may have set it. But if others had moved it before
+ * the call advanced it, all of them may have advanced it beyond the end of the file.
+ */
+static void set_back(int fd, const struct gf_shared_plan *plan, off_t end, off_t missing,
+                     bool was_moved)
+{
+    if (!missing || GF_MUTATED(keeps_the_offset) || !gf_shared_read_is_file(fd, &plan->file) ||
+        !gf_import_owner_is_here() || (!was_moved && lseek(fd, 0, SEEK_CUR) != end))
+        return;
+    lseek(fd, -missing, SEEK_CUR);
+}
+
+/*
+ * The call never reads at the descriptor's offset, which others may have advanced meanwhile. If it
+ * gets fewer bytes than planned, it sets the offset back.
  */
 static bool share_read(int fd, void *to, size_t bytes, ssize_t *ret)
 {
     struct gf_shared_plan plan;
-    const off_t before = lseek(fd, 0, SEEK_CUR);
+    bool was_moved = false;
+    const off_t start = plan_and_advance(fd, bytes, &plan, &was_moved);
 
-    if (before < 0 || !gf_shared_read_plan(fd, bytes, before, &plan))
+    if (start < 0)
         return false;
-    const off_t end = lseek(fd, (off_t)plan.bytes, SEEK_CUR);
-    if (end < 0) {
-        gf_shared_read_drop(&plan);
+    const size_t done = read_shared(&plan, fd, to, start);
+    if (!done && !gf_shared_read_is_file(fd, &plan.file))
         return false;
-    }
-    *ret = make(&plan, fd, to, GF_MUTATED(ignores_others) ? before : end - (off_t)plan.bytes);
+    *ret = read_rest(&plan, fd, to, done, start);
     const int error = errno;
-    const off_t missing = (off_t)plan.bytes - gf_max(*ret, (ssize_t)0);
-    if (missing && !GF_MUTATED(keeps_the_offset) && gf_shared_read_is_file(fd, &plan.file))
-        lseek(fd, -missing, SEEK_CUR);
+    set_back(fd, &plan, start + (off_t)plan.bytes, (off_t)plan.bytes - gf_max(*ret, (ssize_t)0),
+             was_moved);
     errno = error;
     return true;
 }
 
 ssize_t gf_parallel_pread(int fd, void *to, size_t bytes, off_t offset)
 {
+    const int error = errno;
     bool is_shared;
     ssize_t ret;
     int cancel;
@@ -131,6 +157,8 @@ ssize_t gf_parallel_pread(int fd, void *to, size_t bytes, off_t offset)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     is_shared = share_pread(fd, to, most_of_one_call(bytes), offset, &ret);
     pthread_setcancelstate(cancel, NULL);
+    if (!is_shared || ret >= 0)
+        errno = error;
     return is_shared ? ret : pread(fd, to, bytes, offset);
 }
 
@@ -147,10 +175,9 @@ ssize_t gf_parallel_read(int fd, void *to, size_t bytes)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     is_shared = share_read(fd, to, most_of_one_call(bytes), &ret);
     pthread_setcancelstate(cancel, NULL);
-    if (is_shared)
-        return ret;
-    errno = error;
-    return read(fd, to, bytes);
+    if (!is_shared || ret >= 0)
+        errno = error;
+    return is_shared ? ret : read(fd, to, bytes);
 }
 
 void gf_parallel_read_count(struct gf_import_count *ret)

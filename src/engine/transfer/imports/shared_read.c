@@ -78,41 +78,41 @@ static bool read_piece(struct gf_job *job, uint64_t piece)
     return ret;
 }
 
-static bool has_local_type(int fd)
+static bool is_local_type(unsigned long type)
 {
     static const unsigned long types[] = {TMPFS_MAGIC,      EXT4_SUPER_MAGIC,
                                           XFS_MAGIC,        BTRFS_SUPER_MAGIC,
                                           F2FS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
-    struct statfs file_system;
 
-    if (fstatfs(fd, &file_system) != 0)
-        return false;
     for (size_t i = 0; i < GF_ARRAY_LEN(types); i++)
-        if ((unsigned long)file_system.f_type == types[i])
+        if (type == types[i])
             return true;
     return false;
 }
 
 /*
- * Whether the file system is one of this machine. The last device for which this was false is
- * remembered, because each such answer may be fetched over the network.
+ * Whether the file is on a file system of this machine. The last device for which this was false is
+ * remembered, because each such answer may be fetched over the network. False also for a file of an
+ * overlayfs with several links: if another process opens it for writing, its inode number changes,
+ * as if the descriptor had been replaced.
  */
-static bool is_local(int fd, dev_t device)
+static bool is_local(int fd, const struct stat *file)
 {
     static _Atomic uint64_t remote; /* the device's number plus 1; 0: none */
+    struct statfs file_system;
 
-    if (gf_load_relaxed(&remote) == (uint64_t)device + 1)
+    if (gf_load_relaxed(&remote) == (uint64_t)file->st_dev + 1)
         return false;
-    if (has_local_type(fd))
-        return true;
-    gf_store_relaxed(&remote, (uint64_t)device + 1);
+    if (fstatfs(fd, &file_system) == 0 && is_local_type((unsigned long)file_system.f_type))
+        return file_system.f_type != OVERLAYFS_SUPER_MAGIC || file->st_nlink == 1;
+    gf_store_relaxed(&remote, (uint64_t)file->st_dev + 1);
     return false;
 }
 
 /* Whether reads of this descriptor may be shared. */
 static bool is_shareable(int fd, struct stat *ret_file)
 {
-    if (fstat(fd, ret_file) != 0 || !S_ISREG(ret_file->st_mode) || !is_local(fd, ret_file->st_dev))
+    if (fstat(fd, ret_file) != 0 || !S_ISREG(ret_file->st_mode) || !is_local(fd, ret_file))
         return false;
     const int flags = fcntl(fd, F_GETFL);
     return flags >= 0 && !(flags & (O_DIRECT | O_PATH)) && (flags & O_ACCMODE) != O_WRONLY;

@@ -89,10 +89,13 @@ int gf_touching_run(struct gf_touching *t)
     const uint64_t units = gf_units_count(&t->units);
 
     t->job.work = touch_unit;
-    if (t->pool)
-        gf_pool_run(t->pool, &t->job, units);
-    else
+    if (t->pool) {
+        /* in a child that a handler forked within this call, no unit has an error */
+        if (gf_pool_run(t->pool, &t->job, units) != GF_PIECE_NONE && !gf_load_relaxed(&t->error))
+            return -ECHILD;
+    } else {
         for (uint64_t i = 0; i < units && touch_unit(&t->job, i); i++)
             ;
+    }
     return gf_load_relaxed(&t->error);
 }

@@ -346,11 +346,32 @@ static void *run_helper(void *arg)
     return NULL;
 }
 
+/* A call of gf_pool_run. */
+struct run {
+    struct gf_pool *pool;
+    struct gf_job *job;
+    struct run *outer; /* the call that a handler of a signal has interrupted */
+};
+static __thread struct run *running; /* the innermost call on this thread */
+
+/* Called in a forked child, for the calls that a handler of a signal interrupted and forked in. */
+static void end_runs(void)
+{
+    for (const struct run *run = running; run; run = run->outer) {
+        /* another thread may have held the lock */
+        run->pool->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        gf_store_relaxed(&run->job->failed, 0);
+        gf_store_relaxed(&run->job->helpers, 0);
+    }
+}
+
 int gf_pool_start(struct gf_pool *pool)
 {
     if (pool->threads < 2 || gf_load_relaxed(&pool->started) ||
         gf_exchange_relaxed(&pool->started, true))
         return 0;
+    static bool watches; /* used on the library's own thread only */
+    watches = watches || pthread_atfork(NULL, NULL, end_runs) == 0;
     const int error = gf_helpers_start(pool->threads - 1, run_helper, pool);
     gf_store_relaxed(&pool->failed, error != 0);
     return error;
@@ -448,14 +469,6 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job)
     return gf_load_relaxed(&job->failed);
 }
 
-/* A call of gf_pool_run. */
-struct run {
-    struct gf_pool *pool;
-    struct gf_job *job;
-    struct run *outer; /* the call that a handler of a signal has interrupted */
-};
-static __thread struct run *running; /* the innermost call on this thread */
-
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
 {
     struct run run = {pool, job, running};
@@ -469,14 +482,4 @@ uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
     atomic_signal_fence(memory_order_seq_cst);
     running = run.outer;
     return failed;
-}
-
-void gf_pool_forked(void)
-{
-    for (const struct run *run = running; run; run = run->outer) {
-        /* another thread may have held the lock */
-        run->pool->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-        gf_store_relaxed(&run->job->failed, 0);
-        gf_store_relaxed(&run->job->helpers, 0);
-    }
 }

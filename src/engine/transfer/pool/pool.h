@@ -95,16 +95,10 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job);
 
 /*
  * Opens a job, does all its pieces on the caller and the helpers, and closes it. Returns the same
- * as gf_pool_close.
+ * as gf_pool_close. A handler of a signal may interrupt this call and fork. In the child, which has
+ * no helpers, the call then returns 0, as if the first piece had failed.
  */
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces);
-
-/*
- * For a handler of pthread_atfork, in the child. A handler of a signal may interrupt gf_pool_run and
- * fork. In the child, which has no helpers, that call of gf_pool_run then returns 0, as if the first
- * piece had failed.
- */
-void gf_pool_forked(void);
 
 /* The first pool that has at least `helpers` helpers; NULL if there is no such pool. */
 struct gf_pool *gf_pool_with_helpers(unsigned helpers);
