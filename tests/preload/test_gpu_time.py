@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -137,14 +138,30 @@ def test_a_profiler_in_the_driver_turns_it_off_unless_asked_for(sample):
     assert found["sampled"] is True and found["reason"] is None
 
 
-def causes_while(tmp_path, disturb):
-    """The causes in seconds of a program that sleeps 3 s, while disturb(process) runs once its report exists."""
+def has_sampler(process):
+    for name in pathlib.Path(f"/proc/{process.pid}/task").glob("*/comm"):
+        try:
+            if name.read_text(encoding="ascii") == "gpufeed-gputime\n":
+                return True
+        except OSError:  # the thread has ended
+            pass
+    return False
+
+
+def time_while(tmp_path, disturb):
+    """The GPU's time in a program that sleeps 3 s, while disturb(process) runs once its report and its sampler exist."""
     report = tmp_path / "report.json"
     process = subprocess.Popen([PROGRAM, "idle", "3000"], env=Runner().env(sim=True, GPUFEED_REPORT=report))
     read_while(process, report, len)
+    while process.poll() is None and not has_sampler(process):
+        time.sleep(0.01)
     disturb(process)
     assert process.wait(60) == 0
-    return {name: cause["s"] for name, cause in only(json.loads(report.read_text())["gpu_time"])["causes"].items()}
+    return json.loads(report.read_text())["gpu_time"]
+
+
+def causes_in(found):
+    return {name: cause["s"] for name, cause in only(found)["causes"].items()}
 
 
 def stop(process):
@@ -154,28 +171,35 @@ def stop(process):
 
 
 def starve(process):
-    """Another process has the only CPU that the program may use."""
+    """Other processes have the only CPU that the program may use. One would leave the sampler the little time that it needs."""
     cpu = {min(os.sched_getaffinity(0))}
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    for other in others:
         os.sched_setaffinity(other.pid, cpu)
-        for tid in map(int, os.listdir(f"/proc/{process.pid}/task")):
-            os.sched_setaffinity(tid, cpu)
-            os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
+    for tid in map(int, os.listdir(f"/proc/{process.pid}/task")):
+        os.sched_setaffinity(tid, cpu)
+        os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
+    try:
         process.wait(60)
-        other.kill()
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def test_a_stopped_process_is_paused(tmp_path):
-    assert causes_while(tmp_path, stop)["paused"] > 0.3
+    assert causes_in(time_while(tmp_path, stop))["paused"] > 0.3
 
 
 def test_a_process_without_a_cpu_is_not_paused(tmp_path):
-    """The sampler's own thread is late, too. Its run-queue delay shows that it was runnable."""
+    """The sampler's own thread is late, too. Its run-queue delay shows that it was runnable. The other process has the CPU meanwhile."""
     with open("/proc/thread-self/schedstat", encoding="ascii") as file:
         if file.read().split()[0] == "0":
             pytest.skip("the kernel does not count run-queue delays")
-    causes = causes_while(tmp_path, starve)
+    found = time_while(tmp_path, starve)
+    causes, without = causes_in(found), found["without_cpu"]
     assert causes.get("preempted", 0) > 0.3 and causes.get("paused", 0) < 0.3 * causes["preempted"], causes
+    assert without["s"] > 0.2 and without["own_cpu_s"] < 0.2 * without["s"] and without["cpus"] == 1
 
 
 def read_while(process, path, found, seconds=60):

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shares of a GPU's time: engine/gputime/shares.c, gaps.c, feeder.c and measured_run.c. */
+/*
+ * The shares of a GPU's time: engine/gputime/shares.c, gaps.c, feeder.c, measured_run.c and
+ * cpu_use.c.
+ */
 #include "unit.h"
 
 #include "base/clock.h"
+#include "engine/gputime/cpu_use.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/gaps.h"
 #include "engine/gputime/cause_lines.h"
@@ -292,11 +296,31 @@ static void a_reading_that_waits_for_a_cpu_is_counted(void **state)
     assert_true(gf_measured_run_delay() >= work.delay_ns);
 }
 
+/* Only intervals count in which the submitting thread had no CPU for more than half of the time. */
+static void cpus_are_used_by_this_process_or_by_others(void **state)
+{
+    struct gf_cpu_use use;
+    (void)state;
+
+    gf_cpu_use_add(1000 * MS, 70 * MS, 900 * MS);
+    gf_cpu_use_add(1010 * MS, 80 * MS, 905 * MS);
+    gf_cpu_use_read(&use);
+    assert_int_equal(use.ns, 0);
+    gf_cpu_use_add(1020 * MS, 95 * MS, 911 * MS);
+    gf_cpu_use_add(1030 * MS, 99 * MS, 911 * MS);
+    gf_cpu_use_add(1060 * MS, 104 * MS, 941 * MS);
+    gf_cpu_use_read(&use);
+    assert_int_equal(use.ns, 40 * MS);
+    assert_int_equal(use.own_ns, 20 * MS);
+    assert_in_range(use.cpus, 1, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_are_judged_together),
         cmocka_unit_test(a_reading_that_waits_for_a_cpu_is_counted),
+        cmocka_unit_test(cpus_are_used_by_this_process_or_by_others),
         cmocka_unit_test(a_line_has_the_time_between_its_readings),
         cmocka_unit_test(files_of_packages_are_no_lines_of_the_program),
         cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),

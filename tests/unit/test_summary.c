@@ -45,6 +45,38 @@ static void the_largest_three_causes_have_lines(void **state)
         "  6.0 % waiting for Python's lock (move the work of other threads to processes)");
 }
 
+static const char *line_without_cpu(unsigned ms, unsigned own_ms, unsigned cpus)
+{
+    static struct gf_gpu_time time;
+    static char text[2048];
+
+    use(&time.device[0], 30, 70);
+    time.device[0].cause_ns[gf_host_preempted] = 30 * SECOND;
+    time.without_cpu = (struct gf_cpu_use){ms * (SECOND / 1000), own_ms * (SECOND / 1000), cpus};
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    return strstr(text, "30.0 % the submitting thread had no CPU") +
+           strlen("30.0 % the submitting thread had no CPU");
+}
+
+static void a_thread_without_a_cpu_lost_it_to_this_process_or_to_others(void **state)
+{
+    (void)state;
+    assert_string_equal(line_without_cpu(99, 50, 4),
+                        " (request more CPUs, or run fewer threads, workers and other jobs)");
+    assert_string_equal(line_without_cpu(2000, 6000, 4),
+                        ", while this process used 3.0 of 4 CPUs (run fewer threads in it, or "
+                        "request more CPUs)");
+    assert_string_equal(line_without_cpu(2000, 5000, 4),
+                        ", while this process used 2.5 of 4 CPUs (request more CPUs, or run fewer "
+                        "threads, workers and other jobs)");
+    assert_string_equal(line_without_cpu(2000, 1000, 1),
+                        ", while this process used 0.5 of 1 CPU (run fewer workers and other jobs, "
+                        "or request more CPUs)");
+    /* Its other threads may use more CPUs than its main thread. */
+    assert_string_equal(line_without_cpu(2000, 9000, 4),
+                        " (request more CPUs, or run fewer threads, workers and other jobs)");
+}
+
 static void communication_has_a_line(void **state)
 {
     static struct gf_gpu_time time;
@@ -320,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_three_causes_have_lines),
+        cmocka_unit_test(a_thread_without_a_cpu_lost_it_to_this_process_or_to_others),
         cmocka_unit_test(communication_has_a_line),
         cmocka_unit_test(unknown_time_has_a_reason),
         cmocka_unit_test(several_gpus_begin_with_the_emptiest),

@@ -400,6 +400,7 @@ void gf_sampler_read(struct gf_gpu_time *ret)
     ret->questions = gf_load_relaxed(&sampler.questions);
     ret->refused = gf_load_relaxed(&sampler.refused);
     ret->longest_question_ns = gf_load_relaxed(&sampler.longest_ns);
+    gf_cpu_use_read(&ret->without_cpu);
     for (unsigned i = 0; ret->on && i < GF_SUBMIT_DEVICES; i++)
         read_device(&sampler.device[i], &ret->device[i]);
 }

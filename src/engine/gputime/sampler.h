@@ -11,6 +11,7 @@
 #include "abi/python_api.h"
 #include "engine/gputime/gaps.h"
 #include "engine/gputime/cause_lines.h"
+#include "engine/gputime/cpu_use.h"
 #include "engine/gputime/graph_steps.h"
 #include "engine/gputime/step_facts.h"
 
@@ -22,6 +23,7 @@ struct gf_gpu_time {
     /* CPU time of the sampler's thread and of the threads that read files for it. */
     uint64_t cpu_ns;
     uint64_t questions, refused, longest_question_ns;
+    struct gf_cpu_use without_cpu;
     struct gf_gpu_time_device {
         bool used;
         uint64_t state_ns[GF_GPU_STATE_COUNT];

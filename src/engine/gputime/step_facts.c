@@ -2,6 +2,7 @@
 #include "engine/gputime/step_facts.h"
 
 #include "abi/gputime_api.h"
+#include "engine/gputime/cpu_use.h"
 #include "os/pressure.h"
 
 #include <sys/resource.h>
@@ -37,7 +38,12 @@ static void raise_since_start(unsigned fact, uint64_t value)
     raise_fact(fact, value - gf_min(facts.base[fact], value));
 }
 
-static void read_faults(void)
+static uint64_t ns_of(const struct timeval *time)
+{
+    return (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_usec * 1000;
+}
+
+static void read_usage(uint64_t now)
 {
     struct rusage usage;
 
@@ -45,6 +51,8 @@ static void read_faults(void)
         return;
     raise_since_start(gf_step_fact_minor, (uint64_t)usage.ru_minflt);
     raise_since_start(gf_step_fact_major, (uint64_t)usage.ru_majflt);
+    gf_cpu_use_add(now, ns_of(&usage.ru_utime) + ns_of(&usage.ru_stime),
+                   facts.value[GF_STEP_FACT_IDLE + (unsigned)gf_host_preempted]);
 }
 
 static void add_states(const struct gf_step_gpu *gpus, unsigned count)
@@ -97,7 +105,7 @@ void gf_step_facts_add_gpus(uint64_t now, const struct gf_step_gpu *gpus, unsign
 
 void gf_step_facts_publish(uint64_t now, bool is_delayed, gf_step_facts_fn *publish)
 {
-    read_faults();
+    read_usage(now);
     if (is_delayed || now - facts.throttled_ns >= THROTTLED_NS) {
         raise_since_start(gf_step_fact_throttled, 1000 * gf_pressure_throttled());
         facts.throttled_ns = now;

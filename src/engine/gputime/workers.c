@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/workers.h"
 
-#include "base/cpus.h"
 #include "base/fmt.h"
+#include "engine/gputime/cpu_use.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/measured_run.h"
 #include "os/procfs.h"
@@ -209,14 +209,6 @@ static void read_workers(void *closure)
     workers->read_ns = r->now;
 }
 
-static unsigned count_cpus(void)
-{
-    struct gf_cpus cpus = {0};
-    /* libc's cpu_set_t is too small for a kernel with more than 1024 possible CPUs. */
-    const long size = syscall(SYS_sched_getaffinity, getpid(), sizeof(cpus), cpus.word);
-    return size > 0 ? gf_set_count(&cpus) : 1;
-}
-
 enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus)
 {
     const unsigned busy = states[gf_worker_busy], storage = states[gf_worker_storage],
@@ -254,7 +246,7 @@ enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uin
         return workers->cause;
     if (!gf_measured_run(read_workers, &r, &workers->cost_ns) || workers->refused)
         return gf_host_data;
-    workers->cause = gf_workers_judge(r.states, count_cpus());
+    workers->cause = gf_workers_judge(r.states, gf_cpu_use_cpus());
     if (workers->cause != gf_host_data)
         *ret_line = r.line[state_behind(workers->cause)];
     return workers->cause;

@@ -77,6 +77,15 @@ static void put_device(struct gf_json *json, unsigned number,
     gf_json_end(json, '}');
 }
 
+static void put_without_cpu(struct gf_json *json, const struct gf_cpu_use *use)
+{
+    gf_json_begin(json, "without_cpu", '{');
+    gf_json_milli(json, "s", use->ns / 1000000);
+    gf_json_milli(json, "own_cpu_s", use->own_ns / 1000000);
+    gf_json_size(json, "cpus", use->cpus);
+    gf_json_end(json, '}');
+}
+
 void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time,
                             uint64_t started_ns)
 {
@@ -88,6 +97,7 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
     gf_json_size(json, "questions", time->questions);
     gf_json_size(json, "refused", time->refused);
     gf_json_size(json, "longest_question_us", time->longest_question_ns / 1000);
+    put_without_cpu(json, &time->without_cpu);
     gf_json_begin(json, "devices", '[');
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (time->device[i].used)

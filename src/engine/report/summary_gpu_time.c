@@ -8,10 +8,11 @@
 
 #define CAUSES_SAID 3u
 #define GPUS_SAID 3u
-#define SAMPLES_LEAST 20u /* with fewer samples, shares would not be meaningful */
-#define UNKNOWN_MUCH 50u  /* a smaller unknown share is not explained */
-#define COPYING_MUCH 50u  /* a larger share of copies gets a remedy */
-#define PERMILLE_LEAST 5u /* a cause below half a percent of the time is omitted */
+#define SAMPLES_LEAST 20u                  /* with fewer samples, shares would not be meaningful */
+#define UNKNOWN_MUCH 50u                   /* a smaller unknown share is not explained */
+#define COPYING_MUCH 50u                   /* a larger share of copies gets a remedy */
+#define WITHOUT_CPU_NS UINT64_C(100000000) /* in less time, the use of CPUs is not measured well */
+#define PERMILLE_LEAST 5u                  /* a cause below half a percent of the time is omitted */
 
 struct cause_text {
     const char *what, *remedy;
@@ -102,8 +103,29 @@ static bool say_copying(struct gf_textbuf *out, const struct gf_gpu_time_device 
     return true;
 }
 
+/*
+ * Writes how many CPUs this process used while the submitting thread had none, and returns what
+ * helps. The process may use more CPUs than its main thread if only some threads are bound; then the
+ * figures do not show what the submitting thread competed with.
+ */
+static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *use,
+                             const char *remedy)
+{
+    const uint64_t tenths = use->ns ? use->own_ns * 10 / use->ns : 0, all = 10 * use->cpus;
+
+    if (use->ns < WITHOUT_CPU_NS || tenths > all + 1)
+        return remedy;
+    gf_say(out, ", while this process used %llu.%llu of %u CPU%s",
+           (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10), use->cpus,
+           use->cpus == 1 ? "" : "s");
+    return 4 * tenths >= 3 * all ? "run fewer threads in it, or request more CPUs"
+           : 2 * tenths <= all   ? "run fewer workers and other jobs, or request more CPUs"
+                                 : remedy;
+}
+
 /* Writes lines for time with only copies, and for the largest causes, the largest first. */
-static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
+static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
+                       const struct gf_cpu_use *without_cpu)
 {
     const uint64_t whole = whole_of(device);
     bool said[GF_HOST_CAUSE_COUNT] = {false};
@@ -121,8 +143,10 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
         say_share(out, "\n  ", device->cause_ns[most], whole);
         gf_say(out, " %s", text->what);
         say_line(out, &device->line[most].at);
-        if (text->remedy)
-            gf_say(out, " (%s)", text->remedy);
+        const char *remedy =
+            most == gf_host_preempted ? say_users(out, without_cpu, text->remedy) : text->remedy;
+        if (remedy)
+            gf_say(out, " (%s)", remedy);
     }
 }
 
@@ -210,7 +234,7 @@ void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
         said |= 1u << device;
         say_device(&out, (unsigned)device, used > 1, &time->device[device]);
         if (device == first)
-            say_causes(&out, &time->device[first]);
+            say_causes(&out, &time->device[first], &time->without_cpu);
     }
     say_communication(&out, &time->device[first]);
 }
