@@ -159,6 +159,8 @@ def test_logs_alone_know_how_long_a_gpu_had_nothing_to_do(shown):
      "No copy to the GPU was staged: the driver copied all 9 GiB of pageable memory, mostly for this reason: too few copy threads"),
     ({"pinned": copied(9, 1 << 30, 1)}, "Staging was not needed: all copies used pinned memory."),
     ({"staged": copied(9, 1 << 30, 1)}, "Staging copied 9 GiB to the GPU at 9.7 GB/s; the driver copied nothing to compare with (`gpufeed compare`"),
+    ({"staged": copied(1, 1 << 20, 0.1), "driver": copied(1, 1 << 20, 0.5)},  # rates of a short run are not 0.0
+     "Staging helped: 1 MiB to the GPU were staged at 10 MB/s, 1 MiB copied by the driver at 2.1 MB/s."),
     ({"staged": copied(9, 1 << 30, 2), "driver": copied(1, 1 << 30, 0.1)}, "Staging did not help: 9 GiB to the GPU were staged at 4.8 GB/s")])
 def test_whether_staging_helped(shown, ways, sentence):
     assert sentence in " ".join(shown(report(to_device=ways)).stdout.split())

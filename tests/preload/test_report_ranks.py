@@ -148,6 +148,8 @@ def test_steps_of_reports_without_marks(shown):
     assert found["reported_steps"] == [{
         "rank": -1, "pid": 7, "source": "copies", "copy_bytes": 8 << 20, "count": 399, "p50_s": 0.1, "p99_s": 0.2, "max_s": 0.9,
         "data_wait_s": 0.0125, "slow": 3, "difference": "idle"}]
+    few = answer(shown, report(step_times=step_times(100.0, slow=[slowest], steps=99)))["verdict"]
+    assert any(" is 100 ms; the longest took 900 ms, " in line for line in few)
     stalled = {**slowest, "difference": "stall", "stall": "purge", "stall_ms": 500.0}
     assert any(", in which calls stalled for 500 ms: purge." in line
                for line in answer(shown, report(step_times=step_times(100.0, slow=[stalled])))["verdict"])

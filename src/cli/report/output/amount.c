@@ -45,7 +45,10 @@ const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT])
 
 const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT])
 {
-    snprintf(buf, GF_AMOUNT, "%.1f GB/s", gb_per_s);
+    if (gb_per_s < 0.1)
+        snprintf(buf, GF_AMOUNT, gb_per_s < 0.00995 ? "%.1f MB/s" : "%.0f MB/s", 1000 * gb_per_s);
+    else
+        snprintf(buf, GF_AMOUNT, "%.1f GB/s", gb_per_s);
     return buf;
 }
 

@@ -11,7 +11,7 @@
 const char *gf_amount_time(double seconds, char buf[GF_AMOUNT]);
 /* A size: "8 MiB", "1.5 GiB". */
 const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT]);
-/* "3.6 GB/s" */
+/* A rate: "3.6 GB/s", "83 MB/s", "0.5 MB/s". */
 const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT]);
 /* A share: "0.3 %", "67 %". */
 const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);

@@ -148,13 +148,13 @@ static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
 
 static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool *first)
 {
-    char bytes[GF_AMOUNT];
+    char bytes[GF_AMOUNT], rate[GF_AMOUNT];
 
     if (sum->bytes <= 0)
         return;
     fprintf(out, "%s%s %s", *first ? "" : ", ", gf_amount_bytes(sum->bytes, bytes), what);
     if (gf_copy_rate(sum) > 0)
-        fprintf(out, " at %.1f GB/s", gf_copy_rate(sum));
+        fprintf(out, " at %s", gf_amount_rate(gf_copy_rate(sum), rate));
     *first = false;
 }
 

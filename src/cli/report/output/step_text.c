@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#define P99_STEPS 100   /* with fewer steps, the 99th percentile is the longest step */
 #define LEAST_WAIT 0.02 /* a smaller share of a step that waits for data is omitted */
 
 static bool is(const char *text, const char *wanted)
@@ -83,7 +84,8 @@ void gf_step_text_say(struct gf_answer *answer)
     say_source(&words, steps);
     say_process(&words, answer, steps);
     gf_say(&words, " is %s", gf_amount_time(steps->p50_s, time));
-    gf_say(&words, ", the 99th percentile %s", gf_amount_time(steps->p99_s, time));
+    if (steps->steps >= P99_STEPS)
+        gf_say(&words, ", the 99th percentile %s", gf_amount_time(steps->p99_s, time));
     gf_say(&words, "; the longest took %s", gf_amount_time(steps->max_s, time));
     say_difference(&words, steps);
     gf_say(&words, ".");

@@ -300,25 +300,26 @@ static void say_direction(struct gf_answer *answer, int direction)
     const struct gf_copy_sum *staged = &answer->copies.ways[direction][GF_WAY_STAGED];
     const struct gf_copy_sum *driver = &answer->copies.ways[direction][GF_WAY_DRIVER];
     const double ours = gf_copy_rate(staged), theirs = gf_copy_rate(driver);
-    char bytes[GF_AMOUNT], rest[GF_AMOUNT];
+    char bytes[GF_AMOUNT], rest[GF_AMOUNT], rate[GF_AMOUNT], driver_rate[GF_AMOUNT];
 
     gf_amount_bytes(staged->bytes, bytes);
+    gf_amount_rate(ours, rate);
     gf_amount_bytes(driver->bytes, rest);
     if (staged->bytes <= 0)
         say_not_staged(answer, direction);
     else if (ours > 0 && theirs > 0)
         gf_lines_add(&answer->verdict,
-                     "Staging %s: %s %s the GPU were staged at %.1f GB/s, %s copied by the "
-                     "driver at %.1f GB/s.",
+                     "Staging %s: %s %s the GPU were staged at %s, %s copied by the driver at %s.",
                      ours > NOTABLE * theirs   ? "helped"
                      : ours * NOTABLE < theirs ? "did not help"
                                                : "made little difference",
-                     bytes, direction_text(direction), ours, rest, theirs);
+                     bytes, direction_text(direction), rate, rest,
+                     gf_amount_rate(theirs, driver_rate));
     else if (ours > 0)
         gf_lines_add(&answer->verdict,
-                     "Staging copied %s %s the GPU at %.1f GB/s; the driver copied nothing to "
+                     "Staging copied %s %s the GPU at %s; the driver copied nothing to "
                      "compare with (`gpufeed compare` runs the job both ways).",
-                     bytes, direction_text(direction), ours);
+                     bytes, direction_text(direction), rate);
 }
 
 static void say_staging(struct gf_answer *answer)
