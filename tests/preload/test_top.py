@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpufeed top: processes that show their report in memory, in a file, or wrongly."""
+import json
 import os
 import pty
 import re
@@ -145,6 +146,21 @@ def test_rates(start, top, run):
         shown.kill()
     assert first[1:11] == ["12", "0:00:10", "5.0", "30.0%", "few_workers", "0", "40", "1.0%", "faults", "yes"]
     assert all(row[1:8] == ["12", "0:00:12", "30.0", "75.0%", "few_workers", "0", "300"] for row in following[-2:])
+
+
+def test_json(start, top):
+    """One line per reading, with the figures of the table. A process without figures has only its id."""
+    process, _ = start(PROGRAM, GPUFEED_LIVE="on", RANK=3, WORLD_SIZE=4, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1)
+    without, _ = start(PROGRAM)
+    row(top, process, r" \d:\d\d:\d\d +(?!0\.0 )\d+\.\d .*NVIDIA H200")
+    found = top("--json", process.pid)
+    assert found.returncode == 0 and found.stdout.count("\n") == 1 and json.loads(found.stdout)["schema"] == 1
+    shown, = json.loads(found.stdout)["processes"]
+    assert (shown["pid"], shown["source"], shown["rank"], shown["bound"], shown["gpu"]) == (process.pid, "live", 3, False, "NVIDIA H200")
+    assert shown["steps_per_s"] > 0 and shown["to_device_bytes_per_s"] > 0 and shown["from_device_bytes_per_s"] == 0 and shown["ran_s"] > 0
+    assert 0 <= shown["idle_share"] <= 1 and shown["stalled_share"] >= 0 and shown["command"].endswith("/program.py")
+    lines = top("--json", "-n", 2).stdout.splitlines()
+    assert len(lines) == 2 and {"pid": without.pid, "source": None} in json.loads(lines[1])["processes"]
 
 
 def test_report_file(start, top):

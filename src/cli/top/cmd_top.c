@@ -8,6 +8,7 @@
 #include "cli/top/columns.h"
 #include "cli/top/screen.h"
 #include "cli/top/snapshot.h"
+#include "cli/top/top_json.h"
 #include "cli/top/top_row.h"
 
 #include <errno.h>
@@ -18,23 +19,25 @@
 
 #define PROCESSES_MAX 256
 #define PERIOD_MS 1000
+#define GF_TOP_SCHEMA 1 /* a new field does not change it */
 
 static const struct option flag_table[] = {
     {"count", required_argument, NULL, 'n'},
+    {"json", no_argument, NULL, 'j'},
     {"help", no_argument, NULL, GF_FLAG_HELP},
     {0},
 };
 
 struct words {
-    uint64_t count;      /* number of screens; UINT64_MAX: until the user quits */
+    uint64_t count;      /* number of screens; UINT64_MAX: until the user quits; 0: not given */
     const char *operand; /* NULL: all processes */
     pid_t only;          /* the process that `operand` names; 0: `operand` names a job */
-    bool help;
+    bool help, json;
 };
 
 static void print_help(void)
 {
-    puts("Usage: gpufeed top [-n N] [PID|JOB]\n\n"
+    puts("Usage: gpufeed top [-n N] [--json] [PID|JOB]\n\n"
          "Shows the running processes of this user in which the library is active, the\n"
          "process PID, or those of the job JOB (such as SLURM_JOB_ID): rank, time since\n"
          "the first use of CUDA, steps (gpufeed_set_step), share of time in which the GPU\n"
@@ -46,6 +49,8 @@ static void print_help(void)
          "shows the report file (GPUFEED_REPORT), which is updated less often.\n\n"
          "  -n, --count N\n"
          "      end after N screens; without it, q quits. 1 prints once.\n"
+         "  --json\n"
+         "      print a line of JSON instead of each screen; N is 1 unless given\n"
          "  -h, --help\n"
          "      show this help\n\n"
          "Exit code: 0; 1 if PID does not exist, cannot be read or does not use the\n"
@@ -77,6 +82,10 @@ static int read_flag(int code, struct words *ret)
         ret->help = true;
         return 0;
     }
+    if (code == 'j') {
+        ret->json = true;
+        return 0;
+    }
     if (code == GF_FLAG_NO_VALUE)
         gf_cli_error("top", "-n needs a value; see `gpufeed help top`");
     if (code != 'n')
@@ -93,7 +102,7 @@ static int read_words(int argc, char **argv, struct words *ret)
     const char *operand = "";
     int error = 0;
 
-    *ret = (struct words){.count = UINT64_MAX};
+    *ret = (struct words){.count = 0};
     while (!error && !ret->help && operand) {
         const int code = gf_flags_next_short(&reader, "n:");
         if (code != GF_FLAG_END) {
@@ -106,6 +115,8 @@ static int read_words(int argc, char **argv, struct words *ret)
     }
     for (; !error && !ret->help && reader.at < argc; reader.at++)
         error = read_operand(argv[reader.at], ret);
+    if (!ret->count)
+        ret->count = ret->json ? 1 : UINT64_MAX;
     return error;
 }
 
@@ -158,25 +169,58 @@ static struct gf_top_history find_history(const struct picture *picture, pid_t p
     return (struct gf_top_history){.pid = pid};
 }
 
-static void draw(struct picture *picture, unsigned width)
+/* Called for each process of a picture, in order. */
+typedef void show_fn(void *closure, const struct gf_snapshot *snapshot,
+                     const struct gf_top_history *history);
+
+static void read_picture(struct picture *picture, show_fn *show, void *closure)
 {
     static struct gf_top_history now[PROCESSES_MAX];
     struct gf_snapshot snapshot;
 
-    gf_columns_print_header(stdout, width);
     for (size_t i = 0; i < picture->count; i++) {
         now[i] = find_history(picture, picture->pids[i]);
         gf_snapshot_read(picture->pids[i], &snapshot);
-        gf_top_history_add(&now[i], &snapshot);
-        gf_top_row_print(stdout, &snapshot, &now[i], width);
+        gf_process_figures_add(&now[i], &snapshot);
+        show(closure, &snapshot, &now[i]);
         json_decref(snapshot.report);
     }
     memcpy(picture->history, now, sizeof(now));
     picture->kept = picture->count;
+}
+
+static void show_row(void *closure, const struct gf_snapshot *snapshot,
+                     const struct gf_top_history *history)
+{
+    gf_top_row_print(stdout, snapshot, history, *(unsigned *)closure);
+}
+
+static void draw(struct picture *picture)
+{
+    unsigned width = gf_screen_width();
+
+    gf_columns_print_header(stdout, width);
+    read_picture(picture, show_row, &width);
     if (!picture->count)
         printf("No process of this user uses libgpufeed now%s.\n",
                picture->hidden ? ", and processes of other users cannot be read" : "");
-    fflush(stdout);
+}
+
+static void add_row(void *closure, const struct gf_snapshot *snapshot,
+                    const struct gf_top_history *history)
+{
+    json_array_append_new(closure, gf_top_json_row(snapshot, history));
+}
+
+static void print_json(struct picture *picture)
+{
+    json_t *rows = json_array(), *all;
+
+    read_picture(picture, add_row, rows);
+    all = json_pack("{s:i,s:o}", "schema", GF_TOP_SCHEMA, "processes", rows);
+    if (all && json_dumpf(all, stdout, JSON_COMPACT) == 0)
+        putchar('\n');
+    json_decref(all);
 }
 
 /*
@@ -198,14 +242,15 @@ static bool find(const struct words *words, struct picture *picture)
 static void show(const struct words *words)
 {
     static struct picture picture;
-    const bool terminal = words->count > 1 && gf_screen_open();
+    const bool terminal = words->count > 1 && !words->json && gf_screen_open();
 
     for (uint64_t i = 0; i < words->count; i++) {
         if ((i && !gf_screen_wait(PERIOD_MS)) || !find(words, &picture))
             break;
         if (terminal)
             gf_screen_clear();
-        draw(&picture, gf_screen_width());
+        words->json ? print_json(&picture) : draw(&picture);
+        fflush(stdout);
         if (ferror(stdout))
             break;
     }
