@@ -166,6 +166,17 @@ def test_whether_staging_helped(shown, ways, sentence):
     assert sentence in " ".join(shown(report(to_device=ways)).stdout.split())
 
 
+@pytest.mark.parametrize("without, helps", [
+    (None, "fewer threads, or more CPUs"), ({"s": 0.05, "own_cpu_s": 0.1, "cpus": 2}, "fewer threads, or more CPUs"),
+    ({"s": 2.0, "own_cpu_s": 13.0, "cpus": 8}, "fewer threads in the program, or more CPUs; the program used 6.5 of 8 CPUs meanwhile"),
+    ({"s": 2.0, "own_cpu_s": 2.0, "cpus": 8}, "fewer workers and other jobs, or more CPUs; the program used 1.0 of 8 CPUs meanwhile"),
+    ({"s": 2.0, "own_cpu_s": 10.0, "cpus": 8}, "fewer threads, or more CPUs; the program used 5.0 of 8 CPUs meanwhile"),
+    ({"s": 2.0, "own_cpu_s": 20.0, "cpus": 8}, "fewer threads, or more CPUs")])
+def test_who_had_the_cpus_decides_what_helps(shown, without, helps):
+    time = gpu_time({"empty": 40.0, "queued": 60.0}, {"preempted": 40.0}) | ({"without_cpu": without} if without else {})
+    assert f"the submitting thread had no CPU (40.0 s of GPU time): {helps}" in answer(shown, report(gpu_time=time))["helps"]
+
+
 def test_copies_that_are_all_too_small_to_examine(shown):
     few = report()
     few["transfers"]["small"] = {"copies": 100, "bytes": 100 * (8 << 20)}

@@ -21,12 +21,12 @@ struct gf_top_history {
 };
 
 struct gf_process_figures {
-    int64_t rank;                           /* -1 if unknown */
-    double ran_s;                           /* time since the first use of CUDA */
-    double steps, to_device, from_device;   /* per second; copies in bytes */
-    double stalled;                         /* stalled time of all threads per time */
-    double idle;                            /* share of the GPU's time; below 0 if unknown */
-    char idle_cause[32], stall_cause[32];   /* with the most time since the start; "" if unknown */
+    int64_t rank;                         /* -1 if unknown */
+    double ran_s;                         /* time since the first use of CUDA */
+    double steps, to_device, from_device; /* per second; copies in bytes */
+    double stalled;                       /* stalled time of all threads per time */
+    double idle;                          /* share of the GPU's time; below 0 if unknown */
+    char idle_cause[32], stall_cause[32]; /* with the most time since the start; "" if unknown */
     bool is_bound;
     char gpu[64];      /* the name of the first GPU; "" if unknown */
     char command[256]; /* the words of the command line, separated by blanks */

@@ -74,11 +74,21 @@ static double add_parts(struct gf_gpu_parts *parts, const json_t *rows, const js
     return sum;
 }
 
+static void add_without_cpu(struct gf_gpu_time *time, const json_t *section)
+{
+    const double s = gf_max(gf_report_number(section, "without_cpu.s"), 0.0);
+
+    time->without_cpu_s += s;
+    time->own_cpu_s += gf_max(gf_report_number(section, "without_cpu.own_cpu_s"), 0.0);
+    time->all_cpu_s += s * gf_max(gf_report_number(section, "without_cpu.cpus"), 0.0);
+}
+
 void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank)
 {
     json_t *device;
     size_t i;
 
+    add_without_cpu(time, section);
     json_array_foreach(gf_report_at(section, "devices"), i, device)
     {
         if (gf_report_number(device, "samples") < LEAST_SAMPLES)

@@ -33,6 +33,11 @@ struct gf_gpu_time {
     unsigned devices; /* GPUs of all processes; a shared GPU counts once per process */
     double s;         /* sum of their times in seconds */
     struct gf_gpu_parts states, causes;
+    /*
+     * Time in which submitting threads had no CPU, and in that time: CPU time of their processes,
+     * and CPU time of all CPUs that the processes may use.
+     */
+    double without_cpu_s, own_cpu_s, all_cpu_s;
 };
 
 /* Adds the section of a process's report. `rank` is the rank of the process, or -1. */
