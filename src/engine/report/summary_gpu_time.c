@@ -111,7 +111,8 @@ static bool say_copying(struct gf_textbuf *out, const struct gf_gpu_time_device 
 static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *use,
                              const char *remedy)
 {
-    const uint64_t tenths = use->ns ? use->own_ns * 10 / use->ns : 0, all = 10 * use->cpus;
+    const uint64_t tenths = use->ns ? use->own_ns * 10 / use->ns : 0,
+                   all = UINT64_C(10) * use->cpus;
 
     if (use->ns < WITHOUT_CPU_NS || tenths > all + 1)
         return remedy;
