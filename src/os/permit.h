@@ -15,6 +15,8 @@ enum gf_permit {
     gf_permit_mincore,
     gf_permit_move_pages,  /* without target nodes */
     gf_permit_read_memory, /* process_vm_readv of the process itself */
+    /* process_vm_writev of the process itself, which a copy uses if the program handles faults. */
+    gf_permit_write_memory,
     /* With CLOSE_RANGE_UNSHARE, which changes only the calling thread's table. */
     gf_permit_close_range,
     /* These calls change CPU masks, memory policies and priorities. */

@@ -43,6 +43,9 @@ static void make_call(enum gf_permit call, struct trial *trial)
     case gf_permit_read_memory:
         syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1UL, &remote, 1UL, 0UL);
         break;
+    case gf_permit_write_memory:
+        syscall(SYS_process_vm_writev, syscall(SYS_getpid), &remote, 1UL, &local, 1UL, 0UL);
+        break;
     case gf_permit_close_range:
         syscall(SYS_close_range, ~0U, ~0U, 0U);
         break;

@@ -72,25 +72,56 @@ def test_what_is_the_drivers(program):
     assert "left to the driver" not in ours.stderr  # a call without a context is the program's error, not the library's
 
 
-def test_core_dumps_do_not_contain_it(program):
-    """As with the driver's memory, for which NVIDIA's kernel module sets this flag. A reused buffer has it, too."""
-    _, ours = program("""
-    def flags(at):
-        with open("/proc/self/smaps") as smaps:
-            for line in smaps:
-                words = line.split()
-                if "-" in words[0] and not words[0].endswith(":"):
-                    first, end = (int(word, 16) for word in words[0].split("-"))
-                    inside = first <= at < end
-                elif words[0] == "VmFlags:" and inside:
-                    return words[1:]
-    start()
-    for _ in range(2):
-        at = pinned(LARGE)
-        print("dd" in flags(at), "dd" in flags(at + LARGE - 1))
-        ok(free(at))
-    """)
-    assert (ours.returncode, ours.stdout) == (0, "True True\n" * 2), ours.stderr
+@pytest.mark.parametrize("size", [SMALL, 4 << 20])
+def test_a_block_that_a_child_has_is_not_used_again(program, size):
+    same(program(f"""
+        start()
+        for _ in range(3): # from then on the library keeps freed blocks
+            ok(free(pinned({size})))
+        for _ in range(3):
+            p = pinned({size})
+            fill(p, {size}, 1)
+            (go, gone), (told, tell) = os.pipe(), os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.read(go, 1)
+                memory = view(p, {size})
+                os.write(tell, bytes([memory[0], memory[{size} - 1]]))
+                memory[0] = 9
+                os._exit(0)
+            ok(free(p))
+            q = pinned({size})
+            fill(q, {size}, 2)
+            os.write(gone, b"x")
+            print(os.read(told, 2), os.waitpid(child, 0)[1], view(q, {size})[0])
+            ok(free(q))
+        """))
+
+
+@pytest.mark.parametrize("call", ["mprotect(at, size, 1)", "mprotect(at, size, 0)", "madvise(at, size, 10)", "mlock(at, size)"])
+@pytest.mark.parametrize("size", [SMALL, 4 << 20])
+def test_what_the_program_set_ends_with_the_block(program, size, call):
+    """Protection, inheritance by children (MADV_DONTFORK is 10) and locking."""
+    same(program(f"""
+        def locked():
+            return [line for line in open("/proc/self/status") if line.startswith("VmLck")]
+        libc = ctypes.CDLL(None)
+        start()
+        for _ in range(3):
+            ok(free(pinned({size})))
+        for _ in range(3):
+            p = pinned({size})
+            fill(p, {size}, 1)
+            at, size = c_void_p(p), c_size_t({size})
+            print(libc.{call}, free(p), locked())
+            q = pinned({size})
+            print(zero(q, {size}), locked())
+            fill(q, {size}, 2)
+            child = os.fork()
+            if child == 0:
+                os._exit(view(q, {size})[0])
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), free(q))
+        """))
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])

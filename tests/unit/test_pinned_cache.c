@@ -29,7 +29,8 @@ static CUresult try(void *p)
 {
     CUresult result = 99;
     uint64_t kept = 99;
-    assert_true(gf_pinned_cache_free(&cuda, p, &result, &kept));
+    bool reusable;
+    assert_true(gf_pinned_cache_free(&cuda, p, &result, &kept, &reusable));
     gf_store_relaxed(&kept_by, kept);
     return result;
 }
@@ -90,6 +91,7 @@ static void keepalives_are_unknown_to_the_program(void **state)
     CUresult result = 99;
     (void)state;
     uint64_t kept;
+    bool reusable;
     void *p = get(MIB), *keepalive = mapping_of(p)->at;
     assert_ptr_equal(p, (char *)keepalive + PAGE);
     assert_int_equal(try(keepalive), CUDA_ERROR_INVALID_VALUE);
@@ -98,7 +100,7 @@ static void keepalives_are_unknown_to_the_program(void **state)
     assert_false(gf_pinned_cache_unregister(&cuda, p, &result));
     give(p);
     assert_false(gf_pinned_cache_unregister(&cuda, p, &result));
-    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept));
+    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept, &reusable));
 }
 
 /*
@@ -260,10 +262,11 @@ static void foreign_blocks_are_left_alone(void **state)
     void *p = NULL;
     CUresult result;
     uint64_t kept;
+    bool reusable;
     (void)state;
-    assert_false(gf_pinned_cache_free(&cuda, &p, &result, &kept));
+    assert_false(gf_pinned_cache_free(&cuda, &p, &result, &kept, &reusable));
     assert_int_equal(host_alloc(&p, 4096, 0), CUDA_SUCCESS);
-    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept));
+    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept, &reusable));
     free_host(p);
 }
 
@@ -272,10 +275,11 @@ static void ended_contexts_are_forgotten(void **state)
     (void)state;
     CUresult result;
     uint64_t kept;
+    bool reusable;
     void *p = get(MIB);
     gf_pinned_cache_forget(CONTEXT);
     assert_int_equal(gf_pinned_cache_kept(), 0);
-    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept));
+    assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept, &reusable));
 }
 
 static void *churn(void *closure)

@@ -7,7 +7,10 @@
 #include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/memory/nt_copy.h"
 #include "engine/transfer/memory/populate.h"
+#include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/pool/realtime.h"
+#include "engine/transfer/readahead/io_priority.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
@@ -33,16 +36,19 @@ struct host_copy {
      * on the job.
      */
     bool guarded;
+    int io_priority; /* the caller's, which helpers take while they read a file */
+    const char *caller;
 };
+
+static __thread char here; /* its address identifies a thread */
 
 static size_t piece_start(uint64_t piece)
 {
     return (size_t)piece * GF_TUNE_IMPORT_PIECE;
 }
 
-static bool copy_piece(struct gf_job *job, uint64_t piece)
+static bool copy_range(const struct host_copy *copy, uint64_t piece)
 {
-    const struct host_copy *copy = (struct host_copy *)job;
     const size_t start = piece_start(piece);
     const size_t bytes = gf_min(GF_TUNE_IMPORT_PIECE, copy->bytes - start);
 
@@ -54,6 +60,19 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
         return false;
     gf_nt_copy(copy->to + start, copy->from + start, bytes);
     return true;
+}
+
+static bool copy_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct host_copy *copy = (struct host_copy *)job;
+
+    if (copy->caller == &here)
+        return copy_range(copy, piece);
+    if (!gf_io_priority_set(copy->io_priority))
+        return false;
+    const bool ret = copy_range(copy, piece);
+    gf_io_priority_restore();
+    return ret;
 }
 
 static bool is_pinned(const void *at)
@@ -70,6 +89,33 @@ static bool is_pinned(const void *at)
 }
 
 /*
+ * The kernel writes through its own mapping, which is uncached for write-combined memory. It also
+ * needs twice the time of memcpy, so two or three threads gain nothing.
+ */
+static bool may_guard(const struct gf_context *context, char *to)
+{
+    unsigned flags = 0;
+
+    return gf_pool_threads(context->pool) >= GF_TUNE_FEW_THREADS && gf_guarded_copy_is_possible() &&
+           gf_setup.cuda->cuMemHostGetFlags &&
+           gf_setup.cuda->cuMemHostGetFlags(&flags, to) == CUDA_SUCCESS &&
+           !(flags & CU_MEMHOSTALLOC_WRITECOMBINED);
+}
+
+/*
+ * Whether helpers may copy for this thread. A real-time thread would get no helpers. Helpers read
+ * absent pages of a file into memory, so they share nothing if the user chose a memory policy.
+ */
+static bool may_share(const struct gf_context *context, const struct host_copy *copy)
+{
+    return gf_pool_helpers(context->pool) && gf_pool_threads(context->pool) > 1 &&
+           !gf_is_realtime() && !gf_range_policy_is_users() &&
+           gf_io_priority_is_for_all(copy->io_priority) && is_pinned(copy->to) &&
+           is_pinned(copy->to + copy->bytes - 1) &&
+           (copy->guarded ? may_guard(context, copy->to) : gf_populate_is_possible());
+}
+
+/*
  * Returns how many bytes were copied from the start. The caller copies the other bytes, so that
  * faults occur on its thread.
  */
@@ -80,12 +126,12 @@ static size_t copy_shared(const struct gf_context *context, char *to, const char
                              .to = to,
                              .from = from,
                              .bytes = bytes,
-                             .guarded = gf_faults_are_handled()};
+                             .guarded = gf_faults_are_handled(),
+                             .io_priority = gf_io_priority_get(),
+                             .caller = &here};
 
     gf_prepare_helpers(context->pool, gf_when_now);
-    if (!gf_pool_helpers(context->pool) || gf_pool_threads(context->pool) < 2 || !is_pinned(to) ||
-        !is_pinned(to + bytes - 1) ||
-        (copy.guarded ? !gf_guarded_copy_is_possible() : !gf_populate_is_possible()))
+    if (!may_share(context, &copy))
         return 0;
     const uint64_t failed = gf_pool_run(context->pool, &copy.job,
                                         (bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE);
@@ -94,16 +140,16 @@ static size_t copy_shared(const struct gf_context *context, char *to, const char
 
 static size_t copy_in_context(char *to, const char *from, size_t bytes)
 {
-    struct gf_context *context = gf_context_enter();
     size_t done = 0;
     int state;
 
-    if (!context)
-        return 0;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    done = copy_shared(context, to, from, bytes);
+    struct gf_context *context = gf_context_enter();
+    if (context) {
+        done = copy_shared(context, to, from, bytes);
+        gf_context_leave(context);
+    }
     pthread_setcancelstate(state, NULL);
-    gf_context_leave(context);
     if (done) {
         gf_add_relaxed(&calls, 1);
         gf_add_relaxed(&copied, done);

@@ -3,6 +3,7 @@
 
 #include "base/probe.h"
 #include "engine/transfer/setup/mutation.h"
+#include "os/permit.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -48,7 +49,8 @@ static enum gf_probed find_move(void)
 bool gf_guarded_copy_is_possible(void)
 {
     static _Atomic unsigned char known;
-    return gf_probe(&known, find_move);
+    return gf_permit(gf_permit_read_memory) && gf_permit(gf_permit_write_memory) &&
+           gf_probe(&known, find_move);
 }
 
 bool gf_guarded_read(char *to, const char *program, size_t bytes,

@@ -27,7 +27,6 @@ void *gf_huge_pool_map(size_t bytes, const struct gf_range_policy *policy)
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB | LOG2_SIZE << MAP_HUGE_SHIFT, -1, 0);
     if (at != MAP_FAILED) {
-        madvise(at, bytes, MADV_DONTDUMP);
         gf_range_policy_apply(policy, at, bytes);
         return at;
     }

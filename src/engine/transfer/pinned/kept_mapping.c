@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/transfer/memory/page.h"
+#include "engine/transfer/pinned/range_reset.h"
 #include "engine/transfer/pinned/zero.h"
 #include "engine/transfer/pool/pool.h"
 #include "engine/transfer/setup/mutation.h"
@@ -58,6 +59,12 @@ uint64_t gf_kept_mapping_forks(void)
     return gf_load_relaxed(&forks);
 }
 
+bool gf_kept_mapping_forked(uint64_t since)
+{
+    return !since || since % FORK ||
+           (since != gf_load_relaxed(&forks) && !GF_MUTATED(reuses_inherited));
+}
+
 /* The array. The lock is held. */
 
 static struct gf_pinned_mapping remove_kept(unsigned i)
@@ -106,15 +113,6 @@ static bool zero_piece(struct gf_job *job, uint64_t i)
     return true;
 }
 
-/*
- * Reverts a protection that the program may have set: a store to a protected page would end a
- * helper, and with it the process.
- */
-static bool make_writable(const struct gf_pinned_mapping *mapping)
-{
-    return mprotect(mapping->at, mapping->mapped, PROT_READ | PROT_WRITE) == 0;
-}
-
 /* Zeroes the pages that were touched. */
 static void zero_mapping(const struct gf_pinned_mapping *mapping)
 {
@@ -150,9 +148,10 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
         return false;
     gf_pinned_mapping_count(ret, true);
     ret->forks = gf_kept_mapping_forks();
-    if (make_writable(ret)) {
+    /* A store to a page that the program has protected would end a helper, and with it the process. */
+    if (gf_range_reset(ret->at, ret->mapped)) {
         zero_mapping(ret);
-        if (madvise(ret->at, ret->mapped, MADV_DOFORK) == 0 && extend_mapping(ret, bytes))
+        if (extend_mapping(ret, bytes))
             return true;
     }
     gf_pinned_mapping_unmap(ret);
@@ -168,9 +167,8 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
  */
 static bool is_inherited(const struct gf_pinned_mapping *mapping)
 {
-    return madvise(mapping->at, mapping->mapped, MADV_DONTFORK) != 0 || !mapping->forks ||
-           mapping->forks % FORK ||
-           (mapping->forks != gf_load_relaxed(&forks) && !GF_MUTATED(reuses_inherited));
+    return madvise(mapping->at, mapping->mapped, MADV_DONTFORK) != 0 ||
+           gf_kept_mapping_forked(mapping->forks);
 }
 
 /* Removes what the program may have written behind its buffer, up to the end of the mapping. */
@@ -216,7 +214,8 @@ bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
     struct gf_pinned_mapping gone[KEPT_MOST];
 
     if (mapping->mapped > GF_TUNE_PIN_KEPT_MOST || mapping->mapped > most || mapping->reserved ||
-        is_misplaced(mapping) || is_inherited(mapping) || !remove_rest(mapping))
+        is_misplaced(mapping) || is_inherited(mapping) ||
+        munlock(mapping->at, mapping->mapped) != 0 || !remove_rest(mapping))
         return false;
     gf_pinned_mapping_count(mapping, false);
     pthread_mutex_lock(&kept_lock);

@@ -18,6 +18,12 @@
 uint64_t gf_kept_mapping_forks(void);
 
 /*
+ * Whether a fork began after gf_kept_mapping_forks returned this value, or was under way then. True
+ * also if forks are not noticed.
+ */
+bool gf_kept_mapping_forked(uint64_t since);
+
+/*
  * Takes a kept mapping for a buffer of `bytes` bytes, zeroed by the caller and helpers. False: none
  * of this size has the same helpers and policy.
  */

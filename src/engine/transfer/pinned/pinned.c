@@ -119,6 +119,13 @@ static bool fits(size_t bytes, const struct gf_range_policy *policy)
     return gf_touching_fits(bytes, policy);
 }
 
+/* Called before the driver pins memory, for which kept mappings may leave too little. */
+static void make_room(size_t bytes)
+{
+    if (gf_kept_mapping_bytes())
+        fits(bytes, NULL);
+}
+
 static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
                         CUresult *ret_result)
 {
@@ -252,6 +259,7 @@ static bool alloc_by_driver(void **pp, size_t bytes, unsigned flags, CUresult *r
     int node;
     struct gf_range_policy before;
 
+    make_room(bytes);
     if (!gf_setup.cuda->cuMemHostAlloc)
         return false;
     const bool prefers = gf_context_nodes_differ() && read_current_id(&context, &node) &&
@@ -281,6 +289,7 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
 {
     struct gf_fault fault;
     uint64_t context = 0, kept;
+    bool reusable;
     int node = -1;
 
     if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_keep(p, ret_result))
@@ -295,9 +304,10 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
     gf_recycled_freed(p);
     if (!gf_pinned_cache_can(gf_setup.cuda))
         return false;
-    if (!gf_pinned_cache_free(gf_setup.cuda, p, ret_result, &kept))
+    if (!gf_pinned_cache_free(gf_setup.cuda, p, ret_result, &kept, &reusable))
         return false;
-    if (most == 0 && kept && kept == context && gf_pinned_cache_trim(gf_setup.cuda, context))
+    if ((most == 0 || !reusable) && kept && kept == context &&
+        gf_pinned_cache_trim(gf_setup.cuda, context))
         COUNT(trims, 1);
     if (kept)
         gf_kept_limit_apply();
@@ -352,6 +362,7 @@ static void prefault_range(void *p, size_t bytes, unsigned flags)
 bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_result)
 {
     if (!gf_pinned_buffer_meets(p, bytes)) {
+        make_room(bytes);
         prefault_range(p, bytes, flags);
         return false;
     }

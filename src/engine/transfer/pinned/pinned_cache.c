@@ -2,6 +2,8 @@
 #include "engine/transfer/pinned/pinned_cache.h"
 
 #include "base/atomic.h"
+#include "engine/transfer/pinned/kept_mapping.h"
+#include "engine/transfer/pinned/range_reset.h"
 #include "engine/transfer/setup/timed_lock.h"
 
 #include <pthread.h>
@@ -21,7 +23,10 @@ struct keepalive {
     uintptr_t base;
 };
 
-/* Guards keepalives and chunks. An innermost lock: only malloc and free are called under it. */
+/*
+ * Guards keepalives and chunks. An innermost lock: only malloc, free and system calls for a range
+ * are called under it.
+ */
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct keepalive *keepalives;
 static _Atomic unsigned keepalive_count; /* written under the lock */
@@ -124,8 +129,11 @@ static void hand_out_block(const struct gf_cuda *cuda, uint64_t context, char *p
 {
     struct gf_pinned_span span;
     const uintptr_t base = base_of(cuda, p);
+    const uint64_t forks = gf_kept_mapping_forks();
     pthread_mutex_lock(&cache_lock);
     struct gf_pinned_chunk *chunk = gf_pinned_chunk_add(base, context, !was_trimmed);
+    if (chunk && !chunk->live)
+        chunk->forks = forks;
     if (chunk)
         gf_pinned_chunk_hand_out(chunk, p, bytes, flags, &span);
     pthread_mutex_unlock(&cache_lock);
@@ -210,11 +218,21 @@ static enum owner take_back_block(uintptr_t base, const void *p)
 }
 
 /*
+ * Prepares a chunk without blocks for later blocks. The lock is held, so no thread of the program
+ * has a block in it. False: a child has inherited blocks, and still sees the pages.
+ */
+static bool make_reusable(const struct gf_pinned_chunk *chunk)
+{
+    return !gf_kept_mapping_forked(chunk->forks) &&
+           gf_range_reset((void *)chunk->base, GF_PINNED_CHUNK_SIZE);
+}
+
+/*
  * Called after the driver's call. If only a keepalive keeps the mapping now, returns the
  * keepalive's context, else 0. If the driver did not free the block, adds it to the chunk's count
  * again.
  */
-static uint64_t settle_free(uintptr_t base, bool freed)
+static uint64_t settle_free(uintptr_t base, bool freed, bool *ret_reusable)
 {
     pthread_mutex_lock(&cache_lock);
     struct gf_pinned_chunk *chunk = gf_pinned_chunk_find(base);
@@ -222,6 +240,7 @@ static uint64_t settle_free(uintptr_t base, bool freed)
     if (chunk && !freed)
         chunk->live++;
     const uint64_t kept = freed && keepalive && chunk && chunk->live == 0 ? keepalive->context : 0;
+    *ret_reusable = !kept || make_reusable(chunk);
     if (chunk)
         remove_if_empty(chunk);
     pthread_mutex_unlock(&cache_lock);
@@ -229,11 +248,12 @@ static uint64_t settle_free(uintptr_t base, bool freed)
 }
 
 bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
-                          uint64_t *ret_kept)
+                          uint64_t *ret_kept, bool *ret_reusable)
 {
     const uintptr_t base = is_host(cuda, p) ? base_of(cuda, p) : 0;
 
     *ret_kept = 0;
+    *ret_reusable = true;
     switch (take_back_block(base, p)) {
     case owner_foreign:
         return false;
@@ -248,7 +268,7 @@ bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_res
         break;
     }
     *ret_result = cuda->cuMemFreeHost(p);
-    *ret_kept = settle_free(base, *ret_result == CUDA_SUCCESS);
+    *ret_kept = settle_free(base, *ret_result == CUDA_SUCCESS, ret_reusable);
     return true;
 }
 

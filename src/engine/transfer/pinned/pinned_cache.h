@@ -41,10 +41,11 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
  * Serves a cuMemFreeHost. False: gf_pinned_cache_alloc did not return this block, and the caller
  * must call the driver. If only a keepalive keeps the block's mapping now, *ret_kept is the id of
  * the keepalive's context, else 0. Without the library, the free would have waited for that
- * context's work and unmapped the mapping.
+ * context's work and unmapped the mapping. *ret_reusable: whether a later block may get its pages.
+ * Otherwise the caller should call gf_pinned_cache_trim, because a child may still use the pages.
  */
 bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
-                          uint64_t *ret_kept);
+                          uint64_t *ret_kept, bool *ret_reusable);
 
 /*
  * Serves a cuMemHostUnregister of a keepalive, which the program does not know. False: p is not a

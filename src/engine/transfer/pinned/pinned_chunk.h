@@ -22,7 +22,8 @@ struct gf_pinned_chunk {
      * without the library, flags of the block for which the driver would have created the mapping
      */
     unsigned flags;
-    unsigned live; /* number of blocks of the program in the mapping */
+    unsigned live;  /* number of blocks of the program in the mapping */
+    uint64_t forks; /* gf_kept_mapping_forks() when `live` was last 0 */
     /*
      * Has a bit set for each clean unit. Without the library, the driver would have created a new
      * mapping at some time. A unit is clean if it was zeroed or handed out since then. Other units

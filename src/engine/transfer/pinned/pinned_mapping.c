@@ -126,12 +126,11 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
     int error = map_parts(mapping);
     if (!error) {
         madvise(mapping->at, mapping->mapped, MADV_HUGEPAGE);
-        madvise(mapping->at, mapping->mapped, MADV_DONTDUMP); /* as for the driver's memory */
         gf_range_policy_apply(policy, mapping->at, mapping->mapped);
         struct gf_touching t = {
             .pool = mapping->pool, .units = units_of(mapping), .at = mapping->at, .policy = policy};
         error = gf_touching_run(&t);
-        *ret_call = error == -ENOMEM ? NULL : "madvise(MADV_POPULATE_WRITE)";
+        *ret_call = error == -ENOMEM || error == -ECHILD ? NULL : "madvise(MADV_POPULATE_WRITE)";
     }
     if (error)
         gf_pinned_mapping_unmap(mapping);

@@ -88,8 +88,7 @@ static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_pol
         *ret_fault = (struct gf_fault){.call = "mmap", .error = errno};
         return false;
     }
-    if (!growth->reserved)
-        madvise(growth->at, growth->bytes, MADV_DONTDUMP);
+    madvise(growth->at, growth->bytes, MADV_DONTDUMP);
     if (!GF_MUTATED(is_inherited) && madvise(growth->at, growth->bytes, MADV_DONTFORK) != 0) {
         *ret_fault = (struct gf_fault){.call = "madvise(MADV_DONTFORK)", .error = errno};
         munmap(growth->at, growth->bytes);
