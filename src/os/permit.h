@@ -17,6 +17,7 @@ enum gf_permit {
     gf_permit_read_memory, /* process_vm_readv of the process itself */
     /* process_vm_writev of the process itself, which a copy uses if the program handles faults. */
     gf_permit_write_memory,
+    gf_permit_get_mempolicy,
     /* With CLOSE_RANGE_UNSHARE, which changes only the calling thread's table. */
     gf_permit_close_range,
     /* These calls change CPU masks, memory policies and priorities. */
@@ -24,7 +25,7 @@ enum gf_permit {
     gf_permit_set_mempolicy,
     gf_permit_mbind,
     gf_permit_io_priority, /* ioprio_get and ioprio_set */
-    gf_permit_priority,    /* setpriority and sched_setscheduler */
+    gf_permit_priority,    /* setpriority, sched_getscheduler and sched_setscheduler */
     GF_PERMITS
 };
 #define GF_PERMIT_READING ((1U << gf_permit_set_affinity) - 1U)

@@ -46,6 +46,9 @@ static void make_call(enum gf_permit call, struct trial *trial)
     case gf_permit_write_memory:
         syscall(SYS_process_vm_writev, syscall(SYS_getpid), &remote, 1UL, &local, 1UL, 0UL);
         break;
+    case gf_permit_get_mempolicy:
+        syscall(SYS_get_mempolicy, &status, NULL, 0UL, NULL, 0UL);
+        break;
     case gf_permit_close_range:
         syscall(SYS_close_range, ~0U, ~0U, 0U);
         break;
@@ -65,6 +68,7 @@ static void make_call(enum gf_permit call, struct trial *trial)
     case gf_permit_priority:
         /* The kernel's getpriority returns 20 - nice. */
         syscall(SYS_setpriority, PRIO_PROCESS, 0, 20 - syscall(SYS_getpriority, PRIO_PROCESS, 0));
+        syscall(SYS_sched_getscheduler, 0);
         syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, NULL); /* fails */
         break;
     case GF_PERMITS:

@@ -7,7 +7,9 @@
 #include "engine/transfer/memory/absent.h"
 #include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/memory/nt_copy.h"
+#include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/pool/futex.h"
+#include "engine/transfer/readahead/io_priority.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/staging/ring_grow.h"
@@ -113,11 +115,23 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
  * populating takes as long as copying. A piece is as large as the memory that one page table maps,
  * so that threads seldom contend for the lock of a page table.
  */
+/*
+ * Whether helpers bring absent pages of a file into memory as the caller would: with its I/O
+ * priority and its memory policy.
+ */
+static bool helpers_read_alike(void)
+{
+    const int io_priority = gf_io_priority_get();
+
+    return (io_priority == GF_IO_PRIORITY_UNKNOWN || gf_io_priority_is_ordinary(io_priority)) &&
+           !gf_range_policy_is_users();
+}
+
 static void init_populate(struct gf_pipeline *pipeline)
 {
     gf_populate_init(&pipeline->populate, pipeline->host, pipeline->to_host);
     if (pipeline->to_host || pipeline->bytes < GF_TUNE_POPULATE_APART ||
-        !gf_populate_is_one_file(&pipeline->populate, pipeline->bytes))
+        !gf_populate_is_one_file(&pipeline->populate, pipeline->bytes) || !helpers_read_alike())
         return;
     gf_populate_delegate(&pipeline->populate);
     pipeline->plan.piece = gf_min(pipeline->plan.chunk, GF_TUNE_POPULATE_PIECE);

@@ -3,11 +3,19 @@
 
 #include "engine/machine/mempolicy.h"
 #include "engine/transfer/setup/setup.h"
+#include "os/permit.h"
+
+/* Whether the thread has a policy that the user or the program chose. False if it may not be read. */
+static bool read_users(struct gf_range_policy *ret)
+{
+    return gf_setup.user_policy && gf_permit(gf_permit_get_mempolicy) &&
+           gf_setup.user_policy(&ret->mode, &ret->nodes);
+}
 
 void gf_range_policy_choose(int node, struct gf_range_policy *ret)
 {
     *ret = (struct gf_range_policy){.mode = GF_MPOL_DEFAULT};
-    if (gf_setup.user_policy && gf_setup.user_policy(&ret->mode, &ret->nodes)) {
+    if (read_users(ret)) {
         /*
          * Without nodes, the policy may be MPOL_LOCAL, which means the node of the thread that
          * touches the page.
@@ -26,14 +34,15 @@ void gf_range_policy_choose(int node, struct gf_range_policy *ret)
 bool gf_range_policy_is_users(void)
 {
     struct gf_range_policy policy;
-    return gf_setup.user_policy && gf_setup.user_policy(&policy.mode, &policy.nodes);
+    return read_users(&policy);
 }
 
 bool gf_call_policy_begin(int node, struct gf_range_policy *ret_before)
 {
     struct gf_range_policy wanted;
 
-    if (!gf_mempolicy_read(&ret_before->mode, &ret_before->nodes))
+    if (!gf_permit(gf_permit_get_mempolicy) ||
+        !gf_mempolicy_read(&ret_before->mode, &ret_before->nodes))
         return false;
     if (gf_range_policy_is_users() || gf_setup.options->mem == gf_mem_off || node < 0 ||
         node >= GF_NODES_MAX)

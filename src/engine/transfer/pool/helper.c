@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "engine/transfer/setup/mutation.h"
+#include "os/permit.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -68,8 +69,10 @@ static int create_helper(const struct start *start, char *stack, size_t bytes)
     if (GF_MUTATED(helpers_take_signals))
         sigemptyset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = create_with_policy(start, true, stack, bytes);
-    if (error == EPERM) /* the calling thread runs SCHED_IDLE, and may not set another policy */
+    /* libc sets an explicit policy by sched_setscheduler, for which a filter may kill the process */
+    int error =
+        gf_permit(gf_permit_priority) ? create_with_policy(start, true, stack, bytes) : EPERM;
+    if (error == EPERM) /* or the calling thread runs SCHED_IDLE, and may not set another policy */
         error = create_with_policy(start, false, stack, bytes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;

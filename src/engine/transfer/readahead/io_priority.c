@@ -42,6 +42,11 @@ bool gf_io_priority_is_for_all(int priority)
     return priority != GF_IO_PRIORITY_UNKNOWN && priority >> CLASS_SHIFT != CLASS_REAL_TIME;
 }
 
+bool gf_io_priority_is_ordinary(int priority)
+{
+    return priority == PRIORITY(CLASS_BEST_EFFORT, 4);
+}
+
 /* The calling helper's I/O priority now, and its own one. */
 static __thread int now = GF_IO_PRIORITY_UNKNOWN, own = GF_IO_PRIORITY_UNKNOWN;
 

@@ -22,6 +22,9 @@ int gf_io_priority_get(void);
  */
 bool gf_io_priority_is_for_all(int priority);
 
+/* Whether this is the I/O priority that an ordinary thread has, and so a helper. */
+bool gf_io_priority_is_ordinary(int priority);
+
 /*
  * Gives the calling helper this I/O priority, until it calls gf_io_priority_restore. False: the
  * kernel refuses, and the priority is unchanged. Both keep errno.
