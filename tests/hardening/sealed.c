@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define MIB ((size_t)1 << 20)
@@ -59,12 +60,17 @@ int main(int argc, char **argv)
         copy(device, MIB, i);
     for (int i = 2; i < argc && count < 64; i++)
         numbers[count++] = (unsigned)atoi(argv[i]);
+    char *const shared =
+        mmap(NULL, 64 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 1, 64 * MIB);
     if (count)
         nanosleep(&settled, NULL);
     if (argv[1][0] == 'P')
         sandbox_synced(numbers, count);
     else if (argv[1][0] == 'T')
         sandbox_filter(numbers, count, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    if (munmap(shared, 64 * MIB))
+        _exit(91);
     for (int i = 0; i < 3; i++)
         copy(device, (size_t)(8 << i) * MIB, i);
     if (count)

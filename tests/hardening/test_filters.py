@@ -16,12 +16,14 @@ import make  # noqa: E402
 
 COMMAND = BUILD / "src" / "cli" / "gpufeed"
 GPU = "0000:06:00.0"
-X86 = {"openat": 257, "mincore": 27, "move_pages": 279, "migrate_pages": 256, "process_vm_readv": 310, "process_vm_writev": 311,
-       "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_getscheduler": 145, "sched_setparam": 142,
-       "sched_setattr": 314, "setpriority": 141, "ioprio_set": 251, "get_mempolicy": 239, "set_mempolicy": 238, "mbind": 237, "set_mempolicy_home_node": 450}
-ARM = {"openat": 56, "mincore": 232, "move_pages": 239, "migrate_pages": 238, "process_vm_readv": 270, "process_vm_writev": 271,
-       "sched_setaffinity": 122, "sched_setscheduler": 119, "sched_getscheduler": 120, "sched_setparam": 118,
-       "sched_setattr": 274, "setpriority": 140, "ioprio_set": 30, "get_mempolicy": 236, "set_mempolicy": 237, "mbind": 235, "set_mempolicy_home_node": 450}
+X86 = {"openat": 257, "mincore": 27, "move_pages": 279, "migrate_pages": 256, "process_vm_readv": 310,
+       "process_vm_writev": 311, "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_getscheduler": 145,
+       "sched_setparam": 142, "sched_setattr": 314, "setpriority": 141, "ioprio_set": 251, "get_mempolicy": 239,
+       "set_mempolicy": 238, "mbind": 237, "set_mempolicy_home_node": 450}
+ARM = {"openat": 56, "mincore": 232, "move_pages": 239, "migrate_pages": 238, "process_vm_readv": 270,
+       "process_vm_writev": 271, "sched_setaffinity": 122, "sched_setscheduler": 119, "sched_getscheduler": 120,
+       "sched_setparam": 118, "sched_setattr": 274, "setpriority": 140, "ioprio_set": 30, "get_mempolicy": 236,
+       "set_mempolicy": 237, "mbind": 235, "set_mempolicy_home_node": 450}
 CALLS = X86 if platform.machine() == "x86_64" else ARM
 # Sets of forbidden calls: single calls for placement, those of systemd's @resources, and calls that examine memory.
 SETS = {"set_mempolicy": ["set_mempolicy"], "mbind": ["mbind"], "sched_setaffinity": ["sched_setaffinity"],

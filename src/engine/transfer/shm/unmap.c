@@ -8,6 +8,7 @@
 #include "engine/transfer/setup/tuning.h"
 #include "engine/transfer/shm/unmap_later.h"
 
+#include "os/permit.h"
 #include "os/userfault.h"
 
 #include <string.h>
@@ -78,7 +79,7 @@ bool gf_unmap(void *at, size_t bytes)
     struct gf_vma vma;
     char name[NAME_SIZE];
 
-    if (!pool || start % page || start + bytes < start ||
+    if (gf_permit_sealed() || !pool || start % page || start + bytes < start ||
         !is_shared_memory(start, start + bytes, &vma, name) || gf_userfault_may_be_open())
         return false;
     if (gf_setup.options->unmap == gf_unmap_later && vma.start == start &&
@@ -87,7 +88,8 @@ bool gf_unmap(void *at, size_t bytes)
         return true;
     e.piece = piece_size(e.bytes);
     const uint64_t pieces = (e.bytes + e.piece - 1) / e.piece;
-    e.job.max_helpers = (unsigned)pieces - 1; /* the caller takes one */
+    /* the caller takes one piece */
+    e.job.max_helpers = gf_min((unsigned)pieces - 1, gf_max(gf_pool_threads(pool), 2u) - 1);
     gf_pool_run(pool, &e.job, pieces);
     return false;
 }
