@@ -24,6 +24,7 @@ enum gf_permit {
     gf_permit_set_affinity,
     gf_permit_set_mempolicy,
     gf_permit_mbind,
+    gf_permit_reset_range, /* pkey_mprotect and munlock of the library's or the driver's pages */
     gf_permit_io_priority, /* ioprio_get and ioprio_set */
     gf_permit_priority,    /* setpriority, sched_getscheduler and sched_setscheduler */
     GF_PERMITS

@@ -62,6 +62,10 @@ static void make_call(enum gf_permit call, struct trial *trial)
     case gf_permit_mbind:
         syscall(SYS_mbind, page, PAGE, 0, NULL, 0UL, 0);
         break;
+    case gf_permit_reset_range:
+        syscall(SYS_pkey_mprotect, NULL, 0UL, PROT_READ, 0);
+        syscall(SYS_munlock, NULL, 0UL);
+        break;
     case gf_permit_io_priority:
         syscall(SYS_ioprio_set, 1, 0, syscall(SYS_ioprio_get, 1, 0));
         break;

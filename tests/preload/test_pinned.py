@@ -98,6 +98,30 @@ def test_a_block_that_a_child_has_is_not_used_again(program, size):
         """))
 
 
+def test_a_block_that_a_child_has_may_be_freed_in_another_context(program):
+    same(program("""
+        first, second = start(), c_void_p()
+        ok(cuda.cuCtxCreate_v2(byref(second), 0, 0))
+        for _ in range(3):
+            ok(cuda.cuCtxSetCurrent(first))
+            p = pinned(SMALL)
+            fill(p, SMALL, 1)
+            (go, gone), (told, tell) = os.pipe(), os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.read(go, 1)
+                os.write(tell, bytes([view(p, SMALL)[0]]))
+                os._exit(0)
+            ok(cuda.cuCtxSetCurrent(second))
+            print(free(p))
+            ok(cuda.cuCtxSetCurrent(first))
+            q = pinned(SMALL)
+            fill(q, SMALL, 2)
+            os.write(gone, b"x")
+            print(os.read(told, 1), os.waitpid(child, 0)[1], free(q))
+        """))
+
+
 @pytest.mark.parametrize("call", ["mprotect(at, size, 1)", "mprotect(at, size, 0)", "madvise(at, size, 10)", "mlock(at, size)"])
 @pytest.mark.parametrize("size", [SMALL, 4 << 20])
 def test_what_the_program_set_ends_with_the_block(program, size, call):

@@ -108,31 +108,58 @@ def command(layout, folder):
 
 
 START = 120  # seconds until the first line; a machine that boots takes 5 to 20
+LOOK = 5  # seconds between two readings of the console
+# What the guest's kernel writes if the emulator has lost an interrupt of a processor's timer. The guest then hangs.
+LOST = "kthread timer wakeup didn't happen"
+ATTEMPTS = 3
+
+
+def has_lost_timer(folder):
+    console = pathlib.Path(folder, "console")
+    return console.exists() and LOST in console.read_text(errors="replace")
 
 
 def boot(layout, folder, seconds):
-    """Boots the machine, and prints TAP lines as they arrive. Returns the lines, and the reason if the machine ended
-    too early, or None."""
-    begun = time.monotonic()
+    """Boots the machine. Returns the lines of its TAP, and the reason if the machine ended too early, or None. The third
+    value says that the emulator was the reason, so the machine should be booted again."""
+    begun = looked = time.monotonic()
     lines, rest, end = [], b"", begun + seconds
     qemu = subprocess.Popen(command(layout, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=open(f"{folder}/qemu", "wb"))
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(qemu.stdout, selectors.EVENT_READ)
-            while selector.select(max(0, (end if lines else begun + START) - time.monotonic())):
+            while (left := (end if lines else begun + START) - time.monotonic()) > 0:
+                is_ready = selector.select(min(left, LOOK))
+                if time.monotonic() - looked >= LOOK:
+                    looked = time.monotonic()
+                    if has_lost_timer(folder):
+                        return lines, "the emulator lost a timer interrupt", True
+                if not is_ready:
+                    continue
                 data = os.read(qemu.stdout.fileno(), 65536)
                 if not data:
-                    return lines, None if qemu.wait() == 0 else f"QEMU exited with {qemu.returncode}"
+                    code = qemu.wait()
+                    return lines, f"QEMU exited with {code}" if code else None, False
                 *whole, rest = (rest + data).split(b"\n")
-                for line in whole:
-                    line = line.decode(errors="replace").rstrip("\r")
-                    lines.append(line)
-                    print(line, flush=True)
-        return lines, f"the machine hung: killed after {time.monotonic() - begun:.0f} s"
+                lines += [line.decode(errors="replace").rstrip("\r") for line in whole]
+        # Occasionally the emulator's processors deadlock before the kernel's first message.
+        return lines, f"the machine hung: killed after {time.monotonic() - begun:.0f} s", not lines
     finally:
         qemu.kill()
         qemu.wait()
+
+
+def boot_until_it_runs(layout, folder, seconds):
+    """Boots the machine, and again if the emulator failed. Prints the TAP of the last attempt."""
+    end = time.monotonic() + seconds
+    for attempt in range(1, ATTEMPTS + 1):
+        lines, trouble, by_emulator = boot(layout, folder, end - time.monotonic())
+        if not by_emulator or attempt == ATTEMPTS:
+            break
+        print(f"# {trouble}; once more", flush=True)
+    print("\n".join(lines), flush=True)
+    return lines, trouble
 
 
 def complete(lines):
@@ -167,12 +194,8 @@ def main():
         pathlib.Path(folder, "initrd").write_bytes(build_image(options, folder))
         print(f"# image: {os.path.getsize(folder + '/initrd') >> 20} MiB in {time.monotonic() - started:.1f} s",
               flush=True)
-        lines, trouble = boot(LAYOUTS[options.layout], folder, options.seconds)
-        if trouble and not lines:
-            # Occasionally the emulator's processors deadlock before the kernel's first message.
-            print(f"# {trouble}, before its first line; once more", flush=True)
-            left = options.seconds - (time.monotonic() - started)
-            lines, trouble = boot(LAYOUTS[options.layout], folder, left)
+        left = options.seconds - (time.monotonic() - started)
+        lines, trouble = boot_until_it_runs(LAYOUTS[options.layout], folder, left)
         whole, good = complete(lines)
         if trouble or not whole:
             print(f"Bail out! {trouble or 'the guest stopped before its last row'}")

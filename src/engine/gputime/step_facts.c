@@ -17,6 +17,7 @@ static struct {
     unsigned clock_loss[GF_SUBMIT_DEVICES];
     uint64_t base[GF_STEP_ENGINE_FACTS]; /* what the first reading found */
     uint64_t value[GF_STEP_ENGINE_FACTS];
+    uint64_t preempted_ns; /* of the GPU that had this cause for the longest time */
 } facts;
 
 bool gf_step_facts_due(uint64_t now)
@@ -51,8 +52,15 @@ static void read_usage(uint64_t now)
         return;
     raise_since_start(gf_step_fact_minor, (uint64_t)usage.ru_minflt);
     raise_since_start(gf_step_fact_major, (uint64_t)usage.ru_majflt);
-    gf_cpu_use_add(now, ns_of(&usage.ru_utime) + ns_of(&usage.ru_stime),
-                   facts.value[GF_STEP_FACT_IDLE + (unsigned)gf_host_preempted]);
+    gf_cpu_use_add(now, ns_of(&usage.ru_utime) + ns_of(&usage.ru_stime), facts.preempted_ns);
+}
+
+static uint64_t preempted_of(const struct gf_gpu_shares *shares)
+{
+    const unsigned cause = gf_host_preempted;
+
+    return gf_load_relaxed(&shares->cause_ns[cause]) +
+           (cause < GF_LATE_CAUSES ? gf_load_relaxed(&shares->late_ns[cause]) : 0);
 }
 
 static void add_states(const struct gf_step_gpu *gpus, unsigned count)
@@ -67,6 +75,7 @@ static void add_states(const struct gf_step_gpu *gpus, unsigned count)
             idle[k] += gf_load_relaxed(&shares->cause_ns[k]);
         for (unsigned k = 0; k < GF_LATE_CAUSES; k++)
             idle[k] += gf_load_relaxed(&shares->late_ns[k]);
+        facts.preempted_ns = gf_max(facts.preempted_ns, preempted_of(shares));
     }
     raise_fact(gf_step_fact_communicating, communicating / count);
     raise_fact(gf_step_fact_queued, queued / count);

@@ -111,15 +111,10 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
 }
 
 /*
- * In a large copy from a mapped file, each piece is populated by the thread that copies it, because
- * populating takes as long as copying. A piece is as large as the memory that one page table maps,
- * so that threads seldom contend for the lock of a page table.
+ * Whether a helper that populates a file's pages would read them as the caller would: with the same
+ * I/O priority and memory policy.
  */
-/*
- * Whether helpers bring absent pages of a file into memory as the caller would: with its I/O
- * priority and its memory policy.
- */
-static bool helpers_read_alike(void)
+static bool helpers_may_populate(void)
 {
     const int io_priority = gf_io_priority_get();
 
@@ -127,11 +122,16 @@ static bool helpers_read_alike(void)
            !gf_range_policy_is_users();
 }
 
+/*
+ * In a large copy from a mapped file, each piece is populated by the thread that copies it, because
+ * populating takes as long as copying. A piece is as large as the memory that one page table maps,
+ * so that threads seldom contend for the lock of a page table.
+ */
 static void init_populate(struct gf_pipeline *pipeline)
 {
     gf_populate_init(&pipeline->populate, pipeline->host, pipeline->to_host);
     if (pipeline->to_host || pipeline->bytes < GF_TUNE_POPULATE_APART ||
-        !gf_populate_is_one_file(&pipeline->populate, pipeline->bytes) || !helpers_read_alike())
+        !gf_populate_is_one_file(&pipeline->populate, pipeline->bytes) || !helpers_may_populate())
         return;
     gf_populate_delegate(&pipeline->populate);
     pipeline->plan.piece = gf_min(pipeline->plan.chunk, GF_TUNE_POPULATE_PIECE);

@@ -87,7 +87,7 @@ static bool share_pread(int fd, void *to, size_t bytes, off_t offset, ssize_t *r
 
 /*
  * Plans a read at the descriptor's offset, and advances the offset. The kernel advances it in one
- * step, so threads and processes that share it read other bytes. Returns the offset from which to
+ * step, so threads and processes that share it read different bytes. Returns the offset from which to
  * read; -1 if the call is not shared. Sets *ret_moved if others have moved the offset meanwhile.
  */
 static off_t plan_and_advance(int fd, size_t bytes, struct gf_shared_plan *ret, bool *ret_moved)
@@ -109,8 +109,9 @@ static off_t plan_and_advance(int fd, size_t bytes, struct gf_shared_plan *ret, 
 
 /*
  * Sets the offset back by the bytes that were planned but not read. If another thread has moved the
- * offset during the call, it stays: that thread may have set it. But if others had moved it before
- * the call advanced it, all of them may have advanced it beyond the end of the file.
+ * offset during the call, it stays: that thread may have set it. If others moved it between the two
+ * calls of lseek in plan_and_advance, this call planned for bytes that they got, and may have advanced
+ * it beyond the end of the file. Then it is set back in any case.
  */
 static void set_back(int fd, const struct gf_shared_plan *plan, off_t end, off_t missing,
                      bool was_moved)
@@ -135,7 +136,7 @@ static bool share_read(int fd, void *to, size_t bytes, ssize_t *ret)
         return false;
     const size_t done = read_shared(&plan, fd, to, start);
     if (!done && !gf_shared_read_is_file(fd, &plan.file))
-        return false;
+        return false; /* the descriptor is another file now, which the native call reads */
     *ret = read_rest(&plan, fd, to, done, start);
     const int error = errno;
     set_back(fd, &plan, start + (off_t)plan.bytes, (off_t)plan.bytes - gf_max(*ret, (ssize_t)0),

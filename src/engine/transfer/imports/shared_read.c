@@ -103,7 +103,9 @@ static bool is_local(int fd, const struct stat *file)
 
     if (gf_load_relaxed(&remote) == (uint64_t)file->st_dev + 1)
         return false;
-    if (fstatfs(fd, &file_system) == 0 && is_local_type((unsigned long)file_system.f_type))
+    if (fstatfs(fd, &file_system) != 0)
+        return false;
+    if (is_local_type((unsigned long)file_system.f_type))
         return file_system.f_type != OVERLAYFS_SUPER_MAGIC || file->st_nlink == 1;
     gf_store_relaxed(&remote, (uint64_t)file->st_dev + 1);
     return false;

@@ -9,6 +9,7 @@
 #include "engine/transfer/pool/pool.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/tuning.h"
+#include "os/permit.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -214,7 +215,7 @@ bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
     struct gf_pinned_mapping gone[KEPT_MOST];
 
     if (mapping->mapped > GF_TUNE_PIN_KEPT_MOST || mapping->mapped > most || mapping->reserved ||
-        is_misplaced(mapping) || is_inherited(mapping) ||
+        is_misplaced(mapping) || is_inherited(mapping) || !gf_permit(gf_permit_reset_range) ||
         munlock(mapping->at, mapping->mapped) != 0 || !remove_rest(mapping))
         return false;
     gf_pinned_mapping_count(mapping, false);

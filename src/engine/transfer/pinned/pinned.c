@@ -119,11 +119,14 @@ static bool fits(size_t bytes, const struct gf_range_policy *policy)
     return gf_touching_fits(bytes, policy);
 }
 
-/* Called before the driver pins memory, for which kept mappings may leave too little. */
-static void make_room(size_t bytes)
+/*
+ * Called before the driver pins memory. If the memory does not fit beside the kept mappings, they
+ * are unmapped.
+ */
+static void ensure_headroom(size_t bytes)
 {
     if (gf_kept_mapping_bytes())
-        fits(bytes, NULL);
+        (void)fits(bytes, NULL);
 }
 
 static bool alloc_large(struct gf_context *context, void **pp, size_t bytes, unsigned flags,
@@ -259,7 +262,7 @@ static bool alloc_by_driver(void **pp, size_t bytes, unsigned flags, CUresult *r
     int node;
     struct gf_range_policy before;
 
-    make_room(bytes);
+    ensure_headroom(bytes);
     if (!gf_setup.cuda->cuMemHostAlloc)
         return false;
     const bool prefers = gf_context_nodes_differ() && read_current_id(&context, &node) &&
@@ -306,8 +309,8 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
         return false;
     if (!gf_pinned_cache_free(gf_setup.cuda, p, ret_result, &kept, &reusable))
         return false;
-    if ((most == 0 || !reusable) && kept && kept == context &&
-        gf_pinned_cache_trim(gf_setup.cuda, context))
+    if (kept && (!reusable || (most == 0 && kept == context)) &&
+        gf_pinned_cache_trim(gf_setup.cuda, kept))
         COUNT(trims, 1);
     if (kept)
         gf_kept_limit_apply();
@@ -362,7 +365,7 @@ static void prefault_range(void *p, size_t bytes, unsigned flags)
 bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_result)
 {
     if (!gf_pinned_buffer_meets(p, bytes)) {
-        make_room(bytes);
+        ensure_headroom(bytes);
         prefault_range(p, bytes, flags);
         return false;
     }

@@ -60,9 +60,9 @@ bool gf_pinned_cache_unregister(const struct gf_cuda *cuda, void *p, CUresult *r
 void gf_pinned_cache_flags(const struct gf_cuda *cuda, const void *p, unsigned *flags);
 
 /*
- * Frees the keepalive of the current context, whose id is `context`, if the keepalive's mapping
- * holds no block of the program. Called only inside a call of the program that may wait. False:
- * nothing was freed.
+ * Frees the keepalive of the context with this id, if the keepalive's mapping holds no block of the
+ * program. Called only inside a call of the program that may wait for this context. False: nothing
+ * was freed.
  */
 bool gf_pinned_cache_trim(const struct gf_cuda *cuda, uint64_t context);
 

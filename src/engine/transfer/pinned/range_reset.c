@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/pinned/range_reset.h"
 
+#include "os/permit.h"
+
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +16,6 @@ static bool make_writable(void *at, size_t bytes)
 
 bool gf_range_reset(void *at, size_t bytes)
 {
-    return make_writable(at, bytes) && munlock(at, bytes) == 0 &&
-           madvise(at, bytes, MADV_DOFORK) == 0;
+    return gf_permit(gf_permit_reset_range) && make_writable(at, bytes) &&
+           munlock(at, bytes) == 0 && madvise(at, bytes, MADV_DOFORK) == 0;
 }

@@ -8,7 +8,8 @@
 /*
  * Makes the pages of the range readable and writable with the default protection key. Unlocks them,
  * and lets children inherit them. A new mapping would have these properties. The range begins and
- * ends with a page. False: the kernel refuses; some properties may have changed. Changes errno. Any
+ * ends with a page. False: the kernel
+ * or a filter (os/permit.h) refuses; some properties may have changed. Changes errno. Any
  * thread.
  */
 bool gf_range_reset(void *at, size_t bytes);

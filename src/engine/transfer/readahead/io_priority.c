@@ -64,6 +64,8 @@ bool gf_io_priority_set(int priority)
 {
     if (now == GF_IO_PRIORITY_UNKNOWN)
         now = own = gf_io_priority_get();
+    if (own == GF_IO_PRIORITY_UNKNOWN)
+        return false;
     change(priority);
     return priority == now;
 }
