@@ -124,8 +124,8 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
 
 /*
  * The limit is for a fork by a thread for which the loader waits. A real-time thread that only
- * yielded would keep the searching thread off its CPU. The system call is made directly, because
- * libc's function is a cancellation point, and fork is none.
+ * yielded would keep the searching thread off its CPU. A program's fork must not become a
+ * cancellation point, as libc's clock_nanosleep is. So the system call is made directly.
  */
 static void fork_begins(void)
 {
