@@ -33,7 +33,7 @@ def path(tmp_path):
     def launcher(name, script):
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
-    launcher("srun", 'while case $1 in --*) ;; *) false ;; esac; do shift; done; exec "$@"')
+    launcher("srun", 'echo "srun $*" >"${SRUN_WORDS:-/dev/null}"; while case $1 in --*) ;; *) false ;; esac; do shift; done; exec "$@"')
     launcher("mpirun", 'test "$1 $3 $4" = "-np --bind-to none"; shift 4; exec "$@"')
     show = 'echo "arguments $*"; exec python -c "' + JOB + '"'
     for name in ("torchrun", "vllm", "ray"):
@@ -146,14 +146,39 @@ def test_dockerfile(name, run):
     assert f"{entry[0].removesuffix('/bin/gpufeed')}\n" in text  # the bundle is copied there
 
 
+TASK = JOB + "; import os; print(*(os.environ[name] for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR')))"
+
+
+def sbatch(path, run, folder, **env):
+    """Runs train.sbatch as rank 9 of 16 on two nodes. Returns the result and srun's options."""
+    words = folder / "words"
+    result = run(EXAMPLES / "slurm" / "train.sbatch", "python", "-c", TASK, preload=False, sim=True, cwd=folder, SRUN_WORDS=words,
+                 PATH=f"{path}:/usr/bin:/bin", SLURM_PROCID=9, SLURM_NTASKS=16, SLURM_LOCALID=1, SLURM_NTASKS_PER_NODE=8,
+                 SLURM_CPUS_PER_TASK=6, **env)
+    return result, re.match(r"srun ((?:--\S+ )*)", words.read_text())[1].split()
+
+
 def test_sbatch_runs_its_tasks(path, run, tmp_path):
-    env = {"PATH": f"{path}:/usr/bin:/bin", "SLURM_PROCID": 0}
-    script = EXAMPLES / "slurm" / "train.sbatch"
-    result = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, COMMAND_OF_GPUFEED=COMMAND, **env)
-    assert (result.returncode, result.stdout) == (0, "0 0\n"), result.stderr
-    assert len(list(tmp_path.glob("report-*-0.json"))) == 1
-    without = run(script, "python", "-c", JOB, preload=False, sim=True, cwd=tmp_path, COMMAND_OF_GPUFEED="/none", **env)
-    assert (without.returncode, without.stdout) == (0, "0 0\n") and "run without it" in without.stderr
+    for job in 1, 2:
+        result, options = sbatch(path, run, tmp_path, SLURM_JOB_ID=job, COMMAND_OF_GPUFEED=COMMAND)
+        assert (result.returncode, result.stdout) == (0, "0 0\n9 16 1 8 localhost\n"), result.stderr
+        # srun does not inherit --cpus-per-task; each task sees the GPUs of its peers.
+        assert {"--cpus-per-task=6", "--gpu-bind=none", "--cpu-bind=none"} <= set(options)
+    for suffix in "json", "jsonl":  # the second job has not replaced the first one's files
+        assert len(list(tmp_path.glob(f"gpufeed-*/*-9.{suffix}"))) == 2
+
+
+def test_sbatch_without_the_bundle(path, run, tmp_path):
+    result, options = sbatch(path, run, tmp_path, COMMAND_OF_GPUFEED="/none")
+    assert (result.returncode, result.stdout) == (0, "0 0\n9 16 1 8 localhost\n") and "run without it" in result.stderr
+    assert "--cpu-bind=none" not in options  # nothing else would bind the tasks
+    assert not list(tmp_path.glob("gpufeed-*"))
+
+
+def test_sbatch_hides_no_gpu_from_a_task():
+    """With --gpus-per-task a task sees one GPU, which breaks CUDA IPC between ranks."""
+    options = re.findall(r"^#SBATCH (\S+)", (EXAMPLES / "slurm" / "train.sbatch").read_text(), re.MULTILINE)
+    assert "--gpus-per-node=8" in options and not [word for word in options if word.startswith(("--gpus-per-task", "--gpu-bind"))]
 
 
 @pytest.mark.parametrize("env, printed", [
