@@ -3,6 +3,7 @@
 ends."""
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -47,6 +48,16 @@ def test_contents(feed, tmp_path):  # noqa: F811
     assert found["hooks"]["cuInit"] == 1 and found["hooks"]["cuMemAlloc_v2"] == 1
     assert found["device_bytes"] == 8 << 20
     assert isinstance(found["costs_us"]["sample"], int)
+
+
+def test_pages_of_one_node_are_read_only_at_the_end(feed, tmp_path):  # noqa: F811
+    """Reading numa_maps holds a lock that page faults wait for, and with one node it could tell nothing."""
+    report = tmp_path / "r.json"
+    if len(list(pathlib.Path("/sys/devices/system/node").glob("node[0-9]*"))) != 1:
+        pytest.skip("this machine has several nodes")
+    feed("start()\ntime.sleep(3.5)", GPUFEED_MACHINE=None, GPUFEED_REPORT=report)
+    *during, last = read(report)["samples"]
+    assert len(during) >= 2 and not [sample for sample in during if "heap" in sample] and last["heap"]["bytes"] > 0
 
 
 @pytest.mark.parametrize("name, ranks, lines", [

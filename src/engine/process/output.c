@@ -41,8 +41,14 @@ static uint64_t sample_cost_us(void)
     return (stats.active >> 20) * NUMA_MAPS_US_PER_GIB / 1024;
 }
 
+/*
+ * On a machine with one node, the node of a page is known, and only the exit summary shows sizes. So
+ * page faults of a running program never wait for a reading there.
+ */
 static bool may_read_pages(bool final)
 {
+    if (!final && gf_process.machine && gf_process.machine->node_count == 1)
+        return false;
     const uint64_t budget =
         SAMPLE_US_PER_MINUTE + gf_process_elapsed_ms() * SAMPLE_US_PER_MINUTE / 60000;
     const uint64_t cost = sample_cost_us();
