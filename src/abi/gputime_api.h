@@ -101,12 +101,14 @@ struct gf_submit_table {
     /* Kinds of work in all legacy streams, as in gf_stream_slot.work. */
     _Atomic unsigned legacy_work;
     /*
-     * A Dekker-style handshake between the sampler and hooks. The sampler sets `asking`, then loads
-     * `closed` and `captures`, and queries only if both are 0. A hook that ends a stream or a
-     * context, or begins a capture, adds 1 to `closed` and then waits until `asking` is false.
+     * The stream of the sampler's present query, or the context whose legacy stream it queries; 0:
+     * none. A Dekker-style handshake: before each query, the sampler stores `asking`, then checks
+     * that the handle is still in this table, and that `closed` and `captures` are 0. A hook that
+     * ends a stream or a context first removes it from this table, and one that begins a capture
+     * adds 1 to `captures`. Then the hook waits for the one query that is in progress.
      */
-    _Alignas(64) _Atomic bool asking;
-    _Atomic unsigned closed;
+    _Alignas(64) _Atomic(uintptr_t) asking;
+    _Atomic bool closed; /* the process ends, so no query begins */
     /* The number of open captures (preload/hook/captures.h). */
     _Atomic unsigned captures;
     struct gf_graph_slot graphs[GF_GRAPH_SLOTS];

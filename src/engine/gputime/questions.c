@@ -26,12 +26,12 @@ struct round {
     unsigned cleared_count;
     /* The contexts of the table, each with its device and whether its legacy stream has work. */
     struct {
+        struct gf_submit_context *entry;
         uintptr_t handle;
         int device;
         bool busy;
     } context[GF_SUBMIT_CONTEXTS];
     unsigned contexts;
-    uintptr_t current;
 };
 
 /*
@@ -120,23 +120,51 @@ static void tell_of_captures(void)
             "calls that the library does not see");
 }
 
-static CUresult query_in(struct round *round, uintptr_t context, CUstream stream)
+/* A query of a stream with a slot, or of the context's legacy stream. */
+struct question {
+    struct gf_submit_context *entry;
+    uintptr_t context;
+    struct gf_stream_slot *slot; /* NULL: the legacy stream */
+    uintptr_t stream;
+};
+
+/* A handle may be that of a later stream, so the context is compared, too. */
+static bool is_listed(const struct question *question)
 {
-    if (has_met_capture)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (round->current != context) {
-        const CUresult result = round->cuda->cuCtxSetCurrent((CUcontext)context);
-        if (result != CUDA_SUCCESS) {
-            round->ret->refused++;
-            return result;
-        }
-        round->current = context;
+    return gf_load_seq_cst(&question->entry->context) == question->context &&
+           (!question->slot || gf_load_seq_cst(&question->slot->stream) == question->stream);
+}
+
+static CUresult query_driver(const struct gf_cuda *cuda, const struct question *question)
+{
+    CUresult result = cuda->cuCtxSetCurrent((CUcontext)question->context);
+
+    if (result == CUDA_SUCCESS) {
+        result = cuda->cuStreamQuery((CUstream)question->stream);
+        cuda->cuCtxSetCurrent(NULL); /* the context may end before the next query */
     }
-    round->ret->questions++;
-    const CUresult result = round->cuda->cuStreamQuery(stream);
-    if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
-        has_met_capture = true;
-    round->ret->refused += result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+    return result;
+}
+
+/*
+ * Makes one query, for which a hook may wait. Returns CUDA_ERROR_INVALID_HANDLE without a query if
+ * the stream or the context has ended since it was found in the table.
+ */
+static CUresult query_in(struct round *round, const struct question *question)
+{
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+
+    gf_store_seq_cst(&round->table->asking, question->slot ? question->stream : question->context);
+    if (!is_listed(question)) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    } else if (may_ask(round->table)) {
+        round->ret->questions++;
+        result = query_driver(round->cuda, question);
+        if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
+            has_met_capture = true;
+        round->ret->refused += result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+    }
+    gf_store_seq_cst(&round->table->asking, 0);
     return result;
 }
 
@@ -144,14 +172,19 @@ static CUresult query_in(struct round *round, uintptr_t context, CUstream stream
  * Queries the context's legacy stream. If it is idle, the context's blocking and per-thread streams
  * are idle, too.
  */
-static void ask_context(struct round *round, uintptr_t handle, int device)
+static void ask_context(struct round *round, struct gf_submit_context *entry, uintptr_t handle)
 {
+    const int device = gf_load_relaxed(&entry->device);
     struct gf_answer *answer = &round->ret->device[device];
-    const CUresult result = query_in(round, handle, CU_STREAM_LEGACY);
+    const struct question question = {entry, handle, NULL, (uintptr_t)CU_STREAM_LEGACY};
+    const CUresult result = query_in(round, &question);
 
+    if (result == CUDA_ERROR_INVALID_HANDLE)
+        return;
     answer->has_context = true;
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
         answer->failed = true;
+    round->context[round->contexts].entry = entry;
     round->context[round->contexts].handle = handle;
     round->context[round->contexts].device = device;
     round->context[round->contexts++].busy = result != CUDA_SUCCESS;
@@ -163,7 +196,7 @@ static void ask_contexts(struct round *round)
         struct gf_submit_context *entry = &round->table->contexts[i];
         const uintptr_t handle = gf_load_acquire(&entry->context);
         if (handle > GF_SUBMIT_FILLING)
-            ask_context(round, handle, gf_load_relaxed(&entry->device));
+            ask_context(round, entry, handle);
     }
 }
 
@@ -201,13 +234,15 @@ static void ask_slot(struct round *round, unsigned number)
         answer->failed = true;
         return;
     }
-    const CUresult result = query_in(round, round->context[at].handle, (CUstream)stream);
+    const struct question question = {round->context[at].entry, round->context[at].handle, slot,
+                                      stream};
+    const CUresult result = query_in(round, &question);
     if (result == CUDA_ERROR_NOT_READY) {
         answer->work |= work;
         last_busy[round->context[at].device] = number;
     } else if (result == CUDA_SUCCESS) {
         seen_empty(round, &slot->work);
-    } else {
+    } else if (result != CUDA_ERROR_INVALID_HANDLE) {
         answer->failed = true;
     }
 }
@@ -275,19 +310,13 @@ void gf_questions_ask(const struct gf_cuda *cuda, struct gf_submit_table *table,
     round.table = table;
     round.ret = ret;
     round.cleared_count = round.contexts = 0;
-    round.current = 0;
     read_counts(table, ret);
-    gf_store_seq_cst(&table->asking, true);
-    if (may_ask(table)) {
-        ret->asked = true;
-        ask_contexts(&round);
-        ask_slots(&round);
-        cuda->cuCtxSetCurrent(NULL);
-    }
-    gf_store_seq_cst(&table->asking, false);
-    tell_of_captures();
+    ret->asked = may_ask(table);
     if (!ret->asked)
         return;
+    ask_contexts(&round);
+    ask_slots(&round);
+    tell_of_captures();
     judge_legacy(&round);
     find_copies(&round);
     clear_seen(&round);

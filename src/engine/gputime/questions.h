@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Queries which streams have unfinished work. Only the sampler's thread calls gf_questions_ask.
- * Between the first and the last query, gf_submit_table.asking is true, so that no listed stream or
- * context ends, and no capture begins.
+ * During each query, gf_submit_table.asking names it, so that the stream or context does not end,
+ * and no capture begins. Between two queries, both may happen.
  */
 #ifndef GF_ENGINE_GPUTIME_QUESTIONS_H
 #define GF_ENGINE_GPUTIME_QUESTIONS_H
@@ -10,11 +10,7 @@
 #include "abi/gputime_api.h"
 
 struct gf_answers {
-    /*
-     * False: nothing was queried, because a capture is open, or a stream or context is about to
-     * end.
-     */
-    bool asked;
+    bool asked;         /* false: nothing was queried, because a capture is open */
     unsigned questions; /* number of queries */
     /* Number of queries that failed because a stream or its context is broken or gone. */
     unsigned refused;

@@ -368,7 +368,7 @@ void gf_sampler_stop(void)
     gf_store_seq_cst(&sampler.stopped, true);
     if (!sampler.started)
         return;
-    gf_add_seq_cst(&sampler.table->closed, 1);
+    gf_store_seq_cst(&sampler.table->closed, true);
     for (unsigned i = 0; i < STOP_TRIES && gf_load_seq_cst(&sampler.table->asking); i++)
         clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 /*
- * The longest time that a hook waits for the end of a query by the sampler. The query must not
+ * The longest time that a hook waits for the end of one query by the sampler. The query must not
  * reach the driver after its stream was destroyed. On a host on which the sampler was starved, a
  * query took 1.4 s.
  */
-#define PAUSE_NS UINT64_C(10000000000)
+#define SAMPLER_NS UINT64_C(10000000000)
 #define SPIN_NS 50000
 /* The longest wait for the program's threads. One may have left its query by longjmp. */
 #define QUERY_NS UINT64_C(100000000)
@@ -89,25 +89,26 @@ bool gf_submissions_list_context(CUcontext context, int device)
     return false;
 }
 
-static bool is_asking(void)
+static bool is_asking(uintptr_t handle)
 {
-    return gf_load_seq_cst(&gf_submissions.asking);
+    return gf_load_seq_cst(&gf_submissions.asking) == handle;
 }
 
-static bool is_queried(void)
+static bool is_queried(uintptr_t unused)
 {
+    (void)unused;
     return gf_load_seq_cst(&queries) && !gf_load_relaxed(&has_lost_query);
 }
 
 /* Waits while a query is in progress. Returns false when the time is over. */
-static bool await_query(bool (*is_in_progress)(void), uint64_t limit_ns)
+static bool await_query(bool (*is_in_progress)(uintptr_t), uintptr_t handle, uint64_t limit_ns)
 {
     static const struct timespec pause = {.tv_nsec = 20000};
     const int error = errno;
     const uint64_t start = gf_now_ns();
     bool goes_on = true;
 
-    for (uint64_t waited = 0; (goes_on = is_in_progress()) && waited < limit_ns;
+    for (uint64_t waited = 0; (goes_on = is_in_progress(handle)) && waited < limit_ns;
          waited = gf_now_ns() - start)
         if (waited > SPIN_NS) /* a raw system call, which is not a cancellation point */
             syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
@@ -116,28 +117,28 @@ static bool await_query(bool (*is_in_progress)(void), uint64_t limit_ns)
 }
 
 /*
- * A Dekker-style handshake: this thread closes the table, then checks for queries. A query is
- * counted first, then checks whether the table is closed.
+ * Waits for the sampler's query in progress, but not for a later one, which finds in the table what
+ * this thread has changed there before.
  */
-void gf_submissions_pause(void)
+static void await_sampler(void)
 {
-    gf_add_seq_cst(&gf_submissions.closed, 1);
-    if (gf_unlikely(is_asking()))
-        await_query(is_asking, PAUSE_NS);
-    if (gf_unlikely(is_queried()) && !await_query(is_queried, QUERY_NS))
-        gf_store_relaxed(&has_lost_query, true);
+    const uintptr_t now = gf_load_seq_cst(&gf_submissions.asking);
+
+    if (gf_unlikely(now))
+        await_query(is_asking, now, SAMPLER_NS);
 }
 
-void gf_submissions_resume(void)
+void gf_submissions_await_queries(void)
 {
-    gf_sub_seq_cst(&gf_submissions.closed, 1);
+    await_sampler();
+    if (gf_unlikely(is_queried(0)) && !await_query(is_queried, 0, QUERY_NS))
+        gf_store_relaxed(&has_lost_query, true);
 }
 
 bool gf_submissions_query_begin(void)
 {
     gf_add_seq_cst(&queries, 1);
-    if (!gf_load_seq_cst(&gf_submissions.closed) && !gf_load_seq_cst(&gf_submissions.captures) &&
-        !gf_load_relaxed(&has_lost_query))
+    if (!gf_load_seq_cst(&gf_submissions.captures) && !gf_load_relaxed(&has_lost_query))
         return true;
     gf_submissions_query_end();
     return false;
@@ -152,13 +153,17 @@ void gf_submissions_query_end(void)
 
 void gf_submissions_unlist(CUstream stream)
 {
+    if ((uintptr_t)stream <= GF_SUBMIT_FILLING)
+        return; /* a predefined handle, which no slot has */
     for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
         struct gf_stream_slot *slot = probe_slot(stream, i);
         uintptr_t there = (uintptr_t)stream;
         if (gf_load_relaxed(&slot->stream) == there)
-            gf_cas_acq_rel(&slot->stream, &there, 0);
+            gf_cas_seq_cst(&slot->stream, &there, 0);
     }
     gf_add_release(&gf_submissions_epoch, 1);
+    if (gf_unlikely(is_asking((uintptr_t)stream)))
+        await_query(is_asking, (uintptr_t)stream, SAMPLER_NS);
 }
 
 static bool belongs(uintptr_t context, int own_device, CUcontext ended, int device)
@@ -181,25 +186,25 @@ void gf_submissions_unlist_context(CUcontext context, int device)
         uintptr_t stream = gf_load_acquire(&slot->stream);
         if (stream > GF_SUBMIT_FILLING && belongs(gf_load_relaxed(&slot->context),
                                                   gf_load_relaxed(&slot->device), context, device))
-            gf_cas_acq_rel(&slot->stream, &stream, 0);
+            gf_cas_seq_cst(&slot->stream, &stream, 0);
     }
     for (unsigned i = 0; i < GF_SUBMIT_CONTEXTS; i++) {
         struct gf_submit_context *entry = &table->contexts[i];
         uintptr_t there = gf_load_acquire(&entry->context);
         if (belongs(there, gf_load_relaxed(&entry->device), context, device))
-            gf_cas_acq_rel(&entry->context, &there, 0);
+            gf_cas_seq_cst(&entry->context, &there, 0);
     }
     gf_add_release(&gf_submissions_epoch, 1);
     gf_store_relaxed(&table->legacy_work, 0);
     for (unsigned i = 0; i < GF_SUBMITTERS; i++)
         gf_store_relaxed(&table->submitters[i].own_work, 0);
+    await_sampler();
 }
 
 void gf_submissions_in_child(void)
 {
     gf_store_relaxed(&gf_submissions.on, false);
-    gf_store_relaxed(&gf_submissions.asking, false);
-    gf_store_relaxed(&gf_submissions.closed, 0);
+    gf_store_relaxed(&gf_submissions.asking, 0);
     gf_store_relaxed(&queries, 0);
 }
 

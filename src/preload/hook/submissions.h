@@ -55,13 +55,11 @@ extern _Atomic unsigned gf_submissions_elsewhere;
 extern _Atomic unsigned gf_submissions_epoch;
 
 /*
- * Called by hooks of calls that may end or capture a stream, or end a context. Between the two
- * calls, the sampler queries nothing, and gf_submissions_query_begin returns false.
- * gf_submissions_pause waits for the end of queries in progress: for the sampler's at most 10 s, for
- * others at most 0.1 s.
+ * Called by hooks of calls that begin a capture, after the capture was counted, so that no query
+ * begins. Waits for the end of queries in progress: for the sampler's one at most 10 s, for others
+ * at most 0.1 s.
  */
-void gf_submissions_pause(void);
-void gf_submissions_resume(void);
+void gf_submissions_await_queries(void);
 /*
  * Called around a query of the legacy stream by a thread of the program, because the query would
  * end a capture that begins meanwhile. False: the caller must not query, because a capture is open
@@ -70,8 +68,8 @@ void gf_submissions_resume(void);
 bool gf_submissions_query_begin(void);
 void gf_submissions_query_end(void);
 /*
- * Remove a stream from the table, or a context and its streams. Called between gf_submissions_pause
- * and gf_submissions_resume.
+ * Remove a stream from the table, or a context and its streams, before it ends. Wait at most 10 s
+ * for the sampler's query in progress: a stream for a query of this stream, a context for any one.
  */
 void gf_submissions_unlist(CUstream stream);
 /*

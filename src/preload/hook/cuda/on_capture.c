@@ -73,12 +73,11 @@ static void open_capture(CUstream origin)
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        gf_submissions_pause();                                                                    \
         open_capture(hStream ? hStream : (null_stream));                                           \
+        gf_submissions_await_queries();                                                            \
         const CUresult result = ENTERING(real arguments);                                          \
         if (result != CUDA_SUCCESS)                                                                \
             gf_captures_close(hStream ? hStream : (null_stream));                                  \
-        gf_submissions_resume();                                                                   \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)

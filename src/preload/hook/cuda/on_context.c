@@ -34,9 +34,7 @@ static void unlist(CUcontext context, CUdevice device)
 {
     if (!context && device == NO_DEVICE)
         return;
-    gf_submissions_pause();
     gf_submissions_unlist_context(context, device);
-    gf_submissions_resume();
 }
 
 static void notify_left(CUcontext context, CUdevice device, CUresult result)

@@ -13,9 +13,7 @@
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        gf_submissions_pause();                                                                    \
         gf_submissions_unlist(hStream);                                                            \
-        gf_submissions_resume();                                                                   \
         const unsigned captures = gf_captures_of_stream(hStream);                                  \
         const CUresult result = real(hStream);                                                     \
         gf_captures_left(captures, result == CUDA_SUCCESS);                                        \
