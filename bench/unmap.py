@@ -4,7 +4,7 @@
 
 bench/unmap.py [--json FILE] [--seconds N] [--mib N] [--threads N] [--memfd]
 
---memfd: shared memory that munmap also frees. The process has a CUDA context, like a training process,
+--memfd: shared memory that the library leaves to munmap. The process has a CUDA context, like a training process,
 and has touched the pages, like a copy. --threads sets GPUFEED_STAGE_THREADS, to measure as on a machine
 with more CPUs. GF_DRY=1: on the simulated driver."""
 
@@ -30,7 +30,7 @@ for line in sys.stdin:
     if line.startswith("quit"):
         break
     kind, size = line.split()
-    size, path = int(size), f"/dev/shm/gpufeed-bench-{os.getpid()}"
+    size, path = int(size), f"/dev/shm/torch_{os.getpid()}_bench"
     if kind == "memfd":
         file = os.memfd_create("batch")
     else:

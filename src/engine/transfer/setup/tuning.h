@@ -89,6 +89,8 @@
 #define GF_TUNE_UNMAP_HELPERS 3
 #define GF_TUNE_UNMAP_PIECE GF_MIB(8)
 #define GF_TUNE_UNMAP_PIECES 32
+/* If most of so many pages are absent, munmap is faster without helpers. */
+#define GF_TUNE_UNMAP_SAMPLES 4
 /*
  * GPUFEED_UNMAP=later applies to a mapping if the headroom is at least GF_TUNE_UNMAP_LATER_TIMES
  * times as large as the mapping. The headroom must have been read at most GF_TUNE_UNMAP_LATER_NS

@@ -12,7 +12,7 @@
 /*
  * Called before the program's munmap of a range. Several threads remove the range's pages from this
  * process's page tables; no byte is lost, even if munmap fails. Does nothing unless the range lies
- * in one mapping of shared memory and helper threads already run. Waits for pieces that helpers
+ * in one mapping of a tensor that PyTorch shares, and helper threads already run. Waits for pieces that helpers
  * have begun, so no helper works on the range during munmap. True: the range is unmapped, and the
  * caller must not call munmap (GPUFEED_UNMAP=later). This is gf_transfer_ops.unmap.
  */
