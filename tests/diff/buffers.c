@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pinned buffers of 1 to 32 MiB, which a program frees and allocates again: buffers NAME. They are
+ * Pinned buffers of up to 32 MiB, which a program frees and allocates again: buffers NAME. They are
  * like the driver's.
  */
 #include "kit.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,8 +22,9 @@ static bool is_zero(const unsigned char *at, size_t size)
 }
 
 /* Each buffer is zero, whatever earlier buffers had. A copy brings the bytes to the device. */
-static void zero(void)
+static void zero(CUcontext context)
 {
+    (void)context;
     CUdeviceptr device = kit_device(32 * MIB);
     unsigned char *back = kit_pageable(32 * MIB);
     for (unsigned round = 0; round < 3; round++)
@@ -39,8 +43,9 @@ static void zero(void)
 }
 
 /* A child keeps the bytes of a buffer that its parent frees. */
-static void inherited(void)
+static void inherited(CUcontext context)
 {
+    (void)context;
     for (unsigned round = 0; round < 4; round++)
         for (size_t i = 0; i < SIZES; i++) {
             int pipes[2], status;
@@ -64,9 +69,149 @@ static void inherited(void)
         }
 }
 
-/* Attributes of each buffer, and what a second free returns. */
-static void attributes(void)
+/* Whether the calling process has a shared mapping there, as of pinned memory. */
+static bool is_shared(const void *at)
 {
+    char line[512], access[8];
+    unsigned long from, to;
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    WANT(maps);
+    while (fgets(line, sizeof line, maps))
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3)
+            found |= from <= (uintptr_t)at && (uintptr_t)at < to && access[3] == 's';
+    fclose(maps);
+    return found;
+}
+
+/* Whether a child that is forked now has a shared mapping there. */
+static bool is_seen_by_child(const void *at)
+{
+    int status;
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(is_shared(at));
+    WANT(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* A child has the mappings of the buffers that its parent has then, and of no freed ones. */
+static void hidden(CUcontext context)
+{
+    (void)context;
+    static const size_t more[] = {4096,           64 << 10, MIB,    3 * MIB / 2,
+                                  2 * MIB - 4096, 2 * MIB,  5 * MIB};
+    for (unsigned round = 0; round < 4; round++)
+        for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+            unsigned char *at = kit_pinned(more[i]);
+            const bool held = round % 2 == 0 && is_seen_by_child(at + more[i] - 1);
+            MUST(cu.cuMemFreeHost(at));
+            printf("%zu: held %d, freed %d\n", more[i], held, is_seen_by_child(at));
+        }
+}
+
+#define HOLDERS 4
+
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+static struct held {
+    unsigned char *at; /* NULL: none; changed under the lock */
+    size_t size;
+} held[HOLDERS];
+static _Atomic bool is_over;
+
+static void allocate_and_free(void *data)
+{
+    static const size_t more[] = {4096, 64 << 10, 600 << 10, 3 * MIB / 2, 2 * MIB, 5 * MIB};
+    struct held *mine = data;
+    unsigned turn = (unsigned)(mine - held);
+    while (!is_over) {
+        const size_t size = more[turn++ % (sizeof more / sizeof more[0])];
+        unsigned char *at = kit_pinned(size);
+        at[0] = at[size - 1] = (unsigned char)(1 + (mine - held));
+        pthread_mutex_lock(&holding);
+        *mine = (struct held){at, size};
+        pthread_mutex_unlock(&holding);
+        if (turn % 3 == 0)
+            usleep(100);
+        pthread_mutex_lock(&holding);
+        mine->at = NULL;
+        pthread_mutex_unlock(&holding);
+        MUST(cu.cuMemFreeHost(at));
+    }
+}
+
+/* In a child: whether it has all buffers that its parent has. */
+static bool has_held(void)
+{
+    for (size_t i = 0; i < HOLDERS; i++)
+        if (held[i].at && (held[i].at[0] != i + 1 || held[i].at[held[i].size - 1] != i + 1))
+            return false;
+    return true;
+}
+
+/* Children are forked while threads allocate and free, and have what the program has then. */
+static void forks(CUcontext context)
+{
+    int wrong = 0;
+    for (size_t i = 0; i < HOLDERS; i++)
+        kit_thread(context, allocate_and_free, &held[i]);
+    for (unsigned i = 0; i < 300; i++) {
+        int status;
+        pthread_mutex_lock(&holding);
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(has_held() ? 0 : 1);
+        WANT(waitpid(child, &status, 0) == child);
+        pthread_mutex_unlock(&holding); /* the memory is shared, so it stayed as it was */
+        wrong += status != 0;
+    }
+    is_over = true;
+    kit_join();
+    printf("wrong: %d\n", wrong);
+}
+
+static unsigned flags_of(const void *at)
+{
+    unsigned flags = 99;
+    MUST(cu.cuMemHostGetFlags(&flags, (void *)(uintptr_t)at));
+    return flags;
+}
+
+/*
+ * Buffers below 2 MiB share mappings with smaller ones, whose first one decides on the flags. A new
+ * mapping is zero, and what the program does to a live buffer stays when another one is freed.
+ */
+static void beside(CUcontext context)
+{
+    (void)context;
+    static const size_t more[] = {MIB + 1, 3 * MIB / 2, 2 * MIB - 8192, 2 * MIB};
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        unsigned char *small = kit_pinned(MIB), *at;
+        memset(small, 0xaa, MIB);
+        MUST(cu.cuMemFreeHost(small));
+        MUST(cu.cuMemHostAlloc((void **)&at, more[i], CU_MEMHOSTALLOC_PORTABLE));
+        printf("%zu: zero %d, flags %u, ", more[i], is_zero(at, more[i]), flags_of(at));
+        memset(at, 0x55, more[i]);
+        small = kit_pinned(4096);
+        MUST(cu.cuMemFreeHost(at));
+        printf("flags beside %u, zero %d, ", flags_of(small), is_zero(small, 4096));
+        MUST(cu.cuMemHostAlloc((void **)&at, more[i], CU_MEMHOSTALLOC_PORTABLE));
+        unsigned char *page = at + (-(uintptr_t)at & 4095), there = 9;
+        WANT(mprotect(page, 4096, PROT_READ) == 0);
+        MUST(cu.cuMemFreeHost(small));
+        MUST(cu.cuMemFreeHost(kit_pinned(4096)));
+        struct iovec from = {&there, 1}, to = {page, 1};
+        printf("protected %d, ", process_vm_writev(getpid(), &from, 1, &to, 1, 0) < 0);
+        WANT(mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
+        printf("seen %d\n", is_seen_by_child(at));
+        MUST(cu.cuMemFreeHost(at));
+    }
+}
+
+/* Attributes of each buffer, and what a second free returns. */
+static void attributes(CUcontext context)
+{
+    (void)context;
     for (unsigned round = 0; round < 3; round++)
         for (size_t i = 0; i < SIZES; i++) {
             unsigned char *at = kit_pinned(sizes[i]), *start = NULL;
@@ -89,12 +234,13 @@ int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
-        void (*run)(void);
-    } programs[] = {{"zero", zero}, {"inherited", inherited}, {"attributes", attributes}};
+        void (*run)(CUcontext context);
+    } programs[] = {{"zero", zero},     {"inherited", inherited},   {"hidden", hidden},
+                    {"beside", beside}, {"attributes", attributes}, {"forks", forks}};
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
         if (argc == 2 && strcmp(argv[1], programs[i].name) == 0) {
-            kit_start();
-            programs[i].run();
+            const CUcontext context = kit_start();
+            programs[i].run(context);
             puts("done");
             return 0;
         }

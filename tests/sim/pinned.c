@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The source of pinned memory: shared mappings of /dev/zero, so that a forked child's writes are
- * visible to its parent. Small blocks of a context share a mapping of 2 MiB, which is unmapped with
- * its last block. Until then, a reused block holds its old bytes. Small blocks begin at any
+ * visible to its parent. Blocks of a context below 2 MiB share a mapping of 2 MiB, which is unmapped with
+ * its last block. Until then, a reused block holds its old bytes. Such blocks begin at any
  * granule, and have the flags of the block for which their mapping was created. Larger blocks have
  * separate mappings of whole 2 MiB. All of this was measured on the driver.
  */

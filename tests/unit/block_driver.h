@@ -35,6 +35,7 @@ static struct {
     unsigned waits;             /* frees that waited for the device */
     CUresult refuse, fail_free; /* results of allocations and frees */
     void (*meanwhile)(void);    /* called after an allocation, as if by another thread */
+    const void *first_freed;    /* the first block that was freed; NULL: none */
 } driver;
 
 static size_t find_room(const struct mapping *m, size_t granules)
@@ -127,6 +128,7 @@ static CUresult free_host(void *p)
 {
     pthread_mutex_lock(&driver.lock);
     driver.frees++;
+    driver.first_freed = driver.first_freed ? driver.first_freed : p;
     const CUresult result = driver.fail_free ? driver.fail_free : free_block(p);
     pthread_mutex_unlock(&driver.lock);
     return result;

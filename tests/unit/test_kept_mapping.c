@@ -127,7 +127,7 @@ static void many_are_kept(void **state)
     char *p[40];
     (void)state;
     for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
-        p[i] = get_again(MIB + 1);
+        p[i] = get_again(2 * MIB);
     keep_bytes = SIZE_MAX;
     for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
         put_back(p[i]);
@@ -231,8 +231,8 @@ static void sizes_are_recycled(void **state)
 {
     static char blocks[3];
     (void)state;
-    assert_false(gf_recycled_covers(MIB) || gf_recycled_covers(32 * MIB + 1));
-    assert_true(gf_recycled_covers(MIB + 1) && gf_recycled_covers(32 * MIB));
+    assert_false(gf_recycled_covers(2 * MIB - 4096) || gf_recycled_covers(32 * MIB + 1));
+    assert_true(gf_recycled_covers(2 * MIB) && gf_recycled_covers(32 * MIB));
     gf_recycled_allocated(&blocks[0], 20 * MIB);
     gf_recycled_freed(&blocks[1]);
     assert_false(gf_recycled(20 * MIB));
@@ -253,7 +253,7 @@ static void kept_mappings_are_not_in_use(void **state)
     const char *call;
     (void)state;
     for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
-        p[i] = get_again(MIB + 1);
+        p[i] = get_again(2 * MIB);
     for (size_t turn = 0; turn < 3; turn++) {
         keep_bytes = SIZE_MAX;
         for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
@@ -266,8 +266,8 @@ static void kept_mappings_are_not_in_use(void **state)
         put_back(one);
         gf_kept_mapping_trim_to(64 * MIB - 1);
         for (size_t i = 0; i < GF_ARRAY_LEN(p); i++)
-            if (!(p[i] = take(MIB + 1)))
-                p[i] = get(MIB + 1);
+            if (!(p[i] = take(2 * MIB)))
+                p[i] = get(2 * MIB);
         one = get(2 * MIB);
         assert_int_equal(gf_pinned_mapping_make(pool(), 96 * MIB, &first_touch, &large, &call), 0);
         assert_int_equal(large.parts, 1);

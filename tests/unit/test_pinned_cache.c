@@ -7,6 +7,8 @@
 #include "engine/transfer/pinned/pinned.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define PAGE ((size_t)4096)
 
@@ -56,7 +58,7 @@ static bool all(const void *p, size_t bytes, unsigned char byte)
 
 static void a_lone_block_makes_one_mapping(void **state)
 {
-    static const size_t sizes[] = {1, 100, 4095, 4097, 70000, MIB - 1, MIB};
+    static const size_t sizes[] = {1, 100, 4095, 4097, 70000, MIB - 1, MIB, 2 * MIB - 2 * PAGE};
     (void)state;
     for (unsigned turn = 0; turn < 3; turn++)
         for (size_t i = 0; i < GF_ARRAY_LEN(sizes); i++) {
@@ -282,6 +284,98 @@ static void ended_contexts_are_forgotten(void **state)
     assert_false(gf_pinned_cache_free(&cuda, p, &result, &kept, &reusable));
 }
 
+/* Whether children inherit the mapping. */
+static bool is_inherited(const struct mapping *m)
+{
+    unsigned char present;
+    int status;
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(mincore(m->at, PAGE, &present) == 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WEXITSTATUS(status);
+}
+
+static void fork_once(void)
+{
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* Also before the program's first block, when only the keepalive is there. */
+static void only_live_blocks_are_inherited(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        void *p = get(70000), *q = get(3 * MIB / 2 - 4096);
+        const struct mapping *m = mapping_of(p);
+        give(p);
+        give(q);
+        assert_false(is_inherited(m));
+        p = get(70000);
+        assert_ptr_equal(mapping_of(p), m);
+        give(p);
+    }
+    void *p = get(70000);
+    assert_true(is_inherited(mapping_of(p)));
+    give(p);
+    start(NULL);
+    void *q = NULL;
+    assert_int_equal(gf_pinned_cache_alloc(&cuda, CONTEXT, 32, &q, 2 * MIB - PAGE, 0),
+                     CUDA_SUCCESS);
+    for (size_t i = 0; i < MAPPINGS; i++)
+        if (mappings[i].at && mappings[i].at != mapping_of(q)->at)
+            assert_false(is_inherited(&mappings[i]));
+}
+
+/*
+ * A child has the mapping of the block. If the block were freed first, another thread's block could
+ * get its place before the keepalive is freed, and the child would see that block.
+ */
+static void the_keepalive_of_an_inherited_mapping_is_freed_first(void **state)
+{
+    (void)state;
+    void *p = get(70000), *keepalive = mapping_of(p)->at;
+    fork_once();
+    give(p);
+    assert_ptr_equal(driver.first_freed, keepalive);
+    assert_int_equal(driver.frees, 2);
+    assert_null(mapping_of(p));
+    assert_int_equal(kept_by, 0);
+    give(get(70000));
+    assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
+}
+
+static void fork_meanwhile(void)
+{
+    driver.meanwhile = NULL;
+    fork_once();
+}
+
+/* A child is forked after the keepalive was allocated, and before its mapping is hidden. */
+static void a_mapping_that_was_seen_too_early_is_not_kept(void **state)
+{
+    (void)state;
+    driver.meanwhile = fork_meanwhile;
+    void *p = get(70000);
+    give(p);
+    assert_null(mapping_of(p));
+}
+
+/* Another block may be in the mapping, which the library does not know. */
+static void nothing_is_kept_beside_uncounted_blocks(void **state)
+{
+    (void)state;
+    gf_pinned_cache_set_complete(false);
+    void *p = get(70000);
+    assert_int_equal(driver.allocs, 1);
+    give(p);
+    assert_null(mapping_of(p));
+    gf_pinned_cache_set_complete(true);
+}
+
 static void *churn(void *closure)
 {
     unsigned seed = (unsigned)(uintptr_t)closure;
@@ -355,6 +449,10 @@ int main(void)
         cmocka_unit_test_setup(a_failed_free_changes_nothing, start),
         cmocka_unit_test_setup(foreign_blocks_are_left_alone, start),
         cmocka_unit_test_setup(ended_contexts_are_forgotten, start),
+        cmocka_unit_test_setup(only_live_blocks_are_inherited, start),
+        cmocka_unit_test_setup(the_keepalive_of_an_inherited_mapping_is_freed_first, start),
+        cmocka_unit_test_setup(a_mapping_that_was_seen_too_early_is_not_kept, start),
+        cmocka_unit_test_setup(nothing_is_kept_beside_uncounted_blocks, start),
         cmocka_unit_test_setup(blocks_belong_to_one_thread, start),
     };
     return cmocka_run_group_tests_name("small", tests, NULL, NULL);

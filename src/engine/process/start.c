@@ -56,12 +56,23 @@ static void on_work_seen(void)
     sem_post(&gf_process.wake); /* wakes the library's thread, which then starts the sampler */
 }
 
+/* Sets *closure if the program has called a function that allocates pinned memory. */
+static bool note_allocation(void *closure, const struct gf_hook_counts *counts)
+{
+    bool *const allocated = closure;
+
+    *allocated |= counts->calls && (strcmp(counts->name, "cuMemHostAlloc") == 0 ||
+                                    strcmp(counts->name, "cuMemAllocHost_v2") == 0);
+    return true;
+}
+
 /* Applies the placement to the thread that called cuInit, which may already have a context. */
 static void on_joined(void)
 {
     const struct gf_cuda *cuda = gf_process.preload->cuda;
     CUcontext context = NULL;
     CUdevice device;
+    bool allocated = false;
 
     if (gf_process_dead())
         return;
@@ -72,7 +83,8 @@ static void on_joined(void)
         cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         on_device_seen(device, gf_sighting_current, 0);
     gf_thread_binding_settle(true);
-    gf_transfer_joined();
+    gf_process.preload->each_hook(note_allocation, &allocated);
+    gf_transfer_joined(allocated);
     errno = error;
 }
 

@@ -48,6 +48,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     const bool observes = options->mode == gf_mode_observe;
 
     gf_setup_set(setup);
+    gf_pinned_cache_set_complete(false);
     gf_vma_query_start();
     gf_context_on_end(context_ends);
     gf_admission_start();
@@ -68,8 +69,9 @@ void gf_transfer_memory_is_short(void)
     gf_kept_limit_short();
 }
 
-void gf_transfer_joined(void)
+void gf_transfer_joined(bool allocated)
 {
+    gf_pinned_cache_set_complete(!allocated);
     if (gf_setup.options && gf_setup.options->pin == gf_pin_auto && gf_setup.options->pin_cache)
         gf_kept_mapping_forks();
 }

@@ -19,9 +19,10 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
 /*
  * Called on the program's thread that called cuInit, after gf_transfer_start. Registers handlers of
  * forks. Within an allocation, the program might hold a lock that its own handlers take, and some
- * versions of glibc hold a lock during handlers that a registration needs.
+ * versions of glibc hold a lock during handlers that a registration needs. allocated: the program
+ * allocated pinned memory before the engine was loaded.
  */
-void gf_transfer_joined(void);
+void gf_transfer_joined(bool allocated);
 
 /*
  * Does the work that copies leave to the library's own thread (pool/prepare.h). That thread calls

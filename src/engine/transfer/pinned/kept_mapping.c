@@ -152,7 +152,8 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
     /* A store to a page that the program has protected would end a helper, and with it the process. */
     if (gf_range_reset(ret->at, ret->mapped)) {
         zero_mapping(ret);
-        if (extend_mapping(ret, bytes))
+        /* last, so that no child gets the bytes of the earlier buffer */
+        if (extend_mapping(ret, bytes) && gf_range_inherit(ret->at, ret->mapped, true))
             return true;
     }
     gf_pinned_mapping_unmap(ret);
@@ -168,7 +169,7 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
  */
 static bool is_inherited(const struct gf_pinned_mapping *mapping)
 {
-    return madvise(mapping->at, mapping->mapped, MADV_DONTFORK) != 0 ||
+    return !gf_range_inherit(mapping->at, mapping->mapped, false) ||
            gf_kept_mapping_forked(mapping->forks);
 }
 

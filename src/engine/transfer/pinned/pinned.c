@@ -249,15 +249,27 @@ static bool read_current_id(uint64_t *ret, int *ret_node)
     return true;
 }
 
+/* Any block that may share a mapping is counted there. */
+static CUresult call_driver(void **pp, size_t bytes, unsigned flags)
+{
+    uint64_t context = GF_PINNED_CACHE_NO_CONTEXT;
+    int node;
+
+    if (bytes > GF_PINNED_CACHE_MOST || !gf_pinned_cache_can(gf_setup.cuda))
+        return gf_setup.cuda->cuMemHostAlloc(pp, bytes, flags);
+    read_current_id(&context, &node);
+    return gf_pinned_cache_alloc(gf_setup.cuda, context, 0, pp, bytes, flags);
+}
+
 /*
  * For a buffer that the library does not serve: makes the program's call while the thread prefers
  * the node of the current device, and remembers a block of a size that may be kept later. False:
- * the hook makes the call, as always where all devices share a node, because threads are bound to
- * that node.
+ * the hook makes the call, if the library keeps nothing and all devices share a node, because
+ * threads are bound to that node.
  */
 static bool alloc_by_driver(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
-    const bool observes = gf_setup.options->pin_cache != 0 && gf_recycled_covers(bytes);
+    const bool observes = gf_setup.options->pin_cache != 0 && bytes <= GF_TUNE_PIN_KEPT_MOST;
     uint64_t context;
     int node;
     struct gf_range_policy before;
@@ -269,7 +281,8 @@ static bool alloc_by_driver(void **pp, size_t bytes, unsigned flags, CUresult *r
                          gf_call_policy_begin(node, &before);
     if (!prefers && !observes)
         return false;
-    *ret_result = gf_setup.cuda->cuMemHostAlloc(pp, bytes, flags);
+    *ret_result =
+        observes ? call_driver(pp, bytes, flags) : gf_setup.cuda->cuMemHostAlloc(pp, bytes, flags);
     if (prefers)
         gf_call_policy_end(&before);
     if (observes && *ret_result == CUDA_SUCCESS)

@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/range_reset.h"
+#include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/timed_lock.h"
 
 #include <pthread.h>
@@ -35,6 +36,7 @@ static _Atomic unsigned keepalive_count; /* written under the lock */
  * describe a mapping that the driver created earlier, with bytes of earlier blocks.
  */
 static bool was_trimmed;
+static _Atomic bool incomplete; /* see gf_pinned_cache_set_complete */
 
 /* Keepalives. The callers of these functions hold the lock. */
 
@@ -123,17 +125,54 @@ static uintptr_t base_of(const struct gf_cuda *cuda, const void *p)
 
 /* Allocations. */
 
+void gf_pinned_cache_set_complete(bool complete)
+{
+    gf_store_relaxed(&incomplete, !complete);
+}
+
+static bool inherit_chunk(const struct gf_pinned_chunk *chunk, bool on)
+{
+    return gf_range_inherit((void *)chunk->base, GF_PINNED_CHUNK_SIZE, on);
+}
+
+/*
+ * Hides a chunk without blocks from later children, as if it were unmapped. A chunk that the kernel
+ * would not show again is not hidden. The lock is held.
+ */
+static bool hide_chunk(struct gf_pinned_chunk *chunk)
+{
+    if (GF_MUTATED(shows_freed_blocks))
+        return true;
+    chunk->showable = chunk->showable || inherit_chunk(chunk, true);
+    chunk->hidden = chunk->hidden || (chunk->showable && inherit_chunk(chunk, false));
+    return chunk->hidden;
+}
+
+/*
+ * Lets later children inherit a chunk that gets its first block. `forks` is older than the block. A
+ * chunk that is new in the table may be hidden, if its keepalive was freed meanwhile. One that is
+ * neither hidden nor new may have been inherited earlier. The lock is held.
+ */
+static void show_chunk(struct gf_pinned_chunk *chunk, uint64_t forks)
+{
+    if (chunk->hidden || !chunk->forks)
+        chunk->forks = forks;
+    chunk->showable = GF_MUTATED(hides_live_blocks) || inherit_chunk(chunk, true);
+    chunk->hidden = false;
+}
+
 /* Records and cleans a block that the driver has just allocated from a mapping for the program. */
 static void hand_out_block(const struct gf_cuda *cuda, uint64_t context, char *p, size_t bytes,
-                           unsigned flags)
+                           unsigned flags, uint64_t forks)
 {
     struct gf_pinned_span span;
     const uintptr_t base = base_of(cuda, p);
-    const uint64_t forks = gf_kept_mapping_forks();
     pthread_mutex_lock(&cache_lock);
-    struct gf_pinned_chunk *chunk = gf_pinned_chunk_add(base, context, !was_trimmed);
+    struct gf_pinned_chunk *chunk = context == GF_PINNED_CACHE_NO_CONTEXT
+                                        ? gf_pinned_chunk_find(base)
+                                        : gf_pinned_chunk_add(base, context, !was_trimmed);
     if (chunk && !chunk->live)
-        chunk->forks = forks;
+        show_chunk(chunk, forks);
     if (chunk)
         gf_pinned_chunk_hand_out(chunk, p, bytes, flags, &span);
     pthread_mutex_unlock(&cache_lock);
@@ -149,15 +188,27 @@ static struct keepalive *claim_keepalive(uint64_t context, unsigned most)
 {
     struct keepalive *keepalive = NULL;
     pthread_mutex_lock(&cache_lock);
-    if (!find_of_context(context) && gf_load_relaxed(&keepalive_count) < most)
+    if (!gf_load_relaxed(&incomplete) && !find_of_context(context) &&
+        gf_load_relaxed(&keepalive_count) < most)
         keepalive = add_keepalive(context);
     pthread_mutex_unlock(&cache_lock);
     return keepalive;
 }
 
+/* A chunk that a child may have inherited before it was hidden is freed with its first block. */
+static void add_keepalive_chunk(uintptr_t base, uint64_t context, uint64_t forks)
+{
+    struct gf_pinned_chunk *chunk = gf_pinned_chunk_add(base, context, !was_trimmed);
+    if (!chunk || chunk->live)
+        return;
+    chunk->forks = forks;
+    if (hide_chunk(chunk) && gf_kept_mapping_forked(forks))
+        chunk->hidden = false;
+}
+
 /* Allocates a keepalive, in the mapping that the driver would use for the program's next block. */
 static CUresult alloc_keepalive(const struct gf_cuda *cuda, struct keepalive *keepalive,
-                                unsigned flags)
+                                unsigned flags, uint64_t forks)
 {
     void *at = NULL;
     const uint64_t context = keepalive->context;
@@ -165,7 +216,7 @@ static CUresult alloc_keepalive(const struct gf_cuda *cuda, struct keepalive *ke
     const uintptr_t base = result == CUDA_SUCCESS ? base_of(cuda, at) : 0;
     pthread_mutex_lock(&cache_lock);
     if (find_of_context(context) == keepalive) { /* if the entry is gone, the context has ended */
-        gf_pinned_chunk_add(base, context, !was_trimmed);
+        add_keepalive_chunk(base, context, forks);
         keepalive->at = at;
         keepalive->base = base;
         if (!at)
@@ -178,17 +229,20 @@ static CUresult alloc_keepalive(const struct gf_cuda *cuda, struct keepalive *ke
 CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, unsigned most,
                                void **pp, size_t bytes, unsigned flags)
 {
-    struct keepalive *const keepalive = claim_keepalive(context, most);
+    const uint64_t forks = gf_kept_mapping_forks();
+    /* for a larger block, the keepalive would have a mapping of its own */
+    struct keepalive *const keepalive =
+        bytes <= GF_PINNED_CHUNK_SIZE - 2 * KEEPALIVE_SIZE ? claim_keepalive(context, most) : NULL;
     /*
      * A capture is in progress, so the driver refused the keepalive's allocation and invalidated
      * the capture. The program's own call would have had the same effect.
      */
     if (keepalive &&
-        alloc_keepalive(cuda, keepalive, flags) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        alloc_keepalive(cuda, keepalive, flags, forks) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     const CUresult result = cuda->cuMemHostAlloc(pp, bytes, flags);
-    if (result == CUDA_SUCCESS)
-        hand_out_block(cuda, context, *pp, bytes, flags);
+    if (result == CUDA_SUCCESS && *pp && !(GF_MUTATED(judges_by_size) && bytes > ((size_t)1 << 20)))
+        hand_out_block(cuda, context, *pp, bytes, flags, forks);
     return result;
 }
 
@@ -199,9 +253,10 @@ enum owner { owner_foreign, owner_keepalive, owner_program };
 /*
  * Returns the owner of a block that is about to be freed. A block of the program is subtracted from
  * its chunk's count before the driver's call, because another thread may get the address as soon as
- * the driver has freed it.
+ * the driver has freed it. *ret_inherited: if a child has inherited the mapping, and the block is
+ * its last one, the context of the mapping's keepalive, else 0.
  */
-static enum owner take_back_block(uintptr_t base, const void *p)
+static enum owner take_back_block(uintptr_t base, const void *p, uint64_t *ret_inherited)
 {
     enum owner owner = owner_foreign;
     pthread_mutex_lock(&cache_lock);
@@ -212,18 +267,22 @@ static enum owner take_back_block(uintptr_t base, const void *p)
     } else if (chunk && chunk->live > 0) {
         owner = owner_program;
         gf_pinned_chunk_take_back(chunk);
+        if (keepalive && !chunk->live && gf_kept_mapping_forked(chunk->forks))
+            *ret_inherited = keepalive->context;
     }
     pthread_mutex_unlock(&cache_lock);
     return owner;
 }
 
 /*
- * Prepares a chunk without blocks for later blocks. The lock is held, so no thread of the program
- * has a block in it. False: a child has inherited blocks, and still sees the pages.
+ * Prepares a chunk without blocks for later blocks, and hides it from children. The lock is held, so
+ * no thread of the program has a block in it. False: a child has inherited blocks, and still sees
+ * the pages.
  */
-static bool make_reusable(const struct gf_pinned_chunk *chunk)
+static bool make_reusable(struct gf_pinned_chunk *chunk)
 {
-    return !gf_kept_mapping_forked(chunk->forks) &&
+    return !gf_load_relaxed(&incomplete) && hide_chunk(chunk) &&
+           !gf_kept_mapping_forked(chunk->forks) &&
            gf_range_reset((void *)chunk->base, GF_PINNED_CHUNK_SIZE);
 }
 
@@ -251,10 +310,11 @@ bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_res
                           uint64_t *ret_kept, bool *ret_reusable)
 {
     const uintptr_t base = is_host(cuda, p) ? base_of(cuda, p) : 0;
+    uint64_t inherited = 0;
 
     *ret_kept = 0;
     *ret_reusable = true;
-    switch (take_back_block(base, p)) {
+    switch (take_back_block(base, p, &inherited)) {
     case owner_foreign:
         return false;
     case owner_keepalive:
@@ -267,6 +327,9 @@ bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_res
     case owner_program:
         break;
     }
+    /* Another thread's next block would otherwise be in the mapping that a child has. */
+    if (inherited)
+        gf_pinned_cache_trim(cuda, inherited);
     *ret_result = cuda->cuMemFreeHost(p);
     *ret_kept = settle_free(base, *ret_result == CUDA_SUCCESS, ret_reusable);
     return true;

@@ -24,15 +24,24 @@
 #include "base/base.h"
 #include "engine/transfer/pinned/pinned_chunk.h"
 
-#define GF_PINNED_CACHE_MOST ((size_t)1 << 20) /* larger blocks have their own mappings */
+/* Larger blocks have their own mappings. */
+#define GF_PINNED_CACHE_MOST (GF_PINNED_CHUNK_SIZE - 4096)
+#define GF_PINNED_CACHE_NO_CONTEXT UINT64_MAX
 
 /* Whether the driver has the functions that the cache needs. */
 bool gf_pinned_cache_can(const struct gf_cuda *cuda);
 
 /*
+ * Sets whether the program's allocations were all made through gf_pinned_cache_alloc. If another
+ * block may be in a mapping, no mapping is kept, because what keeping changes would change that
+ * block, too.
+ */
+void gf_pinned_cache_set_complete(bool complete);
+
+/*
  * Serves a cuMemHostAlloc of at most GF_PINNED_CACHE_MOST bytes in the current context, whose id is
- * `context`. From then on a keepalive keeps a mapping of the context, unless `most` contexts
- * already have a keepalive.
+ * `context`, or GF_PINNED_CACHE_NO_CONTEXT. From then on a keepalive keeps a mapping of the context,
+ * unless `most` contexts already have a keepalive.
  */
 CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, unsigned most,
                                void **pp, size_t bytes, unsigned flags);
@@ -43,6 +52,7 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
  * the keepalive's context, else 0. Without the library, the free would have waited for that
  * context's work and unmapped the mapping. *ret_reusable: whether a later block may get its pages.
  * Otherwise the caller should call gf_pinned_cache_trim, because a child may still use the pages.
+ * If a child is known to use them, the keepalive is freed before the block.
  */
 bool gf_pinned_cache_free(const struct gf_cuda *cuda, void *p, CUresult *ret_result,
                           uint64_t *ret_kept, bool *ret_reusable);

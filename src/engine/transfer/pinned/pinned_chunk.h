@@ -23,7 +23,9 @@ struct gf_pinned_chunk {
      */
     unsigned flags;
     unsigned live;  /* number of blocks of the program in the mapping */
-    uint64_t forks; /* gf_kept_mapping_forks() when `live` was last 0 */
+    uint64_t forks; /* gf_kept_mapping_forks() before children could inherit the mapping */
+    bool hidden;    /* children do not inherit it, because the program has no block in it */
+    bool showable;  /* the kernel can let children inherit it again */
     /*
      * Has a bit set for each clean unit. Without the library, the driver would have created a new
      * mapping at some time. A unit is clean if it was zeroed or handed out since then. Other units

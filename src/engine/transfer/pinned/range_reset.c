@@ -16,6 +16,10 @@ static bool make_writable(void *at, size_t bytes)
 
 bool gf_range_reset(void *at, size_t bytes)
 {
-    return gf_permit(gf_permit_reset_range) && make_writable(at, bytes) &&
-           munlock(at, bytes) == 0 && madvise(at, bytes, MADV_DOFORK) == 0;
+    return gf_permit(gf_permit_reset_range) && make_writable(at, bytes) && munlock(at, bytes) == 0;
+}
+
+bool gf_range_inherit(void *at, size_t bytes, bool on)
+{
+    return madvise(at, bytes, on ? MADV_DOFORK : MADV_DONTFORK) == 0;
 }

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-/* Whether buffers of this size are observed: above 1 MiB and at most 32 MiB. */
+/* Whether buffers of this size are observed: from 2 MiB to 32 MiB. */
 bool gf_recycled_covers(size_t bytes);
 
 /* The driver has allocated a block for the program. */

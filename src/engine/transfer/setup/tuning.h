@@ -74,7 +74,7 @@
  * Mappings of freed buffers above the first size, and at most of the second, are kept for reuse,
  * within GF_TUNE_PIN_CACHE. One that was not reused for this time is unmapped within the next call.
  */
-#define GF_TUNE_PIN_KEPT_ABOVE GF_MIB(1)
+#define GF_TUNE_PIN_KEPT_ABOVE (GF_MIB(2) - GF_KIB(4))
 #define GF_TUNE_PIN_KEPT_MOST GF_MIB(32)
 #define GF_TUNE_PIN_KEPT_NS (UINT64_C(60) * 1000000000)
 /* The unit in which several threads zero a mapping for reuse. */
